@@ -1,0 +1,69 @@
+//! Keyed key hashes. The rack's key is secret to its clients, so that nobody can aim collisions at the cache.
+
+use serde::{Deserialize, Serialize};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::fmt;
+use std::hash::Hasher;
+
+/// The key under which a rack hashes, made once when the rack is made.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HashKey(pub [u8; 16]);
+
+/// SipHash-2-4-128 of a key. Its top bits are the routing key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct KeyHash(pub [u8; 16]);
+
+impl HashKey {
+    /// The hash of `key` in this rack.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(key);
+        let hash = hasher.finish128();
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&hash.h1.to_be_bytes());
+        bytes[8..].copy_from_slice(&hash.h2.to_be_bytes());
+        KeyHash(bytes)
+    }
+}
+
+impl fmt::Debug for HashKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HashKey(secret)")
+    }
+}
+
+impl KeyHash {
+    /// The first eight bytes: the position in the key space that scans and partitions order by.
+    #[inline]
+    pub fn position(&self) -> u64 {
+        u64::from_be_bytes(self.0[..8].try_into().expect("eight of sixteen bytes"))
+    }
+
+    /// The last eight bytes, for tables.
+    #[inline]
+    pub fn low(&self) -> u64 {
+        u64::from_be_bytes(self.0[8..].try_into().expect("eight of sixteen bytes"))
+    }
+
+    /// The first hash at a position.
+    pub fn at_position(position: u64) -> KeyHash {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&position.to_be_bytes());
+        KeyHash(bytes)
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.position())
+    }
+}
+
+/// The partition of a key hash among `partitions`, a power of two to 65,536: its top bits.
+#[inline]
+pub fn partition_of(hash: &KeyHash, partitions: u32) -> u16 {
+    assert!(partitions.is_power_of_two() && partitions <= 1 << 16);
+    let top = u32::from(u16::from_be_bytes([hash.0[0], hash.0[1]]));
+    ((top * partitions) >> 16) as u16
+}

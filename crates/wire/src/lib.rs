@@ -1,0 +1,47 @@
+//! The packets of `docs/protocol.md`: layout, codec, sequence numbers, key hashes, addresses.
+//!
+//! Nothing in here knows what a packet *means*; that is the datapath's and the state machines' business.
+
+mod address;
+mod hash;
+mod header;
+mod op;
+mod packet;
+mod seq;
+
+pub use address::Address;
+pub use hash::{HashKey, KeyHash, partition_of};
+pub use header::{DecodeError, Header};
+pub use op::{Op, Status, flags, record_flags};
+pub use packet::{Packet, PacketRef, push_scan_entry, scan_entries};
+pub use seq::{EPOCH_MAX, SEQ_COUNTER_BITS, Seq};
+
+/// First two bytes of every packet.
+pub const MAGIC: u16 = 0x5357;
+/// Version of the layout; another one is dropped.
+pub const VERSION: u8 = 1;
+/// Bytes of the fixed header.
+pub const HEADER_BYTES: usize = 112;
+/// Largest packet: an Ethernet MTU less IPv6 and UDP headers, rounded down.
+pub const PACKET_BYTES_MAX: usize = 1440;
+/// Longest key.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// Longest value, in fragments.
+pub const VALUE_BYTES_MAX: usize = 1 << 20;
+/// Longest key that the cache takes.
+pub const CACHED_KEY_BYTES_MAX: usize = 128;
+/// Longest value that the cache takes; also the longest that travels without fragments.
+pub const CACHED_VALUE_BYTES_MAX: usize = 1024;
+/// UDP port of the switch unless configured otherwise.
+pub const SWITCH_PORT: u16 = 5357;
+
+/// How many bytes of a large value one fragment carries beside a key of `key_bytes`.
+pub const fn fragment_bytes(key_bytes: usize) -> usize {
+    assert!(key_bytes <= KEY_BYTES_MAX);
+    PACKET_BYTES_MAX - HEADER_BYTES - key_bytes
+}
+
+/// Whether a value of this length travels in fragments (with a key of `key_bytes`).
+pub const fn is_large(value_bytes: usize, key_bytes: usize) -> bool {
+    value_bytes > CACHED_VALUE_BYTES_MAX || value_bytes > fragment_bytes(key_bytes)
+}
