@@ -1,0 +1,197 @@
+//! Storage as effects: what a node's shim asks of its engine, and what the engine answers.
+//!
+//! The shim emits [`EngineOp`]s and gets one [`EngineDone`] for each. The engine takes them in order: **an operation sees the effect of
+//! every operation submitted before it**, even of one that is not durable yet; but it is answered only when everything it
+//! saw is durable. So an engine may gather writes into one commit without anybody noticing.
+
+use serde::{Deserialize, Serialize};
+use switchback_wire::{KeyHash, Seq};
+use thiserror::Error;
+
+/// Names one operation of a shim; never used twice while outstanding.
+pub type OpId = u64;
+
+/// A record as an engine stores it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// The write that made it.
+    pub seq: Seq,
+    /// It is a delete.
+    pub tombstone: bool,
+    /// Milliseconds since the Unix epoch; 0: never.
+    pub expiry_ms: u64,
+    /// Empty for a tombstone.
+    pub value: Vec<u8>,
+}
+
+impl Record {
+    /// Whether a reader sees a value at this time.
+    pub fn is_live(&self, unix_ms: u64) -> bool {
+        !self.tombstone && (self.expiry_ms == 0 || self.expiry_ms > unix_ms)
+    }
+}
+
+/// When a put is stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PutCondition {
+    /// Iff the record is newer than the stored one; `known` if the shim already knows that it is, so that the engine needn't read.
+    Newer {
+        /// No stored version can be newer.
+        known: bool,
+    },
+    /// Iff it is newer than the stored record and the stored seq ([`Seq::NONE`] for an absent key) is this one.
+    IfSeq(Seq),
+}
+
+/// The durable trace of a conditional write (protocol, section 5), stored in the same batch as the write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LaneCompletion {
+    /// Session lane.
+    pub lane: u32,
+    /// The lane's request counter.
+    pub request: u64,
+    /// The write's sequence number.
+    pub seq: Seq,
+}
+
+/// What a node remembers of a key beside its record (rules 2, 3 and 5 of the design).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Mark {
+    /// Writes up to here are bounced.
+    pub fence: Seq,
+    /// The offer under which the key may be cached; 0: not offered.
+    pub offer: u64,
+}
+
+/// One operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EngineOp {
+    /// Reads a record.
+    Get {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Hash of the key.
+        hash: KeyHash,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// Stores a record, perhaps.
+    Put {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Hash of the key.
+        hash: KeyHash,
+        /// The key.
+        key: Vec<u8>,
+        /// What to store.
+        record: Record,
+        /// When to store it.
+        condition: PutCondition,
+        /// Stored in the same batch, iff the record is.
+        completion: Option<LaneCompletion>,
+    },
+    /// Sets or clears a key's mark.
+    SetMark {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Hash of the key.
+        hash: KeyHash,
+        /// The key.
+        key: Vec<u8>,
+        /// `None`: clear.
+        mark: Option<Mark>,
+    },
+    /// Replaces the shim's own durable state (opaque to the engine). Synced to the disk whatever the engine's policy.
+    SetState {
+        /// Repeated in the answer.
+        id: OpId,
+        /// The state.
+        state: Vec<u8>,
+    },
+    /// Absent keys count as stored with this seq from now on, and tombstones and expired records up to it may be dropped. Synced.
+    SetFloor {
+        /// Repeated in the answer.
+        id: OpId,
+        /// The floor.
+        floor: Seq,
+    },
+    /// Lists stored keys in the order of their hashes, tombstones included.
+    Scan {
+        /// Repeated in the answer.
+        id: OpId,
+        /// First hash position.
+        from: u64,
+        /// Last hash position, inclusive.
+        to: u64,
+        /// At most about this many keys; keys of one position are never separated.
+        limit: usize,
+    },
+}
+
+/// A key as a scan lists it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScannedKey {
+    /// Hash of the key.
+    pub hash: KeyHash,
+    /// The key.
+    pub key: Vec<u8>,
+    /// It is a delete.
+    pub tombstone: bool,
+    /// Milliseconds since the Unix epoch; 0: never.
+    pub expiry_ms: u64,
+}
+
+/// What became of an operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum EngineReply {
+    /// Of a get. An absent key answers `None`.
+    Got(Option<Record>),
+    /// Of a put: stored, or not because of the stored seq (the floor for an absent key).
+    Put(Result<(), Seq>),
+    /// Of a mark, state or floor.
+    Set,
+    /// Of a scan: the keys, and the position to go on from unless all were listed.
+    Scanned(Vec<ScannedKey>, Option<u64>),
+}
+
+/// An operation's answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EngineDone {
+    /// The operation.
+    pub id: OpId,
+    /// Its outcome. After an error nothing of the operation was stored.
+    pub result: Result<EngineReply, EngineError>,
+}
+
+/// Why an operation was not done.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum EngineError {
+    /// The disk is full; the engine goes on serving reads, and writes again when there is room.
+    #[error("no space left on the device that holds {0}")]
+    NoSpace(String),
+    /// Stored bytes are damaged. They are never served.
+    #[error("stored data is damaged: {0}")]
+    Corrupt(String),
+    /// Anything else.
+    #[error("storage failed: {0}")]
+    Io(String),
+}
+
+/// What an engine found when it was opened.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Loaded {
+    /// The last state that was set.
+    pub state: Option<Vec<u8>>,
+    /// The last floor.
+    pub floor: Seq,
+    /// All marks.
+    pub marks: Vec<(KeyHash, Vec<u8>, Mark)>,
+    /// All completions.
+    pub completions: Vec<LaneCompletion>,
+}
+
+/// A storage engine. Drivers call it; the shim never does.
+pub trait Engine {
+    /// Takes `ops` in order and commits them as one group; answers each, in order, into `done`.
+    fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>);
+}
