@@ -3,6 +3,8 @@
 //! Time, randomness and bytes come in as arguments; packets, messages and storage operations go out as values. There are no sockets,
 //! clocks, threads or global randomness in here, and nothing iterates over an unordered map; so the simulator torments exactly what ships.
 
+pub mod client;
+pub mod control;
 pub mod storage;
 pub mod time;
 

@@ -1,0 +1,376 @@
+//! The control channel: what the controller and everybody else tell each other.
+//!
+//! Rules that hold for every message: it carries the epoch it belongs to; a command is repeated until it is answered, and answering it again
+//! does no harm; a message of another epoch than the receiver's is refused, except one that raises it, which only the controller sends
+//! (design, section 6, rule 8).
+
+use crate::storage::Record;
+use serde::{Deserialize, Serialize};
+use switchback_wire::{Address, HashKey, KeyHash, Seq};
+
+/// Names a command until it is answered.
+pub type CommandId = u64;
+/// One admission of a key: its *incarnation*. Never used twice in an epoch.
+pub type EntryId = u64;
+
+/// At most this many records, offers or entries in one message.
+pub const BATCH_MAX: usize = 256;
+
+/// An endpoint of the control channel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+pub enum Peer {
+    /// The controller.
+    Controller,
+    /// A switch's agent.
+    Switch(u16),
+    /// A node's shim.
+    Node(u16),
+    /// A client session.
+    Client(u64),
+}
+
+/// A message on its way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Envelope {
+    /// Who sent it.
+    pub from: Peer,
+    /// Who is to get it.
+    pub to: Peer,
+    /// What it says.
+    pub message: Message,
+}
+
+/// Everything that travels on the control channel.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// Controller to switch.
+    ToSwitch(Command<SwitchCommand>),
+    /// Controller to node.
+    ToNode(Command<NodeCommand>),
+    /// Controller to client.
+    ToClient(ClientNotice),
+    /// Switch to controller.
+    FromSwitch(SwitchReport),
+    /// Node to controller.
+    FromNode(NodeReport),
+    /// Client to controller.
+    FromClient(ClientReport),
+}
+
+/// A command of the controller.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Command<T> {
+    /// Repeated in the answer.
+    pub id: CommandId,
+    /// The controller's epoch.
+    pub epoch: u32,
+    /// What to do.
+    pub body: T,
+}
+
+/// A record with its key, wherever it comes from.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct KeyedRecord {
+    /// Hash of the key.
+    pub hash: KeyHash,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The record.
+    pub record: Record,
+}
+
+/// Where a cached record lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+pub struct Location {
+    /// Slot class.
+    pub class: u8,
+    /// Slot within the class.
+    pub slot: u32,
+}
+
+/// One key of the cache.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its incarnation.
+    pub id: EntryId,
+    /// Its place.
+    pub at: Location,
+    /// Hash of the key.
+    pub hash: KeyHash,
+    /// The key.
+    pub key: Vec<u8>,
+}
+
+/// What the switch needs to know to serve.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SwitchConfig {
+    /// First generation; higher than any before it (rule 10).
+    pub generation: u32,
+    /// Feature mask of the datapath: the scheme.
+    pub features: u64,
+    /// Lanes granted to sessions.
+    pub lanes: u32,
+    /// Replicas of each partition.
+    pub routes: Vec<Vec<u16>>,
+    /// Address of each node.
+    pub nodes: Vec<Address>,
+}
+
+/// Commands to the switch's agent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SwitchCommand {
+    /// Forget everything and serve this rack in the command's epoch (the only command that raises it).
+    Configure(SwitchConfig),
+    /// Serve this many lanes.
+    Lanes(u32),
+    /// Node `.0` moved to address `.1`.
+    NodeAddress(u16, Address),
+    /// Admit these keys.
+    Admit(Vec<Entry>),
+    /// Begin the eviction of the `count` least accessed of these.
+    EvictBegin {
+        /// Who may go.
+        candidates: Vec<EntryId>,
+        /// How many go.
+        count: u32,
+    },
+    /// Free these slots.
+    Remove(Vec<EntryId>),
+    /// Take a snapshot: all dirty records as of now. Answered when it has begun; chunks follow.
+    Snapshot {
+        /// The generation that begins.
+        generation: u32,
+    },
+    /// A snapshot that began this generation is durable.
+    DurableGeneration(u32),
+    /// List the cached keys from this location on.
+    ListEntries(Option<Location>),
+}
+
+/// What the switch's agent tells.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SwitchReport {
+    /// I am here; also the heartbeat.
+    Hello {
+        /// Drawn anew at every start.
+        boot: u64,
+        /// Where clients send packets.
+        address: Address,
+        /// Its epoch; 0 before it is configured.
+        epoch: u32,
+        /// Slots of each class: `(value bytes, slots)`.
+        classes: Vec<(u32, u32)>,
+    },
+    /// Answer to a command.
+    Done {
+        /// The command's.
+        id: CommandId,
+        /// The agent's.
+        epoch: u32,
+        /// What came of it.
+        result: SwitchResult,
+    },
+    /// These records outgrew their slots: they are being evicted already.
+    EvictMe {
+        /// The agent's.
+        epoch: u32,
+        /// Which, and what they hold.
+        entries: Vec<(EntryId, Option<Record>)>,
+    },
+    /// Part of a snapshot.
+    SnapshotChunk {
+        /// The agent's.
+        epoch: u32,
+        /// Which snapshot.
+        generation: u32,
+        /// From 0, without gaps.
+        index: u32,
+        /// Dirty records.
+        records: Vec<KeyedRecord>,
+    },
+    /// The snapshot's end.
+    SnapshotEnd {
+        /// The agent's.
+        epoch: u32,
+        /// Which snapshot.
+        generation: u32,
+        /// How many chunks there were.
+        chunks: u32,
+        /// False if an original is missing: the snapshot must not be used.
+        complete: bool,
+    },
+}
+
+/// Answers of the switch's agent.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SwitchResult {
+    /// Done, nothing to tell.
+    Ok,
+    /// These entries could not be admitted (their hash collides).
+    Admitted {
+        /// The refused ones.
+        refused: Vec<EntryId>,
+    },
+    /// These are being evicted; a record where one is dirty.
+    Evicting(Vec<(EntryId, Option<Record>)>),
+    /// Cached keys, and where to go on.
+    Entries(Vec<Entry>, Option<Location>),
+    /// Not possible now (a snapshot is already running).
+    Busy,
+}
+
+/// Commands to a node's shim.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NodeCommand {
+    /// Move to the command's epoch (the only command that raises it) and hold offered keys until released.
+    Epoch(NodeConfig),
+    /// Store iff newer; answered when durable.
+    Store(Vec<KeyedRecord>),
+    /// Serve the held keys again. Nothing below the floor can arrive any more.
+    Release {
+        /// Absent keys count as stored with this seq.
+        floor: Seq,
+    },
+    /// These offers came to nothing, or their entries are gone.
+    ClearOffers(Vec<(KeyHash, u64)>),
+    /// These offers are known; no need to repeat them.
+    OffersHeld(Vec<u64>),
+}
+
+/// What a node needs to know to serve.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeConfig {
+    /// The rack's hash key; a node that stored records under another one refuses.
+    pub hash_key: HashKey,
+    /// Replicas of each partition.
+    pub routes: Vec<Vec<u16>>,
+    /// Writes update the cache through CACHE_UPDATE (NetCache).
+    pub write_through: bool,
+}
+
+/// A hot key that a node offers to the cache.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Offer {
+    /// Named by the node, durable there; never used twice by it.
+    pub id: u64,
+    /// Hash of the key.
+    pub hash: KeyHash,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Length of its value, for the slot class.
+    pub value_bytes: u32,
+}
+
+/// What a node's shim tells.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NodeReport {
+    /// I am here; also the heartbeat.
+    Hello {
+        /// Drawn anew at every start.
+        boot: u64,
+        /// Where the switch sends packets.
+        address: Address,
+        /// Its epoch.
+        epoch: u32,
+        /// It waits for its release.
+        held: bool,
+    },
+    /// Answer to a command.
+    Done {
+        /// The command's.
+        id: CommandId,
+        /// The node's.
+        epoch: u32,
+        /// Not done because of this; the controller tries again.
+        error: Option<String>,
+    },
+    /// Hot keys, and on restart or release all keys that are still marked as offered. Repeated until held or cleared.
+    Offers {
+        /// The node's.
+        epoch: u32,
+        /// The keys.
+        offers: Vec<Offer>,
+    },
+}
+
+/// What the controller tells a client.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ClientNotice {
+    /// Answer to a hello: the session, and its lease.
+    Granted(Grant),
+    /// Move to this epoch and send all preserved records.
+    Gather {
+        /// The new epoch.
+        epoch: u32,
+        /// The switch that serves it.
+        switch: Address,
+    },
+    /// This chunk of preserved records has arrived.
+    Gathered {
+        /// The epoch.
+        epoch: u32,
+        /// The chunk.
+        chunk: u32,
+    },
+}
+
+/// A session and its lease.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    /// The `sent_us` of the hello that this answers.
+    pub hello_us: u64,
+    /// How long answers may be accepted, from `hello_us` on.
+    pub lease_us: u64,
+    /// The controller's epoch.
+    pub epoch: u32,
+    /// The switch that serves it.
+    pub switch: Address,
+    /// The rack's hash key.
+    pub hash_key: HashKey,
+    /// How many partitions there are.
+    pub partitions: u32,
+    /// First lane.
+    pub lane_first: u32,
+    /// How many lanes.
+    pub lanes: u32,
+    /// Request counters start here.
+    pub request_base: u64,
+    /// Preserved records of an older generation are durable.
+    pub durable_generation: u32,
+    /// Recovery of the epochs before this one is durable: records older than it are released.
+    pub recovered_epoch: u32,
+}
+
+/// What a client tells.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ClientReport {
+    /// Open the session, or renew its lease.
+    Hello {
+        /// Drawn anew at every start.
+        boot: u64,
+        /// The client's monotonic clock.
+        sent_us: u64,
+        /// Lanes it would like to have.
+        lanes: u32,
+        /// Its epoch; 0 before it has a session.
+        epoch: u32,
+        /// Preserved bytes are near their limit: take a snapshot soon.
+        pressure: bool,
+    },
+    /// Preserved records, as asked by a gather; repeated until gathered.
+    Preserved {
+        /// The new epoch.
+        epoch: u32,
+        /// From 0.
+        chunk: u32,
+        /// No more after this.
+        last: bool,
+        /// Newest record of each key.
+        records: Vec<KeyedRecord>,
+    },
+    /// The session ends; it preserves nothing any more.
+    Close {
+        /// The boot that ends.
+        boot: u64,
+    },
+}
