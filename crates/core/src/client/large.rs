@@ -46,7 +46,7 @@ impl Staging {
     }
 
     /// Fragments to send now: the next window, or after a timeout (`again`) the missing ones from the start.
-    pub(super) fn to_send(&mut self, again: bool, mut send: impl FnMut(u16)) {
+    pub(super) fn next_to_send(&mut self, again: bool, mut send: impl FnMut(u16)) {
         if again {
             self.next = 0;
         }

@@ -403,7 +403,7 @@ impl Session {
         let lane = &mut self.lanes[index as usize];
         let State::Staging(staging) = &mut lane.state else { return };
         let (sends, request) = (&mut self.sends, lane.request);
-        staging.to_send(again, |fragment| sends.push_back(Send::Fragment(index, request, fragment)));
+        staging.next_to_send(again, |fragment| sends.push_back(Send::Fragment(index, request, fragment)));
     }
 
     /// Fills `packet` with the next one to send to the returned address.
@@ -508,9 +508,9 @@ impl Session {
     #[inline]
     fn read_answer<'a>(&mut self, header: Header, value: &'a [u8]) -> Outcome<'a> {
         let dirty = header.record_flags & record_flags::DIRTY != 0;
-        let tombstone = header.record_flags & record_flags::TOMBSTONE != 0;
+        // Deleted or expired: the same to whoever saw it, and it must stay so.
+        let tombstone = header.status != Status::Ok;
         // What was seen must not vanish, even if its writer never heard that it was written (rule 7).
-        // An expired record is kept as it is reported, without a value: nobody can see one again.
         if header.has(flags::CACHED) && dirty && header.generation >= self.durable_generation {
             let lane = &self.lanes[(header.lane - self.lane_first) as usize];
             let parts = lane.packet.parse().expect("the lane's own packet");
