@@ -1,0 +1,1 @@
+//! A rack assembled: its configuration, its parts in one process or one process each, metrics and administration.
