@@ -106,8 +106,6 @@ pub struct Entry {
 pub struct SwitchConfig {
     /// First generation; higher than any before it (rule 10).
     pub generation: u32,
-    /// Feature mask of the datapath: the scheme.
-    pub features: u64,
     /// Lanes granted to sessions.
     pub lanes: u32,
     /// Replicas of each partition.
@@ -222,7 +220,8 @@ pub enum SwitchResult {
 /// Commands to a node's shim.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NodeCommand {
-    /// Move to the command's epoch (the only command that raises it) and hold offered keys until released.
+    /// Move to the command's epoch (the only command that raises it) and hold offered keys until released. Repeated in
+    /// the same epoch it only brings the configuration up to date.
     Epoch(NodeConfig),
     /// Store iff newer; answered when durable.
     Store(Vec<KeyedRecord>),
@@ -234,7 +233,7 @@ pub enum NodeCommand {
     /// These offers came to nothing, or their entries are gone.
     ClearOffers(Vec<(KeyHash, u64)>),
     /// These offers are known; no need to repeat them.
-    OffersHeld(Vec<u64>),
+    OffersHeld(Vec<(KeyHash, u64)>),
 }
 
 /// What a node needs to know to serve.
@@ -244,6 +243,8 @@ pub struct NodeConfig {
     pub hash_key: HashKey,
     /// Replicas of each partition.
     pub routes: Vec<Vec<u16>>,
+    /// The switch that serves this epoch; packets of anybody else are dropped.
+    pub switch: Address,
     /// Writes update the cache through CACHE_UPDATE (NetCache).
     pub write_through: bool,
 }

@@ -5,7 +5,10 @@
 
 pub mod client;
 pub mod control;
+pub mod mechanisms;
+pub mod node;
 pub mod storage;
+pub mod switch;
 pub mod time;
 
 pub use time::Now;

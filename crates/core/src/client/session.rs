@@ -537,7 +537,9 @@ impl Session {
                 }
                 Some(Outcome::Written { seq: header.seq })
             }
-            Status::ConditionFailed => Some(Outcome::ConditionFailed { seq: header.seq }),
+            // A node's answer keeps the write's seq for the arbiter and has the record's in the guard.
+            Status::ConditionFailed if header.has(flags::CACHED) => Some(Outcome::ConditionFailed { seq: header.seq }),
+            Status::ConditionFailed => Some(Outcome::ConditionFailed { seq: Seq(header.guard) }),
             Status::NoSpace => Some(Outcome::NoSpace),
             Status::FragmentsMissing => {
                 if let State::Committing(staging) = &mut lane.state {

@@ -1,0 +1,60 @@
+//! The mechanisms outside the datapath that a simulation can switch off, to prove that its checks would notice.
+//!
+//! Production runs with all of them; the datapath's own are bits of its feature mask.
+
+/// Which mechanisms are on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct Mechanisms {
+    /// The node stores a record that is embedded in a read before it answers (rule 5).
+    pub embedding_store: bool,
+    /// The node stores only what is newer (rule 3).
+    pub seq_compare: bool,
+    /// The node sets and obeys fences (rules 2 and 3).
+    pub fence: bool,
+    /// An offer is durable before it is sent, and known again after a restart (rule 5).
+    pub durable_offer: bool,
+    /// Node and client refuse other epochs (rule 8).
+    pub epoch_fence: bool,
+    /// The node holds offered keys from an epoch change to its release (rule 8).
+    pub hold: bool,
+    /// Clients preserve what the cache acknowledged.
+    pub preservation: bool,
+    /// Clients preserve what they read from the cache (rule 7).
+    pub reader_preservation: bool,
+    /// Recovery takes the newest version of a key, not the first it sees.
+    pub recover_newest: bool,
+    /// Clients are told to release only what is durable.
+    pub release_after_durable: bool,
+    /// No snapshot runs during a recovery (rule 10).
+    pub no_snapshot_in_recovery: bool,
+    /// Recovery waits for every client (rule 9).
+    pub gather_all: bool,
+    /// Conditional writes leave a completion at the node.
+    pub node_completion: bool,
+}
+
+impl Mechanisms {
+    /// Everything on, as in production.
+    pub const ALL: Mechanisms = Mechanisms {
+        embedding_store: true,
+        seq_compare: true,
+        fence: true,
+        durable_offer: true,
+        epoch_fence: true,
+        hold: true,
+        preservation: true,
+        reader_preservation: true,
+        recover_newest: true,
+        release_after_durable: true,
+        no_snapshot_in_recovery: true,
+        gather_all: true,
+        node_completion: true,
+    };
+}
+
+impl Default for Mechanisms {
+    fn default() -> Mechanisms {
+        Mechanisms::ALL
+    }
+}

@@ -1,0 +1,153 @@
+//! What a node remembers of hot keys: fences and offers (rules 2, 3 and 5).
+
+use crate::storage::Mark;
+use std::collections::{BTreeMap, VecDeque};
+use switchback_wire::{KeyHash, Seq};
+
+/// A key's mark, and what needn't survive a restart of it.
+#[derive(Clone, Debug)]
+pub(super) struct MarkedKey {
+    pub(super) key: Vec<u8>,
+    pub(super) mark: Mark,
+    /// Length of the value when it was offered; unknown after a restart.
+    pub(super) value_bytes: u32,
+    /// The offer's mark is durable, so that it may be sent.
+    pub(super) durable: bool,
+    /// The controller has confirmed the offer.
+    pub(super) known: bool,
+}
+
+/// All marks of a node, by key hash.
+#[derive(Debug)]
+pub(super) struct Marks {
+    keys: BTreeMap<KeyHash, MarkedKey>,
+    offered: usize,
+    limit: usize,
+    next_offer: u64,
+    /// Offers to send, again or for the first time.
+    pub(super) to_offer: VecDeque<KeyHash>,
+}
+
+impl Marks {
+    pub(super) fn new(loaded: Vec<(KeyHash, Vec<u8>, Mark)>, limit: usize, boot: u64) -> Marks {
+        let marked = |key, mark| MarkedKey { key, mark, value_bytes: 0, durable: true, known: false };
+        let keys: BTreeMap<_, _> = loaded.into_iter().map(|(hash, key, mark)| (hash, marked(key, mark))).collect();
+        let to_offer: VecDeque<_> =
+            keys.iter().filter(|(_, marked)| marked.mark.offer != 0).map(|(hash, _)| *hash).collect();
+        // Unique over restarts with the boot's randomness, within one by counting.
+        Marks { keys, offered: to_offer.len(), limit, next_offer: boot << 32 | 1, to_offer }
+    }
+
+    pub(super) fn offered(&self) -> usize {
+        self.offered
+    }
+
+    pub(super) fn get(&self, hash: &KeyHash) -> Option<&MarkedKey> {
+        self.keys.get(hash)
+    }
+
+    pub(super) fn get_mut(&mut self, hash: &KeyHash) -> Option<&mut MarkedKey> {
+        self.keys.get_mut(hash)
+    }
+
+    pub(super) fn is_offered(&self, hash: &KeyHash) -> bool {
+        self.keys.get(hash).is_some_and(|marked| marked.mark.offer != 0)
+    }
+
+    pub(super) fn fence(&self, hash: &KeyHash) -> Seq {
+        self.keys.get(hash).map_or(Seq::NONE, |marked| marked.mark.fence)
+    }
+
+    fn entry(&mut self, hash: &KeyHash, key: &[u8]) -> &mut MarkedKey {
+        self.keys.entry(*hash).or_insert_with(|| MarkedKey {
+            key: key.to_vec(),
+            mark: Mark::default(),
+            value_bytes: 0,
+            durable: false,
+            known: false,
+        })
+    }
+
+    /// Raises a key's fence; the new mark if it rose, to be made durable.
+    pub(super) fn raise_fence(&mut self, hash: &KeyHash, key: &[u8], fence: Seq) -> Option<Mark> {
+        let marked = self.entry(hash, key);
+        if fence <= marked.mark.fence {
+            return None;
+        }
+        marked.mark.fence = fence;
+        Some(marked.mark)
+    }
+
+    /// Marks a key as offered; the mark to make durable before the offer is sent. `None` if it is offered already or there
+    /// is no room.
+    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: u32) -> Option<Mark> {
+        if self.is_offered(hash) || (self.keys.len() >= self.limit && !self.keys.contains_key(hash)) {
+            return None;
+        }
+        let offer = self.next_offer;
+        self.next_offer += 1;
+        self.offered += 1;
+        let marked = self.entry(hash, key);
+        marked.mark.offer = offer;
+        marked.value_bytes = value_bytes;
+        marked.durable = false;
+        marked.known = false;
+        Some(marked.mark)
+    }
+
+    /// The controller knows this offer: no need to repeat it.
+    pub(super) fn hold(&mut self, hash: &KeyHash, offer: u64) {
+        if let Some(marked) = self.keys.get_mut(hash)
+            && marked.mark.offer == offer
+        {
+            marked.known = true;
+        }
+    }
+
+    /// Clears an offer, if it is this one. The mark that remains to be stored (`None` inside: nothing remains).
+    pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: u64) -> Option<(Vec<u8>, Option<Mark>)> {
+        let marked = self.keys.get_mut(hash)?;
+        if marked.mark.offer != offer || offer == 0 {
+            return None;
+        }
+        self.offered -= 1;
+        marked.mark.offer = 0;
+        let key = marked.key.clone();
+        if marked.mark.fence > Seq::NONE {
+            return Some((key, Some(marked.mark)));
+        }
+        self.keys.remove(hash);
+        Some((key, None))
+    }
+
+    /// Drops fences of epochs before `epoch`, which nothing can reach any more; the marks that go altogether.
+    pub(super) fn drop_old_fences(&mut self, epoch: u32) -> Vec<(KeyHash, Vec<u8>)> {
+        let mut gone = Vec::new();
+        for (hash, marked) in &mut self.keys {
+            if marked.mark.fence.epoch() < epoch && marked.mark.offer == 0 {
+                gone.push((*hash, marked.key.clone()));
+            }
+        }
+        for (hash, _) in &gone {
+            self.keys.remove(hash);
+        }
+        gone
+    }
+
+    /// Offers every offered key anew: the controller may have forgotten them.
+    pub(super) fn offer_all_again(&mut self) {
+        self.to_offer.clear();
+        for (hash, marked) in &mut self.keys {
+            marked.known = false;
+            if marked.mark.offer != 0 && marked.durable {
+                self.to_offer.push_back(*hash);
+            }
+        }
+    }
+
+    /// Keys marked as offered whose position is in `from..=to`, in order.
+    pub(super) fn offered_between(&self, from: u64, to: u64) -> impl Iterator<Item = (&KeyHash, &MarkedKey)> {
+        let range = self.keys.range(KeyHash::at_position(from)..);
+        range.take_while(move |(hash, _)| hash.position() <= to).filter(|(_, marked)| marked.mark.offer != 0)
+    }
+}

@@ -1,0 +1,15 @@
+//! The node: the shim between the data plane and a storage engine (design, section 5; protocol, section 5).
+//!
+//! A driver owns a [`Shim`] and an engine and does this, in a loop: feed packets ([`Shim::handle_packet`]), commands
+//! ([`Shim::handle_command`]), engine answers ([`Shim::handle_done`]) and time ([`Shim::handle_timeout`], due at [`Shim::poll_timeout`]);
+//! then pass on what [`Shim::take_ops`], [`Shim::poll_packet`] and [`Shim::poll_report`] give, until nothing is left.
+
+mod commands;
+mod fragments;
+mod marks;
+mod read;
+mod scan;
+mod shim;
+mod write;
+
+pub use shim::{NodeLimits, NodeStatistics, Shim};

@@ -1,0 +1,393 @@
+//! The shim's state, and the way of packets and engine answers through it.
+
+use super::fragments::StagedValues;
+use super::marks::Marks;
+use crate::control::{CommandId, NodeConfig, NodeReport};
+use crate::mechanisms::Mechanisms;
+use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, OpId, Record};
+use crate::time::Now;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq};
+
+/// Sequence counters are kept by bucket, as at the switch: the low bits of the key hash.
+pub(super) const SEQ_BUCKETS: usize = 1 << 15;
+
+/// Limits and times of a node.
+#[derive(Clone, Debug)]
+pub struct NodeLimits {
+    /// How often it says hello.
+    pub heartbeat_us: u64,
+    /// How often unanswered offers and cache updates are repeated.
+    pub retry_us: u64,
+    /// Keys with a fence or an offer; beyond this no key is offered any more.
+    pub marks_max: usize,
+    /// Bytes of staged fragments; beyond this the oldest staging is dropped.
+    pub staged_bytes_max: usize,
+    /// Engine operations under way; beyond this packets are dropped.
+    pub operations_max: usize,
+}
+
+impl Default for NodeLimits {
+    fn default() -> NodeLimits {
+        NodeLimits {
+            heartbeat_us: 20_000,
+            retry_us: 50_000,
+            marks_max: 1 << 20,
+            staged_bytes_max: 64 << 20,
+            operations_max: 1 << 16,
+        }
+    }
+}
+
+/// Counters of a node.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct NodeStatistics {
+    pub reads: u64,
+    pub writes: u64,
+    pub scans: u64,
+    pub fragments: u64,
+    pub applied: u64,
+    pub superseded: u64,
+    pub bounced: u64,
+    pub condition_failed: u64,
+    pub fenced_reads: u64,
+    pub embedded_stored: u64,
+    pub offers: u64,
+    pub offers_refused: u64,
+    pub cache_updates: u64,
+    pub dropped_malformed: u64,
+    pub dropped_epoch: u64,
+    pub dropped_stranger: u64,
+    pub dropped_held: u64,
+    pub dropped_overload: u64,
+    pub dropped_no_space: u64,
+    pub engine_errors: u64,
+}
+
+/// What survives a restart beside records and marks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct DurableState {
+    pub(super) epoch: u32,
+    pub(super) held: bool,
+    pub(super) config: Option<NodeConfig>,
+}
+
+/// What an engine operation was for.
+#[derive(Clone, Debug)]
+pub(super) enum Pending {
+    /// Answer this read with what the engine has.
+    Read(Request),
+    /// Answer this write; `value_bytes` for an offer, if it is hot.
+    Write { request: Request, value: Option<Vec<u8>>, offer: bool },
+    /// Not newer than the fence: only the stored seq tells whether to answer or to bounce.
+    Fenced { request: Request, value: Vec<u8>, staged: bool },
+    /// Answer a pull of fragments.
+    Pull(Request),
+    /// Answer a scan.
+    Scan(Request, u64),
+    /// A step that must succeed before operation `before` may be answered.
+    Step { before: OpId },
+    /// An offer to send once its mark is durable.
+    Offer { hash: KeyHash, offer: u64, value_bytes: u32 },
+    /// One of several operations of a command.
+    Command(CommandId),
+    /// The state with a new epoch, or of a release.
+    State(CommandId),
+    /// The current value of an offered key, for the cache (NetCache).
+    Refresh { hash: KeyHash, key: Vec<u8> },
+    /// Nobody waits for it.
+    Nothing,
+}
+
+/// A request packet, as its answer needs it.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) header: Header,
+    pub(super) key: Vec<u8>,
+    pub(super) switch: Address,
+}
+
+/// A command whose operations are not all done.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) remaining: usize,
+    pub(super) error: Option<String>,
+}
+
+/// The shim of one node. See the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Shim {
+    pub(super) index: u16,
+    pub(super) boot: u64,
+    pub(super) address: Address,
+    pub(super) limits: NodeLimits,
+    pub(super) mechanisms: Mechanisms,
+    pub(super) state: DurableState,
+    /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
+    pub(super) serving: bool,
+    pub(super) floor: Seq,
+    pub(super) marks: Marks,
+    pub(super) completions: BTreeMap<u32, LaneCompletion>,
+    /// Conditional writes in the engine: a duplicate must not be decided again meanwhile.
+    pub(super) deciding: BTreeSet<(u32, u64)>,
+    /// Highest seq that was handed to the engine, by bucket; a higher one needs no read to be known as newer.
+    pub(super) newest: Vec<Seq>,
+    pub(super) staged: StagedValues,
+    pub(super) updates: BTreeMap<KeyHash, CacheUpdate>,
+    pub(super) refresh: VecDeque<KeyHash>,
+    pub(super) commands: BTreeMap<CommandId, Progress>,
+    pub(super) statistics: NodeStatistics,
+    next_op: OpId,
+    pending: BTreeMap<OpId, Pending>,
+    ops: Vec<EngineOp>,
+    packets: VecDeque<(Address, Packet)>,
+    pub(super) reports: VecDeque<NodeReport>,
+    pub(super) next_hello_us: u64,
+    pub(super) next_retry_us: u64,
+}
+
+/// A value on its way into the cache (NetCache), until the switch acknowledges it.
+#[derive(Clone, Debug)]
+pub(super) struct CacheUpdate {
+    pub(super) seq: Seq,
+    pub(super) packet: Packet,
+    pub(super) switch: Address,
+}
+
+impl Shim {
+    /// The shim of node `index`, over what its engine found. `boot` must differ at every start.
+    ///
+    /// A state that can't be decoded is an error of the engine's, which the driver has to report.
+    pub fn new(
+        index: u16,
+        boot: u64,
+        address: Address,
+        limits: NodeLimits,
+        mechanisms: Mechanisms,
+        loaded: Loaded,
+        now: Now,
+    ) -> Result<Shim, EngineError> {
+        assert!(boot != 0);
+        let empty = loaded.state.is_none();
+        let state = match &loaded.state {
+            None => DurableState { epoch: 0, held: false, config: None },
+            Some(bytes) => postcard::from_bytes(bytes)
+                .map_err(|error| EngineError::Corrupt(format!("the node's own state: {error}")))?,
+        };
+        // After a restart nothing is known of what is stored, unless nothing is.
+        let known = if empty { Seq::NONE } else { Seq(u64::MAX) };
+        let refresh = match &state.config {
+            Some(config) if config.write_through => loaded.marks.iter().map(|(hash, ..)| *hash).collect(),
+            _ => VecDeque::new(),
+        };
+        let marks = if mechanisms.durable_offer { loaded.marks } else { Vec::new() };
+        Ok(Shim {
+            index,
+            boot,
+            address,
+            mechanisms,
+            serving: state.config.is_some(),
+            state,
+            floor: loaded.floor,
+            marks: Marks::new(marks, limits.marks_max, boot),
+            completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
+            deciding: BTreeSet::new(),
+            newest: vec![known; SEQ_BUCKETS],
+            staged: StagedValues::new(limits.staged_bytes_max),
+            updates: BTreeMap::new(),
+            refresh,
+            commands: BTreeMap::new(),
+            statistics: NodeStatistics::default(),
+            next_op: 1,
+            pending: BTreeMap::new(),
+            ops: Vec::new(),
+            packets: VecDeque::new(),
+            reports: VecDeque::new(),
+            next_hello_us: now.monotonic_us,
+            next_retry_us: now.monotonic_us,
+            limits,
+        })
+    }
+
+    /// Its index in the rack.
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Its epoch; 0 before the controller told it one.
+    pub fn epoch(&self) -> u32 {
+        self.state.epoch
+    }
+
+    /// Whether it waits for its release.
+    pub fn is_held(&self) -> bool {
+        self.state.held
+    }
+
+    /// How many keys are marked as offered.
+    pub fn offered(&self) -> usize {
+        self.marks.offered()
+    }
+
+    /// Engine operations under way.
+    pub fn operations(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Counters.
+    pub fn statistics(&self) -> NodeStatistics {
+        self.statistics
+    }
+
+    /// Takes a packet that came from `from`.
+    pub fn handle_packet(&mut self, now: Now, from: Address, packet: &Packet) {
+        let Ok(parts) = packet.parse() else {
+            self.statistics.dropped_malformed += 1;
+            return;
+        };
+        if !self.is_welcome(from, &parts) {
+            return;
+        }
+        if self.pending.len() >= self.limits.operations_max {
+            self.statistics.dropped_overload += 1;
+            return;
+        }
+        match parts.header.op {
+            Op::Read => self.read(now, from, parts),
+            Op::Write | Op::Delete => self.write(now, from, parts),
+            Op::Fragment => self.stage(from, parts),
+            Op::ReadFragment => self.pull(from, parts),
+            Op::Scan => self.scan(from, parts),
+            Op::CacheUpdateAck => self.cache_updated(parts),
+            _ => self.statistics.dropped_malformed += 1,
+        }
+    }
+
+    /// The checks before anything else; counts what they refuse.
+    fn is_welcome(&mut self, from: Address, parts: &PacketRef<'_>) -> bool {
+        let header = &parts.header;
+        let Some(config) = &self.state.config else {
+            self.statistics.dropped_epoch += 1;
+            return false;
+        };
+        if !self.serving || (self.mechanisms.epoch_fence && header.epoch != self.state.epoch) {
+            self.statistics.dropped_epoch += 1;
+            return false;
+        }
+        let replicas = config.routes.get(usize::from(header.partition));
+        let mine = replicas.is_some_and(|replicas| replicas.contains(&self.index));
+        let hashed = header.op == Op::Scan || config.hash_key.hash(parts.key) == header.key_hash;
+        if !mine || !hashed || (self.mechanisms.epoch_fence && from != config.switch) {
+            self.statistics.dropped_stranger += 1;
+            return false;
+        }
+        if self.state.held && self.mechanisms.hold && self.marks.is_offered(&header.key_hash) {
+            self.statistics.dropped_held += 1;
+            return false;
+        }
+        true
+    }
+
+    /// Submits an engine operation that `pending` waits for.
+    pub(super) fn submit(&mut self, pending: Pending, op: impl FnOnce(OpId) -> EngineOp) -> OpId {
+        let id = self.next_op;
+        self.next_op += 1;
+        self.pending.insert(id, pending);
+        self.ops.push(op(id));
+        id
+    }
+
+    /// The id that the next-but-`ahead` operation will get, for steps that come before it.
+    pub(super) fn upcoming(&self, ahead: u64) -> OpId {
+        self.next_op + ahead
+    }
+
+    /// Forgets an operation: its answer is ignored.
+    fn forget(&mut self, id: OpId) {
+        if let Some(Pending::Write { request, .. }) = self.pending.remove(&id) {
+            self.deciding.remove(&(request.header.lane, request.header.request));
+        }
+    }
+
+    /// Takes an answer of the engine.
+    pub fn handle_done(&mut self, now: Now, done: EngineDone) {
+        let Some(pending) = self.pending.remove(&done.id) else { return };
+        if let Err(error) = &done.result {
+            self.statistics.engine_errors += 1;
+            if matches!(error, EngineError::NoSpace(_)) {
+                self.statistics.dropped_no_space += 1;
+            }
+        }
+        match (pending, done.result) {
+            (Pending::Read(request), Ok(EngineReply::Got(record))) => self.answer_read(now, request, record),
+            (Pending::Write { request, value, offer }, result) => self.answer_write(now, request, value, offer, result),
+            (Pending::Fenced { request, value, staged }, Ok(EngineReply::Got(record))) => {
+                self.answer_fenced(now, request, value, staged, record);
+            }
+            (Pending::Pull(request), Ok(EngineReply::Got(record))) => self.answer_pull(request, record),
+            (Pending::Scan(request, end), Ok(EngineReply::Scanned(keys, next))) => {
+                self.answer_scan(now, request, end, keys, next);
+            }
+            (Pending::Step { before }, Err(_)) => self.forget(before),
+            (Pending::Offer { hash, offer, value_bytes }, result) => {
+                self.offer_marked(hash, offer, value_bytes, result)
+            }
+            (Pending::Command(id), result) => self.command_step(id, result.err()),
+            (Pending::State(id), result) => self.state_set(now, id, result.err()),
+            (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
+                self.update_cache(hash, &key, record.unwrap_or_default());
+            }
+            // A read that failed is not answered: damaged bytes are never served, and the client tells its user.
+            _ => {}
+        }
+    }
+
+    /// Takes the operations for the engine, in order.
+    pub fn take_ops(&mut self, ops: &mut Vec<EngineOp>) {
+        ops.append(&mut self.ops);
+    }
+
+    /// Whether there are operations for the engine.
+    pub fn has_ops(&self) -> bool {
+        !self.ops.is_empty()
+    }
+
+    /// Fills `packet` with the next one to send.
+    pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<Address> {
+        let (to, next) = self.packets.pop_front()?;
+        packet.copy_from(next.bytes()).expect("a packet is as long as any other at most");
+        Some(to)
+    }
+
+    /// Takes the next message for the controller.
+    pub fn poll_report(&mut self) -> Option<NodeReport> {
+        self.reports.pop_front()
+    }
+
+    /// Sends a packet.
+    pub(super) fn send(&mut self, to: Address, header: Header, value: &[u8], key: &[u8]) {
+        self.packets.push_back((to, Packet::build(header, value, key)));
+    }
+
+    /// Sends a packet that is kept, too.
+    pub(super) fn send_packet(&mut self, to: Address, packet: Packet) {
+        self.packets.push_back((to, packet));
+    }
+
+    /// When to call [`Shim::handle_timeout`] next, of the monotonic clock.
+    pub fn poll_timeout(&self) -> u64 {
+        self.next_hello_us.min(self.next_retry_us)
+    }
+
+    /// The stored seq of a key, where an absent key counts as stored with the floor.
+    pub(super) fn stored_seq(&self, record: &Option<Record>) -> Seq {
+        record.as_ref().map_or(self.floor, |record| record.seq)
+    }
+}
+
+/// The bucket of a key's sequence numbers.
+pub(super) fn bucket_of(hash: &KeyHash) -> usize {
+    hash.low() as usize & (SEQ_BUCKETS - 1)
+}

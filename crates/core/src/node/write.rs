@@ -1,0 +1,189 @@
+//! Writes and deletes: protocol, section 5, in its order. And what NetCache adds: updates of the cache.
+
+use super::shim::{CacheUpdate, Pending, Request, Shim, bucket_of};
+use crate::storage::{EngineError, EngineOp, EngineReply, LaneCompletion, PutCondition, Record};
+use crate::time::Now;
+use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq, Status, flags, is_large, record_flags};
+
+impl Shim {
+    pub(super) fn write(&mut self, _now: Now, from: Address, parts: PacketRef<'_>) {
+        self.statistics.writes += 1;
+        let header = parts.header;
+        let request = Request { header, key: parts.key.to_vec(), switch: from };
+        let lane = (header.lane, header.request);
+        if header.has(flags::CONDITIONAL) && self.mechanisms.node_completion {
+            if self.was_applied(&header) {
+                self.send_write_reply(&request, Status::Ok, header.seq);
+                return;
+            }
+            if self.deciding.contains(&lane) {
+                return; // a duplicate of what the engine is deciding: that answer is the answer
+            }
+        }
+        let large = header.has(flags::LARGE) && header.op == Op::Write;
+        let staged = if large { self.staged.take(lane, header.total_bytes) } else { None };
+        let fenced = header.seq <= self.marks.fence(&header.key_hash) && self.mechanisms.fence;
+        if fenced || (large && staged.is_none()) {
+            // Only the stored seq tells: an old duplicate is answered, anything else goes back, or is staged anew.
+            let hash = header.key_hash;
+            let key = request.key.clone();
+            let value = staged.clone().unwrap_or_else(|| parts.value.to_vec());
+            let pending = Pending::Fenced { request, value, staged: staged.is_some() };
+            self.submit(pending, |id| EngineOp::Get { id, hash, key });
+            return;
+        }
+        let value = staged.unwrap_or_else(|| parts.value.to_vec());
+        self.apply(request, value);
+    }
+
+    fn was_applied(&self, header: &Header) -> bool {
+        let done = self.completions.get(&header.lane);
+        done.is_some_and(|done| done.request == header.request && done.seq == header.seq)
+    }
+
+    /// Hands a write to the engine.
+    fn apply(&mut self, request: Request, value: Vec<u8>) {
+        let header = request.header;
+        let hash = header.key_hash;
+        let tombstone = header.op == Op::Delete;
+        let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value };
+        let newest = &mut self.newest[bucket_of(&hash)];
+        let known = header.seq > *newest || !self.mechanisms.seq_compare;
+        *newest = (*newest).max(header.seq);
+        let mut completion = None;
+        let mut condition = PutCondition::Newer { known };
+        if header.has(flags::CONDITIONAL) {
+            condition = PutCondition::IfSeq(Seq(header.guard));
+            completion = Some(LaneCompletion { lane: header.lane, request: header.request, seq: header.seq });
+            if self.mechanisms.node_completion {
+                self.deciding.insert((header.lane, header.request));
+            }
+        }
+        let write_through = self.state.config.as_ref().is_some_and(|config| config.write_through);
+        let cached = write_through && (header.has(flags::CACHED) || self.marks.is_offered(&hash));
+        let update = cached.then(|| record.value.clone());
+        let key = request.key.clone();
+        let pending = Pending::Write { request, value: update, offer: header.has(flags::HOT) };
+        self.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion });
+    }
+
+    pub(super) fn answer_write(
+        &mut self,
+        _now: Now,
+        request: Request,
+        value: Option<Vec<u8>>,
+        offer: bool,
+        result: Result<EngineReply, EngineError>,
+    ) {
+        let header = request.header;
+        let lane = (header.lane, header.request);
+        self.deciding.remove(&lane);
+        let stored = match result {
+            Ok(EngineReply::Put(stored)) => stored,
+            Err(EngineError::NoSpace(_)) => {
+                self.send_write_reply(&request, Status::NoSpace, header.seq);
+                return;
+            }
+            _ => return,
+        };
+        let conditional = header.has(flags::CONDITIONAL);
+        match stored {
+            Ok(()) => {
+                self.statistics.applied += 1;
+                if conditional {
+                    let done = LaneCompletion { lane: header.lane, request: header.request, seq: header.seq };
+                    self.completions.insert(header.lane, done);
+                }
+                self.send_write_reply(&request, Status::Ok, header.seq);
+                self.staged.forget(lane);
+                let value_bytes = if header.has(flags::LARGE) { header.total_bytes } else { header.value_bytes.into() };
+                if let Some(value) = value {
+                    let tombstone = header.op == Op::Delete;
+                    let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value };
+                    self.update_cache(header.key_hash, &request.key, record);
+                }
+                if offer && header.op == Op::Write {
+                    self.offer(&header.key_hash, &request.key, value_bytes as usize);
+                }
+            }
+            Err(stored) if conditional => {
+                self.statistics.condition_failed += 1;
+                self.send_write_reply(&request, Status::ConditionFailed, stored);
+            }
+            Err(_) => {
+                self.statistics.superseded += 1;
+                self.send_write_reply(&request, Status::Ok, header.seq);
+            }
+        }
+    }
+
+    /// A write at or below the fence, or one whose staged value is missing, once the stored seq is known.
+    pub(super) fn answer_fenced(
+        &mut self,
+        _now: Now,
+        request: Request,
+        value: Vec<u8>,
+        staged: bool,
+        record: Option<Record>,
+    ) {
+        let header = request.header;
+        let stored = self.stored_seq(&record);
+        let conditional = header.has(flags::CONDITIONAL);
+        if conditional && self.was_applied(&header) {
+            self.send_write_reply(&request, Status::Ok, header.seq);
+        } else if header.seq <= stored && record.is_some() {
+            let status = if conditional { Status::ConditionFailed } else { Status::Ok };
+            let seq = if conditional { stored } else { header.seq };
+            self.send_write_reply(&request, status, seq);
+        } else if header.seq <= self.marks.fence(&header.key_hash) {
+            self.statistics.bounced += 1;
+            let deleted = if header.op == Op::Delete { flags::DELETE } else { 0 };
+            let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);
+            let bounce = Header { op: Op::Bounce, flags: kept | deleted, ..header };
+            let value = if header.has(flags::LARGE) { &[][..] } else { &value[..] };
+            self.send(request.switch, bounce, value, &request.key);
+        } else if header.has(flags::LARGE) && !staged {
+            self.send_write_reply(&request, Status::FragmentsMissing, header.seq);
+        } else {
+            // The fence fell meanwhile (a new epoch's release): an ordinary write by now.
+            self.apply(request, value);
+        }
+    }
+
+    pub(super) fn send_write_reply(&mut self, request: &Request, status: Status, seq: Seq) {
+        let header = request.header;
+        let deleted = if header.op == Op::Delete { flags::DELETE } else { 0 };
+        let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);
+        // `seq` names the write to the switch's arbiter; the stored seq of a failed condition travels in `guard`.
+        let guard = if status == Status::ConditionFailed { seq.0 } else { header.guard };
+        let reply = Header { op: Op::WriteReply, flags: kept | deleted, status, guard, total_bytes: 0, ..header };
+        self.send(request.switch, reply, &[], &request.key);
+    }
+
+    /// Sends a record's value to the cache until it is acknowledged (NetCache).
+    pub(super) fn update_cache(&mut self, hash: KeyHash, key: &[u8], record: Record) {
+        let Some(config) = &self.state.config else { return };
+        if is_large(record.value.len(), key.len()) || self.updates.get(&hash).is_some_and(|old| old.seq > record.seq) {
+            return;
+        }
+        let mut header = Header::new(Op::CacheUpdate);
+        header.epoch = self.state.epoch;
+        header.key_hash = hash;
+        header.seq = record.seq;
+        header.expiry_ms = record.expiry_ms;
+        header.record_flags = if record.tombstone { record_flags::TOMBSTONE } else { 0 };
+        header.partition = switchback_wire::partition_of(&hash, config.routes.len() as u32);
+        let switch = config.switch;
+        let packet = Packet::build(header, &record.value, key);
+        self.statistics.cache_updates += 1;
+        self.send_packet(switch, packet.clone());
+        self.updates.insert(hash, CacheUpdate { seq: record.seq, packet, switch });
+    }
+
+    pub(super) fn cache_updated(&mut self, parts: PacketRef<'_>) {
+        let hash = parts.header.key_hash;
+        if self.updates.get(&hash).is_some_and(|update| update.seq <= parts.header.seq) {
+            self.updates.remove(&hash);
+        }
+    }
+}

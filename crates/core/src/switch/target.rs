@@ -1,0 +1,169 @@
+//! What an agent needs of a datapath, and the control packets it injects (protocol, section 6).
+
+use crate::control::{Entry, EntryId, KeyedRecord, Location};
+use crate::storage::Record;
+use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, Status, record_flags};
+
+/// A datapath as its agent sees it.
+pub trait Target {
+    /// Runs a control packet through the pipeline; false if it was not answered.
+    fn inject(&mut self, packet: &mut Packet) -> bool;
+
+    /// Makes the key of this hash be found at `at`; false if its place in the table is taken.
+    fn lookup_insert(&mut self, hash: &KeyHash, at: Location) -> bool;
+
+    /// Undoes [`Target::lookup_insert`].
+    fn lookup_remove(&mut self, hash: &KeyHash, at: Location);
+
+    /// Forgets everything cached, counted, completed. The epoch is 0 while this runs, so that no packet is served.
+    fn clear(&mut self);
+
+    /// Replicas of a partition.
+    fn set_route(&mut self, partition: u16, replicas: &[u16]);
+
+    /// Address of a node.
+    fn set_node(&mut self, node: u16, address: Address);
+
+    /// Lanes granted.
+    fn set_lanes(&mut self, lanes: u32);
+
+    /// Takes the next report; false if there is none.
+    fn next_report(&mut self, packet: &mut Packet) -> bool;
+
+    /// How many reports found no room, ever.
+    fn reports_lost(&self) -> u64;
+
+    /// Slots of each class: `(value bytes, slots)`.
+    fn classes(&self) -> Vec<(u32, u32)>;
+
+    /// Counters in a row of the sketch.
+    fn sketch_width(&self) -> u32;
+}
+
+/// A record as a control packet or report brings it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LoadedRecord {
+    /// Incarnation of its entry.
+    pub entry: EntryId,
+    /// The record with its key.
+    pub keyed: KeyedRecord,
+    /// No node has it.
+    pub dirty: bool,
+    /// Snapshot generation of its last change.
+    pub generation: u32,
+}
+
+impl LoadedRecord {
+    /// Reads an answer to LOAD_RECORD or EVICT_BEGIN, or a report.
+    pub(super) fn from_packet(packet: &Packet) -> Option<LoadedRecord> {
+        let parts = packet.parse().ok()?;
+        let header = parts.header;
+        let record = Record {
+            seq: header.seq,
+            tombstone: header.record_flags & record_flags::TOMBSTONE != 0,
+            expiry_ms: header.expiry_ms,
+            value: parts.value.to_vec(),
+        };
+        Some(LoadedRecord {
+            entry: header.request,
+            keyed: KeyedRecord { hash: header.key_hash, key: parts.key.to_vec(), record },
+            dirty: header.record_flags & record_flags::DIRTY != 0 && header.seq > Seq::NONE,
+            generation: header.generation,
+        })
+    }
+
+    /// The record, if a node needs it.
+    pub(super) fn if_dirty(self) -> Option<KeyedRecord> {
+        self.dirty.then_some(self.keyed)
+    }
+}
+
+/// Injects control packets; remembers nothing.
+pub(super) struct Inject<'a> {
+    pub(super) target: &'a mut dyn Target,
+    pub(super) packet: &'a mut Packet,
+    pub(super) epoch: u32,
+}
+
+impl Inject<'_> {
+    fn run(&mut self, header: Header, key: &[u8]) -> bool {
+        self.packet.fill(Header { epoch: self.epoch, ..header }, &[], key);
+        self.target.inject(self.packet) && self.packet.parse().is_ok_and(|parts| parts.header.status == Status::Ok)
+    }
+
+    fn on_entry(&mut self, op: Op, entry: &Entry) -> bool {
+        let mut header = Header::new(op);
+        header.class = entry.at.class;
+        header.slot = entry.at.slot;
+        header.request = entry.id;
+        header.key_hash = entry.hash;
+        self.run(header, &entry.key)
+    }
+
+    /// Makes the slot a hollow record, findable, then valid. False if the lookup table refuses the key.
+    pub(super) fn admit(&mut self, entry: &Entry) -> bool {
+        if !self.on_entry(Op::Admit, entry) {
+            return false;
+        }
+        if !self.target.lookup_insert(&entry.hash, entry.at) {
+            self.on_entry(Op::Remove, entry);
+            return false;
+        }
+        self.on_entry(Op::SetValid, entry)
+    }
+
+    pub(super) fn remove(&mut self, entry: &Entry) {
+        self.on_entry(Op::Remove, entry);
+        self.target.lookup_remove(&entry.hash, entry.at);
+    }
+
+    pub(super) fn evict_begin(&mut self, entry: &Entry) -> Option<LoadedRecord> {
+        self.on_entry(Op::EvictBegin, entry).then(|| LoadedRecord::from_packet(self.packet)).flatten()
+    }
+
+    pub(super) fn load(&mut self, entry: &Entry) -> Option<LoadedRecord> {
+        self.on_entry(Op::LoadRecord, entry).then(|| LoadedRecord::from_packet(self.packet)).flatten()
+    }
+
+    /// The access counter of a slot.
+    pub(super) fn counter(&mut self, at: Location) -> u32 {
+        let header = Header { class: at.class, slot: at.slot, total_bytes: 1, ..Header::new(Op::LoadCounters) };
+        if !self.run(header, &[0]) {
+            return 0;
+        }
+        let counters = self.packet.parse().ok().and_then(|parts| parts.value.first_chunk::<4>().copied());
+        counters.map_or(0, u32::from_be_bytes)
+    }
+
+    pub(super) fn set_epoch(&mut self, epoch: u32, generation: u32) -> bool {
+        self.run(Header { epoch, generation, ..Header::new(Op::SetEpoch) }, &[0])
+    }
+
+    pub(super) fn snapshot_begin(&mut self, generation: u32) -> bool {
+        self.run(Header { generation, ..Header::new(Op::SnapshotBegin) }, &[0])
+    }
+
+    pub(super) fn snapshot_end(&mut self) {
+        self.run(Header::new(Op::SnapshotEnd), &[0]);
+    }
+
+    pub(super) fn set_durable_generation(&mut self, durable_generation: u32) {
+        self.run(Header { durable_generation, ..Header::new(Op::SetDurableGeneration) }, &[0]);
+    }
+
+    /// Clears the sketch and the counters, a stretch at a time: the datapath goes on counting meanwhile.
+    pub(super) fn reset_counting(&mut self) {
+        const STRETCH: u32 = 1024;
+        for slot in (0..self.target.sketch_width()).step_by(STRETCH as usize) {
+            let total_bytes = STRETCH.min(self.target.sketch_width() - slot);
+            self.run(Header { slot, total_bytes, ..Header::new(Op::ResetSketch) }, &[0]);
+        }
+        for (class, (_, slots)) in self.target.classes().into_iter().enumerate() {
+            for slot in (0..slots).step_by(STRETCH as usize) {
+                let total_bytes = STRETCH.min(slots - slot);
+                let class = class as u8;
+                self.run(Header { class, slot, total_bytes, ..Header::new(Op::ResetCounters) }, &[0]);
+            }
+        }
+    }
+}
