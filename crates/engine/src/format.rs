@@ -1,0 +1,151 @@
+//! How things lie in RocksDB. Every value begins with a version byte, so that a later format can be told from this one.
+//!
+//! | column family | key | value after the version byte |
+//! | --- | --- | --- |
+//! | `records` | key hash (16), key | flags u8 (1: tombstone), seq u64, expiry u64, value |
+//! | `marks` | key hash (16), key | fence u64, offer u64 |
+//! | `completions` | lane u32 | request u64, seq u64 |
+//! | `state` | `shim` or `floor` | the shim's state, or u64 |
+//!
+//! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the order of scans.
+
+use switchback_core::storage::{LaneCompletion, Mark, Record};
+use switchback_wire::{KeyHash, Seq};
+
+pub(crate) const RECORDS: &str = "records";
+pub(crate) const MARKS: &str = "marks";
+pub(crate) const COMPLETIONS: &str = "completions";
+pub(crate) const STATE: &str = "state";
+
+/// Keys of the `state` column family.
+pub(crate) const STATE_SHIM: &[u8] = b"shim";
+pub(crate) const STATE_FLOOR: &[u8] = b"floor";
+
+const VERSION: u8 = 1;
+const TOMBSTONE: u8 = 1;
+const RECORD_HEAD: usize = 18;
+
+/// Everything of a stored record but its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RecordHead {
+    pub(crate) seq: Seq,
+    pub(crate) tombstone: bool,
+    pub(crate) expiry_ms: u64,
+}
+
+/// Replaces `out` by the stored key of a key.
+pub(crate) fn encode_key(hash: &KeyHash, key: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(&hash.0);
+    out.extend_from_slice(key);
+}
+
+/// Hash and key of a stored key.
+pub(crate) fn decode_key(stored: &[u8]) -> Option<(KeyHash, &[u8])> {
+    let (hash, key) = stored.split_first_chunk::<16>()?;
+    Some((KeyHash(*hash), key))
+}
+
+/// Replaces `out` by the stored form of a record.
+pub(crate) fn encode_record(record: &Record, out: &mut Vec<u8>) {
+    out.clear();
+    out.push(VERSION);
+    out.push(if record.tombstone { TOMBSTONE } else { 0 });
+    out.extend_from_slice(&record.seq.0.to_be_bytes());
+    out.extend_from_slice(&record.expiry_ms.to_be_bytes());
+    out.extend_from_slice(&record.value);
+}
+
+/// A stored record and its value. `None`: these bytes are no record.
+pub(crate) fn decode_record(stored: &[u8]) -> Option<(RecordHead, &[u8])> {
+    let (head, value) = stored.split_first_chunk::<RECORD_HEAD>()?;
+    // A flag that this version doesn't know would be dropped by the next write: better refuse it.
+    if head[0] != VERSION || head[1] & !TOMBSTONE != 0 {
+        return None;
+    }
+    let (seq, expiry_ms) = decode_pair(&head[2..])?;
+    Some((RecordHead { seq: Seq(seq), tombstone: head[1] == TOMBSTONE, expiry_ms }, value))
+}
+
+fn decode_pair(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (first, rest) = bytes.split_first_chunk::<8>()?;
+    let second: [u8; 8] = rest.try_into().ok()?;
+    Some((u64::from_be_bytes(*first), u64::from_be_bytes(second)))
+}
+
+fn encode_pair(first: u64, second: u64) -> [u8; 17] {
+    let mut out = [VERSION; 17];
+    out[1..9].copy_from_slice(&first.to_be_bytes());
+    out[9..].copy_from_slice(&second.to_be_bytes());
+    out
+}
+
+fn versioned(stored: &[u8]) -> Option<&[u8]> {
+    stored.split_first().filter(|(version, _)| **version == VERSION).map(|(_, rest)| rest)
+}
+
+pub(crate) fn encode_mark(mark: &Mark) -> [u8; 17] {
+    encode_pair(mark.fence.0, mark.offer)
+}
+
+pub(crate) fn decode_mark(stored: &[u8]) -> Option<Mark> {
+    let (fence, offer) = decode_pair(versioned(stored)?)?;
+    Some(Mark { fence: Seq(fence), offer })
+}
+
+pub(crate) fn encode_completion(completion: &LaneCompletion) -> ([u8; 4], [u8; 17]) {
+    (completion.lane.to_be_bytes(), encode_pair(completion.request, completion.seq.0))
+}
+
+pub(crate) fn decode_completion(key: &[u8], stored: &[u8]) -> Option<LaneCompletion> {
+    let lane = u32::from_be_bytes(key.try_into().ok()?);
+    let (request, seq) = decode_pair(versioned(stored)?)?;
+    Some(LaneCompletion { lane, request, seq: Seq(seq) })
+}
+
+pub(crate) fn encode_state(state: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1 + state.len());
+    out.push(VERSION);
+    out.extend_from_slice(state);
+    out
+}
+
+pub(crate) fn decode_state(stored: &[u8]) -> Option<&[u8]> {
+    versioned(stored)
+}
+
+pub(crate) fn decode_floor(stored: &[u8]) -> Option<Seq> {
+    Some(Seq(u64::from_be_bytes(versioned(stored)?.try_into().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if a field moves: these bytes are on people's disks.
+    #[test]
+    fn stored_bytes_are_fixed() {
+        let record = Record { seq: Seq(0x0102), tombstone: false, expiry_ms: 7, value: b"v".to_vec() };
+        let mut out = Vec::new();
+        encode_record(&record, &mut out);
+        assert_eq!(out, [1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, b'v']);
+        let (head, value) = decode_record(&out).expect("own bytes");
+        assert_eq!((head.seq, head.tombstone, head.expiry_ms, value), (Seq(0x0102), false, 7, &b"v"[..]));
+        assert_eq!(encode_mark(&Mark { fence: Seq(2), offer: 3 })[8..], [2, 0, 0, 0, 0, 0, 0, 0, 3]);
+    }
+
+    /// Fails if bytes of another version, unknown flags or short bytes are taken for a record.
+    #[test]
+    fn strange_bytes_are_refused() {
+        let mut out = Vec::new();
+        encode_record(&Record { seq: Seq(1), ..Record::default() }, &mut out);
+        assert!(decode_record(&out).is_some());
+        assert!(decode_record(&out[..17]).is_none());
+        let (mut version, mut flags) = (out.clone(), out.clone());
+        version[0] = 2;
+        flags[1] = 2;
+        assert!(decode_record(&version).is_none() && decode_record(&flags).is_none());
+        assert!(decode_mark(&[1; 16]).is_none() && decode_mark(&[1; 18]).is_none() && decode_mark(&[2; 17]).is_none());
+        assert!(decode_floor(&[1; 8]).is_none() && decode_state(&[]).is_none() && decode_key(&[0; 15]).is_none());
+    }
+}

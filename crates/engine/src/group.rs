@@ -1,0 +1,239 @@
+//! What both engines do with a group of operations: decide in order, commit once, answer in order.
+//!
+//! Decisions look at the store and, before it, at the *overlay*: what this very group is about to write. An answer that rests on
+//! the overlay is given only once the commit has succeeded.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use switchback_core::storage::{
+    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Mark, OpId, PutCondition, Record, ScannedKey,
+};
+use switchback_wire::{KeyHash, Seq};
+
+/// One thing that a commit writes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// A record, already found to be due.
+    Record { hash: KeyHash, key: Vec<u8>, record: Record },
+    /// The trace of a conditional write.
+    Completion(LaneCompletion),
+    /// A mark, or its end.
+    Mark { hash: KeyHash, key: Vec<u8>, mark: Option<Mark> },
+    /// The shim's state.
+    State(Vec<u8>),
+    /// The floor, already found to rise.
+    Floor(Seq),
+}
+
+/// What a scan found: the keys, and where to go on.
+pub(crate) type Scanned = (Vec<ScannedKey>, Option<u64>);
+
+/// What the engines differ in.
+pub(crate) trait Store {
+    /// Reads a committed record.
+    fn read(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Record>, EngineError>;
+    /// Reads the seq of a committed record, without its value.
+    fn read_seq(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Seq>, EngineError>;
+    /// Lists committed keys.
+    fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError>;
+    /// Makes all changes durable, or none; `sync`: whatever the policy.
+    fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError>;
+    /// The committed floor.
+    fn floor(&self) -> Seq;
+}
+
+/// An answer that may have to wait for the commit.
+enum Answer {
+    /// Rests on committed data only.
+    Now(Result<EngineReply, EngineError>),
+    /// Rests on the commit; fails with it.
+    IfCommitted(EngineReply),
+    /// Of a get: the record of this change; the stored one if the commit fails.
+    ReadOf(usize),
+}
+
+/// The overlay and its memory, kept between groups so that they don't allocate.
+#[derive(Default)]
+pub(crate) struct Group {
+    changes: Vec<Change>,
+    answers: Vec<(OpId, Answer)>,
+    overlay: HashMap<KeyHash, usize, BuildHasherDefault<FirstBytes>>,
+    floor: Option<Seq>,
+    sync: bool,
+}
+
+/// Key hashes are random already.
+#[derive(Default)]
+struct FirstBytes(u64);
+
+impl Hasher for FirstBytes {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 = self.0.rotate_left(5) ^ u64::from_le_bytes(word);
+        }
+    }
+    fn write_usize(&mut self, _length: usize) {}
+}
+
+impl Group {
+    /// Runs `ops` as [`switchback_core::storage::Engine::execute`] says.
+    pub(crate) fn run<S: Store>(&mut self, store: &mut S, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>) {
+        let single = ops.len() == 1;
+        for op in ops.drain(..) {
+            self.take(store, op, single, done);
+        }
+        self.finish(store, done);
+    }
+
+    fn take<S: Store>(&mut self, store: &mut S, op: EngineOp, single: bool, done: &mut Vec<EngineDone>) {
+        let (id, answer) = match op {
+            EngineOp::Get { id, hash, key } => (id, self.get(store, &hash, &key)),
+            EngineOp::Put { id, hash, key, record, condition, completion } => {
+                (id, self.put(store, (hash, key), record, condition, completion, single))
+            }
+            EngineOp::SetMark { id, hash, key, mark } => (id, self.set(Change::Mark { hash, key, mark })),
+            EngineOp::SetState { id, state } => {
+                self.sync = true;
+                (id, self.set(Change::State(state)))
+            }
+            EngineOp::SetFloor { id, floor } => (id, self.set_floor(store, floor)),
+            EngineOp::Scan { id, from, to, limit } => {
+                // A scan reads the store itself, so everything before it goes there first. Nobody can tell one commit from two:
+                // operations are atomic each by itself.
+                self.finish(store, done);
+                let scanned = store.scan(from, to, limit.max(1));
+                (id, Answer::Now(scanned.map(|(keys, next)| EngineReply::Scanned(keys, next))))
+            }
+        };
+        self.answers.push((id, answer));
+    }
+
+    fn get<S: Store>(&self, store: &mut S, hash: &KeyHash, key: &[u8]) -> Answer {
+        match self.overlaid(hash, key) {
+            Some(change) => Answer::ReadOf(change),
+            None => Answer::Now(store.read(hash, key).map(EngineReply::Got)),
+        }
+    }
+
+    fn put<S: Store>(
+        &mut self,
+        store: &mut S,
+        (hash, key): (KeyHash, Vec<u8>),
+        record: Record,
+        condition: PutCondition,
+        completion: Option<LaneCompletion>,
+        single: bool,
+    ) -> Answer {
+        if condition != (PutCondition::Newer { known: true }) {
+            match self.refusal(store, &hash, &key, record.seq, condition) {
+                Ok(None) => {}
+                Ok(Some(refusal)) => return refusal,
+                Err(error) => return Answer::Now(Err(error)),
+            }
+        }
+        if !single {
+            self.overlay.insert(hash, self.changes.len());
+        }
+        self.changes.push(Change::Record { hash, key, record });
+        self.changes.extend(completion.map(Change::Completion));
+        Answer::IfCommitted(EngineReply::Put(Ok(())))
+    }
+
+    /// The refusal of a put with this seq, if it must be refused.
+    fn refusal<S: Store>(
+        &self,
+        store: &mut S,
+        hash: &KeyHash,
+        key: &[u8],
+        seq: Seq,
+        condition: PutCondition,
+    ) -> Result<Option<Answer>, EngineError> {
+        let (stored, uncommitted) = match self.overlaid(hash, key) {
+            Some(change) => (Some(self.record_of(change).seq), true),
+            None => (store.read_seq(hash, key)?, false),
+        };
+        let floor = self.floor.unwrap_or_else(|| store.floor());
+        let newest = stored.unwrap_or(floor);
+        let due = match condition {
+            PutCondition::Newer { .. } => seq > newest,
+            PutCondition::IfSeq(expected) => seq > newest && stored.unwrap_or(Seq::NONE) == expected,
+        };
+        if due {
+            return Ok(None);
+        }
+        let reply = EngineReply::Put(Err(newest));
+        let rests_on_commit = uncommitted || (stored.is_none() && self.floor.is_some());
+        Ok(Some(if rests_on_commit { Answer::IfCommitted(reply) } else { Answer::Now(Ok(reply)) }))
+    }
+
+    fn set(&mut self, change: Change) -> Answer {
+        self.changes.push(change);
+        Answer::IfCommitted(EngineReply::Set)
+    }
+
+    /// The floor never sinks: what lay below the old one may be gone already.
+    fn set_floor<S: Store>(&mut self, store: &S, floor: Seq) -> Answer {
+        self.sync = true;
+        let floor = floor.max(self.floor.unwrap_or_else(|| store.floor()));
+        self.floor = Some(floor);
+        self.set(Change::Floor(floor))
+    }
+
+    /// Commits what was gathered and answers what was taken.
+    fn finish<S: Store>(&mut self, store: &mut S, done: &mut Vec<EngineDone>) {
+        let committed = match self.changes.is_empty() {
+            true => Ok(()),
+            false => store.commit(&self.changes, self.sync),
+        };
+        let mut answers = std::mem::take(&mut self.answers);
+        for (id, answer) in answers.drain(..) {
+            let result = match (answer, &committed) {
+                (Answer::Now(result), _) => result,
+                (Answer::IfCommitted(reply), Ok(())) => Ok(reply),
+                (Answer::IfCommitted(_), Err(error)) => Err(error.clone()),
+                (Answer::ReadOf(change), Ok(())) => Ok(EngineReply::Got(Some(self.record_of(change).clone()))),
+                (Answer::ReadOf(change), Err(_)) => {
+                    let (hash, key) = self.key_of(change);
+                    store.read(hash, key).map(EngineReply::Got)
+                }
+            };
+            done.push(EngineDone { id, result });
+        }
+        self.answers = answers;
+        self.changes.clear();
+        self.overlay.clear();
+        self.floor = None;
+        self.sync = false;
+    }
+
+    /// The change that holds the newest record of the key, if this group writes one.
+    fn overlaid(&self, hash: &KeyHash, key: &[u8]) -> Option<usize> {
+        let newest = *self.overlay.get(hash)?;
+        if self.key_of(newest).1 == key {
+            return Some(newest);
+        }
+        // Two keys of one 128-bit hash: never seen, but then the overlay knows only the later one.
+        (0..newest).rev().find(|&at| {
+            matches!(&self.changes[at], Change::Record { hash: other, key: name, .. } if other == hash && name == key)
+        })
+    }
+
+    fn record_of(&self, change: usize) -> &Record {
+        match &self.changes[change] {
+            Change::Record { record, .. } => record,
+            _ => unreachable!("the overlay names changes of records only"),
+        }
+    }
+
+    fn key_of(&self, change: usize) -> (&KeyHash, &[u8]) {
+        match &self.changes[change] {
+            Change::Record { hash, key, .. } => (hash, key),
+            _ => unreachable!("the overlay names changes of records only"),
+        }
+    }
+}

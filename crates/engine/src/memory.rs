@@ -1,0 +1,286 @@
+//! An engine on a modelled disk, for simulation: deterministic, and it fails when told to.
+
+use crate::floor_filter::is_dead;
+use crate::format::RecordHead;
+use crate::group::{Change, Group, Scanned, Store};
+use crate::options::SyncPolicy;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use switchback_core::storage::{
+    Engine, EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey,
+};
+use switchback_wire::{KeyHash, Seq};
+
+type Key = (KeyHash, Vec<u8>);
+
+/// How a commit fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The disk is full.
+    NoSpace,
+    /// The disk reports an error, and nobody knows what reached it: the group may yet be found there after a crash.
+    Io,
+}
+
+/// An engine in memory, for simulation.
+///
+/// Its disk holds committed groups in order. Under [`SyncPolicy::Always`] each is safe when it is answered; under [`SyncPolicy::None`] the
+/// newest ones are only in the operating system's memory until [`sync`](MemoryEngine::sync), or a state or a floor, forces them out,
+/// and a [`crash`](MemoryEngine::crash) keeps as many of them, oldest first, as the simulator says. A group is one log record with a
+/// checksum, so a torn one is an absent one.
+pub struct MemoryEngine {
+    group: Group,
+    store: MemoryStore,
+}
+
+#[derive(Default)]
+struct MemoryStore {
+    policy: SyncPolicy,
+    image: Image,
+    /// How to take the un-synced groups back, oldest first.
+    unsynced: VecDeque<Vec<Undo>>,
+    /// A group whose commit failed with [`Fault::Io`], until another one succeeds.
+    ghost: Option<Vec<Change>>,
+    fail_next: VecDeque<Fault>,
+    full: bool,
+    now_ms: u64,
+}
+
+/// What is on the disk.
+#[derive(Default)]
+struct Image {
+    records: BTreeMap<Key, Record>,
+    rotten: BTreeSet<Key>,
+    marks: BTreeMap<Key, Mark>,
+    completions: BTreeMap<u32, LaneCompletion>,
+    state: Option<Vec<u8>>,
+    floor: Seq,
+}
+
+/// What was there before a change.
+enum Undo {
+    Record {
+        key: Key,
+        before: Option<Record>,
+        rotten: bool,
+    },
+    Completion {
+        lane: u32,
+        before: Option<LaneCompletion>,
+    },
+    Mark {
+        key: Key,
+        before: Option<Mark>,
+    },
+    /// States and floors are synced at once; nobody takes them back.
+    Nothing,
+}
+
+impl MemoryEngine {
+    /// An empty disk.
+    pub fn new(policy: SyncPolicy) -> MemoryEngine {
+        MemoryEngine { group: Group::default(), store: MemoryStore { policy, ..MemoryStore::default() } }
+    }
+
+    /// What a shim finds when it starts on this disk.
+    pub fn loaded(&self) -> Loaded {
+        let image = &self.store.image;
+        Loaded {
+            state: image.state.clone(),
+            floor: image.floor,
+            marks: image.marks.iter().map(|((hash, key), mark)| (*hash, key.clone(), *mark)).collect(),
+            completions: image.completions.values().copied().collect(),
+        }
+    }
+
+    /// How many groups a crash may take back: answers above it make no difference to [`crash`](MemoryEngine::crash).
+    pub fn unsynced(&self) -> usize {
+        self.store.unsynced.len() + usize::from(self.store.ghost.is_some())
+    }
+
+    /// The operating system writes everything out.
+    pub fn sync(&mut self) {
+        self.store.unsynced.clear();
+    }
+
+    /// The machine stops and starts again: the oldest `survivors` of the [`unsynced`](MemoryEngine::unsynced) groups are found on the disk, the
+    /// others never were there. (When only the process ends, all survive.) Faults that were ordered are over, except rot.
+    pub fn crash(&mut self, survivors: usize) -> Loaded {
+        let store = &mut self.store;
+        if survivors > store.unsynced.len()
+            && let Some(ghost) = store.ghost.take()
+        {
+            for change in &ghost {
+                store.image.apply(change);
+            }
+        }
+        while store.unsynced.len() > survivors {
+            for undo in store.unsynced.pop_back().unwrap_or_default().into_iter().rev() {
+                store.image.undo(undo);
+            }
+        }
+        store.unsynced.clear();
+        store.ghost = None;
+        store.fail_next.clear();
+        store.full = false;
+        self.loaded()
+    }
+
+    /// The next commit that has no fault yet fails like this.
+    pub fn fail_next(&mut self, fault: Fault) {
+        self.store.fail_next.push_back(fault);
+    }
+
+    /// Whether the disk is full: then all commits fail with [`EngineError::NoSpace`].
+    pub fn set_full(&mut self, full: bool) {
+        self.store.full = full;
+    }
+
+    /// Damages a record where it is stored, until it is written again. Whether there is one.
+    pub fn rot(&mut self, hash: &KeyHash, key: &[u8]) -> bool {
+        let key = (*hash, key.to_vec());
+        self.store.image.records.contains_key(&key) && self.store.image.rotten.insert(key)
+    }
+
+    /// The time by which [`compact`](MemoryEngine::compact) drops expired records; 0: none.
+    pub fn set_now_ms(&mut self, now_ms: u64) {
+        self.store.now_ms = now_ms;
+    }
+
+    /// Drops what the floor allows to drop; how many. RocksDB does it when it likes, the simulator when it likes.
+    pub fn compact(&mut self) -> usize {
+        let (floor, now_ms) = (self.store.image.floor, self.store.now_ms);
+        let before = self.store.image.records.len();
+        let rotten = &self.store.image.rotten;
+        self.store.image.records.retain(|key, record| {
+            let head = RecordHead { seq: record.seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms };
+            rotten.contains(key) || !is_dead(&head, floor, now_ms)
+        });
+        before - self.store.image.records.len()
+    }
+
+    /// All records, for checkers: no fault touches this.
+    pub fn records(&self) -> impl Iterator<Item = (&KeyHash, &[u8], &Record)> {
+        self.store.image.records.iter().map(|((hash, key), record)| (hash, key.as_slice(), record))
+    }
+}
+
+impl Engine for MemoryEngine {
+    fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>) {
+        self.group.run(&mut self.store, ops, done);
+    }
+}
+
+impl Image {
+    fn apply(&mut self, change: &Change) -> Undo {
+        match change.clone() {
+            Change::Record { hash, key, record } => {
+                let key = (hash, key);
+                let rotten = self.rotten.remove(&key);
+                Undo::Record { before: self.records.insert(key.clone(), record), rotten, key }
+            }
+            Change::Completion(completion) => {
+                let lane = completion.lane;
+                Undo::Completion { lane, before: self.completions.insert(lane, completion) }
+            }
+            Change::Mark { hash, key, mark } => {
+                let key = (hash, key);
+                Undo::Mark { before: replace(&mut self.marks, key.clone(), mark), key }
+            }
+            Change::State(state) => {
+                self.state = Some(state);
+                Undo::Nothing
+            }
+            Change::Floor(floor) => {
+                self.floor = floor;
+                Undo::Nothing
+            }
+        }
+    }
+
+    fn undo(&mut self, undo: Undo) {
+        match undo {
+            Undo::Record { key, before, rotten } => {
+                self.rotten.remove(&key);
+                if rotten {
+                    self.rotten.insert(key.clone());
+                }
+                replace(&mut self.records, key, before);
+            }
+            Undo::Completion { lane, before } => {
+                replace(&mut self.completions, lane, before);
+            }
+            Undo::Mark { key, before } => {
+                replace(&mut self.marks, key, before);
+            }
+            Undo::Nothing => {}
+        }
+    }
+
+    fn check(&self, key: &Key) -> Result<(), EngineError> {
+        match self.rotten.contains(key) {
+            true => Err(EngineError::Corrupt(format!("the record of {:?}", key.0))),
+            false => Ok(()),
+        }
+    }
+}
+
+fn replace<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) -> Option<V> {
+    match value {
+        Some(value) => map.insert(key, value),
+        None => map.remove(&key),
+    }
+}
+
+impl Store for MemoryStore {
+    fn read(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Record>, EngineError> {
+        let key = (*hash, key.to_vec());
+        self.image.check(&key)?;
+        Ok(self.image.records.get(&key).cloned())
+    }
+
+    fn read_seq(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Seq>, EngineError> {
+        let key = (*hash, key.to_vec());
+        self.image.check(&key)?;
+        Ok(self.image.records.get(&key).map(|record| record.seq))
+    }
+
+    fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError> {
+        let mut keys: Vec<ScannedKey> = Vec::new();
+        for (key, record) in self.image.records.range((KeyHash::at_position(from), Vec::new())..) {
+            let position = key.0.position();
+            if position > to {
+                break;
+            }
+            self.image.check(key)?;
+            if keys.len() >= limit && keys.last().is_some_and(|last| last.hash.position() != position) {
+                return Ok((keys, Some(position)));
+            }
+            let (hash, key) = key.clone();
+            keys.push(ScannedKey { hash, key, tombstone: record.tombstone, expiry_ms: record.expiry_ms });
+        }
+        Ok((keys, None))
+    }
+
+    fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError> {
+        let fault = if self.full { Some(Fault::NoSpace) } else { self.fail_next.pop_front() };
+        match fault {
+            Some(Fault::NoSpace) => return Err(EngineError::NoSpace("the simulated disk".to_owned())),
+            Some(Fault::Io) => {
+                self.ghost = Some(changes.to_vec());
+                return Err(EngineError::Io("the simulated disk reports an error".to_owned()));
+            }
+            None => self.ghost = None,
+        }
+        let undo = changes.iter().map(|change| self.image.apply(change)).collect();
+        if sync || self.policy == SyncPolicy::Always {
+            self.unsynced.clear();
+        } else {
+            self.unsynced.push_back(undo);
+        }
+        Ok(())
+    }
+
+    fn floor(&self) -> Seq {
+        self.image.floor
+    }
+}

@@ -1,0 +1,328 @@
+//! The engine that ships: RocksDB.
+
+use crate::error::{OpenError, engine_error};
+use crate::floor_filter::{FloorFilter, Shared};
+use crate::format::{self, COMPLETIONS, MARKS, RECORDS, STATE, STATE_FLOOR, STATE_SHIM};
+use crate::group::{Change, Group, Scanned, Store};
+use crate::open::{self, Stage};
+use crate::options::{Options, SyncPolicy, Tuning};
+use crate::statistics::Statistics;
+use rocksdb::statistics::Ticker;
+use rocksdb::{ColumnFamily, DB, DBPinnableSlice, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use switchback_core::storage::{Engine, EngineDone, EngineError, EngineOp, Loaded, Record, ScannedKey};
+use switchback_wire::{KeyHash, Seq};
+
+/// Records, marks, completions and state in RocksDB.
+///
+/// Every group is one batch of one write: its write-ahead log record is whole or absent after a crash. When the disk is full, groups
+/// fail as a whole with [`EngineError::NoSpace`] and reads go on; RocksDB looks every five seconds whether there is room for a
+/// memtable again, and then writes are taken again without anybody's doing.
+pub struct RocksEngine {
+    group: Group,
+    store: RocksStore,
+}
+
+/// The database and what serves one call after the other.
+struct RocksStore {
+    db: DB,
+    tuning: Tuning,
+    path: PathBuf,
+    /// For messages.
+    name: String,
+    policy: SyncPolicy,
+    shared: Arc<Shared>,
+    floor: Seq,
+    synced: WriteOptions,
+    unsynced: WriteOptions,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    statistics: Statistics,
+}
+
+impl RocksEngine {
+    /// Opens a directory, or makes it; replays the log; reads all that a shim must know before it starts.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<(RocksEngine, Loaded), OpenError> {
+        let path = path.as_ref();
+        let stage = open::claim(path)?;
+        let shared = Arc::new(Shared::default());
+        let mut tuning = Tuning::new(options, FloorFilter(shared.clone()));
+        tuning.db.create_if_missing(stage == Stage::Creating);
+        let db = DB::open_cf_descriptors(&tuning.db, path, tuning.families())
+            .map_err(|error| OpenError::from_rocksdb(path, &error))?;
+        if stage == Stage::Creating {
+            open::mark(path, Stage::Complete)?;
+        }
+        let loaded = load(&db, path)?;
+        shared.floor.store(loaded.floor.0, Ordering::Release);
+        let mut synced = WriteOptions::default();
+        synced.set_sync(true);
+        let store = RocksStore {
+            db,
+            tuning,
+            path: path.to_path_buf(),
+            name: path.display().to_string(),
+            policy: options.sync,
+            shared,
+            floor: loaded.floor,
+            synced,
+            unsynced: WriteOptions::default(),
+            key: Vec::new(),
+            value: Vec::new(),
+            statistics: Statistics::default(),
+        };
+        Ok((RocksEngine { group: Group::default(), store }, loaded))
+    }
+
+    /// The clock by which compactions drop expired records: milliseconds since the Unix epoch, kept up to date by the driver. While it
+    /// is 0, none are dropped.
+    pub fn clock(&self) -> Arc<AtomicU64> {
+        self.store.shared.now_ms.clone()
+    }
+
+    /// Counters since the opening, and sizes now. Looks at the directory: for once a second, not for each operation.
+    pub fn statistics(&self) -> Statistics {
+        let store = &self.store;
+        let sum = |property: &str| -> u64 {
+            let of = |name| store.db.property_int_value_cf(store.family(name), property).ok().flatten().unwrap_or(0);
+            [RECORDS, MARKS, COMPLETIONS, STATE].into_iter().map(of).sum()
+        };
+        Statistics {
+            disk_bytes: directory_bytes(&store.path),
+            memtable_bytes: sum("rocksdb.cur-size-all-mem-tables"),
+            cache_bytes: store.tuning.cache.get_usage() as u64,
+            dropped: store.shared.dropped.load(Ordering::Relaxed),
+            stalled_us: store.tuning.db.get_ticker_count(Ticker::StallMicros),
+            ..store.statistics
+        }
+    }
+
+    /// Writes memtables out into tables.
+    pub fn flush(&self) -> Result<(), EngineError> {
+        for name in [RECORDS, MARKS, COMPLETIONS, STATE] {
+            let flushed = self.store.db.flush_cf(self.store.family(name));
+            flushed.map_err(|error| engine_error(&self.store.name, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Flushes and compacts everything now, and so drops what the floor allows to drop.
+    pub fn compact(&self) -> Result<(), EngineError> {
+        self.flush()?;
+        self.store.db.compact_range_cf(self.store.family(RECORDS), None::<&[u8]>, None::<&[u8]>);
+        Ok(())
+    }
+
+    /// Ends cleanly: everything into tables, so that the next opening has nothing to replay. After an error nothing is lost either: the
+    /// log has it.
+    pub fn close(self) -> Result<(), EngineError> {
+        self.flush()
+    }
+}
+
+impl Drop for RocksStore {
+    fn drop(&mut self) {
+        // `SyncPolicy::None` owes nobody this; but a clean end should survive a power cut a second later.
+        if let Err(error) = self.db.flush_wal(true) {
+            // There is nobody to tell; acknowledged writes are in the log already.
+            drop(error);
+        }
+    }
+}
+
+impl Engine for RocksEngine {
+    fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>) {
+        self.group.run(&mut self.store, ops, done);
+    }
+}
+
+impl RocksStore {
+    fn family(&self, name: &str) -> &ColumnFamily {
+        self.db.cf_handle(name).expect("all families were opened")
+    }
+
+    /// Reads a record's stored bytes, without copying them out of the cache.
+    fn fetch<T>(
+        &mut self,
+        hash: &KeyHash,
+        key: &[u8],
+        take: impl FnOnce(format::RecordHead, &[u8]) -> T,
+    ) -> Result<Option<T>, EngineError> {
+        self.statistics.reads += 1;
+        format::encode_key(hash, key, &mut self.key);
+        let found: Option<DBPinnableSlice<'_>> =
+            self.db.get_pinned_cf(self.family(RECORDS), &self.key).map_err(|error| engine_error(&self.name, &error))?;
+        let Some(stored) = found else { return Ok(None) };
+        match format::decode_record(&stored) {
+            Some((head, value)) => Ok(Some(take(head, value))),
+            None => Err(EngineError::Corrupt(format!("{}: the record of {hash:?} can't be decoded", self.name))),
+        }
+    }
+
+    fn batch(&mut self, changes: &[Change]) -> WriteBatch {
+        let (mut key, mut value) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value));
+        let mut batch = WriteBatch::default();
+        let records = self.family(RECORDS);
+        for change in changes {
+            match change {
+                Change::Record { hash, key: name, record } => {
+                    format::encode_key(hash, name, &mut key);
+                    format::encode_record(record, &mut value);
+                    batch.put_cf(records, &key, &value);
+                }
+                Change::Completion(completion) => {
+                    let (lane, stored) = format::encode_completion(completion);
+                    batch.put_cf(self.family(COMPLETIONS), lane, stored);
+                }
+                Change::Mark { hash, key: name, mark } => {
+                    format::encode_key(hash, name, &mut key);
+                    match mark {
+                        Some(mark) => batch.put_cf(self.family(MARKS), &key, format::encode_mark(mark)),
+                        None => batch.delete_cf(self.family(MARKS), &key),
+                    }
+                }
+                Change::State(state) => batch.put_cf(self.family(STATE), STATE_SHIM, format::encode_state(state)),
+                Change::Floor(floor) => {
+                    batch.put_cf(self.family(STATE), STATE_FLOOR, format::encode_state(&floor.0.to_be_bytes()));
+                }
+            }
+        }
+        (self.key, self.value) = (key, value);
+        batch
+    }
+
+    fn count_commit(&mut self, changes: usize, began: Instant, failed: bool) {
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let counters = &mut self.statistics;
+        counters.commit_us += took;
+        counters.slowest_commit_us = counters.slowest_commit_us.max(took);
+        if failed {
+            counters.failed_groups += 1;
+        } else {
+            counters.groups += 1;
+            counters.writes += changes as u64;
+            counters.largest_group = counters.largest_group.max(changes as u64);
+        }
+    }
+}
+
+impl Store for RocksStore {
+    fn read(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Record>, EngineError> {
+        self.fetch(hash, key, |head, value| Record {
+            seq: head.seq,
+            tombstone: head.tombstone,
+            expiry_ms: head.expiry_ms,
+            value: value.to_vec(),
+        })
+    }
+
+    fn read_seq(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Seq>, EngineError> {
+        self.fetch(hash, key, |head, _| head.seq)
+    }
+
+    fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError> {
+        self.statistics.scans += 1;
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(from.to_be_bytes());
+        if let Some(end) = to.checked_add(1) {
+            options.set_iterate_upper_bound(end.to_be_bytes());
+        }
+        // A scan of everything would push the hot blocks out.
+        options.fill_cache(false);
+        options.set_auto_readahead_size(true);
+        let mut keys: Vec<ScannedKey> = Vec::new();
+        if from > to {
+            return Ok((keys, None));
+        }
+        for entry in self.db.iterator_cf_opt(self.family(RECORDS), options, IteratorMode::Start) {
+            let (key, value) = entry.map_err(|error| engine_error(&self.name, &error))?;
+            let decoded = format::decode_key(&key).zip(format::decode_record(&value));
+            let Some(((hash, key), (head, _))) = decoded else {
+                return Err(EngineError::Corrupt(format!("{}: a record can't be decoded", self.name)));
+            };
+            if keys.len() >= limit && keys.last().is_some_and(|last| last.hash.position() != hash.position()) {
+                return Ok((keys, Some(hash.position())));
+            }
+            keys.push(ScannedKey { hash, key: key.to_vec(), tombstone: head.tombstone, expiry_ms: head.expiry_ms });
+        }
+        Ok((keys, None))
+    }
+
+    fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError> {
+        let began = Instant::now();
+        let batch = self.batch(changes);
+        let sync = sync || self.policy == SyncPolicy::Always;
+        let written = self.db.write_opt(batch, if sync { &self.synced } else { &self.unsynced });
+        self.count_commit(changes.len(), began, written.is_err());
+        written.map_err(|error| engine_error(&self.name, &error))?;
+        for change in changes {
+            if let Change::Floor(floor) = change {
+                self.floor = *floor;
+                self.shared.floor.store(floor.0, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    fn floor(&self) -> Seq {
+        self.floor
+    }
+}
+
+/// Everything that is not records.
+fn load(db: &DB, path: &Path) -> Result<Loaded, OpenError> {
+    let damaged = |what: &str| OpenError::Corrupt {
+        path: path.to_path_buf(),
+        detail: format!("an entry of '{what}' can't be decoded"),
+        log: false,
+    };
+    let mut loaded = Loaded::default();
+    each(db, path, STATE, |key, stored| {
+        match key {
+            STATE_SHIM => loaded.state = Some(format::decode_state(stored)?.to_vec()),
+            STATE_FLOOR => loaded.floor = format::decode_floor(stored)?,
+            _ => return None,
+        }
+        Some(())
+    })?
+    .ok_or_else(|| damaged(STATE))?;
+    each(db, path, MARKS, |key, stored| {
+        let (hash, key) = format::decode_key(key)?;
+        loaded.marks.push((hash, key.to_vec(), format::decode_mark(stored)?));
+        Some(())
+    })?
+    .ok_or_else(|| damaged(MARKS))?;
+    each(db, path, COMPLETIONS, |key, stored| {
+        loaded.completions.push(format::decode_completion(key, stored)?);
+        Some(())
+    })?
+    .ok_or_else(|| damaged(COMPLETIONS))?;
+    Ok(loaded)
+}
+
+/// Shows every entry of a family to `take`; `None` as soon as that is.
+fn each(
+    db: &DB,
+    path: &Path,
+    family: &str,
+    mut take: impl FnMut(&[u8], &[u8]) -> Option<()>,
+) -> Result<Option<()>, OpenError> {
+    let handle = db.cf_handle(family).expect("all families were opened");
+    for entry in db.iterator_cf(handle, IteratorMode::Start) {
+        let (key, value) = entry.map_err(|error| OpenError::from_rocksdb(path, &error))?;
+        if take(&key, &value).is_none() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(()))
+}
+
+/// What the directory's files take. A file that a compaction removes meanwhile counts nothing.
+fn directory_bytes(path: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|file| file.blocks() * 512).sum()
+}
