@@ -1,0 +1,285 @@
+//! `switchback bench`: its arguments, and the run of them.
+
+use crate::rack::{Links, RackFactory, Scheme};
+use crate::redis::RedisArgs;
+use crate::workload::{KEY_BYTES, Pattern, VALUE_BYTES_MIN, Workload};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use switchback_wire::CACHED_VALUE_BYTES_MAX;
+
+const EXAMPLES: &str = "\
+Examples:
+  YCSB A on four nodes that serve 5,000 requests a second each, every scheme, five times in turn:
+      switchback bench --workload a --node-capacity 5000 --preload --repeat 5
+  Latency at 70 % of what is possible, every read checked:
+      switchback bench --schemes farreach --node-capacity 5000 --preload --rate 70% --verify
+  How fast the cache learns when 200 cold keys become the hottest every 5 s:
+      switchback bench --workload mix:100 --node-capacity 5000 --change hot-in --change-every 5 --seconds 20
+  A running gateway beside redis-server with the same durability:
+      switchback bench redis --gateway 127.0.0.1:6380 --durability everysec";
+
+/// Loads racks and measures them, beside the best that is possible.
+///
+/// Each scheme runs on a fresh embedded rack with the same keys, the same partition map and the same requests. Throughput is printed beside its
+/// limit: node capacity over the largest uncached share of one node, for the very map and cache content that ran (docs/performance.md).
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct BenchArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<BenchCommand>,
+
+    #[command(flatten)]
+    pub(crate) load: LoadArgs,
+}
+
+/// What else can be measured.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum BenchCommand {
+    /// Compares a running gateway with redis-server, by redis-benchmark, in one run.
+    Redis(RedisArgs),
+}
+
+/// What is run on which rack.
+#[derive(Args, Clone, Debug, Serialize)]
+pub(crate) struct LoadArgs {
+    /// load, a, b, c, d, f (as in YCSB) or mix:WRITE_PERCENT.
+    #[arg(long, default_value = "a", value_name = "NAME")]
+    pub(crate) workload: Workload,
+
+    /// Schemes to run, in turn.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Scheme::ALL)]
+    pub(crate) schemes: Vec<Scheme>,
+
+    /// Zipf exponent of the keys' popularity; 0 is uniform.
+    #[arg(long, default_value_t = 0.99, value_name = "THETA", value_parser = parse_theta)]
+    pub(crate) zipf: f64,
+
+    /// Records that are stored before the run.
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) records: u64,
+
+    /// Length of keys.
+    #[arg(long, default_value_t = 16, value_name = "BYTES", value_parser = parse_key_bytes)]
+    pub(crate) key_bytes: u32,
+
+    /// Length of values.
+    #[arg(long, default_value_t = 128, value_name = "BYTES", value_parser = parse_value_bytes)]
+    pub(crate) value_bytes: u32,
+
+    /// Storage nodes.
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) nodes: u16,
+
+    /// Caps each node at this many requests a second, so that nodes are the bottleneck even on a small machine. Without it no limit can
+    /// be computed.
+    #[arg(long, value_name = "OPS", value_parser = parse_positive)]
+    pub(crate) node_capacity: Option<f64>,
+
+    /// Records that the cache holds.
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    pub(crate) cache_records: u32,
+
+    /// Caches the hottest records before the run; otherwise the cache learns them from cold.
+    #[arg(long)]
+    pub(crate) preload: bool,
+
+    /// How the parts of a rack are connected.
+    #[arg(long, value_enum, default_value_t = Links::Memory)]
+    pub(crate) links: Links,
+
+    /// Client threads, one session each.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub(crate) clients: u32,
+
+    /// Operations that each client has outstanding at most.
+    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) window: u32,
+
+    /// Open loop: operations a second of all clients together, or a percentage of the limit (70%). Latency counts from the time an operation was due,
+    /// not from when it was sent.
+    #[arg(long, value_name = "OPS|PERCENT%")]
+    pub(crate) rate: Option<Rate>,
+
+    /// How the operations of an open loop are spaced.
+    #[arg(long, value_enum, default_value_t = Arrivals::Poisson)]
+    pub(crate) arrivals: Arrivals,
+
+    /// Seconds that are measured.
+    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_positive)]
+    pub(crate) seconds: f64,
+
+    /// Seconds before that, which don't count.
+    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = parse_not_negative)]
+    pub(crate) warmup: f64,
+
+    /// Changes which keys are hot while it runs.
+    #[arg(long, value_enum, value_name = "PATTERN")]
+    pub(crate) change: Option<Pattern>,
+
+    /// How many keys each change concerns.
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) change_keys: u64,
+
+    /// Seconds between changes.
+    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_positive)]
+    pub(crate) change_every: f64,
+
+    /// Checks every read and write against what was written and acknowledged, and at the end reads every record that was written. Ends with a
+    /// failure if anything doesn't match.
+    #[arg(long)]
+    pub(crate) verify: bool,
+
+    /// Runs everything this often, schemes in turn, and reports medians and spread.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) repeat: u32,
+
+    /// The seed of keys, requests, arrivals and partition map.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+
+    /// Where nodes keep their data; otherwise in a temporary directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Writes everything that was measured to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// How fast an open loop is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Rate {
+    /// Operations a second.
+    Ops(f64),
+    /// A share of the limit.
+    OfLimit(f64),
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        match text.strip_suffix('%') {
+            Some(percent) => Ok(Rate::OfLimit(parse_positive(percent)? / 100.0)),
+            None => Ok(Rate::Ops(parse_positive(text)?)),
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rate::Ops(ops) => write!(f, "{ops}"),
+            Rate::OfLimit(share) => write!(f, "{}%", share * 100.0),
+        }
+    }
+}
+
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The spacing of an open loop's operations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Arrivals {
+    /// Exponentially distributed gaps, as of many independent users.
+    Poisson,
+    /// Equal gaps.
+    Fixed,
+}
+
+fn parse_number(text: &str) -> Result<f64, String> {
+    let number: f64 = text.replace(['_', ','], "").parse().map_err(|_| format!("`{text}` is not a number"))?;
+    if number.is_finite() { Ok(number) } else { Err(format!("`{text}` is not finite")) }
+}
+
+pub(crate) fn parse_positive(text: &str) -> Result<f64, String> {
+    let number = parse_number(text)?;
+    if number > 0.0 { Ok(number) } else { Err("it must be more than 0".to_owned()) }
+}
+
+fn parse_not_negative(text: &str) -> Result<f64, String> {
+    let number = parse_number(text)?;
+    if number >= 0.0 { Ok(number) } else { Err("it can't be negative".to_owned()) }
+}
+
+fn parse_theta(text: &str) -> Result<f64, String> {
+    let theta = parse_not_negative(text)?;
+    if theta <= 10.0 { Ok(theta) } else { Err("beyond 10 there is only one key".to_owned()) }
+}
+
+fn parse_in(text: &str, from: usize, to: usize) -> Result<u32, String> {
+    let bytes: u32 = text.parse().map_err(|_| format!("`{text}` is not a number of bytes"))?;
+    if (from..=to).contains(&(bytes as usize)) { Ok(bytes) } else { Err(format!("it is {from} to {to}")) }
+}
+
+fn parse_key_bytes(text: &str) -> Result<u32, String> {
+    parse_in(text, KEY_BYTES.0, KEY_BYTES.1)
+}
+
+fn parse_value_bytes(text: &str) -> Result<u32, String> {
+    // Values that travel in fragments are relayed, not cached: nothing that this benchmark is about.
+    parse_in(text, VALUE_BYTES_MIN, CACHED_VALUE_BYTES_MAX)
+}
+
+/// Runs the benchmark. The exit code is a failure if `--verify` found a mismatch.
+pub fn run(args: BenchArgs, racks: &mut dyn RackFactory) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Some(BenchCommand::Redis(redis)) => crate::redis::run(&redis),
+        None => crate::runs::run(&args.load, racks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{CommandFactory, Parser};
+
+    #[derive(Parser, Debug)]
+    struct Cli {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parse(line: &str) -> Result<BenchArgs, String> {
+        let words = std::iter::once("bench").chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| cli.bench).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn arguments_make_sense() {
+        Cli::command().debug_assert();
+        let args = parse("").unwrap().load;
+        assert_eq!((args.schemes.as_slice(), args.workload, args.rate), (&Scheme::ALL[..], Workload::A, None));
+        let args = parse("--schemes farreach,nocache --workload mix:30 --rate 70% --node-capacity 5,000").unwrap().load;
+        assert_eq!(args.schemes, [Scheme::FarReach, Scheme::NoCache]);
+        assert_eq!((args.rate, args.node_capacity), (Some(Rate::OfLimit(0.7)), Some(5000.0)));
+        assert!(matches!(parse("redis --gateway 127.0.0.1:6380").unwrap().command, Some(BenchCommand::Redis(_))));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_a_reason() {
+        for (line, reason) in [
+            ("--workload e", "scans ranges"),
+            ("--workload mix:120", "0 to 100"),
+            ("--zipf=-1", "negative"),
+            ("--zipf nan", "finite"),
+            ("--rate 0", "more than 0"),
+            ("--value-bytes 8", "16 to 1024"),
+            ("--value-bytes 2000", "16 to 1024"),
+            ("--key-bytes 4", "16 to 128"),
+            ("--schemes distcache", "possible values"),
+            ("--seconds 0", "more than 0"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(reason), "{line}: {error}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Workloads: which record is asked for next, by which verb, and what a value holds. Pure: no clock, no I/O, and the same for the same seed, so that
+//! wall-clock runs and virtual-time experiments ask exactly the same.
+
+mod keys;
+mod popularity;
+mod requests;
+mod zipf;
+
+pub(crate) use keys::mix;
+pub use keys::{KEY_BYTES, KeySpace, PRELOADED, Preload, Stamp, VALUE_BYTES_MIN, ValueError};
+pub use popularity::{Change, Pattern, Popularity};
+pub use requests::{Request, Requests};
+pub use zipf::{Zipf, ZipfShares};
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a client does with a record.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// Reads it.
+    Read,
+    /// Writes it; it exists.
+    Update,
+    /// Writes it; it doesn't exist yet.
+    Insert,
+    /// Reads it, then writes it: two requests, one operation (YCSB's F).
+    Rmw,
+}
+
+impl Verb {
+    /// All of them.
+    pub const ALL: [Verb; 4] = [Verb::Read, Verb::Update, Verb::Insert, Verb::Rmw];
+
+    /// As reports spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verb::Read => "read",
+            Verb::Update => "update",
+            Verb::Insert => "insert",
+            Verb::Rmw => "rmw",
+        }
+    }
+}
+
+/// A mix of operations and a way to choose records.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Workload {
+    /// Inserts only, into an empty rack.
+    Load,
+    /// Half reads, half updates; Zipf.
+    A,
+    /// 95 % reads, 5 % updates; Zipf.
+    B,
+    /// Reads only; Zipf.
+    C,
+    /// 95 % reads of the latest records, 5 % inserts.
+    D,
+    /// Half reads, half read-modify-writes; Zipf.
+    F,
+    /// This percentage of updates, the rest reads; Zipf.
+    Mix(f64),
+}
+
+/// Requests that one operation makes, on average.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Demand {
+    /// Reads.
+    pub reads: f64,
+    /// Writes.
+    pub writes: f64,
+}
+
+impl Workload {
+    /// Probability of each verb, in the order of [`Verb::ALL`].
+    pub fn mix(self) -> [f64; 4] {
+        match self {
+            Workload::Load => [0.0, 0.0, 1.0, 0.0],
+            Workload::A => [0.5, 0.5, 0.0, 0.0],
+            Workload::B => [0.95, 0.05, 0.0, 0.0],
+            Workload::C => [1.0, 0.0, 0.0, 0.0],
+            Workload::D => [0.95, 0.0, 0.05, 0.0],
+            Workload::F => [0.5, 0.0, 0.0, 0.5],
+            Workload::Mix(percent) => [1.0 - percent / 100.0, percent / 100.0, 0.0, 0.0],
+        }
+    }
+
+    /// Requests that one operation makes.
+    pub fn demand(self) -> Demand {
+        let [read, update, insert, rmw] = self.mix();
+        Demand { reads: read + rmw, writes: update + insert + rmw }
+    }
+
+    /// Whether some records stay hotter than others for as long as popularity isn't changed: not so for inserts and read-latest.
+    pub fn is_static(self) -> bool {
+        !matches!(self, Workload::Load | Workload::D)
+    }
+
+    /// What it does, in words.
+    pub fn describe(self) -> String {
+        let mix = self.mix();
+        let parts = Verb::ALL.iter().zip(mix).filter(|(_, share)| *share > 0.0);
+        let parts: Vec<_> =
+            parts.map(|(verb, share)| format!("{} % {}", (share * 1000.0).round() / 10.0, verb.name())).collect();
+        parts.join(", ")
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Workload::Load => f.write_str("load"),
+            Workload::A => f.write_str("a"),
+            Workload::B => f.write_str("b"),
+            Workload::C => f.write_str("c"),
+            Workload::D => f.write_str("d"),
+            Workload::F => f.write_str("f"),
+            Workload::Mix(percent) => write!(f, "mix:{percent}"),
+        }
+    }
+}
+
+impl Serialize for Workload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl FromStr for Workload {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Workload, String> {
+        let wanted = "a workload is load, a, b, c, d, f or mix:WRITE_PERCENT (mix:25)";
+        match name.to_ascii_lowercase().as_str() {
+            "load" | "insert" => Ok(Workload::Load),
+            "a" => Ok(Workload::A),
+            "b" => Ok(Workload::B),
+            "c" => Ok(Workload::C),
+            "d" => Ok(Workload::D),
+            "e" => Err(format!("workload e scans ranges, which no cache serves; {wanted}")),
+            "f" => Ok(Workload::F),
+            other => {
+                let percent = other.strip_prefix("mix:").and_then(|percent| percent.parse::<f64>().ok());
+                match percent {
+                    Some(percent) if (0.0..=100.0).contains(&percent) => Ok(Workload::Mix(percent)),
+                    Some(percent) => Err(format!("{percent} % of writes? It is 0 to 100")),
+                    None => Err(wanted.to_owned()),
+                }
+            }
+        }
+    }
+}
+
+/// Everything that decides which requests are made.
+#[derive(Clone, Debug)]
+pub struct WorkloadSpec {
+    /// The mix.
+    pub workload: Workload,
+    /// Zipf exponent; 0 is uniform.
+    pub theta: f64,
+    /// Records that are there from the start (of `load`: none are; it is how many the cache limit assumes).
+    pub records: u64,
+    /// How popularity changes, if it does.
+    pub change: Option<Change>,
+    /// The seed of everything.
+    pub seed: u64,
+}
+
+impl WorkloadSpec {
+    /// How many records must be stored before a run.
+    pub fn preloaded(&self) -> u64 {
+        if self.workload == Workload::Load { 0 } else { self.records }
+    }
+
+    /// Which record has which rank, before any change.
+    pub fn popularity(&self) -> Popularity {
+        Popularity::new(self.records, self.workload == Workload::D, self.change, self.seed)
+    }
+
+    /// The requests of client `client` of `clients`.
+    pub fn requests(&self, client: u32, clients: u32) -> Requests {
+        Requests::new(self, client, clients)
+    }
+
+    /// The indexes of the `count` hottest records, hottest first.
+    pub fn hottest(&self, count: u64) -> impl Iterator<Item = u64> {
+        let popularity = self.popularity();
+        (0..count.min(self.preloaded())).map(move |rank| popularity.index(rank))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for name in ["load", "a", "b", "c", "d", "f", "mix:0", "mix:25", "mix:12.5", "mix:100"] {
+            assert_eq!(name.parse::<Workload>().unwrap().to_string(), name);
+        }
+        for name in ["", "e", "g", "mix", "mix:", "mix:101", "mix:-1", "mix:x", "mix:NaN"] {
+            assert!(name.parse::<Workload>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn shares_of_verbs_add_up() {
+        for name in ["load", "a", "b", "c", "d", "f", "mix:33"] {
+            let workload: Workload = name.parse().unwrap();
+            assert!((workload.mix().iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        }
+        assert_eq!(Workload::F.demand(), Demand { reads: 1.0, writes: 0.5 });
+        assert_eq!(Workload::Mix(25.0).describe(), "75 % read, 25 % update");
+    }
+}
