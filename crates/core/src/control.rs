@@ -232,6 +232,10 @@ pub enum NodeCommand {
     },
     /// These offers came to nothing, or their entries are gone.
     ClearOffers(Vec<(KeyHash, u64)>),
+    /// Offer again whatever is marked as offered: this controller has just started.
+    OfferAgain,
+    /// Offer these keys, hot or not.
+    OfferKeys(Vec<(KeyHash, Vec<u8>)>),
     /// These offers are known; no need to repeat them.
     OffersHeld(Vec<(KeyHash, u64)>),
 }
@@ -357,6 +361,8 @@ pub enum ClientReport {
         epoch: u32,
         /// Preserved bytes are near their limit: take a snapshot soon.
         pressure: bool,
+        /// It keeps its preserved records on disk: after a crash it comes back with them.
+        spooled: bool,
     },
     /// Preserved records, as asked by a gather; repeated until gathered.
     Preserved {

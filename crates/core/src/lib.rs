@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod control;
+pub mod controller;
 pub mod mechanisms;
 pub mod node;
 pub mod storage;

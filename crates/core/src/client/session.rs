@@ -29,6 +29,8 @@ pub struct ClientConfig {
     pub preserve_bytes_max: usize,
     /// Bytes of large values under way beyond which large operations wait.
     pub large_bytes_max: usize,
+    /// Preserved records are kept on disk as well.
+    pub spooled: bool,
 }
 
 impl Default for ClientConfig {
@@ -40,6 +42,7 @@ impl Default for ClientConfig {
             hello_us: 50_000,
             preserve_bytes_max: 256 << 20,
             large_bytes_max: 64 << 20,
+            spooled: false,
         }
     }
 }
@@ -671,6 +674,7 @@ impl Session {
             lanes: self.config.lanes,
             epoch: self.epoch,
             pressure,
+            spooled: self.config.spooled,
         });
         // Three tries within a lease; while there is none, or memory is short, as often as is decent.
         let pause_us = if self.is_open(now) && !pressure { self.lease_us / 4 } else { self.config.hello_us };

@@ -25,6 +25,12 @@ impl Shim {
             NodeCommand::Store(records) => self.store_all(id, records),
             NodeCommand::Release { floor } => self.release(now, id, floor),
             NodeCommand::ClearOffers(offers) => self.clear_offers(id, offers),
+            NodeCommand::OfferAgain => {
+                self.marks.offer_all_again();
+                self.send_offers();
+                self.done(id, None);
+            }
+            NodeCommand::OfferKeys(keys) => self.offer_keys(id, keys),
             NodeCommand::OffersHeld(offers) => {
                 for (hash, offer) in offers {
                     self.marks.hold(&hash, offer);
@@ -135,6 +141,15 @@ impl Shim {
         } else {
             self.commands.insert(id, Progress { remaining: steps, error: None });
         }
+    }
+
+    /// Offers keys that the controller names (a preload): the length of the value decides the slot class, so it is read first.
+    fn offer_keys(&mut self, id: CommandId, keys: Vec<(KeyHash, Vec<u8>)>) {
+        for (hash, key) in keys {
+            let pending = Pending::Named { hash, key: key.clone() };
+            self.submit(pending, |op| EngineOp::Get { id: op, hash, key });
+        }
+        self.done(id, None);
     }
 
     /// Sends what the controller hasn't confirmed.

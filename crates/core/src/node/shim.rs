@@ -95,6 +95,8 @@ pub(super) enum Pending {
     Command(CommandId),
     /// The state with a new epoch, or of a release.
     State(CommandId),
+    /// A key that the controller wants to be offered.
+    Named { hash: KeyHash, key: Vec<u8> },
     /// The current value of an offered key, for the cache (NetCache).
     Refresh { hash: KeyHash, key: Vec<u8> },
     /// Nobody waits for it.
@@ -336,6 +338,9 @@ impl Shim {
             }
             (Pending::Command(id), result) => self.command_step(id, result.err()),
             (Pending::State(id), result) => self.state_set(now, id, result.err()),
+            (Pending::Named { hash, key }, Ok(EngineReply::Got(record))) => {
+                self.offer(&hash, &key, record.map_or(0, |record| record.value.len()));
+            }
             (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
                 self.update_cache(hash, &key, record.unwrap_or_default());
             }

@@ -1,0 +1,176 @@
+//! Admission: offers of hot keys become entries of the cache (FarReach III-B; design, section 5).
+
+use super::commands::{CachedKey, Purpose, Stage};
+use super::machine::{Controller, Phase};
+use crate::control::{BATCH_MAX, Entry, EntryId, Location, NodeCommand, Offer, SwitchCommand};
+use crate::time::Now;
+use std::collections::{BTreeMap, VecDeque};
+use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash, partition_of};
+
+/// Offers that wait for a slot; more are declined, and come again if their keys stay hot.
+const WAITING_MAX: usize = 16_384;
+/// Admission commands under way at a time: what arrives meanwhile shares the next one.
+const ADMITS_MAX: usize = 4;
+
+/// Offers that wait for a slot.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    queue: VecDeque<(u16, Offer)>,
+    queued: BTreeMap<KeyHash, u64>,
+    pub(super) declined: u64,
+}
+
+impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
+        self.queued.clear();
+    }
+
+    fn push(&mut self, node: u16, offer: Offer) {
+        if self.queued.insert(offer.hash, offer.id).is_none() {
+            self.queue.push_back((node, offer));
+        }
+    }
+
+    fn pop(&mut self) -> Option<(u16, Offer)> {
+        let (node, offer) = self.queue.pop_front()?;
+        self.queued.remove(&offer.hash);
+        Some((node, offer))
+    }
+
+    /// Takes everything out, to be declined.
+    pub(super) fn drain(&mut self) -> Vec<(u16, Offer)> {
+        self.queued.clear();
+        self.queue.drain(..).collect()
+    }
+
+    /// The class that the first one waits for decides whom to evict.
+    pub(super) fn first(&self) -> Option<&Offer> {
+        self.queue.front().map(|(_, offer)| offer)
+    }
+}
+
+impl Controller {
+    pub(super) fn offered(&mut self, now: Now, node: u16, offers: Vec<Offer>) {
+        if matches!(self.phase, Phase::Waiting | Phase::Resyncing) {
+            return; // what is cached isn't known yet; nodes repeat their offers
+        }
+        let (mut held, mut declined) = (Vec::new(), Vec::new());
+        for offer in offers {
+            let (hash, id) = (offer.hash, offer.id);
+            if let Some(cached) = self.cache.find(&hash) {
+                if cached.stage == Stage::Clearing {
+                    continue; // its old offer is being cleared; it comes again under a new one
+                }
+                let entry = cached.entry.id;
+                self.cache.set_offer(entry, id);
+                held.push((hash, id));
+            } else if self.can_admit(&offer) {
+                self.waiting.push(node, offer);
+                held.push((hash, id));
+            } else {
+                self.waiting.declined += 1;
+                declined.push((hash, id));
+            }
+        }
+        if !held.is_empty() {
+            let body = NodeCommand::OffersHeld(held);
+            self.commands.command_node(now, self.directory.epoch, node, Purpose::OffersHeld, body);
+        }
+        self.decline(now, node, declined);
+    }
+
+    fn can_admit(&self, offer: &Offer) -> bool {
+        self.config.caching
+            && !self.draining
+            && self.waiting.len() < WAITING_MAX
+            && offer.key.len() <= CACHED_KEY_BYTES_MAX
+            && self.cache.class_for(offer.value_bytes).is_some()
+    }
+
+    /// Tells a node that its offers came to nothing, so that it may offer those keys again.
+    pub(super) fn decline(&mut self, now: Now, node: u16, offers: Vec<(KeyHash, u64)>) {
+        for batch in offers.chunks(BATCH_MAX) {
+            let purpose = Purpose::ClearOffers(batch.to_vec());
+            let body = NodeCommand::ClearOffers(batch.to_vec());
+            self.commands.command_node(now, self.directory.epoch, node, purpose, body);
+        }
+    }
+
+    /// Gives slots to waiting offers, or makes room for them.
+    pub(super) fn admit_waiting(&mut self, now: Now) {
+        let Some((active, _)) = self.directory.active else { return };
+        // During a recovery the switch may serve already; admissions begin with the first node that is released.
+        if matches!(self.phase, Phase::Waiting | Phase::Resyncing) || self.waiting.len() == 0 {
+            return;
+        }
+        while self.waiting.len() > 0 && self.commands.count(|purpose| matches!(purpose, Purpose::Admit(_))) < ADMITS_MAX
+        {
+            let mut batch = Vec::new();
+            while batch.len() < BATCH_MAX {
+                let Some(offer) = self.waiting.first() else { break };
+                let class = self.cache.class_for(offer.value_bytes).expect("checked when it was queued");
+                let Some(at) = self.cache.allocate(class) else { break };
+                let (node, offer) = self.waiting.pop().expect("just seen");
+                batch.push(self.new_entry(node, offer, at));
+            }
+            if batch.is_empty() {
+                break;
+            }
+            let purpose = Purpose::Admit(batch.iter().map(|entry| entry.id).collect());
+            self.commands.command_switch(now, self.directory.epoch, active, purpose, SwitchCommand::Admit(batch));
+        }
+        self.make_room(now);
+    }
+
+    fn new_entry(&mut self, node: u16, offer: Offer, at: Location) -> Entry {
+        let entry = Entry { id: self.next_entry, at, hash: offer.hash, key: offer.key };
+        self.next_entry += 1;
+        self.cache.insert(CachedKey { entry: entry.clone(), node, offer: offer.id, stage: Stage::Admitting });
+        entry
+    }
+
+    pub(super) fn admitted(&mut self, now: Now, entries: Vec<EntryId>, refused: Vec<EntryId>) {
+        for id in entries {
+            // One that outgrew its slot at once may be on its way out already.
+            let admitting = self.cache.get(id).is_some_and(|key| key.stage == Stage::Admitting);
+            if admitting && !refused.contains(&id) {
+                self.cache.set_stage(id, Stage::Cached);
+            }
+        }
+        // A refused key has no entry in the switch: what remains is what remains after a removal.
+        self.removed(now, refused);
+        if let Some(times) = &mut self.times
+            && times.readmit_us == 0
+            && self.waiting.len() == 0
+        {
+            times.readmit_us = now.monotonic_us - times.released_at_us;
+        }
+    }
+
+    /// Asks the nodes to offer these keys (a preload).
+    pub fn preload(&mut self, now: Now, keys: Vec<Vec<u8>>) {
+        let mut by_node: BTreeMap<u16, Vec<(KeyHash, Vec<u8>)>> = BTreeMap::new();
+        for key in keys {
+            let hash = self.directory.hash_key.hash(&key);
+            by_node.entry(self.node_of(&hash)).or_default().push((hash, key));
+        }
+        for (node, keys) in by_node {
+            for batch in keys.chunks(BATCH_MAX) {
+                let body = NodeCommand::OfferKeys(batch.to_vec());
+                self.commands.command_node(now, self.directory.epoch, node, Purpose::OfferKeys, body);
+            }
+        }
+        self.go_on(now);
+    }
+
+    /// The node that stores a key (the head of its partition's replicas).
+    pub(super) fn node_of(&self, hash: &KeyHash) -> u16 {
+        let partition = partition_of(hash, self.directory.routes.len() as u32);
+        self.directory.routes[usize::from(partition)][0]
+    }
+}

@@ -1,0 +1,239 @@
+//! The controller's picture of the cache, and the one allocator of its slots.
+
+use super::commands::{CachedKey, Stage};
+use crate::control::{Entry, EntryId, Location};
+use rand::RngExt;
+use rand_pcg::Pcg32;
+use std::collections::BTreeMap;
+use switchback_wire::KeyHash;
+
+/// One size class: its free slots, and its evictable entries in a list that can be sampled.
+#[derive(Debug, Default)]
+struct Class {
+    value_bytes: u32,
+    slots: u32,
+    never_used: u32,
+    free: Vec<u32>,
+    evictable: Vec<EntryId>,
+    place_of: BTreeMap<EntryId, usize>,
+}
+
+/// Every key that is or may be in the cache.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    keys: BTreeMap<EntryId, CachedKey>,
+    by_hash: BTreeMap<KeyHash, EntryId>,
+    classes: Vec<Class>,
+    /// Keys that hold a slot.
+    occupied: usize,
+    limit: usize,
+}
+
+impl Cache {
+    /// An empty cache of these classes, `(value bytes, slots)`, that holds at most `limit` keys.
+    pub(super) fn new(classes: &[(u32, u32)], limit: usize) -> Cache {
+        let mut last = 0;
+        let class = |&(value_bytes, slots): &(u32, u32)| {
+            assert!(value_bytes > last, "classes rise in size");
+            last = value_bytes;
+            Class { value_bytes, slots, ..Class::default() }
+        };
+        Cache { classes: classes.iter().map(class).collect(), limit, ..Cache::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.occupied
+    }
+
+    pub(super) fn get(&self, id: EntryId) -> Option<&CachedKey> {
+        self.keys.get(&id)
+    }
+
+    pub(super) fn find(&self, hash: &KeyHash) -> Option<&CachedKey> {
+        self.by_hash.get(hash).and_then(|id| self.keys.get(id))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CachedKey> {
+        self.keys.values()
+    }
+
+    /// The smallest class that a value of this length fits.
+    pub(super) fn class_for(&self, value_bytes: u32) -> Option<u8> {
+        let class = self.classes.iter().position(|class| class.value_bytes >= value_bytes)?;
+        Some(class as u8)
+    }
+
+    /// A free slot in `class` or a larger one, unless the cache is full.
+    pub(super) fn allocate(&mut self, class: u8) -> Option<Location> {
+        if self.occupied >= self.limit {
+            return None;
+        }
+        for class in class..self.classes.len() as u8 {
+            let from = &mut self.classes[usize::from(class)];
+            let slot = match from.free.pop() {
+                Some(slot) => slot,
+                None if from.never_used < from.slots => {
+                    from.never_used += 1;
+                    from.never_used - 1
+                }
+                None => continue,
+            };
+            self.occupied += 1;
+            return Some(Location { class, slot });
+        }
+        None
+    }
+
+    /// Takes a key in whose slot was just allocated.
+    pub(super) fn insert(&mut self, key: CachedKey) {
+        let id = key.entry.id;
+        let before = self.by_hash.insert(key.entry.hash, id);
+        assert!(before.is_none(), "a key is cached once");
+        let before = self.keys.insert(id, key);
+        assert!(before.is_none(), "an incarnation is used once");
+    }
+
+    /// Takes a key in that a switch was found to hold already (after a restart of the controller).
+    pub(super) fn adopt(&mut self, entry: Entry, node: u16, offer: u64) {
+        if self.by_hash.contains_key(&entry.hash) {
+            return;
+        }
+        let class = &mut self.classes[usize::from(entry.at.class)];
+        let at = entry.at.slot;
+        while class.never_used <= at {
+            class.free.push(class.never_used);
+            class.never_used += 1;
+        }
+        class.free.retain(|&free| free != at);
+        self.occupied += 1;
+        let id = entry.id;
+        self.insert(CachedKey { entry, node, offer, stage: Stage::Admitting });
+        self.set_stage(id, Stage::Cached);
+    }
+
+    /// Moves a key on; keeps the list of evictable ones.
+    pub(super) fn set_stage(&mut self, id: EntryId, stage: Stage) {
+        let Some(key) = self.keys.get_mut(&id) else { return };
+        let class = &mut self.classes[usize::from(key.entry.at.class)];
+        if key.stage == Stage::Cached && stage != Stage::Cached {
+            let at = class.place_of.remove(&id).expect("cached entries are evictable");
+            class.evictable.swap_remove(at);
+            if let Some(moved) = class.evictable.get(at) {
+                class.place_of.insert(*moved, at);
+            }
+        }
+        if key.stage != Stage::Cached && stage == Stage::Cached {
+            class.place_of.insert(id, class.evictable.len());
+            class.evictable.push(id);
+        }
+        if stage == Stage::Clearing && key.stage != Stage::Clearing {
+            class.free.push(key.entry.at.slot);
+            self.occupied -= 1;
+        }
+        key.stage = stage;
+    }
+
+    /// Its node learned the offer under which it is cached (after a restart of the controller).
+    pub(super) fn set_offer(&mut self, id: EntryId, offer: u64) {
+        if let Some(key) = self.keys.get_mut(&id) {
+            key.offer = offer;
+        }
+    }
+
+    /// Forgets a key whose offer is cleared.
+    pub(super) fn forget(&mut self, id: EntryId) {
+        if let Some(key) = self.keys.get(&id) {
+            assert_eq!(key.stage, Stage::Clearing);
+            self.by_hash.remove(&key.entry.hash);
+            self.keys.remove(&id);
+        }
+    }
+
+    /// `count` distinct evictable keys of class `from` or larger, at random; fewer if there aren't as many.
+    pub(super) fn sample(&self, from: u8, count: usize, random: &mut Pcg32) -> Vec<EntryId> {
+        let classes = &self.classes[usize::from(from).min(self.classes.len())..];
+        let total: usize = classes.iter().map(|class| class.evictable.len()).sum();
+        if total <= count {
+            return classes.iter().flat_map(|class| class.evictable.iter().copied()).collect();
+        }
+        // Sampling the same victim twice would make the sample smaller than it seems: draw distinct places (Floyd).
+        let mut places = std::collections::BTreeSet::new();
+        for upper in total - count..total {
+            let place = random.random_range(0..=upper);
+            if !places.insert(place) {
+                places.insert(upper);
+            }
+        }
+        let at = |mut place: usize| {
+            for class in classes {
+                match class.evictable.get(place) {
+                    Some(id) => return *id,
+                    None => place -= class.evictable.len(),
+                }
+            }
+            unreachable!("places are below the total")
+        };
+        places.into_iter().map(at).collect()
+    }
+
+    /// Evictable keys, in order, to `limit`.
+    pub(super) fn evictable(&self, limit: usize) -> Vec<EntryId> {
+        self.classes.iter().flat_map(|class| class.evictable.iter().copied()).take(limit).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    fn cache_of(count: u32) -> Cache {
+        let mut cache = Cache::new(&[(128, count), (1024, 2)], 1000);
+        for i in 0..count {
+            let at = cache.allocate(0).unwrap();
+            let hash = KeyHash([i as u8; 16]);
+            let entry = Entry { id: i.into(), at, hash, key: vec![i as u8] };
+            cache.insert(CachedKey { entry, node: 0, offer: 1, stage: Stage::Admitting });
+            cache.set_stage(i.into(), Stage::Cached);
+        }
+        cache
+    }
+
+    #[test]
+    fn victims_are_distinct() {
+        let cache = cache_of(10);
+        let mut random = Pcg32::seed_from_u64(1);
+        for _ in 0..1000 {
+            let mut sample = cache.sample(0, 4, &mut random);
+            sample.sort_unstable();
+            sample.dedup();
+            assert_eq!(sample.len(), 4);
+        }
+        assert_eq!(cache.sample(0, 20, &mut random).len(), 10);
+        assert_eq!(cache.sample(1, 4, &mut random).len(), 0);
+    }
+
+    #[test]
+    fn a_slot_is_free_again_when_its_entry_is_removed() {
+        let mut cache = cache_of(3);
+        assert_eq!(cache.allocate(0), Some(Location { class: 1, slot: 0 }));
+        assert_eq!(cache.allocate(0), Some(Location { class: 1, slot: 1 }));
+        assert_eq!(cache.allocate(0), None);
+        cache.set_stage(1, Stage::Evicting);
+        assert_eq!(cache.allocate(0), None);
+        cache.set_stage(1, Stage::Clearing);
+        assert_eq!(cache.allocate(0), Some(Location { class: 0, slot: 1 }));
+        cache.forget(1);
+        assert_eq!(cache.find(&KeyHash([1; 16])).map(|key| key.entry.id), None);
+    }
+
+    #[test]
+    fn an_adopted_entry_keeps_its_slot() {
+        let mut cache = Cache::new(&[(128, 4)], 4);
+        let at = Location { class: 0, slot: 2 };
+        cache.adopt(Entry { id: 7, at, hash: KeyHash([7; 16]), key: vec![7] }, 0, 0);
+        let others: Vec<_> = (0..3).map(|_| cache.allocate(0).unwrap().slot).collect();
+        assert!(!others.contains(&2));
+        assert_eq!(cache.allocate(0), None);
+    }
+}

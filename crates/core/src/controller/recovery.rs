@@ -1,0 +1,431 @@
+//! Recovery of a switch (design, section 6): a new epoch, then hold, gather, store the newest, release. Clients run on meanwhile.
+//!
+//! Also here: which switch is alive, and what a restarted controller does with one that is.
+
+use super::cache::Cache;
+use super::commands::Purpose;
+use super::machine::{Controller, Phase, SwitchState};
+use super::status::RecoveryTimes;
+use crate::control::{
+    BATCH_MAX, ClientNotice, Entry, KeyedRecord, Location, NodeCommand, NodeConfig, SwitchCommand, SwitchConfig,
+};
+use crate::time::Now;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use switchback_wire::{Address, KeyHash, Seq};
+
+/// Stores under way to one node at a time.
+const STORES_MAX: usize = 8;
+
+/// A recovery in progress.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    /// The store that makes the new epoch durable: nobody hears of it before.
+    pub(super) stored_by: u64,
+    begun: bool,
+    switch_ready: bool,
+    merged: bool,
+    nodes: Vec<NodeRecovery>,
+    clients: BTreeMap<u64, Gathered>,
+    best: BTreeMap<KeyHash, KeyedRecord>,
+    ask_again_us: u64,
+    times: RecoveryTimes,
+}
+
+#[derive(Debug, Default)]
+struct NodeRecovery {
+    moved: bool,
+    to_store: VecDeque<KeyedRecord>,
+    storing: usize,
+    releasing: bool,
+    released: bool,
+}
+
+#[derive(Debug)]
+struct Gathered {
+    chunks: BTreeSet<u32>,
+    last: Option<u32>,
+    /// When it is no longer waited for: it accepts no answer of the old epoch any more.
+    deadline_us: u64,
+}
+
+impl Gathered {
+    fn is_done(&self, now: Now) -> bool {
+        self.is_complete() || now.monotonic_us >= self.deadline_us
+    }
+
+    fn is_complete(&self) -> bool {
+        self.last.is_some_and(|last| self.chunks.len() == last as usize + 1)
+    }
+}
+
+impl Recovery {
+    /// Takes preserved records of a client; the newest version of each key counts.
+    pub(super) fn gathered(
+        &mut self,
+        now: Now,
+        client: u64,
+        chunk: u32,
+        last: bool,
+        records: Vec<KeyedRecord>,
+        newest: bool,
+    ) {
+        let Some(gathered) = self.clients.get_mut(&client) else { return };
+        if self.merged || now.monotonic_us >= gathered.deadline_us {
+            return;
+        }
+        gathered.chunks.insert(chunk);
+        if last {
+            gathered.last = Some(chunk);
+        }
+        self.times.gathered += records.len() as u64;
+        for record in records {
+            self.merge(record, newest);
+        }
+    }
+
+    fn merge(&mut self, record: KeyedRecord, newest: bool) {
+        let known = self.best.get(&record.hash);
+        if known.is_none_or(|known| newest && known.record.seq < record.record.seq) {
+            self.best.insert(record.hash, record);
+        }
+    }
+}
+
+impl Controller {
+    pub(super) fn switch_hello(
+        &mut self,
+        now: Now,
+        switch: u16,
+        boot: u64,
+        address: Address,
+        epoch: u32,
+        classes: Vec<(u32, u32)>,
+    ) {
+        let dead_at_us = now.in_us(self.config.switch_timeout_us);
+        let heard_us = now.monotonic_us;
+        let state = SwitchState { boot, address, epoch, classes, dead_at_us, heard_us };
+        self.switches.insert(switch, state);
+        let active = self.directory.active;
+        let recovered = self.directory.recovered_epoch == self.directory.epoch;
+        match self.phase {
+            Phase::Waiting if active == Some((switch, boot)) && epoch == self.directory.epoch && recovered => {
+                self.resync(now, switch);
+            }
+            // Another one is preferred for a while: it may hold the cache, and answer a moment later.
+            Phase::Waiting if active.is_some_and(|(id, _)| id != switch) && !self.waited_long(now) => {}
+            Phase::Waiting => self.start_recovery(now, switch),
+            _ if active.is_some_and(|(id, known)| id == switch && known != boot) => self.start_recovery(now, switch),
+            _ => {}
+        }
+    }
+
+    /// Whether the switch that served last has been waited for long enough.
+    fn waited_long(&self, now: Now) -> bool {
+        now.monotonic_us >= self.waiting_since_us + self.config.switch_timeout_us
+    }
+
+    /// Notices a dead switch; another one that lives takes over, or the first that says hello.
+    pub(super) fn check_switch(&mut self, now: Now) {
+        let Some((active, _)) = self.directory.active else { return };
+        if matches!(self.phase, Phase::Waiting) {
+            return;
+        }
+        let dead = self.switches.get(&active).is_none_or(|state| now.monotonic_us >= state.dead_at_us);
+        if !dead {
+            return;
+        }
+        let alive = |state: &SwitchState| now.monotonic_us < state.dead_at_us;
+        let standby = self.switches.iter().find(|(id, state)| **id != active && alive(state)).map(|(id, _)| *id);
+        match standby {
+            Some(standby) => self.start_recovery(now, standby),
+            None => {
+                self.phase = Phase::Waiting;
+                self.waiting_since_us = now.monotonic_us;
+            }
+        }
+    }
+
+    /// Raises the epoch; everything else follows once that is durable.
+    fn start_recovery(&mut self, now: Now, switch: u16) {
+        let before = self.directory.active.and_then(|(active, _)| self.switches.get(&active));
+        let last_heard_us = before.map_or(now.monotonic_us, |state| state.heard_us);
+        let state = self.switches.get(&switch).expect("it said hello").clone();
+        self.directory.epoch += 1;
+        self.directory.active = Some((switch, state.boot));
+        self.commands.clear();
+        self.snapshots.abandon();
+        self.waiting.clear();
+        self.cache = Cache::new(&state.classes, self.config.cache_records);
+        let stored_by = self.store_directory();
+        let client = |(id, client): (&u64, &super::sessions::ClientState)| {
+            let spool_us = if client.spooled { now.in_us(self.config.spool_wait_us) } else { 0 };
+            let deadline_us = client.lease_until_us.max(spool_us);
+            (*id, Gathered { chunks: BTreeSet::new(), last: None, deadline_us })
+        };
+        let clients = self.clients.iter().map(client).collect();
+        self.phase = Phase::Recovering(Box::new(Recovery {
+            stored_by,
+            begun: false,
+            switch_ready: false,
+            merged: false,
+            nodes: self.nodes.iter().map(|_| NodeRecovery::default()).collect(),
+            clients,
+            best: BTreeMap::new(),
+            ask_again_us: u64::MAX,
+            times: RecoveryTimes {
+                epoch: self.directory.epoch,
+                started_us: now.monotonic_us,
+                detect_us: now.monotonic_us - last_heard_us,
+                ..RecoveryTimes::default()
+            },
+        }));
+    }
+
+    /// Takes the next steps of a recovery.
+    pub(super) fn recover_on(&mut self, now: Now) {
+        let Phase::Recovering(recovery) = &self.phase else { return };
+        if !recovery.begun {
+            if !self.is_stored(recovery.stored_by) {
+                return;
+            }
+            self.begin_recovery(now);
+        }
+        self.merge_when_gathered(now);
+        self.store_and_release(now);
+        self.finish_recovery(now);
+    }
+
+    /// The new epoch is durable: tell everybody.
+    fn begin_recovery(&mut self, now: Now) {
+        let epoch = self.directory.epoch;
+        let (active, _) = self.directory.active.expect("a recovery has a switch");
+        let generation = self.next_generation();
+        let switch = self.switches[&active].address;
+        let routes = self.directory.routes.clone();
+        let config = SwitchConfig {
+            generation,
+            lanes: self.config.lanes.0,
+            routes: routes.clone(),
+            nodes: self.nodes.iter().map(|node| node.address).collect(),
+        };
+        self.commands.command_switch(now, epoch, active, Purpose::Configure, SwitchCommand::Configure(config));
+        for node in 0..self.nodes.len() as u16 {
+            self.send_epoch(now, node);
+        }
+        let Phase::Recovering(recovery) = &mut self.phase else { unreachable!("called while recovering") };
+        recovery.begun = true;
+        recovery.ask_again_us = now.in_us(self.config.retry_us);
+        let clients: Vec<u64> = recovery.clients.keys().copied().collect();
+        for client in clients {
+            self.notify(client, ClientNotice::Gather { epoch, switch });
+        }
+    }
+
+    fn send_epoch(&mut self, now: Now, node: u16) {
+        let Some((active, _)) = self.directory.active else { return };
+        let Some(switch) = self.switches.get(&active) else { return };
+        let config = NodeConfig {
+            hash_key: self.directory.hash_key,
+            routes: self.directory.routes.clone(),
+            switch: switch.address,
+            write_through: self.config.write_through,
+        };
+        let body = NodeCommand::Epoch(config);
+        self.commands.command_node(now, self.directory.epoch, node, Purpose::Epoch(node), body);
+    }
+
+    pub(super) fn switch_configured(&mut self, _now: Now) {
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            recovery.switch_ready = true;
+        }
+    }
+
+    /// A client says hello during a recovery: ask it, if it hasn't answered.
+    pub(super) fn gather_from(&mut self, client: u64, client_epoch: u32) {
+        let epoch = self.directory.epoch;
+        let Phase::Recovering(recovery) = &self.phase else { return };
+        if !recovery.begun || recovery.clients.get(&client).is_none_or(Gathered::is_complete) {
+            return;
+        }
+        // One that moved already is answering; its chunks are repeated until they are confirmed.
+        if client_epoch == epoch && recovery.clients[&client].last.is_some() {
+            return;
+        }
+        let switch = self.active_address();
+        self.notify(client, ClientNotice::Gather { epoch, switch });
+    }
+
+    fn active_address(&self) -> Address {
+        let active = self.directory.active.and_then(|(active, _)| self.switches.get(&active));
+        active.map_or(Address::default(), |state| state.address)
+    }
+
+    /// Asks again whoever hasn't answered.
+    pub(super) fn gather_again(&mut self, now: Now) {
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        if recovery.merged || now.monotonic_us < recovery.ask_again_us {
+            return;
+        }
+        recovery.ask_again_us = now.in_us(self.config.retry_us);
+        let open = recovery.clients.iter().filter(|(_, gathered)| gathered.last.is_none());
+        let open: Vec<u64> = open.map(|(client, _)| *client).collect();
+        let (epoch, switch) = (self.directory.epoch, self.active_address());
+        for client in open {
+            self.notify(client, ClientNotice::Gather { epoch, switch });
+        }
+    }
+
+    /// When the recovery has something to do without a message.
+    pub(super) fn recovery_deadline_us(&self) -> u64 {
+        match &self.phase {
+            Phase::Recovering(recovery) if recovery.begun && !recovery.merged => {
+                let open = recovery.clients.values().filter(|gathered| !gathered.is_complete());
+                let deadline_us = open.map(|gathered| gathered.deadline_us).min().unwrap_or(0);
+                deadline_us.min(recovery.ask_again_us)
+            }
+            _ => u64::MAX,
+        }
+    }
+
+    /// All clients have answered, or accept no answer any more: the newest version of each key goes to its node.
+    fn merge_when_gathered(&mut self, now: Now) {
+        let newest = self.mechanisms.recover_newest;
+        let wait = self.mechanisms.gather_all;
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        if recovery.merged || (wait && !recovery.clients.values().all(|gathered| gathered.is_done(now))) {
+            return;
+        }
+        recovery.merged = true;
+        recovery.times.abandoned_clients =
+            recovery.clients.values().filter(|gathered| !gathered.is_complete()).count() as u64;
+        recovery.times.collect_us = now.monotonic_us - recovery.times.started_us;
+        // A snapshot of an epoch that was recovered since is at the nodes already.
+        if self.snapshot.epoch >= self.directory.recovered_epoch {
+            for record in self.snapshot.records.clone() {
+                recovery.merge(record, newest);
+            }
+        }
+        let records = std::mem::take(&mut recovery.best);
+        recovery.times.records = records.len() as u64;
+        for (hash, record) in records {
+            let node = self.node_of(&hash);
+            let Phase::Recovering(recovery) = &mut self.phase else { unreachable!("it is recovering") };
+            recovery.nodes[usize::from(node)].to_store.push_back(record);
+        }
+    }
+
+    /// Each node gets its records, then is released, however long the others take.
+    fn store_and_release(&mut self, now: Now) {
+        let epoch = self.directory.epoch;
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        if !recovery.merged {
+            return;
+        }
+        for (index, node) in recovery.nodes.iter_mut().enumerate() {
+            let index = index as u16;
+            while node.moved && node.storing < STORES_MAX && !node.to_store.is_empty() {
+                let count = node.to_store.len().min(BATCH_MAX);
+                let batch = node.to_store.drain(..count).collect();
+                node.storing += 1;
+                self.commands.command_node(now, epoch, index, Purpose::RecoverStore(index), NodeCommand::Store(batch));
+            }
+            if node.moved && node.storing == 0 && !node.releasing {
+                node.releasing = true;
+                let body = NodeCommand::Release { floor: Seq::new(epoch, 0) };
+                self.commands.command_node(now, epoch, index, Purpose::Release(index), body);
+            }
+        }
+    }
+
+    /// A node confirmed a step.
+    pub(super) fn node_recovers(&mut self, now: Now, node: u16, purpose: &Purpose) {
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
+            if matches!(purpose, Purpose::Epoch(_)) && self.nodes[usize::from(node)].held {
+                self.release_node(now, node);
+            }
+            return;
+        };
+        let state = &mut recovery.nodes[usize::from(node)];
+        match purpose {
+            Purpose::Epoch(_) => state.moved = true,
+            Purpose::RecoverStore(_) => state.storing -= 1,
+            Purpose::Release(_) => state.released = true,
+            _ => {}
+        }
+    }
+
+    fn release_node(&mut self, now: Now, node: u16) {
+        let epoch = self.directory.epoch;
+        let body = NodeCommand::Release { floor: Seq::new(epoch, 0) };
+        self.commands.command_node(now, epoch, node, Purpose::Release(node), body);
+    }
+
+    /// A node said hello: is it where it should be?
+    pub(super) fn node_lags(&mut self, now: Now, node: u16) {
+        if !matches!(self.phase, Phase::Serving) {
+            return;
+        }
+        let state = &self.nodes[usize::from(node)];
+        let (epoch, held) = (state.epoch, state.held);
+        let about = |purpose: &Purpose| *purpose == Purpose::Epoch(node) || *purpose == Purpose::Release(node);
+        if self.commands.any(about) {
+            return;
+        }
+        if epoch < self.directory.epoch {
+            self.send_epoch(now, node);
+        } else if held && epoch == self.directory.epoch {
+            self.release_node(now, node);
+        }
+    }
+
+    fn finish_recovery(&mut self, now: Now) {
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        if !recovery.merged || !recovery.switch_ready || !recovery.nodes.iter().all(|node| node.released) {
+            return;
+        }
+        let mut times = recovery.times;
+        times.store_us = now.monotonic_us - times.started_us - times.collect_us;
+        times.released_at_us = now.monotonic_us;
+        self.times = Some(times);
+        self.directory.recovered_epoch = self.directory.epoch;
+        self.store_directory();
+        self.phase = Phase::Serving;
+        self.snapshots.hurry(now);
+    }
+
+    /// After a restart of the controller: the switch serves on, and tells what it holds.
+    fn resync(&mut self, now: Now, switch: u16) {
+        let classes = self.switches[&switch].classes.clone();
+        self.cache = Cache::new(&classes, self.config.cache_records);
+        self.commands.clear();
+        self.waiting.clear();
+        self.snapshots.durable_generation = self.snapshots.durable_generation.max(self.snapshot.generation);
+        self.phase = Phase::Resyncing;
+        let body = SwitchCommand::ListEntries(None);
+        self.commands.command_switch(now, self.directory.epoch, switch, Purpose::Resync, body);
+    }
+
+    pub(super) fn resynced(&mut self, now: Now, entries: Vec<Entry>, next: Option<Location>) {
+        for entry in entries {
+            self.next_entry = self.next_entry.max(entry.id + 1);
+            let node = self.node_of(&entry.hash);
+            // Under which offer it is cached its node will say, when it is asked to offer again.
+            self.cache.adopt(entry, node, 0);
+        }
+        let Some((active, _)) = self.directory.active else { return };
+        match next {
+            Some(next) => {
+                let body = SwitchCommand::ListEntries(Some(next));
+                self.commands.command_switch(now, self.directory.epoch, active, Purpose::Resync, body);
+            }
+            None => {
+                self.phase = Phase::Serving;
+                for node in 0..self.nodes.len() as u16 {
+                    let body = NodeCommand::OfferAgain;
+                    self.commands.command_node(now, self.directory.epoch, node, Purpose::OfferKeys, body);
+                }
+            }
+        }
+    }
+}

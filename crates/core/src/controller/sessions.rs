@@ -1,0 +1,130 @@
+//! Client sessions: lanes, leases, and what a recovery gathers from them.
+
+use super::directory::SessionEntry;
+use super::machine::{Controller, Phase};
+use crate::control::{ClientNotice, ClientReport, Grant, KeyedRecord, Message, Peer};
+use crate::time::Now;
+
+/// A session as the controller knows it.
+#[derive(Clone, Debug)]
+pub(super) struct ClientState {
+    /// Until then it may accept answers.
+    pub(super) lease_until_us: u64,
+    /// It comes back with its records even after a crash.
+    pub(super) spooled: bool,
+    pub(super) heard_us: u64,
+}
+
+impl ClientState {
+    pub(super) fn of(session: &SessionEntry, lease_until_us: u64) -> ClientState {
+        ClientState { lease_until_us, spooled: session.spooled, heard_us: 0 }
+    }
+}
+
+impl Controller {
+    pub(super) fn handle_client(&mut self, now: Now, client: u64, report: ClientReport) {
+        match report {
+            ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, spooled } => {
+                if self.directory.active.is_none() {
+                    return; // nobody to send packets to yet; it asks again
+                }
+                let store = self.open_session(client, boot, lanes, spooled);
+                self.gather_from(client, epoch);
+                self.grant(now, client, sent_us, store);
+                if pressure {
+                    self.snapshots.hurry(now);
+                }
+            }
+            ClientReport::Preserved { epoch, chunk, last, records } => {
+                self.preserved(now, client, epoch, chunk, last, records);
+            }
+            ClientReport::Close { boot } => {
+                if self.directory.sessions.get(&client).is_some_and(|session| session.boot == boot) {
+                    self.directory.sessions.remove(&client);
+                    self.clients.remove(&client);
+                    self.store_directory();
+                }
+            }
+        }
+    }
+
+    /// Opens the client's session unless it is open; the store that must be durable before it may be granted.
+    fn open_session(&mut self, client: u64, boot: u64, lanes: u32, spooled: bool) -> Option<u64> {
+        let known = self.directory.sessions.get(&client);
+        if known.is_some_and(|session| session.boot == boot && session.spooled == spooled) {
+            return None;
+        }
+        let lanes = lanes.clamp(1, self.config.lanes.1);
+        let (lane_first, lanes) = match known {
+            Some(session) if session.lanes == lanes => (session.lane_first, lanes),
+            _ => self.allocate_lanes(client, lanes)?,
+        };
+        // Request numbers rise over the sessions of a lane, so nothing of an earlier one can be taken for this one's.
+        self.directory.sessions_opened += 1;
+        let number = self.directory.sessions_opened;
+        self.directory.sessions.insert(client, SessionEntry { boot, lane_first, lanes, number, spooled });
+        let state = ClientState { lease_until_us: 0, spooled, heard_us: 0 };
+        let state = self.clients.entry(client).or_insert(state);
+        state.spooled = spooled;
+        Some(self.store_directory())
+    }
+
+    /// The first gap between the lanes of all other sessions that is wide enough.
+    fn allocate_lanes(&self, client: u64, lanes: u32) -> Option<(u32, u32)> {
+        let others = self.directory.sessions.iter().filter(|(id, _)| **id != client);
+        let mut taken: Vec<_> = others.map(|(_, session)| (session.lane_first, session.lanes)).collect();
+        taken.sort_unstable();
+        let mut first = 0;
+        for (start, count) in taken {
+            if start - first >= lanes {
+                break;
+            }
+            first = start + count;
+        }
+        (self.config.lanes.0.checked_sub(first)? >= lanes).then_some((first, lanes))
+    }
+
+    /// Grants or renews the lease.
+    fn grant(&mut self, now: Now, client: u64, hello_us: u64, store: Option<u64>) {
+        let Some(session) = self.directory.sessions.get(&client) else { return };
+        let Some((active, _)) = self.directory.active else { return };
+        let Some(switch) = self.switches.get(&active) else { return };
+        if matches!(self.phase, Phase::Waiting) {
+            return;
+        }
+        let grant = Grant {
+            hello_us,
+            lease_us: self.config.lease_us,
+            epoch: self.directory.epoch,
+            switch: switch.address,
+            hash_key: self.directory.hash_key,
+            partitions: self.directory.routes.len() as u32,
+            lane_first: session.lane_first,
+            lanes: session.lanes,
+            request_base: u64::from(session.number) << 32,
+            durable_generation: self.snapshots.durable_generation,
+            recovered_epoch: self.directory.recovered_epoch,
+        };
+        let state = self.clients.get_mut(&client).expect("every session has a client");
+        state.heard_us = now.monotonic_us;
+        state.lease_until_us = now.in_us(self.config.lease_us + self.config.drift_us);
+        let message = Message::ToClient(ClientNotice::Granted(grant));
+        // Neither the session nor the epoch may be told before they are durable.
+        let epoch_store = match &self.phase {
+            Phase::Recovering(recovery) => recovery.stored_by,
+            _ => 0,
+        };
+        self.send_after(store.unwrap_or(0).max(epoch_store), Peer::Client(client), message);
+    }
+
+    fn preserved(&mut self, now: Now, client: u64, epoch: u32, chunk: u32, last: bool, records: Vec<KeyedRecord>) {
+        if epoch != self.directory.epoch {
+            return;
+        }
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            recovery.gathered(now, client, chunk, last, records, self.mechanisms.recover_newest);
+        }
+        // Outside a recovery, or after its deadline, the records come too late (rule 9): there is nothing to wait for.
+        self.notify(client, ClientNotice::Gathered { epoch, chunk });
+    }
+}
