@@ -109,14 +109,16 @@ impl OpenError {
             OpenError::NoSpace { path }
         } else if has("Permission denied") || has("Read-only file system") {
             OpenError::NotWritable { path, reason }
-        } else if error.kind() == ErrorKind::Corruption {
-            let log = has(".log") || has("WAL") || has("log::Reader") || has("in log");
-            OpenError::Corrupt { path, detail: reason, log }
         } else if has("does not exist (create_if_missing is false)") {
             let detail = "its file CURRENT is missing, though a node wrote here before".to_owned();
             OpenError::Corrupt { path, detail, log: false }
         } else if has("No such file or directory") {
             OpenError::Corrupt { path, detail: format!("a file is missing ({reason})"), log: false }
+        } else if error.kind() == ErrorKind::Corruption {
+            // Of damage in the log, alone, RocksDB doesn't say where it is.
+            let log = !has(".sst") && !has("MANIFEST") && !has("CURRENT");
+            let detail = if log { format!("its write-ahead log (*.log): {reason}") } else { reason };
+            OpenError::Corrupt { path, detail, log }
         } else {
             OpenError::Io { path, reason }
         }

@@ -100,20 +100,16 @@ impl Tuning {
         // Without a reason to compact, dead tombstones of a quiet range would stay for RocksDB's default of 30 days.
         records.set_periodic_compaction_seconds(7 * 24 * 3600);
         let mut families = vec![(RECORDS, records)];
-        for name in [MARKS, COMPLETIONS, STATE] {
+        // RocksDB insists on a `default` family; nothing is in it. It must be small, too: after a full disk, RocksDB waits for room for
+        // the largest memtable of any family.
+        for name in [MARKS, COMPLETIONS, STATE, "default"] {
             families.push((name, family(&cache, small_bytes, 2)));
         }
         Tuning { db, cache, families }
     }
 
     pub(crate) fn families(&self) -> impl Iterator<Item = ColumnFamilyDescriptor> {
-        // RocksDB insists on a `default` family; nothing is in it.
-        let unused = ("default", rocksdb::Options::default());
-        let families = std::iter::once(&unused).chain(&self.families);
-        families
-            .map(|(name, options)| ColumnFamilyDescriptor::new(*name, options.clone()))
-            .collect::<Vec<_>>()
-            .into_iter()
+        self.families.iter().map(|(name, options)| ColumnFamilyDescriptor::new(*name, options.clone()))
     }
 }
 
