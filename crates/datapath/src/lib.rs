@@ -1,1 +1,257 @@
-//! Placeholder.
+//! The switch's pipeline in user space: a safe wrapper of `datapath/native.c`.
+//!
+//! A [`Datapath`] is a handle without globals; any number of them run in one process. It has no clock and no randomness: both
+//! come in with each packet. It does no I/O: a [`Verdict`] says what the caller is to do with the packet.
+
+mod config;
+mod ffi;
+pub mod state;
+mod statistics;
+
+pub use config::{ClassConfig, Config, Features};
+pub use statistics::{DropReason, Statistics};
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use switchback_wire::{Address, KeyHash, Packet};
+use thiserror::Error;
+
+/// Shards that count packets separately.
+pub const SHARDS: u8 = 16;
+
+/// Who is counting: each thread that processes packets has a shard of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shard(u8);
+
+impl Shard {
+    /// Shard `index`, below [`SHARDS`].
+    pub const fn new(index: u8) -> Shard {
+        assert!(index < SHARDS);
+        Shard(index)
+    }
+}
+
+/// Where a forwarded packet goes. The first is its destination; of a write the others follow it in the chain, down to the
+/// tail. (A read goes to the tail alone.)
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Replicas {
+    nodes: [u16; 4],
+    count: u8,
+}
+
+impl Deref for Replicas {
+    type Target = [u16];
+
+    #[inline]
+    fn deref(&self) -> &[u16] {
+        &self.nodes[..usize::from(self.count)]
+    }
+}
+
+impl fmt::Debug for Replicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.deref().fmt(f)
+    }
+}
+
+/// What the caller is to do with the packet, which may have changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Verdict {
+    /// Send it to the header's `origin`.
+    Reply,
+    /// Send it to the first of these nodes.
+    Forward(Replicas),
+    /// Forget it.
+    Drop(DropReason),
+    /// It isn't ours.
+    Pass,
+}
+
+/// Why there is no datapath.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration makes no sense.
+    #[error("datapath configuration: {0}")]
+    Config(&'static str),
+    /// No memory for its tables.
+    #[error("no memory for the datapath's tables")]
+    Memory,
+}
+
+/// Why a table stays as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// The key's tag is in the lookup table: the same key, or (once in 2^64) one that can't be cached beside it.
+    #[error("the key is cached already")]
+    Duplicate,
+    /// The lookup table is full.
+    #[error("the lookup table is full")]
+    Full,
+    /// There is no such class or slot.
+    #[error("no such slot")]
+    Slot,
+    /// There is no such partition.
+    #[error("no such partition")]
+    Partition,
+    /// A replica list names one to four nodes that exist.
+    #[error("a replica list names one to four nodes")]
+    Replicas,
+}
+
+/// The pipeline and its tables.
+///
+/// Packets may be processed by any number of threads at once, each with its own [`Shard`]; the table calls are the agent's and
+/// exclude each other.
+pub struct Datapath {
+    handle: ffi::Handle,
+    tables: Mutex<()>,
+    lanes: u32,
+    partitions: u32,
+    nodes: u16,
+}
+
+fn location(class: u8, slot: u32) -> Option<u32> {
+    (class < 4 && slot < (1 << 30) - 1).then_some(u32::from(class) << 30 | slot)
+}
+
+impl Datapath {
+    /// A datapath that serves nothing yet: inject SET_EPOCH, and set routes and nodes.
+    pub fn new(config: &Config) -> Result<Datapath, Error> {
+        let handle = ffi::Handle::new(&config.to_c()?).ok_or(Error::Memory)?;
+        let (lanes, partitions, nodes) = (config.lanes, config.partitions, config.nodes);
+        Ok(Datapath { handle, tables: Mutex::new(()), lanes, partitions, nodes })
+    }
+
+    /// Runs a packet that came `from` an address through the pipeline. `random` is uniform; `now_ms` counts from the Unix epoch.
+    ///
+    /// Two threads must not use the same shard at the same time: counts would get lost.
+    #[inline]
+    pub fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32, shard: Shard) -> Verdict {
+        let length = packet.bytes().len();
+        let verdict = self.handle.process(packet.buffer_mut(), length, &from, now_ms, random, shard.0.into());
+        finish(packet, verdict)
+    }
+
+    /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the same packet.
+    pub fn inject(&self, packet: &mut Packet) -> Verdict {
+        let length = packet.bytes().len();
+        let verdict = self.handle.inject(packet.buffer_mut(), length);
+        finish(packet, verdict)
+    }
+
+    fn tables(&self) -> MutexGuard<'_, ()> {
+        // The guarded value is nothing, so a panic elsewhere can't have left it inconsistent.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes packets of this key find the slot. Between ADMIT and SET_VALID.
+    pub fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
+        let location = location(class, slot).ok_or(TableError::Slot)?;
+        let _one_at_a_time = self.tables();
+        match self.handle.lookup_insert(hash, location) {
+            0 => Ok(()),
+            1 => Err(TableError::Duplicate),
+            2 => Err(TableError::Full),
+            _ => Err(TableError::Slot),
+        }
+    }
+
+    /// Takes the entry out again; false if the key isn't there, or at another slot. Before REMOVE.
+    pub fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
+        let Some(location) = location(class, slot) else { return false };
+        let _one_at_a_time = self.tables();
+        self.handle.lookup_remove(hash, location)
+    }
+
+    /// Gives a partition its replicas, from the head to the tail; none takes it out of service.
+    pub fn set_route(&self, partition: u16, replicas: &[u16]) -> Result<(), TableError> {
+        if u32::from(partition) >= self.partitions {
+            return Err(TableError::Partition);
+        }
+        if replicas.len() > 4 || replicas.iter().any(|node| *node >= self.nodes) {
+            return Err(TableError::Replicas);
+        }
+        let route =
+            (0..4).rev().fold(0, |route, i| route << 16 | u64::from(replicas.get(i).copied().unwrap_or(u16::MAX)));
+        let _one_at_a_time = self.tables();
+        self.handle.set_route(partition, route);
+        Ok(())
+    }
+
+    /// Says where a node is; answers are taken only from nodes' addresses.
+    ///
+    /// # Panics
+    /// If the node's index isn't below [`Config::nodes`].
+    pub fn set_node(&self, node: u16, address: Address) {
+        assert!(node < self.nodes, "node {node} of {}", self.nodes);
+        let _one_at_a_time = self.tables();
+        self.handle.set_node(node, &address);
+    }
+
+    /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets of others are dropped.
+    pub fn set_lanes(&self, granted: u32) {
+        self.handle.set_lanes(granted.min(self.lanes));
+    }
+
+    /// Takes the next report; false if there is none. Any thread.
+    pub fn next_report(&self, packet: &mut Packet) -> bool {
+        let length = self.handle.next_report(packet.buffer_mut());
+        packet.set_length(length);
+        length != 0
+    }
+
+    /// Reports that found no room, since the datapath was made.
+    pub fn reports_lost(&self) -> u64 {
+        self.statistics().reports_lost
+    }
+
+    /// What was counted so far, summed over the shards.
+    pub fn statistics(&self) -> Statistics {
+        Statistics::from_numbers(&self.handle.statistics())
+    }
+
+    /// Forgets everything cached: lookup table, records, sketch, counters, completions, sequence counters, reports, generations.
+    /// Routes, nodes, granted lanes and statistics stay.
+    ///
+    /// Safe while packets are processed. First the epoch becomes 0, which refuses every packet. A packet that was let in before
+    /// looks at the epoch again once it has locked its lane or record, and this takes each of these locks once, so it waits for
+    /// whoever is in the middle and no change of the old epoch comes after it. Serving begins again with SET_EPOCH, which must
+    /// name a later epoch, since sequence counters begin anew.
+    pub fn clear(&self) {
+        let _one_at_a_time = self.tables();
+        self.handle.clear();
+    }
+}
+
+impl fmt::Debug for Datapath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Datapath").field("registers", &self.peek_registers()).finish_non_exhaustive()
+    }
+}
+
+#[inline]
+fn finish(packet: &mut Packet, verdict: ffi::Verdict) -> Verdict {
+    packet.set_length(verdict.length as usize);
+    match verdict.kind {
+        0 => Verdict::Reply,
+        1 => Verdict::Forward(Replicas { nodes: verdict.nodes, count: verdict.count }),
+        2 => Verdict::Drop(DropReason::from_number(verdict.reason)),
+        _ => Verdict::Pass,
+    }
+}
+
+/// Names and numbers of the C headers (`wire.op`: offset * 16 + size), for the tests that compare them with their Rust twins.
+#[doc(hidden)]
+pub fn layout() -> Vec<(&'static str, u64)> {
+    ffi::layout()
+}
+
+/// Both sides' names of the statistics, and the sizes of what crosses the border, for the same tests.
+#[doc(hidden)]
+pub fn twins() -> (Vec<&'static str>, Vec<&'static str>, &'static [(&'static str, usize)]) {
+    (ffi::statistic_names(), statistics::names(), ffi::SIZES)
+}

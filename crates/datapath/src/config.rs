@@ -1,0 +1,176 @@
+//! What a datapath is made of: the scheme, the sizes of its tables.
+
+use crate::{Error, ffi};
+use switchback_wire::CACHED_VALUE_BYTES_MAX;
+
+macro_rules! features {
+    ($($(#[$doc:meta])* $constant:ident $name:literal = $bit:literal,)*) => {
+        impl Features {
+            $($(#[$doc])* pub const $constant: Features = Features(1 << $bit);)*
+            /// All bits and their names.
+            pub const ALL: &'static [(&'static str, Features)] = &[$(($name, Features::$constant),)*];
+        }
+    };
+}
+
+/// Which scheme runs and which of its mechanisms: the mask of `datapath/call.h`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Features(pub u64);
+
+features! {
+    /// Look keys up at all.
+    CACHE "cache" = 0,
+    /// Absorb writes (FarReach).
+    WRITE_BACK "write-back" = 1,
+    /// Invalidate on write, take the node's update (NetCache).
+    WRITE_THROUGH "write-through" = 2,
+    /// Reads of an outdated dirty record under eviction carry it.
+    EMBEDDING "embedding" = 3,
+    /// Only what is newer is stored.
+    SEQ_COMPARE "seq-compare" = 4,
+    /// A record serves only after SET_VALID.
+    VALIDITY "validity" = 5,
+    /// A record that may be older than the node's doesn't answer.
+    OUTDATED "outdated" = 6,
+    /// Promotion by fenced reads.
+    FENCE "fence" = 7,
+    /// Control packets name the incarnation they mean.
+    INCARNATION_CHECK "incarnation-check" = 8,
+    /// Originals are reported before they are overwritten, while a snapshot is taken.
+    SNAPSHOT_COW "snapshot-cow" = 9,
+    /// Writes run at most once.
+    COMPLETION "completion" = 10,
+    /// Other epochs' packets are refused.
+    EPOCH_FENCE "epoch-fence" = 11,
+    /// A retry of a forwarded write goes on with its seq.
+    RETRY_OLD_SEQ "retry-old-seq" = 12,
+}
+
+impl Features {
+    const MECHANISMS: u64 = (1 << 13) - (1 << 3);
+    /// Routing only; every lookup misses.
+    pub const NOCACHE: Features = Features(Features::MECHANISMS);
+    /// A write-through cache.
+    pub const NETCACHE: Features = Features(Features::MECHANISMS | 1 | 1 << 2);
+    /// The write-back cache.
+    pub const FARREACH: Features = Features(Features::MECHANISMS | 1 | 1 << 1);
+
+    /// The mask without these bits: an ablation.
+    pub const fn without(self, bits: Features) -> Features {
+        Features(self.0 & !bits.0)
+    }
+
+    /// Whether all these bits are set.
+    pub const fn has(self, bits: Features) -> bool {
+        self.0 & bits.0 == bits.0
+    }
+
+    /// The bit (`"embedding"`) or the scheme (`"farreach"`) of this name.
+    pub fn by_name(name: &str) -> Option<Features> {
+        let schemes =
+            [("nocache", Features::NOCACHE), ("netcache", Features::NETCACHE), ("farreach", Features::FARREACH)];
+        Features::ALL.iter().chain(&schemes).find(|(known, _)| *known == name).map(|(_, bits)| *bits)
+    }
+}
+
+/// Slots of one size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClassConfig {
+    /// Longest value of a slot, to 1024.
+    pub value_bytes: u32,
+    /// How many.
+    pub slots: u32,
+}
+
+/// Configuration of a [`crate::Datapath`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// The scheme and its mechanisms.
+    pub features: Features,
+    /// Up to four size classes.
+    pub classes: Vec<ClassConfig>,
+    /// Lanes there is room for. All are granted until [`crate::Datapath::set_lanes`].
+    pub lanes: u32,
+    /// A power of two, to 65,536.
+    pub partitions: u32,
+    /// Nodes have the indices below this.
+    pub nodes: u16,
+    /// Counters in each of the four rows of the sketch: a power of two.
+    pub sketch_width: u32,
+    /// Share of the packets that are counted, 0 to 1.
+    pub sampling: f64,
+    /// Estimate from which on a key counts as hot.
+    pub threshold: u32,
+    /// Reports that wait for the agent at most; rounded up to a power of two.
+    pub reports: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        let class = |value_bytes| ClassConfig { value_bytes, slots: 8192 };
+        Config {
+            features: Features::FARREACH,
+            classes: [128, 256, 512, 1024].map(class).to_vec(),
+            lanes: 1 << 16,
+            partitions: 1 << 12,
+            nodes: 1 << 10,
+            sketch_width: 1 << 16,
+            sampling: 0.5,
+            threshold: 20,
+            reports: 1 << 12,
+        }
+    }
+}
+
+impl Config {
+    /// The C form, or what is wrong.
+    pub(crate) fn to_c(&self) -> Result<ffi::Config, Error> {
+        let refuse = |what| Err(Error::Config(what));
+        if self.classes.len() > ffi::CLASSES_MAX {
+            return refuse("more than four size classes");
+        }
+        for class in &self.classes {
+            if class.value_bytes == 0 || class.value_bytes as usize > CACHED_VALUE_BYTES_MAX {
+                return refuse("a class's values have 1 to 1024 bytes");
+            }
+            if class.slots == 0 || class.slots >= (1 << 30) - 1 {
+                return refuse("a class has 1 to 2^30 - 2 slots");
+            }
+        }
+        if self.lanes == 0 {
+            return refuse("no lanes");
+        }
+        if !self.partitions.is_power_of_two() || self.partitions > 1 << 16 {
+            return refuse("partitions are a power of two, to 65536");
+        }
+        if self.nodes == 0 || self.nodes == u16::MAX {
+            return refuse("1 to 65534 nodes");
+        }
+        if !self.sketch_width.is_power_of_two() {
+            return refuse("the sketch's width is a power of two");
+        }
+        if !(0.0..=1.0).contains(&self.sampling) {
+            return refuse("sampling is a share, 0 to 1");
+        }
+        if self.reports == 0 || self.reports > 1 << 20 {
+            return refuse("1 to 2^20 reports");
+        }
+        let mut c = ffi::Config {
+            features: self.features.0,
+            sampling: (self.sampling * f64::from(1u32 << 31) * 2.0) as u64,
+            class_count: self.classes.len() as u32,
+            lanes: self.lanes,
+            partitions: self.partitions,
+            nodes: self.nodes.into(),
+            sketch_width: self.sketch_width,
+            threshold: self.threshold,
+            reports: self.reports,
+            ..ffi::Config::default()
+        };
+        for (i, class) in self.classes.iter().enumerate() {
+            c.value_bytes[i] = class.value_bytes;
+            c.slots[i] = class.slots;
+        }
+        Ok(c)
+    }
+}

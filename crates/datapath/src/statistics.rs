@@ -1,0 +1,187 @@
+//! What the pipeline counts, in the order of `datapath/call.h`.
+
+use std::fmt;
+
+macro_rules! drop_reasons {
+    ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
+        /// Why a packet was dropped.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason { $($(#[$doc])* $variant,)* }
+
+        impl DropReason {
+            /// All of them; the index is the number.
+            pub const ALL: &'static [DropReason] = &[$(DropReason::$variant,)*];
+
+            /// Its name, as vectors and metrics have it.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// Never: the number 0 is kept free.
+    None "none",
+    /// Not even a header.
+    Short "short",
+    /// Not a Switchback packet.
+    Magic "magic",
+    /// Another version or header length.
+    Version "version",
+    /// Unknown, or not one that a switch takes.
+    Operation "operation",
+    /// Lengths don't add up.
+    Length "length",
+    /// The key is empty or too long.
+    Key "key",
+    /// A control operation from the wire, or one that makes no sense.
+    Control "control",
+    /// Only a node may say this.
+    Sender "sender",
+    /// Another epoch, or none yet.
+    Epoch "epoch",
+    /// The partition has no node.
+    Route "route",
+    /// The lane isn't granted.
+    Lane "lane",
+    /// A packet of the lane is being processed.
+    Busy "busy",
+    /// The lane is at a later request.
+    OldRequest "old_request",
+    /// The lane doesn't wait for this answer.
+    NotPending "not_pending",
+    /// A record stayed locked.
+    Contended "contended",
+    /// The epoch's sequence numbers are used up.
+    SeqExhausted "seq_exhausted",
+    /// A conditional write has to wait for an eviction.
+    Evicting "evicting",
+    /// The frame can't grow.
+    Room "room",
+}
+
+impl DropReason {
+    #[inline]
+    pub(crate) fn from_number(number: u8) -> DropReason {
+        DropReason::ALL.get(usize::from(number)).copied().unwrap_or(DropReason::None)
+    }
+}
+
+impl fmt::Display for DropReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+macro_rules! statistics {
+    ($($(#[$doc:meta])* $field:ident,)*) => {
+        /// Counters, summed over the shards. They only rise.
+        #[derive(Clone, PartialEq, Eq, Debug, Default)]
+        pub struct Statistics {
+            $($(#[$doc])* pub $field: u64,)*
+            /// Dropped packets, by [`DropReason`].
+            pub drops: [u64; DropReason::ALL.len()],
+        }
+
+        const COUNTERS: &[&str] = &[$(stringify!($field),)*];
+        pub(crate) const COUNT: usize = COUNTERS.len() + DropReason::ALL.len();
+
+        impl Statistics {
+            pub(crate) fn from_numbers(numbers: &[u64; COUNT]) -> Statistics {
+                let (counters, reasons) = numbers.split_at(COUNTERS.len());
+                let mut counters = counters.iter().copied();
+                let mut next = || counters.next().unwrap_or(0);
+                let mut drops = [0; DropReason::ALL.len()];
+                drops.copy_from_slice(reasons);
+                Statistics { $($field: next(),)* drops }
+            }
+
+            /// All counters by name; those of drops are called `drop_` and the reason.
+            pub fn iter(&self) -> impl Iterator<Item = (String, u64)> {
+                let counters = [$((stringify!($field), self.$field),)*];
+                let named = |(reason, count): (&DropReason, &u64)| (format!("drop_{reason}"), *count);
+                let drops: Vec<_> = DropReason::ALL.iter().zip(&self.drops).skip(1).map(named).collect();
+                counters.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(drops)
+            }
+        }
+    };
+}
+
+statistics! {
+    /// Requests taken.
+    read,
+    /// Requests taken.
+    write,
+    /// Requests taken.
+    delete,
+    /// Requests taken.
+    fragment,
+    /// Requests taken.
+    read_fragment,
+    /// Requests taken.
+    scan,
+    /// Answers of nodes.
+    read_reply,
+    /// Answers of nodes.
+    write_reply,
+    /// Answers of nodes.
+    fragment_reply,
+    /// Answers of nodes.
+    read_fragment_reply,
+    /// Answers of nodes.
+    scan_reply,
+    /// Bounces of nodes.
+    bounce,
+    /// NetCache: updates of nodes.
+    cache_update,
+    /// Control packets.
+    control,
+    /// Reads that found a valid record.
+    read_hits,
+    /// Reads that didn't.
+    read_misses,
+    /// New writes that found a valid record.
+    write_hits,
+    /// New writes that didn't.
+    write_misses,
+    /// Conservative reads: forwarded with a fence.
+    fenced_reads,
+    /// Reads forwarded with the evicted record.
+    embedded_reads,
+    /// Writes answered here.
+    absorbed_writes,
+    /// Writes forwarded, retries included.
+    forwarded_writes,
+    /// Retries answered again.
+    repeated_answers,
+    /// Bounces that ran as new writes.
+    bounces_executed,
+    /// Records that a read's answer made latest.
+    promotions,
+    /// NetCache: updates that made a record latest.
+    cache_updates_applied,
+    /// Conditional writes that failed, here or at the node.
+    condition_failures,
+    /// Records that outgrew their slot.
+    self_evictions,
+    /// Sampled misses of hot keys.
+    hot_misses,
+    /// Reports to the agent.
+    reports,
+    /// Reports that found no room.
+    reports_lost,
+}
+
+impl Statistics {
+    /// How many packets were dropped for this reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.drops[reason as usize]
+    }
+}
+
+/// The names in the order of the numbers, to compare with C's.
+pub(crate) fn names() -> Vec<&'static str> {
+    COUNTERS.iter().copied().chain(DropReason::ALL.iter().map(|reason| reason.name())).collect()
+}

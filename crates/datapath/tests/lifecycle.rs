@@ -1,0 +1,122 @@
+//! A key's way into the cache and out of it.
+
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
+
+mod common;
+
+use common::*;
+use switchback_datapath::*;
+use switchback_wire::*;
+
+fn is_forward(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Forward(replicas) if replicas[..] == [0])
+}
+
+#[test]
+fn a_key_is_admitted_promoted_written_evicted_and_gone() {
+    let rig = Rig::new(&small());
+    let key = b"key";
+    let (verdict, _) = rig.read(key);
+    assert!(is_forward(verdict));
+    rig.admit(key, 0, 3, 77);
+
+    // Hollow: reads go to the node behind a fence, and the answer promotes.
+    let (verdict, packet) = rig.read(key);
+    assert!(is_forward(verdict));
+    let fenced = packet.parse().unwrap().header;
+    assert!(fenced.has(flags::FENCED) && fenced.origin == CLIENT);
+    let mut answer = Packet::build(Header { op: Op::ReadReply, seq: seq(0), ..fenced }, b"from the node", key);
+    assert_eq!(rig.answer(&mut answer), Verdict::Reply);
+    let (verdict, packet) = rig.read(key);
+    assert_eq!(verdict, Verdict::Reply);
+    assert_eq!(packet.parse().unwrap().value, b"from the node");
+    assert_eq!(packet.parse().unwrap().header.record_flags, 0);
+
+    // Written here, and read here.
+    let (verdict, packet) = rig.write(key, b"absorbed", 1, 1);
+    assert_eq!(verdict, Verdict::Reply);
+    let written = packet.parse().unwrap();
+    assert_eq!((written.header.seq, written.header.generation, written.value), (seq(1), 1, &b""[..]));
+    assert!(written.header.has(flags::CACHED));
+    let (_, packet) = rig.read(key);
+    let read = packet.parse().unwrap();
+    assert_eq!((read.value, read.key, read.header.seq), (&b"absorbed"[..], &key[..], seq(1)));
+    assert_eq!(read.header.record_flags, record_flags::DIRTY);
+
+    // On its way out: still answering, until a write passes it by.
+    let evicted = rig.evict_begin(key, 0, 3, 77);
+    assert_eq!(evicted.parse().unwrap().value, b"absorbed");
+    assert_eq!(rig.read(key).0, Verdict::Reply);
+    assert!(is_forward(rig.write(key, b"newer", 1, 2).0));
+    let (verdict, packet) = rig.read(key);
+    assert!(is_forward(verdict));
+    let embedded = packet.parse().unwrap();
+    assert!(embedded.header.has(flags::EMBEDDED) && !embedded.header.has(flags::FENCED));
+    assert_eq!((embedded.value, embedded.header.seq), (&b"absorbed"[..], seq(1)));
+    rig.remove(key, 0, 3, 77);
+    let (verdict, packet) = rig.read(key);
+    assert!(is_forward(verdict) && packet.parse().unwrap().value.is_empty());
+}
+
+#[test]
+fn the_lookup_table_takes_all_its_slots_and_gives_them_back() {
+    let config = Config { classes: vec![ClassConfig { value_bytes: 16, slots: 2000 }], ..small() };
+    let rig = Rig::new(&config);
+    let keys: Vec<_> = (0..2000u32).map(u32::to_be_bytes).collect();
+    for round in 0..3 {
+        for (slot, key) in keys.iter().enumerate() {
+            rig.admit(key, 0, slot as u32, round);
+        }
+        let again = rig.datapath.lookup_insert(&hash(&keys[5]), 0, 6);
+        assert_eq!(again, Err(TableError::Duplicate));
+        for (i, key) in keys.iter().enumerate() {
+            let (_, packet) = rig.read(key);
+            assert!(packet.parse().unwrap().header.has(flags::FENCED), "key {i} is found");
+        }
+        for (slot, key) in keys.iter().enumerate() {
+            rig.remove(key, 0, slot as u32, round);
+            let (_, packet) = rig.read(key);
+            assert!(!packet.parse().unwrap().header.has(flags::FENCED), "key {slot} is gone");
+        }
+    }
+}
+
+#[test]
+fn only_nodes_answer_and_only_agents_control() {
+    let rig = Rig::new(&small());
+    let reply = header(Op::ReadReply, b"k");
+    assert_eq!(rig.send(reply, b"lie", b"k").0, Verdict::Drop(DropReason::Sender));
+    assert_eq!(rig.send(header(Op::SetEpoch, b"k"), b"", b"k").0, Verdict::Drop(DropReason::Control));
+    let mut request = Packet::build(header(Op::Read, b"k"), b"", b"k");
+    assert_eq!(rig.datapath.inject(&mut request), Verdict::Drop(DropReason::Control));
+    rig.datapath.set_node(1, CLIENT);
+    assert_eq!(rig.send(reply, b"true", b"k").0, Verdict::Reply);
+    rig.datapath.set_node(1, Address::in_memory(9, 9));
+    assert_eq!(rig.send(reply, b"lie", b"k").0, Verdict::Drop(DropReason::Sender));
+}
+
+#[test]
+fn a_cleared_datapath_refuses_everything_until_its_next_epoch() {
+    let rig = Rig::new(&small());
+    rig.admit(b"k", 0, 0, 1);
+    assert_eq!(rig.write(b"k", b"v", 0, 1).0, Verdict::Reply);
+    rig.datapath.clear();
+    assert_eq!(rig.read(b"k").0, Verdict::Drop(DropReason::Epoch));
+    rig.control(Header { epoch: EPOCH + 1, ..Header::new(Op::SetEpoch) }, b"-");
+    assert_eq!(rig.read(b"k").0, Verdict::Drop(DropReason::Epoch));
+    let next = Header { epoch: EPOCH + 1, ..header(Op::Write, b"k") };
+    let (verdict, packet) = rig.send(next, b"v", b"k");
+    assert!(is_forward(verdict));
+    assert_eq!(packet.parse().unwrap().header.seq, Seq::new(EPOCH + 1, 1));
+    assert_eq!(rig.datapath.peek_record(0, 0), Some(state::Record::default()));
+}
+
+#[test]
+fn hot_keys_are_told_after_the_threshold() {
+    let rig = Rig::new(&Config { threshold: 3, ..small() });
+    let hot = |rig: &Rig| rig.read(b"k").1.parse().unwrap().header.has(flags::HOT);
+    assert_eq!([hot(&rig), hot(&rig), hot(&rig)], [false, false, true]);
+    rig.control(Header { slot: 0, total_bytes: 1024, ..Header::new(Op::ResetSketch) }, b"-");
+    assert!(!hot(&rig));
+    assert_eq!(rig.datapath.statistics().hot_misses, 1);
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// What nodes answer: to reads (which may promote a record), to writes (which the lane must wait for), and
+// NetCache's updates.
+#pragma once
+
+#include "complete.h"
+#include "record.h"
+
+// What a node says about a record becomes the cached one: clean, latest.
+STEP void answer_install(struct packet *packet, struct call *call, struct record *record, bool is_tombstone,
+                         enum counter counter)
+{
+    if (!record_has_room(call)) {
+        record_evict_itself(call, record);
+        return;
+    }
+    record_store(packet, call, record, is_tombstone ? STATE_TOMBSTONE : 0);
+    count(call, counter);
+}
+
+// The answer to a fenced read. Everything up to its fence is applied at the node or will be bounced by it, so
+// if nothing that the record let pass is above the fence, it is the newest version. (Rule 4 of the design.)
+STEP bool answer_promotes(struct call *call, const struct record *record)
+{
+    bool is_outcome = call->header.status == STATUS_OK || call->header.status == STATUS_NOT_FOUND;
+    bool is_waiting = (record->state & (STATE_LATEST | STATE_EVICTING)) == 0;
+    bool is_new_enough = call->header.guard >= record->adm || !has_feature(call, FEATURE_FENCE);
+    return is_outcome && is_waiting && is_new_enough;
+}
+
+STAGE u32 read_answer(struct packet *packet, struct call *call)
+{
+    // Only this switch says what came from its cache.
+    call->header.flags &= (u8)~FLAG_CACHED;
+    if (!has_flag(&call->header, FLAG_FENCED)) {
+        return REPLY;
+    }
+    u32 verdict = CONTINUE;
+    struct record *record = record_find_locked(packet, call, &verdict);
+    if (record != NULL) {
+        if (answer_promotes(call, record)) {
+            bool is_tombstone = call->header.status == STATUS_NOT_FOUND;
+            answer_install(packet, call, record, is_tombstone, COUNTER_promotions);
+        }
+        record_unlock(record);
+    }
+    // Promotion is a gift: even if the record was locked all the time, the client has its answer.
+    return verdict == drop(EPOCH) ? verdict : REPLY;
+}
+
+// The node's word on a write that was forwarded to it.
+STAGE u32 write_answer(struct call *call)
+{
+    u32 verdict = CONTINUE;
+    struct lane *entry = lane_lock(call, &verdict);
+    if (entry == NULL) {
+        return verdict;
+    }
+    if (!lane_waits(call, entry)) {
+        lane_unlock(entry);
+        return drop(NOT_PENDING);
+    }
+    struct header *header = &call->header;
+    header->flags &= (u8)~FLAG_CACHED;
+    if (header->status == STATUS_CONDITION_FAILED) {
+        // `seq` named the write, for the entry; the client wants the record's.
+        header->seq = header->guard;
+        count(call, COUNTER_condition_failures);
+    }
+    // Not outcomes: the client tries again, and goes on with the seq that it has.
+    if (header->status != STATUS_FRAGMENTS_MISSING && header->status != STATUS_NO_SPACE) {
+        lane_set(call, entry, LANE_DONE);
+    }
+    lane_unlock(entry);
+    return REPLY;
+}
+
+// NetCache: the node has applied a write that invalidated a record, and sends it until this is acknowledged.
+STAGE u32 cache_update(struct packet *packet, struct call *call)
+{
+    u32 verdict = CONTINUE;
+    struct record *record = record_find_locked(packet, call, &verdict);
+    if (verdict != CONTINUE) {
+        return verdict;
+    }
+    if (record != NULL) {
+        bool is_wanted = (record->state & (STATE_REFRESH | STATE_EVICTING)) == STATE_REFRESH;
+        bool is_new_enough = call->header.seq >= record->adm || !has_feature(call, FEATURE_SEQ_COMPARE);
+        if (is_wanted && is_new_enough) {
+            bool is_tombstone = (call->header.record_flags & RECORD_TOMBSTONE) != 0;
+            answer_install(packet, call, record, is_tombstone, COUNTER_cache_updates_applied);
+        }
+        record_unlock(record);
+    }
+    call->header.op = OP_CACHE_UPDATE_ACK;
+    call->stamps_origin = true;
+    return packet_resize(packet, call, 0) ? REPLY : drop(ROOM);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// One call of the pipeline: what comes in beside the packet, what the stages learn about it, and what becomes
+// of it.
+#pragma once
+
+#include "wire.h"
+
+// Which scheme runs and which mechanisms: X(name, bit). Every mechanism can be left out, so that a simulation
+// proves that its checks would notice.
+#define FEATURES(X)                                                                                          \
+    X(CACHE, 0)             /* look keys up at all */                                                        \
+    X(WRITE_BACK, 1)        /* absorb writes (FarReach) */                                                   \
+    X(WRITE_THROUGH, 2)     /* invalidate on write, take the node's update (NetCache) */                     \
+    X(EMBEDDING, 3)         /* reads of an outdated dirty record under eviction carry it */                  \
+    X(SEQ_COMPARE, 4)       /* only what is newer is stored */                                               \
+    X(VALIDITY, 5)          /* a record serves only after SET_VALID */                                       \
+    X(OUTDATED, 6)          /* a record that may be older than the node's doesn't answer */                  \
+    X(FENCE, 7)             /* promotion by fenced reads */                                                  \
+    X(INCARNATION_CHECK, 8) /* control packets name the incarnation they mean */                             \
+    X(SNAPSHOT_COW, 9)      /* originals are reported before they are overwritten */                         \
+    X(COMPLETION, 10)       /* at most once */                                                               \
+    X(EPOCH_FENCE, 11)      /* other epochs' packets are refused */                                          \
+    X(RETRY_OLD_SEQ, 12)    /* a retry of a forwarded write goes on with its seq */
+
+#define FEATURE_BIT(name, bit) FEATURE_##name = 1u << (bit),
+enum feature { FEATURES(FEATURE_BIT) };
+
+// Why a packet was dropped: X(name).
+#define DROP_REASONS(X)                                                                                      \
+    X(NONE)                                                                                                  \
+    X(SHORT)         /* not even a header */                                                                 \
+    X(MAGIC)         /* not a Switchback packet */                                                           \
+    X(VERSION)       /* another version, or header length */                                                 \
+    X(OPERATION)     /* unknown, or not one that a switch takes */                                           \
+    X(LENGTH)        /* lengths don't add up */                                                              \
+    X(KEY)           /* empty or too long */                                                                 \
+    X(CONTROL)       /* a control operation from the wire, or one that makes no sense */                     \
+    X(SENDER)        /* only a node may say this */                                                          \
+    X(EPOCH)         /* another epoch, or none yet */                                                        \
+    X(ROUTE)         /* the partition has no node */                                                         \
+    X(LANE)          /* not granted */                                                                       \
+    X(BUSY)          /* a packet of the lane is being processed */                                           \
+    X(OLD_REQUEST)   /* the lane is at a later request */                                                    \
+    X(NOT_PENDING)   /* the lane doesn't wait for this answer */                                             \
+    X(CONTENDED)     /* a record stayed locked */                                                            \
+    X(SEQ_EXHAUSTED) /* the epoch's sequence numbers are used up */                                          \
+    X(EVICTING)      /* a conditional write has to wait for an eviction */                                   \
+    X(ROOM)          /* the frame can't grow */
+
+#define DROP_NUMBER(name) DROP_##name,
+enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
+
+// What is counted beside drops: X(name). Operations first.
+#define COUNTERS(X)                                                                                          \
+    X(read)                                                                                                  \
+    X(write)                                                                                                 \
+    X(delete)                                                                                                \
+    X(fragment)                                                                                              \
+    X(read_fragment)                                                                                         \
+    X(scan)                                                                                                  \
+    X(read_reply)                                                                                            \
+    X(write_reply)                                                                                           \
+    X(fragment_reply)                                                                                        \
+    X(read_fragment_reply)                                                                                   \
+    X(scan_reply)                                                                                            \
+    X(bounce)                                                                                                \
+    X(cache_update)                                                                                          \
+    X(control)                                                                                               \
+    X(read_hits)                                                                                             \
+    X(read_misses)                                                                                           \
+    X(write_hits)                                                                                            \
+    X(write_misses)                                                                                          \
+    X(fenced_reads)                                                                                          \
+    X(embedded_reads)                                                                                        \
+    X(absorbed_writes)                                                                                       \
+    X(forwarded_writes)                                                                                      \
+    X(repeated_answers)                                                                                      \
+    X(bounces_executed)                                                                                      \
+    X(promotions)                                                                                            \
+    X(cache_updates_applied)                                                                                 \
+    X(condition_failures)                                                                                    \
+    X(self_evictions)                                                                                        \
+    X(hot_misses)                                                                                            \
+    X(reports)                                                                                               \
+    X(reports_lost)
+
+#define COUNTER_NUMBER(name) COUNTER_##name,
+enum counter { COUNTERS(COUNTER_NUMBER) COUNTER_COUNT };
+#define STATISTIC_COUNT ((u32)COUNTER_COUNT + (u32)DROP_REASON_COUNT)
+
+// A verdict of the pipeline; a drop adds its reason. CONTINUE: the next stage decides.
+#define CONTINUE        0u
+#define REPLY           1u
+#define FORWARD_TO_HEAD 2u
+#define FORWARD_TO_TAIL 3u
+#define DROPPED         0x100u
+#define drop(reason)    (DROPPED | (u32)DROP_##reason)
+#define is_drop(v)      (((v) & DROPPED) != 0)
+
+// An endpoint: IPv6, or IPv4 mapped into it. The port is in host order. crates/wire has the same layout.
+struct address {
+    u8 ip[16];
+    u16 port;
+};
+_Static_assert(sizeof(struct address) == 18, "as the Address of crates/wire");
+
+// `class (2 bits) | slot (30 bits)`: where a record lives.
+#define SLOT_BITS   30u
+#define CLASS_MAX   4u
+#define NO_LOCATION 0xffffffffu
+#define SLOTS_MAX   ((1u << SLOT_BITS) - 1)
+
+STEP u32 location_of(u32 size_class, u32 slot)
+{
+    return size_class << SLOT_BITS | slot;
+}
+
+STEP u32 class_of(u32 location)
+{
+    return location >> SLOT_BITS;
+}
+
+STEP u32 slot_of(u32 location)
+{
+    return location & SLOTS_MAX;
+}
+
+struct switchback;
+
+struct call {
+    struct header header; // as decoded by parse(), changed by the stages, written back by emit()
+    struct address from;  // the sender
+    u64 route;            // the replicas of the packet's partition
+    u64 now_ms;           // since the Unix epoch
+    u32 random;           // uniform
+    u32 epoch;            // the switch's when the packet came in; not 0
+    u32 location;         // of the key, after lookup()
+    u16 injected;         // by the agent, not from the wire
+    u16 stamps_origin;    // the answer goes to the sender, whose address isn't in the packet yet
+#ifdef __bpf__
+    u32 at; // of the header in the frame
+#else
+    struct switchback *switchback;
+    u64 *statistics; // the caller's shard
+#endif
+};

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Control packets: how the agent changes and reads what packets own. (Protocol, section 6.)
+//
+// They go through the same pipeline, so they are atomic with respect to all other packets on every target.
+// The answer is the same packet. A control packet that names no slot or lane that exists is the agent's
+// mistake: dropped.
+#pragma once
+
+#include "complete.h"
+#include "record.h"
+
+// How many counters one LOAD_COUNTERS may ask for.
+#define COUNTERS_LOADED_MAX 64u
+
+STEP u32 control_done(struct packet *packet, struct call *call, u8 status)
+{
+    call->header.status = status;
+    return packet_resize(packet, call, 0) ? REPLY : drop(ROOM);
+}
+
+// Makes the packet the record's image: the answer to EVICT_BEGIN and LOAD_RECORD, and the form of reports.
+STEP void control_describe(struct header *header, const struct record *record)
+{
+    header->seq = record->seq;
+    header->guard = record->state & STATE_OWNERSHIP;
+    header->request = record->incarnation;
+    header->generation = record->generation;
+    header->hash_high = record->hash_high;
+    header->hash_low = record->hash_low;
+    header->expiry_ms = record->expiry_ms;
+    header->record_flags = record_flags_of(record->state);
+}
+
+STEP u32 control_load(struct packet *packet, struct call *call, struct record *record)
+{
+    if (!packet_resize_for(packet, call, record)) {
+        return drop(ROOM);
+    }
+    packet_put_value(packet, call, record, call->location);
+    control_describe(&call->header, record);
+    call->header.partition = table_partition(call);
+    call->header.status = STATUS_OK;
+    return REPLY;
+}
+
+// A hollow record: it knows its key and nothing else.
+STEP u32 control_admit(struct packet *packet, struct call *call, struct record *record)
+{
+    bool is_same = record->incarnation == call->header.request;
+    if ((record->state & STATE_VALID) != 0 && has_feature(call, FEATURE_INCARNATION_CHECK)) {
+        return control_done(packet, call, is_same ? STATUS_OK : STATUS_CHANGED);
+    }
+    if (call->header.key_bytes > CACHED_KEY_BYTES_MAX) {
+        return drop(CONTROL);
+    }
+    record->incarnation = call->header.request;
+    record->seq = 0;
+    record->adm = 0;
+    record->expiry_ms = 0;
+    record->value_bytes = 0;
+    record->state = 0;
+    // Admitted within a snapshot: not part of it.
+    record->generation = snapshot_generation(load_acquire(&registers_of(call)->snapshot));
+    record->key_bytes = call->header.key_bytes;
+    record->hash_high = call->header.hash_high;
+    record->hash_low = call->header.hash_low;
+    packet_get_key(packet, call, record);
+    u32 *counter = table_counter(call, call->location);
+    if (counter != NULL) {
+        // It was hot a moment ago, so it isn't the next victim.
+        store_relaxed(counter, table_threshold(call));
+    }
+    return control_done(packet, call, STATUS_OK);
+}
+
+STEP u32 control_set_valid(struct packet *packet, struct call *call, struct record *record)
+{
+    if ((record->state & STATE_VALID) == 0) {
+        // The lookup entry is older than this load: a write that takes a later number finds the record.
+        record->adm = sequence_last(call, record->hash_low);
+        record->state |= STATE_VALID;
+    }
+    return control_done(packet, call, STATUS_OK);
+}
+
+STEP u32 control_locked_record(struct packet *packet, struct call *call, struct record *record)
+{
+    u8 op = call->header.op;
+    if (op == OP_ADMIT) {
+        return control_admit(packet, call, record);
+    }
+    bool is_same = record->incarnation == call->header.request;
+    if (!is_same && has_feature(call, FEATURE_INCARNATION_CHECK)) {
+        return control_done(packet, call, STATUS_CHANGED);
+    }
+    if (op == OP_SET_VALID) {
+        return control_set_valid(packet, call, record);
+    }
+    if (op == OP_REMOVE) {
+        record->state = 0;
+        return control_done(packet, call, STATUS_OK);
+    }
+    if (op == OP_EVICT_BEGIN) {
+        record->state |= STATE_EVICTING;
+    }
+    return control_load(packet, call, record);
+}
+
+STAGE u32 control_record(struct packet *packet, struct call *call)
+{
+    call->location = location_of(call->header.size_class & (CLASS_MAX - 1), call->header.slot & SLOTS_MAX);
+    bool is_named = call->header.size_class < CLASS_MAX && call->header.slot < SLOTS_MAX;
+    struct record *record = is_named ? table_record(call, call->location) : NULL;
+    if (record == NULL) {
+        return drop(CONTROL);
+    }
+    if (!record_lock(record)) {
+        return drop(CONTENDED);
+    }
+    u32 verdict = control_locked_record(packet, call, record);
+    record_unlock(record);
+    return verdict;
+}
+
+// The slots from `slot` on whose counters are asked for; fewer than asked if the class ends.
+STEP u32 control_counter(struct call *call, u32 index, u32 **counter)
+{
+    u32 slot = call->header.slot + index;
+    bool is_named = call->header.size_class < CLASS_MAX && slot < SLOTS_MAX && slot >= index;
+    *counter = is_named ? table_counter(call, location_of(call->header.size_class, slot)) : NULL;
+    return *counter != NULL;
+}
+
+STAGE u32 control_load_counters(struct packet *packet, struct call *call)
+{
+    be32 values[COUNTERS_LOADED_MAX] = {0};
+    u32 asked = call->header.total_bytes;
+    u32 loaded = 0;
+    for (u32 i = 0; i < COUNTERS_LOADED_MAX && i < asked; i++) {
+        u32 *counter = NULL;
+        if (!control_counter(call, i, &counter)) {
+            break;
+        }
+        values[i] = to_be32(load_relaxed(counter));
+        loaded = i + 1;
+    }
+    if (loaded == 0) {
+        return drop(CONTROL);
+    }
+    call->header.status = STATUS_OK;
+    if (!packet_resize(packet, call, loaded * (u32)sizeof(be32))) {
+        return drop(ROOM);
+    }
+    packet_put_bytes(packet, call, values, loaded * (u32)sizeof(be32));
+    return REPLY;
+}
+
+STAGE u32 control_reset_counters(struct packet *packet, struct call *call)
+{
+    u32 asked = call->header.total_bytes;
+    for (u32 i = 0; i < asked && i < RESET_MAX; i++) {
+        u32 *counter = NULL;
+        if (!control_counter(call, i, &counter)) {
+            break;
+        }
+        store_relaxed(counter, 0u);
+    }
+    return control_done(packet, call, STATUS_OK);
+}
+
+STAGE u32 control_reset_sketch(struct packet *packet, struct call *call)
+{
+    u32 first = call->header.slot, asked = call->header.total_bytes, width = table_sketch_width(call);
+    for (u32 i = 0; i < asked && i < RESET_MAX && first < width && i < width - first; i++) {
+        for (u32 row = 0; row < SKETCH_ROWS; row++) {
+            u32 *counter = table_sketch(call, row, first + i);
+            if (counter != NULL) {
+                store_relaxed(counter, 0u);
+            }
+        }
+    }
+    return control_done(packet, call, STATUS_OK);
+}
+
+// Generations and epochs only rise; the same one again is a repeated command.
+STEP u32 control_snapshot_begin(struct packet *packet, struct call *call)
+{
+    struct registers *registers = registers_of(call);
+    u64 now = load_acquire(&registers->snapshot);
+    u64 wanted = snapshot_of(call->header.generation, SNAPSHOT_ACTIVE);
+    if (now != wanted && call->header.generation <= snapshot_generation(now)) {
+        return control_done(packet, call, STATUS_CHANGED);
+    }
+    store_release(&registers->snapshot, wanted);
+    return control_done(packet, call, STATUS_OK);
+}
+
+STEP u32 control_set_epoch(struct packet *packet, struct call *call)
+{
+    struct registers *registers = registers_of(call);
+    u32 epoch = call->header.epoch;
+    u32 generation = snapshot_generation(load_acquire(&registers->snapshot));
+    if (epoch > EPOCH_MAX) {
+        return drop(CONTROL);
+    }
+    // 0 stops the switch, and says nothing about what comes next.
+    bool is_stop = epoch == 0;
+    if (!is_stop && (epoch < call->epoch || call->header.generation < generation)) {
+        return control_done(packet, call, STATUS_CHANGED);
+    }
+    if (epoch != call->epoch) {
+        // No snapshot survives its epoch.
+        u32 next = call->header.generation > generation ? call->header.generation : generation;
+        store_release(&registers->snapshot, snapshot_of(next, 0));
+        store_release(&registers->epoch, epoch);
+        call->epoch = epoch;
+    }
+    return control_done(packet, call, STATUS_OK);
+}
+
+STEP u32 control_registers(struct packet *packet, struct call *call)
+{
+    struct registers *registers = registers_of(call);
+    u64 snapshot = load_acquire(&registers->snapshot);
+    switch (call->header.op) {
+    case OP_SNAPSHOT_BEGIN:
+        return control_snapshot_begin(packet, call);
+    case OP_SNAPSHOT_END:
+        store_release(&registers->snapshot, snapshot_of(snapshot_generation(snapshot), 0));
+        return control_done(packet, call, STATUS_OK);
+    case OP_SET_DURABLE_GENERATION:
+        if (call->header.durable_generation > load_relaxed(&registers->durable_generation)) {
+            store_release(&registers->durable_generation, call->header.durable_generation);
+        }
+        return control_done(packet, call, STATUS_OK);
+    default:
+        return control_set_epoch(packet, call);
+    }
+}
+
+STEP u32 control_load_lane(struct packet *packet, struct call *call)
+{
+    u32 verdict = CONTINUE;
+    struct lane *entry = lane_lock(call, &verdict);
+    if (entry == NULL) {
+        return verdict;
+    }
+    call->header.request = entry->request;
+    call->header.seq = entry->seq;
+    call->header.guard = entry->state;
+    u8 status = entry->status;
+    lane_unlock(entry);
+    return control_done(packet, call, status);
+}
+
+STEP u32 control(struct packet *packet, struct call *call)
+{
+    switch (call->header.op) {
+    case OP_ADMIT:
+    case OP_SET_VALID:
+    case OP_EVICT_BEGIN:
+    case OP_REMOVE:
+    case OP_LOAD_RECORD:
+        return control_record(packet, call);
+    case OP_LOAD_COUNTERS:
+        return control_load_counters(packet, call);
+    case OP_RESET_COUNTERS:
+        return control_reset_counters(packet, call);
+    case OP_RESET_SKETCH:
+        return control_reset_sketch(packet, call);
+    case OP_LOAD_LANE:
+        return control_load_lane(packet, call);
+    default:
+        return control_registers(packet, call);
+    }
+}

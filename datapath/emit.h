@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Last stage: what the others decided goes into the packet's header.
+#pragma once
+
+#include "packet.h"
+
+STEP void encode(const struct header *header, struct wire *wire)
+{
+    wire->op = header->op;
+    wire->flags = header->flags;
+    wire->epoch = to_be32(header->epoch);
+    wire->partition = to_be16(header->partition);
+    wire->status = header->status;
+    wire->seq = to_be64(header->seq);
+    wire->guard = to_be64(header->guard);
+    wire->request = to_be64(header->request);
+    wire->generation = to_be32(header->generation);
+    wire->hash_high = to_be64(header->hash_high);
+    wire->hash_low = to_be64(header->hash_low);
+    wire->expiry_ms = to_be64(header->expiry_ms);
+    wire->durable_generation = to_be32(header->durable_generation);
+    wire->value_bytes = to_be16(header->value_bytes);
+    wire->key_bytes = to_be16(header->key_bytes);
+    wire->record_flags = header->record_flags;
+    wire->size_class = header->size_class;
+    wire->slot = to_be32(header->slot);
+}
+
+STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
+{
+    invariant(verdict != CONTINUE);
+    if (unlikely(is_drop(verdict))) {
+        count(call, (u32)COUNTER_COUNT + (verdict & ~DROPPED));
+        return verdict;
+    }
+    call->header.epoch = call->epoch;
+    if (verdict == REPLY) {
+        // One integer releases what clients keep of records that are durable by now.
+        call->header.durable_generation = load_relaxed(&registers_of(call)->durable_generation);
+    }
+    struct wire *wire = packet_view(packet, call);
+    if (unlikely(wire == NULL)) {
+        count(call, (u32)COUNTER_COUNT + DROP_SHORT);
+        return drop(SHORT);
+    }
+    encode(&call->header, wire);
+    if (call->stamps_origin) {
+        __builtin_memcpy(&wire->origin_high, call->from.ip, 8);
+        __builtin_memcpy(&wire->origin_low, call->from.ip + 8, 8);
+        wire->origin_port = to_be16(call->from.port);
+    }
+    return verdict;
+}

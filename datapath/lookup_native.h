@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Key hash to location, in plain memory: buckets of a cache line with four entries each, linear probing, one
+// writer (the agent), readers without locks.
+//
+// A bucket counts the entries that found it full and live further on; a reader goes on only while that count
+// isn't 0. Entries never move, so a reader can't miss one. Each bucket has a version, odd while the writer is
+// in it. Tags are 64 bits of the key hash; a second key with a tag that is present is refused, and a hit is
+// believed only after the record's whole key was compared.
+#pragma once
+
+#include "call.h"
+
+#define BUCKET_ENTRIES 4u
+
+struct bucket {
+    u32 version;
+    u32 overflow;
+    u64 tags[BUCKET_ENTRIES];
+    u32 locations[BUCKET_ENTRIES]; // NO_LOCATION: free
+    u64 padding;
+};
+_Static_assert(sizeof(struct bucket) == 64, "a bucket is a cache line");
+
+struct lookup_table {
+    struct bucket *buckets;
+    u32 mask;
+};
+
+STEP struct bucket *lookup_bucket(const struct lookup_table *table, u64 hash_low, u32 probe)
+{
+    return &table->buckets[((u32)hash_low + probe) & table->mask];
+}
+
+// One bucket: the tag's location or NO_LOCATION, and whether to go on. False if the writer was in the bucket.
+STEP bool bucket_read(const struct bucket *bucket, u64 tag, u32 *location, bool *goes_on)
+{
+    u32 version = load_acquire(&bucket->version);
+    *location = NO_LOCATION;
+    for (u32 i = 0; i < BUCKET_ENTRIES; i++) {
+        // Both, because a free entry's tag is a left-over.
+        u32 candidate = load_relaxed(&bucket->locations[i]);
+        if (load_relaxed(&bucket->tags[i]) == tag && candidate != NO_LOCATION) {
+            *location = candidate;
+        }
+    }
+    *goes_on = load_relaxed(&bucket->overflow) != 0;
+    fence_acquire();
+    return likely((version & 1) == 0 && load_relaxed(&bucket->version) == version);
+}
+
+STEP enum lookup_result lookup_find(const struct lookup_table *table, u64 tag, u64 hash_low, u32 *location)
+{
+    for (u32 probe = 0; probe <= table->mask; probe++) {
+        const struct bucket *bucket = lookup_bucket(table, hash_low, probe);
+        bool goes_on = false;
+        u32 attempt = 0;
+        while (unlikely(!bucket_read(bucket, tag, location, &goes_on))) {
+            // Not a miss: a write that took a hit for a miss would pass the record by.
+            if (++attempt >= RECORD_ATTEMPTS) {
+                return LOOKUP_CONTENDED;
+            }
+            relax(attempt);
+        }
+        if (*location != NO_LOCATION) {
+            return LOOKUP_HIT;
+        }
+        if (likely(!goes_on)) {
+            return LOOKUP_MISS;
+        }
+    }
+    return LOOKUP_MISS;
+}
+
+// What follows is for the one writer.
+
+STEP void bucket_write_begin(struct bucket *bucket)
+{
+    store_relaxed(&bucket->version, bucket->version + 1);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+}
+
+STEP void bucket_write_end(struct bucket *bucket)
+{
+    store_release(&bucket->version, bucket->version + 1);
+}
+
+STEP void bucket_add_overflow(struct bucket *bucket, u32 difference)
+{
+    bucket_write_begin(bucket);
+    store_relaxed(&bucket->overflow, bucket->overflow + difference);
+    bucket_write_end(bucket);
+}
+
+STEP void bucket_set(struct bucket *bucket, u32 entry, u64 tag, u32 location)
+{
+    bucket_write_begin(bucket);
+    store_relaxed(&bucket->tags[entry], tag);
+    store_relaxed(&bucket->locations[entry], location);
+    bucket_write_end(bucket);
+}
+
+// The probe and entry of a tag, or of the first free place if `tag` is looked for with NO_LOCATION allowed.
+STEP bool lookup_locate(const struct lookup_table *table, u64 tag, u64 hash_low, u32 *probe, u32 *entry)
+{
+    for (*probe = 0; *probe <= table->mask; (*probe)++) {
+        const struct bucket *bucket = lookup_bucket(table, hash_low, *probe);
+        for (*entry = 0; *entry < BUCKET_ENTRIES; (*entry)++) {
+            if (bucket->locations[*entry] != NO_LOCATION && bucket->tags[*entry] == tag) {
+                return true;
+            }
+        }
+        if (bucket->overflow == 0) {
+            return false;
+        }
+    }
+    return false;
+}
+
+STEP bool lookup_locate_free(const struct lookup_table *table, u64 hash_low, u32 *probe, u32 *entry)
+{
+    for (*probe = 0; *probe <= table->mask; (*probe)++) {
+        const struct bucket *bucket = lookup_bucket(table, hash_low, *probe);
+        for (*entry = 0; *entry < BUCKET_ENTRIES; (*entry)++) {
+            if (bucket->locations[*entry] == NO_LOCATION) {
+                return true;
+            }
+        }
+    }
+    return false;
+}

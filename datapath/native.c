@@ -1,0 +1,672 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// The pipeline in user space: memory, entry points, and what only the agent calls.
+#include "pipeline.h"
+#include "native.h"
+
+#include <sys/mman.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define HAS_ADDRESS_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HAS_ADDRESS_SANITIZER 1
+#endif
+#endif
+
+// ---- memory ----
+
+#define HUGE_PAGE (2ull << 20)
+
+static u64 allocation_bytes(u64 count, u64 size)
+{
+    u64 align = count * size >= HUGE_PAGE ? HUGE_PAGE : CACHE_LINE;
+    return (count * size + align - 1) / align * align;
+}
+
+// Zeroed. Large tables lie on huge pages, as far as there are any: a miss in the TLB costs as much as the
+// lookup.
+static void *allocate(u64 count, u64 size)
+{
+    u64 bytes = allocation_bytes(count, size);
+#ifndef HAS_ADDRESS_SANITIZER
+    if (bytes >= HUGE_PAGE) {
+        void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (at == MAP_FAILED) {
+            return NULL;
+        }
+        (void)madvise(at, bytes, MADV_HUGEPAGE);
+        return at;
+    }
+#endif
+    void *at = aligned_alloc(CACHE_LINE, bytes);
+    return at != NULL ? memset(at, 0, bytes) : NULL;
+}
+
+static void release(void *at, u64 count, u64 size)
+{
+    u64 bytes = allocation_bytes(count, size);
+    if (at == NULL) {
+        return;
+    }
+#ifndef HAS_ADDRESS_SANITIZER
+    if (bytes >= HUGE_PAGE) {
+        (void)munmap(at, bytes);
+        return;
+    }
+#endif
+    (void)bytes;
+    free(at);
+}
+
+static bool is_power_of_two(u64 number)
+{
+    return number != 0 && (number & (number - 1)) == 0;
+}
+
+static u64 power_of_two_from(u64 number)
+{
+    u64 power = 1;
+    while (power < number) {
+        power *= 2;
+    }
+    return power;
+}
+
+static bool is_sound(const struct switchback_config *config)
+{
+    bool is_sound = config->class_count <= CLASS_MAX && config->lanes > 0 && config->nodes > 0 &&
+                    config->nodes < NO_NODE && config->partitions <= 1u << 16 &&
+                    is_power_of_two(config->partitions) && is_power_of_two(config->sketch_width) &&
+                    config->sampling <= 1ull << 32 && config->reports > 0 && config->reports <= 1u << 20;
+    for (u32 i = 0; is_sound && i < config->class_count; i++) {
+        is_sound = config->value_bytes[i] > 0 && config->value_bytes[i] <= CACHED_VALUE_BYTES_MAX &&
+                   config->slots[i] > 0 && config->slots[i] < SLOTS_MAX;
+    }
+    return is_sound;
+}
+
+static bool new_classes(struct switchback *switchback, const struct switchback_config *config)
+{
+    u64 slots = 0;
+    for (u32 i = 0; i < config->class_count; i++) {
+        struct size_class *of = &switchback->classes[i];
+        of->value_bytes = config->value_bytes[i];
+        of->slots = config->slots[i];
+        of->stride = (sizeof(struct record) + of->value_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+        of->records = allocate(of->slots, of->stride);
+        of->counters = allocate(of->slots, sizeof(u32));
+        slots += of->slots;
+        if (of->records == NULL || of->counters == NULL) {
+            return false;
+        }
+    }
+    // Half full at most: a chain of full buckets is rare then, and most lookups read one line.
+    u64 buckets = power_of_two_from((slots + 1) / 2 + 1);
+    switchback->class_count = config->class_count;
+    switchback->lookup.mask = (u32)(buckets - 1);
+    switchback->lookup.buckets = allocate(buckets, sizeof(struct bucket));
+    for (u64 i = 0; switchback->lookup.buckets != NULL && i < buckets; i++) {
+        memset(switchback->lookup.buckets[i].locations, 0xff,
+               sizeof(switchback->lookup.buckets[i].locations));
+    }
+    return switchback->lookup.buckets != NULL;
+}
+
+static bool new_nodes(struct node_table *nodes, u32 count)
+{
+    u64 places = power_of_two_from(4ull * count);
+    nodes->count = count;
+    nodes->mask = (u32)(places - 1);
+    nodes->index = allocate(places, sizeof(u16));
+    nodes->addresses = allocate(count, sizeof(struct address));
+    nodes->known = allocate(count, 1);
+    return nodes->index != NULL && nodes->addresses != NULL && nodes->known != NULL;
+}
+
+static bool new_reports(struct report_ring *ring, u32 reports)
+{
+    u64 cells = power_of_two_from(reports < 2 ? 2 : reports);
+    ring->mask = cells - 1;
+    ring->cells = allocate(cells, sizeof(struct report_cell));
+    for (u64 i = 0; ring->cells != NULL && i < cells; i++) {
+        ring->cells[i].turn = i;
+    }
+    return ring->cells != NULL;
+}
+
+struct switchback *switchback_new(const struct switchback_config *config)
+{
+    if (!is_sound(config)) {
+        return NULL;
+    }
+    struct switchback *switchback = allocate(1, sizeof(struct switchback));
+    if (switchback == NULL) {
+        return NULL;
+    }
+    switchback->features = config->features;
+    switchback->sampling = config->sampling;
+    switchback->threshold = config->threshold;
+    switchback->sketch_mask = config->sketch_width - 1;
+    switchback->partitions = config->partitions;
+    switchback->partition_shift = 32u - (u32)__builtin_ctz(config->partitions);
+    switchback->lane_count = config->lanes;
+    switchback->registers.lanes = config->lanes;
+    switchback->sequences = allocate(SEQUENCE_BUCKETS, sizeof(u64));
+    switchback->sketch = allocate(SKETCH_ROWS * (u64)config->sketch_width, sizeof(u32));
+    switchback->lanes = allocate(config->lanes, sizeof(struct lane));
+    switchback->routes = allocate(config->partitions, sizeof(u64));
+    switchback->statistics = allocate((SHARDS + 1) * STATISTIC_STRIDE, sizeof(u64));
+    bool has_all = switchback->sequences != NULL && switchback->sketch != NULL && switchback->lanes != NULL &&
+                   switchback->routes != NULL && switchback->statistics != NULL &&
+                   new_classes(switchback, config) && new_nodes(&switchback->nodes, config->nodes) &&
+                   new_reports(&switchback->reports, config->reports);
+    if (!has_all) {
+        switchback_free(switchback);
+        return NULL;
+    }
+    memset(switchback->routes, 0xff, config->partitions * sizeof(u64));
+    return switchback;
+}
+
+void switchback_free(struct switchback *switchback)
+{
+    for (u32 i = 0; i < CLASS_MAX; i++) {
+        struct size_class *of = &switchback->classes[i];
+        release(of->records, of->slots, of->stride);
+        release(of->counters, of->slots, sizeof(u32));
+    }
+    release(switchback->lookup.buckets, switchback->lookup.mask + 1ull, sizeof(struct bucket));
+    release(switchback->nodes.index, switchback->nodes.mask + 1ull, sizeof(u16));
+    release(switchback->nodes.addresses, switchback->nodes.count, sizeof(struct address));
+    release(switchback->nodes.known, switchback->nodes.count, 1);
+    release(switchback->reports.cells, switchback->reports.mask + 1, sizeof(struct report_cell));
+    release(switchback->sequences, SEQUENCE_BUCKETS, sizeof(u64));
+    release(switchback->sketch, SKETCH_ROWS * (switchback->sketch_mask + 1ull), sizeof(u32));
+    release(switchback->lanes, switchback->lane_count, sizeof(struct lane));
+    release(switchback->routes, switchback->partitions, sizeof(u64));
+    release(switchback->statistics, (SHARDS + 1) * STATISTIC_STRIDE, sizeof(u64));
+    release(switchback, 1, sizeof(struct switchback));
+}
+
+// ---- packets ----
+
+// The replicas that are told of a write, from the head on; a read goes to the tail alone.
+static inline void set_replicas(struct switchback_verdict *verdict, u64 route, bool is_read)
+{
+    u16 last = NO_NODE;
+    for (u32 i = 0; i < REPLICAS_MAX && route_node(route, i) != NO_NODE; i++) {
+        last = route_node(route, i);
+        verdict->nodes[verdict->count++] = last;
+    }
+    invariant(verdict->count > 0);
+    if (is_read) {
+        verdict->count = 1;
+        verdict->nodes[0] = last;
+    }
+}
+
+static inline void run(struct switchback *switchback, u8 *bytes, u32 length, struct call *call,
+                       struct switchback_verdict *verdict)
+{
+    struct packet packet = {.bytes = bytes, .length = length};
+    call->switchback = switchback;
+    call->location = NO_LOCATION;
+    call->epoch = 0;
+    u32 result = pipeline(&packet, call);
+    invariant(packet.length <= PACKET_BYTES_MAX);
+    *verdict = (struct switchback_verdict){.length = packet.length};
+    if (is_drop(result)) {
+        verdict->kind = VERDICT_DROP;
+        verdict->reason = (u8)(result & ~DROPPED);
+    } else if (result == REPLY) {
+        verdict->kind = VERDICT_REPLY;
+    } else {
+        verdict->kind = VERDICT_FORWARD;
+        set_replicas(verdict, call->route, result == FORWARD_TO_TAIL);
+    }
+}
+
+void switchback_process(struct switchback *switchback, u8 *bytes, u32 length, const struct address *from,
+                        u64 now_ms, u32 random, u32 shard, struct switchback_verdict *verdict)
+{
+    invariant(shard < SHARDS);
+    invariant(length <= PACKET_BYTES_MAX);
+    struct call call;
+    call.from = *from;
+    call.now_ms = now_ms;
+    call.random = random;
+    call.injected = false;
+    call.stamps_origin = false;
+    call.statistics = &switchback->statistics[shard * STATISTIC_STRIDE];
+    run(switchback, bytes, length, &call, verdict);
+}
+
+void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
+                       struct switchback_verdict *verdict)
+{
+    invariant(length <= PACKET_BYTES_MAX);
+    struct call call = {.injected = true};
+    call.statistics = &switchback->statistics[CONTROL_SHARD * STATISTIC_STRIDE];
+    run(switchback, bytes, length, &call, verdict);
+}
+
+// ---- reports ----
+
+// A cell to write to at `*ticket`, or NULL if the ring is full.
+static struct report_cell *report_begin(struct report_ring *ring, u64 *ticket)
+{
+    u64 tail = load_relaxed(&ring->tail);
+    for (;;) {
+        struct report_cell *cell = &ring->cells[tail & ring->mask];
+        u64 turn = load_acquire(&cell->turn);
+        if (turn == tail) {
+            if (__atomic_compare_exchange_n(&ring->tail, &tail, tail + 1, true, __ATOMIC_RELAXED,
+                                            __ATOMIC_RELAXED)) {
+                *ticket = tail;
+                return cell;
+            }
+        } else if (turn < tail) {
+            return NULL;
+        } else {
+            tail = load_relaxed(&ring->tail);
+        }
+    }
+}
+
+bool native_report(struct call *call, struct record *record, u32 location, u8 op)
+{
+    struct report_ring *ring = &call->switchback->reports;
+    u64 ticket = 0;
+    struct report_cell *cell = report_begin(ring, &ticket);
+    if (cell == NULL) {
+        return false;
+    }
+    struct call described = {.switchback = call->switchback, .location = location, .epoch = call->epoch};
+    described.header.op = op;
+    described.header.epoch = call->epoch;
+    described.header.size_class = (u8)class_of(location);
+    described.header.slot = slot_of(location);
+    control_describe(&described.header, record);
+    described.header.partition = table_partition(&described);
+    memset(cell->bytes, 0, HEADER_BYTES);
+    struct packet packet = {.bytes = cell->bytes, .length = 0};
+    bool fits = packet_resize_for(&packet, &described, record);
+    invariant(fits);
+    packet_put_value(&packet, &described, record, location);
+    struct wire *wire = (struct wire *)(void *)cell->bytes;
+    wire->magic = to_be16(MAGIC);
+    wire->version = VERSION;
+    wire->header_bytes = HEADER_BYTES;
+    encode(&described.header, wire);
+    cell->length = packet.length;
+    store_release(&cell->turn, ticket + 1);
+    return true;
+}
+
+u32 switchback_next_report(struct switchback *switchback, u8 *bytes)
+{
+    struct report_ring *ring = &switchback->reports;
+    u64 head = load_relaxed(&ring->head);
+    for (;;) {
+        struct report_cell *cell = &ring->cells[head & ring->mask];
+        u64 turn = load_acquire(&cell->turn);
+        if (turn < head + 1) {
+            return 0;
+        }
+        if (turn > head + 1) {
+            head = load_relaxed(&ring->head);
+            continue;
+        }
+        if (__atomic_compare_exchange_n(&ring->head, &head, head + 1, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+            u32 length = cell->length;
+            invariant(length >= HEADER_BYTES && length <= PACKET_BYTES_MAX);
+            memcpy(bytes, cell->bytes, length);
+            store_release(&cell->turn, head + ring->mask + 1);
+            return length;
+        }
+    }
+}
+
+// ---- tables ----
+
+static struct record *record_at(struct switchback *switchback, u32 location)
+{
+    struct call call = {.switchback = switchback};
+    return table_record(&call, location);
+}
+
+u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location)
+{
+    struct lookup_table *table = &switchback->lookup;
+    u32 probe = 0, entry = 0;
+    if (record_at(switchback, location) == NULL) {
+        return INSERT_NO_SLOT;
+    }
+    if (lookup_locate(table, hash_high, hash_low, &probe, &entry)) {
+        return INSERT_DUPLICATE;
+    }
+    if (!lookup_locate_free(table, hash_low, &probe, &entry)) {
+        return INSERT_FULL;
+    }
+    // First the way to it, then the entry.
+    for (u32 passed = 0; passed < probe; passed++) {
+        bucket_add_overflow(lookup_bucket(table, hash_low, passed), 1);
+    }
+    bucket_set(lookup_bucket(table, hash_low, probe), entry, hash_high, location);
+    // Seen by every packet whose seq is later than the one that SET_VALID is about to read.
+    fence_full();
+    return INSERT_OK;
+}
+
+bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location)
+{
+    struct lookup_table *table = &switchback->lookup;
+    u32 probe = 0, entry = 0;
+    if (!lookup_locate(table, hash_high, hash_low, &probe, &entry)) {
+        return false;
+    }
+    struct bucket *bucket = lookup_bucket(table, hash_low, probe);
+    if (bucket->locations[entry] != location) {
+        return false;
+    }
+    bucket_set(bucket, entry, 0, NO_LOCATION);
+    for (u32 passed = 0; passed < probe; passed++) {
+        invariant(lookup_bucket(table, hash_low, passed)->overflow > 0);
+        bucket_add_overflow(lookup_bucket(table, hash_low, passed), ~0u);
+    }
+    fence_full();
+    return true;
+}
+
+void switchback_set_route(struct switchback *switchback, u32 partition, u64 route)
+{
+    invariant(partition < switchback->partitions);
+    invariant(route == NO_ROUTE || route_node(route, 0) != NO_NODE);
+    store_release(&switchback->routes[partition], route);
+}
+
+void switchback_set_node(struct switchback *switchback, u32 node, const struct address *address)
+{
+    struct node_table *nodes = &switchback->nodes;
+    invariant(node < nodes->count);
+    store_relaxed(&nodes->version, nodes->version + 1);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    nodes->addresses[node] = *address;
+    nodes->known[node] = 1;
+    memset(nodes->index, 0, (nodes->mask + 1ull) * sizeof(u16));
+    for (u32 i = 0; i < nodes->count; i++) {
+        u32 at = address_hash(&nodes->addresses[i]) & nodes->mask;
+        while (nodes->known[i] && nodes->index[at] != 0) {
+            at = (at + 1) & nodes->mask;
+        }
+        if (nodes->known[i]) {
+            nodes->index[at] = (u16)(i + 1);
+        }
+    }
+    store_release(&nodes->version, nodes->version + 1);
+}
+
+void switchback_set_lanes(struct switchback *switchback, u32 granted)
+{
+    invariant(granted <= switchback->lane_count);
+    store_release(&switchback->registers.lanes, granted);
+}
+
+// Waits for a packet that holds the lock: a few microseconds, or until its thread runs again.
+static void lock_for_clear(u32 *lock)
+{
+    for (u32 attempt = 0; !compare_exchange(lock, 0u, 1u); attempt++) {
+        relax(attempt);
+    }
+}
+
+static void clear_record(struct record *record)
+{
+    while (!record_lock(record)) {
+    }
+    u32 version = record->version;
+    memset(record, 0, sizeof(*record));
+    record->version = version;
+    record_unlock(record);
+}
+
+void switchback_clear(struct switchback *switchback)
+{
+    // From here on every packet is refused. Those that were let in before look at the epoch again under the
+    // lock of their lane or record, so taking each lock once waits for them and shuts out the rest.
+    store_release(&switchback->registers.epoch, 0u);
+    fence_full();
+    for (u32 i = 0; i < switchback->lane_count; i++) {
+        struct lane *lane = &switchback->lanes[i];
+        lock_for_clear(&lane->locked);
+        lane->state = LANE_NONE;
+        lane->status = 0;
+        lane->flags = 0;
+        lane->request = 0;
+        lane->seq = 0;
+        lane_unlock(lane);
+    }
+    for (u32 i = 0; i <= switchback->lookup.mask; i++) {
+        struct bucket *bucket = &switchback->lookup.buckets[i];
+        bucket_write_begin(bucket);
+        memset(bucket->locations, 0xff, sizeof(bucket->locations));
+        store_relaxed(&bucket->overflow, 0u);
+        bucket_write_end(bucket);
+    }
+    for (u32 i = 0; i < switchback->class_count; i++) {
+        struct size_class *of = &switchback->classes[i];
+        for (u32 slot = 0; slot < of->slots; slot++) {
+            clear_record(record_at(switchback, location_of(i, slot)));
+            store_relaxed(&of->counters[slot], 0u);
+        }
+    }
+    for (u64 i = 0; i < SKETCH_ROWS * (switchback->sketch_mask + 1ull); i++) {
+        store_relaxed(&switchback->sketch[i], 0u);
+    }
+    for (u32 i = 0; i < SEQUENCE_BUCKETS; i++) {
+        store_relaxed(&switchback->sequences[i], 0ull);
+    }
+    u8 bytes[PACKET_BYTES_MAX];
+    while (switchback_next_report(switchback, bytes) != 0) {
+    }
+    store_release(&switchback->registers.snapshot, 0ull);
+    store_release(&switchback->registers.durable_generation, 0u);
+}
+
+// ---- statistics ----
+
+void switchback_statistics(struct switchback *switchback, u64 *sums)
+{
+    memset(sums, 0, STATISTIC_COUNT * sizeof(u64));
+    for (u32 shard = 0; shard <= SHARDS; shard++) {
+        for (u32 i = 0; i < STATISTIC_COUNT; i++) {
+            sums[i] += load_relaxed(&switchback->statistics[shard * STATISTIC_STRIDE + i]);
+        }
+    }
+}
+
+const char *switchback_statistic_name(u32 index)
+{
+#define NAME(name) #name,
+    static const char *const names[] = {COUNTERS(NAME) DROP_REASONS(NAME)};
+#undef NAME
+    return index < array_length(names) ? names[index] : NULL;
+}
+
+// ---- for tests ----
+
+bool switchback_peek_record(struct switchback *switchback, u32 location,
+                            struct switchback_record_image *image)
+{
+    struct call call = {.switchback = switchback};
+    struct record *record = table_record(&call, location);
+    if (record == NULL || !record_lock(record)) {
+        return false;
+    }
+    *image = (struct switchback_record_image){
+        .seq = record->seq,
+        .adm = record->adm,
+        .expiry_ms = record->expiry_ms,
+        .incarnation = record->incarnation,
+        .hash_high = record->hash_high,
+        .hash_low = record->hash_low,
+        .generation = record->generation,
+        .counter = load_relaxed(table_counter(&call, location)),
+        .value_bytes = record->value_bytes,
+        .key_bytes = record->key_bytes,
+        .state = record->state,
+    };
+    memcpy(image->key, record->key, record->key_bytes);
+    memcpy(image->value, table_value(record), record->value_bytes);
+    record_unlock(record);
+    return true;
+}
+
+bool switchback_poke_record(struct switchback *switchback, u32 location,
+                            const struct switchback_record_image *image)
+{
+    struct call call = {.switchback = switchback};
+    struct record *record = table_record(&call, location);
+    if (record == NULL || image->key_bytes > CACHED_KEY_BYTES_MAX ||
+        image->value_bytes > table_value_capacity(&call, location) || !record_lock(record)) {
+        return false;
+    }
+    record->seq = image->seq;
+    record->adm = image->adm;
+    record->expiry_ms = image->expiry_ms;
+    record->incarnation = image->incarnation;
+    record->hash_high = image->hash_high;
+    record->hash_low = image->hash_low;
+    record->generation = image->generation;
+    record->value_bytes = image->value_bytes;
+    record->key_bytes = image->key_bytes;
+    record->state = image->state;
+    memcpy(record->key, image->key, image->key_bytes);
+    memcpy(table_value(record), image->value, image->value_bytes);
+    store_relaxed(table_counter(&call, location), image->counter);
+    record_unlock(record);
+    return true;
+}
+
+bool switchback_peek_lane(struct switchback *switchback, u32 lane, struct switchback_lane_image *image)
+{
+    if (lane >= switchback->lane_count) {
+        return false;
+    }
+    const struct lane *entry = &switchback->lanes[lane];
+    *image = (struct switchback_lane_image){.request = entry->request,
+                                            .seq = entry->seq,
+                                            .state = entry->state,
+                                            .status = entry->status,
+                                            .flags = entry->flags,
+                                            .locked = load_acquire(&entry->locked) != 0};
+    return true;
+}
+
+bool switchback_poke_lane(struct switchback *switchback, u32 lane, const struct switchback_lane_image *image)
+{
+    if (lane >= switchback->lane_count) {
+        return false;
+    }
+    struct lane *entry = &switchback->lanes[lane];
+    entry->request = image->request;
+    entry->seq = image->seq;
+    entry->state = image->state;
+    entry->status = image->status;
+    entry->flags = image->flags;
+    store_release(&entry->locked, (u32)image->locked);
+    return true;
+}
+
+void switchback_peek_registers(struct switchback *switchback, struct switchback_registers_image *image)
+{
+    u64 snapshot = load_acquire(&switchback->registers.snapshot);
+    *image = (struct switchback_registers_image){
+        .epoch = load_acquire(&switchback->registers.epoch),
+        .generation = snapshot_generation(snapshot),
+        .durable_generation = load_acquire(&switchback->registers.durable_generation),
+        .snapshot_active = (snapshot & SNAPSHOT_ACTIVE) != 0,
+    };
+}
+
+void switchback_poke_registers(struct switchback *switchback, const struct switchback_registers_image *image)
+{
+    store_release(&switchback->registers.epoch, image->epoch);
+    store_release(&switchback->registers.durable_generation, image->durable_generation);
+    store_release(&switchback->registers.snapshot, snapshot_of(image->generation, image->snapshot_active));
+}
+
+u64 switchback_peek_sequence(struct switchback *switchback, u64 hash_low)
+{
+    return load_acquire(&switchback->sequences[hash_low & (SEQUENCE_BUCKETS - 1)]);
+}
+
+void switchback_poke_sequence(struct switchback *switchback, u64 hash_low, u64 counter)
+{
+    store_release(&switchback->sequences[hash_low & (SEQUENCE_BUCKETS - 1)], counter);
+}
+
+void switchback_poke_sketch(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 estimate)
+{
+    struct call call = {.switchback = switchback};
+    const u32 pieces[SKETCH_ROWS] = {(u32)(hash_high >> 32), (u32)hash_high, (u32)(hash_low >> 32),
+                                     (u32)hash_low};
+    for (u32 row = 0; row < SKETCH_ROWS; row++) {
+        store_relaxed(table_sketch(&call, row, pieces[row]), estimate);
+    }
+}
+
+const struct switchback_number *switchback_layout(u32 *length)
+{
+#define FIELD_ENTRY(name, offset, bytes) {"wire." #name, (offset) * 16 + (bytes)},
+#define OP_ENTRY(name, number)           {"op." #name, (number)},
+#define STATUS_ENTRY(name, number)       {"status." #name, (number)},
+#define FLAG_ENTRY(name, number)         {"flag." #name, (number)},
+#define RECORD_FLAG_ENTRY(name, number)  {"record_flag." #name, (number)},
+#define FEATURE_ENTRY(name, bit)         {"feature." #name, 1ull << (bit)},
+#define REASON_ENTRY(name)               {"drop." #name, DROP_##name},
+#define CONSTANT(name)                   {"constant." #name, (name)},
+#define SIZE(name)                       {"size." #name, sizeof(struct name)},
+    static const struct switchback_number numbers[] = {
+        WIRE_FIELDS(FIELD_ENTRY)         //
+        OPERATIONS(OP_ENTRY)             //
+        STATUSES(STATUS_ENTRY)           //
+        FLAGS(FLAG_ENTRY)                //
+        RECORD_FLAGS(RECORD_FLAG_ENTRY)  //
+        FEATURES(FEATURE_ENTRY)          //
+        DROP_REASONS(REASON_ENTRY)       //
+        CONSTANT(MAGIC)                  //
+        CONSTANT(VERSION)                //
+        CONSTANT(HEADER_BYTES)           //
+        CONSTANT(PACKET_BYTES_MAX)       //
+        CONSTANT(KEY_BYTES_MAX)          //
+        CONSTANT(CACHED_KEY_BYTES_MAX)   //
+        CONSTANT(CACHED_VALUE_BYTES_MAX) //
+        CONSTANT(EPOCH_MAX)              //
+        CONSTANT(SEQ_COUNTER_BITS)       //
+        CONSTANT(SWITCH_PORT)            //
+        CONSTANT(STATISTIC_COUNT)        //
+        CONSTANT(STATE_VALID)            //
+        CONSTANT(STATE_LATEST)           //
+        CONSTANT(STATE_EVICTING)         //
+        CONSTANT(STATE_REFRESH)          //
+        CONSTANT(STATE_TOMBSTONE)        //
+        CONSTANT(STATE_DIRTY)            //
+        CONSTANT(LANE_NONE)              //
+        CONSTANT(LANE_APPLIED)           //
+        CONSTANT(LANE_CONDITION_FAILED)  //
+        CONSTANT(LANE_FORWARDED)         //
+        CONSTANT(LANE_DONE)              //
+        SIZE(address)                    //
+        SIZE(switchback_config)          //
+        SIZE(switchback_verdict)         //
+        SIZE(switchback_record_image)    //
+        SIZE(switchback_lane_image)      //
+        SIZE(switchback_registers_image) //
+        SIZE(switchback_number)          //
+    };
+    *length = array_length(numbers);
+    return numbers;
+}

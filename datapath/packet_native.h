@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// A packet in a buffer that holds the longest one.
+#pragma once
+
+struct packet {
+    u8 *bytes;
+    u32 length;
+};
+
+STEP u32 packet_length(struct packet *packet, struct call *call)
+{
+    (void)call;
+    return packet->length;
+}
+
+STEP struct wire *packet_view(struct packet *packet, struct call *call)
+{
+    (void)call;
+    return likely(packet->length >= HEADER_BYTES) ? (struct wire *)(void *)packet->bytes : NULL;
+}
+
+STEP u8 *packet_value(struct packet *packet)
+{
+    return packet->bytes + HEADER_BYTES;
+}
+
+STEP u8 *packet_key(struct packet *packet, struct call *call)
+{
+    return packet_value(packet) + call->header.value_bytes;
+}
+
+STEP void packet_set_lengths(struct packet *packet, struct call *call, u32 value_bytes, u32 key_bytes)
+{
+    call->header.value_bytes = (u16)value_bytes;
+    call->header.key_bytes = (u16)key_bytes;
+    packet->length = HEADER_BYTES + value_bytes + key_bytes;
+}
+
+STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_bytes)
+{
+    u32 key_bytes = call->header.key_bytes;
+    if (call->header.value_bytes == value_bytes) {
+        return true;
+    }
+    if (unlikely(HEADER_BYTES + value_bytes + key_bytes > PACKET_BYTES_MAX)) {
+        return false;
+    }
+    memmove(packet_value(packet) + value_bytes, packet_key(packet, call), key_bytes);
+    packet_set_lengths(packet, call, value_bytes, key_bytes);
+    return true;
+}
+
+STEP bool packet_resize_for(struct packet *packet, struct call *call, const struct record *record)
+{
+    // Another writer's lengths may be seen half way; what was copied by them is thrown away afterwards.
+    u32 value_bytes = record->value_bytes, key_bytes = record->key_bytes;
+    if (value_bytes > CACHED_VALUE_BYTES_MAX || key_bytes > CACHED_KEY_BYTES_MAX) {
+        return false;
+    }
+    packet_set_lengths(packet, call, value_bytes, key_bytes);
+    memcpy(packet_key(packet, call), record->key, key_bytes);
+    return true;
+}
+
+STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record, u32 location)
+{
+    (void)location;
+    memcpy(packet_value(packet), table_value(record), call->header.value_bytes);
+}
+
+STEP void packet_get_value(struct packet *packet, struct call *call, struct record *record, u32 location)
+{
+    invariant(call->header.value_bytes <= table_value_capacity(call, location));
+    memcpy(table_value(record), packet_value(packet), call->header.value_bytes);
+}
+
+STEP void packet_put_bytes(struct packet *packet, struct call *call, const void *bytes, u32 length)
+{
+    invariant(length <= call->header.value_bytes);
+    memcpy(packet_value(packet), bytes, length);
+}
+
+STEP void packet_get_key(struct packet *packet, struct call *call, struct record *record)
+{
+    invariant(call->header.key_bytes <= CACHED_KEY_BYTES_MAX);
+    memcpy(record->key, packet_key(packet, call), call->header.key_bytes);
+}
+
+STEP u64 load_word(const u8 *at)
+{
+    u64 word;
+    memcpy(&word, at, sizeof(word));
+    return word;
+}
+
+STEP bool packet_has_key(struct packet *packet, struct call *call, const struct record *record)
+{
+    u32 length = call->header.key_bytes;
+    if (unlikely(record->key_bytes != length || length > CACHED_KEY_BYTES_MAX)) {
+        return false;
+    }
+    const u8 *a = packet_key(packet, call), *b = record->key;
+    if (length < 8) {
+        return memcmp(a, b, length) == 0;
+    }
+    u64 difference = load_word(a + length - 8) ^ load_word(b + length - 8);
+    for (u32 i = 0; i + 8 <= length; i += 8) {
+        difference |= load_word(a + i) ^ load_word(b + i);
+    }
+    return difference == 0;
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Stage 1: is this a whole packet of ours, of this epoch, from someone who may send it? (Protocol,
+// section 2.)
+#pragma once
+
+#include "packet.h"
+
+// What the pipeline may do with an operation, and how it counts it.
+struct operation {
+    u8 known;
+    u8 from_node;
+    u8 counter;
+};
+
+STEP struct operation operation_of(u8 op)
+{
+    switch (op) {
+    case OP_READ:
+        return (struct operation){1, 0, COUNTER_read};
+    case OP_WRITE:
+        return (struct operation){1, 0, COUNTER_write};
+    case OP_DELETE:
+        return (struct operation){1, 0, COUNTER_delete};
+    case OP_FRAGMENT:
+        return (struct operation){1, 0, COUNTER_fragment};
+    case OP_READ_FRAGMENT:
+        return (struct operation){1, 0, COUNTER_read_fragment};
+    case OP_SCAN:
+        return (struct operation){1, 0, COUNTER_scan};
+    case OP_READ_REPLY:
+        return (struct operation){1, 1, COUNTER_read_reply};
+    case OP_WRITE_REPLY:
+        return (struct operation){1, 1, COUNTER_write_reply};
+    case OP_FRAGMENT_REPLY:
+        return (struct operation){1, 1, COUNTER_fragment_reply};
+    case OP_READ_FRAGMENT_REPLY:
+        return (struct operation){1, 1, COUNTER_read_fragment_reply};
+    case OP_SCAN_REPLY:
+        return (struct operation){1, 1, COUNTER_scan_reply};
+    case OP_BOUNCE:
+        return (struct operation){1, 1, COUNTER_bounce};
+    case OP_CACHE_UPDATE:
+        return (struct operation){1, 1, COUNTER_cache_update};
+    default:
+        return (struct operation){op >= OP_CONTROL_FIRST && op <= OP_LOAD_LANE, 0, COUNTER_control};
+    }
+}
+
+STEP void decode(const struct wire *wire, struct header *header)
+{
+    header->op = wire->op;
+    header->flags = wire->flags;
+    header->epoch = from_be32(wire->epoch);
+    header->partition = from_be16(wire->partition);
+    header->status = wire->status;
+    header->seq = from_be64(wire->seq);
+    header->guard = from_be64(wire->guard);
+    header->request = from_be64(wire->request);
+    header->lane = from_be32(wire->lane);
+    header->generation = from_be32(wire->generation);
+    header->hash_high = from_be64(wire->hash_high);
+    header->hash_low = from_be64(wire->hash_low);
+    header->expiry_ms = from_be64(wire->expiry_ms);
+    header->durable_generation = from_be32(wire->durable_generation);
+    header->total_bytes = from_be32(wire->total_bytes);
+    header->value_bytes = from_be16(wire->value_bytes);
+    header->key_bytes = from_be16(wire->key_bytes);
+    header->record_flags = wire->record_flags;
+    header->size_class = wire->size_class;
+    header->slot = from_be32(wire->slot);
+}
+
+// Well-formed, whoever sent it.
+STEP u32 parse_form(struct packet *packet, struct call *call)
+{
+    const struct wire *wire = packet_view(packet, call);
+    if (unlikely(wire == NULL)) {
+        return drop(SHORT);
+    }
+    if (unlikely(from_be16(wire->magic) != MAGIC)) {
+        return drop(MAGIC);
+    }
+    if (unlikely(wire->version != VERSION || wire->header_bytes != HEADER_BYTES)) {
+        return drop(VERSION);
+    }
+    decode(wire, &call->header);
+    if (unlikely(!operation_of(call->header.op).known)) {
+        return drop(OPERATION);
+    }
+    u32 length = HEADER_BYTES + (u32)call->header.value_bytes + call->header.key_bytes;
+    if (unlikely(length != packet_length(packet, call) || length > PACKET_BYTES_MAX)) {
+        return drop(LENGTH);
+    }
+    if (unlikely(call->header.key_bytes == 0 || call->header.key_bytes > KEY_BYTES_MAX)) {
+        return drop(KEY);
+    }
+    return CONTINUE;
+}
+
+// Requests say what they want and nothing else: the rest of the header is the switch's and the nodes' to fill
+// in. An EMBEDDED read from a client, for one, would overwrite a record.
+STEP void parse_request(struct call *call)
+{
+    struct header *header = &call->header;
+    if (header->op == OP_WRITE) {
+        header->flags &= FLAG_CONDITIONAL | FLAG_LARGE;
+    } else if (header->op == OP_DELETE) {
+        header->flags &= FLAG_CONDITIONAL;
+    } else {
+        header->flags = 0;
+    }
+    header->seq = 0;
+    header->status = STATUS_OK;
+    header->record_flags = 0;
+    header->size_class = 0;
+    header->slot = 0;
+    call->stamps_origin = true;
+}
+
+STEP u32 parse(struct packet *packet, struct call *call)
+{
+    u32 verdict = parse_form(packet, call);
+    if (unlikely(verdict != CONTINUE)) {
+        return verdict;
+    }
+    table_prefetch(call);
+    struct operation operation = operation_of(call->header.op);
+    if (unlikely((call->header.op >= OP_CONTROL_FIRST) != (call->injected != 0))) {
+        return drop(CONTROL);
+    }
+    count(call, operation.counter);
+    call->epoch = load_acquire(&registers_of(call)->epoch);
+    if (call->injected) {
+        return CONTINUE;
+    }
+    if (unlikely(operation.from_node && !table_is_node(call, &call->from))) {
+        return drop(SENDER);
+    }
+    bool same_epoch = call->header.epoch == call->epoch || !has_feature(call, FEATURE_EPOCH_FENCE);
+    if (unlikely(!same_epoch || call->epoch == 0)) {
+        return drop(EPOCH);
+    }
+    if (!operation.from_node) {
+        parse_request(call);
+    }
+    return CONTINUE;
+}
+
+// Whether the epoch changed since the packet was let in; asked under a lock, before anything is changed.
+// Whoever forgets the cache (and then raises the epoch) takes each lock once, so nothing of the old epoch is
+// written after that.
+STEP bool is_outdated(struct call *call)
+{
+    return unlikely(load_acquire(&registers_of(call)->epoch) != call->epoch);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// The pipeline: the stages in the order in which a packet meets them.
+//
+//     packet -> parse -> route -> serve -> emit -> verdict
+//                                   |
+//        READ            lookup, record, track          read.h
+//        WRITE, DELETE   complete, seq, lookup, record  write.h   (and BOUNCE)
+//        answers         complete, lookup, record       answer.h
+//        control         record, registers              control.h
+//        the rest        goes through
+#pragma once
+
+#include "answer.h"
+#include "control.h"
+#include "emit.h"
+#include "read.h"
+#include "route.h"
+#include "write.h"
+
+STEP u32 serve(struct packet *packet, struct call *call)
+{
+    switch (call->header.op) {
+    case OP_READ:
+        return read_request(packet, call);
+    case OP_WRITE:
+    case OP_DELETE:
+        return write_request(packet, call);
+    case OP_BOUNCE:
+        return write_bounced(packet, call);
+    case OP_READ_REPLY:
+        return read_answer(packet, call);
+    case OP_WRITE_REPLY:
+        return write_answer(call);
+    case OP_CACHE_UPDATE:
+        return cache_update(packet, call);
+    case OP_FRAGMENT:
+        return FORWARD_TO_HEAD;
+    case OP_READ_FRAGMENT:
+    case OP_SCAN:
+        return FORWARD_TO_TAIL;
+    case OP_FRAGMENT_REPLY:
+    case OP_READ_FRAGMENT_REPLY:
+    case OP_SCAN_REPLY:
+        return REPLY;
+    default:
+        return control(packet, call);
+    }
+}
+
+STEP u32 pipeline(struct packet *packet, struct call *call)
+{
+    u32 verdict = parse(packet, call);
+    if (verdict == CONTINUE && !call->injected) {
+        verdict = route(call);
+    }
+    if (verdict == CONTINUE) {
+        verdict = serve(packet, call);
+    }
+    return emit(packet, call, verdict);
+}

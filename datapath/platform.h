@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// What the two compilers don't share: integer types, byte order, atomics, waiting, assertions.
+//
+// The pipeline is compiled natively (gcc, clang) and with `clang -target bpf`; nothing outside this file,
+// tables_*.h and packet_*.h knows which one it is.
+#pragma once
+
+typedef __UINT8_TYPE__ u8;
+typedef __UINT16_TYPE__ u16;
+typedef __UINT32_TYPE__ u32;
+typedef __UINT64_TYPE__ u64;
+
+#ifndef __cplusplus
+#define bool  _Bool
+#define true  1
+#define false 0
+#endif
+
+#ifdef __bpf__
+// Clang takes fields of low alignment apart into bytes; the kernel's JITs load them whole.
+#define ANY_ALIGNMENT
+#else
+#define ANY_ALIGNMENT __attribute__((aligned(1)))
+#endif
+
+// Big-endian fields. They are never read without from_be*, which the names are to remind of.
+typedef u16 ANY_ALIGNMENT be16;
+typedef u32 ANY_ALIGNMENT be32;
+typedef u64 ANY_ALIGNMENT be64;
+
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define from_be16(x) ((u16)__builtin_bswap16(x))
+#define from_be32(x) ((u32)__builtin_bswap32(x))
+#define from_be64(x) ((u64)__builtin_bswap64(x))
+#else
+#define from_be16(x) ((u16)(x))
+#define from_be32(x) ((u32)(x))
+#define from_be64(x) ((u64)(x))
+#endif
+#define to_be16 from_be16
+#define to_be32 from_be32
+#define to_be64 from_be64
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+// A stage, or a step of one. Inlined natively; in BPF a function of its own unless it says STEP.
+#define STEP                static inline __attribute__((always_inline, unused))
+#define array_length(array) (sizeof(array) / sizeof((array)[0]))
+
+#ifdef __bpf__
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#define STAGE static __attribute__((noinline, unused))
+// The verifier proves what it must; the rest is proven by the native build, whose tests run the same lines.
+#define invariant(condition) ((void)0)
+#define load_relaxed(at)     (*(const volatile __typeof__(*(at)) *)(at))
+#define store_relaxed(at, x) (*(volatile __typeof__(*(at)) *)(at) = (x))
+// clang 19 has no acquire and release for BPF. The JITs keep x86's order of loads; a fetching atomic is a
+// full fence anywhere.
+#define load_acquire(at)                                                                                     \
+    ({                                                                                                       \
+        __typeof__(*(at)) loaded_ = load_relaxed(at);                                                        \
+        barrier();                                                                                           \
+        loaded_;                                                                                             \
+    })
+#define fence_acquire()            barrier()
+#define fence_full()               barrier()
+#define compare_exchange(at, a, b) (__sync_val_compare_and_swap((at), (a), (b)) == (a))
+#define exchange(at, x)            __sync_lock_test_and_set((at), (x))
+#define fetch_add(at, x)           __sync_fetch_and_add((at), (x))
+#define store_release(at, x)       ((void)exchange((at), (x)))
+#define prefetch(at)               ((void)0)
+#define prefetch_for_write(at)     ((void)0)
+// How often a reader or writer tries a record again; the other side is another CPU that can't be preempted in
+// it.
+#define RECORD_ATTEMPTS 8
+// How many counters one packet may reset.
+#define RESET_MAX 1024u
+STEP void relax(u32 attempt)
+{
+    (void)attempt;
+}
+
+#else
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STAGE STEP
+#define invariant(condition)                                                                                 \
+    do {                                                                                                     \
+        if (unlikely(!(condition))) {                                                                        \
+            (void)fprintf(stderr, "%s:%d: invariant violated: %s\n", __FILE__, __LINE__, #condition);        \
+            abort();                                                                                         \
+        }                                                                                                    \
+    } while (0)
+#define load_relaxed(at)     __atomic_load_n((at), __ATOMIC_RELAXED)
+#define store_relaxed(at, x) __atomic_store_n((at), (x), __ATOMIC_RELAXED)
+#define load_acquire(at)     __atomic_load_n((at), __ATOMIC_ACQUIRE)
+#define store_release(at, x) __atomic_store_n((at), (x), __ATOMIC_RELEASE)
+#define fence_acquire()      __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define fence_full()         __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define compare_exchange(at, a, b)                                                                           \
+    ({                                                                                                       \
+        __typeof__(*(at)) expected_ = (a);                                                                   \
+        __atomic_compare_exchange_n((at), &expected_, (b), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);       \
+    })
+#define exchange(at, x)        __atomic_exchange_n((at), (x), __ATOMIC_SEQ_CST)
+#define fetch_add(at, x)       __atomic_fetch_add((at), (x), __ATOMIC_SEQ_CST)
+#define prefetch(at)           __builtin_prefetch((at), 0, 3)
+#define prefetch_for_write(at) __builtin_prefetch((at), 1, 3)
+// In user space the other side may be preempted in the middle of it, so wait longer than a time slice.
+#define RECORD_ATTEMPTS        (1u << 16)
+// As many counters as there are may be reset by one packet.
+#define RESET_MAX              (~0u)
+// Waits a little before the next attempt.
+STEP void relax(u32 attempt)
+{
+    if (attempt >= 64) {
+        (void)sched_yield();
+        return;
+    }
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+#endif

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Access to one record: readers copy and look again, writers exclude each other, by the record's version
+// word.
+//
+// All access to one record is thereby atomic on any number of cores, and no reader slows another. Waiting is
+// bounded; who runs out of attempts drops the packet, which its sender repeats.
+#pragma once
+
+#include "sequence.h"
+
+// The version to compare with afterwards; odd: someone is writing.
+STEP u32 record_read_begin(struct record *record)
+{
+    return load_acquire(&record->version);
+}
+
+STEP bool record_read_ok(struct record *record, u32 version)
+{
+    fence_acquire();
+    return likely((version & 1) == 0 && load_relaxed(&record->version) == version);
+}
+
+STEP bool record_lock(struct record *record)
+{
+    for (u32 attempt = 0; attempt < RECORD_ATTEMPTS; attempt++) {
+        u32 version = load_relaxed(&record->version);
+        if (likely((version & 1) == 0 && compare_exchange(&record->version, version, version + 1))) {
+            return true;
+        }
+        relax(attempt);
+    }
+    return false;
+}
+
+STEP void record_unlock(struct record *record)
+{
+    invariant((record->version & 1) == 1);
+    store_release(&record->version, record->version + 1);
+}
+
+STEP bool record_is_valid(struct call *call, u8 state)
+{
+    return (state & STATE_VALID) != 0 || !has_feature(call, FEATURE_VALIDITY);
+}
+
+STEP bool record_is_latest(struct call *call, u8 state)
+{
+    return (state & STATE_LATEST) != 0 || !has_feature(call, FEATURE_OUTDATED);
+}
+
+STEP u8 record_flags_of(u8 state)
+{
+    return (u8)((state & STATE_TOMBSTONE ? RECORD_TOMBSTONE : 0) | (state & STATE_DIRTY ? RECORD_DIRTY : 0));
+}
+
+// Whether the packet's value can be the record's.
+STEP bool record_has_room(struct call *call)
+{
+    return !has_flag(&call->header, FLAG_LARGE) &&
+           call->header.value_bytes <= table_value_capacity(call, call->location);
+}
+
+// A report to the agent, of the record as it is now. The caller has locked it.
+STEP void report(struct call *call, struct record *record, u32 location, u8 op)
+{
+    count(call, table_report(call, record, location, op) ? COUNTER_reports : COUNTER_reports_lost);
+}
+
+// Before the first change in a new generation: while a snapshot is taken, the original goes to the agent.
+STEP void record_enter_generation(struct call *call, struct record *record, u32 location)
+{
+    u64 snapshot = load_acquire(&registers_of(call)->snapshot);
+    u32 generation = snapshot_generation(snapshot);
+    bool is_taken = (snapshot & SNAPSHOT_ACTIVE) != 0 && has_feature(call, FEATURE_SNAPSHOT_COW);
+    if (is_taken && record->generation < generation) {
+        report(call, record, location, OP_ORIGINAL);
+    }
+    record->generation = generation;
+}
+
+// The packet's value, seq and expiry become the record's, which is latest then.
+STEP void record_store(struct packet *packet, struct call *call, struct record *record, u8 new_state)
+{
+    invariant(record_has_room(call));
+    record_enter_generation(call, record, call->location);
+    record->seq = call->header.seq;
+    record->expiry_ms = call->header.expiry_ms;
+    record->value_bytes = call->header.value_bytes;
+    record->state = STATE_VALID | STATE_LATEST | new_state;
+    packet_get_value(packet, call, record, call->location);
+}
+
+// The value outgrew its slot: whoever writes this key next has to find it uncached. The agent is told once.
+STEP void record_evict_itself(struct call *call, struct record *record)
+{
+    if ((record->state & STATE_EVICTING) != 0) {
+        return;
+    }
+    record->state |= STATE_EVICTING;
+    count(call, COUNTER_self_evictions);
+    report(call, record, call->location, OP_EVICT_ME);
+}
+
+// The locked record of the packet's key, if the key is cached and the record serves. `*verdict` says why
+// there is none: CONTINUE for a miss.
+STEP struct record *record_find_locked(struct packet *packet, struct call *call, u32 *verdict)
+{
+    *verdict = CONTINUE;
+    enum lookup_result found = has_feature(call, FEATURE_CACHE) ? table_location(call) : LOOKUP_MISS;
+    if (found == LOOKUP_MISS) {
+        return NULL;
+    }
+    struct record *record = found == LOOKUP_HIT ? table_record(call, call->location) : NULL;
+    if (unlikely(record == NULL || !record_lock(record))) {
+        *verdict = drop(CONTENDED);
+        return NULL;
+    }
+    if (is_outdated(call)) {
+        *verdict = drop(EPOCH);
+    } else if (record_is_valid(call, record->state) && packet_has_key(packet, call, record)) {
+        return record;
+    }
+    record_unlock(record);
+    return NULL;
+}

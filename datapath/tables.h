@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// The one seam between plain memory and BPF maps: everything that outlives a packet, and how it is reached.
+//
+// Each target defines these, and nothing else of it is visible to the stages:
+//
+//     registers_of(call)                      epoch, generations, lanes: struct registers *
+//     has_feature(call, bit)                  the scheme and its mechanisms
+//     table_location(call)                    the key hash's location: hit, miss or contended
+//     table_record(call, location)            struct record *, NULL where there is none
+//     table_value(record)                     the record's value (native only: BPF copies through
+//     packet_bpf.h) table_value_capacity(call, location)    the bytes that a value may have there
+//     table_counter(call, location)           the access counter beside the record: u32 *
+//     table_sequence(call, bucket)            u64 *
+//     table_lane(call, lane)                  struct lane *, NULL where there is none
+//     table_sketch(call, row, index)          u32 *
+//     table_sketch_width(call), table_sampling(call), table_threshold(call)
+//     table_partition(call), table_route(call, partition)     NO_ROUTE where there is none
+//     table_prefetch(call)                    what the packet will need by its key hash and lane
+//     table_is_node(call, address)
+//     table_report(call, record, location, op)  false: there was no room
+//     count(call, counter)                    statistics
+#pragma once
+
+#include "call.h"
+
+// Sequence counters are per bucket of keys, not one contended counter; the low bits of the key hash choose.
+#define SEQUENCE_BUCKETS (1u << 15)
+#define SKETCH_ROWS      4u
+
+// State of a record.
+enum record_state {
+    STATE_VALID = 1,
+    STATE_LATEST = 2,
+    STATE_EVICTING = 4,
+    STATE_REFRESH = 8, // NetCache: the node's update is on its way
+    STATE_TOMBSTONE = 16,
+    STATE_DIRTY = 32,
+};
+// The bits that control packets see in `guard`; the other two travel as record flags.
+#define STATE_OWNERSHIP (STATE_VALID | STATE_LATEST | STATE_EVICTING | STATE_REFRESH)
+
+// A cached record. `version` is odd while someone writes it; what is above the key fits its first cache line
+// with the beginning of the key, so a short key costs no line of its own. The value follows.
+struct record {
+    u32 version;
+    u32 generation;
+    u64 seq;
+    u64 adm;
+    u64 expiry_ms;
+    u64 incarnation;
+    u16 value_bytes;
+    u16 key_bytes;
+    u8 state;
+    u8 reserved[3];
+    u8 key[CACHED_KEY_BYTES_MAX];
+    u64 hash_high;
+    u64 hash_low;
+};
+_Static_assert(__builtin_offsetof(struct record, key) == 48, "the key begins in the first cache line");
+_Static_assert(sizeof(struct record) == 192, "a record's value begins on a cache line");
+
+enum lane_state { LANE_NONE, LANE_APPLIED, LANE_CONDITION_FAILED, LANE_FORWARDED, LANE_DONE };
+
+// What became of a lane's newest write. Locked while a packet of the lane is processed.
+struct lane {
+    u32 locked;
+    u8 state;
+    u8 status;
+    u8 flags; // CACHED if it was forwarded so
+    u8 reserved;
+    u64 request;
+    u64 seq;
+    u64 padding;
+};
+_Static_assert(sizeof(struct lane) == 32, "no lane crosses a cache line");
+
+// One word, so that one load says both: which generation, and whether a snapshot of it is being taken.
+#define SNAPSHOT_ACTIVE                 1ull
+#define snapshot_generation(word)       ((u32)((word) >> 32))
+#define snapshot_of(generation, active) ((u64)(generation) << 32 | (active))
+
+struct registers {
+    u32 epoch; // 0: not configured; every packet is refused
+    u32 durable_generation;
+    u64 snapshot;
+    u32 lanes; // granted
+    u32 reserved;
+};
+
+// The replicas of a partition from the head to the tail, 16 bits each from the lowest up, in one word that is
+// read whole.
+#define REPLICAS_MAX 4u
+#define NO_NODE      0xffffu
+#define NO_ROUTE     (~0ull)
+
+STEP u16 route_node(u64 route, u32 index)
+{
+    return (u16)(route >> (16 * index));
+}
+
+enum lookup_result { LOOKUP_MISS, LOOKUP_HIT, LOOKUP_CONTENDED };
+
+#ifdef __bpf__
+#include "tables_bpf.h"
+#else
+#include "tables_native.h"
+#endif

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Tables in plain memory.
+#pragma once
+
+#include "lookup_native.h"
+
+#define CACHE_LINE 64u
+// The last shard belongs to the agent, whose packets may come from any thread.
+#define SHARDS        16u
+#define CONTROL_SHARD SHARDS
+
+// Records of one size, with the access counters in an array of their own: a sweep over them touches no
+// record.
+struct size_class {
+    u8 *records;
+    u32 *counters;
+    u64 stride;
+    u32 value_bytes;
+    u32 slots;
+};
+
+// A bounded ring of whole packets for several producers (Vyukov's queue). `turn` says whose turn a cell is:
+// the producer's at the cell's ticket, the consumer's one later.
+struct report_cell {
+    u64 turn;
+    u32 length;
+    u8 bytes[PACKET_BYTES_MAX];
+};
+
+struct report_ring {
+    struct report_cell *cells;
+    u64 mask;
+    u64 head __attribute__((aligned(CACHE_LINE)));
+    u64 tail __attribute__((aligned(CACHE_LINE)));
+};
+
+// Addresses of the nodes. Read without a lock under a version that is odd while someone writes.
+struct node_table {
+    u32 version;
+    u32 mask;
+    u16 *index; // open addressing: node + 1, or 0
+    struct address *addresses;
+    u8 *known;
+    u32 count;
+};
+
+struct switchback {
+    u64 features;
+    u64 sampling; // of 2^32
+    u32 threshold;
+    u32 sketch_mask;
+    u32 partition_shift;
+    u32 partitions;
+    u32 lane_count;
+    u32 class_count;
+    u64 *sequences;
+    u32 *sketch;
+    struct lane *lanes;
+    u64 *routes;
+    u64 *statistics;
+    struct size_class classes[CLASS_MAX];
+    struct lookup_table lookup;
+    struct node_table nodes;
+    struct registers registers __attribute__((aligned(CACHE_LINE)));
+    struct report_ring reports;
+};
+
+#define STATISTIC_STRIDE (((u64)STATISTIC_COUNT + 7u) / 8u * 8u)
+
+STEP bool has_feature(const struct call *call, u64 bit)
+{
+    return (call->switchback->features & bit) != 0;
+}
+
+STEP struct registers *registers_of(struct call *call)
+{
+    return &call->switchback->registers;
+}
+
+STEP enum lookup_result table_location(struct call *call)
+{
+    return lookup_find(&call->switchback->lookup, call->header.hash_high, call->header.hash_low,
+                       &call->location);
+}
+
+STEP struct record *table_record(struct call *call, u32 location)
+{
+    if (unlikely(class_of(location) >= call->switchback->class_count)) {
+        return NULL;
+    }
+    const struct size_class *of = &call->switchback->classes[class_of(location)];
+    if (unlikely(slot_of(location) >= of->slots)) {
+        return NULL;
+    }
+    return (struct record *)(void *)(of->records + slot_of(location) * of->stride);
+}
+
+STEP u8 *table_value(struct record *record)
+{
+    return (u8 *)(record + 1);
+}
+
+STEP u32 table_value_capacity(struct call *call, u32 location)
+{
+    return call->switchback->classes[class_of(location)].value_bytes;
+}
+
+STEP u32 *table_counter(struct call *call, u32 location)
+{
+    if (unlikely(class_of(location) >= call->switchback->class_count)) {
+        return NULL;
+    }
+    const struct size_class *of = &call->switchback->classes[class_of(location)];
+    return likely(slot_of(location) < of->slots) ? &of->counters[slot_of(location)] : NULL;
+}
+
+STEP u64 *table_sequence(struct call *call, u32 bucket)
+{
+    return &call->switchback->sequences[bucket & (SEQUENCE_BUCKETS - 1)];
+}
+
+STEP struct lane *table_lane(struct call *call, u32 lane)
+{
+    return likely(lane < call->switchback->lane_count) ? &call->switchback->lanes[lane] : NULL;
+}
+
+STEP u32 *table_sketch(struct call *call, u32 row, u32 index)
+{
+    u64 width = (u64)call->switchback->sketch_mask + 1;
+    return &call->switchback->sketch[row * width + (index & call->switchback->sketch_mask)];
+}
+
+STEP u32 table_sketch_width(struct call *call)
+{
+    return call->switchback->sketch_mask + 1;
+}
+
+STEP u64 table_sampling(struct call *call)
+{
+    return call->switchback->sampling;
+}
+
+STEP u32 table_threshold(struct call *call)
+{
+    return call->switchback->threshold;
+}
+
+// The partition of a key hash: its top bits.
+STEP u16 table_partition(struct call *call)
+{
+    return (u16)(call->header.hash_high >> 32 >> call->switchback->partition_shift);
+}
+
+STEP u64 table_route(struct call *call, u16 partition)
+{
+    return load_acquire(&call->switchback->routes[partition]);
+}
+
+STEP void table_prefetch(struct call *call)
+{
+    struct switchback *switchback = call->switchback;
+    prefetch(lookup_bucket(&switchback->lookup, call->header.hash_low, 0));
+    prefetch_for_write(&switchback->sequences[call->header.hash_low & (SEQUENCE_BUCKETS - 1)]);
+    if (call->header.lane < switchback->lane_count) {
+        prefetch_for_write(&switchback->lanes[call->header.lane]);
+    }
+}
+
+STEP void count(struct call *call, u32 statistic)
+{
+    u64 *at = &call->statistics[statistic];
+    if (unlikely(call->injected)) {
+        (void)__atomic_fetch_add(at, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    // One writer a shard, so no locked instruction.
+    store_relaxed(at, load_relaxed(at) + 1);
+}
+
+STEP u32 address_hash(const struct address *address)
+{
+    u64 high, low;
+    memcpy(&high, address->ip, 8);
+    memcpy(&low, address->ip + 8, 8);
+    u64 mixed = (high ^ (low * 0x9e3779b97f4a7c15ull) ^ address->port) * 0xff51afd7ed558ccdull;
+    return (u32)(mixed >> 32);
+}
+
+STEP bool table_is_node(struct call *call, const struct address *address)
+{
+    struct node_table *nodes = &call->switchback->nodes;
+    for (u32 attempt = 0; attempt < RECORD_ATTEMPTS; attempt++) {
+        u32 version = load_acquire(&nodes->version);
+        bool found = false;
+        u32 at = address_hash(address) & nodes->mask;
+        for (u32 probe = 0; probe <= nodes->mask; probe++) {
+            u32 entry = load_relaxed(&nodes->index[(at + probe) & nodes->mask]);
+            if (entry == 0) {
+                break;
+            }
+            if (memcmp(&nodes->addresses[entry - 1], address, sizeof(*address)) == 0) {
+                found = true;
+                break;
+            }
+        }
+        fence_acquire();
+        if (likely((version & 1) == 0 && load_relaxed(&nodes->version) == version)) {
+            return found;
+        }
+        relax(attempt);
+    }
+    return false;
+}
+
+bool native_report(struct call *call, struct record *record, u32 location, u8 op);
+
+STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)
+{
+    return native_report(call, record, location, op);
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// The packet of docs/protocol.md, section 1. crates/wire is its twin in Rust; a test compares every offset
+// and number.
+#pragma once
+
+#include "platform.h"
+
+#define MAGIC        0x5357
+#define VERSION      1
+#define HEADER_BYTES 112
+// An Ethernet MTU less IPv6 and UDP headers, rounded down.
+#define PACKET_BYTES_MAX       1440
+#define KEY_BYTES_MAX          1024
+#define CACHED_KEY_BYTES_MAX   128
+#define CACHED_VALUE_BYTES_MAX 1024
+#define EPOCH_MAX              ((1u << 24) - 1)
+#define SEQ_COUNTER_BITS       40
+#define SEQ_COUNTER_MAX        ((1ull << SEQ_COUNTER_BITS) - 1)
+#define SWITCH_PORT            5357
+
+// The header as it travels: every field big-endian and at its natural offset, at whatever address the packet
+// has.
+struct wire {
+    be16 magic;
+    u8 version;
+    u8 header_bytes;
+    u8 op;
+    u8 flags;
+    be16 tenant;
+    be32 epoch;
+    be16 partition;
+    u8 hop;
+    u8 status;
+    be64 seq;
+    be64 guard;
+    be64 request;
+    be32 lane;
+    be32 generation;
+    be64 hash_high;
+    be64 hash_low;
+    be64 expiry_ms;
+    be32 durable_generation;
+    be32 total_bytes;
+    be16 value_bytes;
+    be16 key_bytes;
+    be16 fragment_index;
+    be16 fragment_count;
+    be64 origin_high;
+    be64 origin_low;
+    be16 origin_port;
+    u8 record_flags;
+    u8 size_class;
+    be32 slot;
+};
+
+// Every field, its offset and size: X(name of the field in C, offset, bytes).
+#define WIRE_FIELDS(X)                                                                                       \
+    X(magic, 0, 2)                                                                                           \
+    X(version, 2, 1)                                                                                         \
+    X(header_bytes, 3, 1)                                                                                    \
+    X(op, 4, 1)                                                                                              \
+    X(flags, 5, 1)                                                                                           \
+    X(tenant, 6, 2)                                                                                          \
+    X(epoch, 8, 4)                                                                                           \
+    X(partition, 12, 2)                                                                                      \
+    X(hop, 14, 1)                                                                                            \
+    X(status, 15, 1)                                                                                         \
+    X(seq, 16, 8)                                                                                            \
+    X(guard, 24, 8)                                                                                          \
+    X(request, 32, 8)                                                                                        \
+    X(lane, 40, 4)                                                                                           \
+    X(generation, 44, 4)                                                                                     \
+    X(hash_high, 48, 8)                                                                                      \
+    X(hash_low, 56, 8)                                                                                       \
+    X(expiry_ms, 64, 8)                                                                                      \
+    X(durable_generation, 72, 4)                                                                             \
+    X(total_bytes, 76, 4)                                                                                    \
+    X(value_bytes, 80, 2)                                                                                    \
+    X(key_bytes, 82, 2)                                                                                      \
+    X(fragment_index, 84, 2)                                                                                 \
+    X(fragment_count, 86, 2)                                                                                 \
+    X(origin_high, 88, 8)                                                                                    \
+    X(origin_low, 96, 8)                                                                                     \
+    X(origin_port, 104, 2)                                                                                   \
+    X(record_flags, 106, 1)                                                                                  \
+    X(size_class, 107, 1)                                                                                    \
+    X(slot, 108, 4)
+
+#define ASSERT_FIELD(name, offset, bytes)                                                                    \
+    _Static_assert(__builtin_offsetof(struct wire, name) == (offset), "offset of " #name);                   \
+    _Static_assert(sizeof(((struct wire *)0)->name) == (bytes), "size of " #name);
+WIRE_FIELDS(ASSERT_FIELD)
+_Static_assert(sizeof(struct wire) == HEADER_BYTES, "the header's size");
+_Static_assert(HEADER_BYTES + CACHED_VALUE_BYTES_MAX + CACHED_KEY_BYTES_MAX <= PACKET_BYTES_MAX,
+               "every cached record fits a packet");
+
+// Operations: X(name, number).
+#define OPERATIONS(X)                                                                                        \
+    X(READ, 1)                                                                                               \
+    X(WRITE, 2)                                                                                              \
+    X(DELETE, 3)                                                                                             \
+    X(FRAGMENT, 4)                                                                                           \
+    X(READ_FRAGMENT, 5)                                                                                      \
+    X(SCAN, 6)                                                                                               \
+    X(READ_REPLY, 17)                                                                                        \
+    X(WRITE_REPLY, 18)                                                                                       \
+    X(FRAGMENT_REPLY, 20)                                                                                    \
+    X(READ_FRAGMENT_REPLY, 21)                                                                               \
+    X(SCAN_REPLY, 22)                                                                                        \
+    X(BOUNCE, 24)                                                                                            \
+    X(CACHE_UPDATE, 25)                                                                                      \
+    X(CACHE_UPDATE_ACK, 26)                                                                                  \
+    X(ADMIT, 64)                                                                                             \
+    X(SET_VALID, 65)                                                                                         \
+    X(EVICT_BEGIN, 66)                                                                                       \
+    X(REMOVE, 67)                                                                                            \
+    X(LOAD_RECORD, 68)                                                                                       \
+    X(LOAD_COUNTERS, 69)                                                                                     \
+    X(RESET_COUNTERS, 70)                                                                                    \
+    X(RESET_SKETCH, 71)                                                                                      \
+    X(SNAPSHOT_BEGIN, 72)                                                                                    \
+    X(SNAPSHOT_END, 73)                                                                                      \
+    X(SET_DURABLE_GENERATION, 74)                                                                            \
+    X(SET_EPOCH, 75)                                                                                         \
+    X(LOAD_LANE, 76)                                                                                         \
+    X(ORIGINAL, 80)                                                                                          \
+    X(EVICT_ME, 81)
+
+#define STATUSES(X)                                                                                          \
+    X(OK, 0)                                                                                                 \
+    X(NOT_FOUND, 1)                                                                                          \
+    X(CONDITION_FAILED, 2)                                                                                   \
+    X(FRAGMENTS_MISSING, 3)                                                                                  \
+    X(CHANGED, 4)                                                                                            \
+    X(NO_SPACE, 5)                                                                                           \
+    X(TOO_LARGE, 6)
+
+#define FLAGS(X)                                                                                             \
+    X(HOT, 1)                                                                                                \
+    X(CACHED, 2)                                                                                             \
+    X(FENCED, 4)                                                                                             \
+    X(EMBEDDED, 8)                                                                                           \
+    X(CONDITIONAL, 16)                                                                                       \
+    X(LARGE, 32)                                                                                             \
+    X(DELETE, 64)
+
+#define RECORD_FLAGS(X)                                                                                      \
+    X(TOMBSTONE, 1)                                                                                          \
+    X(DIRTY, 2)
+
+#define OP_NUMBER(name, number)          OP_##name = (number),
+#define STATUS_NUMBER(name, number)      STATUS_##name = (number),
+#define FLAG_NUMBER(name, number)        FLAG_##name = (number),
+#define RECORD_FLAG_NUMBER(name, number) RECORD_##name = (number),
+
+enum op { OPERATIONS(OP_NUMBER) };
+enum status { STATUSES(STATUS_NUMBER) };
+enum flag { FLAGS(FLAG_NUMBER) };
+enum record_flag { RECORD_FLAGS(RECORD_FLAG_NUMBER) };
+
+// Operations from here on are the agent's own and never come from the wire.
+#define OP_CONTROL_FIRST OP_ADMIT
+
+// The header in host order, as far as the switch looks at it.
+struct header {
+    u64 seq;
+    u64 guard;
+    u64 request;
+    u64 hash_high;
+    u64 hash_low;
+    u64 expiry_ms;
+    u32 epoch;
+    u32 lane;
+    u32 generation;
+    u32 durable_generation;
+    u32 total_bytes;
+    u32 slot;
+    u16 partition;
+    u16 value_bytes;
+    u16 key_bytes;
+    u8 op;
+    u8 flags;
+    u8 status;
+    u8 record_flags;
+    u8 size_class;
+};
+
+static inline bool has_flag(const struct header *header, u8 flag)
+{
+    return (header->flags & flag) != 0;
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// WRITE and DELETE, from a client or bounced by a node. (Protocol, section 4, "Write or delete".)
+#pragma once
+
+#include "complete.h"
+#include "record.h"
+#include "sketch.h"
+
+enum write_result {
+    WRITE_FORWARD,
+    WRITE_ABSORB,
+    WRITE_SUPERSEDED,
+    WRITE_CONDITION_FAILED,
+    WRITE_WAIT,
+    WRITE_AGAIN
+};
+
+STEP u64 maximum(u64 a, u64 b)
+{
+    return a > b ? a : b;
+}
+
+STEP bool is_newer(struct call *call, u64 than)
+{
+    return call->header.seq > than || !has_feature(call, FEATURE_SEQ_COMPARE);
+}
+
+// The record is the newest version there is, so this write is decided here.
+STEP enum write_result write_latest(struct call *call, const struct record *record)
+{
+    if (has_flag(&call->header, FLAG_CONDITIONAL)) {
+        if (call->header.guard != record->seq) {
+            return WRITE_CONDITION_FAILED;
+        }
+        // The client saw that seq before it sent this, so this one's is later, unless it guessed.
+        return is_newer(call, record->seq) ? WRITE_ABSORB : WRITE_AGAIN;
+    }
+    return is_newer(call, record->seq) ? WRITE_ABSORB : WRITE_SUPERSEDED;
+}
+
+// The node may have a newer version.
+STEP enum write_result write_outdated(struct call *call, struct record *record)
+{
+    if (has_flag(&call->header, FLAG_CONDITIONAL)) {
+        // It may reach the node while the record stays outdated: an answer read before it must not promote.
+        record->adm = maximum(record->adm, call->header.seq);
+        return WRITE_FORWARD;
+    }
+    // On two cores a write may take its number, see the key uncached, and get here after the admission,
+    // behind newer writes that the node has acknowledged: those are not above `adm`.
+    return is_newer(call, record->adm) ? WRITE_ABSORB : WRITE_FORWARD;
+}
+
+STEP enum write_result write_evicting(struct call *call, struct record *record)
+{
+    if (has_flag(&call->header, FLAG_CONDITIONAL)) {
+        return WRITE_WAIT;
+    }
+    if (is_newer(call, record->seq)) {
+        record->state &= (u8)~STATE_LATEST;
+    }
+    return WRITE_FORWARD;
+}
+
+// FarReach.
+STEP enum write_result write_back(struct call *call, struct record *record)
+{
+    if (!record_has_room(call)) {
+        record_evict_itself(call, record);
+    }
+    if ((record->state & STATE_EVICTING) != 0) {
+        return write_evicting(call, record);
+    }
+    return record_is_latest(call, record->state) ? write_latest(call, record) : write_outdated(call, record);
+}
+
+// NetCache: the record is invalidated on the way, and refreshed by the node once it has applied the write. A
+// conditional write may come to nothing, and then no update comes: the next read fetches the record, behind a
+// fence.
+STEP enum write_result write_through(struct call *call, struct record *record)
+{
+    if (!record_has_room(call)) {
+        record_evict_itself(call, record);
+    }
+    record->state &= (u8) ~(STATE_LATEST | STATE_REFRESH);
+    record->adm = maximum(record->adm, call->header.seq);
+    if (!has_flag(&call->header, FLAG_CONDITIONAL)) {
+        record->state |= STATE_REFRESH;
+        call->header.flags |= FLAG_CACHED;
+    }
+    return WRITE_FORWARD;
+}
+
+// What the cached record, if there is one, makes of the write.
+STEP enum write_result write_cached(struct packet *packet, struct call *call, u32 *verdict)
+{
+    struct record *record = record_find_locked(packet, call, verdict);
+    if (record == NULL) {
+        if (*verdict == CONTINUE) {
+            count(call, COUNTER_write_misses);
+            track_miss(call);
+        }
+        return WRITE_FORWARD;
+    }
+    count(call, COUNTER_write_hits);
+    track_hit(call);
+    enum write_result result = WRITE_FORWARD;
+    if (has_feature(call, FEATURE_WRITE_BACK)) {
+        result = write_back(call, record);
+    } else if (has_feature(call, FEATURE_WRITE_THROUGH)) {
+        result = write_through(call, record);
+    }
+    if (result == WRITE_ABSORB) {
+        u8 tombstone = call->header.op == OP_DELETE ? STATE_TOMBSTONE : 0;
+        record_store(packet, call, record, STATE_DIRTY | tombstone);
+    } else if (result == WRITE_CONDITION_FAILED) {
+        call->header.seq = record->seq;
+    }
+    record_unlock(record);
+    return result;
+}
+
+// A write that runs for the first time, or again with a new seq because a node bounced it. The seq is taken
+// before the lookup: a write that took its number after an admission is above `adm`.
+STEP u32 write_new(struct packet *packet, struct call *call, struct lane *entry)
+{
+    if (call->header.op == OP_DELETE && !packet_resize(packet, call, 0)) {
+        return drop(ROOM);
+    }
+    if (unlikely(!sequence_take(call))) {
+        return drop(SEQ_EXHAUSTED);
+    }
+    u32 verdict = CONTINUE;
+    enum write_result result = write_cached(packet, call, &verdict);
+    if (unlikely(verdict != CONTINUE)) {
+        return verdict;
+    }
+    switch (result) {
+    case WRITE_ABSORB:
+    case WRITE_SUPERSEDED:
+        count(call, COUNTER_absorbed_writes);
+        verdict = write_reply(packet, call, STATUS_OK, FLAG_CACHED);
+        lane_set(call, entry, LANE_APPLIED);
+        return verdict;
+    case WRITE_CONDITION_FAILED:
+        count(call, COUNTER_condition_failures);
+        verdict = write_reply(packet, call, STATUS_CONDITION_FAILED, FLAG_CACHED);
+        lane_set(call, entry, LANE_CONDITION_FAILED);
+        return verdict;
+    case WRITE_WAIT:
+        return drop(EVICTING);
+    case WRITE_AGAIN:
+        return drop(CONTENDED);
+    default:
+        count(call, COUNTER_forwarded_writes);
+        call->header.status = STATUS_OK;
+        lane_set(call, entry, LANE_FORWARDED);
+        return FORWARD_TO_HEAD;
+    }
+}
+
+STAGE u32 write_request(struct packet *packet, struct call *call)
+{
+    u32 verdict = CONTINUE;
+    struct lane *entry = lane_lock(call, &verdict);
+    if (entry == NULL) {
+        return verdict;
+    }
+    verdict = lane_complete(packet, call, entry);
+    if (verdict == CONTINUE) {
+        verdict = write_new(packet, call, entry);
+    }
+    lane_unlock(entry);
+    return verdict;
+}
+
+// A node refused to apply it under this seq, because a fence is above it.
+STAGE u32 write_bounced(struct packet *packet, struct call *call)
+{
+    u32 verdict = CONTINUE;
+    struct lane *entry = lane_lock(call, &verdict);
+    if (entry == NULL) {
+        return verdict;
+    }
+    if (lane_waits(call, entry)) {
+        count(call, COUNTER_bounces_executed);
+        call->header.op = has_flag(&call->header, FLAG_DELETE) ? OP_DELETE : OP_WRITE;
+        call->header.flags &= FLAG_CONDITIONAL | FLAG_LARGE;
+        verdict = write_new(packet, call, entry);
+    } else {
+        verdict = drop(NOT_PENDING);
+    }
+    lane_unlock(entry);
+    return verdict;
+}
