@@ -1,5 +1,22 @@
 //! Drivers: how packets, control messages and time reach the state machines of `switchback-core`.
+//!
+//! Embedded racks use [`MemoryFabric`] and [`MemoryHub`], distributed ones [`UdpLink`], [`TcpHub`] and [`connect`]. What a packet or message
+//! means is none of this crate's business.
 
+mod clock;
 mod link;
+mod mailbox;
+mod memory;
+mod native;
+mod port;
+mod tcp;
+mod udp;
 
+pub use clock::{Clock, unix_ms, until};
 pub use link::{ControlLink, Sent, Uplink};
+pub use mailbox::Mailbox;
+pub use memory::{ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, SWITCH_ADDRESS};
+pub use native::NativeTarget;
+pub use port::{Carrier, ControlEvent, MemoryHub, PeerPort};
+pub use tcp::{TcpHub, connect};
+pub use udp::{BATCH, UdpLink};

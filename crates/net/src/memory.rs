@@ -1,0 +1,220 @@
+//! In-memory links: the same packets as on a wire, through queues. The switch is a call: whoever sends a packet runs it
+//! through the datapath itself and passes it on.
+
+use crate::clock::unix_ms;
+use crate::link::{ControlLink, Sent, Uplink};
+use crate::mailbox::Mailbox;
+use crate::port::PeerPort;
+use mio::{Registry, Token, Waker};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use switchback_core::control::{ClientNotice, ClientReport, Message};
+use switchback_datapath::{Datapath, Shard, Verdict};
+use switchback_wire::{Address, Op, Packet};
+
+/// A packet in a queue: whom it comes from, and its bytes.
+pub type Delivered = (Address, Vec<u8>);
+
+const NODE: u16 = 1;
+const CLIENT: u16 = 2;
+const SWITCH: u16 = 3;
+/// Packets that wait for a part; more are dropped, as by a socket buffer.
+const INBOX_MAX: usize = 1 << 16;
+
+/// Address of the embedded switch.
+pub const SWITCH_ADDRESS: Address = Address::in_memory(SWITCH, 0);
+
+/// All in-memory endpoints of a rack, and its datapath.
+#[derive(Debug)]
+pub struct MemoryFabric {
+    datapath: Arc<Datapath>,
+    nodes: Vec<Arc<Mailbox<Delivered>>>,
+    clients: Vec<Arc<Mailbox<Delivered>>>,
+    undeliverable: AtomicU64,
+}
+
+impl MemoryFabric {
+    /// A fabric around `datapath`, with so many nodes and clients.
+    pub fn new(datapath: Arc<Datapath>, nodes: u16, clients: u16) -> MemoryFabric {
+        let inboxes = |count| (0..count).map(|_| Arc::new(Mailbox::new(INBOX_MAX))).collect();
+        MemoryFabric { datapath, nodes: inboxes(nodes), clients: inboxes(clients), undeliverable: AtomicU64::new(0) }
+    }
+
+    /// Address of a node.
+    pub fn node_address(node: u16) -> Address {
+        Address::in_memory(NODE, node)
+    }
+
+    /// Address of a client.
+    pub fn client_address(client: u16) -> Address {
+        Address::in_memory(CLIENT, client)
+    }
+
+    /// Where packets for a node wait.
+    pub fn node_inbox(&self, node: u16) -> Arc<Mailbox<Delivered>> {
+        Arc::clone(&self.nodes[usize::from(node)])
+    }
+
+    /// Where packets for a client wait.
+    pub fn client_inbox(&self, client: u16) -> Arc<Mailbox<Delivered>> {
+        Arc::clone(&self.clients[usize::from(client)])
+    }
+
+    /// The datapath.
+    pub fn datapath(&self) -> &Arc<Datapath> {
+        &self.datapath
+    }
+
+    /// Packets that found no room or nobody.
+    pub fn dropped(&self) -> u64 {
+        let inboxes = self.nodes.iter().chain(&self.clients);
+        self.undeliverable.load(Ordering::Relaxed) + inboxes.map(|inbox| inbox.dropped()).sum::<u64>()
+    }
+
+    fn inbox(&self, to: Address) -> Option<&Arc<Mailbox<Delivered>>> {
+        let index = usize::from(u16::from_be_bytes([to.ip[14], to.ip[15]]));
+        match u16::from_be_bytes([to.ip[12], to.ip[13]]) {
+            NODE => self.nodes.get(index),
+            CLIENT => self.clients.get(index),
+            _ => None,
+        }
+    }
+
+    fn deliver(&self, to: Address, packet: &Packet) {
+        match self.inbox(to) {
+            Some(inbox) => {
+                inbox.push((SWITCH_ADDRESS, packet.bytes().to_vec()));
+            }
+            None => {
+                self.undeliverable.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Runs a packet of `from` through the datapath and passes it on; true if the answer is in the buffer, for `from`.
+    #[inline]
+    pub fn pass(&self, from: Address, packet: &mut Packet, random: u32, shard: Shard) -> bool {
+        match self.datapath.process(packet, from, unix_ms(), random, shard) {
+            Verdict::Reply => {
+                let to = reply_address(from, packet);
+                if to == from {
+                    return true;
+                }
+                self.deliver(to, packet);
+            }
+            Verdict::Forward(replicas) => {
+                for node in replicas.iter() {
+                    self.deliver(MemoryFabric::node_address(*node), packet);
+                }
+            }
+            Verdict::Drop(_) | Verdict::Pass => {}
+        }
+        false
+    }
+}
+
+/// Where a reply goes: to the client it names, but an acknowledgement goes back to whom it acknowledges.
+pub(crate) fn reply_address(from: Address, packet: &Packet) -> Address {
+    match packet.parse() {
+        Ok(parts) if parts.header.op != Op::CacheUpdateAck => parts.header.origin,
+        _ => from,
+    }
+}
+
+/// A source of the datapath's random bits (xorshift: it only decides what is sampled).
+#[derive(Clone, Debug)]
+pub struct Dice(u32);
+
+impl Dice {
+    /// Dice that fall differently for each seed.
+    pub fn new(seed: u32) -> Dice {
+        Dice(seed.wrapping_mul(0x9e37_79b9) | 1)
+    }
+
+    /// The next throw.
+    #[inline]
+    pub fn roll(&mut self) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        self.0
+    }
+}
+
+/// A client's way to the embedded switch: a call.
+#[derive(Debug)]
+pub struct MemoryUplink {
+    fabric: Arc<MemoryFabric>,
+    address: Address,
+    inbox: Arc<Mailbox<Delivered>>,
+    arrived: VecDeque<Delivered>,
+    shard: Shard,
+    dice: Dice,
+}
+
+impl MemoryUplink {
+    /// The uplink of client `client`, whose thread counts in `shard`.
+    pub fn new(fabric: &Arc<MemoryFabric>, client: u16, shard: Shard) -> MemoryUplink {
+        MemoryUplink {
+            fabric: Arc::clone(fabric),
+            address: MemoryFabric::client_address(client),
+            inbox: fabric.client_inbox(client),
+            arrived: VecDeque::new(),
+            shard,
+            dice: Dice::new(u32::from(client) + 1),
+        }
+    }
+}
+
+impl Uplink for MemoryUplink {
+    fn register(&mut self, _registry: &Registry, _token: Token, waker: &Arc<Waker>) -> io::Result<()> {
+        self.inbox.register(waker);
+        Ok(())
+    }
+
+    #[inline]
+    fn send(&mut self, _to: Address, packet: &mut Packet) -> Sent {
+        match self.fabric.pass(self.address, packet, self.dice.roll(), self.shard) {
+            true => Sent::Answered,
+            false => Sent::OnItsWay,
+        }
+    }
+
+    fn flush(&mut self) {}
+
+    fn receive(&mut self, packet: &mut Packet) -> bool {
+        if self.arrived.is_empty() {
+            self.inbox.drain_into(&mut self.arrived);
+        }
+        while let Some((_, bytes)) = self.arrived.pop_front() {
+            if packet.copy_from(&bytes).is_some() {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// A client's control link over any port.
+#[derive(Debug)]
+pub struct ClientControl(pub PeerPort);
+
+impl ControlLink for ClientControl {
+    fn register(&mut self, waker: &Arc<Waker>) {
+        self.0.register(waker);
+    }
+
+    fn send(&mut self, report: ClientReport) {
+        self.0.send(Message::FromClient(report));
+    }
+
+    fn receive(&mut self) -> Option<ClientNotice> {
+        loop {
+            if let Message::ToClient(notice) = self.0.receive()? {
+                return Some(notice);
+            }
+        }
+    }
+}

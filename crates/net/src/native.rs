@@ -1,0 +1,71 @@
+//! The native datapath as an agent's target.
+
+use std::sync::Arc;
+use switchback_core::control::Location;
+use switchback_core::switch::Target;
+use switchback_datapath::{Datapath, Verdict};
+use switchback_wire::{Address, KeyHash, Packet};
+
+/// The datapath in this process.
+#[derive(Clone, Debug)]
+pub struct NativeTarget {
+    datapath: Arc<Datapath>,
+    classes: Vec<(u32, u32)>,
+    sketch_width: u32,
+}
+
+impl NativeTarget {
+    /// Drives `datapath`, which was made with `config`.
+    pub fn new(datapath: Arc<Datapath>, config: &switchback_datapath::Config) -> NativeTarget {
+        let classes = config.classes.iter().map(|class| (class.value_bytes, class.slots)).collect();
+        NativeTarget { datapath, classes, sketch_width: config.sketch_width }
+    }
+}
+
+impl Target for NativeTarget {
+    fn inject(&mut self, packet: &mut Packet) -> bool {
+        matches!(self.datapath.inject(packet), Verdict::Reply)
+    }
+
+    fn lookup_insert(&mut self, hash: &KeyHash, at: Location) -> bool {
+        self.datapath.lookup_insert(hash, at.class, at.slot).is_ok()
+    }
+
+    fn lookup_remove(&mut self, hash: &KeyHash, at: Location) {
+        self.datapath.lookup_remove(hash, at.class, at.slot);
+    }
+
+    fn clear(&mut self) {
+        self.datapath.clear();
+    }
+
+    fn set_route(&mut self, partition: u16, replicas: &[u16]) {
+        if let Err(error) = self.datapath.set_route(partition, replicas) {
+            tracing::error!(partition, %error, "the datapath refuses a route of the controller's");
+        }
+    }
+
+    fn set_node(&mut self, node: u16, address: Address) {
+        self.datapath.set_node(node, address);
+    }
+
+    fn set_lanes(&mut self, lanes: u32) {
+        self.datapath.set_lanes(lanes);
+    }
+
+    fn next_report(&mut self, packet: &mut Packet) -> bool {
+        self.datapath.next_report(packet)
+    }
+
+    fn reports_lost(&self) -> u64 {
+        self.datapath.reports_lost()
+    }
+
+    fn classes(&self) -> Vec<(u32, u32)> {
+        self.classes.clone()
+    }
+
+    fn sketch_width(&self) -> u32 {
+        self.sketch_width
+    }
+}
