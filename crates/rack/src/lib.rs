@@ -1,1 +1,3 @@
 //! A rack assembled: its configuration, its parts in one process or one process each, metrics and administration.
+
+pub mod config;

@@ -1,0 +1,76 @@
+//! `rack.toml`: what a rack is made of. Checked whole, before anything starts: every mistake is reported, not the first one.
+//!
+//! [`RackConfig::load`] reads a file, lays the command line's [`Overrides`] over it and checks the result. The structs hold
+//! plain data; their fields are the file's keys, and `docs/configuration.md` says what each means.
+
+mod check;
+mod example;
+mod parse;
+mod problem;
+mod reader;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+pub use example::EXAMPLE;
+pub use problem::{ConfigError, Problem};
+pub use types::{
+    Cache, Client, Controller, Durability, Gateway, LinkKind, Links, Node, Overrides, Rack, RackConfig, Scheme, Shape,
+    Switch, SyncChoice,
+};
+
+use std::path::Path;
+
+/// Files beyond this size are no configuration.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+impl RackConfig {
+    /// Reads and checks `file` (without one: the defaults, in the working directory), the command line's choices on top.
+    pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<RackConfig, ConfigError> {
+        let Some(file) = file else {
+            return RackConfig::parse("", "the command line", Path::new(""), overrides);
+        };
+        let name = file.display().to_string();
+        let unreadable = |why: String| ConfigError::whole_file(&name, why);
+        let bytes = std::fs::metadata(file).map_err(|error| unreadable(reading_failed(&error)))?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(unreadable(format!(
+                "{bytes} bytes are too many for a rack.toml: it has at most {FILE_BYTES_MAX}"
+            )));
+        }
+        let text = std::fs::read(file).map_err(|error| unreadable(reading_failed(&error)))?;
+        let text = String::from_utf8(text).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            unreadable(format!("not UTF-8 from byte {at} on; save the file as UTF-8"))
+        })?;
+        RackConfig::parse(&text, &name, file.parent().unwrap_or(Path::new("")), overrides)
+    }
+
+    /// Checks `text`. Mistakes name it `name`; relative paths in it start at `base`.
+    pub fn parse(text: &str, name: &str, base: &Path, overrides: &Overrides) -> Result<RackConfig, ConfigError> {
+        let (mut reader, document) = reader::Reader::new(text, name);
+        let config = parse::rack_config(&document, &mut reader, base, overrides);
+        reader.values_are_read();
+        check::whole(&config, &mut reader, overrides);
+        reader.finish().map(|()| config)
+    }
+}
+
+impl Default for RackConfig {
+    /// The rack that `switchback up` starts without a file: embedded, four nodes under `./switchback-data`.
+    fn default() -> RackConfig {
+        let (mut reader, document) = reader::Reader::new("", "the defaults");
+        parse::rack_config(&document, &mut reader, Path::new(""), &Overrides::default())
+    }
+}
+
+fn reading_failed(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            "no such file; `switchback config example > rack.toml` writes one to start from".to_owned()
+        }
+        std::io::ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
+        _ => format!("can't be read: {error}"),
+    }
+}

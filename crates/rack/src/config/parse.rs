@@ -1,0 +1,262 @@
+//! The sections, key by key, with their defaults. `docs/configuration.md` and `example.toml` say the same in prose; a test compares.
+
+use super::reader::{Reader, Section};
+use super::types::*;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use toml::de::DeTable;
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+const MB_MAX: u32 = 1 << 20;
+/// A header has 16 bits for the partition.
+const PARTITIONS_MAX: u32 = 1 << 16;
+/// Of all switches and of the sketch: what one process can hold in memory.
+pub(super) const RECORDS_MAX: u32 = 1 << 24;
+pub(super) const NODES_MAX: u16 = 1024;
+
+fn loopback(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+/// What single values say; what they say together is checked afterwards.
+pub(super) fn rack_config(
+    document: &DeTable<'_>,
+    reader: &mut Reader<'_>,
+    base: &Path,
+    overrides: &Overrides,
+) -> RackConfig {
+    let mut root = Section::root(document);
+    let rack = rack(root.section(reader, "rack"), reader, base, overrides);
+    let switches: Vec<_> = root.list(reader, "switch").into_iter().map(|section| switch(section, reader)).collect();
+    let nodes = nodes(&mut root, reader, base, &rack.data, overrides);
+    let config = RackConfig {
+        shape: if switches.is_empty() { Shape::Embedded } else { Shape::Distributed },
+        cache: cache(root.section(reader, "cache"), reader, overrides),
+        controller: controller(root.section(reader, "controller"), reader, base, &rack.data),
+        gateway: gateway(root.section(reader, "gateway"), reader, base, &rack.data, overrides),
+        client: client(root.section(reader, "client"), reader),
+        links: links(root.section(reader, "links"), reader, overrides),
+        rack,
+        switches,
+        nodes,
+    };
+    root.finish(reader);
+    config
+}
+
+fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path, overrides: &Overrides) -> Rack {
+    let name = section.string(reader, "name", "a string");
+    if let Some((name, span)) = &name {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(fits) {
+            let message = "[rack] name is 1 to 64 letters, digits, '-', '_' and '.', for it names the rack in metrics";
+            reader.problem(Some(span.clone()), message.to_owned());
+        }
+    }
+    let scheme = section.choice(reader, "scheme", Scheme::FarReach);
+    let data = section.path(reader, "data", base).unwrap_or_else(|| base.join("switchback-data"));
+    let metrics = section.address(reader, "metrics").unwrap_or(loopback(9464));
+    let rack = Rack {
+        name: name.map_or("rack".to_owned(), |(name, _)| name),
+        scheme: overrides.scheme.unwrap_or(scheme),
+        partitions: section.small(reader, "partitions", 1..=PARTITIONS_MAX, 256),
+        data: overrides.data.clone().unwrap_or(data),
+        metrics: overrides.metrics.unwrap_or(metrics),
+        lease_ms: section.integer(reader, "lease_ms", 100..=DAY_MS, 5000),
+        heartbeat_ms: section.integer(reader, "heartbeat_ms", 1..=60_000, 20),
+        switch_timeout_ms: section.integer(reader, "switch_timeout_ms", 3..=600_000, 150),
+        node_timeout_ms: section.integer(reader, "node_timeout_ms", 3..=600_000, 1000),
+        snapshot_period_ms: section.integer(reader, "snapshot_period_ms", 0..=DAY_MS, 10_000),
+        drain_timeout_ms: section.integer(reader, "drain_timeout_ms", 1..=DAY_MS, 30_000),
+    };
+    section.finish(reader);
+    rack
+}
+
+fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overrides) -> Cache {
+    let records = section.small(reader, "records", 1..=RECORDS_MAX, 0);
+    let classes = section.pairs(reader, "classes", "a list of [value bytes, slots], as [[128, 65536], [1024, 4096]]");
+    let said = overrides.cache_records.or((records > 0).then_some(records));
+    let records = match (said, &classes) {
+        (Some(records), _) => records,
+        (None, Some(classes)) => classes.iter().fold(0, |sum, &(_, slots)| slots.saturating_add(sum)),
+        (None, None) => 65536,
+    };
+    // A number from the command line is what somebody tries out just now: it moves the file's classes along.
+    let classes = classes.filter(|_| overrides.cache_records.is_none());
+    let cache = Cache {
+        records,
+        classes: classes.unwrap_or_else(|| Cache::classes_for(records)),
+        threshold: section.small(reader, "threshold", 1..=65535, 20),
+        sampling: section.share(reader, "sampling", 0.5),
+        reset_period_ms: section.integer(reader, "reset_period_ms", 10..=DAY_MS, 1000),
+        sketch_width: section.small(reader, "sketch_width", 64..=RECORDS_MAX, 65536),
+    };
+    section.finish(reader);
+    cache
+}
+
+fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path, data: &Path) -> Controller {
+    let controller = Controller {
+        listen: section.address(reader, "listen").unwrap_or(loopback(9460)),
+        data: section.path(reader, "data", base).unwrap_or_else(|| data.join("controller")),
+    };
+    section.finish(reader);
+    controller
+}
+
+fn switch(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Switch {
+    let missing = section.path_of("address");
+    let address = section.address(reader, "address");
+    if address.is_none() && reader.line_of(&missing).is_none() && !reader.is_malformed() {
+        let message =
+            "a [[switch]] needs an address, as address = \"10.0.0.1:9400\"; clients and nodes send packets there";
+        reader.problem_at(&missing, message.to_owned());
+    }
+    let switch = Switch { address: address.unwrap_or(loopback(0)), metrics: section.address(reader, "metrics") };
+    section.finish(reader);
+    switch
+}
+
+fn nodes(
+    root: &mut Section<'_, '_>,
+    reader: &mut Reader<'_>,
+    base: &Path,
+    data: &Path,
+    overrides: &Overrides,
+) -> Vec<Node> {
+    let mut all = root.section(reader, "nodes");
+    let count = all.small(reader, "count", 1..=u32::from(NODES_MAX), 4);
+    let count = overrides.nodes.map_or(count, u32::from);
+    let common = Node {
+        address: None,
+        data: PathBuf::new(),
+        sync: overrides.sync.unwrap_or(SyncChoice::Always),
+        block_cache_mb: 256,
+        memtable_mb: 64,
+        metrics: None,
+    };
+    let common = storage(&mut all, reader, common, overrides);
+    all.finish(reader);
+
+    let mut nodes = Vec::new();
+    for (index, mut section) in root.list(reader, "node").into_iter().enumerate() {
+        let node = storage(&mut section, reader, common.clone(), overrides);
+        nodes.push(Node {
+            address: section.address(reader, "address"),
+            data: section.path(reader, "data", base).unwrap_or_else(|| node_directory(data, index)),
+            metrics: section.address(reader, "metrics"),
+            ..node
+        });
+        section.finish(reader);
+    }
+    if nodes.is_empty() {
+        let node = |index| Node { data: node_directory(data, index as usize), ..common.clone() };
+        nodes.extend((0..count).map(node));
+    }
+    nodes
+}
+
+fn node_directory(data: &Path, index: usize) -> PathBuf {
+    data.join(format!("node-{index}"))
+}
+
+/// What `[nodes]` says of all and `[[node]]` of one.
+fn storage(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, default: Node, overrides: &Overrides) -> Node {
+    let sync = section.choice(reader, "sync", default.sync);
+    Node {
+        sync: overrides.sync.unwrap_or(sync),
+        block_cache_mb: section.small(reader, "block_cache_mb", 1..=MB_MAX, default.block_cache_mb),
+        memtable_mb: section.small(reader, "memtable_mb", 1..=MB_MAX, default.memtable_mb),
+        ..default
+    }
+}
+
+fn gateway(
+    mut section: Section<'_, '_>,
+    reader: &mut Reader<'_>,
+    base: &Path,
+    data: &Path,
+    overrides: &Overrides,
+) -> Gateway {
+    let resp = section.address(reader, "resp").unwrap_or(loopback(6380));
+    let durability = section.choice(reader, "durability", Durability::Everysec);
+    let workers = section.small(reader, "workers", 0..=256, 0);
+    let password = password(&mut section, reader, base, overrides);
+    let gateway = Gateway {
+        resp: overrides.resp.unwrap_or(resp),
+        metrics: section.address(reader, "metrics"),
+        workers: overrides.workers.unwrap_or(workers),
+        durability: overrides.durability.unwrap_or(durability),
+        spool: section.path(reader, "spool", base).unwrap_or_else(|| data.join("spool")),
+        spool_max_mb: section.small(reader, "spool_max_mb", 8..=MB_MAX, 1024),
+        password,
+        max_clients: section.small(reader, "max_clients", 1..=1_000_000, 10_000),
+        client_buffer_mb: section.small(reader, "client_buffer_mb", 2..=MB_MAX, 16),
+        buffers_mb: section.small(reader, "buffers_mb", 2..=MB_MAX, 1024),
+        idle_timeout_s: section.small(reader, "idle_timeout_s", 0..=u32::MAX, 0),
+    };
+    section.finish(reader);
+    gateway
+}
+
+/// From the command line, the file or the file that the file names; an empty one means: none, on purpose.
+fn password(
+    section: &mut Section<'_, '_>,
+    reader: &mut Reader<'_>,
+    base: &Path,
+    overrides: &Overrides,
+) -> Option<String> {
+    let here = section.string(reader, "password", "a string");
+    let file = section.path(reader, "password_file", base);
+    let file_at = section.path_of("password_file");
+    if let (Some((_, span)), Some(_)) = (&here, &file) {
+        let message =
+            "[gateway] has both password and password_file; keep one (password_file, if others can read this file)";
+        reader.problem(Some(span.clone()), message.to_owned());
+    }
+    let (found, at) = match (&overrides.password, here, file) {
+        (Some(password), _, _) => (password.clone(), String::new()),
+        (None, Some((password, _)), _) => (password, section.path_of("password")),
+        (None, None, Some(file)) => match std::fs::read_to_string(&file) {
+            Ok(text) => (text.strip_suffix('\n').unwrap_or(&text).to_owned(), file_at),
+            Err(error) => {
+                let message = format!("[gateway] password_file: {} can't be read: {error}", file.display());
+                reader.problem_at(&file_at, message);
+                return None;
+            }
+        },
+        (None, None, None) => return None,
+    };
+    if found.len() > 512 || found.chars().any(char::is_control) {
+        let message = "the password of [gateway] has a line break or another control character, or more than 512 bytes; \
+                       no client could send it";
+        reader.problem_at(&at, message.to_owned());
+    }
+    Some(found)
+}
+
+fn client(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Client {
+    let client = Client {
+        lanes: section.small(reader, "lanes", 1..=65536, 1024),
+        deadline_ms: section.integer(reader, "deadline_ms", 1..=DAY_MS, 5000),
+        retry_ms: section
+            .pair(reader, "retry_ms", "a pair of shortest and longest wait, as [10, 500]")
+            .map_or((10, 500), |(first, last)| (first.into(), last.into())),
+        preserve_max_mb: section.small(reader, "preserve_max_mb", 1..=MB_MAX, 256),
+        large_max_mb: section.small(reader, "large_max_mb", 2..=MB_MAX, 64),
+    };
+    section.finish(reader);
+    client
+}
+
+fn links(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overrides) -> Links {
+    let kind = section.choice(reader, "kind", LinkKind::Memory);
+    let links = Links {
+        kind: overrides.links.unwrap_or(kind),
+        receive_buffer_kb: section.small(reader, "receive_buffer_kb", 64..=MB_MAX, 4096),
+        send_buffer_kb: section.small(reader, "send_buffer_kb", 64..=MB_MAX, 4096),
+    };
+    section.finish(reader);
+    links
+}

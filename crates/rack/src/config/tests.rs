@@ -1,0 +1,262 @@
+//! Golden messages (`tests/config/*.toml` beside `*.expected`), the example, and properties.
+
+use super::*;
+use proptest::prelude::*;
+use std::path::PathBuf;
+use std::time::Duration;
+
+fn parse(text: &str) -> Result<RackConfig, ConfigError> {
+    RackConfig::parse(text, "rack.toml", Path::new(""), &Overrides::default())
+}
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")
+}
+
+/// Every file of `tests/config` gives exactly the text beside it. `UPDATE_EXPECTED=1` rewrites it, to be read before it is committed.
+#[test]
+fn messages_are_as_expected() {
+    let mut seen = 0;
+    for entry in std::fs::read_dir(data()).unwrap() {
+        let file = entry.unwrap().path();
+        if file.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        seen += 1;
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config");
+        let found = match RackConfig::parse(&text, name, &base, &Overrides::default()) {
+            Ok(_) => "fine\n".to_owned(),
+            Err(error) => format!("{error}\n").replace(base.to_str().unwrap(), "DIR"),
+        };
+        let expected = file.with_extension("expected");
+        if std::env::var_os("UPDATE_EXPECTED").is_some() {
+            std::fs::write(&expected, &found).unwrap();
+        }
+        assert_eq!(found, std::fs::read_to_string(&expected).unwrap_or_default(), "{name}");
+    }
+    assert!(seen >= 5, "the golden files are gone");
+}
+
+#[test]
+fn nothing_is_the_default_rack() {
+    let config = parse("").unwrap();
+    assert_eq!(config, RackConfig::default());
+    assert_eq!(config.shape, Shape::Embedded);
+    assert_eq!(config.nodes.len(), 4);
+    assert_eq!(config.nodes[3].data, Path::new("switchback-data/node-3"));
+    assert_eq!(config.gateway.resp.to_string(), "127.0.0.1:6380");
+    assert_eq!(config.rack.metrics.to_string(), "127.0.0.1:9464");
+    assert_eq!(config.rack.scheme, Scheme::FarReach);
+}
+
+#[test]
+fn the_example_says_the_defaults() {
+    assert_eq!(parse(EXAMPLE).unwrap(), RackConfig::default());
+    // With its optional keys as well: all but the password are what they would be anyway, in an embedded rack.
+    let embedded = EXAMPLE.split("# A distributed rack").next().unwrap();
+    let optional = |line: &&str| {
+        let key = line.strip_prefix("# ").and_then(|line| line.split_once(" = ")).map(|(key, _)| key);
+        key.is_some_and(|key| ["classes", "data", "spool"].contains(&key))
+    };
+    assert_eq!(embedded.lines().filter(optional).count(), 3);
+    let uncommented: Vec<_> =
+        embedded.lines().map(|line| if optional(&line) { line.trim_start_matches("# ") } else { line }).collect();
+    assert_eq!(parse(&uncommented.join("\n")).unwrap(), RackConfig::default());
+}
+
+#[test]
+fn the_examples_distributed_part_is_right() {
+    let (embedded, distributed) = EXAMPLE.split_once("others stand by.\n").unwrap();
+    let distributed = distributed.replace("\n# ", "\n").replace("\n#\n", "\n\n");
+    let config =
+        parse(&format!("{}\n{}", embedded.replace("count = 4", ""), distributed.trim_start_matches("# "))).unwrap();
+    assert_eq!((config.shape, config.switches.len(), config.nodes.len()), (Shape::Distributed, 2, 2));
+    assert_eq!(config.nodes[1].sync, SyncChoice::None);
+    assert_eq!(config.nodes[1].data, Path::new("switchback-data/node-1"));
+}
+
+/// Every key that the parser knows is in the example and in the documentation.
+#[test]
+fn every_key_is_documented() {
+    let text = "[rack]\nqqqqqqqq=1\n[cache]\nqqqqqqqq=1\n[controller]\nqqqqqqqq=1\n[nodes]\nqqqqqqqq=1\n[gateway]\nqqqqqqqq=1\n\
+                [client]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
+    let error = parse(text).unwrap_err();
+    let book =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")).unwrap();
+    let mut sections = 0;
+    for problem in error.problems.iter().filter(|problem| problem.message.contains("qqqqqqqq")) {
+        let (_, keys) = problem.message.split_once("; it has ").unwrap();
+        sections += 1;
+        for key in keys.split(", ") {
+            let keyed = |line: &str| line.trim_start_matches(['#', ' ']).starts_with(&format!("{key} = "));
+            assert!(EXAMPLE.lines().any(keyed), "{key} is missing in example.toml");
+            assert!(book.contains(&format!("`{key}`")), "{key} is missing in docs/configuration.md");
+        }
+    }
+    assert_eq!(sections, 9);
+}
+
+#[test]
+fn the_command_line_wins() {
+    let overrides = Overrides {
+        scheme: Some(Scheme::NoCache),
+        nodes: Some(7),
+        data: Some("/tmp/elsewhere".into()),
+        resp: Some("127.0.0.1:0".parse().unwrap()),
+        metrics: Some("127.0.0.1:0".parse().unwrap()),
+        durability: Some(Durability::Memory),
+        password: Some("secret".into()),
+        links: Some(LinkKind::Udp),
+        cache_records: Some(1000),
+        sync: Some(SyncChoice::None),
+        workers: Some(2),
+    };
+    let text =
+        "[rack]\nscheme = 'netcache'\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n[gateway]\npassword = 'other'";
+    let config = RackConfig::parse(text, "rack.toml", Path::new("/etc"), &overrides).unwrap();
+    assert_eq!(config.rack.scheme, Scheme::NoCache);
+    assert_eq!(config.nodes.len(), 7);
+    assert_eq!(config.nodes[6].data, Path::new("/tmp/elsewhere/node-6"));
+    assert_eq!(config.nodes[6].sync, SyncChoice::None);
+    assert_eq!(config.controller.data, Path::new("/tmp/elsewhere/controller"));
+    assert_eq!((config.gateway.resp.port(), config.rack.metrics.port()), (0, 0));
+    assert_eq!(config.gateway.password.as_deref(), Some("secret"));
+    assert_eq!((config.gateway.durability, config.gateway.workers), (Durability::Memory, 2));
+    assert_eq!(config.links.kind, LinkKind::Udp);
+    assert_eq!((config.cache.records, config.cache.classes[0]), (1000, (128, 1000)));
+}
+
+#[test]
+fn the_command_line_is_checked_too() {
+    let wrong = |overrides: Overrides| RackConfig::load(None, &overrides).unwrap_err().to_string();
+    let nodes = wrong(Overrides { nodes: Some(300), ..Overrides::default() });
+    assert_eq!(nodes, "the command line: 300 nodes share 256 partitions; make it at least 512 ([rack] partitions)");
+    let same = Some("127.0.0.1:7000".parse().unwrap());
+    let clash = wrong(Overrides { resp: same, metrics: same, ..Overrides::default() });
+    assert!(clash.contains("[gateway] resp = \"127.0.0.1:7000\" is taken by [rack] metrics"), "{clash}");
+    let open = wrong(Overrides { resp: Some("0.0.0.0:6380".parse().unwrap()), ..Overrides::default() });
+    assert!(open.contains("without a password"), "{open}");
+    let said = Overrides {
+        resp: Some("0.0.0.0:6380".parse().unwrap()),
+        password: Some(String::new()),
+        ..Overrides::default()
+    };
+    assert!(RackConfig::load(None, &said).is_ok(), "an empty password is a decision");
+}
+
+#[test]
+fn relative_paths_start_at_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rack.toml");
+    std::fs::write(&file, "[rack]\ndata = 'd'\n[gateway]\npassword_file = 'pw'").unwrap();
+    std::fs::write(directory.path().join("pw"), "secret\n").unwrap();
+    let config = RackConfig::load(Some(&file), &Overrides::default()).unwrap();
+    assert_eq!(config.nodes[0].data, directory.path().join("d/node-0"));
+    assert_eq!(config.gateway.password.as_deref(), Some("secret"));
+}
+
+#[test]
+fn what_is_no_text_is_refused_with_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rack.toml");
+    let load = || RackConfig::load(Some(&file), &Overrides::default()).unwrap_err().to_string();
+    assert!(
+        load().ends_with("no such file; `switchback config example > rack.toml` writes one to start from"),
+        "{}",
+        load()
+    );
+    std::fs::write(&file, b"[rack]\nname = '\xff'").unwrap();
+    assert!(load().contains("not UTF-8 from byte 15 on"), "{}", load());
+    std::fs::write(&file, vec![b'#'; 2 << 20]).unwrap();
+    assert!(load().contains("too many for a rack.toml"), "{}", load());
+}
+
+/// What changes in the example: one byte, one line.
+fn mutated() -> impl Strategy<Value = String> {
+    let lines = EXAMPLE.lines().count();
+    let words = prop::sample::select(vec![
+        "",
+        "[",
+        "[[node]]",
+        "=",
+        "-1",
+        "1e999",
+        "\"",
+        "[[1,2]]",
+        "'''",
+        "\u{1F980}",
+        "0x",
+        "{}",
+    ]);
+    prop::collection::vec((0..lines, 0..80usize, words, any::<bool>()), 1..6).prop_map(|edits| {
+        let mut lines: Vec<String> = EXAMPLE.lines().map(str::to_owned).collect();
+        for (at, column, word, insert) in edits {
+            let line = &mut lines[at];
+            let column = (0..=column.min(line.len())).rev().find(|&column| line.is_char_boundary(column)).unwrap_or(0);
+            if insert {
+                line.insert_str(column, word);
+            } else {
+                line.truncate(column);
+                line.push_str(word);
+            }
+        }
+        lines.join("\n")
+    })
+}
+
+fn survives(text: &str) -> Result<(), TestCaseError> {
+    if let Err(error) = parse(text) {
+        prop_assert!(!error.problems.is_empty());
+        let lines = text.lines().count() + 1;
+        prop_assert!(error.problems.iter().all(|problem| problem.line <= lines.max(1)), "{error}");
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_text_is_read_or_refused(text in ".{0,400}") {
+        survives(&text)?;
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        survives(&String::from_utf8_lossy(&bytes))?;
+    }
+
+    #[test]
+    fn any_mutation_is_read_or_refused(text in mutated()) {
+        survives(&text)?;
+    }
+
+    #[test]
+    fn any_number_is_read_or_refused(key in prop::sample::select(vec![
+        "[rack]\npartitions", "[rack]\nheartbeat_ms", "[rack]\nlease_ms", "[cache]\nrecords", "[cache]\nsketch_width",
+        "[nodes]\ncount", "[client]\nlanes", "[gateway]\nmax_clients",
+    ]), value in any::<i128>(), small in 0..100_000u32) {
+        survives(&format!("{key} = {value}"))?;
+        survives(&format!("{key} = {small}"))?;
+    }
+
+    #[test]
+    fn any_classes_are_read_or_refused(classes in prop::collection::vec((any::<u32>(), any::<u32>()), 0..6)) {
+        survives(&format!("[cache]\nclasses = {:?}", classes.iter().map(|&(a, b)| [a, b]).collect::<Vec<_>>()))?;
+    }
+}
+
+/// Deep nesting and long keys must not take the stack or quadratic time.
+#[test]
+fn hostile_files_are_refused_in_time() {
+    let start = std::time::Instant::now();
+    let deep = format!("x = {}", "[".repeat(200_000));
+    assert!(parse(&deep).is_err());
+    let long = format!("{} = 1", "k".repeat(500_000));
+    assert!(parse(&long).is_err());
+    let dotted = format!("{} = 1", vec!["a"; 100_000].join("."));
+    assert!(parse(&dotted).is_err());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}

@@ -1,0 +1,282 @@
+//! What a configuration says, as plain data.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// An enumeration whose members have one spelling in `rack.toml` and on the command line.
+macro_rules! choice {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$member_doc:meta])* $member:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        pub enum $name { $($(#[$member_doc])* $member),+ }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [$name] = &[$($name::$member),+];
+
+            /// As files and the command line spell it.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$member => $text),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+            fn from_str(text: &str) -> Result<$name, String> {
+                let found = $name::ALL.iter().find(|choice| choice.name() == text);
+                found.copied().ok_or_else(|| {
+                    let names: Vec<_> = $name::ALL.iter().map(|choice| format!("\"{choice}\"")).collect();
+                    format!(concat!("\"{}\" is no ", $what, ": it is one of {}"), text.escape_debug(), names.join(", "))
+                })
+            }
+        }
+    };
+}
+
+choice! {
+    /// Which paper's policy a rack runs.
+    Scheme, "scheme" {
+        /// Routing only (baseline).
+        NoCache = "nocache",
+        /// Write-through (baseline).
+        NetCache = "netcache",
+        /// Write-back.
+        FarReach = "farreach",
+    }
+}
+
+choice! {
+    /// When the gateway's spool of absorbed writes is forced to the disk; Redis' `appendfsync`, in its words.
+    Durability, "durability" {
+        /// Before the answer: survives loss of power.
+        Always = "always",
+        /// Written before the answer, forced to the disk each second: survives `kill -9`, loses at most a second with the power.
+        Everysec = "everysec",
+        /// No spool: what the cache absorbed since the last snapshot dies with the process.
+        Memory = "memory",
+    }
+}
+
+choice! {
+    /// When a node forces its log to the disk.
+    SyncChoice, "sync policy" {
+        /// Before it answers: survives loss of power.
+        Always = "always",
+        /// When the operating system likes: survives the end of the process, not of the machine.
+        None = "none",
+    }
+}
+
+choice! {
+    /// How the parts of an embedded rack are connected.
+    LinkKind, "kind of links" {
+        /// Queues in memory that carry the same packets.
+        Memory = "memory",
+        /// Real loopback sockets.
+        Udp = "udp",
+    }
+}
+
+choice! {
+    /// How a rack is deployed.
+    Shape, "shape" {
+        /// Everything in one process (`switchback up`).
+        Embedded = "embedded",
+        /// One process a part; described by a file that lists a `[[switch]]`.
+        Distributed = "distributed",
+    }
+}
+
+/// A whole rack, checked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RackConfig {
+    /// Distributed iff the file lists a `[[switch]]`.
+    pub shape: Shape,
+    /// `[rack]`
+    pub rack: Rack,
+    /// `[cache]`
+    pub cache: Cache,
+    /// `[controller]`
+    pub controller: Controller,
+    /// `[[switch]]`: none in an embedded rack; the first serves, the others stand by.
+    pub switches: Vec<Switch>,
+    /// `[[node]]`, never empty.
+    pub nodes: Vec<Node>,
+    /// `[gateway]`
+    pub gateway: Gateway,
+    /// `[client]`
+    pub client: Client,
+    /// `[links]`
+    pub links: Links,
+}
+
+/// `[rack]`: what all parts have in common.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rack {
+    /// Names the rack in status and metrics.
+    pub name: String,
+    /// Which policy it runs.
+    pub scheme: Scheme,
+    /// Parts of the hash space, a power of two.
+    pub partitions: u32,
+    /// Where everything is kept that has no directory of its own.
+    pub data: PathBuf,
+    /// Metrics and administration over HTTP: of the whole embedded rack, or of the controller's process.
+    pub metrics: SocketAddr,
+    /// How long a client may accept answers after it was last heard.
+    pub lease_ms: u64,
+    /// Between two signs of life.
+    pub heartbeat_ms: u64,
+    /// A switch that is silent for so long is dead.
+    pub switch_timeout_ms: u64,
+    /// A node that is silent for so long is reported as down.
+    pub node_timeout_ms: u64,
+    /// Between two snapshots of the cache; 0: none but those that are asked for.
+    pub snapshot_period_ms: u64,
+    /// How long a shutdown may take to bring every cached record to its node.
+    pub drain_timeout_ms: u64,
+}
+
+/// `[cache]`: what a switch caches.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cache {
+    /// At most so many records at a time.
+    pub records: u32,
+    /// Slots: `(value bytes, slots)`, rising in size.
+    pub classes: Vec<(u32, u32)>,
+    /// Sampled accesses within a period that make a key hot.
+    pub threshold: u32,
+    /// Share of the packets that are counted.
+    pub sampling: f64,
+    /// Between two resets of the counters.
+    pub reset_period_ms: u64,
+    /// Counters in each of the sketch's four rows, a power of two.
+    pub sketch_width: u32,
+}
+
+/// `[controller]`
+#[derive(Clone, PartialEq, Debug)]
+pub struct Controller {
+    /// Where the control channel listens.
+    pub listen: SocketAddr,
+    /// Directory, snapshots.
+    pub data: PathBuf,
+}
+
+/// One `[[switch]]` of a distributed rack.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Switch {
+    /// Where clients and nodes send packets.
+    pub address: SocketAddr,
+    /// Metrics of this process, if wanted.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// One `[[node]]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Node {
+    /// Where the switch sends packets; always there in a distributed rack.
+    pub address: Option<SocketAddr>,
+    /// Its records.
+    pub data: PathBuf,
+    /// When its log is forced to the disk.
+    pub sync: SyncChoice,
+    /// Memory for blocks, indexes and filters.
+    pub block_cache_mb: u32,
+    /// Memory for what is not yet in table files.
+    pub memtable_mb: u32,
+    /// Metrics of this process, if wanted.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// `[gateway]`: the Redis protocol.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gateway {
+    /// Where it listens.
+    pub resp: SocketAddr,
+    /// Metrics of its process in a distributed rack, if wanted.
+    pub metrics: Option<SocketAddr>,
+    /// Threads; 0: as many as there are cores, at most 8.
+    pub workers: u32,
+    /// When absorbed writes are on disk.
+    pub durability: Durability,
+    /// Where they are.
+    pub spool: PathBuf,
+    /// The spool takes at most this; then writes wait for a snapshot.
+    pub spool_max_mb: u32,
+    /// What AUTH asks for, if anything.
+    pub password: Option<String>,
+    /// Connections at a time.
+    pub max_clients: u32,
+    /// Bytes that one connection may hold in unanswered requests and unread answers.
+    pub client_buffer_mb: u32,
+    /// The same of all connections together.
+    pub buffers_mb: u32,
+    /// A connection that says nothing for so long is closed; 0: never.
+    pub idle_timeout_s: u32,
+}
+
+/// `[client]`: sessions of the gateway and of the client library.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Client {
+    /// Requests outstanding at a time, a session.
+    pub lanes: u32,
+    /// After this a read fails and the outcome of a write is indeterminate.
+    pub deadline_ms: u64,
+    /// Shortest and longest wait before a request is sent again.
+    pub retry_ms: (u64, u64),
+    /// Absorbed records kept until they are durable elsewhere; beyond it writes wait for a snapshot.
+    pub preserve_max_mb: u32,
+    /// Large values under way; beyond it large operations wait.
+    pub large_max_mb: u32,
+}
+
+/// `[links]`: between the parts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Links {
+    /// Of an embedded rack; a distributed one always has sockets.
+    pub kind: LinkKind,
+    /// What is asked of the kernel for each socket.
+    pub receive_buffer_kb: u32,
+    /// What is asked of the kernel for each socket.
+    pub send_buffer_kb: u32,
+}
+
+/// What the command line says; it wins over the file.
+#[derive(Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs)] // Each is the field of the same name above.
+pub struct Overrides {
+    pub scheme: Option<Scheme>,
+    pub nodes: Option<u16>,
+    pub data: Option<PathBuf>,
+    pub resp: Option<SocketAddr>,
+    pub metrics: Option<SocketAddr>,
+    pub durability: Option<Durability>,
+    pub password: Option<String>,
+    pub links: Option<LinkKind>,
+    pub cache_records: Option<u32>,
+    pub sync: Option<SyncChoice>,
+    pub workers: Option<u32>,
+}
+
+impl Cache {
+    /// The classes of a cache of `records`, when nothing is said about its values. Half of Twitter's values have up to 224 bytes, a quarter
+    /// more than 1 KB; small records may use larger slots, so any mix of values up to 128 bytes finds `records` slots.
+    pub fn classes_for(records: u32) -> Vec<(u32, u32)> {
+        let share = |part: u32| (records / part).max(1);
+        vec![(128, share(1)), (256, share(2)), (512, share(4)), (1024, share(4))]
+    }
+
+    /// Classes that hold `records` values of exactly `value_bytes` each, for benchmarks.
+    pub fn classes_of_one_size(records: u32, value_bytes: u32) -> Vec<(u32, u32)> {
+        vec![(value_bytes.clamp(1, 1024).next_multiple_of(8), records)]
+    }
+}
