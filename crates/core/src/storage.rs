@@ -39,7 +39,7 @@ pub enum PutCondition {
         /// No stored version can be newer.
         known: bool,
     },
-    /// Iff it is newer than the stored record and the stored seq ([`Seq::NONE`] for an absent key) is this one.
+    /// Iff it is newer than the stored record and the stored seq ([`Seq::NONE`] for an absent key, whatever the floor) is this one.
     IfSeq(Seq),
 }
 
@@ -109,6 +109,7 @@ pub enum EngineOp {
         state: Vec<u8>,
     },
     /// Absent keys count as stored with this seq from now on, and tombstones and expired records up to it may be dropped. Synced.
+    /// A floor never sinks: a lower one changes nothing.
     SetFloor {
         /// Repeated in the answer.
         id: OpId,
@@ -159,7 +160,8 @@ pub enum EngineReply {
 pub struct EngineDone {
     /// The operation.
     pub id: OpId,
-    /// Its outcome. After an error nothing of the operation was stored.
+    /// Its outcome. After an error nothing of the operation is visible; but if the disk failed, not just filled up, a crash before the
+    /// next successful write may bring it to light.
     pub result: Result<EngineReply, EngineError>,
 }
 
