@@ -116,7 +116,7 @@ impl MemoryFabric {
 }
 
 /// Where a reply goes: to the client it names, but an acknowledgement goes back to whom it acknowledges.
-pub(crate) fn reply_address(from: Address, packet: &Packet) -> Address {
+pub fn reply_address(from: Address, packet: &Packet) -> Address {
     match packet.parse() {
         Ok(parts) if parts.header.op != Op::CacheUpdateAck => parts.header.origin,
         _ => from,

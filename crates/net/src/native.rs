@@ -1,15 +1,19 @@
 //! The native datapath as an agent's target.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use switchback_core::control::Location;
 use switchback_core::switch::Target;
 use switchback_datapath::{Datapath, Verdict};
 use switchback_wire::{Address, KeyHash, Packet};
 
+/// Addresses of the nodes, as the controller last told them: where a socket driver forwards to.
+pub type NodeAddresses = Arc<RwLock<Vec<Address>>>;
+
 /// The datapath in this process.
 #[derive(Clone, Debug)]
 pub struct NativeTarget {
     datapath: Arc<Datapath>,
+    nodes: NodeAddresses,
     classes: Vec<(u32, u32)>,
     sketch_width: u32,
 }
@@ -18,7 +22,12 @@ impl NativeTarget {
     /// Drives `datapath`, which was made with `config`.
     pub fn new(datapath: Arc<Datapath>, config: &switchback_datapath::Config) -> NativeTarget {
         let classes = config.classes.iter().map(|class| (class.value_bytes, class.slots)).collect();
-        NativeTarget { datapath, classes, sketch_width: config.sketch_width }
+        NativeTarget { datapath, nodes: NodeAddresses::default(), classes, sketch_width: config.sketch_width }
+    }
+
+    /// The nodes' addresses, kept up to date.
+    pub fn nodes(&self) -> NodeAddresses {
+        Arc::clone(&self.nodes)
     }
 }
 
@@ -47,6 +56,12 @@ impl Target for NativeTarget {
 
     fn set_node(&mut self, node: u16, address: Address) {
         self.datapath.set_node(node, address);
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let index = usize::from(node);
+        if nodes.len() <= index {
+            nodes.resize(index + 1, Address::default());
+        }
+        nodes[index] = address;
     }
 
     fn set_lanes(&mut self, lanes: u32) {

@@ -1,3 +1,5 @@
 //! A rack assembled: its configuration, its parts in one process or one process each, metrics and administration.
 
+pub mod assembly;
 pub mod config;
+pub mod drive;

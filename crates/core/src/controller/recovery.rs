@@ -59,6 +59,11 @@ impl Gathered {
 }
 
 impl Recovery {
+    /// Whether switch and nodes have moved to the new epoch.
+    pub(super) fn waits_for_clients_only(&self) -> bool {
+        self.begun && self.switch_ready && self.nodes.iter().all(|node| node.moved)
+    }
+
     /// Takes preserved records of a client; the newest version of each key counts.
     pub(super) fn gathered(
         &mut self,

@@ -96,6 +96,15 @@ impl Controller {
         matches!(self.phase, Phase::Serving)
     }
 
+    /// Whether clients can be served: of a recovery, at most clients are missing.
+    pub fn is_ready_for_clients(&self) -> bool {
+        match &self.phase {
+            Phase::Serving => true,
+            Phase::Recovering(recovery) => recovery.waits_for_clients_only(),
+            Phase::Waiting | Phase::Resyncing => false,
+        }
+    }
+
     /// Keys in the cache or on their way in or out.
     pub fn cached(&self) -> usize {
         self.cache.len()

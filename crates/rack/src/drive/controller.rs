@@ -1,0 +1,163 @@
+//! The controller's thread, and the one that writes its files.
+
+use super::files::ControllerFiles;
+use super::{Stop, poll, spawn, wait};
+use mio::Events;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use switchback_core::Now;
+use switchback_core::controller::{Controller, Effect, StoreFile};
+use switchback_net::{Carrier, Clock, ControlEvent, Mailbox, until};
+
+type Call = Box<dyn FnOnce(&mut Controller, Now) + Send>;
+
+/// Pause before a store that failed (a full disk, say) is tried again.
+const STORE_AGAIN: Duration = Duration::from_millis(200);
+
+/// Talks to a controller's thread.
+#[derive(Clone)]
+pub struct ControllerHandle {
+    calls: Sender<Call>,
+    inbox: Arc<Mailbox<ControlEvent>>,
+    messages: Arc<AtomicU64>,
+}
+
+impl ControllerHandle {
+    /// A handle of no controller.
+    pub fn detached() -> ControllerHandle {
+        let (calls, _) = mpsc::channel();
+        ControllerHandle { calls, inbox: Arc::new(Mailbox::new(1)), messages: Arc::default() }
+    }
+
+    /// Runs `call` on the controller, in its thread; `None` if that has ended.
+    pub fn call<T: Send + 'static>(&self, call: impl FnOnce(&mut Controller, Now) -> T + Send + 'static) -> Option<T> {
+        let (answer, answered) = mpsc::channel();
+        let call = move |controller: &mut Controller, now| {
+            let _ = answer.send(call(controller, now));
+        };
+        self.calls.send(Box::new(call)).ok()?;
+        self.inbox.push(ControlEvent::Wake);
+        answered.recv().ok()
+    }
+
+    /// Control messages taken so far.
+    pub fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// Messages that wait.
+    pub fn queued(&self) -> usize {
+        self.inbox.len()
+    }
+}
+
+/// A controller's thread.
+pub struct ControllerThread {
+    controller: Controller,
+    inbox: Arc<Mailbox<ControlEvent>>,
+    carrier: Arc<dyn Carrier>,
+    clock: Clock,
+    calls: Receiver<Call>,
+    stores: Sender<(StoreFile, u64, Vec<u8>)>,
+    messages: Arc<AtomicU64>,
+}
+
+impl ControllerThread {
+    /// Starts the thread; it ends when `stop` is asked.
+    pub fn start(
+        controller: Controller,
+        files: ControllerFiles,
+        inbox: Arc<Mailbox<ControlEvent>>,
+        carrier: Arc<dyn Carrier>,
+        clock: Clock,
+        stop: Stop,
+    ) -> io::Result<(ControllerHandle, JoinHandle<()>)> {
+        let (sender, calls) = mpsc::channel();
+        let (stores, to_store) = mpsc::channel();
+        let messages = Arc::new(AtomicU64::new(0));
+        let handle = ControllerHandle { calls: sender, inbox: Arc::clone(&inbox), messages: Arc::clone(&messages) };
+        let stored = Arc::clone(&inbox);
+        let storing = stop.clone();
+        let writer = spawn("files".into(), move || store_all(&files, &to_store, &stored, &storing))?;
+        let thread = ControllerThread { controller, inbox, carrier, clock, calls, stores, messages };
+        let (poll, waker) = poll()?;
+        thread.inbox.register(&waker);
+        let joined = spawn("controller".into(), move || {
+            thread.run(poll, &stop);
+            // The writer ends when nobody can ask it any more, with everything written.
+            if writer.join().is_err() {
+                tracing::error!("the thread that writes the controller's files panicked");
+            }
+        })?;
+        Ok((handle, joined))
+    }
+
+    fn run(mut self, mut poll: mio::Poll, stop: &Stop) {
+        let mut events = Events::with_capacity(8);
+        let mut arrived = VecDeque::new();
+        while !stop.is_asked() {
+            let now = self.clock.now();
+            let timeout = until(now, self.controller.poll_timeout()).unwrap_or(Duration::from_millis(50));
+            wait(&mut poll, &mut events, Some(timeout.min(Duration::from_millis(50))));
+            let now = self.clock.now();
+            self.inbox.drain_into(&mut arrived);
+            self.messages.fetch_add(arrived.len() as u64, Ordering::Relaxed);
+            for event in arrived.drain(..) {
+                match event {
+                    ControlEvent::Message(envelope) => self.controller.handle_message(now, envelope),
+                    ControlEvent::Lost(peer) => self.controller.handle_lost(now, peer),
+                    ControlEvent::Stored(id) => self.controller.handle_stored(now, id),
+                    ControlEvent::Wake => {}
+                }
+            }
+            while let Ok(call) = self.calls.try_recv() {
+                call(&mut self.controller, now);
+            }
+            if now.monotonic_us >= self.controller.poll_timeout() {
+                self.controller.handle_timeout(now);
+            }
+            self.carry_out();
+        }
+    }
+
+    fn carry_out(&mut self) {
+        while let Some(effect) = self.controller.poll_effect() {
+            match effect {
+                Effect::Send(envelope) => self.carrier.carry(envelope),
+                Effect::Store(file, id, bytes) => {
+                    if self.stores.send((file, id, bytes)).is_err() {
+                        tracing::error!("the thread that writes the controller's files has ended");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Writes files in the order in which they were asked for; a failed write is repeated, so that "stored" is never a lie.
+fn store_all(
+    files: &ControllerFiles,
+    to_store: &Receiver<(StoreFile, u64, Vec<u8>)>,
+    stored: &Mailbox<ControlEvent>,
+    stop: &Stop,
+) {
+    while let Ok((file, id, bytes)) = to_store.recv() {
+        let mut told = false;
+        while let Err(error) = files.store(file, &bytes) {
+            if !told {
+                tracing::error!(%error, "the controller's files can't be stored; trying again until there is room");
+                told = true;
+            }
+            if stop.is_asked() {
+                return;
+            }
+            std::thread::sleep(STORE_AGAIN);
+        }
+        stored.push(ControlEvent::Stored(id));
+    }
+}

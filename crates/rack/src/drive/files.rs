@@ -1,0 +1,117 @@
+//! The controller's files: each replaced whole (written aside, synced, renamed, the directory synced), each with a checksum.
+
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use switchback_core::controller::{Files, StoreFile};
+use thiserror::Error;
+
+const MAGIC: &[u8; 8] = b"SBCTRL\0\x01";
+const HEADER_BYTES: usize = 8 + 4 + 8;
+
+/// Why the controller's directory can't be used.
+#[derive(Debug, Error)]
+pub enum FilesError {
+    /// Somebody else has it.
+    #[error("{} is in use by another process: stop that one, or give this one another directory (--data)", .0.display())]
+    Locked(PathBuf),
+    /// A file is not what it should be.
+    #[error("{} is damaged ({}): restore it from a backup, or move the directory away to begin a new rack", .0.display(), .1)]
+    Damaged(PathBuf, &'static str),
+    /// The system said no.
+    #[error("{}: {}", .0.display(), .1)]
+    Io(PathBuf, io::Error),
+}
+
+/// The directory of the controller's files, locked.
+#[derive(Debug)]
+pub struct ControllerFiles {
+    directory: PathBuf,
+    _lock: File,
+}
+
+fn name(file: StoreFile) -> &'static str {
+    match file {
+        StoreFile::Directory => "directory",
+        StoreFile::Snapshot => "snapshot",
+    }
+}
+
+impl ControllerFiles {
+    /// Makes, locks and reads a directory.
+    pub fn open(directory: &Path) -> Result<(ControllerFiles, Files), FilesError> {
+        let io_error = |error| FilesError::Io(directory.to_path_buf(), error);
+        fs::create_dir_all(directory).map_err(io_error)?;
+        let lock = File::create(directory.join("lock")).map_err(io_error)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(FilesError::Locked(directory.to_path_buf()));
+        }
+        let files = ControllerFiles { directory: directory.to_path_buf(), _lock: lock };
+        let loaded = Files { directory: files.read(StoreFile::Directory)?, snapshot: files.read(StoreFile::Snapshot)? };
+        Ok((files, loaded))
+    }
+
+    fn read(&self, file: StoreFile) -> Result<Option<Vec<u8>>, FilesError> {
+        let path = self.directory.join(name(file));
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(FilesError::Io(path, error)),
+        };
+        let Some((header, content)) = bytes.split_at_checked(HEADER_BYTES) else {
+            return Err(FilesError::Damaged(path, "too short"));
+        };
+        if &header[..8] != MAGIC {
+            return Err(FilesError::Damaged(path, "not a file of this version"));
+        }
+        let sum = u32::from_be_bytes(header[8..12].try_into().expect("four bytes"));
+        let length = u64::from_be_bytes(header[12..20].try_into().expect("eight bytes"));
+        if length != content.len() as u64 || sum != crc32fast::hash(content) {
+            return Err(FilesError::Damaged(path, "its checksum doesn't fit"));
+        }
+        Ok(Some(content.to_vec()))
+    }
+
+    /// Replaces a file; on return it is on the disk. After an error the old one is still there.
+    pub fn store(&self, file: StoreFile, content: &[u8]) -> Result<(), FilesError> {
+        let path = self.directory.join(name(file));
+        let aside = path.with_extension("new");
+        self.write(&aside, content).map_err(|error| FilesError::Io(aside.clone(), error))?;
+        let renamed = fs::rename(&aside, &path).and_then(|()| File::open(&self.directory)?.sync_all());
+        renamed.map_err(|error| FilesError::Io(path, error))
+    }
+
+    fn write(&self, aside: &Path, content: &[u8]) -> io::Result<()> {
+        let mut to = File::create(aside)?;
+        to.write_all(MAGIC)?;
+        to.write_all(&crc32fast::hash(content).to_be_bytes())?;
+        to.write_all(&(content.len() as u64).to_be_bytes())?;
+        to.write_all(content)?;
+        to.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_comes_back_whole_or_is_called_damaged() {
+        let directory = tempfile::tempdir().unwrap();
+        let (files, found) = ControllerFiles::open(directory.path()).unwrap();
+        assert!(found.directory.is_none() && found.snapshot.is_none());
+        files.store(StoreFile::Directory, b"one").unwrap();
+        files.store(StoreFile::Directory, b"two").unwrap();
+        assert!(matches!(ControllerFiles::open(directory.path()), Err(FilesError::Locked(_))));
+        drop(files);
+        let (files, found) = ControllerFiles::open(directory.path()).unwrap();
+        assert_eq!(found.directory.as_deref(), Some(&b"two"[..]));
+        drop(files);
+        let path = directory.path().join("directory");
+        let mut bytes = fs::read(&path).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(ControllerFiles::open(directory.path()), Err(FilesError::Damaged(..))));
+    }
+}

@@ -1,0 +1,90 @@
+//! The data plane of a switch in user space: a socket around the datapath.
+
+use super::{SOCKET, Stop, poll, spawn, wait};
+use mio::Events;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use switchback_datapath::{Datapath, Shard, Verdict};
+use switchback_net::{Dice, NodeAddresses, UdpLink, reply_address, unix_ms};
+use switchback_wire::{Address, Packet};
+
+/// Packets taken before answers are sent.
+const BURST: usize = 256;
+
+/// What others may know of a running switch.
+#[derive(Clone, Debug, Default)]
+pub struct SwitchHandle {
+    packets: Arc<AtomicU64>,
+}
+
+impl SwitchHandle {
+    /// Packets taken from the socket.
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+}
+
+/// A switch's data plane.
+pub struct SwitchThread {
+    /// The pipeline.
+    pub datapath: Arc<Datapath>,
+    /// Its socket.
+    pub link: UdpLink,
+    /// Where it forwards to.
+    pub nodes: NodeAddresses,
+    /// Where its thread counts.
+    pub shard: Shard,
+}
+
+impl SwitchThread {
+    /// Starts the thread; it ends when `stop` is asked.
+    pub fn start(mut self, stop: Stop) -> io::Result<(SwitchHandle, JoinHandle<()>)> {
+        let handle = SwitchHandle::default();
+        let shared = handle.clone();
+        let (poll, _waker) = poll()?;
+        self.link.register(poll.registry(), SOCKET)?;
+        let joined = spawn("switch".into(), move || self.run(poll, &stop, &shared))?;
+        Ok((handle, joined))
+    }
+
+    fn run(mut self, mut poll: mio::Poll, stop: &Stop, handle: &SwitchHandle) {
+        let mut events = Events::with_capacity(8);
+        let mut packet = Packet::new();
+        let mut dice = Dice::new(0xd1ce);
+        let mut more = false;
+        while !stop.is_asked() {
+            let timeout = if more { Duration::ZERO } else { Duration::from_millis(20) };
+            wait(&mut poll, &mut events, Some(timeout));
+            more = true;
+            for _ in 0..BURST {
+                let Some(from) = self.link.receive(&mut packet) else {
+                    more = false;
+                    break;
+                };
+                handle.packets.fetch_add(1, Ordering::Relaxed);
+                self.pass(from, &mut packet, dice.roll());
+            }
+            self.link.flush();
+        }
+    }
+
+    fn pass(&mut self, from: Address, packet: &mut Packet, random: u32) {
+        match self.datapath.process(packet, from, unix_ms(), random, self.shard) {
+            Verdict::Reply => {
+                self.link.send(reply_address(from, packet), packet);
+            }
+            Verdict::Forward(replicas) => {
+                let Ok(nodes) = self.nodes.read() else { return };
+                for node in replicas.iter() {
+                    if let Some(to) = nodes.get(usize::from(*node)) {
+                        self.link.send(*to, packet);
+                    }
+                }
+            }
+            Verdict::Drop(_) | Verdict::Pass => {}
+        }
+    }
+}
