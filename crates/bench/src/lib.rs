@@ -3,9 +3,15 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod cli;
+#[cfg(test)]
+mod fake;
+mod generator;
+pub mod limit;
 pub mod rack;
 mod redis;
+mod report;
 mod runs;
+pub mod verify;
 pub mod workload;
 
 pub use cli::{BenchArgs, run};

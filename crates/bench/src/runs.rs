@@ -1,9 +1,187 @@
 //! Runs of all schemes and repetitions, in turn.
 
-use crate::cli::LoadArgs;
-use crate::rack::RackFactory;
+use crate::cli::{Arrivals, LoadArgs, Rate};
+use crate::generator::{Measured, Plan, measure};
+use crate::limit::{Placement, Policy};
+use crate::rack::{BenchRack, RackFactory, RackOptions, Scheme};
+use crate::report::{
+    Bar, Limits, Machine, Report, Run, RunContext, describe, headline, summarize, text_of_run, text_of_summary,
+};
+use crate::workload::{Change, KeySpace, Preload, WorkloadSpec};
+use anyhow::Context as _;
+use std::collections::HashSet;
+use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
+use switchback_wire::KeyHash;
 
-pub(crate) fn run(_args: &LoadArgs, _racks: &mut dyn RackFactory) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("the load generator isn't there yet")
+/// Runs everything and reports it on stdout.
+pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Result<ExitCode> {
+    if matches!(args.rate, Some(Rate::OfLimit(_))) {
+        anyhow::ensure!(args.node_capacity.is_some(), "--rate in percent of the limit needs --node-capacity");
+    }
+    anyhow::ensure!(!args.schemes.is_empty(), "no scheme to run");
+    let mut report = Report {
+        tool: "switchback bench",
+        version: env!("CARGO_PKG_VERSION"),
+        kind: "measured",
+        machine: Machine::here(),
+        arguments: args.clone(),
+        runs: Vec::new(),
+        summary: Vec::new(),
+    };
+    println!("{}", describe(args, &report.machine));
+    for repetition in 1..=args.repeat {
+        for &scheme in &args.schemes {
+            let run = run_once(args, scheme, repetition, racks).with_context(|| format!("scheme {scheme}"))?;
+            print!("{}", headline(&run, args.repeat));
+            report.runs.push(run);
+            report.summary = summarize(&report.runs);
+            // After each run, so that a later failure costs nothing.
+            if let Some(path) = &args.json {
+                write_json(path, &report)?;
+            }
+        }
+    }
+    println!();
+    for summary in &report.summary {
+        let mut runs: Vec<_> = report.runs.iter().filter(|run| run.scheme == summary.scheme).collect();
+        runs.sort_by(|a, b| a.throughput_ops.total_cmp(&b.throughput_ops));
+        println!("{}", text_of_run(runs[runs.len() / 2]));
+    }
+    print!("{}", text_of_summary(&report.summary));
+    let wrong = report.runs.iter().any(|run| run.mismatches.unwrap_or(0) > 0);
+    Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn write_json(path: &Path, report: &Report) -> anyhow::Result<()> {
+    let json = serde_json::to_vec_pretty(report).context("the report as JSON")?;
+    std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The workload that the arguments ask for.
+fn spec(args: &LoadArgs) -> WorkloadSpec {
+    let change = args.change.map(|pattern| Change { pattern, keys: args.change_keys });
+    WorkloadSpec { workload: args.workload, theta: args.zipf, records: args.records, change, seed: args.seed }
+}
+
+/// The rack that they ask for.
+fn options(args: &LoadArgs) -> RackOptions {
+    RackOptions {
+        nodes: args.nodes,
+        cache_records: args.cache_records,
+        node_capacity_ops: args.node_capacity,
+        links: args.links,
+        clients: args.clients,
+        lanes: args.window,
+        value_bytes: args.value_bytes,
+        seed: args.seed,
+        data: args.data.clone(),
+    }
+}
+
+/// One scheme on one fresh rack.
+fn run_once(args: &LoadArgs, scheme: Scheme, repetition: u32, racks: &mut dyn RackFactory) -> anyhow::Result<Run> {
+    let mut bar = Bar::new(format!("{:8}", scheme.name()), Duration::from_secs_f64(args.seconds));
+    bar.say("starting");
+    let mut rack = racks.start(scheme, &options(args)).context("the rack does not start")?;
+    // Stopped in any case, or its data would be left behind.
+    let result = run_on(args, scheme, repetition, rack.as_mut(), &mut bar);
+    bar.say("stopping");
+    let stopped = rack.stop().context("the rack does not stop");
+    bar.clear();
+    let run = result?;
+    stopped.map(|()| run)
+}
+
+fn run_on(
+    args: &LoadArgs,
+    scheme: Scheme,
+    repetition: u32,
+    rack: &mut dyn BenchRack,
+    bar: &mut Bar,
+) -> anyhow::Result<Run> {
+    let spec = spec(args);
+    let keys = KeySpace::new(args.seed, args.key_bytes as usize);
+    let mut objections = Vec::new();
+    bar.say("storing records");
+    rack.load(Preload::new(keys, args.value_bytes as usize, 0..spec.preloaded()))
+        .context("cannot store the records")?;
+    if args.preload && scheme != Scheme::NoCache {
+        bar.say("filling the cache");
+        let hottest: Vec<_> = spec.hottest(args.cache_records.into()).map(|index| keys.key(index)).collect();
+        let wanted = hottest.len();
+        let cached = rack.preload_cache(hottest).context("cannot fill the cache")?;
+        if cached < wanted {
+            objections.push(format!("{cached} of the {wanted} hottest records were cached before the run"));
+        }
+    }
+    let placement = Placement::of_workload(&spec, 0, keys, &rack.routes(), rack.hash_key());
+    let rate_ops = rate_ops(args, scheme, &placement, rack);
+    let plan = plan(args, spec, keys, rate_ops);
+    let measured = measure(rack, &plan, &mut |progress| bar.update(progress))?;
+    let placement = match measured.phase {
+        0 => placement,
+        phase => Placement::of_workload(&plan.spec, phase, keys, &rack.routes(), rack.hash_key()),
+    };
+    let limits = limits(args, scheme, &placement, &measured);
+    let context = RunContext { scheme, repetition, offered_ops: rate_ops, change_every: plan.change_every, objections };
+    Ok(Run::new(context, measured, limits))
+}
+
+fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f64>) -> Plan {
+    Plan {
+        spec,
+        keys,
+        value_bytes: args.value_bytes as usize,
+        clients: args.clients,
+        window: args.window,
+        rate_ops,
+        poisson: args.arrivals == Arrivals::Poisson,
+        warmup: Duration::from_secs_f64(args.warmup),
+        measured: Duration::from_secs_f64(args.seconds),
+        change_every: args.change.map(|_| Duration::from_secs_f64(args.change_every)),
+        verify: args.verify,
+        node_capacity_ops: args.node_capacity,
+    }
+}
+
+/// What write-through can reach while this many requests are outstanding.
+fn closed_loop(args: &LoadArgs) -> Policy {
+    Policy::WriteThrough { refresh_services: f64::from(args.window) * f64::from(args.clients) }
+}
+
+/// The rate of an open loop. A percentage is of what the scheme can reach with what is cached now, or, if it is to learn, with the hottest
+/// records cached.
+fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement, rack: &dyn BenchRack) -> Option<f64> {
+    match (args.rate?, args.node_capacity) {
+        (Rate::Ops(ops), _) => Some(ops),
+        (Rate::OfLimit(share), Some(capacity)) => {
+            let cached = if args.preload {
+                rack.cached().into_iter().collect()
+            } else {
+                placement.hottest(args.cache_records as usize)
+            };
+            let policy = if scheme == Scheme::NetCache { closed_loop(args) } else { Policy::ideal(scheme) };
+            Some(share * placement.limit(args.workload.demand(), policy, &cached).ops(capacity))
+        }
+        (Rate::OfLimit(_), None) => None,
+    }
+}
+
+fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Measured) -> Limits {
+    let hottest = placement.hottest(args.cache_records as usize);
+    let limit = |policy, cached: &HashSet<KeyHash>| {
+        let limit = placement.limit(args.workload.demand(), policy, cached);
+        // Infinite if the cache takes everything: then nodes limit nothing.
+        args.node_capacity.map(|capacity| limit.ops(capacity)).filter(|ops| ops.is_finite())
+    };
+    let ideal = Policy::ideal(scheme);
+    let queues = scheme == Scheme::NetCache && args.rate.is_none();
+    Limits {
+        ideal: limit(ideal, &measured.cached),
+        hottest: limit(ideal, &hottest),
+        closed_loop: queues.then(|| limit(closed_loop(args), &measured.cached)).flatten(),
+        cached_share: placement.share_of(&measured.cached),
+    }
 }

@@ -1,0 +1,192 @@
+//! The operations that a client has under way, and what becomes of them.
+
+use super::recorder::Recorder;
+use crate::verify::{Known, Verifier};
+use crate::workload::{Request, Requests, Stamp, Verb};
+use switchback_core::client::{Completion, Outcome};
+
+/// One operation under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operation {
+    pub(super) verb: Verb,
+    pub(super) index: u64,
+    /// It is at its write.
+    pub(super) writing: bool,
+    /// The write's version.
+    version: u32,
+    known: Known,
+    /// When it was due, or in a closed loop began.
+    due_ns: u64,
+    /// So far only the cache has answered.
+    cached: bool,
+    /// Part of the sweep at the end.
+    sweep: bool,
+}
+
+/// What is to be done after an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Next {
+    Nothing,
+    /// Submit the write of the operation in this slot.
+    Write(u32),
+}
+
+/// The operations under way, by slot; a slot is the token that the session hands back.
+pub(super) struct Book<'a> {
+    slots: Vec<Operation>,
+    free: Vec<u32>,
+    writer: u16,
+    versions: u32,
+    pub(super) requests: Requests,
+    pub(super) recorder: Recorder,
+    verifier: Option<&'a Verifier>,
+    swept: u64,
+}
+
+impl<'a> Book<'a> {
+    pub(super) fn new(
+        window: u32,
+        writer: u16,
+        requests: Requests,
+        recorder: Recorder,
+        verifier: Option<&'a Verifier>,
+    ) -> Book<'a> {
+        let nothing = Operation {
+            verb: Verb::Read,
+            index: 0,
+            writing: false,
+            version: 0,
+            known: Known::default(),
+            due_ns: 0,
+            cached: true,
+            sweep: false,
+        };
+        Book {
+            slots: vec![nothing; window as usize],
+            free: (0..window).rev().collect(),
+            writer,
+            versions: 0,
+            requests,
+            recorder,
+            verifier,
+            swept: 0,
+        }
+    }
+
+    pub(super) fn verifier(&self) -> Option<&'a Verifier> {
+        self.verifier
+    }
+
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, slot: u32) -> &Operation {
+        &self.slots[slot as usize]
+    }
+
+    /// Begins an operation; there must be room.
+    #[inline]
+    pub(super) fn begin(&mut self, due_ns: u64, request: Request, sweep: bool) -> u32 {
+        let slot = self.free.pop().expect("there is room");
+        let writing = matches!(request.verb, Verb::Update | Verb::Insert);
+        let (verb, index) = (request.verb, request.index);
+        self.slots[slot as usize] =
+            Operation { verb, index, writing, version: 0, known: Known::default(), due_ns, cached: true, sweep };
+        self.prepare(slot);
+        slot
+    }
+
+    /// Notes what is known before the next request of an operation is sent, and gives a write its version.
+    #[inline]
+    fn prepare(&mut self, slot: u32) {
+        let operation = &mut self.slots[slot as usize];
+        if operation.writing {
+            self.versions += 1;
+            operation.version = self.versions;
+        }
+        let Some(verifier) = self.verifier else { return };
+        operation.known = verifier.known(operation.index);
+        if operation.writing {
+            verifier.begin_write(self.stamp(slot));
+        }
+    }
+
+    /// What the write of an operation stores.
+    #[inline]
+    pub(super) fn stamp(&self, slot: u32) -> Stamp {
+        let operation = &self.slots[slot as usize];
+        Stamp { index: operation.index, writer: self.writer, version: operation.version }
+    }
+
+    /// Takes the outcome of a request.
+    #[inline]
+    pub(super) fn complete(&mut self, now_ns: u64, completion: Completion<'_>) -> Next {
+        let slot = completion.token as u32;
+        let operation = self.slots[slot as usize];
+        let found = match completion.outcome {
+            Outcome::Value { value, seq, .. } => {
+                if let Some(verifier) = self.verifier {
+                    verifier.read(operation.index, operation.known, seq, value);
+                }
+                true
+            }
+            Outcome::NotFound { seq } => {
+                if let Some(verifier) = self.verifier {
+                    verifier.read_nothing(operation.index, operation.known, seq);
+                }
+                false
+            }
+            Outcome::Written { seq } => {
+                if let Some(verifier) = self.verifier {
+                    verifier.written(self.stamp(slot), operation.known, seq);
+                }
+                true
+            }
+            // The rest is never asked for, or no outcome.
+            _ => {
+                self.recorder.failed(operation.due_ns, now_ns);
+                self.end(slot);
+                return Next::Nothing;
+            }
+        };
+        self.recorder.answered(now_ns, !operation.writing, found, completion.cached);
+        let cached = operation.cached && completion.cached;
+        if operation.verb == Verb::Rmw && !operation.writing {
+            self.slots[slot as usize].cached = cached;
+            self.slots[slot as usize].writing = true;
+            self.prepare(slot);
+            return Next::Write(slot);
+        }
+        self.recorder.ended(operation.due_ns, now_ns, operation.verb, cached);
+        self.swept += u64::from(operation.sweep);
+        self.end(slot);
+        Next::Nothing
+    }
+
+    #[inline]
+    fn end(&mut self, slot: u32) {
+        let operation = &self.slots[slot as usize];
+        if operation.verb == Verb::Insert {
+            self.requests.inserted(operation.index);
+        }
+        self.free.push(slot);
+    }
+
+    /// Operations that are due but can't be begun any more: they took until now, at least.
+    pub(super) fn give_up_due(&mut self, due_ns: u64, now_ns: u64) {
+        let request = self.requests.next_request();
+        self.recorder.took(due_ns, now_ns, request.verb, false);
+    }
+
+    /// Records read by the sweep.
+    pub(super) fn swept(&self) -> u64 {
+        self.swept
+    }
+}

@@ -1,0 +1,414 @@
+//! One client thread: a session, its links, and a loop that keeps them busy.
+
+use super::book::{Book, Next};
+use super::clock::{Clock, Timer};
+use super::pacer::Pacer;
+use super::recorder::Recorder;
+use crate::rack::ClientLinks;
+use crate::verify::Verifier;
+use crate::workload::{KeySpace, Request, Verb};
+use anyhow::Context as _;
+use mio::{Events, Poll, Token, Waker};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use switchback_core::client::{Operation, Session, SessionStatistics, SubmitError};
+use switchback_net::Sent;
+use switchback_wire::Packet;
+
+const WAKER: Token = Token(0);
+const TIMER: Token = Token(1);
+const UPLINK: Token = Token(2);
+
+/// Operations begun between two looks at the links: answers of nodes must not wait for long.
+const BATCH: usize = 64;
+/// How long a refused operation waits for better times, unless something wakes the client before.
+const REFUSED_NS: u64 = 200_000;
+/// How long a client waits for its session.
+const SESSION_NS: u64 = 10_000_000_000;
+/// Said by clients that end because another one failed.
+pub(super) const STOPPED: &str = "another client failed";
+/// Longest sleep.
+const SLEEP_NS: u64 = 50_000_000;
+
+/// When a run begins, is measured, and ends, on its clock. Known once all clients have a session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) start_ns: u64,
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    /// After this nothing that was due earlier is begun any more.
+    pub(super) drain_ns: u64,
+    /// After this nothing is waited for.
+    pub(super) end_ns: u64,
+}
+
+/// What the clients of a run share.
+pub(super) struct Shared<'a> {
+    pub(super) clock: Clock,
+    pub(super) keys: KeySpace,
+    pub(super) value_bytes: usize,
+    pub(super) verifier: Option<&'a Verifier>,
+    /// Clients that have a session.
+    pub(super) ready: AtomicU32,
+    /// Set when all are.
+    pub(super) times: OnceLock<Times>,
+    /// A client failed, or the user has had enough.
+    pub(super) stop: AtomicBool,
+    /// Operations that each client has ended, for whoever watches.
+    pub(super) progress: Vec<AtomicU64>,
+    /// Gap between changes of popularity; `u64::MAX`: it doesn't change.
+    pub(super) change_ns: u64,
+}
+
+/// What one client brings home.
+pub(super) struct Harvest {
+    pub(super) recorder: Recorder,
+    /// Counters of its session over the measured time.
+    pub(super) sent: SessionStatistics,
+    /// Operations that were due but never begun.
+    pub(super) unsent: u64,
+    /// Operations that were due but begun only after the measured time.
+    pub(super) late: u64,
+}
+
+/// What a client is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Begins operations.
+    Running,
+    /// Waits for those that are under way.
+    Draining,
+    /// Reads every record that was written once more.
+    Sweeping,
+    Done,
+}
+
+pub(super) struct Client<'a> {
+    shared: &'a Shared<'a>,
+    number: u32,
+    session: Session,
+    links: ClientLinks,
+    poll: Poll,
+    events: Events,
+    timer: Timer,
+    packet: Packet,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    book: Book<'a>,
+    pacer: Option<Pacer>,
+    times: Times,
+    stage: Stage,
+    /// Records that are still to be read once more.
+    sweep: Option<Box<dyn Iterator<Item = u64> + 'a>>,
+    /// Slots whose requests the session refused for now.
+    refused: Vec<u32>,
+    next_change_ns: u64,
+    phase: u32,
+    sent_before: Option<SessionStatistics>,
+    sent_after: Option<SessionStatistics>,
+    unsent: u64,
+    late: u64,
+    now_ns: u64,
+}
+
+impl<'a> Client<'a> {
+    /// Opens the session, says so, and waits until the run begins; `equip` then gives what it needs for the run.
+    pub(super) fn open(
+        shared: &'a Shared<'a>,
+        number: u32,
+        mut session: Session,
+        mut links: ClientLinks,
+        equip: impl FnOnce(Times) -> (Book<'a>, Option<Pacer>),
+    ) -> anyhow::Result<Client<'a>> {
+        let mut poll = Poll::new().context("a client's poll")?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER).context("a client's waker")?);
+        let timer = Timer::new(poll.registry(), TIMER).context("a client's timer")?;
+        links.uplink.register(poll.registry(), UPLINK, &waker).context("a client's uplink")?;
+        links.control.register(&waker);
+        let mut events = Events::with_capacity(64);
+        let times = wait_for_start(shared, &mut session, &mut links, &mut poll, &mut events)?;
+        let (book, pacer) = equip(times);
+        Ok(Client {
+            shared,
+            number,
+            session,
+            links,
+            poll,
+            events,
+            timer,
+            packet: Packet::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+            book,
+            pacer,
+            times,
+            stage: Stage::Running,
+            sweep: None,
+            refused: Vec::new(),
+            next_change_ns: times.from_ns.saturating_add(shared.change_ns),
+            phase: 0,
+            sent_before: None,
+            sent_after: None,
+            unsent: 0,
+            late: 0,
+            now_ns: shared.clock.now_ns(),
+        })
+    }
+
+    /// Runs to the end.
+    pub(super) fn run(mut self) -> anyhow::Result<Harvest> {
+        while self.stage != Stage::Done {
+            let busy = self.turn()?;
+            self.shared.progress[self.number as usize].store(self.book.recorder.operations, Ordering::Relaxed);
+            if !busy && self.stage != Stage::Done {
+                self.sleep()?;
+            }
+        }
+        self.session.close();
+        exchange(&mut self.session, &mut self.links, self.shared.clock.at(self.now_ns));
+        if let Some(verifier) = self.book.verifier() {
+            verifier.add_swept(self.book.swept());
+        }
+        let before = self.sent_before.unwrap_or_default();
+        let after = self.sent_after.unwrap_or_else(|| self.session.statistics());
+        let sent = SessionStatistics {
+            submitted: after.submitted - before.submitted,
+            retries: after.retries - before.retries,
+            timed_out: after.timed_out - before.timed_out,
+            indeterminate: after.indeterminate - before.indeterminate,
+            ignored_packets: after.ignored_packets - before.ignored_packets,
+            ..after
+        };
+        Ok(Harvest { recorder: self.book.recorder, sent, unsent: self.unsent, late: self.late })
+    }
+
+    /// Looks at everything once; false if there was nothing to do.
+    fn turn(&mut self) -> anyhow::Result<bool> {
+        self.now_ns = self.shared.clock.now_ns();
+        let now = self.shared.clock.at(self.now_ns);
+        exchange(&mut self.session, &mut self.links, now);
+        let mut busy = false;
+        while self.links.uplink.receive(&mut self.packet) {
+            busy = true;
+            self.take_packet()?;
+        }
+        while let Some(completion) = self.session.poll_completion() {
+            busy = true;
+            // Nothing but failures comes this way, so nothing follows.
+            self.book.complete(self.now_ns, completion);
+        }
+        self.transmit()?; // retries
+        self.mark_times();
+        busy |= self.begin_some()?;
+        self.links.uplink.flush();
+        self.next_stage();
+        Ok(busy)
+    }
+
+    /// Begins as many operations as there are due and room is for, up to a batch.
+    fn begin_some(&mut self) -> anyhow::Result<bool> {
+        for slot in std::mem::take(&mut self.refused) {
+            self.submit(slot)?;
+        }
+        let mut busy = false;
+        for _ in 0..BATCH {
+            if !self.refused.is_empty() || !self.book.has_room() {
+                break;
+            }
+            let Some((due_ns, request)) = self.next_operation() else { break };
+            busy = true;
+            let slot = self.book.begin(due_ns, request, self.stage == Stage::Sweeping);
+            self.submit(slot)?;
+        }
+        Ok(busy)
+    }
+
+    #[inline]
+    fn next_operation(&mut self) -> Option<(u64, Request)> {
+        match (self.stage, &mut self.pacer) {
+            (Stage::Running, None) if self.now_ns < self.times.to_ns => {
+                Some((self.now_ns, self.book.requests.next_request()))
+            }
+            (Stage::Running, Some(pacer)) if pacer.next_ns() <= self.now_ns.min(self.times.to_ns - 1) => {
+                self.late += u64::from(self.now_ns >= self.times.to_ns);
+                Some((pacer.take(), self.book.requests.next_request()))
+            }
+            (Stage::Sweeping, _) => {
+                let index = self.sweep.as_mut()?.next();
+                if index.is_none() {
+                    self.sweep = None;
+                }
+                Some((self.now_ns, Request { verb: Verb::Read, index: index? }))
+            }
+            _ => None,
+        }
+    }
+
+    /// Hands the request of a slot to the session and sends it.
+    #[inline]
+    fn submit(&mut self, slot: u32) -> anyhow::Result<()> {
+        let operation = self.book.slot(slot);
+        self.shared.keys.write_key(operation.index, &mut self.key);
+        let key = self.key.as_slice();
+        let request = if operation.writing {
+            self.book.stamp(slot).write_value(self.shared.value_bytes, &mut self.value);
+            Operation::Write { key, value: &self.value, expiry_ms: 0, condition: None }
+        } else {
+            Operation::Read { key }
+        };
+        match self.session.submit(self.shared.clock.at(self.now_ns), request, u64::from(slot)) {
+            Ok(()) => self.transmit(),
+            Err(SubmitError::Busy | SubmitError::NoSession | SubmitError::Backpressure) => {
+                self.refused.push(slot);
+                Ok(())
+            }
+            Err(error @ SubmitError::TooLarge) => Err(error.into()),
+        }
+    }
+
+    /// Sends what the session has to send, and takes the answers that come at once.
+    #[inline]
+    fn transmit(&mut self) -> anyhow::Result<()> {
+        while let Some(to) = self.session.poll_transmit(&mut self.packet) {
+            if self.links.uplink.send(to, &mut self.packet) == Sent::Answered {
+                self.take_packet()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the packet in the buffer.
+    #[inline]
+    fn take_packet(&mut self) -> anyhow::Result<()> {
+        self.now_ns = self.shared.clock.now_ns();
+        let Some(completion) = self.session.receive(self.shared.clock.at(self.now_ns), &self.packet) else {
+            return Ok(());
+        };
+        match self.book.complete(self.now_ns, completion) {
+            Next::Nothing => Ok(()),
+            Next::Write(slot) => self.submit(slot),
+        }
+    }
+
+    /// Notes the counters at both ends of the measured time, and lets popularity change.
+    fn mark_times(&mut self) {
+        if self.sent_before.is_none() && self.now_ns >= self.times.from_ns {
+            self.sent_before = Some(self.session.statistics());
+        }
+        if self.sent_after.is_none() && self.now_ns >= self.times.to_ns {
+            self.sent_after = Some(self.session.statistics());
+        }
+        if self.now_ns >= self.next_change_ns && self.now_ns < self.times.to_ns {
+            self.phase += 1;
+            self.book.requests.set_phase(self.phase);
+            self.next_change_ns = self.next_change_ns.saturating_add(self.shared.change_ns);
+        }
+    }
+
+    fn next_stage(&mut self) {
+        if self.shared.stop.load(Ordering::Relaxed) || self.now_ns >= self.times.end_ns {
+            self.stage = Stage::Done;
+            return;
+        }
+        match self.stage {
+            Stage::Running if self.now_ns >= self.times.to_ns => {
+                let pacer = self.pacer.as_ref().map(Pacer::next_ns);
+                let due = pacer.is_some_and(|due_ns| due_ns < self.times.to_ns);
+                if due && self.now_ns < self.times.drain_ns {
+                    return;
+                }
+                self.give_up_due();
+                self.stage = Stage::Draining;
+            }
+            Stage::Draining if self.book.is_empty() => match self.book.verifier() {
+                Some(verifier) => {
+                    let clients = self.shared.progress.len() as u64;
+                    self.sweep = Some(Box::new(verifier.touched(u64::from(self.number), clients)));
+                    self.stage = Stage::Sweeping;
+                }
+                None => self.stage = Stage::Done,
+            },
+            Stage::Sweeping if self.sweep.is_none() && self.book.is_empty() => self.stage = Stage::Done,
+            _ => {}
+        }
+    }
+
+    /// An open loop that couldn't keep up says so in its latencies.
+    fn give_up_due(&mut self) {
+        let Some(pacer) = &mut self.pacer else { return };
+        while pacer.next_ns() < self.times.to_ns {
+            self.book.give_up_due(pacer.take(), self.now_ns);
+            self.unsent += 1;
+        }
+    }
+
+    /// Sleeps until something arrives or is due.
+    fn sleep(&mut self) -> anyhow::Result<()> {
+        let mut until_ns = self.session.poll_timeout().saturating_mul(1000).min(self.now_ns + SLEEP_NS);
+        if !self.refused.is_empty() {
+            until_ns = until_ns.min(self.now_ns + REFUSED_NS);
+        } else if let (Some(pacer), Stage::Running, true) = (&self.pacer, self.stage, self.book.has_room()) {
+            until_ns = until_ns.min(pacer.next_ns());
+        }
+        for time_ns in [self.times.from_ns, self.times.to_ns, self.next_change_ns] {
+            if time_ns > self.now_ns {
+                until_ns = until_ns.min(time_ns);
+            }
+        }
+        let now_ns = self.shared.clock.now_ns();
+        if until_ns <= now_ns {
+            return Ok(());
+        }
+        self.timer.set(Duration::from_nanos(until_ns - now_ns)).context("a client's timer")?;
+        poll_once(&mut self.poll, &mut self.events, Duration::from_nanos(2 * SLEEP_NS))
+    }
+}
+
+/// Returns when all clients have a session and the times of the run are known.
+fn wait_for_start(
+    shared: &Shared<'_>,
+    session: &mut Session,
+    links: &mut ClientLinks,
+    poll: &mut Poll,
+    events: &mut Events,
+) -> anyhow::Result<Times> {
+    let give_up_ns = shared.clock.now_ns() + SESSION_NS;
+    let mut ready = false;
+    loop {
+        let now_ns = shared.clock.now_ns();
+        let now = shared.clock.at(now_ns);
+        exchange(session, links, now);
+        if !ready && session.is_open(now) {
+            ready = true;
+            shared.ready.fetch_add(1, Ordering::Release);
+        }
+        if let (true, Some(&times)) = (ready, shared.times.get()) {
+            return Ok(times);
+        }
+        anyhow::ensure!(ready || now_ns < give_up_ns, "no session with the controller within 10 s");
+        anyhow::ensure!(!shared.stop.load(Ordering::Relaxed), STOPPED);
+        poll_once(poll, events, Duration::from_millis(5))?;
+    }
+}
+
+/// Exchanges control messages and lets time pass.
+fn exchange(session: &mut Session, links: &mut ClientLinks, now: switchback_core::Now) {
+    while let Some(notice) = links.control.receive() {
+        session.handle_message(now, notice);
+    }
+    if now.monotonic_us >= session.poll_timeout() {
+        session.handle_timeout(now);
+    }
+    while let Some(report) = session.poll_message() {
+        links.control.send(report);
+    }
+}
+
+fn poll_once(poll: &mut Poll, events: &mut Events, timeout: Duration) -> anyhow::Result<()> {
+    match poll.poll(events, Some(timeout)) {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error).context("a client's poll"),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,295 @@
+//! The wall-clock load generator: client threads with a session each, closed or open loop.
+
+mod book;
+mod client;
+mod clock;
+mod pacer;
+mod recorder;
+
+pub(crate) use recorder::{Recorder, STEP_NS};
+
+use crate::rack::{BenchRack, ClientLinks, RackStatistics};
+use crate::verify::{Verdict, Verifier};
+use crate::workload::{KeySpace, WorkloadSpec, mix};
+use anyhow::{Context as _, anyhow};
+use book::Book;
+use client::{Client, Harvest, STOPPED, Shared, Times};
+use clock::Clock;
+use pacer::Pacer;
+use std::collections::HashSet;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, SystemTime};
+use switchback_core::client::{ClientConfig, Session, SessionStatistics};
+use switchback_wire::KeyHash;
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) spec: WorkloadSpec,
+    pub(crate) keys: KeySpace,
+    pub(crate) value_bytes: usize,
+    pub(crate) clients: u32,
+    pub(crate) window: u32,
+    /// Operations a second of all clients together; `None`: a closed loop.
+    pub(crate) rate_ops: Option<f64>,
+    pub(crate) poisson: bool,
+    pub(crate) warmup: Duration,
+    pub(crate) measured: Duration,
+    pub(crate) change_every: Option<Duration>,
+    pub(crate) verify: bool,
+    pub(crate) node_capacity_ops: Option<f64>,
+}
+
+/// What was measured.
+pub(crate) struct Measured {
+    pub(crate) recorder: Recorder,
+    pub(crate) seconds: f64,
+    /// Counters of the rack over the measured time.
+    pub(crate) rack: RackStatistics,
+    /// Counters of all sessions over it.
+    pub(crate) sent: SessionStatistics,
+    pub(crate) unsent: u64,
+    pub(crate) late: u64,
+    pub(crate) verdict: Option<Verdict>,
+    /// Records that the final sweep did not get to.
+    pub(crate) unswept: u64,
+    /// What was cached when the measured time ended.
+    pub(crate) cached: HashSet<KeyHash>,
+    /// How often popularity had changed by then.
+    pub(crate) phase: u32,
+}
+
+/// How a run is getting on.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Progress {
+    Warmup,
+    /// Since the measured time began, and operations ended since.
+    Measuring(Duration, u64),
+    Finishing,
+}
+
+/// How long operations that are due already may still be begun after the measured time.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How long the final sweep may take.
+const SWEEP: Duration = Duration::from_secs(60);
+/// Between two looks at the progress.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// Runs a workload on a rack that is loaded.
+pub(crate) fn measure(
+    rack: &mut dyn BenchRack,
+    plan: &Plan,
+    progress: &mut dyn FnMut(Progress),
+) -> anyhow::Result<Measured> {
+    let verifier = plan.verify.then(|| Verifier::new(plan.spec.preloaded(), plan.value_bytes, plan.clients as u16));
+    let shared = Shared {
+        clock: Clock::start(),
+        keys: plan.keys,
+        value_bytes: plan.value_bytes,
+        verifier: verifier.as_ref(),
+        ready: AtomicU32::new(0),
+        times: OnceLock::new(),
+        stop: AtomicBool::new(false),
+        progress: (0..plan.clients).map(|_| AtomicU64::new(0)).collect(),
+        change_ns: plan.change_every.map_or(u64::MAX, |every| every.as_nanos() as u64),
+    };
+    let links = (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
+    let rack: &dyn BenchRack = rack;
+    let (watched, harvests) = std::thread::scope(|scope| {
+        let clients: Vec<_> = links
+            .into_iter()
+            .enumerate()
+            .map(|(number, links)| spawn_client(scope, &shared, plan, number as u32, links))
+            .collect();
+        let watched = watch(rack, plan, &shared, &clients, progress);
+        if watched.is_err() {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+        let harvests: Vec<_> = clients.into_iter().map(join).collect();
+        (watched, harvests)
+    });
+    // If a client failed, that is why the others and the watching ended.
+    let mut results = Vec::new();
+    for harvest in harvests {
+        match harvest {
+            Err(error) if error.root_cause().to_string() != STOPPED => return Err(error),
+            other => results.push(other),
+        }
+    }
+    let mut measured = watched?;
+    for harvest in results {
+        add(&mut measured, harvest?);
+    }
+    if let Some(verifier) = &verifier {
+        let verdict = verifier.verdict();
+        measured.unswept = (verifier.touched(0, 1).count() as u64).saturating_sub(verdict.swept);
+        measured.verdict = Some(verdict);
+    }
+    Ok(measured)
+}
+
+fn spawn_client<'scope, 'a: 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    shared: &'a Shared<'a>,
+    plan: &'a Plan,
+    number: u32,
+    links: ClientLinks,
+) -> ScopedJoinHandle<'scope, anyhow::Result<Harvest>> {
+    let work = move || {
+        let now = shared.clock.at(shared.clock.now_ns());
+        let unix_ns = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let session = Session::new(client_config(plan), unix_ns ^ links.id.rotate_left(32), links.id, now);
+        let equip = |times: Times| equip(shared, plan, number, times);
+        let result = Client::open(shared, number, session, links, equip).and_then(Client::run);
+        if result.is_err() {
+            shared.stop.store(true, Ordering::Relaxed);
+        }
+        result.with_context(|| format!("client {number}"))
+    };
+    std::thread::Builder::new()
+        .name(format!("bench-{number}"))
+        .spawn_scoped(scope, work)
+        .expect("a process that can't start threads can't measure")
+}
+
+fn join(client: ScopedJoinHandle<'_, anyhow::Result<Harvest>>) -> anyhow::Result<Harvest> {
+    client.join().unwrap_or_else(|_| Err(anyhow!("a client thread panicked")))
+}
+
+/// What client `number` needs for a run.
+fn equip<'a>(shared: &'a Shared<'a>, plan: &Plan, number: u32, times: Times) -> (Book<'a>, Option<Pacer>) {
+    let requests = plan.spec.requests(number, plan.clients);
+    let recorder = Recorder::new(times.from_ns, times.to_ns, plan.rate_ops.is_some());
+    let book = Book::new(plan.window, number as u16 + 1, requests, recorder, shared.verifier);
+    let pacer = plan.rate_ops.map(|rate_ops| {
+        let ops = rate_ops / f64::from(plan.clients);
+        Pacer::new(ops, plan.poisson, times.start_ns, mix(plan.spec.seed ^ mix(u64::from(number) | 1 << 32)))
+    });
+    (book, pacer)
+}
+
+/// The session's settings: as ever, but patient where capped nodes make requests wait. A request that is merely queued must not be sent again,
+/// or the measurement adds to the load that it measures.
+fn client_config(plan: &Plan) -> ClientConfig {
+    let ours = ClientConfig::default();
+    let outstanding = f64::from(plan.window) * f64::from(plan.clients);
+    let wait_us = plan.node_capacity_ops.map_or(0, |ops| (4e6 * outstanding / ops) as u64);
+    ClientConfig {
+        lanes: plan.window,
+        retry_us: (ours.retry_us.0.max(wait_us), ours.retry_us.1.max(2 * wait_us)),
+        deadline_us: ours.deadline_us.max(8 * wait_us),
+        ..ours
+    }
+}
+
+/// Starts the clients, once they are ready, and takes the rack's counters at both ends of the measured time.
+fn watch(
+    rack: &dyn BenchRack,
+    plan: &Plan,
+    shared: &Shared<'_>,
+    clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>],
+    progress: &mut dyn FnMut(Progress),
+) -> anyhow::Result<Measured> {
+    progress(Progress::Warmup);
+    while shared.ready.load(Ordering::Acquire) < plan.clients {
+        check(shared, clients)?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let times = times(plan, shared.clock.now_ns());
+    shared.times.set(times).expect("nobody else sets the times");
+    wait_until(shared, clients, times.from_ns, &mut |_| ())?;
+    let before = rack.statistics();
+    let began_ns = shared.clock.now_ns();
+    wait_until(shared, clients, times.to_ns, &mut |now_ns| {
+        let operations = shared.progress.iter().map(|operations| operations.load(Ordering::Relaxed)).sum();
+        progress(Progress::Measuring(Duration::from_nanos(now_ns - times.from_ns), operations));
+    })?;
+    let after = rack.statistics();
+    // The rack's counters are read a little late at both ends: what counts is the time between.
+    let scale = (times.to_ns - times.from_ns) as f64 / (shared.clock.now_ns() - began_ns).max(1) as f64;
+    let cached = rack.cached().into_iter().collect();
+    progress(Progress::Finishing);
+    let phase = plan.change_every.map_or(0, |every| changes_within(plan.measured, every));
+    Ok(Measured {
+        recorder: Recorder::new(times.from_ns, times.to_ns, plan.rate_ops.is_some()),
+        seconds: plan.measured.as_secs_f64(),
+        rack: difference(&before, &after, scale),
+        sent: SessionStatistics::default(),
+        unsent: 0,
+        late: 0,
+        verdict: None,
+        unswept: 0,
+        cached,
+        phase,
+    })
+}
+
+fn times(plan: &Plan, start_ns: u64) -> Times {
+    let from_ns = start_ns + plan.warmup.as_nanos() as u64;
+    let to_ns = from_ns + plan.measured.as_nanos() as u64;
+    let drain_ns = to_ns + DRAIN.as_nanos() as u64;
+    let sweep_ns = if plan.verify { SWEEP.as_nanos() as u64 } else { 0 };
+    // A second more than the session's own deadline, so that every operation ends.
+    let end_ns = drain_ns + client_config(plan).deadline_us * 1000 + 1_000_000_000 + sweep_ns;
+    Times { start_ns, from_ns, to_ns, drain_ns, end_ns }
+}
+
+/// Changes of popularity at `every`, `2 * every` and so on, strictly before the end.
+pub(crate) fn changes_within(measured: Duration, every: Duration) -> u32 {
+    ((measured.as_nanos().saturating_sub(1)) / every.as_nanos().max(1)) as u32
+}
+
+fn wait_until(
+    shared: &Shared<'_>,
+    clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>],
+    until_ns: u64,
+    look: &mut dyn FnMut(u64),
+) -> anyhow::Result<()> {
+    loop {
+        let now_ns = shared.clock.now_ns();
+        if now_ns >= until_ns {
+            return Ok(());
+        }
+        check(shared, clients)?;
+        look(now_ns);
+        std::thread::sleep(WATCH.min(Duration::from_nanos(until_ns - now_ns)));
+    }
+}
+
+fn check(shared: &Shared<'_>, clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>]) -> anyhow::Result<()> {
+    anyhow::ensure!(!shared.stop.load(Ordering::Relaxed), STOPPED);
+    anyhow::ensure!(!clients.iter().any(ScopedJoinHandle::is_finished), "a client ended before its time");
+    Ok(())
+}
+
+fn difference(before: &RackStatistics, after: &RackStatistics, scale: f64) -> RackStatistics {
+    let over = |before: u64, after: u64| (after.saturating_sub(before) as f64 * scale).round() as u64;
+    let node_before = before.node_ops.iter().copied().chain(std::iter::repeat(0));
+    RackStatistics {
+        node_ops: after.node_ops.iter().zip(node_before).map(|(&after, before)| over(before, after)).collect(),
+        hits: over(before.hits, after.hits),
+        misses: over(before.misses, after.misses),
+        conservative_reads: over(before.conservative_reads, after.conservative_reads),
+        admissions: over(before.admissions, after.admissions),
+        evictions: over(before.evictions, after.evictions),
+        dropped: over(before.dropped, after.dropped),
+        snapshots: over(before.snapshots, after.snapshots),
+    }
+}
+
+fn add(measured: &mut Measured, harvest: Harvest) {
+    measured.recorder.add(&harvest.recorder);
+    measured.unsent += harvest.unsent;
+    measured.late += harvest.late;
+    measured.sent.submitted += harvest.sent.submitted;
+    measured.sent.retries += harvest.sent.retries;
+    measured.sent.timed_out += harvest.sent.timed_out;
+    measured.sent.indeterminate += harvest.sent.indeterminate;
+    measured.sent.ignored_packets += harvest.sent.ignored_packets;
+    measured.sent.epoch_changes += harvest.sent.epoch_changes;
+}
+
+#[cfg(test)]
+mod tests;

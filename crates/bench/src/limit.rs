@@ -1,0 +1,353 @@
+//! The best throughput that is possible: for one partition map, one popularity and one cache content.
+//!
+//! Let an operation make `R` reads and `W` writes on average ([`Demand`]), let key `k` be chosen with probability `p(k)`, and let
+//! `head(k)` and `tail(k)` be the nodes that its writes and its reads go to. Node `n` then serves, per operation,
+//!
+//! ```text
+//! L(n) = sum over k of p(k) * (R * read(k) * [tail(k) = n] + W * write(k) * [head(k) = n])
+//! ```
+//!
+//! requests, where `read(k)` and `write(k)` say which share of them the cache leaves to nodes:
+//!
+//! | scheme | uncached key | cached key |
+//! | --- | --- | --- |
+//! | no cache | 1, 1 | 1, 1 |
+//! | write-back | 1, 1 | 0, 0 |
+//! | write-through | 1, 1 | `m(k)`, 1 |
+//!
+//! and the limit is the throughput at which the busiest node is full: `X = C / max L(n)`, with `C` requests a second a node.
+//!
+//! *Ideal* write-through updates the cache the moment a write arrives, so that cached reads never miss: `m(k) = 0`. A real one invalidates the
+//! record when the write passes and has it back when the node has applied it, a time `d` later; the record is valid when no write of the last `d` seconds was its
+//! own, so that with writes of a Poisson stream `m(k) = 1 - exp(-X * W * p(k) * d)`, and `X` is the solution of `X * max L(n) = C`. With `d` the time that a request
+//! waits at a full node, outstanding requests over `C`, this is what write-through can reach *in a closed loop*: there the queue of the busiest
+//! node keeps exactly its hot keys invalid.
+//!
+//! Nothing else costs anything in these limits: no cache update, no fenced or conservative read, no admission, no eviction.
+
+use crate::rack::Scheme;
+use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares};
+use std::collections::HashSet;
+use switchback_wire::{HashKey, KeyHash, partition_of};
+
+/// So many of the hottest keys are looked at one by one; the others count by the expected share of each partition. Of 100 million keys at Zipf
+/// 0.99 the hottest million draw three quarters, and none of the rest more than 5e-8.
+pub const EXACT_KEYS: u64 = 1_000_000;
+
+/// Where the load of a workload falls.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    hot: Vec<Hot>,
+    /// What the keys that are not looked at one by one draw, as `(reads, writes)` of each node.
+    rest: Vec<(f64, f64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hot {
+    hash: KeyHash,
+    share: f64,
+    head: u16,
+    tail: u16,
+}
+
+/// How a cache takes load off nodes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Policy {
+    /// Not at all.
+    NoCache,
+    /// Reads and writes of cached keys.
+    WriteBack,
+    /// Reads of cached keys while no write has made them invalid.
+    WriteThrough {
+        /// How long a write keeps its record invalid, in services of a node: 0 is ideal; the number of outstanding requests is a closed loop.
+        refresh_services: f64,
+    },
+}
+
+impl Policy {
+    /// The ideal of a scheme.
+    pub fn ideal(scheme: Scheme) -> Policy {
+        match scheme {
+            Scheme::NoCache => Policy::NoCache,
+            Scheme::NetCache => Policy::WriteThrough { refresh_services: 0.0 },
+            Scheme::FarReach => Policy::WriteBack,
+        }
+    }
+}
+
+/// The best that is possible.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Limit {
+    /// Operations that one request's worth of node capacity (`C = 1`) allows: multiply by the capacity.
+    pub ops_per_capacity: f64,
+    /// Requests per operation that each node serves.
+    pub node_load: Vec<f64>,
+}
+
+impl Limit {
+    /// Operations a second with nodes of this capacity; infinite if nodes serve nothing.
+    pub fn ops(&self, node_capacity_ops: f64) -> f64 {
+        node_capacity_ops * self.ops_per_capacity
+    }
+
+    /// Load of the busiest node over the mean.
+    pub fn imbalance(&self) -> f64 {
+        imbalance(&self.node_load)
+    }
+}
+
+/// The largest over the mean; 1 of nothing at all.
+pub fn imbalance(loads: &[f64]) -> f64 {
+    let sum: f64 = loads.iter().sum();
+    if sum == 0.0 { 1.0 } else { max(loads) * loads.len() as f64 / sum }
+}
+
+fn max(loads: &[f64]) -> f64 {
+    loads.iter().copied().fold(0.0, f64::max)
+}
+
+impl Placement {
+    /// Places keys by their shares, hottest first, under `routes` (replicas of each partition: writes go to the first, reads to the last).
+    /// What the shares lack to 1 is spread as evenly as keys without number are.
+    pub fn new(routes: &[Vec<u16>], shares: impl Iterator<Item = (KeyHash, f64)>) -> Placement {
+        let partitions = routes.len() as u32;
+        let ends = |route: &Vec<u16>| {
+            let head = *route.first().expect("a partition has a replica");
+            (head, *route.last().expect("a partition has a replica"))
+        };
+        let nodes = routes.iter().flatten().max().map_or(0, |&node| usize::from(node) + 1);
+        let place = |(hash, share): (KeyHash, f64)| {
+            let (head, tail) = ends(&routes[usize::from(partition_of(&hash, partitions))]);
+            Hot { hash, share, head, tail }
+        };
+        let hot: Vec<_> = shares.map(place).collect();
+        let left = (1.0 - hot.iter().rev().map(|hot| hot.share).sum::<f64>()).max(0.0) / f64::from(partitions);
+        let mut rest = vec![(0.0, 0.0); nodes];
+        for route in routes {
+            let (head, tail) = ends(route);
+            rest[usize::from(tail)].0 += left;
+            rest[usize::from(head)].1 += left;
+        }
+        Placement { hot, rest }
+    }
+
+    /// Places a workload on a rack, after `phase` changes of popularity. Workloads without lasting favourites (inserts, read-latest) spread
+    /// evenly over partitions.
+    pub fn of_workload(
+        spec: &WorkloadSpec,
+        phase: u32,
+        keys: KeySpace,
+        routes: &[Vec<u16>],
+        hash_key: HashKey,
+    ) -> Placement {
+        let exact = if spec.workload.is_static() { spec.records.min(EXACT_KEYS) } else { 0 };
+        let shares = ZipfShares::new(spec.records, spec.theta);
+        let mut popularity = spec.popularity();
+        popularity.set_phase(phase);
+        let mut key = Vec::new();
+        let hot = (0..exact).map(|rank| {
+            keys.write_key(popularity.index(rank), &mut key);
+            (hash_key.hash(&key), shares.share(rank))
+        });
+        Placement::new(routes, hot)
+    }
+
+    /// Hashes of the `count` hottest keys.
+    pub fn hottest(&self, count: usize) -> HashSet<KeyHash> {
+        self.hot.iter().take(count).map(|hot| hot.hash).collect()
+    }
+
+    /// The share of operations that concern these keys.
+    pub fn share_of(&self, keys: &HashSet<KeyHash>) -> f64 {
+        self.hot.iter().filter(|hot| keys.contains(&hot.hash)).map(|hot| hot.share).sum()
+    }
+
+    /// The limit under `policy` with these keys cached. (Cached keys that are not among the [`EXACT_KEYS`] hottest take nothing off.)
+    pub fn limit(&self, demand: Demand, policy: Policy, cached: &HashSet<KeyHash>) -> Limit {
+        let cached: Vec<bool> = match policy {
+            Policy::NoCache => vec![false; self.hot.len()],
+            _ => self.hot.iter().map(|hot| cached.contains(&hot.hash)).collect(),
+        };
+        let at = |refresh_services, ops| self.node_load(demand, policy, &cached, refresh_services, ops);
+        let node_load = match policy {
+            Policy::WriteThrough { refresh_services } if refresh_services > 0.0 => {
+                at(refresh_services, self.solve(|ops| max(&at(refresh_services, ops))))
+            }
+            _ => at(0.0, 0.0),
+        };
+        Limit { ops_per_capacity: 1.0 / max(&node_load), node_load }
+    }
+
+    /// Requests that each node serves per operation, at a throughput of `ops` operations a service.
+    fn node_load(&self, demand: Demand, policy: Policy, cached: &[bool], refresh_services: f64, ops: f64) -> Vec<f64> {
+        let mut load: Vec<f64> =
+            self.rest.iter().map(|(reads, writes)| demand.reads * reads + demand.writes * writes).collect();
+        for (hot, &cached) in self.hot.iter().zip(cached) {
+            let (reads, writes) = match policy {
+                _ if !cached => (1.0, 1.0),
+                Policy::NoCache => (1.0, 1.0),
+                Policy::WriteBack => continue,
+                Policy::WriteThrough { .. } => (-(-ops * demand.writes * hot.share * refresh_services).exp_m1(), 1.0),
+            };
+            load[usize::from(hot.tail)] += hot.share * demand.reads * reads;
+            load[usize::from(hot.head)] += hot.share * demand.writes * writes;
+        }
+        load
+    }
+
+    /// The throughput `x` with `x * busiest(x) = 1`, where `busiest` doesn't fall.
+    fn solve(&self, busiest: impl Fn(f64) -> f64) -> f64 {
+        let (mut low, mut high) = (0.0, 1.0 / busiest(0.0));
+        if !high.is_finite() {
+            high = 1.0 / busiest(f64::MAX);
+        }
+        for _ in 0..40 {
+            let middle = (low + high) / 2.0;
+            if middle * busiest(middle) > 1.0 { high = middle } else { low = middle }
+        }
+        (low + high) / 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+    use proptest::prelude::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_pcg::Pcg64Mcg;
+
+    fn spec(workload: Workload, records: u64, theta: f64) -> WorkloadSpec {
+        WorkloadSpec { workload, theta, records, change: None, seed: 1 }
+    }
+
+    /// Partitions in turn to nodes, as racks do it.
+    fn routes(partitions: usize, nodes: u16) -> Vec<Vec<u16>> {
+        (0..partitions).map(|partition| vec![(partition % usize::from(nodes)) as u16]).collect()
+    }
+
+    fn hash_key(seed: u64) -> HashKey {
+        HashKey(Pcg64Mcg::seed_from_u64(seed).random())
+    }
+
+    #[test]
+    fn formula_and_counting_agree() {
+        // Brute force: sum the definition over all keys, by another way of finding their nodes.
+        let (records, theta, demand) = (500, 0.99, Demand { reads: 1.0, writes: 0.5 });
+        let routes: Vec<Vec<u16>> = (0..64u16).map(|p| vec![p % 5, (p * 7 + 1) % 5]).collect();
+        let (keys, hash_key) = (KeySpace::new(3, 16), hash_key(1));
+        let spec = WorkloadSpec { seed: 3, ..spec(Workload::F, records, theta) };
+        let placement = Placement::of_workload(&spec, 0, keys, &routes, hash_key);
+        let cached = placement.hottest(50);
+        let zeta: f64 = (1..=records).map(|k| (k as f64).powf(-theta)).sum();
+        for (policy, read, write) in [
+            (Policy::NoCache, 1.0, 1.0),
+            (Policy::WriteBack, 0.0, 0.0),
+            (Policy::WriteThrough { refresh_services: 0.0 }, 0.0, 1.0),
+        ] {
+            let mut load = [0.0; 5];
+            for index in 0..records {
+                let (read, write) = if index < 50 { (read, write) } else { (1.0, 1.0) };
+                let share = ((index + 1) as f64).powf(-theta) / zeta;
+                let route = &routes[(hash_key.hash(&keys.key(index)).position() >> 58) as usize];
+                load[usize::from(route[0])] += share * demand.writes * write;
+                load[usize::from(route[1])] += share * demand.reads * read;
+            }
+            let limit = placement.limit(demand, policy, &cached);
+            for (node, load) in load.iter().enumerate() {
+                assert!((limit.node_load[node] - load).abs() < 1e-12, "{policy:?} node {node}");
+            }
+            assert!((limit.ops(1000.0) - 1000.0 / max(&load)).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn the_tail_by_expectation_is_the_tail_by_counting() {
+        let routes = routes(1024, 16);
+        let (keys, hash_key) = (KeySpace::new(1, 16), hash_key(2));
+        let shares = ZipfShares::new(400_000, 0.99);
+        let hashes: Vec<_> = (0..400_000).map(|rank| (hash_key.hash(&keys.key(rank)), shares.share(rank))).collect();
+        let exact = Placement::new(&routes, hashes.iter().copied());
+        let short = Placement::new(&routes, hashes.iter().copied().take(50_000));
+        let cached = exact.hottest(1000);
+        for policy in [Policy::NoCache, Policy::WriteBack] {
+            let demand = Workload::A.demand();
+            let (a, b) = (exact.limit(demand, policy, &cached), short.limit(demand, policy, &cached));
+            assert!((a.ops_per_capacity / b.ops_per_capacity - 1.0).abs() < 0.01);
+        }
+    }
+
+    /// Write-back over no cache, and the latter alone, in the paper's setting over random maps: medians.
+    fn gains(nodes: u16) -> (f64, f64) {
+        let spec = spec(Workload::A, 100_000_000, 0.99);
+        let mut gains = Vec::new();
+        for seed in 0..5 {
+            let placement =
+                Placement::of_workload(&spec, 0, KeySpace::new(seed, 16), &routes(4096, nodes), hash_key(seed));
+            let cached = placement.hottest(10_000);
+            let [none, back] = [Policy::NoCache, Policy::WriteBack]
+                .map(|policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity);
+            gains.push((back / none, none));
+        }
+        gains.sort_by(|a, b| a.0.total_cmp(&b.0));
+        gains[2]
+    }
+
+    #[test]
+    fn the_papers_setting_gives_the_designs_figures() {
+        // Design, section 10: 3.0 to 4.2 at 16 servers, 13 to 16 at 128.
+        let (gain, _) = gains(16);
+        assert!((3.0..4.2).contains(&gain), "{gain} at 16");
+        let (gain, _) = gains(128);
+        assert!((13.0..16.5).contains(&gain), "{gain} at 128");
+    }
+
+    #[test]
+    fn a_slow_refresh_costs_write_through_its_hits() {
+        let spec = spec(Workload::A, 100_000, 0.99);
+        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(1024, 16), hash_key(1));
+        let cached = placement.hottest(1000);
+        let limit = |policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity;
+        let through = |refresh_services| limit(Policy::WriteThrough { refresh_services });
+        let falling: Vec<_> = [0.0, 1.0, 10.0, 100.0, 1000.0, 1e9].map(through).into();
+        assert!(falling.is_sorted_by(|a, b| a > b), "{falling:?}");
+        let none = limit(Policy::NoCache);
+        assert!((falling[5] / none - 1.0).abs() < 1e-3, "nothing is ever valid");
+        assert!(falling[0] > 1.5 * none && limit(Policy::WriteBack) > 1.5 * falling[0]);
+        // Where nothing is written, through and back are the same.
+        let reads = Workload::C.demand();
+        let through = placement.limit(reads, Policy::WriteThrough { refresh_services: 256.0 }, &cached);
+        assert_eq!(through.node_load, placement.limit(reads, Policy::WriteBack, &cached).node_load);
+    }
+
+    #[test]
+    fn inserts_spread_by_partitions() {
+        let spec = spec(Workload::Load, 1000, 0.99);
+        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(4, 3), hash_key(1));
+        let limit = placement.limit(Workload::Load.demand(), Policy::WriteBack, &HashSet::new());
+        assert_eq!(limit.node_load, [0.5, 0.25, 0.25]);
+        assert_eq!((limit.ops(1000.0), limit.imbalance()), (2000.0, 1.5));
+    }
+
+    proptest! {
+        #[test]
+        fn more_cache_never_lowers_a_limit(
+            theta in 0.0f64..1.5, nodes in 1u16..20, few in 0usize..200, more in 0usize..200, seed in any::<u64>(),
+            writes in 0.0f64..1.0, refresh_services in prop_oneof![Just(0.0), 0.1f64..500.0],
+        ) {
+            let spec = WorkloadSpec { seed, ..spec(Workload::Mix(writes * 100.0), 1000, theta) };
+            let placement =
+                Placement::of_workload(&spec, 0, KeySpace::new(seed, 16), &routes(256, nodes), hash_key(seed));
+            let (few, more) = (placement.hottest(few.min(more)), placement.hottest(few.max(more)));
+            let demand = spec.workload.demand();
+            let limit = |policy, cached| placement.limit(demand, policy, cached).ops_per_capacity;
+            let through = Policy::WriteThrough { refresh_services };
+            for policy in [Policy::WriteBack, through] {
+                prop_assert!(limit(policy, &more) >= limit(policy, &few) * (1.0 - 1e-9));
+            }
+            prop_assert!(limit(Policy::WriteBack, &more) >= limit(through, &more) * (1.0 - 1e-9));
+            prop_assert!(limit(through, &more) >= limit(Policy::NoCache, &more) * (1.0 - 1e-9));
+            prop_assert!(limit(Policy::NoCache, &more) <= f64::from(nodes) * (1.0 + 1e-9));
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! What a run found, as numbers, text and JSON.
+
+mod progress;
+mod table;
+mod text;
+
+pub(crate) use progress::Bar;
+pub(crate) use table::Table;
+pub(crate) use text::{describe, headline, text_of_run, text_of_summary};
+
+use crate::cli::LoadArgs;
+use crate::generator::{Measured, Recorder, STEP_NS, changes_within};
+use crate::limit::imbalance;
+use crate::rack::{RackStatistics, Scheme};
+use crate::verify::{Mismatch, Verdict};
+use crate::workload::Verb;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Lost requests beyond this share: not a result.
+const LOSS_MAX: f64 = 0.02;
+/// An open loop that gets less than this share of its operations done did not keep up.
+const KEPT_UP: f64 = 0.98;
+
+/// Everything, as it is written to a file.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// What wrote it.
+    pub(crate) tool: &'static str,
+    pub(crate) version: &'static str,
+    /// By the wall clock, not modelled.
+    pub(crate) kind: &'static str,
+    pub(crate) machine: Machine,
+    pub(crate) arguments: LoadArgs,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) summary: Vec<Summary>,
+}
+
+/// The machine that it ran on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) cpus: usize,
+    pub(crate) model: String,
+    pub(crate) kernel: String,
+}
+
+impl Machine {
+    pub(crate) fn here() -> Machine {
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let cpuinfo = read("/proc/cpuinfo");
+        let model =
+            cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
+        Machine {
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            model: model.unwrap_or("unknown processor").to_owned(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        }
+    }
+}
+
+/// The best that is possible, in operations a second.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub(crate) struct Limits {
+    /// With what was cached when the measured time ended.
+    pub(crate) ideal: Option<f64>,
+    /// The same if the hottest records were cached, as many as there is room for.
+    pub(crate) hottest: Option<f64>,
+    /// Write-through in a closed loop: a full node's queue keeps its hot keys invalid.
+    pub(crate) closed_loop: Option<f64>,
+    /// Share of operations on records that were cached when the measured time ended.
+    pub(crate) cached_share: f64,
+}
+
+/// One run of one scheme.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Run {
+    pub(crate) scheme: Scheme,
+    /// From 1.
+    pub(crate) repetition: u32,
+    /// Operations a second. A read-modify-write is one.
+    pub(crate) throughput_ops: f64,
+    /// The best that is possible, where node capacity is known.
+    pub(crate) limit_ops: Option<f64>,
+    pub(crate) limit_hottest_ops: Option<f64>,
+    pub(crate) limit_closed_loop_ops: Option<f64>,
+    pub(crate) of_limit: Option<f64>,
+    /// Operations a second that an open loop was to make.
+    pub(crate) offered_ops: Option<f64>,
+    /// An open loop got its operations done.
+    pub(crate) kept_up: Option<bool>,
+    /// Operations of an open loop that were begun after the measured time, or never.
+    pub(crate) late: u64,
+    pub(crate) unsent: u64,
+    /// Requests a second. A read-modify-write is two.
+    pub(crate) requests_ops: f64,
+    /// Share of requests that the cache answered.
+    pub(crate) hit_ratio: f64,
+    /// Share of operations on records that were cached when the measured time ended.
+    pub(crate) cached_share: f64,
+    /// Share of reads that found their record cached but outdated, and went to its node.
+    pub(crate) conservative_share: f64,
+    /// Requests a second of each node.
+    pub(crate) node_ops: Vec<f64>,
+    /// The busiest node over the mean.
+    pub(crate) node_imbalance: f64,
+    /// By verb, then by who answered (`cache`, `node`, `all`).
+    pub(crate) latency_us: BTreeMap<&'static str, BTreeMap<&'static str, Latency>>,
+    /// Requests sent again, over requests: an upper bound of what got lost.
+    pub(crate) resent: f64,
+    /// Operations without an outcome (timed out, indeterminate, no space), over operations.
+    pub(crate) failed: f64,
+    /// The larger of the two.
+    pub(crate) loss: f64,
+    /// Reads that found nothing.
+    pub(crate) not_found: u64,
+    /// Answers that were checked; `null`: none were to be.
+    pub(crate) verified: Option<u64>,
+    pub(crate) mismatches: Option<u64>,
+    pub(crate) verification: Option<Verdict>,
+    /// Records that ought to have been read at the end, but weren't.
+    pub(crate) unswept: u64,
+    /// Operations that ended in each tenth of a second.
+    pub(crate) series: Vec<u64>,
+    pub(crate) changes: Vec<Recovery>,
+    /// Records cached at the end.
+    pub(crate) cached_records: usize,
+    pub(crate) rack: RackStatistics,
+    pub(crate) seconds: f64,
+    /// Nothing speaks against it. Otherwise `objections` say what does.
+    pub(crate) is_result: bool,
+    pub(crate) objections: Vec<String>,
+}
+
+/// Latencies of one kind, in microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(crate) struct Latency {
+    pub(crate) count: u64,
+    pub(crate) mean: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) p999: f64,
+    pub(crate) max: f64,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram<u64>) -> Option<Latency> {
+        let us = |ns: f64| (ns / 10.0).round() / 100.0;
+        let at = |quantile| us(histogram.value_at_quantile(quantile) as f64);
+        let (count, mean, max) = (histogram.len(), us(histogram.mean()), us(histogram.max() as f64));
+        (count > 0).then(|| Latency { count, mean, p50: at(0.5), p99: at(0.99), p999: at(0.999), max })
+    }
+}
+
+/// What a change of popularity did.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(crate) struct Recovery {
+    /// When it happened, in seconds of the measured time.
+    pub(crate) at: f64,
+    /// After so many seconds half a second's throughput was back at 95 % of what it was before the first change; `null`: never.
+    pub(crate) recovered_after: Option<f64>,
+}
+
+/// What is known of a run before it is measured.
+pub(crate) struct RunContext {
+    pub(crate) scheme: Scheme,
+    pub(crate) repetition: u32,
+    pub(crate) offered_ops: Option<f64>,
+    pub(crate) change_every: Option<Duration>,
+    pub(crate) objections: Vec<String>,
+}
+
+impl Run {
+    pub(crate) fn new(context: RunContext, measured: Measured, limits: Limits) -> Run {
+        let Measured { recorder, seconds, rack, sent, unsent, late, verdict, unswept, cached, .. } = measured;
+        let throughput_ops = recorder.operations as f64 / seconds;
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let resent = share(sent.retries, sent.submitted);
+        let failed = share(recorder.failed, recorder.operations + recorder.failed);
+        let node_ops: Vec<f64> = rack.node_ops.iter().map(|&ops| ops as f64 / seconds).collect();
+        let mut run = Run {
+            scheme: context.scheme,
+            repetition: context.repetition,
+            throughput_ops,
+            limit_ops: limits.ideal,
+            limit_hottest_ops: limits.hottest,
+            limit_closed_loop_ops: limits.closed_loop,
+            of_limit: limits.ideal.map(|limit| throughput_ops / limit),
+            offered_ops: context.offered_ops,
+            kept_up: context.offered_ops.map(|offered| unsent == 0 && throughput_ops >= KEPT_UP * offered),
+            late,
+            unsent,
+            requests_ops: recorder.requests as f64 / seconds,
+            hit_ratio: share(recorder.cached, recorder.requests),
+            cached_share: limits.cached_share,
+            conservative_share: share(rack.conservative_reads, recorder.reads),
+            node_imbalance: imbalance(&node_ops),
+            node_ops,
+            latency_us: latencies(&recorder),
+            resent,
+            failed,
+            loss: resent.max(failed),
+            not_found: recorder.not_found,
+            verified: verdict.as_ref().map(|verdict| verdict.verified),
+            mismatches: verdict.as_ref().map(|verdict| verdict.mismatches),
+            unswept,
+            changes: recoveries(&recorder.steps, seconds, context.change_every),
+            series: recorder.steps,
+            cached_records: cached.len(),
+            rack,
+            seconds,
+            verification: verdict,
+            is_result: true,
+            objections: context.objections,
+        };
+        run.object();
+        run
+    }
+
+    /// Says what speaks against the run.
+    fn object(&mut self) {
+        let mut say = |says: bool, what: String| {
+            if says {
+                self.objections.push(what);
+                self.is_result = false;
+            }
+        };
+        say(self.throughput_ops == 0.0, "nothing was done at all".to_owned());
+        say(self.loss > LOSS_MAX, format!("{:.1} % of requests lost or sent again", self.loss * 100.0));
+        if let Some(verdict) = &self.verification {
+            say(verdict.mismatches > 0, format!("{} of {} answers are wrong", verdict.mismatches, verdict.verified));
+        }
+        if let (Some(false), Some(offered)) = (self.kept_up, self.offered_ops) {
+            // A finding rather than a fault: the latencies are what they are at this rate.
+            let done = self.throughput_ops;
+            self.objections.push(format!("did not keep up: {done:.0} of {offered:.0} operations a second done"));
+        }
+        if self.unswept > 0 {
+            self.objections.push(format!("{} records that were written were not read again at the end", self.unswept));
+        }
+        if let Some(verdict) = &self.verification
+            && verdict.unchecked > 0
+        {
+            self.objections.push(format!("{} answers could not be checked", verdict.unchecked));
+        }
+    }
+
+    /// The first wrong answers.
+    pub(crate) fn wrong(&self) -> &[Mismatch] {
+        self.verification.as_ref().map_or(&[], |verdict| &verdict.examples)
+    }
+}
+
+fn latencies(recorder: &Recorder) -> BTreeMap<&'static str, BTreeMap<&'static str, Latency>> {
+    let mut by_verb = BTreeMap::new();
+    for (verb, [cache, node]) in Verb::ALL.into_iter().zip(&recorder.latencies) {
+        let mut all = cache.clone();
+        all.add(node).expect("all histograms have the same bounds");
+        let by_whom = [("cache", cache), ("node", node), ("all", &all)];
+        let by_whom: BTreeMap<_, _> =
+            by_whom.into_iter().filter_map(|(whom, histogram)| Some((whom, Latency::of(histogram)?))).collect();
+        if !by_whom.is_empty() {
+            by_verb.insert(verb.name(), by_whom);
+        }
+    }
+    by_verb
+}
+
+fn recoveries(steps: &[u64], seconds: f64, every: Option<Duration>) -> Vec<Recovery> {
+    let Some(every) = every else { return Vec::new() };
+    let step = STEP_NS as f64 / 1e9;
+    let mean = |steps: &[u64]| steps.iter().sum::<u64>() as f64 / steps.len().max(1) as f64;
+    let step_of = |change: u32| (f64::from(change) * every.as_secs_f64() / step).round() as usize;
+    let before = mean(&steps[..step_of(1).min(steps.len())]);
+    let recovery = |change| {
+        let (from, next) = (step_of(change), step_of(change + 1).min(steps.len()));
+        let back = |&at: &usize| mean(&steps[at..(at + 5).min(next)]) >= 0.95 * before;
+        // At least three steps: what is shorter says nothing.
+        let recovered = (from..next.saturating_sub(2)).find(back);
+        Recovery {
+            at: from as f64 * step,
+            recovered_after: recovered.map(|at| ((at - from) as f64 * step * 10.0).round() / 10.0),
+        }
+    };
+    (1..=changes_within(Duration::from_secs_f64(seconds), every)).map(recovery).collect()
+}
+
+/// The runs of one scheme together.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(crate) struct Summary {
+    pub(crate) scheme: Scheme,
+    pub(crate) runs: usize,
+    /// All of them may be cited.
+    pub(crate) is_result: bool,
+    pub(crate) throughput_ops: Spread,
+    pub(crate) limit_ops: Option<Spread>,
+    pub(crate) of_limit: Option<Spread>,
+    pub(crate) limit_closed_loop_ops: Option<Spread>,
+    pub(crate) hit_ratio: Spread,
+    pub(crate) conservative_share: Spread,
+    pub(crate) node_imbalance: Spread,
+    pub(crate) loss: Spread,
+}
+
+/// The middle of several figures and how far they lie apart.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of at least one figure.
+    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = figures.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = match sorted.len() {
+            0 => return None,
+            odd if odd % 2 == 1 => sorted[middle],
+            _ => (sorted[middle - 1] + sorted[middle]) / 2.0,
+        };
+        Some(Spread { median, min: sorted[0], max: sorted[sorted.len() - 1] })
+    }
+
+    /// From the median to the farther end, over the median.
+    pub(crate) fn relative(&self) -> f64 {
+        (self.max - self.median).max(self.median - self.min) / self.median
+    }
+}
+
+/// Sums the runs up by scheme, in the order in which the schemes ran first.
+pub(crate) fn summarize(runs: &[Run]) -> Vec<Summary> {
+    let mut schemes: Vec<Scheme> = Vec::new();
+    for run in runs {
+        if !schemes.contains(&run.scheme) {
+            schemes.push(run.scheme);
+        }
+    }
+    schemes.into_iter().filter_map(|scheme| summarize_scheme(scheme, runs)).collect()
+}
+
+fn summarize_scheme(scheme: Scheme, runs: &[Run]) -> Option<Summary> {
+    let of_scheme = || runs.iter().filter(move |run| run.scheme == scheme);
+    let spread = |figure: &dyn Fn(&Run) -> Option<f64>| Spread::of(of_scheme().filter_map(figure));
+    Some(Summary {
+        scheme,
+        runs: of_scheme().count(),
+        is_result: of_scheme().all(|run| run.is_result),
+        throughput_ops: spread(&|run| Some(run.throughput_ops))?,
+        limit_ops: spread(&|run| run.limit_ops),
+        of_limit: spread(&|run| run.of_limit),
+        limit_closed_loop_ops: spread(&|run| run.limit_closed_loop_ops),
+        hit_ratio: spread(&|run| Some(run.hit_ratio))?,
+        conservative_share: spread(&|run| Some(run.conservative_share))?,
+        node_imbalance: spread(&|run| Some(run.node_imbalance))?,
+        loss: spread(&|run| Some(run.loss))?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_spread() {
+        let spread = Spread::of([3.0, 1.0, 2.0, 10.0]).unwrap();
+        assert_eq!((spread.median, spread.min, spread.max, spread.relative()), (2.5, 1.0, 10.0, 3.0));
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn recovery_counts_from_the_change() {
+        // Two seconds at 100; the change halves it for 0.7 s; the second one does nothing; after the third it never comes back.
+        let mut steps = vec![100; 80];
+        steps[20..27].fill(50);
+        steps[60..].fill(90);
+        let found = recoveries(&steps, 8.0, Some(Duration::from_secs(2)));
+        let expected = [(2.0, Some(0.7)), (4.0, Some(0.0)), (6.0, None)];
+        assert_eq!(found, expected.map(|(at, recovered_after)| Recovery { at, recovered_after }));
+        assert_eq!(recoveries(&steps, 8.0, None), []);
+    }
+}

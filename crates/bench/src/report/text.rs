@@ -1,0 +1,191 @@
+//! Reports as people read them.
+
+use super::table::{Table, grouped, percent};
+use super::{Latency, Machine, Run, Summary};
+use crate::cli::{Arrivals, LoadArgs};
+use std::fmt::Write as _;
+
+/// What is run, where.
+pub(crate) fn describe(args: &LoadArgs, machine: &Machine) -> String {
+    let mut text = format!(
+        "workload {} ({}), Zipf {}, {} records of {} + {} B, seed {}\n",
+        args.workload,
+        args.workload.describe(),
+        args.zipf,
+        grouped(args.records as f64),
+        args.key_bytes,
+        args.value_bytes,
+        args.seed
+    );
+    let capacity = match args.node_capacity {
+        Some(ops) => format!("each capped at {} requests/s", grouped(ops)),
+        None => "not capped: no limit can be computed (--node-capacity)".to_owned(),
+    };
+    let cache = if args.preload { "preloaded with the hottest" } else { "learned from cold" };
+    let _ = writeln!(
+        text,
+        "{} nodes, {capacity}; cache of {} records, {cache}",
+        args.nodes,
+        grouped(f64::from(args.cache_records))
+    );
+    let pace = match (&args.rate, args.arrivals) {
+        (None, _) => "closed loop".to_owned(),
+        (Some(rate), Arrivals::Poisson) => format!("open loop at {rate} (ops/s or % of the limit), Poisson"),
+        (Some(rate), Arrivals::Fixed) => format!("open loop at {rate} (ops/s or % of the limit), equal gaps"),
+    };
+    let _ = writeln!(
+        text,
+        "{} client thread(s) of {} outstanding, {pace}; {} s measured after {} s of warm-up",
+        args.clients, args.window, args.seconds, args.warmup
+    );
+    if let Some(pattern) = args.change {
+        let keys = args.change_keys;
+        let _ = writeln!(text, "popularity changes every {} s: {pattern:?}, {keys} keys", args.change_every);
+    }
+    let Machine { cpus, model, kernel } = machine;
+    let _ = writeln!(text, "measured by the wall clock on {cpus} CPU(s), {model}, Linux {kernel}");
+    text
+}
+
+/// One line about a run.
+pub(crate) fn headline(run: &Run, repetitions: u32) -> String {
+    let mut text = run.scheme.name().to_owned();
+    if repetitions > 1 {
+        let _ = write!(text, " ({} of {repetitions})", run.repetition);
+    }
+    let _ = write!(text, ": {} ops/s", grouped(run.throughput_ops));
+    if let (Some(limit), Some(share)) = (run.limit_ops, run.of_limit) {
+        let _ = write!(text, ", {} of the limit {}", percent(share), grouped(limit));
+    }
+    let _ = write!(text, ", {} hits", percent(run.hit_ratio));
+    if let (Some(verified), Some(mismatches)) = (run.verified, run.mismatches) {
+        let _ = write!(text, ", {} answers checked, {mismatches} wrong", grouped(verified as f64));
+    }
+    for objection in &run.objections {
+        let _ = write!(text, "\n    {}: {objection}", if run.is_result { "note" } else { "NOT A RESULT" });
+    }
+    for mismatch in run.wrong() {
+        let _ = write!(text, "\n    {mismatch}");
+    }
+    text + "\n"
+}
+
+/// Everything else about a run.
+pub(crate) fn text_of_run(run: &Run) -> String {
+    let mut text = format!("{}:\n", run.scheme);
+    let nodes: Vec<_> = run.node_ops.iter().map(|&ops| grouped(ops)).collect();
+    let _ = writeln!(
+        text,
+        "  nodes served {} requests/s; the busiest {:.2} times the mean",
+        shorten(nodes),
+        run.node_imbalance
+    );
+    let _ = writeln!(
+        text,
+        "  cache: {} records, {} admitted, {} evicted meanwhile; {} of operations on cached records; {} of reads conservative",
+        grouped(run.cached_records as f64),
+        grouped(run.rack.admissions as f64),
+        grouped(run.rack.evictions as f64),
+        percent(run.cached_share),
+        percent(run.conservative_share)
+    );
+    if let (Some(limit), Some(hottest)) = (run.limit_ops, run.limit_hottest_ops)
+        && limit < 0.995 * hottest
+    {
+        let _ = writeln!(text, "  with the hottest records cached the limit would be {}", grouped(hottest));
+    }
+    if let Some(limit) = run.limit_closed_loop_ops {
+        let _ = writeln!(
+            text,
+            "  in a closed loop the busiest node's queue keeps its hot keys invalid: there the limit is {} ({} reached)",
+            grouped(limit),
+            percent(run.throughput_ops / limit)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "  {} of requests sent again, {} of operations failed, {} packets dropped by the rack",
+        percent(run.resent),
+        percent(run.failed),
+        grouped(run.rack.dropped as f64)
+    );
+    for change in &run.changes {
+        let recovery = match change.recovered_after {
+            Some(seconds) => format!("back at 95 % of the throughput before after {seconds:.1} s"),
+            None => "not back at 95 % of the throughput before".to_owned(),
+        };
+        let _ = writeln!(text, "  change at {:.1} s: {recovery}", change.at);
+    }
+    text + &latency_table(run)
+}
+
+fn latency_table(run: &Run) -> String {
+    let mut table = Table::new(["latency in us", "count", "mean", "p50", "p99", "p99.9", "max"]);
+    for (verb, by_whom) in &run.latency_us {
+        for whom in ["cache", "node", "all"] {
+            // The sum says nothing new where there is only one part.
+            let Some(latency) = by_whom.get(whom).filter(|_| whom != "all" || by_whom.len() > 2) else { continue };
+            let Latency { count, mean, p50, p99, p999, max } = latency;
+            let [mean, p50, p99, p999, max] = [mean, p50, p99, p999, max].map(|us| microseconds(*us));
+            table.row([format!("{verb}, {whom}"), grouped(*count as f64), mean, p50, p99, p999, max]);
+        }
+    }
+    table.to_string()
+}
+
+fn microseconds(us: f64) -> String {
+    if us < 100.0 { format!("{us:.1}") } else { grouped(us) }
+}
+
+/// The schemes side by side.
+pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
+    let repeated = summaries.iter().any(|summary| summary.runs > 1);
+    let mut table = Table::new([
+        "measured",
+        if repeated { "ops/s, median" } else { "ops/s" },
+        "spread",
+        "limit",
+        "of limit",
+        "hits",
+        "conservative",
+        "imbalance",
+        "loss",
+        "",
+    ]);
+    for summary in summaries {
+        let spread =
+            if summary.runs > 1 { format!("± {}", percent(summary.throughput_ops.relative())) } else { String::new() };
+        table.row([
+            summary.scheme.name().to_owned(),
+            grouped(summary.throughput_ops.median),
+            spread,
+            summary.limit_ops.map_or("-".to_owned(), |limit| grouped(limit.median)),
+            summary.of_limit.map_or("-".to_owned(), |share| percent(share.median)),
+            percent(summary.hit_ratio.median),
+            percent(summary.conservative_share.median),
+            format!("{:.2}", summary.node_imbalance.median),
+            percent(summary.loss.median),
+            if summary.is_result { String::new() } else { "NOT A RESULT".to_owned() },
+        ]);
+    }
+    let mut text = table.to_string();
+    if let [first, others @ ..] = summaries {
+        for other in others {
+            let gain = other.throughput_ops.median / first.throughput_ops.median;
+            let _ = write!(text, "  {} / {}: {gain:.2}", other.scheme, first.scheme);
+            if let (Some(a), Some(b)) = (other.limit_ops, first.limit_ops) {
+                let _ = write!(text, " (of the limits: {:.2})", a.median / b.median);
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// A list that fits a line.
+fn shorten(list: Vec<String>) -> String {
+    if list.len() <= 16 {
+        return list.join(" ");
+    }
+    format!("{} ... ({} nodes)", list[..16].join(" "), list.len())
+}

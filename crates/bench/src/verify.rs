@@ -1,0 +1,405 @@
+//! Whether what was read is what was written.
+//!
+//! Every answer carries the record's version ([`Seq`]), and versions order all writes of a key. So a table with the newest version of each
+//! record that any client knows of, by an acknowledgement or a read, is enough to check each answer when it comes:
+//!
+//! - a read returns a version that is not older than the newest one known *when the read began*: no acknowledged write is lost, no read is stale, no value
+//!   that was seen is taken back;
+//! - a write gets a version newer than the newest one known when it began;
+//! - one version has one value, whoever sees it;
+//! - a value is whole, belongs to this record, and is one that its writer has written ([`Stamp`]);
+//! - a record that was there is there.
+//!
+//! These are the conditions under which the history of a key is linearizable with versions as its order, except that a version which two clients never both
+//! saw isn't compared. Afterwards every record in the table is read once more.
+
+use crate::workload::{PRELOADED, Stamp, ValueError, mix};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use switchback_wire::Seq;
+
+/// Records of one chunk of the table; chunks exist once one of their records is touched.
+const CHUNK: u64 = 1 << 16;
+const CHUNKS: u64 = 1 << 16;
+/// Mismatches that are kept with all they say.
+const EXAMPLES_MAX: usize = 10;
+
+/// What is wrong with an answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// An older version than one that was known when the read began.
+    Stale,
+    /// No record where there is one.
+    Missing,
+    /// A value that nobody wrote: wrong length or checksum.
+    Corrupt,
+    /// The value of another record.
+    Foreign,
+    /// A whole value of this record that its writer has not written yet.
+    Invented,
+    /// Another value than this version has elsewhere.
+    Different,
+    /// A write that was ordered before one that was known when it began.
+    Unordered,
+}
+
+/// An answer that doesn't match.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Mismatch {
+    /// What is wrong.
+    pub fault: Fault,
+    /// The record.
+    pub index: u64,
+    /// The version that was answered.
+    pub seq: u64,
+    /// The newest version known when the operation began.
+    pub known: u64,
+    /// What the value says of itself, where it does.
+    pub value: Option<String>,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.fault {
+            Fault::Stale => "an older version than was known when the read began",
+            Fault::Missing => "not found, though it was written",
+            Fault::Corrupt => "a value that nobody wrote",
+            Fault::Foreign => "the value of another record",
+            Fault::Invented => "a value that its writer has not written",
+            Fault::Different => "another value than this version has elsewhere",
+            Fault::Unordered => "a write ordered before one that was known when it began",
+        };
+        write!(f, "record {}: {what}: version {:?}, known {:?}", self.index, Seq(self.seq), Seq(self.known))?;
+        if let Some(value) = &self.value {
+            write!(f, ", {value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// What came of the checks.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Verdict {
+    /// Answers that were checked.
+    pub verified: u64,
+    /// Those that don't match.
+    pub mismatches: u64,
+    /// The same by fault.
+    pub faults: BTreeMap<Fault, u64>,
+    /// The first of them.
+    pub examples: Vec<Mismatch>,
+    /// Answers that could not be checked, because the table can't hold their record or version.
+    pub unchecked: u64,
+    /// Records that were read once more at the end.
+    pub swept: u64,
+}
+
+/// What was known of a record when an operation began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Known(u64);
+
+/// The table, shared by all clients. One word a record: version and a fingerprint of its value.
+pub struct Verifier {
+    chunks: Vec<OnceLock<Box<[AtomicU64]>>>,
+    preloaded: u64,
+    value_bytes: usize,
+    /// Versions that each writer has begun to write, by writer.
+    begun: Vec<AtomicU32>,
+    verdict: Mutex<Verdict>,
+    verified: AtomicU64,
+    unchecked: AtomicU64,
+    swept: AtomicU64,
+}
+
+/// Bits of a fingerprint. Two values under one version are told apart but for one case in a million.
+const PRINT_BITS: u32 = 20;
+/// Bits of a version's counter and epoch that are kept: the counter of a run, which begins at a fresh rack.
+const COUNTER_BITS: u32 = 32;
+const EPOCH_BITS: u32 = 64 - PRINT_BITS - COUNTER_BITS;
+
+/// A version in the order of versions, with the fingerprint below it; `None` if it is out of range.
+fn word(seq: Seq, print: u64) -> Option<u64> {
+    if seq.counter() >> COUNTER_BITS != 0 || seq.epoch() >> EPOCH_BITS != 0 {
+        return None;
+    }
+    Some((u64::from(seq.epoch()) << COUNTER_BITS | seq.counter()) << PRINT_BITS | print)
+}
+
+fn seq_of(word: u64) -> Seq {
+    let version = word >> PRINT_BITS;
+    Seq::new((version >> COUNTER_BITS) as u32, version & ((1 << COUNTER_BITS) - 1))
+}
+
+/// Never 0, so that no word of a known version is 0.
+fn fingerprint(stamp: Stamp) -> u64 {
+    let hash = mix(u64::from(stamp.writer) << 32 | u64::from(stamp.version));
+    (hash >> (64 - PRINT_BITS)).max(1)
+}
+
+impl Verifier {
+    /// A table that knows of `preloaded` records, of any version, and of writers 1 to `writers`.
+    pub fn new(preloaded: u64, value_bytes: usize, writers: u16) -> Verifier {
+        Verifier {
+            chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
+            preloaded,
+            value_bytes,
+            begun: (0..=writers).map(|_| AtomicU32::new(0)).collect(),
+            verdict: Mutex::default(),
+            verified: AtomicU64::new(0),
+            unchecked: AtomicU64::new(0),
+            swept: AtomicU64::new(0),
+        }
+    }
+
+    fn slot(&self, index: u64) -> Option<&AtomicU64> {
+        let chunk = self.chunks.get((index / CHUNK) as usize)?;
+        let chunk = chunk.get_or_init(|| (0..CHUNK).map(|_| AtomicU64::new(0)).collect());
+        Some(&chunk[(index % CHUNK) as usize])
+    }
+
+    /// What is known of a record. To be asked before an operation is sent.
+    pub fn known(&self, index: u64) -> Known {
+        Known(self.slot(index).map_or(0, |slot| slot.load(Ordering::Acquire)))
+    }
+
+    /// A write is about to be sent.
+    pub fn begin_write(&self, stamp: Stamp) {
+        self.begun[usize::from(stamp.writer)].store(stamp.version, Ordering::Release);
+    }
+
+    /// Checks the answer of a read.
+    pub fn read(&self, index: u64, known: Known, seq: Seq, value: &[u8]) {
+        self.verified.fetch_add(1, Ordering::Relaxed);
+        let stamp = match Stamp::read_value(value, self.value_bytes) {
+            Ok(stamp) => stamp,
+            Err(error) => {
+                let error = match error {
+                    ValueError::Length => format!("{} bytes long", value.len()),
+                    ValueError::Checksum => "with a wrong checksum".to_owned(),
+                };
+                return self.mismatch(Fault::Corrupt, index, seq, known, Some(error));
+            }
+        };
+        let says = || Some(format!("write {} of client {} to record {}", stamp.version, stamp.writer, stamp.index));
+        if stamp.index != index {
+            return self.mismatch(Fault::Foreign, index, seq, known, says());
+        }
+        if !self.was_begun(stamp) {
+            return self.mismatch(Fault::Invented, index, seq, known, says());
+        }
+        let Some(word) = word(seq, fingerprint(stamp)) else { return self.uncheckable() };
+        if seq < seq_of(known.0) {
+            return self.mismatch(Fault::Stale, index, seq, known, says());
+        }
+        if !self.learn(index, word) {
+            self.mismatch(Fault::Different, index, seq, known, says());
+        }
+    }
+
+    fn was_begun(&self, stamp: Stamp) -> bool {
+        if stamp.writer == PRELOADED {
+            return stamp.version == 0 && stamp.index < self.preloaded;
+        }
+        self.begun.get(usize::from(stamp.writer)).is_some_and(|begun| stamp.version <= begun.load(Ordering::Acquire))
+    }
+
+    /// Checks the answer that there is no such record. (No workload deletes.)
+    pub fn read_nothing(&self, index: u64, known: Known, seq: Seq) {
+        self.verified.fetch_add(1, Ordering::Relaxed);
+        if index < self.preloaded || known.0 != 0 {
+            self.mismatch(Fault::Missing, index, seq, known, None);
+        }
+    }
+
+    /// Checks the acknowledgement of a write.
+    pub fn written(&self, stamp: Stamp, known: Known, seq: Seq) {
+        self.verified.fetch_add(1, Ordering::Relaxed);
+        let Some(word) = word(seq, fingerprint(stamp)) else { return self.uncheckable() };
+        if known.0 != 0 && seq <= seq_of(known.0) {
+            return self.mismatch(Fault::Unordered, stamp.index, seq, known, None);
+        }
+        if !self.learn(stamp.index, word) {
+            self.mismatch(Fault::Different, stamp.index, seq, known, None);
+        }
+    }
+
+    /// Takes a version into the table; false if it is there with another value.
+    fn learn(&self, index: u64, word: u64) -> bool {
+        let Some(slot) = self.slot(index) else {
+            self.uncheckable();
+            return true;
+        };
+        let mut there = slot.load(Ordering::Acquire);
+        loop {
+            if there != 0 && there >> PRINT_BITS == word >> PRINT_BITS {
+                return there == word;
+            }
+            if there > word {
+                return true;
+            }
+            match slot.compare_exchange_weak(there, word, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => there = now,
+            }
+        }
+    }
+
+    fn uncheckable(&self) {
+        self.unchecked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn mismatch(&self, fault: Fault, index: u64, seq: Seq, known: Known, value: Option<String>) {
+        let mut verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner);
+        verdict.mismatches += 1;
+        *verdict.faults.entry(fault).or_default() += 1;
+        if verdict.examples.len() < EXAMPLES_MAX {
+            verdict.examples.push(Mismatch { fault, index, seq: seq.0, known: seq_of(known.0).0, value });
+        }
+    }
+
+    /// Records that the table knows a version of: part `part` of `parts`, to be read once more at the end.
+    pub fn touched(&self, part: u64, parts: u64) -> impl Iterator<Item = u64> + '_ {
+        let chunks = (0..CHUNKS).filter_map(|at| self.chunks[at as usize].get().map(|chunk| (at * CHUNK, chunk)));
+        chunks.flat_map(move |(first, chunk)| {
+            let known = chunk.iter().enumerate().filter(|(_, slot)| slot.load(Ordering::Acquire) != 0);
+            known.map(move |(at, _)| first + at as u64).filter(move |index| index % parts == part)
+        })
+    }
+
+    /// So many records were read once more.
+    pub fn add_swept(&self, records: u64) {
+        self.swept.fetch_add(records, Ordering::Relaxed);
+    }
+
+    /// What came of it so far.
+    pub fn verdict(&self) -> Verdict {
+        let verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Verdict {
+            verified: self.verified.load(Ordering::Relaxed),
+            unchecked: self.unchecked.load(Ordering::Relaxed),
+            swept: self.swept.load(Ordering::Relaxed),
+            ..verdict
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BYTES: usize = 64;
+
+    fn value(stamp: Stamp) -> Vec<u8> {
+        let mut value = Vec::new();
+        stamp.write_value(BYTES, &mut value);
+        value
+    }
+
+    fn stamp(index: u64, version: u32) -> Stamp {
+        Stamp { index, writer: 1, version }
+    }
+
+    /// Ten preloaded records; write 1 of record 5 acknowledged as version 7.
+    fn table() -> Verifier {
+        let table = Verifier::new(10, BYTES, 2);
+        table.begin_write(stamp(5, 1));
+        table.written(stamp(5, 1), table.known(5), Seq::new(1, 7));
+        table
+    }
+
+    fn faults(table: &Verifier) -> Vec<Fault> {
+        table.verdict().faults.into_keys().collect()
+    }
+
+    #[test]
+    fn what_was_written_is_accepted() {
+        let table = table();
+        table.read(5, table.known(5), Seq::new(1, 7), &value(stamp(5, 1)));
+        table.read(3, table.known(3), Seq::NONE, &value(Stamp { index: 3, writer: PRELOADED, version: 0 }));
+        table.read_nothing(11, table.known(11), Seq::NONE);
+        // Concurrent: the read began before the next write was acknowledged, and returns the older version.
+        let known = table.known(5);
+        table.begin_write(stamp(5, 2));
+        table.written(stamp(5, 2), table.known(5), Seq::new(1, 9));
+        table.read(5, known, Seq::new(1, 7), &value(stamp(5, 1)));
+        // A version that was never acknowledged may be read: its acknowledgement was lost.
+        table.begin_write(stamp(5, 3));
+        table.read(5, table.known(5), Seq::new(2, 1), &value(stamp(5, 3)));
+        let verdict = table.verdict();
+        assert_eq!((verdict.mismatches, verdict.verified, verdict.unchecked), (0, 7, 0), "{verdict:?}");
+    }
+
+    #[test]
+    fn every_fault_is_found() {
+        let check = |fault: Fault, act: &dyn Fn(&Verifier)| {
+            let table = table();
+            act(&table);
+            assert_eq!(faults(&table), [fault]);
+        };
+        let preloaded = |index| value(Stamp { index, writer: PRELOADED, version: 0 });
+        check(Fault::Stale, &|table| table.read(5, table.known(5), Seq::new(1, 6), &preloaded(5)));
+        check(Fault::Stale, &|table| {
+            // What a read has seen must not be taken back either.
+            table.begin_write(stamp(5, 2));
+            table.read(5, table.known(5), Seq::new(1, 8), &value(stamp(5, 2)));
+            table.read(5, table.known(5), Seq::new(1, 7), &value(stamp(5, 1)));
+        });
+        check(Fault::Missing, &|table| table.read_nothing(5, table.known(5), Seq::new(1, 8)));
+        check(Fault::Missing, &|table| table.read_nothing(3, table.known(3), Seq::NONE));
+        check(Fault::Corrupt, &|table| table.read(5, table.known(5), Seq::new(1, 7), &value(stamp(5, 1))[1..]));
+        check(Fault::Corrupt, &|table| table.read(5, table.known(5), Seq::new(1, 7), &[0; BYTES]));
+        check(Fault::Foreign, &|table| table.read(5, table.known(5), Seq::new(1, 7), &preloaded(6)));
+        check(Fault::Invented, &|table| table.read(5, table.known(5), Seq::new(1, 8), &value(stamp(5, 2))));
+        check(Fault::Different, &|table| table.read(5, table.known(5), Seq::new(1, 7), &preloaded(5)));
+        check(Fault::Different, &|table| {
+            // The read came first, the acknowledgement later.
+            let known = table.known(5);
+            table.read(5, known, Seq::new(1, 8), &preloaded(5));
+            table.begin_write(stamp(5, 2));
+            table.written(stamp(5, 2), known, Seq::new(1, 8));
+        });
+        check(Fault::Unordered, &|table| {
+            table.begin_write(stamp(5, 2));
+            table.written(stamp(5, 2), table.known(5), Seq::new(1, 7));
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_checked_is_counted() {
+        let table = table();
+        table.begin_write(stamp(CHUNK * CHUNKS, 2));
+        table.written(stamp(CHUNK * CHUNKS, 2), table.known(CHUNK * CHUNKS), Seq::new(1, 1));
+        table.written(stamp(4, 2), table.known(4), Seq::new(5000, 1));
+        assert_eq!((table.verdict().unchecked, table.verdict().mismatches), (2, 0));
+    }
+
+    #[test]
+    fn the_sweep_finds_every_touched_record_once() {
+        let table = table();
+        for index in [0, 1, 65_535, 65_536, 1_000_000] {
+            table.written(stamp(index, 1), table.known(index), Seq::new(1, 1));
+        }
+        let mut swept: Vec<_> = (0..3).flat_map(|part| table.touched(part, 3).collect::<Vec<_>>()).collect();
+        swept.sort_unstable();
+        assert_eq!(swept, [0, 1, 5, 65_535, 65_536, 1_000_000]);
+    }
+
+    proptest! {
+        #[test]
+        fn words_are_ordered_as_versions_are(
+            a in (0u32..4096, 0u64..1 << 32), b in (0u32..4096, 0u64..1 << 32), prints in (1u64..1 << 20, 1u64..1 << 20),
+        ) {
+            let (a, b) = (Seq::new(a.0, a.1), Seq::new(b.0, b.1));
+            let (wa, wb) = (word(a, prints.0).unwrap(), word(b, prints.1).unwrap());
+            prop_assert_eq!((seq_of(wa), seq_of(wb)), (a, b));
+            if a != b {
+                prop_assert_eq!(a < b, wa < wb);
+            }
+        }
+    }
+}
