@@ -131,17 +131,17 @@ struct switchback;
 struct call {
     struct header header; // as decoded by parse(), changed by the stages, written back by emit()
     struct address from;  // the sender
-    u64 route;            // the replicas of the packet's partition
-    u64 now_ms;           // since the Unix epoch
-    u32 random;           // uniform
-    u32 epoch;            // the switch's when the packet came in; not 0
-    u32 location;         // of the key, after lookup()
     u16 injected;         // by the agent, not from the wire
     u16 stamps_origin;    // the answer goes to the sender, whose address isn't in the packet yet
+    u32 epoch;            // the switch's when the packet came in; not 0
+    u32 location;         // of the key, after its lookup
+    u64 route;            // the replicas of the packet's partition
 #ifdef __bpf__
     u32 at; // of the header in the frame
 #else
-    struct switchback *switchback;
+    u32 random;      // uniform
+    u64 now_ms;      // since the Unix epoch
     u64 *statistics; // the caller's shard
+    struct switchback *switchback;
 #endif
 };

@@ -12,6 +12,8 @@
 
 // How many counters one LOAD_COUNTERS may ask for.
 #define COUNTERS_LOADED_MAX 64u
+// How many counters one RESET_* may clear.
+#define RESET_MAX (1u << 20)
 
 STEP u32 control_done(struct packet *packet, struct call *call, u8 status)
 {
@@ -123,62 +125,84 @@ STAGE u32 control_record(struct packet *packet, struct call *call)
     return verdict;
 }
 
-// The slots from `slot` on whose counters are asked for; fewer than asked if the class ends.
-STEP u32 control_counter(struct call *call, u32 index, u32 **counter)
+// The counter `index` slots after the one that is named; NULL where the class ends.
+STEP u32 *control_counter(struct call *call, u32 index)
 {
     u32 slot = call->header.slot + index;
     bool is_named = call->header.size_class < CLASS_MAX && slot < SLOTS_MAX && slot >= index;
-    *counter = is_named ? table_counter(call, location_of(call->header.size_class, slot)) : NULL;
-    return *counter != NULL;
+    return is_named ? table_counter(call, location_of(call->header.size_class, slot)) : NULL;
 }
 
+struct counters_loaded {
+    struct call *call;
+    be32 values[COUNTERS_LOADED_MAX];
+    u32 count;
+};
+
+static long control_load_counter(u32 index, void *with)
+{
+    struct counters_loaded *loaded = with;
+    u32 *counter = control_counter(loaded->call, index);
+    if (counter == NULL || index >= COUNTERS_LOADED_MAX) {
+        return 1;
+    }
+    loaded->values[index] = to_be32(load_relaxed(counter));
+    loaded->count = index + 1;
+    return 0;
+}
+
+// Fewer than asked for if the class ends.
 STAGE u32 control_load_counters(struct packet *packet, struct call *call)
 {
-    be32 values[COUNTERS_LOADED_MAX] = {0};
+    struct counters_loaded loaded = {.call = call};
     u32 asked = call->header.total_bytes;
-    u32 loaded = 0;
-    for (u32 i = 0; i < COUNTERS_LOADED_MAX && i < asked; i++) {
-        u32 *counter = NULL;
-        if (!control_counter(call, i, &counter)) {
-            break;
-        }
-        values[i] = to_be32(load_relaxed(counter));
-        loaded = i + 1;
-    }
-    if (loaded == 0) {
+    repeat(asked < COUNTERS_LOADED_MAX ? asked : COUNTERS_LOADED_MAX, control_load_counter, &loaded);
+    u32 bytes = loaded.count * (u32)sizeof(be32);
+    if (bytes == 0) {
         return drop(CONTROL);
     }
     call->header.status = STATUS_OK;
-    if (!packet_resize(packet, call, loaded * (u32)sizeof(be32))) {
+    if (!packet_resize(packet, call, bytes)) {
         return drop(ROOM);
     }
-    packet_put_bytes(packet, call, values, loaded * (u32)sizeof(be32));
+    packet_put_bytes(packet, call, loaded.values, bytes);
     return REPLY;
 }
 
-STAGE u32 control_reset_counters(struct packet *packet, struct call *call)
+static long control_reset_counter(u32 index, void *with)
 {
-    u32 asked = call->header.total_bytes;
-    for (u32 i = 0; i < asked && i < RESET_MAX; i++) {
-        u32 *counter = NULL;
-        if (!control_counter(call, i, &counter)) {
-            break;
-        }
-        store_relaxed(counter, 0u);
+    u32 *counter = control_counter(with, index);
+    if (counter == NULL) {
+        return 1;
     }
-    return control_done(packet, call, STATUS_OK);
+    store_relaxed(counter, 0u);
+    return 0;
 }
 
-STAGE u32 control_reset_sketch(struct packet *packet, struct call *call)
+static long control_reset_column(u32 index, void *with)
 {
-    u32 first = call->header.slot, asked = call->header.total_bytes, width = table_sketch_width(call);
-    for (u32 i = 0; i < asked && i < RESET_MAX && first < width && i < width - first; i++) {
-        for (u32 row = 0; row < SKETCH_ROWS; row++) {
-            u32 *counter = table_sketch(call, row, first + i);
-            if (counter != NULL) {
-                store_relaxed(counter, 0u);
-            }
+    struct call *call = with;
+    u32 column = call->header.slot + index;
+    if (column < index || column >= table_sketch_width(call)) {
+        return 1;
+    }
+    for (u32 row = 0; row < SKETCH_ROWS; row++) {
+        u32 *counter = table_sketch(call, row, column);
+        if (counter != NULL) {
+            store_relaxed(counter, 0u);
         }
+    }
+    return 0;
+}
+
+STAGE u32 control_reset(struct packet *packet, struct call *call)
+{
+    u32 asked = call->header.total_bytes;
+    u32 bounded = asked < RESET_MAX ? asked : RESET_MAX;
+    if (call->header.op == OP_RESET_SKETCH) {
+        repeat(bounded, control_reset_column, call);
+    } else {
+        repeat(bounded, control_reset_counter, call);
     }
     return control_done(packet, call, STATUS_OK);
 }
@@ -266,9 +290,8 @@ STEP u32 control(struct packet *packet, struct call *call)
     case OP_LOAD_COUNTERS:
         return control_load_counters(packet, call);
     case OP_RESET_COUNTERS:
-        return control_reset_counters(packet, call);
     case OP_RESET_SKETCH:
-        return control_reset_sketch(packet, call);
+        return control_reset(packet, call);
     case OP_LOAD_LANE:
         return control_load_lane(packet, call);
     default:

@@ -20,6 +20,9 @@
 
 STEP u32 serve(struct packet *packet, struct call *call)
 {
+    if (call->injected) {
+        return control(packet, call);
+    }
     switch (call->header.op) {
     case OP_READ:
         return read_request(packet, call);
@@ -44,7 +47,7 @@ STEP u32 serve(struct packet *packet, struct call *call)
     case OP_SCAN_REPLY:
         return REPLY;
     default:
-        return control(packet, call);
+        return drop(OPERATION);
     }
 }
 

@@ -51,9 +51,11 @@ typedef u64 ANY_ALIGNMENT be64;
 
 #ifdef __bpf__
 
+#include <linux/types.h>
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#define NULL  ((void *)0)
 #define STAGE static __attribute__((noinline, unused))
 // The verifier proves what it must; the rest is proven by the native build, whose tests run the same lines.
 #define invariant(condition) ((void)0)
@@ -78,8 +80,8 @@ typedef u64 ANY_ALIGNMENT be64;
 // How often a reader or writer tries a record again; the other side is another CPU that can't be preempted in
 // it.
 #define RECORD_ATTEMPTS 8
-// How many counters one packet may reset.
-#define RESET_MAX 1024u
+// Runs `step(index, with)` so many times, or until it returns 1. The verifier looks at the step once.
+#define repeat(times, step, with) ((void)bpf_loop((times), (step), (with), 0))
 STEP void relax(u32 attempt)
 {
     (void)attempt;
@@ -117,8 +119,10 @@ STEP void relax(u32 attempt)
 #define prefetch_for_write(at) __builtin_prefetch((at), 1, 3)
 // In user space the other side may be preempted in the middle of it, so wait longer than a time slice.
 #define RECORD_ATTEMPTS        (1u << 16)
-// As many counters as there are may be reset by one packet.
-#define RESET_MAX              (~0u)
+// Runs `step(index, with)` so many times, or until it returns 1.
+#define repeat(times, step, with)                                                                            \
+    for (u32 index_ = 0, times_ = (times); index_ < times_ && (step)(index_, (with)) == 0; index_++) {       \
+    }
 // Waits a little before the next attempt.
 STEP void relax(u32 attempt)
 {

@@ -53,7 +53,7 @@ STEP enum read_result read_record(struct packet *packet, struct call *call, stru
     u32 value_bytes = load_relaxed(&record->value_bytes);
     enum read_result result = READ_MISS;
     if (likely(record_is_valid(call, seen->state) && packet_has_key(packet, call, record))) {
-        bool is_expired = seen->expiry_ms != 0 && seen->expiry_ms <= call->now_ms;
+        bool is_expired = seen->expiry_ms != 0 && seen->expiry_ms <= table_now_ms(call);
         bool is_absent = (seen->state & STATE_TOMBSTONE) != 0 || is_expired;
         result = !record_is_latest(call, seen->state) ? read_outdated(call, seen)
                  : is_absent                          ? READ_NOT_FOUND

@@ -9,7 +9,7 @@
 
 STEP bool is_sampled(struct call *call)
 {
-    return (u64)call->random < table_sampling(call);
+    return table_random(call) < table_sampling(call);
 }
 
 STEP u32 counter_increment(u32 *counter)

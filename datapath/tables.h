@@ -19,6 +19,7 @@
 //     table_prefetch(call)                    what the packet will need by its key hash and lane
 //     table_is_node(call, address)
 //     table_report(call, record, location, op)  false: there was no room
+//     table_now_ms(call), table_random(call)  the call's; BPF asks the kernel when they are needed
 //     count(call, counter)                    statistics
 #pragma once
 

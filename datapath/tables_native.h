@@ -146,6 +146,16 @@ STEP u32 table_threshold(struct call *call)
     return call->switchback->threshold;
 }
 
+STEP u64 table_now_ms(const struct call *call)
+{
+    return call->now_ms;
+}
+
+STEP u32 table_random(const struct call *call)
+{
+    return call->random;
+}
+
 // The partition of a key hash: its top bits.
 STEP u16 table_partition(struct call *call)
 {

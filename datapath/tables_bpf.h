@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Tables in BPF maps. The loader sets `parameters` and the maps' sizes before it loads the program; the sizes
+// of values are fixed, since the verifier checks them.
+#pragma once
+
+struct parameters {
+    u64 features;
+    u64 sampling;        // of 2^32
+    u64 clock_offset_ms; // from the kernel's monotonic clock to the Unix epoch
+    u32 threshold;
+    u32 sketch_width;
+    u32 partition_shift;
+    u32 value_bytes[CLASS_MAX];
+    u32 counter_base[CLASS_MAX]; // of a class's first slot in `counters`
+};
+
+const volatile struct parameters parameters = {
+    .features = (1 << 13) - 1 - FEATURE_WRITE_THROUGH,
+    .sampling = 1ull << 31,
+    .threshold = 20,
+    .sketch_width = 1 << 16,
+    .partition_shift = 32 - 12,
+    .value_bytes = {128, 256, 512, 1024},
+    .counter_base = {0, 8192, 2 * 8192, 3 * 8192},
+};
+
+struct registers shared_registers = {0};
+
+#define MAP(name_, type_, key_, value_, entries_)                                                            \
+    struct {                                                                                                 \
+        __uint(type, type_);                                                                                 \
+        __uint(max_entries, entries_);                                                                       \
+        __type(key, key_);                                                                                   \
+        __type(value, value_);                                                                               \
+    } name_ SEC(".maps")
+
+struct hash {
+    u64 high;
+    u64 low;
+};
+
+// A class's records, and what a report of one looks like.
+#define SIZE_CLASS(bytes_)                                                                                   \
+    struct record_##bytes_ {                                                                                 \
+        struct record record;                                                                                \
+        u8 value[bytes_];                                                                                    \
+    };                                                                                                       \
+    struct report_##bytes_ {                                                                                 \
+        u32 op;                                                                                              \
+        u32 location;                                                                                        \
+        struct record_##bytes_ image;                                                                        \
+    };                                                                                                       \
+    MAP(records_##bytes_, BPF_MAP_TYPE_ARRAY, u32, struct record_##bytes_, 8192)
+
+SIZE_CLASS(128);
+SIZE_CLASS(256);
+SIZE_CLASS(512);
+SIZE_CLASS(1024);
+
+MAP(lookups, BPF_MAP_TYPE_HASH, struct hash, u32, 4 * 8192);
+MAP(counters, BPF_MAP_TYPE_ARRAY, u32, u32, 4 * 8192);
+MAP(sketches, BPF_MAP_TYPE_ARRAY, u32, u32, SKETCH_ROWS * (1 << 16));
+MAP(sequences, BPF_MAP_TYPE_ARRAY, u32, u64, SEQUENCE_BUCKETS);
+MAP(lanes, BPF_MAP_TYPE_ARRAY, u32, struct lane, 1 << 16);
+MAP(routes, BPF_MAP_TYPE_ARRAY, u32, u64, 1 << 16);
+MAP(nodes, BPF_MAP_TYPE_HASH, struct address, u32, 1 << 12);
+MAP(statistics, BPF_MAP_TYPE_PERCPU_ARRAY, u32, u64, STATISTIC_COUNT);
+
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 1 << 22);
+} reports SEC(".maps");
+
+// A key on its way to another place in the packet, or to a comparison. XDP programs don't interrupt each
+// other on a CPU.
+struct scratch {
+    u8 key[KEY_BYTES_MAX];
+};
+MAP(scratches, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct scratch, 1);
+
+STEP bool has_feature(const struct call *call, u64 bit)
+{
+    (void)call;
+    return (parameters.features & bit) != 0;
+}
+
+STEP struct registers *registers_of(struct call *call)
+{
+    (void)call;
+    return &shared_registers;
+}
+
+STEP enum lookup_result table_location(struct call *call)
+{
+    struct hash hash = {call->header.hash_high, call->header.hash_low};
+    u32 *location = bpf_map_lookup_elem(&lookups, &hash);
+    if (location == NULL) {
+        return LOOKUP_MISS;
+    }
+    call->location = *location;
+    return LOOKUP_HIT;
+}
+
+STEP struct record *table_record(struct call *call, u32 location)
+{
+    (void)call;
+    u32 slot = slot_of(location);
+    switch (class_of(location)) {
+    case 0:
+        return bpf_map_lookup_elem(&records_128, &slot);
+    case 1:
+        return bpf_map_lookup_elem(&records_256, &slot);
+    case 2:
+        return bpf_map_lookup_elem(&records_512, &slot);
+    default:
+        return bpf_map_lookup_elem(&records_1024, &slot);
+    }
+}
+
+STEP u32 table_value_capacity(struct call *call, u32 location)
+{
+    (void)call;
+    return parameters.value_bytes[class_of(location) & (CLASS_MAX - 1)];
+}
+
+STEP u32 *table_counter(struct call *call, u32 location)
+{
+    (void)call;
+    u32 index = parameters.counter_base[class_of(location) & (CLASS_MAX - 1)] + slot_of(location);
+    return bpf_map_lookup_elem(&counters, &index);
+}
+
+STEP u64 *table_sequence(struct call *call, u32 bucket)
+{
+    (void)call;
+    u32 index = bucket & (SEQUENCE_BUCKETS - 1);
+    return bpf_map_lookup_elem(&sequences, &index);
+}
+
+STEP struct lane *table_lane(struct call *call, u32 lane)
+{
+    (void)call;
+    return bpf_map_lookup_elem(&lanes, &lane);
+}
+
+STEP u32 *table_sketch(struct call *call, u32 row, u32 index)
+{
+    (void)call;
+    u32 at = row * parameters.sketch_width + (index & (parameters.sketch_width - 1));
+    return bpf_map_lookup_elem(&sketches, &at);
+}
+
+STEP u32 table_sketch_width(struct call *call)
+{
+    (void)call;
+    return parameters.sketch_width;
+}
+
+STEP u64 table_sampling(struct call *call)
+{
+    (void)call;
+    return parameters.sampling;
+}
+
+STEP u32 table_threshold(struct call *call)
+{
+    (void)call;
+    return parameters.threshold;
+}
+
+STEP u64 table_now_ms(const struct call *call)
+{
+    (void)call;
+    return bpf_ktime_get_ns() / 1000000 + parameters.clock_offset_ms;
+}
+
+STEP u32 table_random(const struct call *call)
+{
+    (void)call;
+    return bpf_get_prandom_u32();
+}
+
+STEP u16 table_partition(struct call *call)
+{
+    return (u16)(call->header.hash_high >> 32 >> (parameters.partition_shift & 63));
+}
+
+STEP u64 table_route(struct call *call, u16 partition)
+{
+    (void)call;
+    u32 index = partition;
+    u64 *route = bpf_map_lookup_elem(&routes, &index);
+    return route != NULL ? load_relaxed(route) : NO_ROUTE;
+}
+
+STEP void table_prefetch(struct call *call)
+{
+    (void)call;
+}
+
+STEP bool table_is_node(struct call *call, const struct address *address)
+{
+    (void)call;
+    return bpf_map_lookup_elem(&nodes, address) != NULL;
+}
+
+STEP void count(struct call *call, u32 statistic)
+{
+    (void)call;
+    u64 *at = bpf_map_lookup_elem(&statistics, &statistic);
+    if (at != NULL) {
+        *at += 1;
+    }
+}
+
+#define REPORT(bytes_)                                                                                       \
+    {                                                                                                        \
+        struct report_##bytes_ *report = bpf_ringbuf_reserve(&reports, sizeof(*report), 0);                  \
+        if (report == NULL) {                                                                                \
+            return false;                                                                                    \
+        }                                                                                                    \
+        report->op = op;                                                                                     \
+        report->location = location;                                                                         \
+        (void)bpf_probe_read_kernel(&report->image, sizeof(report->image), record);                          \
+        bpf_ringbuf_submit(report, 0);                                                                       \
+        return true;                                                                                         \
+    }
+
+STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)
+{
+    (void)call;
+    switch (class_of(location)) {
+    case 0:
+        REPORT(128)
+    case 1:
+        REPORT(256)
+    case 2:
+        REPORT(512)
+    default:
+        REPORT(1024)
+    }
+}
