@@ -5,7 +5,7 @@ use crate::drive::{
     Stop, SwitchHandle, SwitchThread,
 };
 use anyhow::Context;
-use rand::RngExt;
+use rand::TryRng;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub struct Assembly {
 
 /// A number that no other start draws.
 pub fn draw_boot() -> u64 {
-    rand::rng().random::<u64>() | 1
+    rand::rngs::SysRng.try_next_u64().expect("the system gives random numbers") | 1
 }
 
 /// The shard of the `index`-th client or node thread. Clients have the lower half, so that the busiest never share one.

@@ -1,5 +1,8 @@
 //! A rack assembled: its configuration, its parts in one process or one process each, metrics and administration.
 
 pub mod assembly;
+pub mod bench;
+pub mod blueprint;
 pub mod config;
 pub mod drive;
+pub mod session;

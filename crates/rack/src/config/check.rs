@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
 
 /// Largest value that a switch caches.
-const CACHED_VALUE_BYTES_MAX: u32 = 1024;
+const VALUE_BYTES_MAX: u32 = switchback_wire::CACHED_VALUE_BYTES_MAX as u32;
 /// The datapath has two bits for the class.
 const CLASSES_MAX: usize = 4;
 
@@ -60,6 +60,12 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
         );
         reader.problem_at("client.retry_ms", message);
     }
+    let (lanes, all) = (config.client.lanes, config.controller.lanes);
+    if lanes > all {
+        let message =
+            format!("[client] lanes = {lanes} is more than there are for all sessions, [controller] lanes = {all}");
+        reader.problem_at("client.lanes", message);
+    }
     let gateway = &config.gateway;
     if gateway.client_buffer_mb > gateway.buffers_mb {
         let message = format!(
@@ -73,14 +79,13 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
 fn timing(config: &RackConfig, reader: &mut Reader<'_>) {
     let rack = &config.rack;
     let heartbeat = rack.heartbeat_ms;
-    for (key, timeout) in [("switch_timeout_ms", rack.switch_timeout_ms), ("node_timeout_ms", rack.node_timeout_ms)] {
-        if timeout < 3 * heartbeat {
-            let message = format!(
-                "[rack] {key} = {timeout} would take one late heartbeat for a death; it is at least 3 * heartbeat_ms = {}",
-                3 * heartbeat
-            );
-            reader.problem_at(&format!("rack.{key}"), message);
-        }
+    if rack.switch_timeout_ms < 3 * heartbeat {
+        let message = format!(
+            "[rack] switch_timeout_ms = {} would take one late heartbeat for a death; it is at least 3 * heartbeat_ms = {}",
+            rack.switch_timeout_ms,
+            3 * heartbeat
+        );
+        reader.problem_at("rack.switch_timeout_ms", message);
     }
     if rack.lease_ms < 4 * heartbeat {
         let message = format!(
@@ -111,9 +116,9 @@ fn cache(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
     }
     let mut before = 0;
     for &(value_bytes, slots) in classes {
-        if value_bytes == 0 || value_bytes > CACHED_VALUE_BYTES_MAX || value_bytes % 8 != 0 {
+        if value_bytes == 0 || value_bytes > VALUE_BYTES_MAX || value_bytes % 8 != 0 {
             let message = format!(
-                "[cache] classes: {value_bytes} is no size of a slot; it is a multiple of 8, from 8 to {CACHED_VALUE_BYTES_MAX}"
+                "[cache] classes: {value_bytes} is no size of a slot; it is a multiple of 8, from 8 to {VALUE_BYTES_MAX}"
             );
             reader.problem_at("cache.classes", message);
         }

@@ -65,7 +65,6 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path, over
         lease_ms: section.integer(reader, "lease_ms", 100..=DAY_MS, 5000),
         heartbeat_ms: section.integer(reader, "heartbeat_ms", 1..=60_000, 20),
         switch_timeout_ms: section.integer(reader, "switch_timeout_ms", 3..=600_000, 150),
-        node_timeout_ms: section.integer(reader, "node_timeout_ms", 3..=600_000, 1000),
         snapshot_period_ms: section.integer(reader, "snapshot_period_ms", 0..=DAY_MS, 10_000),
         drain_timeout_ms: section.integer(reader, "drain_timeout_ms", 1..=DAY_MS, 30_000),
     };
@@ -89,6 +88,7 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
         classes: classes.unwrap_or_else(|| Cache::classes_for(records)),
         threshold: section.small(reader, "threshold", 1..=65535, 20),
         sampling: section.share(reader, "sampling", 0.5),
+        eviction_sample: section.small(reader, "eviction_sample", 1..=256, 8),
         reset_period_ms: section.integer(reader, "reset_period_ms", 10..=DAY_MS, 1000),
         sketch_width: section.small(reader, "sketch_width", 64..=RECORDS_MAX, 65536),
     };
@@ -100,6 +100,8 @@ fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path
     let controller = Controller {
         listen: section.address(reader, "listen").unwrap_or(loopback(9460)),
         data: section.path(reader, "data", base).unwrap_or_else(|| data.join("controller")),
+        lanes: section.small(reader, "lanes", 1..=1 << 24, 65536),
+        spool_wait_ms: section.integer(reader, "spool_wait_ms", 0..=DAY_MS, 60_000),
     };
     section.finish(reader);
     controller
@@ -238,7 +240,7 @@ fn password(
 
 fn client(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Client {
     let client = Client {
-        lanes: section.small(reader, "lanes", 1..=65536, 1024),
+        lanes: section.small(reader, "lanes", 1..=4096, 1024),
         deadline_ms: section.integer(reader, "deadline_ms", 1..=DAY_MS, 5000),
         retry_ms: section
             .pair(reader, "retry_ms", "a pair of shortest and longest wait, as [10, 500]")

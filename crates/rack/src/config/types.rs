@@ -137,8 +137,6 @@ pub struct Rack {
     pub heartbeat_ms: u64,
     /// A switch that is silent for so long is dead.
     pub switch_timeout_ms: u64,
-    /// A node that is silent for so long is reported as down.
-    pub node_timeout_ms: u64,
     /// Between two snapshots of the cache; 0: none but those that are asked for.
     pub snapshot_period_ms: u64,
     /// How long a shutdown may take to bring every cached record to its node.
@@ -156,6 +154,8 @@ pub struct Cache {
     pub threshold: u32,
     /// Share of the packets that are counted.
     pub sampling: f64,
+    /// Cached records that are compared to find one that is to go.
+    pub eviction_sample: u32,
     /// Between two resets of the counters.
     pub reset_period_ms: u64,
     /// Counters in each of the sketch's four rows, a power of two.
@@ -169,6 +169,10 @@ pub struct Controller {
     pub listen: SocketAddr,
     /// Directory, snapshots.
     pub data: PathBuf,
+    /// Lanes of all sessions together: what the switch keeps completions for.
+    pub lanes: u32,
+    /// How long a recovery waits for a client that keeps its records on disk.
+    pub spool_wait_ms: u64,
 }
 
 /// One `[[switch]]` of a distributed rack.

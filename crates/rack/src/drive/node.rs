@@ -67,7 +67,6 @@ type Call = Box<dyn FnOnce(&mut RocksEngine) + Send>;
 struct Shared {
     shim: NodeStatistics,
     engine: Statistics,
-    operations: usize,
     queued: usize,
 }
 
@@ -107,6 +106,9 @@ impl NodeHandle {
     }
 }
 
+/// A thread that wanted to sleep for a millisecond may be woken some milliseconds later on a busy machine.
+const CATCH_UP_US: f64 = 5_000.0;
+
 /// Caps a node's rate: a server that takes `1 / capacity` a request.
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
@@ -115,10 +117,10 @@ struct Capacity {
 }
 
 impl Capacity {
-    /// Whether another request may begin now. Served in bursts of at most a millisecond's worth, the tick of a sleep.
+    /// Whether another request may begin now. What a late wake-up missed is caught up with, to [`CATCH_UP_US`].
     fn admits(&mut self, now: Now) -> bool {
         let now_us = now.monotonic_us as f64;
-        self.busy_until_us = self.busy_until_us.max(now_us - 1000.0);
+        self.busy_until_us = self.busy_until_us.max(now_us - CATCH_UP_US);
         if self.busy_until_us > now_us {
             return false;
         }
@@ -293,7 +295,6 @@ impl NodeThread {
         let shared = Shared {
             shim: self.shim.statistics(),
             engine,
-            operations: self.shim.operations(),
             queued: running.backlog.len(),
         };
         *running.shared.lock().unwrap_or_else(PoisonError::into_inner) = shared;

@@ -1,0 +1,150 @@
+//! From a checked configuration to what the parts are made with.
+
+use crate::assembly::Blueprint;
+use crate::config::{LinkKind, RackConfig, Scheme, SyncChoice};
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg32;
+use std::path::PathBuf;
+use switchback_core::client::ClientConfig;
+use switchback_core::controller::ControllerConfig;
+use switchback_core::node::NodeLimits;
+use switchback_core::switch::AgentConfig;
+use switchback_datapath::{ClassConfig, Config as DatapathConfig, Features};
+use switchback_engine::{Options as EngineOptions, SyncPolicy};
+
+/// Lanes of a rack, for all sessions together.
+const LANES: u32 = 1 << 16;
+/// Reports that a switch may have waiting: originals of a snapshot, before the agent takes them.
+const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
+
+/// The pipeline's configuration for a scheme and its cache.
+pub fn datapath(scheme: Scheme, config: &RackConfig) -> DatapathConfig {
+    let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
+    DatapathConfig {
+        features: match scheme {
+            Scheme::NoCache => Features::NOCACHE,
+            Scheme::NetCache => Features::NETCACHE,
+            Scheme::FarReach => Features::FARREACH,
+        },
+        classes: config.cache.classes.iter().map(class).collect(),
+        lanes: LANES,
+        partitions: config.rack.partitions,
+        nodes: config.nodes.len() as u16,
+        sketch_width: config.cache.sketch_width,
+        sampling: config.cache.sampling,
+        threshold: config.cache.threshold,
+        reports: config.cache.records.next_power_of_two().clamp(REPORTS.0, REPORTS.1),
+    }
+}
+
+/// The controller's configuration; addresses of nodes are filled in by whoever knows them.
+pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
+    let scheme = config.rack.scheme;
+    let rack = &config.rack;
+    ControllerConfig {
+        nodes: Vec::new(),
+        routes: routes(config.nodes.len() as u16, rack.partitions, seed),
+        caching: scheme != Scheme::NoCache,
+        write_back: scheme == Scheme::FarReach,
+        write_through: scheme == Scheme::NetCache,
+        cache_records: config.cache.records as usize,
+        lanes: (LANES, config.client.lanes.max(1)),
+        lease_us: rack.lease_ms * 1000,
+        switch_timeout_us: rack.switch_timeout_ms * 1000,
+        snapshot_us: match rack.snapshot_period_ms {
+            0 => u64::MAX / 4, // only those that are asked for
+            period_ms => period_ms * 1000,
+        },
+        ..ControllerConfig::default()
+    }
+}
+
+/// The agent's times.
+pub fn agent(config: &RackConfig) -> AgentConfig {
+    AgentConfig {
+        heartbeat_us: config.rack.heartbeat_ms * 1000,
+        reset_us: config.cache.reset_period_ms * 1000,
+        ..AgentConfig::default()
+    }
+}
+
+/// A node's limits.
+pub fn limits(config: &RackConfig) -> NodeLimits {
+    NodeLimits { heartbeat_us: config.rack.heartbeat_ms * 1000, ..NodeLimits::default() }
+}
+
+/// A session's configuration.
+pub fn client(config: &RackConfig, spooled: bool) -> ClientConfig {
+    let client = &config.client;
+    ClientConfig {
+        lanes: client.lanes,
+        retry_us: (client.retry_ms.0 * 1000, client.retry_ms.1 * 1000),
+        deadline_us: client.deadline_ms * 1000,
+        preserve_bytes_max: client.preserve_max_mb as usize * (1 << 20),
+        large_bytes_max: client.large_max_mb as usize * (1 << 20),
+        spooled,
+        ..ClientConfig::default()
+    }
+}
+
+/// Directory and engine options of a node.
+pub fn engine(config: &RackConfig, node: usize) -> (PathBuf, EngineOptions) {
+    let node = &config.nodes[node];
+    let options = EngineOptions {
+        sync: match node.sync {
+            SyncChoice::Always => SyncPolicy::Always,
+            SyncChoice::None => SyncPolicy::None,
+        },
+        block_cache_bytes: node.block_cache_mb as usize * (1 << 20),
+        memtable_bytes: node.memtable_mb as usize * (1 << 20),
+        ..EngineOptions::default()
+    };
+    (node.data.clone(), options)
+}
+
+/// Every node gets as many partitions as any other, give or take one, in an order drawn from `seed`.
+pub fn routes(nodes: u16, partitions: u32, seed: u64) -> Vec<Vec<u16>> {
+    assert!(nodes > 0 && partitions >= u32::from(nodes));
+    let mut random = Pcg32::seed_from_u64(seed ^ 0x7061_7274);
+    let first = random.random_range(0..nodes);
+    let mut routes: Vec<u16> = (0..partitions).map(|p| ((p + u32::from(first)) % u32::from(nodes)) as u16).collect();
+    routes.shuffle(&mut random);
+    routes.into_iter().map(|node| vec![node]).collect()
+}
+
+/// An embedded rack, with so many client sessions.
+pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
+    let buffers = (config.links.receive_buffer_kb as usize * 1024, config.links.send_buffer_kb as usize * 1024);
+    // Parts of one process die together, and only a stalled machine makes one silent: nothing to recover from.
+    let controller = ControllerConfig { switch_timeout_us: 60_000_000, ..controller(config, seed) };
+    Blueprint {
+        datapath: datapath(config.rack.scheme, config),
+        controller,
+        agent: agent(config),
+        limits: limits(config),
+        nodes: (0..config.nodes.len()).map(|node| engine(config, node)).collect(),
+        controller_data: config.controller.data.clone(),
+        clients,
+        node_capacity_ops: None,
+        udp: (config.links.kind == LinkKind::Udp).then_some(buffers),
+        seed: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_are_dealt_out_evenly() {
+        for nodes in [1, 3, 4, 16] {
+            let routes = routes(nodes, 256, 7);
+            let counts: Vec<_> =
+                (0..nodes).map(|node| routes.iter().filter(|route| route[0] == node).count()).collect();
+            assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
+        }
+        assert_eq!(routes(4, 256, 7), routes(4, 256, 7));
+        assert_ne!(routes(4, 256, 7), routes(4, 256, 8));
+    }
+}
