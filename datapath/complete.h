@@ -39,7 +39,7 @@ STEP void lane_set(struct call *call, struct lane *entry, u8 state)
     entry->request = call->header.request;
     entry->seq = call->header.seq;
     entry->status = call->header.status;
-    entry->flags = call->header.flags & FLAG_CACHED;
+    entry->flags = state == LANE_FORWARDED ? call->header.flags & FLAG_CACHED : 0;
     entry->state = state;
 }
 
