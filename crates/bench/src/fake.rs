@@ -139,10 +139,13 @@ struct Inbox {
     waker: Mutex<Option<Arc<Waker>>>,
 }
 
+/// A request on its way to the nodes.
+type Forwarded = (Packet, Arc<Inbox>);
+
 struct FakeUplink {
     state: Arc<Mutex<State>>,
     inbox: Arc<Inbox>,
-    nodes: Sender<(Packet, Arc<Inbox>)>,
+    nodes: Sender<Forwarded>,
 }
 
 impl Uplink for FakeUplink {
@@ -212,10 +215,10 @@ impl ControlLink for FakeControl {
 /// The rack.
 pub(crate) struct FakeRack {
     state: Arc<Mutex<State>>,
-    nodes: Option<(Sender<(Packet, Arc<Inbox>)>, JoinHandle<()>)>,
+    nodes: Option<(Sender<Forwarded>, JoinHandle<()>)>,
 }
 
-fn serve(state: &Mutex<State>, requests: &Receiver<(Packet, Arc<Inbox>)>) {
+fn serve(state: &Mutex<State>, requests: &Receiver<Forwarded>) {
     while let Ok((mut packet, inbox)) = requests.recv() {
         {
             let mut state = state.lock().unwrap();

@@ -159,7 +159,8 @@ impl Placement {
 
     /// The share of operations that concern these keys.
     pub fn share_of(&self, keys: &HashSet<KeyHash>) -> f64 {
-        self.hot.iter().filter(|hot| keys.contains(&hot.hash)).map(|hot| hot.share).sum()
+        // Not sum(): of nothing at all that is -0.
+        self.hot.iter().filter(|hot| keys.contains(&hot.hash)).fold(0.0, |sum, hot| sum + hot.share)
     }
 
     /// The limit under `policy` with these keys cached. (Cached keys that are not among the [`EXACT_KEYS`] hottest take nothing off.)

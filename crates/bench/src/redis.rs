@@ -1,16 +1,430 @@
-//! `switchback bench redis`: a running gateway beside redis-server.
+//! `switchback bench redis`: a running gateway beside redis-server, both driven by redis-benchmark.
+//!
+//! Absolute figures of a small machine say little; the ratio of two servers that take turns on it, under the same load generator, says
+//! something. So each round runs every case on both servers, first one first and then the other, and ratios are taken within rounds.
 
-use clap::Args;
-use std::process::ExitCode;
+use crate::report::{Machine, Spread, Table, grouped};
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use std::fmt;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// What is compared with what.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct RedisArgs {
-    /// Address of the gateway, which must be running.
+    /// Address of the gateway, which must be running, with the durability below.
     #[arg(long, default_value = "127.0.0.1:6380", value_name = "ADDR")]
     pub(crate) gateway: String,
+
+    /// Password of the gateway.
+    #[arg(long, value_name = "PASSWORD")]
+    #[serde(skip)]
+    pub(crate) password: Option<String>,
+
+    /// Durability of the redis-server that is started beside it; say what the gateway runs with.
+    #[arg(long, value_enum, default_value_t = Durability::Everysec)]
+    pub(crate) durability: Durability,
+
+    /// Key spaces: 1 is one hot key.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 10_000, 1_000_000])]
+    pub(crate) keys: Vec<u64>,
+
+    /// Connections.
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    pub(crate) connections: u32,
+
+    /// Requests that each connection has outstanding.
+    #[arg(long, default_value_t = 16, value_name = "N")]
+    pub(crate) pipeline: u32,
+
+    /// Length of values.
+    #[arg(long, default_value_t = 128, value_name = "BYTES")]
+    pub(crate) value_bytes: u32,
+
+    /// Requests of each measurement.
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) requests: u64,
+
+    /// Rounds; medians and spread are over them.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: u32,
+
+    /// Where redis-server keeps its data, best on the gateway's disk; otherwise in a temporary directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+
+    /// Writes everything that was measured to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
 }
 
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Durability {
+    /// A power cut: appendfsync always.
+    Always,
+    /// kill -9, and a power cut but for the last second: appendfsync everysec.
+    Everysec,
+    /// kill -9: appendfsync no.
+    No,
+    /// Nothing: no append-only file.
+    Memory,
+}
+
+impl Durability {
+    fn redis_options(self) -> [&'static str; 4] {
+        match self {
+            Durability::Always => ["--appendonly", "yes", "--appendfsync", "always"],
+            Durability::Everysec => ["--appendonly", "yes", "--appendfsync", "everysec"],
+            Durability::No => ["--appendonly", "yes", "--appendfsync", "no"],
+            Durability::Memory => ["--appendonly", "no", "--appendfsync", "no"],
+        }
+    }
+}
+
+/// Who was measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Server {
+    Redis,
+    Gateway,
+}
+
+/// What redis-benchmark is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+struct Case {
+    command: &'static str,
+    keys: u64,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.keys {
+            1 => write!(f, "{}, one hot key", self.command),
+            keys => write!(f, "{}, {} keys", self.command, grouped(keys as f64)),
+        }
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+struct Sample {
+    round: u32,
+    server: Server,
+    #[serde(flatten)]
+    case: Case,
+    ops: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+/// All rounds of one case.
+#[derive(Clone, Debug, Serialize)]
+struct Comparison {
+    #[serde(flatten)]
+    case: Case,
+    redis_ops: Spread,
+    gateway_ops: Spread,
+    /// Gateway over redis-server, within rounds.
+    ratio: Spread,
+    redis_p99_ms: Spread,
+    gateway_p99_ms: Spread,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    tool: &'static str,
+    kind: &'static str,
+    machine: Machine,
+    redis: String,
+    arguments: &'a RedisArgs,
+    samples: Vec<Sample>,
+    summary: Vec<Comparison>,
+}
+
+/// Compares, and prints a table.
 pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not there yet: comparing {} with redis-server", args.gateway)
+    let gateway = resolve(&args.gateway)?;
+    ping(gateway, args.password.as_deref())
+        .with_context(|| format!("no gateway answers at {}; start one with `switchback up`", args.gateway))?;
+    let redis = RedisServer::start(args)?;
+    let mut report = Report {
+        tool: "switchback bench redis",
+        kind: "measured",
+        machine: Machine::here(),
+        redis: version()?,
+        arguments: args,
+        samples: Vec::new(),
+        summary: Vec::new(),
+    };
+    let Machine { cpus, model, kernel } = &report.machine;
+    println!(
+        "redis-benchmark -P {} -c {} -d {}, {} requests each",
+        args.pipeline, args.connections, args.value_bytes, args.requests
+    );
+    println!("{}, durability {:?}, beside the gateway at {gateway}", report.redis, args.durability);
+    println!("measured on {cpus} CPU(s), {model}, Linux {kernel}\n");
+    let servers = [(Server::Redis, redis.address, None), (Server::Gateway, gateway, args.password.as_deref())];
+    for (server, address, password) in servers {
+        eprintln!("filling {server:?}");
+        fill(args, address, password)?;
+    }
+    for round in 1..=args.rounds {
+        eprintln!("round {round} of {}", args.rounds);
+        for case in cases(args) {
+            // Who goes first changes from round to round.
+            for at in 0..2 {
+                let (server, address, password) = servers[(round as usize + at) % 2];
+                let (ops, p50_ms, p99_ms) = benchmark(args, case, args.requests, address, password)?;
+                report.samples.push(Sample { round, server, case, ops, p50_ms, p99_ms });
+            }
+        }
+    }
+    report.summary = cases(args).iter().filter_map(|&case| compare(case, &report.samples)).collect();
+    print!("{}", table(&report.summary));
+    if let Some(path) = &args.json {
+        let json = serde_json::to_vec_pretty(&report).context("the report as JSON")?;
+        std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn cases(args: &RedisArgs) -> Vec<Case> {
+    let commands = ["SET", "GET"];
+    args.keys.iter().flat_map(|&keys| commands.map(|command| Case { command, keys })).collect()
+}
+
+/// Writes the keys that are to be read, so that reads find something and both servers are warm. Keys are drawn at random: five times as many writes as
+/// keys leave less than one in a hundred out.
+fn fill(args: &RedisArgs, address: SocketAddr, password: Option<&str>) -> anyhow::Result<()> {
+    for &keys in &args.keys {
+        let requests = if keys == 1 { 100_000 } else { 5 * keys };
+        benchmark(args, Case { command: "SET", keys }, requests, address, password)?;
+    }
+    Ok(())
+}
+
+/// Runs redis-benchmark once: operations a second, p50 and p99 in milliseconds.
+fn benchmark(
+    args: &RedisArgs,
+    case: Case,
+    requests: u64,
+    address: SocketAddr,
+    password: Option<&str>,
+) -> anyhow::Result<(f64, f64, f64)> {
+    let mut command = Command::new("redis-benchmark");
+    command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
+    command.args(["-c", &args.connections.to_string(), "-P", &args.pipeline.to_string()]);
+    command.args(["-d", &args.value_bytes.to_string(), "-n", &requests.to_string()]);
+    command.args(["-t", &case.command.to_lowercase(), "--csv"]);
+    if case.keys > 1 {
+        command.args(["-r", &case.keys.to_string()]);
+    }
+    if let Some(password) = password {
+        command.args(["-a", password]);
+    }
+    let output = command.stdin(Stdio::null()).output().context("cannot run redis-benchmark (package redis-tools)")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    parse_csv(&text, case.command).with_context(|| {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        format!("redis-benchmark against {address} ({case}) ended with {}: {text}{errors}", output.status)
+    })
+}
+
+/// The line of a command: rate, p50 and p99, found by the names of the columns.
+fn parse_csv(text: &str, command: &str) -> anyhow::Result<(f64, f64, f64)> {
+    let cells = |line: &str| line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect::<Vec<_>>();
+    let mut lines = text.lines().map(cells);
+    let head = lines.find(|cells| cells.first().is_some_and(|cell| cell == "test")).context("no table")?;
+    let line = lines.find(|cells| cells.first().is_some_and(|cell| cell == command)).context("no line")?;
+    let figure = |name: &str| {
+        let column = head.iter().position(|cell| cell == name).with_context(|| format!("no column {name}"))?;
+        line.get(column)
+            .context("the line is too short")?
+            .parse::<f64>()
+            .with_context(|| format!("{name} is no number"))
+    };
+    Ok((figure("rps")?, figure("p50_latency_ms")?, figure("p99_latency_ms")?))
+}
+
+fn compare(case: Case, samples: &[Sample]) -> Option<Comparison> {
+    let of = |server| samples.iter().filter(move |sample| sample.case == case && sample.server == server);
+    let spread = |server, figure: fn(&Sample) -> f64| Spread::of(of(server).map(figure));
+    let ratios = of(Server::Gateway).filter_map(|gateway| {
+        let redis = of(Server::Redis).find(|redis| redis.round == gateway.round)?;
+        Some(gateway.ops / redis.ops)
+    });
+    Some(Comparison {
+        case,
+        redis_ops: spread(Server::Redis, |sample| sample.ops)?,
+        gateway_ops: spread(Server::Gateway, |sample| sample.ops)?,
+        ratio: Spread::of(ratios)?,
+        redis_p99_ms: spread(Server::Redis, |sample| sample.p99_ms)?,
+        gateway_p99_ms: spread(Server::Gateway, |sample| sample.p99_ms)?,
+    })
+}
+
+fn table(comparisons: &[Comparison]) -> Table {
+    let mut table = Table::new([
+        "measured, medians",
+        "redis ops/s",
+        "spread",
+        "gateway ops/s",
+        "spread",
+        "gateway/redis",
+        "from",
+        "to",
+        "p99 ms, redis",
+        "gateway",
+    ]);
+    let spread = |spread: &Spread| format!("± {:.1} %", spread.relative() * 100.0);
+    for comparison in comparisons {
+        let Comparison { case, redis_ops, gateway_ops, ratio, redis_p99_ms, gateway_p99_ms } = comparison;
+        table.row([
+            case.to_string(),
+            grouped(redis_ops.median),
+            spread(redis_ops),
+            grouped(gateway_ops.median),
+            spread(gateway_ops),
+            format!("{:.2}", ratio.median),
+            format!("{:.2}", ratio.min),
+            format!("{:.2}", ratio.max),
+            format!("{:.2}", redis_p99_ms.median),
+            format!("{:.2}", gateway_p99_ms.median),
+        ]);
+    }
+    table
+}
+
+fn resolve(address: &str) -> anyhow::Result<SocketAddr> {
+    let mut found = address.to_socket_addrs().with_context(|| format!("{address} is no HOST:PORT"))?;
+    found.next().with_context(|| format!("{address} has no address"))
+}
+
+/// Says PING, and waits for the PONG.
+fn ping(address: SocketAddr, password: Option<&str>) -> anyhow::Result<()> {
+    let wait = Duration::from_secs(2);
+    let mut stream = TcpStream::connect_timeout(&address, wait)?;
+    stream.set_read_timeout(Some(wait))?;
+    if let Some(password) = password {
+        let length = password.len();
+        write!(stream, "*2\r\n$4\r\nAUTH\r\n${length}\r\n{password}\r\n")?;
+        expect(&mut stream, b"+OK\r\n")?;
+    }
+    stream.write_all(b"*1\r\n$4\r\nPING\r\n")?;
+    expect(&mut stream, b"+PONG\r\n")
+}
+
+fn expect(stream: &mut TcpStream, wanted: &[u8]) -> anyhow::Result<()> {
+    let mut answer = vec![0; wanted.len()];
+    stream.read_exact(&mut answer)?;
+    ensure!(answer == wanted, "it answered {:?}", String::from_utf8_lossy(&answer));
+    Ok(())
+}
+
+fn version() -> anyhow::Result<String> {
+    let output = Command::new("redis-server").arg("--version").output().context("cannot run redis-server")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
+    Ok(format!("redis-server {}", number.unwrap_or("of unknown version")))
+}
+
+/// A redis-server of our own, which ends with us.
+struct RedisServer {
+    child: Child,
+    address: SocketAddr,
+    _data: TempDir,
+}
+
+impl RedisServer {
+    fn start(args: &RedisArgs) -> anyhow::Result<RedisServer> {
+        let parent = args.data.clone().unwrap_or_else(std::env::temp_dir);
+        let data = tempfile::Builder::new().prefix("switchback-redis-").tempdir_in(&parent);
+        let data = data.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
+        // Free a moment ago: should somebody else take it meanwhile, redis-server says so and ends.
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr())?;
+        let child = spawn(address, data.path(), args.durability)?;
+        let mut server = RedisServer { child, address, _data: data };
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while ping(address, None).is_err() {
+            if let Some(status) = server.child.try_wait()? {
+                bail!("redis-server ended with {status}");
+            }
+            ensure!(Instant::now() < give_up, "redis-server does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+}
+
+fn spawn(address: SocketAddr, data: &Path, durability: Durability) -> anyhow::Result<Child> {
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", ""]);
+    command.arg("--dir").arg(data).args(durability.redis_options());
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.spawn().context("cannot run redis-server (package redis-server)")
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // Its data goes with it, so it needn't end in good order. Errors: it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CSV: &str = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
+        \"GET\",\"1149425.38\",\"0.381\",\"0.128\",\"0.359\",\"0.535\",\"0.791\",\"1.503\"\n";
+
+    #[test]
+    fn the_table_of_redis_benchmark_is_read_by_its_head() {
+        assert_eq!(parse_csv(CSV, "GET").unwrap(), (1_149_425.38, 0.359, 0.791));
+        let warned = format!("WARNING: Could not fetch server CONFIG\n{CSV}");
+        assert_eq!(parse_csv(&warned, "GET").unwrap().0, 1_149_425.38);
+        assert!(parse_csv(CSV, "SET").is_err());
+        assert!(parse_csv("", "GET").is_err());
+    }
+
+    #[test]
+    fn ratios_are_taken_within_rounds() {
+        let case = Case { command: "SET", keys: 1 };
+        let sample = |round, server, ops| Sample { round, server, case, ops, p50_ms: 0.1, p99_ms: 0.2 };
+        // The machine was twice as fast in the second round: the ratio doesn't care.
+        let samples = [
+            sample(1, Server::Redis, 100.0),
+            sample(1, Server::Gateway, 120.0),
+            sample(2, Server::Gateway, 240.0),
+            sample(2, Server::Redis, 200.0),
+        ];
+        let comparison = compare(case, &samples).unwrap();
+        assert_eq!(comparison.ratio, Spread { median: 1.2, min: 1.2, max: 1.2 });
+        let line = table(&[comparison]).to_string();
+        let line: Vec<_> = line.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(
+            line,
+            [
+                "SET,", "one", "hot", "key", "150", "±", "33.3", "%", "180", "±", "33.3", "%", "1.20", "1.20", "1.20",
+                "0.20", "0.20"
+            ]
+        );
+        assert!(compare(Case { keys: 2, ..case }, &samples).is_none());
+    }
+
+    #[test]
+    fn a_gateway_that_isnt_there_is_named() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        assert!(ping(address, None).is_err());
+        assert!(resolve("nowhere").is_err());
+    }
 }

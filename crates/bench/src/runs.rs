@@ -185,3 +185,7 @@ fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Mea
         cached_share: placement.share_of(&measured.cached),
     }
 }
+
+#[cfg(test)]
+#[path = "runs_tests.rs"]
+mod tests;

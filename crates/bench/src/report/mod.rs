@@ -5,7 +5,7 @@ mod table;
 mod text;
 
 pub(crate) use progress::Bar;
-pub(crate) use table::Table;
+pub(crate) use table::{Table, grouped};
 pub(crate) use text::{describe, headline, text_of_run, text_of_summary};
 
 use crate::cli::LoadArgs;
@@ -21,8 +21,10 @@ use std::time::Duration;
 
 /// Lost requests beyond this share: not a result.
 const LOSS_MAX: f64 = 0.02;
-/// An open loop that gets less than this share of its operations done did not keep up.
+/// An open loop that gets less than this share of what was due done in time did not keep up.
 const KEPT_UP: f64 = 0.98;
+/// More than this share of a limit means that the limit isn't one.
+const ABOVE_LIMIT: f64 = 1.05;
 
 /// Everything, as it is written to a file.
 #[derive(Clone, Debug, Serialize)]
@@ -88,7 +90,9 @@ pub(crate) struct Run {
     pub(crate) of_limit: Option<f64>,
     /// Operations a second that an open loop was to make.
     pub(crate) offered_ops: Option<f64>,
-    /// An open loop got its operations done.
+    /// Operations a second that were due (arrivals are random).
+    pub(crate) due_ops: Option<f64>,
+    /// An open loop got them done.
     pub(crate) kept_up: Option<bool>,
     /// Operations of an open loop that were begun after the measured time, or never.
     pub(crate) late: u64,
@@ -179,6 +183,10 @@ impl Run {
         let resent = share(sent.retries, sent.submitted);
         let failed = share(recorder.failed, recorder.operations + recorder.failed);
         let node_ops: Vec<f64> = rack.node_ops.iter().map(|&ops| ops as f64 / seconds).collect();
+        let latencies = latencies(&recorder);
+        // An open loop records the latency of each operation that was due, whenever it ended.
+        let due = latencies.values().filter_map(|by_whom| by_whom.get("all")).map(|latency| latency.count).sum::<u64>();
+        let due_ops = context.offered_ops.map(|_| (due + recorder.failed) as f64 / seconds);
         let mut run = Run {
             scheme: context.scheme,
             repetition: context.repetition,
@@ -188,7 +196,8 @@ impl Run {
             limit_closed_loop_ops: limits.closed_loop,
             of_limit: limits.ideal.map(|limit| throughput_ops / limit),
             offered_ops: context.offered_ops,
-            kept_up: context.offered_ops.map(|offered| unsent == 0 && throughput_ops >= KEPT_UP * offered),
+            due_ops,
+            kept_up: due_ops.map(|due| unsent == 0 && throughput_ops >= KEPT_UP * due),
             late,
             unsent,
             requests_ops: recorder.requests as f64 / seconds,
@@ -197,7 +206,7 @@ impl Run {
             conservative_share: share(rack.conservative_reads, recorder.reads),
             node_imbalance: imbalance(&node_ops),
             node_ops,
-            latency_us: latencies(&recorder),
+            latency_us: latencies,
             resent,
             failed,
             loss: resent.max(failed),
@@ -231,10 +240,14 @@ impl Run {
         if let Some(verdict) = &self.verification {
             say(verdict.mismatches > 0, format!("{} of {} answers are wrong", verdict.mismatches, verdict.verified));
         }
-        if let (Some(false), Some(offered)) = (self.kept_up, self.offered_ops) {
+        if let (Some(false), Some(due)) = (self.kept_up, self.due_ops) {
             // A finding rather than a fault: the latencies are what they are at this rate.
-            let done = self.throughput_ops;
-            self.objections.push(format!("did not keep up: {done:.0} of {offered:.0} operations a second done"));
+            let done = grouped(self.throughput_ops);
+            self.objections.push(format!("did not keep up: {done} of {} operations a second done", grouped(due)));
+        }
+        if self.of_limit.is_some_and(|share| share > ABOVE_LIMIT) {
+            self.objections
+                .push("above the limit: the cache changed meanwhile, or nodes serve more than they should".to_owned());
         }
         if self.unswept > 0 {
             self.objections.push(format!("{} records that were written were not read again at the end", self.unswept));

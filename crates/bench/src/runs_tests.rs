@@ -1,0 +1,105 @@
+//! `switchback bench` from its arguments to its JSON, on fake racks.
+
+use crate::cli::{BenchArgs, run};
+use crate::fake::{Cheat, FakeRacks};
+use crate::rack::Scheme;
+use clap::Parser;
+use serde_json::Value;
+use std::process::ExitCode;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+/// Exit code and JSON of a run.
+fn bench(line: &str, cheat: Option<Cheat>) -> (anyhow::Result<ExitCode>, Value, FakeRacks) {
+    bench_on(line, FakeRacks { cheat, lose_every: 0, started: Vec::new() })
+}
+
+fn bench_on(line: &str, mut racks: FakeRacks) -> (anyhow::Result<ExitCode>, Value, FakeRacks) {
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("report.json");
+    let always = "--seconds 0.2 --warmup 0.02 --records 2000 --value-bytes 64 --window 16 --cache-records 100 --json";
+    let words = std::iter::once("bench").chain(line.split_whitespace()).chain(always.split_whitespace());
+    let args = Cli::parse_from(words.chain([json.to_str().unwrap()])).bench;
+    let code = run(args, &mut racks);
+    let json = std::fs::read(json).map(|json| serde_json::from_slice(&json).unwrap()).unwrap_or(Value::Null);
+    (code, json, racks)
+}
+
+fn success(code: &anyhow::Result<ExitCode>) -> bool {
+    *code.as_ref().unwrap() == ExitCode::SUCCESS
+}
+
+#[test]
+fn schemes_run_in_turn_and_the_json_says_what_it_must() {
+    let line = "--schemes nocache,farreach --preload --verify --node-capacity 5000 --repeat 2 --seed 9 --nodes 3";
+    let (code, json, racks) = bench(line, None);
+    assert!(success(&code));
+    let started: Vec<_> = racks.started.iter().map(|(scheme, _)| *scheme).collect();
+    assert_eq!(started, [Scheme::NoCache, Scheme::FarReach, Scheme::NoCache, Scheme::FarReach]);
+    let options = &racks.started[0].1;
+    assert_eq!((options.nodes, options.seed, options.lanes, options.node_capacity_ops), (3, 9, 16, Some(5000.0)));
+    assert_eq!(json["kind"], "measured");
+    assert_eq!(json["arguments"]["workload"], "a");
+    assert_eq!(json["runs"].as_array().unwrap().len(), 4);
+    let run = &json["runs"][1];
+    assert_eq!((&run["scheme"], &run["repetition"]), (&Value::from("farreach"), &Value::from(1)));
+    for figure in ["throughput_ops", "limit_ops", "hit_ratio", "verified", "node_imbalance", "limit_hottest_ops"] {
+        assert!(run[figure].as_f64().unwrap() > 0.0, "{figure} {run}");
+    }
+    assert_eq!((&run["mismatches"], &run["is_result"]), (&Value::from(0), &Value::from(true)));
+    assert_eq!(run["node_ops"].as_array().unwrap().len(), 3);
+    assert!(run["latency_us"]["read"]["cache"]["p999"].as_f64().unwrap() > 0.0);
+    assert!(json["runs"][0]["latency_us"]["read"]["cache"].is_null(), "nocache caches nothing");
+    assert!(json["runs"][1]["limit_ops"].as_f64() > json["runs"][0]["limit_ops"].as_f64());
+    let summary = &json["summary"][1];
+    assert!(summary["throughput_ops"]["min"].as_f64() <= summary["throughput_ops"]["median"].as_f64());
+}
+
+#[test]
+fn wrong_answers_fail_the_command() {
+    let (code, json, _) = bench("--schemes farreach --preload --verify", Some(Cheat::StaleRead));
+    assert!(!success(&code));
+    let run = &json["runs"][0];
+    assert!(run["mismatches"].as_u64().unwrap() > 0 && run["is_result"] == false);
+    assert_eq!(run["verification"]["examples"][0]["fault"], "stale");
+    assert!(run["limit_ops"].is_null(), "nodes aren't capped");
+}
+
+#[test]
+fn a_rate_may_be_a_share_of_the_limit() {
+    let (code, json, _) = bench("--schemes farreach,netcache --preload --rate 50% --node-capacity 300", None);
+    assert!(success(&code));
+    let run = &json["runs"][0];
+    let (offered, limit) = (run["offered_ops"].as_f64().unwrap(), run["limit_ops"].as_f64().unwrap());
+    assert!((offered / limit - 0.5).abs() < 1e-6);
+    assert!(json["runs"][1]["offered_ops"].as_f64().unwrap() < 0.5 * json["runs"][1]["limit_ops"].as_f64().unwrap());
+    let (code, ..) = bench("--rate 50%", None);
+    assert!(code.unwrap_err().to_string().contains("--node-capacity"));
+}
+
+#[test]
+fn a_run_with_loss_is_no_result() {
+    let racks = FakeRacks { cheat: None, lose_every: 10, started: Vec::new() };
+    let (code, json, _) = bench_on("--schemes nocache", racks);
+    assert!(success(&code), "not fit to be cited, but nothing is broken");
+    let run = &json["runs"][0];
+    assert!(
+        run["loss"].as_f64().unwrap() > 0.02 && run["is_result"] == false && json["summary"][0]["is_result"] == false
+    );
+    assert!(run["objections"][0].as_str().unwrap().contains("sent again"));
+}
+
+#[test]
+fn every_workload_and_a_change_of_popularity_run() {
+    for line in ["load", "b", "c", "d", "f", "mix:75", "c --change hot-in --change-every 0.1 --change-keys 20"] {
+        let line = format!("--schemes farreach --preload --verify --node-capacity 1000 --workload {line}");
+        let (code, json, _) = bench(&line, None);
+        assert!(success(&code), "{line}: {json}");
+        let changes = json["runs"][0]["changes"].as_array().unwrap().len();
+        assert_eq!(changes, usize::from(line.contains("change")), "{line}");
+    }
+}
