@@ -76,6 +76,11 @@ impl Target for NativeTarget {
         self.datapath.reports_lost()
     }
 
+    fn misses(&self) -> u64 {
+        let statistics = self.datapath.statistics();
+        statistics.read_misses + statistics.write_misses
+    }
+
     fn classes(&self) -> Vec<(u32, u32)> {
         self.classes.clone()
     }

@@ -62,7 +62,10 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
 
 /// The agent's times.
 pub fn agent(config: &RackConfig) -> AgentConfig {
+    // A tenth of the threshold in each counter of a row is noise that a hot key stands out from.
+    let noise = f64::from(config.cache.threshold) / 10.0 * f64::from(config.cache.sketch_width);
     AgentConfig {
+        reset_misses: (noise / config.cache.sampling.max(1e-6)) as u64 + 1,
         heartbeat_us: config.rack.heartbeat_ms * 1000,
         reset_us: config.cache.reset_period_ms * 1000,
         ..AgentConfig::default()

@@ -1,8 +1,10 @@
 //! A rack assembled: its configuration, its parts in one process or one process each, metrics and administration.
 
+pub mod admin;
 pub mod assembly;
 pub mod bench;
 pub mod blueprint;
 pub mod config;
 pub mod drive;
 pub mod session;
+pub mod metrics;

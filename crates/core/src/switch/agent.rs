@@ -19,15 +19,18 @@ const CHOICES_KEPT: usize = 1024;
 pub struct AgentConfig {
     /// How often it says hello.
     pub heartbeat_us: u64,
-    /// How often the sketch and the counters are cleared.
+    /// The sketch and the counters are cleared at least this often.
     pub reset_us: u64,
+    /// And after this many misses, whatever the rate: so many that the sketch's rows don't fill up with cold keys, so few that
+    /// a slow rack finds its hot keys, too.
+    pub reset_misses: u64,
     /// How often evictions that the datapath began are told again.
     pub retry_us: u64,
 }
 
 impl Default for AgentConfig {
     fn default() -> AgentConfig {
-        AgentConfig { heartbeat_us: 20_000, reset_us: 1_000_000, retry_us: 50_000 }
+        AgentConfig { heartbeat_us: 20_000, reset_us: 60_000_000, reset_misses: 1 << 18, retry_us: 50_000 }
     }
 }
 
@@ -59,6 +62,7 @@ pub struct Agent {
     packet: Packet,
     next_hello_us: u64,
     next_reset_us: u64,
+    misses_at_reset: u64,
     next_retry_us: u64,
 }
 
@@ -77,6 +81,7 @@ impl Agent {
             packet: Packet::new(),
             next_hello_us: now.monotonic_us,
             next_reset_us: now.in_us(config.reset_us),
+            misses_at_reset: 0,
             next_retry_us: u64::MAX,
             config,
         }
@@ -265,7 +270,9 @@ impl Agent {
             let (boot, address, epoch) = (self.boot, self.address, self.epoch);
             self.reports.push_back(SwitchReport::Hello { boot, address, epoch, classes: target.classes() });
         }
-        if now.monotonic_us >= self.next_reset_us {
+        let misses = target.misses();
+        if now.monotonic_us >= self.next_reset_us || misses - self.misses_at_reset >= self.config.reset_misses {
+            self.misses_at_reset = misses;
             self.next_reset_us = now.in_us(self.config.reset_us);
             self.statistics.resets += 1;
             self.inject(target).reset_counting();

@@ -33,6 +33,9 @@ pub trait Target {
     /// How many reports found no room, ever.
     fn reports_lost(&self) -> u64;
 
+    /// How many requests missed the cache, ever.
+    fn misses(&self) -> u64;
+
     /// Slots of each class: `(value bytes, slots)`.
     fn classes(&self) -> Vec<(u32, u32)>;
 

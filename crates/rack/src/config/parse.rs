@@ -89,7 +89,7 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
         threshold: section.small(reader, "threshold", 1..=65535, 20),
         sampling: section.share(reader, "sampling", 0.5),
         eviction_sample: section.small(reader, "eviction_sample", 1..=256, 8),
-        reset_period_ms: section.integer(reader, "reset_period_ms", 10..=DAY_MS, 1000),
+        reset_period_ms: section.integer(reader, "reset_period_ms", 10..=DAY_MS, 60_000),
         sketch_width: section.small(reader, "sketch_width", 64..=RECORDS_MAX, 65536),
     };
     section.finish(reader);

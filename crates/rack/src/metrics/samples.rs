@@ -175,7 +175,12 @@ mod tests {
         let mut samples = Samples::default();
         samples.gauge("switchback_cached_records", "Cached records.", &[], 3.0);
         samples.counter("switchback_operations_total", "Operations.", &[("verb", "read"), ("by", "switch")], 5);
-        samples.counter("switchback_operations_total", "Operations.", &[("verb", "a\"b\\c\nd"), ("by", "node")], 1 << 60);
+        samples.counter(
+            "switchback_operations_total",
+            "Operations.",
+            &[("verb", "a\"b\\c\nd"), ("by", "node")],
+            1 << 60,
+        );
         samples.counter("switchback_operations_total", "Operations.", &[("verb", "read"), ("by", "switch")], 2);
         let text = samples.text();
         let expected = "\

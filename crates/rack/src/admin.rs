@@ -1,0 +1,463 @@
+//! Metrics and administration over HTTP. docs/operations.md describes the endpoints; their JSON only ever gains fields.
+
+use crate::metrics::Sources;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// What a process can be asked and told. Called on threads of their own, so it may block.
+pub trait Admin: Send + Sync {
+    /// The rack at a glance.
+    fn status(&self) -> RackStatus;
+
+    /// Cached records, at most `limit`.
+    fn cached(&self, limit: usize) -> CachedStatus;
+
+    /// Every node.
+    fn nodes(&self) -> Vec<NodeStatus>;
+
+    /// Takes a snapshot now and waits until it is durable.
+    fn snapshot(&self) -> Result<SnapshotResult, AdminError>;
+
+    /// Brings every cached record to its node; the rack goes on serving.
+    fn drain(&self) -> Result<DrainResult, AdminError>;
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AdminError {
+    /// Not by this process, or not in this rack.
+    #[error("{0}")]
+    Unsupported(String),
+    /// Not now, or not successfully.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// `GET /status`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct RackStatus {
+    /// The rack's name.
+    pub name: String,
+    /// The program's version.
+    pub version: String,
+    /// `nocache`, `netcache` or `farreach`.
+    pub scheme: String,
+    /// `embedded` or `distributed`.
+    pub shape: String,
+    /// `waiting for a switch`, `resynchronizing`, `recovering` or `serving`.
+    pub phase: String,
+    /// Rises with every recovery.
+    pub epoch: u32,
+    /// A drain is under way.
+    pub draining: bool,
+    /// Of the process that answers.
+    pub uptime_seconds: f64,
+    /// What is cached.
+    pub cache: CacheStatus,
+    /// What was asked and who answered.
+    pub operations: OperationsStatus,
+    /// Snapshots.
+    pub snapshots: SnapshotStatus,
+    /// Clients.
+    pub clients: ClientsStatus,
+    /// Switches; the one of an embedded rack has no address.
+    pub switches: Vec<SwitchStatus>,
+    /// Nodes.
+    pub nodes: Vec<NodeStatus>,
+    /// The last recovery, if there was one.
+    pub recovery: Option<RecoveryStatus>,
+}
+
+/// Part of [`RackStatus`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CacheStatus {
+    /// Keys in the cache, or on their way in or out.
+    pub records: u64,
+    /// At most so many.
+    pub records_max: u64,
+    /// Slots: value bytes and how many.
+    pub classes: Vec<(u32, u32)>,
+    /// Keys admitted since the start.
+    pub admissions: u64,
+    /// Keys evicted since the start.
+    pub evictions: u64,
+    /// Hot keys that wait for admission.
+    pub waiting_offers: u64,
+}
+
+/// Part of [`RackStatus`]: since the start of the switch.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct OperationsStatus {
+    /// Reads that came.
+    pub reads: u64,
+    /// Writes and deletes that came.
+    pub writes: u64,
+    /// Requests that the switch answered from its cache.
+    pub answered_by_switch: u64,
+    /// Requests that nodes answered.
+    pub answered_by_nodes: u64,
+    /// Writes that the cache took.
+    pub absorbed_writes: u64,
+    /// Reads of cached keys that went to the node nevertheless.
+    pub conservative_reads: u64,
+    /// Packets dropped, by any part.
+    pub dropped: u64,
+}
+
+impl OperationsStatus {
+    /// Share of the requests that the switch answered; none before there were any.
+    pub fn hit_ratio(&self) -> Option<f64> {
+        let all = self.answered_by_switch + self.answered_by_nodes;
+        (all > 0).then(|| self.answered_by_switch as f64 / all as f64)
+    }
+}
+
+/// Part of [`RackStatus`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SnapshotStatus {
+    /// The generation that began last.
+    pub generation: u32,
+    /// Records of older generations are durable.
+    pub durable_generation: u32,
+    /// Snapshots that became durable since the start.
+    pub completed: u64,
+    /// Snapshots that had to be taken again.
+    pub failed: u64,
+    /// Of the last one.
+    pub duration_seconds: f64,
+    /// Of the last one.
+    pub records: u64,
+    /// Of the last one.
+    pub bytes: u64,
+}
+
+/// Part of [`RackStatus`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ClientsStatus {
+    /// Sessions with the controller.
+    pub sessions: u64,
+    /// Connections of the gateway, if it is in this process.
+    pub connections: u64,
+    /// Absorbed records that sessions keep until they are durable elsewhere.
+    pub preserved_records: u64,
+    /// Their bytes.
+    pub preserved_bytes: u64,
+    /// Bytes of the gateway's spool.
+    pub spool_bytes: u64,
+}
+
+/// Part of [`RackStatus`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SwitchStatus {
+    /// Its number.
+    pub index: u16,
+    /// Where clients send packets, in a distributed rack.
+    pub address: Option<String>,
+    /// It serves; others stand by.
+    pub active: bool,
+    /// The controller hears it.
+    pub alive: bool,
+    /// Its epoch.
+    pub epoch: u32,
+}
+
+/// An entry of `GET /nodes`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its number.
+    pub index: u16,
+    /// Where the switch sends packets, in a distributed rack.
+    pub address: Option<String>,
+    /// The controller hears it.
+    pub alive: bool,
+    /// It waits for the end of a recovery before it serves keys that were cached.
+    pub held: bool,
+    /// Its epoch.
+    pub epoch: u32,
+    /// Cached keys that belong to it.
+    pub cached_keys: u64,
+    /// Reads that it served; 0 if this process can't know.
+    pub reads: u64,
+    /// Writes that it served.
+    pub writes: u64,
+    /// Size of its directory.
+    pub disk_bytes: u64,
+    /// What keeps it from doing what the controller asks, if anything.
+    pub error: Option<String>,
+}
+
+/// `GET /cached?limit=N`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CachedStatus {
+    /// How many there are in all.
+    pub total: u64,
+    /// Some of them.
+    pub records: Vec<CachedRecord>,
+}
+
+/// An entry of [`CachedStatus`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CachedRecord {
+    /// The key; bytes that are no printable ASCII are escaped as `\xNN`.
+    pub key: String,
+    /// The node that it belongs to.
+    pub node: u16,
+    /// Size class.
+    pub class: u8,
+    /// Slot in the class.
+    pub slot: u32,
+    /// `admitting`, `cached`, `evicting` or `clearing`.
+    pub stage: String,
+}
+
+/// `POST /snapshot`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct SnapshotResult {
+    /// The generation that it began.
+    pub generation: u32,
+    /// Records in it.
+    pub records: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// How long it took until it was durable.
+    pub duration_seconds: f64,
+}
+
+/// `POST /drain`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct DrainResult {
+    /// Records that were brought to their nodes.
+    pub drained: u64,
+    /// What could not be brought, a line a node; empty if all is well.
+    pub remaining: Vec<String>,
+    /// How long it took.
+    pub duration_seconds: f64,
+}
+
+/// Part of [`RackStatus`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct RecoveryStatus {
+    /// The epoch that it began.
+    pub epoch: u32,
+    /// Every key that was cached is admitted again.
+    pub complete: bool,
+    /// From the last sign of life of the old switch.
+    pub detect_seconds: f64,
+    /// Until all clients' records were there.
+    pub collect_seconds: f64,
+    /// Until the newest of them were stored and every node was released.
+    pub store_seconds: f64,
+    /// Until every key that was cached was admitted again; 0 while it lasts.
+    pub readmit_seconds: f64,
+    /// Records that were stored.
+    pub records: u64,
+    /// Clients whose lease ran out before they answered.
+    pub abandoned_clients: u64,
+}
+
+/// Keys that `GET /cached` lists without a limit.
+const CACHED_DEFAULT: usize = 100;
+/// Keys that it lists at most.
+const CACHED_MAX: usize = 1_000_000;
+
+/// The HTTP server, on a thread of its own.
+#[derive(Debug)]
+pub struct MetricsServer {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MetricsServer {
+    /// Serves at `address` (port 0: any free one), until it is stopped or dropped.
+    pub fn start(address: SocketAddr, admin: Arc<dyn Admin>, sources: Sources) -> io::Result<MetricsServer> {
+        let listener = TcpListener::bind(address).map_err(|error| bind_failed(address, &error))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = router(Shared { admin, sources });
+        let body = move || {
+            let served = runtime.block_on(async move {
+                let listener = tokio::net::TcpListener::from_std(listener)?;
+                let service = router.into_make_service_with_connect_info::<SocketAddr>();
+                tokio::select! {
+                    served = axum::serve(listener, service) => served,
+                    _ = stopped => Ok(()),
+                }
+            });
+            if let Err(error) = served {
+                tracing::error!(%error, "metrics are not served any more");
+            }
+            // A snapshot that somebody waits for must not keep the process alive.
+            runtime.shutdown_timeout(Duration::from_millis(100));
+        };
+        let thread = std::thread::Builder::new().name("metrics".into()).spawn(body)?;
+        Ok(MetricsServer { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Ends it.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It only panics if a handler did, which has been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for MetricsServer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Says what to do about an address that can't be had.
+fn bind_failed(address: SocketAddr, error: &io::Error) -> io::Error {
+    let mend = "choose another with --metrics ADDR or metrics in [rack] of rack.toml (port 0: any free one)";
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program has it, perhaps a rack that runs already".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "this machine doesn't have the address".to_owned(),
+        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges".to_owned(),
+        _ => error.to_string(),
+    };
+    io::Error::new(error.kind(), format!("metrics can't be served at {address}: {why}; {mend}"))
+}
+
+#[derive(Clone)]
+struct Shared {
+    admin: Arc<dyn Admin>,
+    sources: Sources,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Shared({:?})", self.sources)
+    }
+}
+
+fn router(shared: Shared) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/healthz", get(healthz))
+        .route("/metrics", get(metrics))
+        .route("/status", get(status))
+        .route("/cached", get(cached))
+        .route("/nodes", get(nodes))
+        .route("/snapshot", post(snapshot))
+        .route("/drain", post(drain))
+        .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
+        .layer(DefaultBodyLimit::max(1024))
+        .with_state(shared)
+}
+
+const INDEX: &str = "\
+Switchback
+GET  /metrics   for Prometheus
+GET  /status    the rack at a glance (JSON)
+GET  /cached    cached records (JSON; ?limit=N)
+GET  /nodes     nodes (JSON)
+GET  /healthz   200 if the rack serves, 503 if not
+POST /snapshot  take a snapshot now (from this machine only)
+POST /drain     bring every cached record to its node (from this machine only)
+";
+
+async fn index() -> &'static str {
+    INDEX
+}
+
+/// Runs what may block where it may.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Response> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "an administrative request failed");
+        (StatusCode::INTERNAL_SERVER_ERROR, "the request failed; the log says why\n").into_response()
+    })
+}
+
+async fn metrics(State(shared): State<Shared>) -> Result<Response, Response> {
+    let text = blocking(move || shared.sources.collect().text()).await?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
+}
+
+async fn healthz(State(shared): State<Shared>) -> Result<Response, Response> {
+    let phase = blocking(move || shared.admin.status().phase).await?;
+    let code = if phase == "serving" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok((code, phase + "\n").into_response())
+}
+
+async fn status(State(shared): State<Shared>) -> Result<Json<RackStatus>, Response> {
+    Ok(Json(blocking(move || shared.admin.status()).await?))
+}
+
+#[derive(Deserialize)]
+struct Limit {
+    limit: Option<usize>,
+}
+
+async fn cached(State(shared): State<Shared>, Query(limit): Query<Limit>) -> Result<Json<CachedStatus>, Response> {
+    let limit = limit.limit.unwrap_or(CACHED_DEFAULT).min(CACHED_MAX);
+    Ok(Json(blocking(move || shared.admin.cached(limit)).await?))
+}
+
+async fn nodes(State(shared): State<Shared>) -> Result<Json<Vec<NodeStatus>>, Response> {
+    Ok(Json(blocking(move || shared.admin.nodes()).await?))
+}
+
+async fn snapshot(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    command(peer, &headers, move || shared.admin.snapshot()).await
+}
+
+async fn drain(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    command(peer, &headers, move || shared.admin.drain()).await
+}
+
+/// Commands are taken from this machine's programs: not from others, and not from web pages that a browser here shows.
+async fn command<T: Serialize + Send + 'static>(
+    peer: SocketAddr,
+    headers: &HeaderMap,
+    work: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
+) -> Result<Response, Response> {
+    let refuse = |why: &'static str| (StatusCode::FORBIDDEN, why).into_response();
+    if !peer.ip().to_canonical().is_loopback() {
+        return Err(refuse("commands are taken from this machine only; run switchback ctl there\n"));
+    }
+    if headers.contains_key(header::ORIGIN) {
+        return Err(refuse("commands are not taken from web pages; use switchback ctl or curl\n"));
+    }
+    match blocking(work).await? {
+        Ok(result) => Ok(Json(result).into_response()),
+        Err(AdminError::Unsupported(why)) => Err((StatusCode::NOT_IMPLEMENTED, why + "\n").into_response()),
+        Err(AdminError::Failed(why)) => Err((StatusCode::SERVICE_UNAVAILABLE, why + "\n").into_response()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

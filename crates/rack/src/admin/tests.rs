@@ -1,0 +1,123 @@
+//! The server over real sockets, with an [`Admin`] that answers from memory.
+
+use super::*;
+use crate::metrics::Samples;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+#[derive(Default)]
+struct Fake {
+    down: bool,
+}
+
+impl Admin for Fake {
+    fn status(&self) -> RackStatus {
+        let phase = if self.down { "recovering" } else { "serving" };
+        RackStatus { name: "test".into(), phase: phase.into(), ..RackStatus::default() }
+    }
+    fn cached(&self, limit: usize) -> CachedStatus {
+        let record = |slot| CachedRecord { key: format!("key{slot}"), slot, ..CachedRecord::default() };
+        CachedStatus { total: 500, records: (0..500.min(limit as u32)).map(record).collect() }
+    }
+    fn nodes(&self) -> Vec<NodeStatus> {
+        vec![NodeStatus { index: 3, alive: true, ..NodeStatus::default() }]
+    }
+    fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
+        Ok(SnapshotResult { generation: 7, records: 10, bytes: 1000, duration_seconds: 0.5 })
+    }
+    fn drain(&self) -> Result<DrainResult, AdminError> {
+        Err(AdminError::Failed("node 2 is down".into()))
+    }
+}
+
+fn start(admin: Fake) -> MetricsServer {
+    let sources = Sources::default();
+    sources.add(|samples: &mut Samples| samples.gauge("switchback_epoch", "Epoch.", &[], 4.0));
+    MetricsServer::start("127.0.0.1:0".parse().unwrap(), Arc::new(admin), sources).unwrap()
+}
+
+/// One exchange: status code, and everything after the headers.
+fn exchange(server: &MetricsServer, request: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n{headers}\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+#[test]
+fn everything_can_be_asked() {
+    let server = start(Fake::default());
+    let (code, text) = exchange(&server, "GET /metrics", "");
+    assert_eq!(
+        (code, text.as_str()),
+        (200, "# HELP switchback_epoch Epoch.\n# TYPE switchback_epoch gauge\nswitchback_epoch 4\n")
+    );
+    let (code, body) = exchange(&server, "GET /status", "");
+    let status: RackStatus = serde_json::from_str(&body).unwrap();
+    assert_eq!((code, status.name.as_str()), (200, "test"));
+    let cached: CachedStatus = serde_json::from_str(&exchange(&server, "GET /cached?limit=2", "").1).unwrap();
+    assert_eq!((cached.total, cached.records.len()), (500, 2));
+    let cached: CachedStatus = serde_json::from_str(&exchange(&server, "GET /cached", "").1).unwrap();
+    assert_eq!(cached.records.len(), CACHED_DEFAULT);
+    assert_eq!(exchange(&server, "GET /cached?limit=-1", "").0, 400);
+    let nodes: Vec<NodeStatus> = serde_json::from_str(&exchange(&server, "GET /nodes", "").1).unwrap();
+    assert_eq!(nodes[0].index, 3);
+    assert_eq!(exchange(&server, "GET /healthz", ""), (200, "serving\n".into()));
+    assert_eq!(exchange(&server, "GET /nonsense", "").0, 404);
+}
+
+#[test]
+fn commands_are_carried_out_or_say_why_not() {
+    let server = start(Fake::default());
+    let (code, body) = exchange(&server, "POST /snapshot", "");
+    let result: SnapshotResult = serde_json::from_str(&body).unwrap();
+    assert_eq!((code, result.generation), (200, 7));
+    assert_eq!(exchange(&server, "POST /drain", ""), (503, "node 2 is down\n".into()));
+    assert_eq!(exchange(&server, "GET /drain", "").0, 405, "looking changes nothing");
+}
+
+#[test]
+fn web_pages_can_not_command() {
+    let server = start(Fake::default());
+    assert_eq!(exchange(&server, "POST /snapshot", "Origin: http://evil.example\r\n").0, 403);
+}
+
+#[tokio::test]
+async fn other_machines_can_not_command() {
+    for (peer, code) in
+        [("10.0.0.1:5", 403), ("[::ffff:10.0.0.1]:5", 403), ("[::ffff:127.0.0.1]:5", 200), ("[::1]:5", 200)]
+    {
+        let answer = command(peer.parse().unwrap(), &HeaderMap::new(), || Ok::<_, AdminError>(1)).await;
+        assert_eq!(answer.unwrap_or_else(|refused| refused).status().as_u16(), code, "{peer}");
+    }
+}
+
+#[test]
+fn a_rack_that_recovers_is_not_healthy() {
+    let server = start(Fake { down: true });
+    assert_eq!(exchange(&server, "GET /healthz", ""), (503, "recovering\n".into()));
+}
+
+#[test]
+fn a_taken_port_says_how_to_mend_it() {
+    let server = start(Fake::default());
+    let error = MetricsServer::start(server.address(), Arc::new(Fake::default()), Sources::default()).unwrap_err();
+    let expected = format!(
+        "metrics can't be served at {}: another program has it, perhaps a rack that runs already; choose another with \
+         --metrics ADDR or metrics in [rack] of rack.toml (port 0: any free one)",
+        server.address()
+    );
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn a_stopped_server_frees_its_port() {
+    let server = start(Fake::default());
+    let address = server.address();
+    // A client that never finishes its request doesn't keep it.
+    let _slow = TcpStream::connect(address).unwrap();
+    server.stop();
+    assert!(TcpStream::connect(address).is_err());
+}

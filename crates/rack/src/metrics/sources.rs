@@ -1,0 +1,405 @@
+//! What each part counts, as metrics. docs/operations.md lists them.
+
+use super::samples::Samples;
+use crate::config::Scheme;
+use std::sync::LazyLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+use switchback_core::client::SessionStatistics;
+use switchback_core::controller::ControllerStatus;
+use switchback_core::node::NodeStatistics;
+use switchback_core::switch::AgentStatistics;
+use switchback_datapath::{DropReason, Statistics};
+
+/// What runs here.
+pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
+    let labels = [("version", env!("CARGO_PKG_VERSION")), ("rack", rack), ("scheme", scheme.name())];
+    samples.gauge("switchback_build_info", "Always 1; the labels say what runs.", &labels, 1.0);
+}
+
+/// The pipeline of one switch.
+pub fn datapath(samples: &mut Samples, switch: &str, counted: &Statistics) {
+    let of = |samples: &mut Samples, name, help, label: Option<(&'static str, &str)>, value| match label {
+        None => samples.counter(name, help, &[("switch", switch)], value),
+        Some(label) => samples.counter(name, help, &[("switch", switch), label], value),
+    };
+    const REQUESTS: &str = "Requests that the switch took from clients, retries included.";
+    for (verb, count) in [
+        ("read", counted.read),
+        ("write", counted.write),
+        ("delete", counted.delete),
+        ("fragment", counted.fragment),
+        ("read_fragment", counted.read_fragment),
+        ("scan", counted.scan),
+    ] {
+        of(samples, "switchback_switch_requests_total", REQUESTS, Some(("verb", verb)), count);
+    }
+    const ANSWERS: &str = "Answers to clients by kind of request (deletes count as writes) and by who gave them.";
+    let from_cache = counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
+    for (verb, by, count) in [
+        ("read", "switch", from_cache),
+        ("read", "node", counted.read_reply),
+        ("write", "switch", counted.absorbed_writes + counted.repeated_answers),
+        ("write", "node", counted.write_reply),
+        ("scan", "node", counted.scan_reply),
+    ] {
+        samples.counter(
+            "switchback_switch_answers_total",
+            ANSWERS,
+            &[("switch", switch), ("verb", verb), ("by", by)],
+            count,
+        );
+    }
+    const LOOKUPS: &str = "Lookups of the cache by requests: a hit found a valid record, whoever answered in the end.";
+    for (verb, result, count) in [
+        ("read", "hit", counted.read_hits),
+        ("read", "miss", counted.read_misses),
+        ("write", "hit", counted.write_hits),
+        ("write", "miss", counted.write_misses),
+    ] {
+        let labels = [("switch", switch), ("verb", verb), ("result", result)];
+        samples.counter("switchback_cache_lookups_total", LOOKUPS, &labels, count);
+    }
+    const CONSERVATIVE: &str = "Reads of cached keys that went to the node: fenced (the record was outdated) or embedding it (it was being evicted).";
+    for (kind, count) in [("fenced", counted.fenced_reads), ("embedded", counted.embedded_reads)] {
+        of(samples, "switchback_conservative_reads_total", CONSERVATIVE, Some(("kind", kind)), count);
+    }
+    for (name, help, count) in [
+        ("switchback_absorbed_writes_total", "Writes and deletes that the cache took.", counted.absorbed_writes),
+        (
+            "switchback_forwarded_writes_total",
+            "Writes and deletes sent on to a node, retries included.",
+            counted.forwarded_writes,
+        ),
+        ("switchback_repeated_answers_total", "Retries that were answered again.", counted.repeated_answers),
+        ("switchback_bounced_writes_total", "Bounces of nodes that ran as new writes.", counted.bounces_executed),
+        ("switchback_promotions_total", "Outdated records that a node's answer made latest.", counted.promotions),
+        (
+            "switchback_cache_updates_total",
+            "Write-through updates that made a record latest.",
+            counted.cache_updates_applied,
+        ),
+        (
+            "switchback_condition_failures_total",
+            "Conditional writes whose condition didn't hold.",
+            counted.condition_failures,
+        ),
+        (
+            "switchback_outgrown_records_total",
+            "Records that left the cache because a value outgrew the slot.",
+            counted.self_evictions,
+        ),
+        ("switchback_hot_misses_total", "Sampled misses of keys that the sketch calls hot.", counted.hot_misses),
+        ("switchback_agent_reports_total", "Reports of the pipeline to its agent.", counted.reports),
+        (
+            "switchback_agent_reports_lost_total",
+            "Reports that found no room; a snapshot that misses one is taken again.",
+            counted.reports_lost,
+        ),
+    ] {
+        of(samples, name, help, None, count);
+    }
+    for (reason, &count) in DropReason::ALL.iter().zip(&counted.drops).skip(1) {
+        dropped(samples, "switch", switch, reason.name(), count);
+    }
+}
+
+/// Packets that a part dropped.
+fn dropped(samples: &mut Samples, part: &str, index: &str, reason: &str, count: u64) {
+    const HELP: &str = "Packets dropped, by the part that did and why.";
+    let labels = [("part", part), ("index", index), ("reason", reason)];
+    samples.counter("switchback_dropped_packets_total", HELP, &labels, count);
+}
+
+/// The agent of one switch.
+pub fn agent(samples: &mut Samples, switch: &str, counted: &AgentStatistics) {
+    let labels = [("switch", switch)];
+    for (name, help, count) in [
+        ("switchback_admissions_total", "Keys admitted to the cache.", counted.admitted),
+        ("switchback_refused_admissions_total", "Keys not admitted because their hash collides.", counted.refused),
+        ("switchback_evictions_total", "Keys evicted to make room.", counted.evicted),
+        (
+            "switchback_self_evictions_total",
+            "Keys evicted because their value outgrew the slot.",
+            counted.evicted_themselves,
+        ),
+        ("switchback_snapshots_taken_total", "Snapshots that the agent took.", counted.snapshots),
+        (
+            "switchback_snapshot_originals_total",
+            "Records copied before a write overwrote them, for a snapshot.",
+            counted.originals,
+        ),
+        ("switchback_counter_resets_total", "Resets of the popularity counters.", counted.resets),
+    ] {
+        samples.counter(name, help, &labels, count);
+    }
+}
+
+/// The controller.
+pub fn controller(samples: &mut Samples, status: &ControllerStatus) {
+    for phase in ["waiting for a switch", "resynchronizing", "recovering", "serving"] {
+        let is = f64::from(u8::from(status.phase == phase));
+        let label = phase.split(' ').next().unwrap_or(phase);
+        samples.gauge("switchback_phase", "1 for the phase that the rack is in.", &[("phase", label)], is);
+    }
+    let seconds = |us: u64| us as f64 / 1e6;
+    for (name, help, value) in [
+        ("switchback_epoch", "Epoch of the rack; it rises with every recovery.", f64::from(status.epoch)),
+        ("switchback_generation", "Snapshot generation.", f64::from(status.generation)),
+        (
+            "switchback_durable_generation",
+            "Records of older generations are durable.",
+            f64::from(status.durable_generation),
+        ),
+        ("switchback_cached_keys", "Keys in the cache, or on their way in or out.", status.cached as f64),
+        ("switchback_waiting_offers", "Hot keys that wait for admission.", status.waiting_offers as f64),
+        ("switchback_sessions", "Client sessions.", status.sessions as f64),
+        (
+            "switchback_snapshot_duration_seconds",
+            "Duration of the last snapshot.",
+            seconds(status.snapshot_duration_us),
+        ),
+        ("switchback_snapshot_bytes", "Size of the last snapshot.", status.snapshot_bytes as f64),
+        ("switchback_snapshot_records", "Records in the last snapshot.", status.snapshot_records as f64),
+    ] {
+        samples.gauge(name, help, &[], value);
+    }
+    const SNAPSHOTS: &str = "Snapshots, by what became of them.";
+    for (result, count) in [("durable", status.snapshots_completed), ("failed", status.snapshots_failed)] {
+        samples.counter("switchback_snapshots_total", SNAPSHOTS, &[("result", result)], count);
+    }
+    samples.counter(
+        "switchback_declined_offers_total",
+        "Hot keys that were not admitted.",
+        &[],
+        status.declined_offers,
+    );
+    for node in &status.nodes {
+        let index = node.index.to_string();
+        let labels = [("node", index.as_str())];
+        let up = f64::from(u8::from(node.alive));
+        samples.gauge("switchback_node_up", "1 if the controller hears the node.", &labels, up);
+        samples.gauge("switchback_node_cached_keys", "Cached keys of the node.", &labels, node.cached_keys as f64);
+    }
+    for switch in &status.switches {
+        let index = switch.index.to_string();
+        let labels = [("switch", index.as_str())];
+        samples.gauge(
+            "switchback_switch_up",
+            "1 if the controller hears it.",
+            &labels,
+            f64::from(u8::from(switch.alive)),
+        );
+        samples.gauge(
+            "switchback_switch_active",
+            "1 for the switch that serves.",
+            &labels,
+            f64::from(u8::from(switch.active)),
+        );
+    }
+    if let Some(times) = &status.recovery {
+        const STEPS: &str = "How long the steps of the last recovery took.";
+        for (step, us) in [
+            ("detect", times.detect_us),
+            ("collect", times.collect_us),
+            ("store", times.store_us),
+            ("readmit", times.readmit_us),
+        ] {
+            samples.gauge("switchback_recovery_duration_seconds", STEPS, &[("step", step)], seconds(us));
+        }
+        samples.gauge(
+            "switchback_recovery_records",
+            "Records that the last recovery stored.",
+            &[],
+            times.records as f64,
+        );
+    }
+}
+
+/// The shim of one node.
+pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
+    const REQUESTS: &str = "Requests that the node handled.";
+    for (verb, count) in [
+        ("read", counted.reads),
+        ("write", counted.writes),
+        ("scan", counted.scans),
+        ("fragment", counted.fragments),
+        ("cache_update", counted.cache_updates),
+    ] {
+        samples.counter("switchback_node_requests_total", REQUESTS, &[("node", node), ("verb", verb)], count);
+    }
+    const WRITES: &str = "Writes at the node, by what became of them.";
+    for (result, count) in [
+        ("applied", counted.applied),
+        ("superseded", counted.superseded),
+        ("bounced", counted.bounced),
+        ("condition_failed", counted.condition_failed),
+    ] {
+        samples.counter("switchback_node_writes_total", WRITES, &[("node", node), ("result", result)], count);
+    }
+    let labels = [("node", node)];
+    for (name, help, count) in [
+        ("switchback_node_fenced_reads_total", "Reads that set a fence first.", counted.fenced_reads),
+        (
+            "switchback_node_embedded_records_total",
+            "Evicted records that arrived with a read.",
+            counted.embedded_stored,
+        ),
+        ("switchback_node_offers_total", "Hot keys offered to the cache.", counted.offers),
+        ("switchback_node_engine_errors_total", "Operations that the storage engine failed.", counted.engine_errors),
+    ] {
+        samples.counter(name, help, &labels, count);
+    }
+    for (reason, count) in [
+        ("malformed", counted.dropped_malformed),
+        ("epoch", counted.dropped_epoch),
+        ("stranger", counted.dropped_stranger),
+        ("held", counted.dropped_held),
+        ("overload", counted.dropped_overload),
+        ("no_space", counted.dropped_no_space),
+    ] {
+        dropped(samples, "node", node, reason, count);
+    }
+}
+
+/// The storage engine of one node.
+pub fn engine(samples: &mut Samples, node: &str, counted: &switchback_engine::Statistics) {
+    let labels = [("node", node)];
+    for (name, help, value) in [
+        ("switchback_engine_disk_bytes", "Size of the node's directory, log included.", counted.disk_bytes),
+        ("switchback_engine_memtable_bytes", "Memory of memtables.", counted.memtable_bytes),
+        ("switchback_engine_cache_bytes", "Memory of the block cache, memtables included.", counted.cache_bytes),
+        ("switchback_engine_largest_group", "The most writes that one commit took.", counted.largest_group),
+    ] {
+        samples.gauge(name, help, &labels, value as f64);
+    }
+    for (name, help, count) in [
+        ("switchback_engine_reads_total", "Reads of the store.", counted.reads),
+        ("switchback_engine_groups_total", "Groups of writes that were committed.", counted.groups),
+        ("switchback_engine_writes_total", "Writes in those groups.", counted.writes),
+        ("switchback_engine_failed_groups_total", "Groups that could not be committed.", counted.failed_groups),
+        ("switchback_engine_scans_total", "Scans.", counted.scans),
+        (
+            "switchback_engine_dropped_records_total",
+            "Tombstones and expired records that compactions dropped.",
+            counted.dropped,
+        ),
+    ] {
+        samples.counter(name, help, &labels, count);
+    }
+    const STALLED: &str = "Time for which writes were held back because flushes or compactions lagged.";
+    samples.counter_us("switchback_engine_stalled_seconds_total", STALLED, &labels, counted.stalled_us);
+    const COMMITS: &str = "Time spent in commits.";
+    samples.counter_us("switchback_engine_commit_seconds_total", COMMITS, &labels, counted.commit_us);
+}
+
+/// One client session, of a worker of the gateway.
+pub fn session(samples: &mut Samples, worker: &str, counted: &SessionStatistics, preserved: (usize, usize)) {
+    let labels = [("worker", worker)];
+    for (name, help, count) in [
+        ("switchback_session_submitted_total", "Operations submitted.", counted.submitted),
+        ("switchback_session_completed_total", "Operations finished.", counted.completed),
+        ("switchback_session_cache_answers_total", "Operations that the cache answered.", counted.answered_by_cache),
+        ("switchback_session_retries_total", "Requests sent again.", counted.retries),
+        ("switchback_session_indeterminate_total", "Writes whose outcome can't be known.", counted.indeterminate),
+        ("switchback_session_timeouts_total", "Reads that were not answered in time.", counted.timed_out),
+        ("switchback_session_ignored_packets_total", "Answers that came too late or twice.", counted.ignored_packets),
+        ("switchback_session_epoch_changes_total", "Epochs that the session moved to.", counted.epoch_changes),
+    ] {
+        samples.counter(name, help, &labels, count);
+    }
+    const RECORDS: &str = "Absorbed records that are kept until they are durable elsewhere.";
+    samples.gauge("switchback_preserved_records", RECORDS, &labels, preserved.0 as f64);
+    samples.gauge("switchback_preserved_bytes", "Memory of preserved records.", &labels, preserved.1 as f64);
+}
+
+/// When this process began, as far as scrapes are concerned.
+static STARTED: LazyLock<f64> =
+    LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
+
+/// This process, under the names that every Prometheus client library has.
+pub fn process(samples: &mut Samples) {
+    const START: &str = "Start time of the process since the Unix epoch.";
+    samples.gauge("process_start_time_seconds", START, &[], *STARTED);
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name may hold spaces and parentheses; fields count from the last one.
+    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let field = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
+    if let (Some(user), Some(system), Some(threads)) = (field(11), field(12), field(17)) {
+        let ticks = rustix::param::clock_ticks_per_second();
+        const CPU: &str = "Processor time, user and system.";
+        samples.counter_us("process_cpu_seconds_total", CPU, &[], (user + system) * 1_000_000 / ticks.max(1));
+        samples.gauge("process_threads", "Threads.", &[], threads as f64);
+    }
+    if let Some(pages) = field(21) {
+        let bytes = pages as f64 * rustix::param::page_size() as f64;
+        samples.gauge("process_resident_memory_bytes", "Memory in use.", &[], bytes);
+    }
+    if let Ok(open) = std::fs::read_dir("/proc/self/fd") {
+        samples.gauge("process_open_fds", "Open files and sockets.", &[], open.count() as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchback_core::controller::{NodeStatus, RecoveryTimes, SwitchStatus};
+
+    fn status() -> ControllerStatus {
+        ControllerStatus {
+            phase: "serving",
+            epoch: 3,
+            generation: 9,
+            durable_generation: 8,
+            cached: 5,
+            waiting_offers: 0,
+            declined_offers: 0,
+            sessions: 1,
+            draining: false,
+            snapshots_completed: 7,
+            snapshots_failed: 1,
+            snapshot_duration_us: 2_500,
+            snapshot_bytes: 100,
+            snapshot_records: 5,
+            recovery: Some(RecoveryTimes { detect_us: 150_000, ..RecoveryTimes::default() }),
+            nodes: vec![NodeStatus {
+                index: 0,
+                alive: true,
+                epoch: 3,
+                held: false,
+                silent_us: 0,
+                cached_keys: 5,
+                error: None,
+            }],
+            switches: vec![SwitchStatus { index: 0, active: true, alive: true, epoch: 3, silent_us: 0 }],
+        }
+    }
+
+    /// Every metric of every part at once: names and helps are checked as they are added.
+    #[test]
+    fn all_parts_go_together() {
+        let mut samples = Samples::default();
+        build(&mut samples, "rack", Scheme::FarReach);
+        process(&mut samples);
+        controller(&mut samples, &status());
+        for index in ["0", "1"] {
+            let counted = Statistics { read_hits: 10, fenced_reads: 2, embedded_reads: 1, ..Statistics::default() };
+            datapath(&mut samples, index, &counted);
+            agent(&mut samples, index, &AgentStatistics::default());
+            node(&mut samples, index, &NodeStatistics::default());
+            engine(&mut samples, index, &switchback_engine::Statistics::default());
+            session(&mut samples, index, &SessionStatistics::default(), (1, 100));
+        }
+        let number = |name, labels| samples.number(name, labels);
+        assert_eq!(number("switchback_switch_answers_total", "switch=\"0\",verb=\"read\",by=\"switch\""), Some(7.0));
+        assert_eq!(number("switchback_phase", "phase=\"serving\""), Some(1.0));
+        assert_eq!(number("switchback_phase", "phase=\"waiting\""), Some(0.0));
+        assert_eq!(number("switchback_recovery_duration_seconds", "step=\"detect\""), Some(0.15));
+        assert!(number("process_resident_memory_bytes", "").unwrap() > 1e5);
+        assert!(number("process_open_fds", "").unwrap() > 2.0);
+        let book = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
+        let book = std::fs::read_to_string(book).unwrap();
+        for name in samples.names() {
+            assert!(book.contains(&format!("`{name}`")), "{name} is missing in docs/operations.md");
+        }
+    }
+}
