@@ -233,7 +233,9 @@ impl<'a> Client<'a> {
             }
             (Stage::Running, Some(pacer)) if pacer.next_ns() <= self.now_ns.min(self.times.to_ns - 1) => {
                 self.late += u64::from(self.now_ns >= self.times.to_ns);
-                Some((pacer.take(), self.book.requests.next_request()))
+                let due_ns = pacer.take();
+                self.book.recorder.began(due_ns, self.now_ns);
+                Some((due_ns, self.book.requests.next_request()))
             }
             (Stage::Sweeping, _) => {
                 let index = self.sweep.as_mut()?.next();

@@ -28,6 +28,8 @@ pub(crate) struct Recorder {
     pub(crate) steps: Vec<u64>,
     /// By verb, in the order of [`Verb::ALL`].
     pub(crate) latencies: [Latencies; 4],
+    /// How long after it was due each operation of an open loop began: the generator's own part of the latency.
+    pub(crate) lateness: Histogram<u64>,
     from_ns: u64,
     to_ns: u64,
     by_due: bool,
@@ -47,6 +49,7 @@ impl Recorder {
             failed: 0,
             steps: vec![0; (to_ns - from_ns).div_ceil(STEP_NS) as usize],
             latencies: std::array::from_fn(|_| [histogram(), histogram()]),
+            lateness: histogram(),
             from_ns,
             to_ns,
             by_due,
@@ -56,6 +59,14 @@ impl Recorder {
     #[inline]
     fn is_measured(&self, ns: u64) -> bool {
         (self.from_ns..self.to_ns).contains(&ns)
+    }
+
+    /// An operation that was due is begun.
+    #[inline]
+    pub(crate) fn began(&mut self, due_ns: u64, now_ns: u64) {
+        if self.is_measured(due_ns) {
+            self.lateness.saturating_record(now_ns.saturating_sub(due_ns).max(1));
+        }
     }
 
     /// A request was answered.
@@ -103,7 +114,8 @@ impl Recorder {
         for (step, more) in self.steps.iter_mut().zip(&other.steps) {
             *step += more;
         }
-        for (mine, theirs) in self.latencies.iter_mut().flatten().zip(other.latencies.iter().flatten()) {
+        let mine = self.latencies.iter_mut().flatten().chain([&mut self.lateness]);
+        for (mine, theirs) in mine.zip(other.latencies.iter().flatten().chain([&other.lateness])) {
             mine.add(theirs).expect("all histograms have the same bounds");
         }
     }

@@ -98,6 +98,7 @@ fn without_verification_nothing_is_checked() {
 fn an_open_loop_sends_what_is_due_and_counts_from_then() {
     let measured = run(&Plan { rate_ops: Some(2000.0), ..plan(Workload::A) });
     let due: u64 = measured.recorder.latencies.iter().flatten().map(|histogram| histogram.len()).sum();
+    assert_eq!(measured.recorder.lateness.len(), due);
     // 0.2 s of 2000 a second, Poisson: 400 give or take five standard deviations.
     assert!((300..500).contains(&due), "{due}");
     assert_eq!((measured.unsent, measured.verdict.unwrap().mismatches), (0, 0));

@@ -111,6 +111,8 @@ pub(crate) struct Run {
     pub(crate) node_imbalance: f64,
     /// By verb, then by who answered (`cache`, `node`, `all`).
     pub(crate) latency_us: BTreeMap<&'static str, BTreeMap<&'static str, Latency>>,
+    /// How long after it was due an operation of an open loop was begun: part of its latency.
+    pub(crate) lateness_us: Option<Latency>,
     /// Requests sent again, over requests: an upper bound of what got lost.
     pub(crate) resent: f64,
     /// Operations without an outcome (timed out, indeterminate, no space), over operations.
@@ -207,6 +209,7 @@ impl Run {
             node_imbalance: imbalance(&node_ops),
             node_ops,
             latency_us: latencies,
+            lateness_us: Latency::of(&recorder.lateness),
             resent,
             failed,
             loss: resent.max(failed),

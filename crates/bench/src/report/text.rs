@@ -109,6 +109,13 @@ pub(crate) fn text_of_run(run: &Run) -> String {
         percent(run.failed),
         grouped(run.rack.dropped as f64)
     );
+    if let Some(lateness) = &run.lateness_us {
+        let (p50, p99) = (microseconds(lateness.p50), microseconds(lateness.p99));
+        let _ = writeln!(
+            text,
+            "  operations were begun {p50} us (p99 {p99} us) after they were due: the generator's part of the latencies below"
+        );
+    }
     for change in &run.changes {
         let recovery = match change.recovered_after {
             Some(seconds) => format!("back at 95 % of the throughput before after {seconds:.1} s"),

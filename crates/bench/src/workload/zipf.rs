@@ -5,7 +5,7 @@ use rand::{Rng, RngExt};
 /// Samples rank `r` of `0..items` with probability proportional to `1 / (r + 1)^theta`.
 ///
 /// Rejection-inversion (Hörmann and Derflinger, 1996): exact for every `theta >= 0`, 1 included, in constant time and space. YCSB's
-/// generator (Gray et al., 1994) is an approximation that is off by several percent at the hottest ranks and undefined from 1 on.
+/// generator (Gray et al., 1994) is an approximation: at 0.99 the third rank comes 19 % too often, and from 1 on it is undefined.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     items: f64,
