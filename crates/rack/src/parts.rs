@@ -1,0 +1,214 @@
+//! The parts of a distributed rack: one process each, UDP for data, the control channel over TCP.
+
+use crate::assembly::draw_boot;
+use crate::blueprint;
+use crate::config::RackConfig;
+use crate::drive::{
+    AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle, NodeLinks, NodeThread,
+    Stop, SwitchHandle, SwitchThread,
+};
+use anyhow::{Context, ensure};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use switchback_core::control::Peer;
+use switchback_core::controller::{Controller, ControllerConfig};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_core::node::Shim;
+use switchback_core::switch::Agent;
+use switchback_datapath::{Datapath, Shard};
+use switchback_engine::RocksEngine;
+use switchback_net::{Carrier, ClientControl, Clock, ControlLink, NativeTarget, TcpHub, UdpLink, Uplink, connect};
+use switchback_wire::Address;
+
+/// The threads of a part; they end when it is stopped or dropped.
+#[derive(Default)]
+struct Threads {
+    stop: Stop,
+    joined: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn end(&mut self) {
+        self.stop.ask();
+        for thread in self.joined.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of this part had panicked");
+            }
+        }
+    }
+
+    /// Whether one of them ended unasked.
+    fn has_failed(&self) -> bool {
+        !self.stop.is_asked() && self.joined.iter().any(JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn buffers(config: &RackConfig) -> (usize, usize) {
+    (config.links.receive_buffer_kb as usize * 1024, config.links.send_buffer_kb as usize * 1024)
+}
+
+fn bind(address: SocketAddr, config: &RackConfig, what: &str) -> anyhow::Result<UdpLink> {
+    let (receive, send) = buffers(config);
+    UdpLink::bind(address, receive, send)
+        .with_context(|| format!("{what} can't have {address}: is it this machine's, and is nobody else using it?"))
+}
+
+/// A switch: socket, pipeline, agent.
+pub struct SwitchPart {
+    /// The pipeline.
+    pub datapath: Arc<Datapath>,
+    /// The agent.
+    pub agent: AgentHandle,
+    /// The socket's thread.
+    pub switch: SwitchHandle,
+    /// Where clients send packets.
+    pub address: SocketAddr,
+    threads: Threads,
+}
+
+impl SwitchPart {
+    /// Starts switch `index` of the rack. Which one serves the controller decides.
+    pub fn start(config: &RackConfig, index: u16) -> anyhow::Result<SwitchPart> {
+        let switch =
+            config.switches.get(usize::from(index)).with_context(|| no_such("switch", index, config.switches.len()))?;
+        let clock = Clock::default();
+        let pipeline = blueprint::datapath(config.rack.scheme, config);
+        let datapath = Arc::new(Datapath::new(&pipeline).context("the switch can't be made")?);
+        let target = NativeTarget::new(Arc::clone(&datapath), &pipeline);
+        let link = bind(switch.address, config, "the switch")?;
+        let address = link.address();
+        let mut threads = Threads::default();
+        let thread =
+            SwitchThread { datapath: Arc::clone(&datapath), link, nodes: target.nodes(), shard: Shard::new(0) };
+        let (switch, joined) = thread.start(threads.stop.clone())?;
+        threads.joined.push(joined);
+        let agent = Agent::new(draw_boot(), address.into(), blueprint::agent(config), clock.now());
+        let port = connect(Peer::Switch(index), config.controller.listen)?;
+        let (agent, joined) = AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
+        threads.joined.push(joined);
+        Ok(SwitchPart { datapath, agent, switch, address, threads })
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.threads.has_failed()
+    }
+
+    /// Ends it. What it caches is recovered from clients and the last snapshot, unless the rack was drained first.
+    pub fn stop(mut self) {
+        self.threads.end();
+    }
+}
+
+fn no_such(what: &str, index: u16, count: usize) -> String {
+    format!("there is no {what} {index}: rack.toml lists {count}, numbered from 0")
+}
+
+/// A node: socket, shim, engine.
+pub struct NodePart {
+    /// The node.
+    pub node: NodeHandle,
+    /// Where the switch sends packets.
+    pub address: SocketAddr,
+    threads: Threads,
+}
+
+impl NodePart {
+    /// Starts node `index` of the rack.
+    pub fn start(config: &RackConfig, index: u16) -> anyhow::Result<NodePart> {
+        let node = config.nodes.get(usize::from(index)).with_context(|| no_such("node", index, config.nodes.len()))?;
+        let address = node.address.context("a node of a distributed rack has an address")?;
+        let clock = Clock::default();
+        let (path, options) = blueprint::engine(config, usize::from(index));
+        let (engine, loaded) =
+            RocksEngine::open(&path, &options).with_context(|| format!("node {index} can't be opened"))?;
+        let link = bind(address, config, "the node")?;
+        let address = link.address();
+        let limits = blueprint::limits(config);
+        let shim = Shim::new(index, draw_boot(), address.into(), limits, Mechanisms::ALL, loaded, clock.now())
+            .with_context(|| format!("node {index}"))?;
+        let port = connect(Peer::Node(index), config.controller.listen)?;
+        let links = NodeLinks::Udp(Box::new(link));
+        let mut threads = Threads::default();
+        let thread = NodeThread { shim, engine, links, port, clock, capacity_ops: None };
+        let (node, joined) = thread.start(threads.stop.clone())?;
+        threads.joined.push(joined);
+        Ok(NodePart { node, address, threads })
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.threads.has_failed()
+    }
+
+    /// Closes the engine and ends.
+    pub fn stop(mut self) {
+        self.threads.end();
+    }
+}
+
+/// The controller.
+pub struct ControllerPart {
+    /// The controller.
+    pub controller: ControllerHandle,
+    hub: Arc<TcpHub>,
+    threads: Threads,
+}
+
+impl ControllerPart {
+    /// Starts the rack's controller.
+    pub fn start(config: &RackConfig) -> anyhow::Result<ControllerPart> {
+        let clock = Clock::default();
+        let address = |node: &crate::config::Node| node.address.map(Address::from);
+        let nodes: Option<Vec<_>> = config.nodes.iter().map(address).collect();
+        let nodes = nodes.context("every node of a distributed rack has an address")?;
+        ensure!(!config.switches.is_empty(), "a distributed rack has a [[switch]]");
+        let (files, found) = ControllerFiles::open(&config.controller.data)?;
+        let seed = draw_boot();
+        let machine = ControllerConfig { nodes, ..blueprint::controller(config, seed) };
+        let controller = Controller::new(machine, Mechanisms::ALL, &found, seed, clock.now())
+            .with_context(|| format!("the rack in {}", config.controller.data.display()))?;
+        let listen = config.controller.listen;
+        let hub = TcpHub::listen(listen)
+            .with_context(|| format!("the control channel can't have {listen}: is nobody else using it?"))?;
+        let mut threads = Threads::default();
+        let carrier = Arc::clone(&hub) as Arc<dyn Carrier>;
+        let inbox = hub.controller_inbox();
+        let (controller, joined) =
+            ControllerThread::start(controller, files, inbox, carrier, clock, threads.stop.clone())?;
+        threads.joined.push(joined);
+        Ok(ControllerPart { controller, hub, threads })
+    }
+
+    /// Bytes of the control channel, sent and received.
+    pub fn control_bytes(&self) -> (u64, u64) {
+        self.hub.bytes()
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.threads.has_failed()
+    }
+
+    /// Ends it. The rack goes on serving without it, but admits nothing and recovers from nothing.
+    pub fn stop(mut self) {
+        self.threads.end();
+    }
+}
+
+/// The links of a client of a distributed rack, whose number on the control channel is `id`.
+pub fn client_links(config: &RackConfig, id: u64) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)> {
+    // Any port; the kernel picks the address by which the switch is reached.
+    let v4 = config.switches.first().is_none_or(|switch| switch.address.is_ipv4());
+    let any = if v4 { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let uplink = bind(any, config, "a client")?;
+    let port = connect(Peer::Client(id), config.controller.listen)?;
+    Ok((Box::new(uplink), Box::new(ClientControl(port))))
+}

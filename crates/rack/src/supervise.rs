@@ -1,0 +1,271 @@
+//! What operators see and ask: the `Admin` of a rack over its controller and whatever else runs in this process.
+
+use crate::admin::{
+    Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ClientsStatus, DrainResult, NodeStatus,
+    OperationsStatus, RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus,
+};
+use crate::config::{RackConfig, Shape};
+use crate::drive::{AgentHandle, ControllerHandle, NodeHandle};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use switchback_core::controller::{CachedKeyStatus, ControllerStatus};
+use switchback_datapath::Datapath;
+
+/// How long a snapshot may take that somebody asked for.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30);
+/// Between two looks at something that takes its time.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// What runs in this process.
+pub struct Supervisor {
+    /// Configuration of the rack.
+    pub config: RackConfig,
+    /// When the process began to serve.
+    pub started: Instant,
+    /// The controller, if it is here.
+    pub controller: Option<ControllerHandle>,
+    /// The pipeline, if it is here.
+    pub datapath: Option<Arc<Datapath>>,
+    /// The agent, if it is here.
+    pub agent: Option<AgentHandle>,
+    /// Nodes that are here, by number.
+    pub nodes: Vec<(u16, NodeHandle)>,
+    /// Packets dropped by queues of this process.
+    pub dropped: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// What the gateway adds, if it is here.
+    pub clients: Box<dyn Fn() -> ClientsStatus + Send + Sync>,
+}
+
+impl Supervisor {
+    /// A supervisor of a process with nothing in it yet.
+    pub fn new(config: &RackConfig) -> Supervisor {
+        Supervisor {
+            config: config.clone(),
+            started: Instant::now(),
+            controller: None,
+            datapath: None,
+            agent: None,
+            nodes: Vec::new(),
+            dropped: Box::new(|| 0),
+            clients: Box::new(ClientsStatus::default),
+        }
+    }
+
+    fn controller(&self) -> Result<&ControllerHandle, AdminError> {
+        let elsewhere = "this process has no controller: ask the controller's (see [rack] metrics in rack.toml)";
+        self.controller.as_ref().ok_or_else(|| AdminError::Unsupported(elsewhere.into()))
+    }
+
+    /// The controller's status, if it is here and runs.
+    pub fn controller_status(&self) -> Option<ControllerStatus> {
+        self.controller.as_ref()?.call(|controller, now| controller.status(now))
+    }
+
+    fn operations(&self) -> OperationsStatus {
+        let Some(datapath) = &self.datapath else { return OperationsStatus::default() };
+        let counted = datapath.statistics();
+        let cached_reads = counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
+        OperationsStatus {
+            reads: counted.read,
+            writes: counted.write + counted.delete,
+            answered_by_switch: cached_reads + counted.absorbed_writes + counted.repeated_answers,
+            answered_by_nodes: counted.read_reply + counted.write_reply,
+            absorbed_writes: counted.absorbed_writes,
+            conservative_reads: counted.fenced_reads + counted.embedded_reads,
+            dropped: counted.drops.iter().sum::<u64>() + (self.dropped)(),
+        }
+    }
+
+    fn node_status(&self, known: Option<&switchback_core::controller::NodeStatus>, index: u16) -> NodeStatus {
+        let address = self.config.nodes.get(usize::from(index)).and_then(|node| node.address);
+        let mut status = NodeStatus { index, address: address.map(|it| it.to_string()), ..NodeStatus::default() };
+        if let Some(known) = known {
+            status.alive = known.alive;
+            status.held = known.held;
+            status.epoch = known.epoch;
+            status.cached_keys = known.cached_keys as u64;
+            status.error.clone_from(&known.error);
+        }
+        if let Some((_, node)) = self.nodes.iter().find(|(here, _)| *here == index) {
+            let (counted, engine) = (node.statistics(), node.engine());
+            status.reads = counted.reads;
+            status.writes = counted.writes;
+            status.disk_bytes = engine.disk_bytes;
+        }
+        status
+    }
+
+    fn wait_for_snapshot(&self, controller: &ControllerHandle) -> Result<Option<SnapshotResult>, AdminError> {
+        let start = Instant::now();
+        let before = controller.call(|controller, now| {
+            controller.snapshot_now(now);
+            controller.status(now).snapshots_completed
+        });
+        let before = before.ok_or_else(ended)?;
+        while start.elapsed() < SNAPSHOT_LIMIT {
+            let status = controller.call(|controller, now| controller.status(now)).ok_or_else(ended)?;
+            if status.snapshots_completed > before {
+                return Ok(Some(SnapshotResult {
+                    generation: status.durable_generation,
+                    records: status.snapshot_records,
+                    bytes: status.snapshot_bytes,
+                    duration_seconds: status.snapshot_duration_us as f64 / 1e6,
+                }));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(None)
+    }
+}
+
+fn ended() -> AdminError {
+    AdminError::Failed("the controller's thread has ended: restart it, and see its log".into())
+}
+
+impl Admin for Supervisor {
+    fn status(&self) -> RackStatus {
+        let agent = self.agent.as_ref().map(AgentHandle::statistics).unwrap_or_default();
+        let mut status = RackStatus {
+            name: self.config.rack.name.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            scheme: self.config.rack.scheme.name().into(),
+            shape: self.config.shape.name().into(),
+            phase: "unknown to this process".into(),
+            uptime_seconds: self.started.elapsed().as_secs_f64(),
+            operations: self.operations(),
+            clients: (self.clients)(),
+            cache: CacheStatus {
+                records_max: self.config.cache.records.into(),
+                classes: self.config.cache.classes.clone(),
+                admissions: agent.admitted,
+                evictions: agent.evicted + agent.evicted_themselves,
+                ..CacheStatus::default()
+            },
+            nodes: self.nodes(),
+            ..RackStatus::default()
+        };
+        if let Some(known) = self.controller_status() {
+            add_controller(&mut status, &known, &self.config);
+        }
+        status
+    }
+
+    fn cached(&self, limit: usize) -> CachedStatus {
+        let keys = self.controller.as_ref().and_then(|it| it.call(|controller, _| controller.cached_keys()));
+        let keys = keys.unwrap_or_default();
+        CachedStatus { total: keys.len() as u64, records: keys.iter().take(limit).map(cached_record).collect() }
+    }
+
+    fn nodes(&self) -> Vec<NodeStatus> {
+        let known = self.controller_status();
+        let known = |index| known.as_ref().and_then(|status| status.nodes.get(usize::from(index)));
+        (0..self.config.nodes.len() as u16).map(|index| self.node_status(known(index), index)).collect()
+    }
+
+    fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
+        let controller = self.controller()?;
+        if self.config.rack.scheme != crate::config::Scheme::FarReach {
+            let text = format!("a {} rack has no snapshots: its nodes have everything", self.config.rack.scheme);
+            return Err(AdminError::Unsupported(text));
+        }
+        let taken = self.wait_for_snapshot(controller)?;
+        taken.ok_or_else(|| AdminError::Failed(format!("no snapshot within {} s", SNAPSHOT_LIMIT.as_secs())))
+    }
+
+    fn drain(&self) -> Result<DrainResult, AdminError> {
+        let controller = self.controller()?;
+        let start = Instant::now();
+        let limit = Duration::from_millis(self.config.rack.drain_timeout_ms);
+        let before = controller.call(|controller, now| {
+            let before = controller.cached();
+            controller.drain(now);
+            before
+        });
+        let before = before.ok_or_else(ended)? as u64;
+        let mut remaining = Vec::new();
+        loop {
+            let drained = controller.call(|controller, _| controller.is_drained()).ok_or_else(ended)?;
+            if drained {
+                break;
+            }
+            if start.elapsed() > limit {
+                remaining = remaining_by_node(controller)?;
+                break;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        // The rack goes on serving: keys that stay hot come back into the cache.
+        controller.call(|controller, _| controller.resume()).ok_or_else(ended)?;
+        let left = controller.call(|controller, _| controller.cached()).ok_or_else(ended)? as u64;
+        let drained = before.saturating_sub(left);
+        Ok(DrainResult { drained, remaining, duration_seconds: start.elapsed().as_secs_f64() })
+    }
+}
+
+/// A line for each node that still lacks records.
+fn remaining_by_node(controller: &ControllerHandle) -> Result<Vec<String>, AdminError> {
+    let keys = controller.call(|controller, _| controller.cached_keys()).ok_or_else(ended)?;
+    Ok(describe_remaining(&keys))
+}
+
+/// What a drain has left, by node.
+pub(crate) fn describe_remaining(keys: &[CachedKeyStatus]) -> Vec<String> {
+    let mut by_node = std::collections::BTreeMap::<u16, Vec<String>>::new();
+    for key in keys {
+        by_node.entry(key.node).or_default().push(key.key.escape_ascii().to_string());
+    }
+    let line = |(node, keys): (&u16, &Vec<String>)| {
+        let some = keys.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        let more = if keys.len() > 3 { ", ..." } else { "" };
+        format!("node {node}: {} cached records are not stored there ({some}{more})", keys.len())
+    };
+    by_node.iter().map(line).collect()
+}
+
+fn cached_record(key: &CachedKeyStatus) -> CachedRecord {
+    CachedRecord {
+        key: key.key.escape_ascii().to_string(),
+        node: key.node,
+        class: key.class,
+        slot: key.slot,
+        stage: key.stage.into(),
+    }
+}
+
+fn add_controller(status: &mut RackStatus, known: &ControllerStatus, config: &RackConfig) {
+    let seconds = |us: u64| us as f64 / 1e6;
+    status.phase = known.phase.into();
+    status.epoch = known.epoch;
+    status.draining = known.draining;
+    status.cache.records = known.cached as u64;
+    status.cache.waiting_offers = known.waiting_offers as u64;
+    status.clients.sessions = known.sessions as u64;
+    status.snapshots = SnapshotStatus {
+        generation: known.generation,
+        durable_generation: known.durable_generation,
+        completed: known.snapshots_completed,
+        failed: known.snapshots_failed,
+        duration_seconds: seconds(known.snapshot_duration_us),
+        records: known.snapshot_records,
+        bytes: known.snapshot_bytes,
+    };
+    let address = |index: u16| config.switches.get(usize::from(index)).map(|switch| switch.address.to_string());
+    let switch = |switch: &switchback_core::controller::SwitchStatus| SwitchStatus {
+        index: switch.index,
+        address: if config.shape == Shape::Distributed { address(switch.index) } else { None },
+        active: switch.active,
+        alive: switch.alive,
+        epoch: switch.epoch,
+    };
+    status.switches = known.switches.iter().map(switch).collect();
+    status.recovery = known.recovery.map(|times| RecoveryStatus {
+        epoch: times.epoch,
+        complete: times.readmit_us > 0 || known.waiting_offers == 0,
+        detect_seconds: seconds(times.detect_us),
+        collect_seconds: seconds(times.collect_us),
+        store_seconds: seconds(times.store_us),
+        readmit_seconds: seconds(times.readmit_us),
+        records: times.records,
+        abandoned_clients: times.abandoned_clients,
+    });
+}
