@@ -1,2 +1,94 @@
-//! Placeholder.
-fn main() {}
+//! `switchback`: the one program. Each subcommand has a file in `commands`.
+
+mod commands;
+mod launch;
+mod log;
+mod notify;
+mod output;
+mod serve;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  A rack in one process, with redis-cli to talk to it:
+      switchback up
+      redis-cli -p 6380 set greeting hello
+  What it does:
+      switchback ctl status
+  A rack of its own, elsewhere, on any free ports:
+      switchback up --data /tmp/rack --resp 127.0.0.1:0 --metrics 127.0.0.1:0
+  Every setting, documented:
+      switchback config example > rack.toml";
+
+/// An in-network write-back cache for key-value stores.
+///
+/// A small stateful data plane between clients and storage nodes that serves reads and absorbs writes of the hottest records, and loses
+/// no acknowledged write when any one part dies.
+#[derive(Parser, Debug)]
+#[command(version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    log: log::LogArgs,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Up(commands::up::UpArgs),
+    Switch(commands::part::SwitchArgs),
+    Node(commands::part::NodeArgs),
+    Controller(commands::part::ControllerArgs),
+    Gateway(commands::part::GatewayArgs),
+    Bench(Box<switchback_bench::cli::BenchArgs>),
+    Ctl(commands::ctl::CtlArgs),
+    Config(commands::config::ConfigArgs),
+    Doctor(commands::doctor::DoctorArgs),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log::start(&cli.log);
+    let outcome = match cli.command {
+        Command::Up(args) => commands::up::run(&args),
+        Command::Switch(args) => commands::part::switch(&args),
+        Command::Node(args) => commands::part::node(&args),
+        Command::Controller(args) => commands::part::controller(&args),
+        Command::Gateway(args) => commands::part::gateway(&args),
+        Command::Bench(args) => switchback_bench::cli::run(*args, &mut switchback_rack::bench::EmbeddedFactory),
+        Command::Ctl(args) => commands::ctl::run(&args),
+        Command::Config(args) => commands::config::run(&args),
+        Command::Doctor(args) => commands::doctor::run(&args),
+    };
+    outcome.unwrap_or_else(|error| {
+        // The causes in one line: what failed, then why.
+        output::error(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_says_what_it_does() {
+        let mut command = Cli::command();
+        command.build();
+        for subcommand in command.get_subcommands() {
+            assert!(subcommand.get_about().is_some(), "{} has no help", subcommand.get_name());
+            for argument in subcommand.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {} has no help", subcommand.get_name(), argument.get_id());
+            }
+        }
+    }
+}

@@ -6,5 +6,7 @@ pub mod bench;
 pub mod blueprint;
 pub mod config;
 pub mod drive;
-pub mod session;
 pub mod metrics;
+pub mod parts;
+pub mod session;
+pub mod supervise;

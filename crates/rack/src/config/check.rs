@@ -67,12 +67,12 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
         reader.problem_at("client.lanes", message);
     }
     let gateway = &config.gateway;
-    if gateway.client_buffer_mb > gateway.buffers_mb {
+    if gateway.unread_max_mb > gateway.buffers_max_mb {
         let message = format!(
-            "[gateway] client_buffer_mb = {} is more than all connections get together, buffers_mb = {}",
-            gateway.client_buffer_mb, gateway.buffers_mb
+            "[gateway] unread_max_mb = {} is more than all connections of a worker get together, buffers_max_mb = {}",
+            gateway.unread_max_mb, gateway.buffers_max_mb
         );
-        reader.problem_at("gateway.client_buffer_mb", message);
+        reader.problem_at("gateway.unread_max_mb", message);
     }
 }
 

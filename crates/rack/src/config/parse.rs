@@ -191,12 +191,13 @@ fn gateway(
         workers: overrides.workers.unwrap_or(workers),
         durability: overrides.durability.unwrap_or(durability),
         spool: section.path(reader, "spool", base).unwrap_or_else(|| data.join("spool")),
-        spool_max_mb: section.small(reader, "spool_max_mb", 8..=MB_MAX, 1024),
+        spool_max_mb: section.small(reader, "spool_max_mb", 1..=MB_MAX, 512),
         password,
         max_clients: section.small(reader, "max_clients", 1..=1_000_000, 10_000),
-        client_buffer_mb: section.small(reader, "client_buffer_mb", 2..=MB_MAX, 16),
-        buffers_mb: section.small(reader, "buffers_mb", 2..=MB_MAX, 1024),
-        idle_timeout_s: section.small(reader, "idle_timeout_s", 0..=u32::MAX, 0),
+        pipeline_max: section.small(reader, "pipeline_max", 1..=65536, 128),
+        wait_ms: section.integer(reader, "wait_ms", 1..=DAY_MS, 5000),
+        unread_max_mb: section.small(reader, "unread_max_mb", 2..=MB_MAX, 256),
+        buffers_max_mb: section.small(reader, "buffers_max_mb", 2..=MB_MAX, 512),
     };
     section.finish(reader);
     gateway

@@ -214,18 +214,20 @@ pub struct Gateway {
     pub durability: Durability,
     /// Where they are.
     pub spool: PathBuf,
-    /// The spool takes at most this; then writes wait for a snapshot.
+    /// The spool of a worker is rewritten, with only the newest version of each key, once it is larger.
     pub spool_max_mb: u32,
     /// What AUTH asks for, if anything.
     pub password: Option<String>,
     /// Connections at a time.
     pub max_clients: u32,
-    /// Bytes that one connection may hold in unanswered requests and unread answers.
-    pub client_buffer_mb: u32,
-    /// The same of all connections together.
-    pub buffers_mb: u32,
-    /// A connection that says nothing for so long is closed; 0: never.
-    pub idle_timeout_s: u32,
+    /// Commands of one connection that are under way at a time; further ones wait.
+    pub pipeline_max: u32,
+    /// How long a command may wait for a lane, a session or a snapshot before it fails.
+    pub wait_ms: u64,
+    /// Replies that a connection may leave unread before it is closed; also the longest reply.
+    pub unread_max_mb: u32,
+    /// Buffers of all connections of a worker, beyond which the connection that uses most is closed.
+    pub buffers_max_mb: u32,
 }
 
 /// `[client]`: sessions of the gateway and of the client library.

@@ -1,0 +1,350 @@
+//! `switchback ctl`: asks and tells a running rack.
+
+use crate::output::{self, Align, Paint, Style, Table, bytes, grouped, printable, seconds};
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::de::DeserializeOwned;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+use switchback_rack::admin::{CachedStatus, DrainResult, NodeStatus, RackStatus, SnapshotResult};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchback ctl status
+  switchback ctl cached --limit 20
+  switchback ctl status -o json | jq .operations
+  switchback ctl drain && systemctl stop switchback-switch@0";
+
+/// Ask or tell a running rack.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct CtlArgs {
+    #[command(subcommand)]
+    command: CtlCommand,
+
+    /// Where the rack serves its metrics: `metrics=` of the ready line.
+    #[arg(long, global = true, value_name = "ADDR", default_value = "127.0.0.1:9464")]
+    metrics: SocketAddr,
+
+    /// How to answer.
+    #[arg(short, long, global = true, value_enum, default_value_t = OutputForm::Text, value_name = "FORM")]
+    output: OutputForm,
+}
+
+/// How commands answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OutputForm {
+    /// For people.
+    Text,
+    /// For programs; documented in docs/operations.md.
+    Json,
+}
+
+#[derive(Subcommand, Clone, Copy, Debug)]
+enum CtlCommand {
+    /// The rack at a glance: who answers, what is cached, the last recovery.
+    Status,
+    /// Which keys are cached, and where.
+    Cached {
+        /// List at most so many.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: usize,
+    },
+    /// Every node: whether it is up, its load, its size.
+    Nodes,
+    /// Take a snapshot of the cache now, and wait until it is durable.
+    Snapshot,
+    /// Bring every cached record to its node; the rack goes on serving.
+    Drain,
+}
+
+pub(crate) fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
+    let rack = Rack { address: args.metrics };
+    let form = args.output;
+    match args.command {
+        CtlCommand::Status => show(form, &rack.get::<RackStatus>("status")?, status_text),
+        CtlCommand::Cached { limit } => show(form, &rack.get(&format!("cached?limit={limit}"))?, cached_text),
+        CtlCommand::Nodes => {
+            show(form, &rack.get::<Vec<NodeStatus>>("nodes")?, |nodes, paint| nodes_text(nodes, paint))
+        }
+        CtlCommand::Snapshot => show(form, &rack.post::<SnapshotResult>("snapshot")?, snapshot_text),
+        CtlCommand::Drain => {
+            let result: DrainResult = rack.post("drain")?;
+            show(form, &result, drain_text)?;
+            if !result.remaining.is_empty() {
+                return Ok(ExitCode::FAILURE);
+            }
+            Ok(())
+        }
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show<T: serde::Serialize>(
+    form: OutputForm,
+    value: &T,
+    text: impl FnOnce(&T, Paint) -> String,
+) -> anyhow::Result<()> {
+    match form {
+        OutputForm::Json => output::line(&serde_json::to_string_pretty(value)?),
+        OutputForm::Text => output::line(text(value, Paint::stdout()).trim_end()),
+    }
+    Ok(())
+}
+
+struct Rack {
+    address: SocketAddr,
+}
+
+impl Rack {
+    fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.answer(agent(Duration::from_secs(10)).get(self.url(path)).call())
+    }
+
+    /// Commands take as long as they take: a drain writes every cached record to a disk.
+    fn post<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.answer(agent(Duration::from_secs(3600)).post(self.url(path)).send_empty())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    fn answer<T: DeserializeOwned>(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> anyhow::Result<T> {
+        let address = self.address;
+        let mut answer = match answer {
+            Ok(answer) => answer,
+            Err(ureq::Error::Timeout(_)) => {
+                bail!(
+                    "{address} doesn't answer in time: the rack hangs, or something between here and there drops packets"
+                )
+            }
+            Err(ureq::Error::ConnectionFailed | ureq::Error::Io(_) | ureq::Error::HostNotFound) => bail!(
+                "no rack answers at {address}: is `switchback up` running? If it serves its metrics elsewhere (its ready line \
+                 says where), use --metrics ADDR"
+            ),
+            Err(error) => return Err(error).context(format!("what answers at {address} is no rack")),
+        };
+        let code = answer.status().as_u16();
+        let body = answer.body_mut().with_config().limit(1 << 30).read_to_string();
+        let body = body.with_context(|| format!("the answer of {address} broke off"))?;
+        match code {
+            200 => serde_json::from_str(&body).with_context(|| {
+                format!("what answers at {address} is no rack of this version; use the `switchback` that runs there")
+            }),
+            404 => bail!("what answers at {address} is no rack; its ready line says where it serves its metrics"),
+            _ => bail!("{}", body.trim_end()),
+        }
+    }
+}
+
+fn agent(timeout: Duration) -> ureq::Agent {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+    config.timeout_connect(Some(Duration::from_secs(2))).timeout_global(Some(timeout)).build().into()
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+}
+
+fn status_text(status: &RackStatus, paint: Paint) -> String {
+    let phase = match status.phase.as_str() {
+        "serving" => paint.text(Style::Green, "serving"),
+        phase => paint.text(Style::Yellow, phase),
+    };
+    let phase = if status.draining { format!("{phase}, draining") } else { phase };
+    let (cache, operations, snapshots) = (&status.cache, &status.operations, &status.snapshots);
+    let mut lines: Vec<(&str, String)> = vec![
+        ("rack", format!("{} ({}, {}, version {})", status.name, status.scheme, status.shape, status.version)),
+        ("phase", format!("{phase}; epoch {}, up {}", status.epoch, seconds(status.uptime_seconds))),
+        (
+            "cache",
+            format!(
+                "{} of {} records; {} admitted, {} evicted, {} wait",
+                grouped(cache.records),
+                grouped(cache.records_max),
+                grouped(cache.admissions),
+                grouped(cache.evictions),
+                grouped(cache.waiting_offers)
+            ),
+        ),
+        (
+            "operations",
+            format!(
+                "{} reads, {} writes; {} answered by the switch ({}), {} by nodes",
+                grouped(operations.reads),
+                grouped(operations.writes),
+                grouped(operations.answered_by_switch),
+                percent(operations.hit_ratio()),
+                grouped(operations.answered_by_nodes)
+            ),
+        ),
+        (
+            "",
+            format!(
+                "{} writes absorbed, {} conservative reads, {} packets dropped",
+                grouped(operations.absorbed_writes),
+                grouped(operations.conservative_reads),
+                grouped(operations.dropped)
+            ),
+        ),
+        (
+            "snapshots",
+            format!(
+                "{} durable, {} failed; the last: {} records, {}, {}; generation {}, durable below {}",
+                grouped(snapshots.completed),
+                grouped(snapshots.failed),
+                grouped(snapshots.records),
+                bytes(snapshots.bytes),
+                seconds(snapshots.duration_seconds),
+                snapshots.generation,
+                snapshots.durable_generation
+            ),
+        ),
+        (
+            "clients",
+            format!(
+                "{} sessions, {} connections; {} records ({}) not yet durable elsewhere, spool {}",
+                grouped(status.clients.sessions),
+                grouped(status.clients.connections),
+                grouped(status.clients.preserved_records),
+                bytes(status.clients.preserved_bytes),
+                bytes(status.clients.spool_bytes)
+            ),
+        ),
+    ];
+    if let Some(recovery) = &status.recovery {
+        let readmit = match recovery.complete {
+            true => format!("re-admit {}", seconds(recovery.readmit_seconds)),
+            false => "re-admission under way".to_owned(),
+        };
+        let steps = format!(
+            "epoch {}: detect {}, collect {}, store {} ({} records), {readmit}",
+            recovery.epoch,
+            seconds(recovery.detect_seconds),
+            seconds(recovery.collect_seconds),
+            seconds(recovery.store_seconds),
+            grouped(recovery.records)
+        );
+        lines.push(("recovery", steps));
+        if recovery.abandoned_clients > 0 {
+            let clients = format!("{} clients did not answer before their lease ran out", recovery.abandoned_clients);
+            lines.push(("", paint.text(Style::Yellow, &clients)));
+        }
+    }
+    let mut text = String::new();
+    for (name, value) in lines {
+        text += &format!("{} {value}\n", paint.text(Style::Bold, &format!("{name:<11}")));
+    }
+    if status.switches.len() > 1 || status.switches.iter().any(|switch| switch.address.is_some()) {
+        text += "\n";
+        text += &switches_text(status, paint);
+    }
+    text + "\n" + &nodes_text(&status.nodes, paint)
+}
+
+fn switches_text(status: &RackStatus, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("switch", Align::Right),
+        ("address", Align::Left),
+        ("state", Align::Left),
+        ("epoch", Align::Right),
+    ]);
+    for switch in &status.switches {
+        let state = match (switch.alive, switch.active) {
+            (false, _) => "down",
+            (true, true) => "serves",
+            (true, false) => "stands by",
+        };
+        let address = switch.address.clone().unwrap_or_default();
+        table.row(vec![switch.index.to_string(), address, state.into(), switch.epoch.to_string()]);
+    }
+    table.render(paint)
+}
+
+fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
+    let all: u64 = nodes.iter().map(|node| node.reads + node.writes).sum();
+    let mut table = Table::new(&[
+        ("node", Align::Right),
+        ("address", Align::Left),
+        ("state", Align::Left),
+        ("cached", Align::Right),
+        ("reads", Align::Right),
+        ("writes", Align::Right),
+        ("load", Align::Right),
+        ("disk", Align::Right),
+        ("error", Align::Left),
+    ]);
+    for node in nodes {
+        let state = match (node.alive, node.held) {
+            (false, _) => "down",
+            (true, true) => "holds",
+            (true, false) => "up",
+        };
+        let share = (all > 0).then(|| (node.reads + node.writes) as f64 / all as f64);
+        table.row(vec![
+            node.index.to_string(),
+            node.address.clone().unwrap_or_else(|| "-".into()),
+            state.into(),
+            grouped(node.cached_keys),
+            grouped(node.reads),
+            grouped(node.writes),
+            percent(share),
+            bytes(node.disk_bytes),
+            node.error.as_deref().map_or(String::new(), printable),
+        ]);
+    }
+    table.render(paint)
+}
+
+fn cached_text(cached: &CachedStatus, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("key", Align::Left),
+        ("node", Align::Right),
+        ("class", Align::Right),
+        ("slot", Align::Right),
+        ("stage", Align::Left),
+    ]);
+    for record in &cached.records {
+        table.row(vec![
+            printable(&record.key),
+            record.node.to_string(),
+            record.class.to_string(),
+            record.slot.to_string(),
+            record.stage.clone(),
+        ]);
+    }
+    let shown = cached.records.len() as u64;
+    let more = cached.total.saturating_sub(shown);
+    match (shown, more) {
+        (0, 0) => {
+            "nothing is cached yet: a key is admitted once it is hot (threshold in [cache] of rack.toml)".to_owned()
+        }
+        (_, 0) => table.render(paint),
+        (_, more) => table.render(paint) + &format!("and {} more; --limit lists them\n", grouped(more)),
+    }
+}
+
+fn snapshot_text(result: &SnapshotResult, _: Paint) -> String {
+    format!(
+        "durable: generation {}, {} records, {}, in {}",
+        result.generation,
+        grouped(result.records),
+        bytes(result.bytes),
+        seconds(result.duration_seconds)
+    )
+}
+
+fn drain_text(result: &DrainResult, paint: Paint) -> String {
+    let drained =
+        format!("{} records brought to their nodes in {}", grouped(result.drained), seconds(result.duration_seconds));
+    let remaining = result.remaining.iter().map(|line| paint.text(Style::Red, &format!("\nremains: {line}")));
+    drained + &remaining.collect::<String>()
+}
+
+#[cfg(test)]
+mod tests;

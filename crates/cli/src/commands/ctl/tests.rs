@@ -1,0 +1,135 @@
+//! The texts, and the errors against real sockets.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use switchback_rack::admin::{
+    CacheStatus, CachedRecord, ClientsStatus, OperationsStatus, RecoveryStatus, SnapshotStatus, SwitchStatus,
+};
+
+fn status() -> RackStatus {
+    let node = |index, alive| NodeStatus {
+        index,
+        alive,
+        reads: 300,
+        writes: 200,
+        cached_keys: 2500,
+        disk_bytes: 5 << 20,
+        error: (!alive).then(|| "no space left on device\n".to_owned()),
+        ..NodeStatus::default()
+    };
+    RackStatus {
+        name: "rack".into(),
+        version: "0.1.0".into(),
+        scheme: "farreach".into(),
+        shape: "embedded".into(),
+        phase: "serving".into(),
+        epoch: 2,
+        uptime_seconds: 3725.0,
+        cache: CacheStatus {
+            records: 5000,
+            records_max: 65536,
+            admissions: 5100,
+            evictions: 100,
+            ..CacheStatus::default()
+        },
+        operations: OperationsStatus {
+            reads: 10_000,
+            writes: 10_000,
+            answered_by_switch: 15_000,
+            answered_by_nodes: 5_000,
+            absorbed_writes: 8_000,
+            conservative_reads: 12,
+            dropped: 0,
+        },
+        snapshots: SnapshotStatus {
+            completed: 372,
+            generation: 373,
+            durable_generation: 373,
+            ..SnapshotStatus::default()
+        },
+        clients: ClientsStatus {
+            sessions: 2,
+            preserved_records: 10,
+            preserved_bytes: 2048,
+            ..ClientsStatus::default()
+        },
+        switches: vec![SwitchStatus { active: true, alive: true, epoch: 2, ..SwitchStatus::default() }],
+        nodes: vec![node(0, true), node(1, false)],
+        recovery: Some(RecoveryStatus {
+            epoch: 2,
+            complete: true,
+            detect_seconds: 0.15,
+            collect_seconds: 0.0123,
+            store_seconds: 0.2,
+            readmit_seconds: 0.05,
+            records: 5000,
+            abandoned_clients: 0,
+        }),
+        ..RackStatus::default()
+    }
+}
+
+#[test]
+fn status_reads_well() {
+    let expected = "\
+rack        rack (farreach, embedded, version 0.1.0)
+phase       serving; epoch 2, up 62 min
+cache       5,000 of 65,536 records; 5,100 admitted, 100 evicted, 0 wait
+operations  10,000 reads, 10,000 writes; 15,000 answered by the switch (75.0 %), 5,000 by nodes
+            8,000 writes absorbed, 12 conservative reads, 0 packets dropped
+snapshots   372 durable, 0 failed; the last: 0 records, 0 B, 0 us; generation 373, durable below 373
+clients     2 sessions, 0 connections; 10 records (2.0 KiB) not yet durable elsewhere, spool 0 B
+recovery    epoch 2: detect 150.0 ms, collect 12.3 ms, store 200.0 ms (5,000 records), re-admit 50.0 ms
+
+node  address  state  cached  reads  writes    load     disk  error
+   0  -        up      2,500    300     200  50.0 %  5.0 MiB
+   1  -        down    2,500    300     200  50.0 %  5.0 MiB  no space left on device
+";
+    assert_eq!(status_text(&status(), Paint::none()), expected);
+}
+
+#[test]
+fn cached_keys_can_not_write_to_the_terminal() {
+    let record = CachedRecord { key: "\u{1b}[2J".into(), stage: "cached".into(), ..CachedRecord::default() };
+    let text = cached_text(&CachedStatus { total: 12, records: vec![record] }, Paint::none());
+    assert!(!text.contains('\u{1b}') && text.ends_with("and 11 more; --limit lists them\n"), "{text}");
+    assert!(cached_text(&CachedStatus::default(), Paint::none()).contains("nothing is cached yet"));
+}
+
+#[test]
+fn what_remains_is_named() {
+    let result = DrainResult { drained: 1, remaining: vec!["node 2: 17 records".into()], duration_seconds: 1.0 };
+    assert_eq!(
+        drain_text(&result, Paint::none()),
+        "1 records brought to their nodes in 1.0 s\nremains: node 2: 17 records"
+    );
+}
+
+/// Serves one exchange with this answer.
+fn answering(answer: &'static str) -> Rack {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(answer.as_bytes());
+    });
+    Rack { address }
+}
+
+fn error(answer: &'static str) -> String {
+    format!("{:#}", answering(answer).get::<RackStatus>("status").unwrap_err())
+}
+
+#[test]
+fn errors_say_how_to_mend() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = Rack { address: free }.get::<RackStatus>("status").unwrap_err().to_string();
+    assert!(nobody.starts_with(&format!("no rack answers at {free}: is `switchback up` running?")), "{nobody}");
+    assert!(error("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").contains("is no rack"), "a web server");
+    assert!(error("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]").contains("no rack of this version"));
+    assert!(error("SSH-2.0-OpenSSH_9.2\r\n").contains("no rack"), "{}", error("SSH-2.0-OpenSSH_9.2\r\n"));
+    let failed = error("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 15\r\n\r\nnode 2 is down\n");
+    assert_eq!(failed, "node 2 is down");
+}

@@ -1,0 +1,119 @@
+//! What building needs: the kernel datapath's objects, and Switchback itself in a checkout.
+
+use super::{Check, first_line, version_in};
+use std::path::Path;
+
+const KERNEL: &str = "kernel datapath (not needed for `switchback up`)";
+const BUILD: &str = "building from this checkout";
+/// The oldest clang whose BPF backend takes the pipeline.
+const CLANG_MIN: u32 = 15;
+/// As `rust-version` in Cargo.toml.
+const RUST_MIN: (u32, u32) = (1, 90);
+
+/// Whether the working directory is Switchback's own repository.
+pub(super) fn in_a_checkout() -> bool {
+    Path::new("datapath/pipeline.h").exists() && Path::new("Cargo.toml").exists()
+}
+
+pub(super) fn kernel_datapath() -> Vec<Check> {
+    vec![clang(), bpftool(), btf(), root()]
+}
+
+fn clang() -> Check {
+    let mend = "apt-get install clang-19 (or the newest clang there is): it compiles the datapath for the kernel";
+    let names = (CLANG_MIN..=22).rev().map(|version| format!("clang-{version}")).chain(["clang".to_owned()]);
+    for name in names {
+        let Some(line) = first_line(&name, &["--version"]) else { continue };
+        match version_in(&line) {
+            Some((major, _)) if major >= CLANG_MIN => return Check::fits(KERNEL, "clang", format!("{name}: {line}")),
+            _ => return Check::optional(KERNEL, "clang", format!("{line}; {CLANG_MIN} or newer is needed"), mend),
+        }
+    }
+    Check::optional(KERNEL, "clang", "not found", mend)
+}
+
+fn bpftool() -> Check {
+    let found = ["bpftool", "/usr/sbin/bpftool"].into_iter().find_map(|program| first_line(program, &["version"]));
+    match found {
+        Some(version) => Check::fits(KERNEL, "bpftool", version),
+        None => {
+            Check::optional(KERNEL, "bpftool", "not found", "apt-get install bpftool (Ubuntu: linux-tools-generic)")
+        }
+    }
+}
+
+fn btf() -> Check {
+    match Path::new("/sys/kernel/btf/vmlinux").exists() {
+        true => Check::fits(KERNEL, "BTF", "/sys/kernel/btf/vmlinux"),
+        false => {
+            Check::optional(KERNEL, "BTF", "the kernel has no type information", "a kernel with CONFIG_DEBUG_INFO_BTF")
+        }
+    }
+}
+
+fn root() -> Check {
+    match rustix::process::geteuid().is_root() {
+        true => Check::fits(KERNEL, "privileges", "root"),
+        false => Check::optional(
+            KERNEL,
+            "privileges",
+            "not root",
+            "loading into the kernel needs root, or CAP_BPF and CAP_NET_ADMIN",
+        ),
+    }
+}
+
+pub(super) fn checkout() -> Vec<Check> {
+    vec![rust(), compiler(), libclang(), ccache()]
+}
+
+fn rust() -> Check {
+    let (major, minor) = RUST_MIN;
+    match first_line("rustc", &["--version"]) {
+        Some(line) if version_in(&line).is_some_and(|version| version >= RUST_MIN) => Check::fits(BUILD, "rustc", line),
+        Some(line) => Check::missing(
+            BUILD,
+            "rustc",
+            format!("{line}; {major}.{minor} or newer is needed"),
+            "rustup update stable",
+        ),
+        None => Check::missing(BUILD, "rustc", "not found", "`make run` prints the command that installs it"),
+    }
+}
+
+fn compiler() -> Check {
+    match first_line("c++", &["--version"]) {
+        Some(line) => Check::fits(BUILD, "C++ compiler", line),
+        None => Check::missing(BUILD, "C++ compiler", "not found", "apt-get install build-essential, for RocksDB"),
+    }
+}
+
+/// RocksDB's bindings are generated with it.
+fn libclang() -> Check {
+    let directories = ["/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib"];
+    let llvm = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let llvm = llvm.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("llvm-")));
+    let candidates = directories.iter().map(|path| Path::new(path).to_owned()).chain(llvm.map(|path| path.join("lib")));
+    let is_it = |name: &str| name.starts_with("libclang") && name.contains(".so") && !name.starts_with("libclang-cpp");
+    let found = candidates.flat_map(|path| std::fs::read_dir(path).into_iter().flatten().flatten());
+    match found
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().is_some_and(|name| is_it(&name.to_string_lossy())))
+    {
+        Some(path) => Check::fits(BUILD, "libclang", path.display().to_string()),
+        None if std::env::var_os("LIBCLANG_PATH").is_some() => Check::fits(BUILD, "libclang", "by LIBCLANG_PATH"),
+        None => Check::missing(BUILD, "libclang", "not found", "apt-get install libclang-dev, for RocksDB's bindings"),
+    }
+}
+
+fn ccache() -> Check {
+    match first_line("ccache", &["--version"]) {
+        Some(line) => Check::fits(BUILD, "ccache", line),
+        None => Check::optional(
+            BUILD,
+            "ccache",
+            "not found",
+            "apt-get install ccache: RocksDB is rebuilt in a minute instead of ten",
+        ),
+    }
+}

@@ -1,0 +1,203 @@
+//! `switchback doctor`: what of this machine fits, what is missing, and how to mend it.
+
+mod build;
+mod disk;
+mod machine;
+mod network;
+
+use super::config::load;
+use super::ctl::OutputForm;
+use crate::output::{self, Paint, Style};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use switchback_rack::config::{Overrides, RackConfig};
+
+const EXAMPLES: &str = "\
+Examples:
+  switchback doctor
+  switchback doctor --config rack.toml -o json
+
+Exits with 1 if something is missing that a rack needs. What is only good to have is marked and doesn't count.";
+
+/// Check this machine: what fits, what is missing, how to mend it.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DoctorArgs {
+    /// Check for this rack instead of the default one.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Check this directory for data.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// How to answer.
+    #[arg(short, long, value_enum, default_value_t = OutputForm::Text, value_name = "FORM")]
+    output: OutputForm,
+}
+
+/// What a check came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// As it should be.
+    Fits,
+    /// Works without; something is slower or can't be done.
+    Optional,
+    /// A rack needs it.
+    Missing,
+}
+
+/// One check.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+struct Check {
+    /// For whom: `machine`, `kernel datapath`, `build`.
+    group: &'static str,
+    name: &'static str,
+    verdict: Verdict,
+    /// What was found.
+    found: String,
+    /// How to mend it; only if it doesn't fit.
+    mend: Option<String>,
+}
+
+impl Check {
+    fn fits(group: &'static str, name: &'static str, found: impl Into<String>) -> Check {
+        Check { group, name, verdict: Verdict::Fits, found: found.into(), mend: None }
+    }
+
+    fn optional(group: &'static str, name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
+        Check { group, name, verdict: Verdict::Optional, found: found.into(), mend: Some(mend.into()) }
+    }
+
+    fn missing(group: &'static str, name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
+        Check { group, name, verdict: Verdict::Missing, found: found.into(), mend: Some(mend.into()) }
+    }
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
+    let overrides = Overrides { data: args.data.clone(), ..Overrides::default() };
+    let Some(config) = load(args.config.as_deref(), &overrides) else { return Ok(ExitCode::FAILURE) };
+    let checks = checks(&config);
+    match args.output {
+        OutputForm::Json => output::line(&serde_json::to_string_pretty(&checks)?),
+        OutputForm::Text => output::line(text(&checks, Paint::stdout()).trim_end()),
+    }
+    let missing = checks.iter().any(|check| check.verdict == Verdict::Missing);
+    Ok(if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn checks(config: &RackConfig) -> Vec<Check> {
+    let mut checks = machine::checks(config);
+    checks.extend(disk::checks(config));
+    checks.extend(network::checks(config));
+    checks.extend(build::kernel_datapath());
+    if build::in_a_checkout() {
+        checks.extend(build::checkout());
+    }
+    checks
+}
+
+fn text(checks: &[Check], paint: Paint) -> String {
+    let mut text = String::new();
+    let mut group = "";
+    for check in checks {
+        if check.group != group {
+            group = check.group;
+            text += &format!("{}{}\n", if text.is_empty() { "" } else { "\n" }, paint.text(Style::Bold, group));
+        }
+        let mark = match check.verdict {
+            Verdict::Fits => paint.text(Style::Green, "fits    "),
+            Verdict::Optional => paint.text(Style::Yellow, "optional"),
+            Verdict::Missing => paint.text(Style::Red, "MISSING "),
+        };
+        text += &format!("  {mark}  {:<14} {}\n", check.name, check.found);
+        if let Some(mend) = &check.mend {
+            text += &format!("  {:8}  {:<14} {}\n", "", "", paint.text(Style::Dim, &format!("-> {mend}")));
+        }
+    }
+    let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
+    let summary = match (count(Verdict::Missing), count(Verdict::Optional)) {
+        (0, 0) => paint.text(Style::Green, "Everything fits."),
+        (0, optional) => format!("A rack can run here; {optional} optional {} not there.", are(optional)),
+        (missing, _) => paint.text(Style::Red, &format!("{missing} {} missing that a rack needs.", are(missing))),
+    };
+    text + "\n" + &summary + "\n"
+}
+
+fn are(count: usize) -> &'static str {
+    if count == 1 { "thing is" } else { "things are" }
+}
+
+/// The first line that a program prints, if it is there and succeeds.
+fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    output.status.success().then(|| text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
+/// The first number of dotted digits in a text: `(1, 95)` of "rustc 1.95.0".
+fn version_in(text: &str) -> Option<(u32, u32)> {
+    let starts = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+    let word = text.split(|c: char| !c.is_ascii_digit() && c != '.').find(starts)?;
+    let mut numbers = word.split('.');
+    Some((numbers.next()?.parse().ok()?, numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_says_what_to_do() {
+        let checks = [
+            Check::fits("machine", "cores", "2"),
+            Check::optional("machine", "redis-cli", "not found", "apt-get install redis-tools"),
+            Check::missing("build", "rustc", "1.60", "rustup update"),
+        ];
+        let expected = "\
+machine
+  fits      cores          2
+  optional  redis-cli      not found
+                           -> apt-get install redis-tools
+
+build
+  MISSING   rustc          1.60
+                           -> rustup update
+
+1 thing is missing that a rack needs.
+";
+        assert_eq!(text(&checks, Paint::none()), expected);
+        assert!(text(&checks[..2], Paint::none()).ends_with("A rack can run here; 1 optional thing is not there.\n"));
+    }
+
+    #[test]
+    fn versions_are_found() {
+        assert_eq!(version_in("rustc 1.95.0 (59807616e 2026-04-14)"), Some((1, 95)));
+        assert_eq!(version_in("Debian clang version 19.1.7 (3~deb12u1)"), Some((19, 1)));
+        assert_eq!(version_in("6.1.0-13-amd64"), Some((6, 1)));
+        assert_eq!((version_in("none"), version_in("99999999999999")), (None, None));
+    }
+
+    #[test]
+    fn a_rack_that_can_not_run_here_is_told_why() {
+        let directory = tempfile::tempdir().unwrap();
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let overrides = Overrides {
+            data: Some(directory.path().join("new/data")),
+            resp: Some(taken.local_addr().unwrap()),
+            metrics: Some("127.0.0.1:0".parse().unwrap()),
+            ..Overrides::default()
+        };
+        let checks = checks(&RackConfig::load(None, &overrides).unwrap());
+        let check = |name: &str| checks.iter().find(|check| check.name == name).unwrap();
+        assert_eq!(check("gateway port").verdict, Verdict::Missing);
+        assert!(check("gateway port").mend.as_ref().unwrap().contains("--resp"));
+        assert_eq!(check("metrics port").verdict, Verdict::Fits);
+        assert_ne!(check("data").verdict, Verdict::Missing, "{:?}", check("data"));
+        assert!(check("fsync").found.contains("ms") || check("fsync").found.contains("us"), "{:?}", check("fsync"));
+        assert!(!directory.path().join("new").exists(), "the doctor leaves nothing behind");
+    }
+}

@@ -1,0 +1,125 @@
+//! `switchback switch|node|controller|gateway`: one part of a distributed rack.
+
+use super::config::load;
+use crate::launch::{self, Part};
+use crate::{output, serve};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use switchback_rack::config::{Overrides, RackConfig, Shape};
+
+/// Run one switch of a distributed rack: the datapath and its agent.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  switchback switch --config rack.toml --index 1    # the second [[switch]]: stands by"
+)]
+pub(crate) struct SwitchArgs {
+    /// The file that describes the rack.
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Which [[switch]] of the file, from 0.
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    index: u16,
+}
+
+/// Run one storage node of a distributed rack.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  switchback node --config rack.toml --index 3    # the fourth [[node]]")]
+pub(crate) struct NodeArgs {
+    /// The file that describes the rack.
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Which [[node]] of the file, from 0.
+    #[arg(short, long, value_name = "N")]
+    index: u16,
+}
+
+/// Run the controller of a distributed rack.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  switchback controller --config rack.toml")]
+pub(crate) struct ControllerArgs {
+    /// The file that describes the rack.
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Run a gateway of a distributed rack: it speaks the Redis protocol to applications.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  switchback gateway --config rack.toml --resp 127.0.0.1:6381")]
+pub(crate) struct GatewayArgs {
+    /// The file that describes the rack.
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Where the Redis protocol is served; port 0: any free one.
+    #[arg(long, value_name = "ADDR")]
+    resp: Option<std::net::SocketAddr>,
+    /// What AUTH asks for. Other users of this machine can see it; password_file in rack.toml hides it.
+    #[arg(long, value_name = "PW")]
+    resp_password: Option<String>,
+}
+
+pub(crate) fn switch(args: &SwitchArgs) -> anyhow::Result<ExitCode> {
+    run(&args.config, &Overrides::default(), Part::Switch(args.index))
+}
+
+pub(crate) fn node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
+    run(&args.config, &Overrides::default(), Part::Node(args.index))
+}
+
+pub(crate) fn controller(args: &ControllerArgs) -> anyhow::Result<ExitCode> {
+    run(&args.config, &Overrides::default(), Part::Controller)
+}
+
+pub(crate) fn gateway(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
+    let overrides = Overrides { resp: args.resp, password: args.resp_password.clone(), ..Overrides::default() };
+    run(&args.config, &overrides, Part::Gateway)
+}
+
+fn run(file: &std::path::Path, overrides: &Overrides, part: Part) -> anyhow::Result<ExitCode> {
+    let Some(config) = load(Some(file), overrides) else { return Ok(ExitCode::from(2)) };
+    if let Err(mistake) = listed(&config, part) {
+        output::error(&format!("{}: {mistake}", file.display()));
+        return Ok(ExitCode::from(2));
+    }
+    let signals = serve::signals()?;
+    let running = launch::part(&config, part)?;
+    serve::until_stopped(running, &signals, Duration::from_millis(config.rack.drain_timeout_ms), |_| {})
+}
+
+/// Whether the file describes this part.
+fn listed(config: &RackConfig, part: Part) -> Result<(), String> {
+    if config.shape == Shape::Embedded {
+        return Err(
+            "the file lists no [[switch]], so it describes a rack in one process: run `switchback up --config` \
+                    with it, or list switches and nodes (`switchback config example`, at its end)"
+                .to_owned(),
+        );
+    }
+    let (name, index, count) = match part {
+        Part::Switch(index) => ("switch", index, config.switches.len()),
+        Part::Node(index) => ("node", index, config.nodes.len()),
+        Part::Controller | Part::Gateway => return Ok(()),
+    };
+    match usize::from(index) < count {
+        true => Ok(()),
+        false => Err(format!("--index {index}: the file lists {count} as [[{name}]], from 0 to {}", count - 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn parts_that_are_not_listed_are_refused() {
+        let parse = |text| RackConfig::parse(text, "rack.toml", Path::new(""), &Overrides::default()).unwrap();
+        let embedded = listed(&parse(""), Part::Controller).unwrap_err();
+        assert!(embedded.contains("switchback up --config"), "{embedded}");
+        let rack = parse("[[switch]]\naddress = '127.0.0.1:1'\n[[node]]\naddress = '127.0.0.1:2'");
+        assert_eq!(listed(&rack, Part::Node(0)), Ok(()));
+        let error = listed(&rack, Part::Node(1)).unwrap_err();
+        assert_eq!(error, "--index 1: the file lists 1 as [[node]], from 0 to 0");
+    }
+}

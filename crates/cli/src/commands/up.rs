@@ -1,0 +1,165 @@
+//! `switchback up`: a whole rack in one process.
+
+use super::config::load;
+use crate::launch::Running;
+use crate::output::{self, Paint, Style};
+use crate::{launch, serve};
+use clap::Args;
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use switchback_rack::config::{Durability, LinkKind, Overrides, Scheme, SyncChoice};
+
+const EXAMPLES: &str = "\
+Examples:
+  With all defaults: data in ./switchback-data, redis-cli -p 6380, metrics on port 9464:
+      switchback up
+  A throw-away rack on free ports:
+      switchback up --data $(mktemp -d) --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --durability memory
+  The write-through baseline on 8 nodes, with a password:
+      switchback up --scheme netcache --nodes 8 --resp-password secret
+
+Prints one line on stdout once it serves: ready resp=ADDR metrics=ADDR. SIGINT and SIGTERM bring every cached record
+to its node and exit with 0; a second one exits at once.";
+
+/// Run a whole rack in this process: nodes, switch, controller, gateway. No root needed.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct UpArgs {
+    /// Settings; see `switchback config example`. Flags win over the file.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// nocache, netcache (write-through) or farreach (write-back).
+    #[arg(long, value_name = "NAME")]
+    scheme: Option<Scheme>,
+
+    /// Storage nodes.
+    #[arg(long, value_name = "N")]
+    nodes: Option<u16>,
+
+    /// Where everything is kept.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+
+    /// Where the Redis protocol is served; port 0: any free one.
+    #[arg(long, value_name = "ADDR")]
+    resp: Option<SocketAddr>,
+
+    /// Where metrics and administration are served; port 0: any free one.
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+
+    /// When absorbed writes are on disk: always, everysec or memory.
+    #[arg(long, value_name = "WHEN")]
+    durability: Option<Durability>,
+
+    /// When nodes force their logs to the disk: always or none.
+    #[arg(long, value_name = "WHEN")]
+    sync: Option<SyncChoice>,
+
+    /// What AUTH asks for. Other users of this machine can see it; password_file in rack.toml hides it.
+    #[arg(long, value_name = "PW")]
+    resp_password: Option<String>,
+
+    /// How the parts are connected: memory or udp (loopback sockets).
+    #[arg(long, value_name = "KIND")]
+    links: Option<LinkKind>,
+
+    /// Records that the cache holds at most.
+    #[arg(long, value_name = "N")]
+    cache_records: Option<u32>,
+
+    /// Threads of the gateway; 0: one a core, at most 8.
+    #[arg(long, value_name = "N")]
+    workers: Option<u32>,
+
+    /// Say what to try next even if stderr is no terminal.
+    #[arg(long)]
+    hints: bool,
+}
+
+impl UpArgs {
+    fn overrides(&self) -> Overrides {
+        Overrides {
+            scheme: self.scheme,
+            nodes: self.nodes,
+            data: self.data.clone(),
+            resp: self.resp,
+            metrics: self.metrics,
+            durability: self.durability,
+            password: self.resp_password.clone(),
+            links: self.links,
+            cache_records: self.cache_records,
+            sync: self.sync,
+            workers: self.workers,
+        }
+    }
+}
+
+pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
+    let Some(config) = load(args.config.as_deref(), &args.overrides()) else { return Ok(ExitCode::from(2)) };
+    let signals = serve::signals()?;
+    let rack = launch::embedded(&config)?;
+    let password = config.gateway.password.as_deref().is_some_and(|password| !password.is_empty());
+    let hints = args.hints || std::io::stderr().is_terminal();
+    serve::until_stopped(rack, &signals, Duration::from_millis(config.rack.drain_timeout_ms), |rack| {
+        if hints {
+            output::note(&what_next(rack, password, config.rack.scheme));
+        }
+    })
+}
+
+/// What somebody who just started a rack may want to do.
+fn what_next(rack: &dyn Running, password: bool, scheme: Scheme) -> String {
+    let paint = Paint::stderr();
+    let mut text =
+        format!("\nThe rack serves ({}). Try, in another terminal:\n", paint.text(Style::Bold, scheme.name()));
+    let mut hint = |command: String, what: &str| {
+        text += &format!("  {command:<64} {}\n", paint.text(Style::Dim, what));
+    };
+    let (resp, metrics) = rack.addresses();
+    if let Some(resp) = resp {
+        let auth = if password { " -a PASSWORD" } else { "" };
+        let client = format!("-h {} -p {}{auth}", resp.ip(), resp.port());
+        hint(format!("redis-cli {client} set greeting hello"), "any Redis client works");
+        hint(format!("redis-benchmark {client} -t set,get -d 128 -P 16 -c 50 -q"), "some load");
+    }
+    if let Some(metrics) = metrics {
+        let flag = if metrics.port() == 9464 { String::new() } else { format!(" --metrics {metrics}") };
+        hint(format!("switchback ctl status{flag}"), "who answers, what is cached");
+        hint(format!("curl http://{metrics}/metrics"), "for Prometheus");
+    }
+    text + "Ctrl-C brings every cached record to its node and stops."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fake;
+
+    impl Running for Fake {
+        fn ready(&self) -> String {
+            String::new()
+        }
+        fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+            (Some("127.0.0.1:6380".parse().unwrap()), Some("127.0.0.1:1234".parse().unwrap()))
+        }
+        fn failure(&mut self) -> Option<String> {
+            None
+        }
+        fn shutdown(self: Box<Self>, _: Duration) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn hints_can_be_pasted() {
+        let text = what_next(&Fake, true, Scheme::FarReach);
+        assert!(text.contains("redis-cli -h 127.0.0.1 -p 6380 -a PASSWORD set greeting hello"), "{text}");
+        assert!(text.contains("switchback ctl status --metrics 127.0.0.1:1234"), "{text}");
+    }
+}

@@ -1,0 +1,51 @@
+//! Logs: to stderr, quiet unless asked.
+
+use clap::{ArgAction, Args, ValueEnum};
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// How much is logged, and how.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LogArgs {
+    /// Log more: once for what happens, twice for why, three times for every step. RUST_LOG chooses by module.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    verbose: u8,
+
+    /// Form of the log lines on stderr.
+    #[arg(long, global = true, value_enum, default_value_t = LogFormat::Text, value_name = "FORM")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line, for log collectors.
+    Json,
+}
+
+/// Sets the log up for the whole process.
+pub(crate) fn start(args: &LogArgs) {
+    let level = match args.verbose {
+        0 => "warn",
+        1 => "info",
+        2 => "debug",
+        _ => "trace",
+    };
+    let mut mistake = None;
+    let filter = match std::env::var("RUST_LOG") {
+        Ok(directives) if !directives.is_empty() => EnvFilter::try_new(&directives).unwrap_or_else(|error| {
+            mistake = Some(error);
+            EnvFilter::new(level)
+        }),
+        _ => EnvFilter::new(level),
+    };
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => builder.json().flatten_event(true).init(),
+    }
+    if let Some(error) = mistake {
+        tracing::warn!(%error, "RUST_LOG can't be understood and is not used");
+    }
+}

@@ -1,0 +1,192 @@
+//! What people see: colours on terminals only, aligned tables.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+
+/// An emphasis, if the stream is a terminal and NO_COLOR isn't set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Style {
+    Bold,
+    Dim,
+    Green,
+    Yellow,
+    Red,
+}
+
+/// Whether a stream takes colours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Paint(bool);
+
+impl Paint {
+    pub(crate) fn stdout() -> Paint {
+        Paint(wanted() && std::io::stdout().is_terminal())
+    }
+
+    pub(crate) fn stderr() -> Paint {
+        Paint(wanted() && std::io::stderr().is_terminal())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn none() -> Paint {
+        Paint(false)
+    }
+
+    pub(crate) fn text(self, style: Style, text: &str) -> String {
+        if !self.0 {
+            return text.to_owned();
+        }
+        let code = match style {
+            Style::Bold => 1,
+            Style::Dim => 2,
+            Style::Red => 31,
+            Style::Green => 32,
+            Style::Yellow => 33,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+}
+
+fn wanted() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Reports a failure on stderr.
+pub(crate) fn error(message: &str) {
+    note(&format!("{} {message}", Paint::stderr().text(Style::Red, "error:")));
+}
+
+/// A line on stderr. Nobody there to read it is no reason to fail.
+pub(crate) fn note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// A line on stdout. A reader that is gone (`| head`) is no reason to fail.
+pub(crate) fn line(line: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+}
+
+/// How a column is aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows under aligned headings.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Table {
+        Table { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
+        self.rows.push(cells);
+    }
+
+    /// All lines, headings first, without spaces at their ends.
+    pub(crate) fn render(&self, paint: Paint) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.chain([self.columns[column].0.chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<_> = (0..self.columns.len()).map(width).collect();
+        let aligned = |cells: &[&str]| {
+            let mut line = String::new();
+            for ((cell, (_, align)), width) in cells.iter().zip(&self.columns).zip(&widths) {
+                let _ = match align {
+                    Align::Left => write!(line, "{cell:<width$}  "),
+                    Align::Right => write!(line, "{cell:>width$}  "),
+                };
+            }
+            line.trim_end().to_owned()
+        };
+        let headings: Vec<_> = self.columns.iter().map(|(heading, _)| *heading).collect();
+        let mut text = paint.text(Style::Bold, &aligned(&headings)) + "\n";
+        for row in &self.rows {
+            text += &aligned(&row.iter().map(String::as_str).collect::<Vec<_>>());
+            text.push('\n');
+        }
+        text
+    }
+}
+
+/// `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `3.4 MiB`.
+pub(crate) fn bytes(number: u64) -> String {
+    let mut value = number as f64;
+    for unit in ["B", "KiB", "MiB", "GiB", "TiB"] {
+        if value < 1024.0 || unit == "TiB" {
+            return if unit == "B" { format!("{number} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1024.0;
+    }
+    unreachable!("the last unit takes all")
+}
+
+/// `120 us`, `4.5 ms`, `3.2 s`, `2 h 5 min`.
+pub(crate) fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.001 => format!("{:.0} us", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s if s < 120.0 => format!("{s:.1} s"),
+        s if s < 7200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{} h {} min", (s / 3600.0) as u64, (s / 60.0) as u64 % 60),
+    }
+}
+
+/// Text from elsewhere, in one line of bearable length and never an escape sequence of the terminal.
+pub(crate) fn printable(text: &str) -> String {
+    let safe = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let text: String = text.trim_end().chars().map(safe).collect();
+    match text.chars().count() {
+        0..=100 => text,
+        _ => text.chars().take(97).collect::<String>() + "...",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned_and_have_no_trailing_spaces() {
+        let mut table = Table::new(&[("node", Align::Left), ("ops", Align::Right), ("state", Align::Left)]);
+        table.row(vec!["0".into(), "12".into(), "up".into()]);
+        table.row(vec!["node-with-name".into(), "1,234".into(), String::new()]);
+        let text = table.render(Paint::none());
+        assert_eq!(text, "node              ops  state\n0                  12  up\nnode-with-name  1,234\n");
+    }
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!((grouped(0), grouped(999), grouped(1_234_567)), ("0".into(), "999".into(), "1,234,567".into()));
+        assert_eq!(
+            (bytes(10), bytes(1536), bytes(u64::MAX)),
+            ("10 B".into(), "1.5 KiB".into(), "16777216.0 TiB".into())
+        );
+        assert_eq!(
+            (seconds(0.00012), seconds(0.25), seconds(7500.0)),
+            ("120 us".into(), "250.0 ms".into(), "2 h 5 min".into())
+        );
+        assert_eq!(printable("\x1b[2Jkey\n"), "\\u{1b}[2Jkey");
+    }
+}

@@ -1,0 +1,125 @@
+//! From start to stop: says when it is ready, waits for a signal, drains, and gives up at the second one.
+
+use crate::launch::Running;
+use crate::{notify, output};
+use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// How often a running part is asked whether it has failed.
+const CHECK_PERIOD: Duration = Duration::from_millis(200);
+/// Exit code of a process that was told twice to stop: what shells call "ended by SIGTERM or SIGINT", which it wasn't, cleanly.
+const IMPATIENT: i32 = 130;
+
+/// Signals that ask to stop. Registered before anything starts, so that none is missed.
+pub(crate) fn signals() -> anyhow::Result<Receiver<i32>> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals can't be handled")?;
+    let (sender, receiver) = channel();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut asked = false;
+        for signal in signals.forever() {
+            // At once, whatever the other threads are doing.
+            if asked {
+                output::note("told twice: stopping at once; what was not yet flushed stays where it is");
+                std::process::exit(IMPATIENT);
+            }
+            asked = true;
+            if sender.send(signal).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(receiver)
+}
+
+/// Serves until a signal comes or the part fails; then drains for at most `drain`.
+pub(crate) fn until_stopped(
+    mut running: Box<dyn Running>,
+    signals: &Receiver<i32>,
+    drain: Duration,
+    hints: impl FnOnce(&dyn Running),
+) -> anyhow::Result<ExitCode> {
+    output::line(&running.ready());
+    notify::ready();
+    hints(&*running);
+    let failure = loop {
+        match signals.recv_timeout(CHECK_PERIOD) {
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => break None,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(failure) = running.failure() {
+                    break Some(failure);
+                }
+            }
+        }
+    };
+    notify::stopping();
+    let drained = running.shutdown(drain);
+    if let Some(failure) = &failure {
+        output::error(failure);
+    }
+    if let Err(remains) = &drained {
+        output::error(remains);
+    }
+    Ok(if failure.is_none() && drained.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    struct Fake {
+        failure: Option<String>,
+        remains: Option<String>,
+        stopped: Arc<AtomicU32>,
+    }
+
+    impl Running for Fake {
+        fn ready(&self) -> String {
+            "ready".into()
+        }
+        fn failure(&mut self) -> Option<String> {
+            self.failure.take()
+        }
+        fn shutdown(self: Box<Self>, drain: Duration) -> Result<(), String> {
+            assert_eq!(drain, Duration::from_secs(9));
+            self.stopped.fetch_add(1, Ordering::Relaxed);
+            self.remains.map_or(Ok(()), Err)
+        }
+    }
+
+    fn serve(failure: Option<&str>, remains: Option<&str>, signalled: bool) -> ExitCode {
+        let stopped = Arc::new(AtomicU32::new(0));
+        let fake = Fake {
+            failure: failure.map(str::to_owned),
+            remains: remains.map(str::to_owned),
+            stopped: Arc::clone(&stopped),
+        };
+        let (sender, receiver) = channel();
+        if signalled {
+            sender.send(SIGTERM).unwrap();
+        }
+        let code = until_stopped(Box::new(fake), &receiver, Duration::from_secs(9), |_| {}).unwrap();
+        assert_eq!(stopped.load(Ordering::Relaxed), 1, "it is drained in any case");
+        code
+    }
+
+    #[test]
+    fn a_signal_drains_and_succeeds() {
+        assert_eq!(serve(None, None, true), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn what_remains_is_a_failure() {
+        assert_eq!(serve(None, Some("node 2: 17 records"), true), ExitCode::FAILURE);
+    }
+
+    #[test]
+    fn a_part_that_fails_ends_the_process() {
+        assert_eq!(serve(Some("node 2: disk full"), None, false), ExitCode::FAILURE);
+    }
+}
