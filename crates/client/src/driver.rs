@@ -1,0 +1,226 @@
+//! The thread that drives a client's session.
+
+use crate::{Conflict, Error, Versioned};
+use mio::{Events, Poll, Token, Waker};
+use rand::TryRng;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use switchback_core::Now;
+use switchback_core::client::{ClientConfig, Completion, Operation, Outcome, Session, SessionStatistics, SubmitError};
+use switchback_net::{Clock, ControlLink, Mailbox, Sent, Uplink, until};
+use switchback_wire::{Packet, Seq};
+use tokio::sync::oneshot;
+
+/// What a caller asks.
+#[derive(Debug)]
+pub(crate) enum RequestKind {
+    Get { key: Vec<u8> },
+    Set { key: Vec<u8>, value: Vec<u8>, expiry_ms: u64, condition: Option<Seq> },
+    Delete { key: Vec<u8>, condition: Option<Seq> },
+    Statistics,
+    Close,
+}
+
+/// What it is answered.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Value(Option<Versioned>),
+    Written(Result<Seq, Conflict>),
+    Statistics(SessionStatistics),
+}
+
+type Answering = oneshot::Sender<Result<Answer, Error>>;
+
+/// A question on its way to the thread.
+#[derive(Debug)]
+pub(crate) struct Request {
+    kind: RequestKind,
+    answer: Option<Answering>,
+}
+
+impl Request {
+    pub(crate) fn new(kind: RequestKind) -> (Request, oneshot::Receiver<Result<Answer, Error>>) {
+        let (answer, answered) = oneshot::channel();
+        (Request { kind, answer: Some(answer) }, answered)
+    }
+
+    pub(crate) fn close() -> Request {
+        Request { kind: RequestKind::Close, answer: None }
+    }
+}
+
+/// A number that nobody else draws.
+pub(crate) fn draw() -> u64 {
+    rand::rngs::SysRng.try_next_u64().expect("the system gives random numbers") | 1
+}
+
+/// The thread's state.
+pub(crate) struct Driver {
+    session: Session,
+    uplink: Box<dyn Uplink>,
+    control: Box<dyn ControlLink>,
+    clock: Clock,
+    queue: Arc<Mailbox<Request>>,
+    /// Asked, but not yet submitted, each with the time at which it is given up.
+    waiting: VecDeque<(Request, u64)>,
+    outstanding: BTreeMap<u64, Answering>,
+    next_token: u64,
+    deadline_us: u64,
+    packet: Packet,
+    closing: bool,
+}
+
+impl Driver {
+    pub(crate) fn start(
+        config: ClientConfig,
+        mut uplink: Box<dyn Uplink>,
+        mut control: Box<dyn ControlLink>,
+        clock: Clock,
+        queue: Arc<Mailbox<Request>>,
+        opened: oneshot::Sender<()>,
+    ) -> io::Result<()> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0))?);
+        uplink.register(poll.registry(), Token(1), &waker)?;
+        control.register(&waker);
+        queue.register(&waker);
+        let boot = draw();
+        let deadline_us = config.deadline_us;
+        let session = Session::new(config, boot, boot, clock.now());
+        let driver = Driver {
+            session,
+            uplink,
+            control,
+            clock,
+            queue,
+            waiting: VecDeque::new(),
+            outstanding: BTreeMap::new(),
+            next_token: 0,
+            deadline_us,
+            packet: Packet::new(),
+            closing: false,
+        };
+        std::thread::Builder::new().name("client".into()).spawn(move || driver.run(poll, opened))?;
+        Ok(())
+    }
+
+    fn run(mut self, mut poll: Poll, opened: oneshot::Sender<()>) {
+        let mut events = Events::with_capacity(8);
+        let mut opened = Some(opened);
+        let mut asked = VecDeque::new();
+        while !(self.closing && self.outstanding.is_empty() && self.waiting.is_empty()) {
+            let timeout = until(self.clock.now(), self.session.poll_timeout()).unwrap_or(Duration::from_millis(20));
+            if let Err(error) = poll.poll(&mut events, Some(timeout.min(Duration::from_millis(20)))) {
+                tracing::debug!(%error, "waiting was interrupted");
+            }
+            let now = self.clock.now();
+            while let Some(notice) = self.control.receive() {
+                self.session.handle_message(now, notice);
+            }
+            if now.monotonic_us >= self.session.poll_timeout() {
+                self.session.handle_timeout(now);
+            }
+            if self.session.is_open(now)
+                && let Some(opened) = opened.take()
+            {
+                // Whoever doesn't wait for it any more has dropped the client, too.
+                let _ = opened.send(());
+            }
+            self.receive(now);
+            self.queue.drain_into(&mut asked);
+            let give_up_us = now.in_us(self.deadline_us);
+            self.waiting.extend(asked.drain(..).map(|request| (request, give_up_us)));
+            self.submit_waiting(now);
+            self.transmit(now);
+            while let Some(completion) = self.session.poll_completion() {
+                finish(&mut self.outstanding, completion);
+            }
+            while let Some(report) = self.session.poll_message() {
+                self.control.send(report);
+            }
+        }
+        self.session.close();
+        while let Some(report) = self.session.poll_message() {
+            self.control.send(report);
+        }
+    }
+
+    fn receive(&mut self, now: Now) {
+        while self.uplink.receive(&mut self.packet) {
+            if let Some(completion) = self.session.receive(now, &self.packet) {
+                finish(&mut self.outstanding, completion);
+            }
+        }
+    }
+
+    /// Submits what waits, in its order, as far as the session has room.
+    fn submit_waiting(&mut self, now: Now) {
+        while let Some((request, give_up_us)) = self.waiting.front_mut() {
+            let operation = match &request.kind {
+                RequestKind::Get { key } => Operation::Read { key },
+                RequestKind::Set { key, value, expiry_ms, condition } => {
+                    Operation::Write { key, value, expiry_ms: *expiry_ms, condition: *condition }
+                }
+                RequestKind::Delete { key, condition } => Operation::Delete { key, condition: *condition },
+                RequestKind::Statistics => {
+                    let statistics = self.session.statistics();
+                    answer(request.answer.take(), Ok(Answer::Statistics(statistics)));
+                    self.waiting.pop_front();
+                    continue;
+                }
+                RequestKind::Close => {
+                    self.closing = true;
+                    self.waiting.pop_front();
+                    continue;
+                }
+            };
+            match self.session.submit(now, operation, self.next_token) {
+                Ok(()) => {
+                    let sender = request.answer.take().expect("operations want an answer");
+                    self.outstanding.insert(self.next_token, sender);
+                    self.next_token += 1;
+                }
+                Err(SubmitError::TooLarge) => answer(request.answer.take(), Err(Error::TooLarge)),
+                Err(_) if now.monotonic_us >= *give_up_us => answer(request.answer.take(), Err(Error::TimedOut)),
+                Err(_) => return,
+            }
+            self.waiting.pop_front();
+            self.transmit(now);
+        }
+    }
+
+    fn transmit(&mut self, now: Now) {
+        while let Some(to) = self.session.poll_transmit(&mut self.packet) {
+            if self.uplink.send(to, &mut self.packet) == Sent::Answered
+                && let Some(completion) = self.session.receive(now, &self.packet)
+            {
+                finish(&mut self.outstanding, completion);
+            }
+        }
+        self.uplink.flush();
+    }
+}
+
+/// Answers, if anybody still waits.
+fn answer(to: Option<Answering>, with: Result<Answer, Error>) {
+    if let Some(to) = to {
+        let _ = to.send(with);
+    }
+}
+
+fn finish(outstanding: &mut BTreeMap<u64, Answering>, completion: Completion<'_>) {
+    let with = match completion.outcome {
+        Outcome::Value { value, seq, expiry_ms } => {
+            Ok(Answer::Value(Some(Versioned { value: value.to_vec(), seq, expiry_ms })))
+        }
+        Outcome::NotFound { .. } => Ok(Answer::Value(None)),
+        Outcome::Written { seq } => Ok(Answer::Written(Ok(seq))),
+        Outcome::ConditionFailed { seq } => Ok(Answer::Written(Err(Conflict { seq }))),
+        Outcome::NoSpace => Err(Error::NoSpace),
+        Outcome::Indeterminate => Err(Error::Indeterminate),
+        Outcome::TimedOut | Outcome::Scanned { .. } => Err(Error::TimedOut),
+    };
+    answer(outstanding.remove(&completion.token), with);
+}
