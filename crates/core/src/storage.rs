@@ -160,8 +160,8 @@ pub enum EngineReply {
 pub struct EngineDone {
     /// The operation.
     pub id: OpId,
-    /// Its outcome. After an error nothing of the operation is visible; but if the disk failed, not just filled up, a crash before the
-    /// next successful write may bring it to light.
+    /// Its outcome. After an error nothing of the operation is visible; but a crash before the next successful write may bring it to light,
+    /// for nobody knows what reached the disk.
     pub result: Result<EngineReply, EngineError>,
 }
 

@@ -12,12 +12,12 @@ use switchback_wire::{KeyHash, Seq};
 
 type Key = (KeyHash, Vec<u8>);
 
-/// How a commit fails.
+/// How a commit fails. Nobody knows then what reached the disk: the group may yet be found there after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The disk is full.
     NoSpace,
-    /// The disk reports an error, and nobody knows what reached it: the group may yet be found there after a crash.
+    /// The disk reports an error.
     Io,
 }
 
@@ -38,7 +38,7 @@ struct MemoryStore {
     image: Image,
     /// How to take the un-synced groups back, oldest first.
     unsynced: VecDeque<Vec<Undo>>,
-    /// A group whose commit failed with [`Fault::Io`], until another one succeeds.
+    /// The first group whose commit failed since one succeeded. RocksDB writes nothing to its log after it, and goes on in a new one.
     ghost: Option<Vec<Change>>,
     fail_next: VecDeque<Fault>,
     full: bool,
@@ -263,14 +263,14 @@ impl Store for MemoryStore {
 
     fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError> {
         let fault = if self.full { Some(Fault::NoSpace) } else { self.fail_next.pop_front() };
-        match fault {
-            Some(Fault::NoSpace) => return Err(EngineError::NoSpace("the simulated disk".to_owned())),
-            Some(Fault::Io) => {
-                self.ghost = Some(changes.to_vec());
-                return Err(EngineError::Io("the simulated disk reports an error".to_owned()));
-            }
-            None => self.ghost = None,
+        if let Some(fault) = fault {
+            self.ghost.get_or_insert_with(|| changes.to_vec());
+            return Err(match fault {
+                Fault::NoSpace => EngineError::NoSpace("the simulated disk".to_owned()),
+                Fault::Io => EngineError::Io("the simulated disk reports an error".to_owned()),
+            });
         }
+        self.ghost = None;
         let undo = changes.iter().map(|change| self.image.apply(change)).collect();
         if sync || self.policy == SyncPolicy::Always {
             self.unsynced.clear();

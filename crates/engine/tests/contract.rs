@@ -135,6 +135,7 @@ fn compaction_drops_only_the_dead(engine: &mut dyn Restartable) {
         engine,
         [
             put(b"dead", tombstone(2), NEWER),
+            put(b"dead at it", tombstone(10), NEWER),
             put(b"dead above", tombstone(11), NEWER),
             put(b"live", record(3, b"v"), NEWER),
             put(b"expired", expiring(4, 500), NEWER),
@@ -150,13 +151,17 @@ fn compaction_drops_only_the_dead(engine: &mut dyn Restartable) {
     for _ in 0..2 {
         assert_eq!(run_one(engine, get(b"dead")), ABSENT);
         assert_eq!(run_one(engine, get(b"expired")), ABSENT);
+        assert_eq!(run_one(engine, get(b"dead at it")), ABSENT);
         assert_eq!(run_one(engine, get(b"dead above")), got(tombstone(11)));
         assert_eq!(run_one(engine, get(b"live")), got(record(3, b"v")));
         assert_eq!(run_one(engine, get(b"expired above")), got(expiring(12, 500)));
         assert_eq!(run_one(engine, get(b"expires later")), got(expiring(5, 501)));
         engine.reopen();
     }
-    // The floor goes on speaking for what was dropped.
+    // The floor goes on dropping, and speaking for what was dropped.
+    run(engine, [put(b"late", tombstone(9), KNOWN)]);
+    engine.compact_now();
+    assert_eq!(run_one(engine, get(b"late")), ABSENT);
     assert_eq!(run_one(engine, put(b"dead", record(2, b"late"), NEWER)), refused(10));
 }
 
