@@ -13,7 +13,7 @@ use switchback_core::control::{Envelope, Message, Peer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// Longest frame: a batch of the largest cacheable records fits many times.
 const FRAME_BYTES_MAX: u32 = 16 << 20;
@@ -81,6 +81,7 @@ pub struct TcpHub {
     senders: Senders,
     connections: AtomicU64,
     bytes: ControlBytes,
+    closed: Notify,
 }
 
 impl TcpHub {
@@ -94,6 +95,7 @@ impl TcpHub {
             senders: Mutex::default(),
             connections: AtomicU64::new(0),
             bytes: ControlBytes::default(),
+            closed: Notify::new(),
         });
         let accepting = Arc::clone(&hub);
         spawn("control", async move {
@@ -104,25 +106,18 @@ impl TcpHub {
                     return;
                 }
             };
-            loop {
-                match listener.accept().await {
-                    Ok((stream, from)) => {
-                        let hub = Arc::clone(&accepting);
-                        tokio::spawn(async move {
-                            if let Err(error) = hub.serve(stream).await {
-                                tracing::debug!(%from, %error, "a control connection ended");
-                            }
-                        });
-                    }
-                    // Out of file descriptors, say: those that are open go on.
-                    Err(error) => {
-                        tracing::warn!(%error, "accepting a control connection failed");
-                        tokio::time::sleep(RECONNECT).await;
-                    }
-                }
+            tokio::select! {
+                () = accept(&accepting, &listener) => {}
+                // With the runtime, whose only future this is, all connections end.
+                () = accepting.closed.notified() => {}
             }
         })?;
         Ok(hub)
+    }
+
+    /// Stops listening and ends all connections.
+    pub fn close(&self) {
+        self.closed.notify_one();
     }
 
     /// Where it listens.
@@ -174,6 +169,27 @@ impl TcpHub {
             self.inbox.push(ControlEvent::Lost(peer));
         }
         Err(ended)
+    }
+}
+
+/// Serves whoever connects.
+async fn accept(hub: &Arc<TcpHub>, listener: &TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let hub = Arc::clone(hub);
+                tokio::spawn(async move {
+                    if let Err(error) = hub.serve(stream).await {
+                        tracing::debug!(%from, %error, "a control connection ended");
+                    }
+                });
+            }
+            // Out of file descriptors, say: those that are open go on.
+            Err(error) => {
+                tracing::warn!(%error, "accepting a control connection failed");
+                tokio::time::sleep(RECONNECT).await;
+            }
+        }
     }
 }
 

@@ -203,6 +203,12 @@ impl ControllerPart {
     }
 }
 
+impl Drop for ControllerPart {
+    fn drop(&mut self) {
+        self.hub.close();
+    }
+}
+
 /// The links of a client of a distributed rack, whose number on the control channel is `id`.
 pub fn client_links(config: &RackConfig, id: u64) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)> {
     // Any port; the kernel picks the address by which the switch is reached.

@@ -1,0 +1,153 @@
+//! The parts of a distributed rack over real sockets, in one process: what the client library sees when a part goes.
+
+#![allow(clippy::unwrap_used)]
+
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use switchback_client::{Client, ClientConfig, Error, Options};
+use switchback_rack::config::{Overrides, RackConfig};
+use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
+
+/// A free port, as far as anybody can tell.
+fn free_udp() -> SocketAddr {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn free_tcp() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// Two switches, two nodes, a controller.
+fn config(directory: &Path) -> RackConfig {
+    let text = format!(
+        "[rack]\nsnapshot_period_ms = 300\nswitch_timeout_ms = 300\nlease_ms = 2000\n\n\
+         [cache]\nrecords = 1024\nthreshold = 3\nsampling = 1.0\n\n\
+         [controller]\nlisten = \"{}\"\n\n\
+         [[switch]]\naddress = \"{}\"\n\n[[switch]]\naddress = \"{}\"\n\n\
+         [[node]]\naddress = \"{}\"\nsync = \"none\"\n\n[[node]]\naddress = \"{}\"\nsync = \"none\"\n",
+        free_tcp(),
+        free_udp(),
+        free_udp(),
+        free_udp(),
+        free_udp(),
+    );
+    match RackConfig::parse(&text, "test.toml", directory, &Overrides::default()) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn options() -> Options {
+    let session = ClientConfig { deadline_us: 10_000_000, ..ClientConfig::default() };
+    Options { session, ..Options::default() }
+}
+
+/// Repeats a write whose outcome is indeterminate: the last value is what counts here.
+async fn write(client: &Client, key: &[u8], value: &[u8]) {
+    for _ in 0..20 {
+        match client.set(key, value).await {
+            Ok(_) => return,
+            Err(Error::Indeterminate | Error::TimedOut) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("no write succeeds");
+}
+
+async fn value(client: &Client, key: &[u8]) -> Option<Vec<u8>> {
+    client.get(key).await.unwrap().map(|found| found.value)
+}
+
+/// Makes some keys hot, until the cache takes writes.
+async fn warm(client: &Client) {
+    let start = Instant::now();
+    loop {
+        for key in 0..50u32 {
+            write(client, &key.to_be_bytes(), b"warm").await;
+        }
+        let statistics = client.statistics().await.unwrap();
+        if statistics.answered_by_cache > 100 {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "the cache doesn't warm up: {statistics:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_standby_takes_over_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    let controller = ControllerPart::start(&config).unwrap();
+    let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
+    let first = SwitchPart::start(&config, 0).unwrap();
+    let client = Client::connect(config.controller.listen, options()).await.unwrap();
+    warm(&client).await;
+    let large = vec![7; 100_000];
+    write(&client, b"large", &large).await;
+    for key in 0..50u32 {
+        write(&client, &key.to_be_bytes(), &[1; 100]).await;
+    }
+    let absorbed = first.datapath.statistics().absorbed_writes;
+    assert!(absorbed > 50, "{absorbed} writes were absorbed");
+    let second = SwitchPart::start(&config, 1).unwrap();
+    let before = controller.controller.call(|controller, _| controller.epoch()).unwrap();
+    // The standby has said hello; then the first is gone, with everything in it.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    first.stop();
+    for key in 0..50u32 {
+        assert_eq!(value(&client, &key.to_be_bytes()).await, Some(vec![1; 100]), "key {key}");
+    }
+    assert_eq!(value(&client, b"large").await, Some(large));
+    let after = controller.controller.call(|controller, _| controller.epoch()).unwrap();
+    assert!(after > before);
+    warm(&client).await;
+    let status = controller.controller.call(|controller, now| controller.status(now)).unwrap();
+    println!("recovery: {:?}", status.recovery);
+    assert!(second.datapath.statistics().absorbed_writes > 0);
+    drop(client);
+    second.stop();
+    controller.stop();
+    nodes.map(NodePart::stop);
+}
+
+#[tokio::test]
+async fn a_controller_may_restart_while_the_rack_serves() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    let controller = ControllerPart::start(&config).unwrap();
+    let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
+    let switch = SwitchPart::start(&config, 0).unwrap();
+    let client = Client::connect(config.controller.listen, options()).await.unwrap();
+    warm(&client).await;
+    let epoch = controller.controller.call(|controller, _| controller.epoch()).unwrap();
+    let cached = controller.controller.call(|controller, _| controller.cached()).unwrap();
+    assert!(cached > 0);
+    controller.stop();
+    write(&client, b"meanwhile", b"1").await;
+    let start = Instant::now();
+    let controller = loop {
+        match ControllerPart::start(&config) {
+            Ok(controller) => break controller,
+            Err(error) => assert!(start.elapsed() < Duration::from_secs(10), "{error:#}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    loop {
+        let serving = controller.controller.call(|controller, _| controller.is_serving()).unwrap();
+        if serving {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(30));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // Nothing was recovered, since nothing was lost; what was cached still is.
+    assert_eq!(controller.controller.call(|controller, _| controller.epoch()).unwrap(), epoch);
+    assert_eq!(controller.controller.call(|controller, _| controller.cached()).unwrap(), cached);
+    assert_eq!(value(&client, b"meanwhile").await, Some(b"1".to_vec()));
+    warm(&client).await;
+    drop(client);
+    switch.stop();
+    controller.stop();
+    nodes.map(NodePart::stop);
+}
