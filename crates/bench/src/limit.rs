@@ -322,6 +322,20 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_loop_explains_the_papers_netcache() {
+        // NetCache over no cache in Exp#1: 1.04 in A, 1.29 in B, 1.06 in F, far below the ideal.
+        for (workload, low, high) in [(Workload::A, 1.0, 1.15), (Workload::B, 1.1, 1.4), (Workload::F, 1.0, 1.15)] {
+            let spec = spec(workload, 100_000_000, 0.99);
+            let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(4096, 16), hash_key(1));
+            let cached = placement.hottest(10_000);
+            let limit = |policy| placement.limit(workload.demand(), policy, &cached).ops_per_capacity;
+            let gain = limit(Policy::WriteThrough { refresh_services: 256.0 }) / limit(Policy::NoCache);
+            assert!((low..high).contains(&gain), "{workload}: {gain}");
+            assert!(limit(Policy::ideal(Scheme::NetCache)) > 1.4 * limit(Policy::NoCache));
+        }
+    }
+
+    #[test]
     fn inserts_spread_by_partitions() {
         let spec = spec(Workload::Load, 1000, 0.99);
         let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(4, 3), hash_key(1));

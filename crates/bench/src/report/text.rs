@@ -176,6 +176,12 @@ pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
         ]);
     }
     let mut text = table.to_string();
+    for summary in summaries {
+        if let Some(limit) = summary.limit_closed_loop_ops {
+            let share = percent(summary.throughput_ops.median / limit.median);
+            let _ = writeln!(text, "  {} in a closed loop: {share} of {}", summary.scheme, grouped(limit.median));
+        }
+    }
     if let [first, others @ ..] = summaries {
         for other in others {
             let gain = other.throughput_ops.median / first.throughput_ops.median;
