@@ -222,7 +222,12 @@ impl Assembly {
         self.fabric.dropped()
     }
 
-    /// Brings every cached record to its node; the keys that remain if `limit` is not enough.
+    /// The in-memory links.
+    pub fn fabric(&self) -> &Arc<MemoryFabric> {
+        &self.fabric
+    }
+
+    /// Brings every cached record to its node; a line for each node that lacks some if `limit` is not enough.
     pub fn drain(&self, limit: Duration) -> Result<(), Vec<String>> {
         let start = Instant::now();
         if self.controller.call(|controller, now| controller.drain(now)).is_none() {
@@ -234,10 +239,7 @@ impl Assembly {
             }
             if start.elapsed() > limit {
                 let keys = self.controller.call(|controller, _| controller.cached_keys()).unwrap_or_default();
-                let name = |key: &switchback_core::controller::CachedKeyStatus| {
-                    format!("{} (node {}, {})", String::from_utf8_lossy(&key.key), key.node, key.stage)
-                };
-                return Err(keys.iter().map(name).collect());
+                return Err(crate::supervise::describe_remaining(&keys));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -48,6 +48,15 @@ impl Controller {
         }
     }
 
+    /// Forgets all sessions: nothing that they preserve is missing at a node (after a drain, with no client running).
+    pub fn close_sessions(&mut self, now: Now) {
+        assert!(self.is_drained(), "what clients preserve may be needed");
+        self.directory.sessions.clear();
+        self.clients.clear();
+        self.store_directory();
+        self.go_on(now);
+    }
+
     /// Opens the client's session unless it is open; the store that must be durable before it may be granted.
     fn open_session(&mut self, client: u64, boot: u64, lanes: u32, spooled: bool) -> Option<u64> {
         let known = self.directory.sessions.get(&client);
