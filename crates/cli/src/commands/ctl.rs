@@ -151,91 +151,13 @@ fn percent(share: Option<f64>) -> String {
     share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
+type Lines = Vec<(&'static str, String)>;
+
 fn status_text(status: &RackStatus, paint: Paint) -> String {
-    let phase = match status.phase.as_str() {
-        "serving" => paint.text(Style::Green, "serving"),
-        phase => paint.text(Style::Yellow, phase),
-    };
-    let phase = if status.draining { format!("{phase}, draining") } else { phase };
-    let (cache, operations, snapshots) = (&status.cache, &status.operations, &status.snapshots);
-    let mut lines: Vec<(&str, String)> = vec![
-        ("rack", format!("{} ({}, {}, version {})", status.name, status.scheme, status.shape, status.version)),
-        ("phase", format!("{phase}; epoch {}, up {}", status.epoch, seconds(status.uptime_seconds))),
-        (
-            "cache",
-            format!(
-                "{} of {} records; {} admitted, {} evicted, {} wait",
-                grouped(cache.records),
-                grouped(cache.records_max),
-                grouped(cache.admissions),
-                grouped(cache.evictions),
-                grouped(cache.waiting_offers)
-            ),
-        ),
-        (
-            "operations",
-            format!(
-                "{} reads, {} writes; {} answered by the switch ({}), {} by nodes",
-                grouped(operations.reads),
-                grouped(operations.writes),
-                grouped(operations.answered_by_switch),
-                percent(operations.hit_ratio()),
-                grouped(operations.answered_by_nodes)
-            ),
-        ),
-        (
-            "",
-            format!(
-                "{} writes absorbed, {} conservative reads, {} packets dropped",
-                grouped(operations.absorbed_writes),
-                grouped(operations.conservative_reads),
-                grouped(operations.dropped)
-            ),
-        ),
-        (
-            "snapshots",
-            format!(
-                "{} durable, {} failed; the last: {} records, {}, {}; generation {}, durable below {}",
-                grouped(snapshots.completed),
-                grouped(snapshots.failed),
-                grouped(snapshots.records),
-                bytes(snapshots.bytes),
-                seconds(snapshots.duration_seconds),
-                snapshots.generation,
-                snapshots.durable_generation
-            ),
-        ),
-        (
-            "clients",
-            format!(
-                "{} sessions, {} connections; {} records ({}) not yet durable elsewhere, spool {}",
-                grouped(status.clients.sessions),
-                grouped(status.clients.connections),
-                grouped(status.clients.preserved_records),
-                bytes(status.clients.preserved_bytes),
-                bytes(status.clients.spool_bytes)
-            ),
-        ),
-    ];
-    if let Some(recovery) = &status.recovery {
-        let readmit = match recovery.complete {
-            true => format!("re-admit {}", seconds(recovery.readmit_seconds)),
-            false => "re-admission under way".to_owned(),
-        };
-        let steps = format!(
-            "epoch {}: detect {}, collect {}, store {} ({} records), {readmit}",
-            recovery.epoch,
-            seconds(recovery.detect_seconds),
-            seconds(recovery.collect_seconds),
-            seconds(recovery.store_seconds),
-            grouped(recovery.records)
-        );
-        lines.push(("recovery", steps));
-        if recovery.abandoned_clients > 0 {
-            let clients = format!("{} clients did not answer before their lease ran out", recovery.abandoned_clients);
-            lines.push(("", paint.text(Style::Yellow, &clients)));
-        }
-    }
+    let mut lines = rack_lines(status, paint);
+    lines.extend(cache_lines(status));
+    lines.extend(durability_lines(status));
+    lines.extend(recovery_lines(status, paint));
     let mut text = String::new();
     for (name, value) in lines {
         text += &format!("{} {value}\n", paint.text(Style::Bold, &format!("{name:<11}")));
@@ -245,6 +167,90 @@ fn status_text(status: &RackStatus, paint: Paint) -> String {
         text += &switches_text(status, paint);
     }
     text + "\n" + &nodes_text(&status.nodes, paint)
+}
+
+fn rack_lines(status: &RackStatus, paint: Paint) -> Lines {
+    let phase = match status.phase.as_str() {
+        "serving" => paint.text(Style::Green, "serving"),
+        phase => paint.text(Style::Yellow, &printable(phase)),
+    };
+    let phase = if status.draining { format!("{phase}, draining") } else { phase };
+    vec![
+        ("rack", format!("{} ({}, {}, version {})", status.name, status.scheme, status.shape, status.version)),
+        ("phase", format!("{phase}; epoch {}, up {}", status.epoch, seconds(status.uptime_seconds))),
+    ]
+}
+
+fn cache_lines(status: &RackStatus) -> Lines {
+    let (cache, operations) = (&status.cache, &status.operations);
+    let cached = format!(
+        "{} of {} records; {} admitted, {} evicted, {} wait",
+        grouped(cache.records),
+        grouped(cache.records_max),
+        grouped(cache.admissions),
+        grouped(cache.evictions),
+        grouped(cache.waiting_offers)
+    );
+    let answered = format!(
+        "{} reads, {} writes; {} answered by the switch ({}), {} by nodes",
+        grouped(operations.reads),
+        grouped(operations.writes),
+        grouped(operations.answered_by_switch),
+        percent(operations.hit_ratio()),
+        grouped(operations.answered_by_nodes)
+    );
+    let more = format!(
+        "{} writes absorbed, {} conservative reads, {} packets dropped",
+        grouped(operations.absorbed_writes),
+        grouped(operations.conservative_reads),
+        grouped(operations.dropped)
+    );
+    vec![("cache", cached), ("operations", answered), ("", more)]
+}
+
+fn durability_lines(status: &RackStatus) -> Lines {
+    let (snapshots, clients) = (&status.snapshots, &status.clients);
+    let taken = format!(
+        "{} durable, {} failed; the last: {} records, {}, {}; generation {}, durable below {}",
+        grouped(snapshots.completed),
+        grouped(snapshots.failed),
+        grouped(snapshots.records),
+        bytes(snapshots.bytes),
+        seconds(snapshots.duration_seconds),
+        snapshots.generation,
+        snapshots.durable_generation
+    );
+    let kept = format!(
+        "{} sessions, {} connections; {} records ({}) not yet durable elsewhere, spool {}",
+        grouped(clients.sessions),
+        grouped(clients.connections),
+        grouped(clients.preserved_records),
+        bytes(clients.preserved_bytes),
+        bytes(clients.spool_bytes)
+    );
+    vec![("snapshots", taken), ("clients", kept)]
+}
+
+fn recovery_lines(status: &RackStatus, paint: Paint) -> Lines {
+    let Some(recovery) = &status.recovery else { return Vec::new() };
+    let readmit = match recovery.complete {
+        true => format!("re-admit {}", seconds(recovery.readmit_seconds)),
+        false => "re-admission under way".to_owned(),
+    };
+    let steps = format!(
+        "epoch {}: detect {}, collect {}, store {} ({} records), {readmit}",
+        recovery.epoch,
+        seconds(recovery.detect_seconds),
+        seconds(recovery.collect_seconds),
+        seconds(recovery.store_seconds),
+        grouped(recovery.records)
+    );
+    let mut lines = vec![("recovery", steps)];
+    if recovery.abandoned_clients > 0 {
+        let clients = format!("{} clients did not answer before their lease ran out", recovery.abandoned_clients);
+        lines.push(("", paint.text(Style::Yellow, &clients)));
+    }
+    lines
 }
 
 fn switches_text(status: &RackStatus, paint: Paint) -> String {

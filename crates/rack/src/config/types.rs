@@ -7,7 +7,11 @@ use std::str::FromStr;
 
 /// An enumeration whose members have one spelling in `rack.toml` and on the command line.
 macro_rules! choice {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$member_doc:meta])* $member:ident = $text:literal),+ $(,)? }) => {
+    (
+        $(#[$doc:meta])* $name:ident, $what:literal {
+            $($(#[$member_doc:meta])* $member:ident = $text:literal),+ $(,)?
+        }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
         pub enum $name { $($(#[$member_doc])* $member),+ }
@@ -208,7 +212,7 @@ pub struct Gateway {
     pub resp: SocketAddr,
     /// Metrics of its process in a distributed rack, if wanted.
     pub metrics: Option<SocketAddr>,
-    /// Threads; 0: as many as there are cores, at most 8.
+    /// Threads; 0: one for two cores, at most 8.
     pub workers: u32,
     /// When absorbed writes are on disk.
     pub durability: Durability,

@@ -9,7 +9,7 @@ mod sources;
 
 pub use histogram::{BOUNDS_US, Histogram, HistogramSnapshot};
 pub use samples::{Kind, Samples};
-pub use sources::{agent, build, controller, datapath, engine, node, process, session};
+pub use sources::{agent, build, control_bytes, controller, datapath, engine, latency, node, process, queue, session};
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

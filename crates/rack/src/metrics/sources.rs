@@ -1,5 +1,6 @@
 //! What each part counts, as metrics. docs/operations.md lists them.
 
+use super::histogram::HistogramSnapshot;
 use super::samples::Samples;
 use crate::config::Scheme;
 use std::sync::LazyLock;
@@ -18,10 +19,15 @@ pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
 
 /// The pipeline of one switch.
 pub fn datapath(samples: &mut Samples, switch: &str, counted: &Statistics) {
-    let of = |samples: &mut Samples, name, help, label: Option<(&'static str, &str)>, value| match label {
-        None => samples.counter(name, help, &[("switch", switch)], value),
-        Some(label) => samples.counter(name, help, &[("switch", switch), label], value),
-    };
+    requests(samples, switch, counted);
+    lookups(samples, switch, counted);
+    outcomes(samples, switch, counted);
+    for (reason, &count) in DropReason::ALL.iter().zip(&counted.drops).skip(1) {
+        dropped(samples, "switch", switch, reason.name(), count);
+    }
+}
+
+fn requests(samples: &mut Samples, switch: &str, counted: &Statistics) {
     const REQUESTS: &str = "Requests that the switch took from clients, retries included.";
     for (verb, count) in [
         ("read", counted.read),
@@ -31,7 +37,8 @@ pub fn datapath(samples: &mut Samples, switch: &str, counted: &Statistics) {
         ("read_fragment", counted.read_fragment),
         ("scan", counted.scan),
     ] {
-        of(samples, "switchback_switch_requests_total", REQUESTS, Some(("verb", verb)), count);
+        let labels = [("switch", switch), ("verb", verb)];
+        samples.counter("switchback_switch_requests_total", REQUESTS, &labels, count);
     }
     const ANSWERS: &str = "Answers to clients by kind of request (deletes count as writes) and by who gave them.";
     let from_cache = counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
@@ -42,13 +49,12 @@ pub fn datapath(samples: &mut Samples, switch: &str, counted: &Statistics) {
         ("write", "node", counted.write_reply),
         ("scan", "node", counted.scan_reply),
     ] {
-        samples.counter(
-            "switchback_switch_answers_total",
-            ANSWERS,
-            &[("switch", switch), ("verb", verb), ("by", by)],
-            count,
-        );
+        let labels = [("switch", switch), ("verb", verb), ("by", by)];
+        samples.counter("switchback_switch_answers_total", ANSWERS, &labels, count);
     }
+}
+
+fn lookups(samples: &mut Samples, switch: &str, counted: &Statistics) {
     const LOOKUPS: &str = "Lookups of the cache by requests: a hit found a valid record, whoever answered in the end.";
     for (verb, result, count) in [
         ("read", "hit", counted.read_hits),
@@ -59,48 +65,61 @@ pub fn datapath(samples: &mut Samples, switch: &str, counted: &Statistics) {
         let labels = [("switch", switch), ("verb", verb), ("result", result)];
         samples.counter("switchback_cache_lookups_total", LOOKUPS, &labels, count);
     }
-    const CONSERVATIVE: &str = "Reads of cached keys that went to the node: fenced (the record was outdated) or embedding it (it was being evicted).";
+    const CONSERVATIVE: &str =
+        "Reads of cached keys that went to the node: fenced (outdated), or embedding the record (being evicted).";
     for (kind, count) in [("fenced", counted.fenced_reads), ("embedded", counted.embedded_reads)] {
-        of(samples, "switchback_conservative_reads_total", CONSERVATIVE, Some(("kind", kind)), count);
+        let labels = [("switch", switch), ("kind", kind)];
+        samples.counter("switchback_conservative_reads_total", CONSERVATIVE, &labels, count);
     }
+}
+
+fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
+    const ABSORBED: &str = "Writes and deletes that the cache took.";
+    const FORWARDED: &str = "Writes and deletes sent on to a node, retries included.";
+    const REPEATED: &str = "Retries that were answered again.";
+    const BOUNCED: &str = "Bounces of nodes that ran as new writes.";
+    const PROMOTED: &str = "Outdated records that a node's answer made latest.";
+    const UPDATED: &str = "Write-through updates that made a record latest.";
+    const CONDITIONS: &str = "Conditional writes whose condition didn't hold.";
+    const OUTGROWN: &str = "Records that left the cache because a value outgrew the slot.";
+    const HOT: &str = "Sampled misses of keys that the sketch calls hot.";
+    const REPORTS: &str = "Reports of the pipeline to its agent.";
+    const LOST: &str = "Reports that found no room; a snapshot that misses one is taken again.";
     for (name, help, count) in [
-        ("switchback_absorbed_writes_total", "Writes and deletes that the cache took.", counted.absorbed_writes),
-        (
-            "switchback_forwarded_writes_total",
-            "Writes and deletes sent on to a node, retries included.",
-            counted.forwarded_writes,
-        ),
-        ("switchback_repeated_answers_total", "Retries that were answered again.", counted.repeated_answers),
-        ("switchback_bounced_writes_total", "Bounces of nodes that ran as new writes.", counted.bounces_executed),
-        ("switchback_promotions_total", "Outdated records that a node's answer made latest.", counted.promotions),
-        (
-            "switchback_cache_updates_total",
-            "Write-through updates that made a record latest.",
-            counted.cache_updates_applied,
-        ),
-        (
-            "switchback_condition_failures_total",
-            "Conditional writes whose condition didn't hold.",
-            counted.condition_failures,
-        ),
-        (
-            "switchback_outgrown_records_total",
-            "Records that left the cache because a value outgrew the slot.",
-            counted.self_evictions,
-        ),
-        ("switchback_hot_misses_total", "Sampled misses of keys that the sketch calls hot.", counted.hot_misses),
-        ("switchback_agent_reports_total", "Reports of the pipeline to its agent.", counted.reports),
-        (
-            "switchback_agent_reports_lost_total",
-            "Reports that found no room; a snapshot that misses one is taken again.",
-            counted.reports_lost,
-        ),
+        ("switchback_absorbed_writes_total", ABSORBED, counted.absorbed_writes),
+        ("switchback_forwarded_writes_total", FORWARDED, counted.forwarded_writes),
+        ("switchback_repeated_answers_total", REPEATED, counted.repeated_answers),
+        ("switchback_bounced_writes_total", BOUNCED, counted.bounces_executed),
+        ("switchback_promotions_total", PROMOTED, counted.promotions),
+        ("switchback_cache_updates_total", UPDATED, counted.cache_updates_applied),
+        ("switchback_condition_failures_total", CONDITIONS, counted.condition_failures),
+        ("switchback_outgrown_records_total", OUTGROWN, counted.self_evictions),
+        ("switchback_hot_misses_total", HOT, counted.hot_misses),
+        ("switchback_agent_reports_total", REPORTS, counted.reports),
+        ("switchback_agent_reports_lost_total", LOST, counted.reports_lost),
     ] {
-        of(samples, name, help, None, count);
+        samples.counter(name, help, &[("switch", switch)], count);
     }
-    for (reason, &count) in DropReason::ALL.iter().zip(&counted.drops).skip(1) {
-        dropped(samples, "switch", switch, reason.name(), count);
+}
+
+/// The control channel of the controller's process: bytes sent and received.
+pub fn control_bytes(samples: &mut Samples, (sent, received): (u64, u64)) {
+    const HELP: &str = "Bytes on the control channel, as the controller sees them.";
+    for (direction, bytes) in [("sent", sent), ("received", received)] {
+        samples.counter("switchback_control_bytes_total", HELP, &[("direction", direction)], bytes);
     }
+}
+
+/// What waits in one of this process' queues.
+pub fn queue(samples: &mut Samples, name: &str, depth: usize) {
+    const HELP: &str = "Packets or messages that wait in a queue of this process.";
+    samples.gauge("switchback_queue_depth", HELP, &[("queue", name)], depth as f64);
+}
+
+/// Latencies of the gateway's commands, submitted to answered.
+pub fn latency(samples: &mut Samples, verb: &str, by: &str, histogram: &HistogramSnapshot) {
+    const HELP: &str = "Latency of commands at the gateway, by kind and by who answered.";
+    samples.histogram("switchback_request_duration_seconds", HELP, &[("verb", verb), ("by", by)], histogram);
 }
 
 /// Packets that a part dropped.
@@ -381,10 +400,13 @@ mod tests {
         build(&mut samples, "rack", Scheme::FarReach);
         process(&mut samples);
         controller(&mut samples, &status());
+        control_bytes(&mut samples, (1, 2));
         for index in ["0", "1"] {
             let counted = Statistics { read_hits: 10, fenced_reads: 2, embedded_reads: 1, ..Statistics::default() };
             datapath(&mut samples, index, &counted);
             agent(&mut samples, index, &AgentStatistics::default());
+            queue(&mut samples, &format!("node-{index}"), 1);
+            latency(&mut samples, "read", index, &HistogramSnapshot::default());
             node(&mut samples, index, &NodeStatistics::default());
             engine(&mut samples, index, &switchback_engine::Statistics::default());
             session(&mut samples, index, &SessionStatistics::default(), (1, 100));

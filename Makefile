@@ -1,0 +1,50 @@
+# Everything starts here. `make help` lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# RocksDB takes minutes to compile and seconds to fetch from ccache. Every target has the same PATH, so nothing is built twice.
+CCACHE := /usr/lib/ccache
+export PATH := $(CCACHE):$(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
+
+# Build, clippy and tests share the release profile: RocksDB is built once.
+CARGO := cargo
+BINARY := $(or $(CARGO_TARGET_DIR),target)/release/switchback
+ARGS ?=
+
+.PHONY: help setup run build test soak bench fmt clean
+
+help: ## What there is
+	@echo 'Switchback: an in-network write-back cache for key-value stores.'
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo 'ARGS goes to the program:  make run ARGS="--scheme netcache --nodes 8"'
+
+setup: ## Install what is missing (as root), or print the command that does
+	@scripts/setup.sh run
+
+run: setup ## Build, and start a rack: redis-cli -p 6380
+	@$(CARGO) build --release --quiet --bin switchback
+	@exec $(BINARY) up --hints $(ARGS)
+
+build: setup ## Build the release
+	$(CARGO) build --release --workspace
+
+test: ## Set up, and pass every test
+	@scripts/setup.sh test
+	@scripts/test.sh
+
+soak: setup ## Simulate seed after seed until stopped, or for SECONDS
+	@scripts/soak.sh
+
+bench: setup ## Measure every scheme beside its limit
+	@$(CARGO) build --release --quiet --bin switchback
+	@exec $(BINARY) bench $(ARGS)
+
+fmt: ## Format Rust and C
+	$(CARGO) fmt --all
+	@if [ -x datapath/check.sh ]; then datapath/check.sh format; fi
+
+clean: ## Remove what was built
+	$(CARGO) clean

@@ -1,0 +1,33 @@
+//! What reviewers would have to say again and again, said by a test: `cargo test -p switchback-tidy`.
+//!
+//! Each rule is a function from the repository to findings; a finding says where, what and why. The rules are about text: they can be
+//! wrong in a corner, and then the corner gets an exception with its reason, in the rule's own list.
+
+mod banned;
+mod reachable;
+mod repository;
+mod shape;
+mod whole;
+
+pub use repository::{File, Finding, Repository};
+
+/// A rule, and the name it goes by.
+pub type Rule = (&'static str, fn(&Repository) -> Vec<Finding>);
+
+/// All of them.
+pub const RULES: &[Rule] = &[
+    ("overlong lines", shape::overlong_lines),
+    ("overlong files", shape::overlong_files),
+    ("overlong functions", shape::overlong_functions),
+    ("open ends", banned::open_ends),
+    ("pure code stays pure", banned::impurities),
+    ("unordered iteration", banned::unordered_iteration),
+    ("unwrap", banned::unwraps),
+    ("dead Rust files", reachable::dead_rust_files),
+    ("dead headers", reachable::dead_headers),
+    ("unlinked documents", reachable::unlinked_documents),
+    ("dependencies have a reason", whole::dependencies),
+    ("crates share lints", whole::lints),
+    ("nothing generated", whole::generated),
+    ("licenses", whole::licenses),
+];

@@ -1,0 +1,112 @@
+//! Rules about the repository as a whole.
+
+use crate::{Finding, Repository};
+
+/// The license of everything that may be loaded into a kernel.
+const DATAPATH_LICENSE: &str = "SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0";
+/// What compilers, editors and package managers leave behind.
+const GENERATED: &[&str] = &["o", "a", "so", "class", "jar", "pyc", "rlib", "rmeta", "orig", "rej", "swp", "log"];
+const BYTES_MAX: usize = 1 << 20;
+
+/// Names under a section of a TOML file, `name = ...`, with their lines.
+fn names_in<'t>(text: &'t str, section: &str) -> Vec<(usize, &'t str, &'t str)> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.starts_with('[') {
+            inside = line.trim() == section;
+        } else if let Some((name, value)) = line.split_once('=').filter(|_| inside && !line.starts_with('#')) {
+            names.push((index + 1, name.trim(), value.trim()));
+        }
+    }
+    names
+}
+
+/// Every dependency is there for a reason, written down, and used.
+pub(crate) fn dependencies(repository: &Repository) -> Vec<Finding> {
+    let Some(manifest) = repository.file("Cargo.toml") else { return Vec::new() };
+    let book = repository.file("docs/dependencies.md").map_or("", |file| file.text.as_str());
+    let uses = |name: &str| {
+        let mut manifests =
+            repository.files.iter().filter(|file| file.name() == "Cargo.toml" && file.path != "Cargo.toml");
+        let word = format!("{name} = ");
+        manifests.any(|file| file.text.lines().any(|line| line.starts_with(&word)))
+    };
+    let mut findings = Vec::new();
+    for (line, name, value) in names_in(&manifest.text, "[workspace.dependencies]") {
+        if value.contains("path =") {
+            continue;
+        }
+        if !book.contains(&format!("`{name}`")) {
+            let message = format!("docs/dependencies.md doesn't say what `{name}` is for, and why it and no other");
+            findings.push(manifest.finding(line, message));
+        }
+        if !uses(name) {
+            findings.push(manifest.finding(line, format!("no crate uses `{name}`; remove it")));
+        }
+    }
+    findings
+}
+
+/// Every crate has the workspace's lints.
+pub(crate) fn lints(repository: &Repository) -> Vec<Finding> {
+    let is_crate =
+        |path: &str| path.starts_with("crates/") && path.ends_with("/Cargo.toml") && path.matches('/').count() == 2;
+    let without =
+        repository.files.iter().filter(|file| is_crate(&file.path) && !file.text.contains("[lints]\nworkspace = true"));
+    without.map(|file| file.finding(0, "add `[lints]` `workspace = true`: the same rules for all")).collect()
+}
+
+/// Binaries, leftovers of tools, and what is too large to have been written.
+pub(crate) fn generated(repository: &Repository) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in &repository.files {
+        let extension = file.name().rsplit_once('.').map_or("", |(_, extension)| extension);
+        if file.is_binary || GENERATED.contains(&extension) {
+            findings.push(file.finding(0, "a generated or binary file; make it in the build, or in the test"));
+        } else if file.bytes > BYTES_MAX {
+            findings.push(file.finding(0, format!("{} bytes; a repository is cloned whole", file.bytes)));
+        }
+    }
+    findings
+}
+
+/// The kernel takes the datapath only under its license.
+pub(crate) fn licenses(repository: &Repository) -> Vec<Finding> {
+    let sources = repository.with(&["c", "h"]).filter(|file| file.path.starts_with("datapath/"));
+    let without = sources.filter(|file| !file.text.lines().next().unwrap_or_default().contains(DATAPATH_LICENSE));
+    without.map(|file| file.finding(1, format!("the first line is `// {DATAPATH_LICENSE}`"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dependencies_need_a_reason_and_a_user() {
+        let repository = Repository::of(&[
+            (
+                "Cargo.toml",
+                "[workspace.dependencies]\nown = { path = \"x\" }\nused = \"1\"\nlost = \"1\"\n[profile.release]\nx = 1\n",
+            ),
+            ("crates/a/Cargo.toml", "[dependencies]\nused = { workspace = true }\n"),
+            ("docs/dependencies.md", "| `lost` | why |"),
+        ]);
+        let lines: Vec<_> = dependencies(&repository).iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, [3, 4]);
+        assert_eq!(lints(&repository).len(), 1);
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_found() {
+        let license = format!("// {DATAPATH_LICENSE}\n");
+        let repository = Repository::of(&[
+            ("datapath/a.h", license.as_str()),
+            ("datapath/b.h", "// Mine\n"),
+            ("crates/x.o", ""),
+            ("data.bin", "\0"),
+        ]);
+        assert_eq!(licenses(&repository).len(), 1);
+        assert_eq!(generated(&repository).len(), 2);
+    }
+}

@@ -1,0 +1,109 @@
+#!/usr/bin/env bash
+# Installs what is missing on Debian and Ubuntu, as root; otherwise prints the one command that does.
+# Usage: setup.sh run|test. Takes a few milliseconds when nothing is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+purpose=${1:-run}
+fail() { printf '%s\n' "$@" >&2; exit 1; }
+
+# Commands rather than packages: whoever has a compiler from elsewhere needs none of ours.
+has() { command -v "$1" >/dev/null 2>&1; }
+has_libclang() {
+    [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
+        compgen -G '/usr/lib/*/libclang-*.so*' >/dev/null || compgen -G '/usr/lib/libclang*.so*' >/dev/null
+}
+# The newest clang that the system offers; the BPF backend needs 15.
+clang_here() {
+    for version in 22 21 20 19 18 17 16 15; do
+        if has "clang-$version"; then echo "clang-$version"; return; fi
+    done
+    if has clang && [ "$(clang -dumpversion | cut -d. -f1)" -ge 15 ]; then echo clang; fi
+}
+offered() { [ -n "$(apt-cache madison "$1" 2>/dev/null)" ]; }
+
+missing=()
+# RocksDB is C++ and its bindings are made by libclang.
+{ has c++ && has make; } || missing+=(build-essential)
+has_libclang || missing+=(libclang)
+has ccache || missing+=(ccache)
+if [ "$purpose" = test ]; then
+    clang=$(clang_here)
+    [ -n "$clang" ] || missing+=(clang)
+    compgen -G '/usr/bin/clang-format*' >/dev/null || missing+=(clang-format)
+    [ -e /usr/include/bpf/bpf_helpers.h ] || missing+=(libbpf-dev)
+    has bpftool || missing+=(bpftool)
+    has redis-cli || missing+=(redis-tools)
+    has redis-server || missing+=(redis-server)
+    has python3 || missing+=(python3)
+    has curl || missing+=(curl)
+    has javac || missing+=(openjdk)
+fi
+
+# From what is missing to what this system calls it. Asking apt takes a while, so only now.
+package() {
+    local version
+    case $1 in
+    clang | clang-format)
+        for version in 19 18 17 16 15; do
+            if offered "$1-$version"; then echo "$1-$version"; return; fi
+        done
+        echo "$1"
+        ;;
+    libclang)
+        for version in 19 18 17 16 15; do
+            if offered "libclang-$version-dev"; then echo "libclang-$version-dev"; return; fi
+        done
+        echo libclang-dev
+        ;;
+    bpftool) if offered bpftool; then echo bpftool; else echo linux-tools-common; fi ;;
+    openjdk) echo default-jdk-headless ;;
+    *) echo "$1" ;;
+    esac
+}
+
+if [ ${#missing[@]} -gt 0 ]; then
+    has apt-get || fail "Missing: ${missing[*]}." \
+        "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, libclang and its headers, ccache" \
+        "(for the tests: clang 15 or newer, clang-format, bpftool, libbpf headers, redis-cli, redis-server, python3, curl, a JDK)."
+    if [ "$(id -u)" = 0 ]; then
+        log=$(mktemp)
+        trap 'rm -f "$log"' EXIT
+        if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
+            apt-get update -qq >"$log" 2>&1 || fail "apt-get update failed:" "$(tail -n 5 "$log")"
+        fi
+    fi
+    packages=()
+    for name in "${missing[@]}"; do packages+=("$(package "$name")"); done
+    command="apt-get install -y --no-install-recommends ${packages[*]}"
+    [ "$(id -u)" = 0 ] || fail "Some system packages are missing. Install them, then try again:" "" "  sudo $command" ""
+    echo "installing ${packages[*]}" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then, and only then, update it.
+    $command >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && $command >>"$log" 2>&1; } ||
+        fail "apt-get install failed:" "$(tail -n 20 "$log")"
+fi
+
+# Rust is the user's own, so it is never installed behind their back.
+wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" != "$2" ]; }
+if ! has cargo; then
+    if offered rustup; then
+        install='apt-get install -y rustup && rustup default stable'
+        [ "$(id -u)" = 0 ] || install="sudo $install"
+    else
+        install="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env"
+    fi
+    fail "Rust $wanted or newer is missing. Install it, then try again:" "" "  $install" ""
+fi
+found=$(cargo --version | cut -d' ' -f2)
+if older "$found" "$wanted"; then
+    if has rustup; then update='rustup update stable && rustup default stable'; else
+        update="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env"
+    fi
+    fail "Rust is $found, but $wanted or newer is needed. Update it, then try again:" "" "  $update" ""
+fi
+for component in clippy fmt; do
+    [ "$purpose" != test ] || cargo "$component" --version >/dev/null 2>&1 ||
+        fail "cargo $component is missing. Install it, then try again:" "" "  rustup component add clippy rustfmt" ""
+done
