@@ -5,7 +5,8 @@
 
 #include "packet.h"
 
-STEP void encode(const struct header *header, struct wire *wire)
+// What any packet may have got.
+STEP void encode_common(const struct header *header, struct wire *wire)
 {
     wire->op = header->op;
     wire->flags = header->flags;
@@ -14,17 +15,36 @@ STEP void encode(const struct header *header, struct wire *wire)
     wire->status = header->status;
     wire->seq = to_be64(header->seq);
     wire->guard = to_be64(header->guard);
-    wire->request = to_be64(header->request);
+    wire->value_bytes = to_be16(header->value_bytes);
+    wire->record_flags = header->record_flags;
+}
+
+// What only answers and embedded records bring.
+STEP void encode_record(const struct header *header, struct wire *wire)
+{
     wire->generation = to_be32(header->generation);
-    wire->hash_high = to_be64(header->hash_high);
-    wire->hash_low = to_be64(header->hash_low);
     wire->expiry_ms = to_be64(header->expiry_ms);
     wire->durable_generation = to_be32(header->durable_generation);
-    wire->value_bytes = to_be16(header->value_bytes);
+}
+
+// What only control packets and reports bring: which record it is.
+STEP void encode_name(const struct header *header, struct wire *wire)
+{
+    wire->request = to_be64(header->request);
+    wire->hash_high = to_be64(header->hash_high);
+    wire->hash_low = to_be64(header->hash_low);
     wire->key_bytes = to_be16(header->key_bytes);
-    wire->record_flags = header->record_flags;
     wire->size_class = header->size_class;
     wire->slot = to_be32(header->slot);
+}
+
+STEP void encode_origin(const struct address *origin, struct wire *wire)
+{
+    __builtin_memcpy(&wire->origin_high, origin->ip, 8);
+    __builtin_memcpy(&wire->origin_low, origin->ip + 8, 8);
+    wire->origin_port = to_be16(origin->port);
+    wire->size_class = 0;
+    wire->slot = 0;
 }
 
 STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
@@ -44,11 +64,15 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
         count(call, (u32)COUNTER_COUNT + DROP_SHORT);
         return drop(SHORT);
     }
-    encode(&call->header, wire);
+    encode_common(&call->header, wire);
+    if (verdict == REPLY || has_flag(&call->header, FLAG_EMBEDDED)) {
+        encode_record(&call->header, wire);
+    }
     if (call->stamps_origin) {
-        __builtin_memcpy(&wire->origin_high, call->from.ip, 8);
-        __builtin_memcpy(&wire->origin_low, call->from.ip + 8, 8);
-        wire->origin_port = to_be16(call->from.port);
+        encode_origin(&call->from, wire);
+    }
+    if (call->injected) {
+        encode_name(&call->header, wire);
     }
     return verdict;
 }

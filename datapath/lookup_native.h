@@ -36,14 +36,15 @@ STEP struct bucket *lookup_bucket(const struct lookup_table *table, u64 hash_low
 STEP bool bucket_read(const struct bucket *bucket, u64 tag, u32 *location, bool *goes_on)
 {
     u32 version = load_acquire(&bucket->version);
-    *location = NO_LOCATION;
+    // Which of the four it is can't be predicted, so there is no branch on it. Free entries have tag 0, which
+    // no key in the table has.
+    u32 found = 0;
+#pragma GCC unroll 4
     for (u32 i = 0; i < BUCKET_ENTRIES; i++) {
-        // Both, because a free entry's tag is a left-over.
-        u32 candidate = load_relaxed(&bucket->locations[i]);
-        if (load_relaxed(&bucket->tags[i]) == tag && candidate != NO_LOCATION) {
-            *location = candidate;
-        }
+        found |= (u32)(load_relaxed(&bucket->tags[i]) == tag) << i;
     }
+    u32 entry = (u32)__builtin_ctz(found | 1u << (BUCKET_ENTRIES - 1));
+    *location = found != 0 ? load_relaxed(&bucket->locations[entry]) : NO_LOCATION;
     *goes_on = load_relaxed(&bucket->overflow) != 0;
     fence_acquire();
     return likely((version & 1) == 0 && load_relaxed(&bucket->version) == version);

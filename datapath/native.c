@@ -24,6 +24,24 @@ static u64 allocation_bytes(u64 count, u64 size)
     return (count * size + align - 1) / align * align;
 }
 
+#ifndef HAS_ADDRESS_SANITIZER
+static void *allocate_huge(u64 bytes)
+{
+    u8 *at = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        return NULL;
+    }
+    // The kernel gives huge pages only to what is aligned like them; what is around goes back.
+    u64 before = (HUGE_PAGE - (u64)at % HUGE_PAGE) % HUGE_PAGE;
+    if (before != 0) {
+        (void)munmap(at, before);
+    }
+    (void)munmap(at + before + bytes, HUGE_PAGE - before);
+    (void)madvise(at + before, bytes, MADV_HUGEPAGE);
+    return at + before;
+}
+#endif
+
 // Zeroed. Large tables lie on huge pages, as far as there are any: a miss in the TLB costs as much as the
 // lookup.
 static void *allocate(u64 count, u64 size)
@@ -31,12 +49,7 @@ static void *allocate(u64 count, u64 size)
     u64 bytes = allocation_bytes(count, size);
 #ifndef HAS_ADDRESS_SANITIZER
     if (bytes >= HUGE_PAGE) {
-        void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (at == MAP_FAILED) {
-            return NULL;
-        }
-        (void)madvise(at, bytes, MADV_HUGEPAGE);
-        return at;
+        return allocate_huge(bytes);
     }
 #endif
     void *at = aligned_alloc(CACHE_LINE, bytes);
@@ -206,16 +219,20 @@ static inline void set_replicas(struct switchback_verdict *verdict, u64 route, b
     }
 }
 
-static inline void run(struct switchback *switchback, u8 *bytes, u32 length, struct call *call,
-                       struct switchback_verdict *verdict)
+static inline void begin(struct switchback *switchback, struct call *call, u32 shard)
 {
-    struct packet packet = {.bytes = bytes, .length = length};
     call->switchback = switchback;
+    call->statistics = &switchback->statistics[shard * STATISTIC_STRIDE];
     call->location = NO_LOCATION;
     call->epoch = 0;
-    u32 result = pipeline(&packet, call);
-    invariant(packet.length <= PACKET_BYTES_MAX);
-    *verdict = (struct switchback_verdict){.length = packet.length};
+    call->stamps_origin = false;
+}
+
+static inline void finish(const struct packet *packet, const struct call *call, u32 result,
+                          struct switchback_verdict *verdict)
+{
+    invariant(packet->length <= PACKET_BYTES_MAX);
+    *verdict = (struct switchback_verdict){.length = packet->length};
     if (is_drop(result)) {
         verdict->kind = VERDICT_DROP;
         verdict->reason = (u8)(result & ~DROPPED);
@@ -232,23 +249,72 @@ void switchback_process(struct switchback *switchback, u8 *bytes, u32 length, co
 {
     invariant(shard < SHARDS);
     invariant(length <= PACKET_BYTES_MAX);
+    struct packet packet = {.bytes = bytes, .length = length};
     struct call call;
+    begin(switchback, &call, shard);
     call.from = *from;
     call.now_ms = now_ms;
     call.random = random;
     call.injected = false;
-    call.stamps_origin = false;
-    call.statistics = &switchback->statistics[shard * STATISTIC_STRIDE];
-    run(switchback, bytes, length, &call, verdict);
+    u32 result = pipeline(&packet, &call);
+    finish(&packet, &call, result, verdict);
 }
 
 void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
                        struct switchback_verdict *verdict)
 {
     invariant(length <= PACKET_BYTES_MAX);
+    struct packet packet = {.bytes = bytes, .length = length};
     struct call call = {.injected = true};
-    call.statistics = &switchback->statistics[CONTROL_SHARD * STATISTIC_STRIDE];
-    run(switchback, bytes, length, &call, verdict);
+    begin(switchback, &call, CONTROL_SHARD);
+    u32 result = pipeline_control(&packet, &call);
+    finish(&packet, &call, result, verdict);
+}
+
+static inline bool has_place(const struct switchback *switchback, u32 length)
+{
+    return length >= HEADER_BYTES && (switchback->features & FEATURE_CACHE) != 0;
+}
+
+static inline struct call call_of(struct switchback *switchback, const u8 *bytes)
+{
+    const struct wire *wire = (const struct wire *)(const void *)bytes;
+    struct call call;
+    call.switchback = switchback;
+    call.header.hash_high = from_be64(wire->hash_high);
+    call.header.hash_low = from_be64(wire->hash_low);
+    call.header.lane = from_be32(wire->lane);
+    return call;
+}
+
+void switchback_prefetch_tables(struct switchback *switchback, const u8 *bytes, u32 length)
+{
+    if (has_place(switchback, length)) {
+        struct call call = call_of(switchback, bytes);
+        table_prefetch(&call);
+        prefetch(&switchback->routes[table_partition(&call)]);
+    }
+}
+
+void switchback_prefetch_record(struct switchback *switchback, const u8 *bytes, u32 length)
+{
+    if (!has_place(switchback, length)) {
+        return;
+    }
+    struct call call = call_of(switchback, bytes);
+    if (table_location(&call) != LOOKUP_HIT) {
+        return;
+    }
+    const u8 *record = (const u8 *)table_record(&call, call.location);
+    if (record != NULL) {
+        prefetch_for_write(table_counter(&call, call.location));
+        // The whole value: a line that is missing costs more than many that are asked for in vain.
+        u64 lines = switchback->classes[class_of(call.location)].stride / CACHE_LINE;
+        prefetch_for_write(record);
+        for (u64 line = sizeof(struct record) / CACHE_LINE; line < lines; line++) {
+            prefetch(record + line * CACHE_LINE);
+        }
+    }
 }
 
 // ---- reports ----
@@ -298,7 +364,9 @@ bool native_report(struct call *call, struct record *record, u32 location, u8 op
     wire->magic = to_be16(MAGIC);
     wire->version = VERSION;
     wire->header_bytes = HEADER_BYTES;
-    encode(&described.header, wire);
+    encode_common(&described.header, wire);
+    encode_record(&described.header, wire);
+    encode_name(&described.header, wire);
     cell->length = packet.length;
     store_release(&cell->turn, ticket + 1);
     return true;
@@ -344,7 +412,7 @@ u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 h
     if (record_at(switchback, location) == NULL) {
         return INSERT_NO_SLOT;
     }
-    if (lookup_locate(table, hash_high, hash_low, &probe, &entry)) {
+    if (hash_high == 0 || lookup_locate(table, hash_high, hash_low, &probe, &entry)) {
         return INSERT_DUPLICATE;
     }
     if (!lookup_locate_free(table, hash_low, &probe, &entry)) {
@@ -451,6 +519,7 @@ void switchback_clear(struct switchback *switchback)
     for (u32 i = 0; i <= switchback->lookup.mask; i++) {
         struct bucket *bucket = &switchback->lookup.buckets[i];
         bucket_write_begin(bucket);
+        memset(bucket->tags, 0, sizeof(bucket->tags));
         memset(bucket->locations, 0xff, sizeof(bucket->locations));
         store_relaxed(&bucket->overflow, 0u);
         bucket_write_end(bucket);

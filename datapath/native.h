@@ -76,7 +76,11 @@ void switchback_free(struct switchback *switchback);
 // `bytes` is a buffer of PACKET_BYTES_MAX. Any number of threads, each with a shard of its own (0 to 15).
 void switchback_process(struct switchback *switchback, u8 *bytes, u32 length, const struct address *from,
                         u64 now_ms, u32 random, u32 shard, struct switchback_verdict *verdict);
-// The same for the agent's control packets.
+// Bring what this packet will need into the CPU's caches; they change nothing. First the tables, some packets
+// later the record that they name, some packets later the packet itself.
+void switchback_prefetch_tables(struct switchback *switchback, const u8 *bytes, u32 length);
+void switchback_prefetch_record(struct switchback *switchback, const u8 *bytes, u32 length);
+// As switchback_process, for the agent's control packets.
 void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
                        struct switchback_verdict *verdict);
 

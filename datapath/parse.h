@@ -62,11 +62,16 @@ STEP void decode(const struct wire *wire, struct header *header)
     header->hash_high = from_be64(wire->hash_high);
     header->hash_low = from_be64(wire->hash_low);
     header->expiry_ms = from_be64(wire->expiry_ms);
-    header->durable_generation = from_be32(wire->durable_generation);
-    header->total_bytes = from_be32(wire->total_bytes);
     header->value_bytes = from_be16(wire->value_bytes);
     header->key_bytes = from_be16(wire->key_bytes);
     header->record_flags = wire->record_flags;
+}
+
+// What only control packets say.
+STEP void decode_control(const struct wire *wire, struct header *header)
+{
+    header->durable_generation = from_be32(wire->durable_generation);
+    header->total_bytes = from_be32(wire->total_bytes);
     header->size_class = wire->size_class;
     header->slot = from_be32(wire->slot);
 }
@@ -85,6 +90,9 @@ STEP u32 parse_form(struct packet *packet, struct call *call)
         return drop(VERSION);
     }
     decode(wire, &call->header);
+    if (call->injected) {
+        decode_control(wire, &call->header);
+    }
     if (unlikely(!operation_of(call->header.op).known)) {
         return drop(OPERATION);
     }
@@ -113,8 +121,6 @@ STEP void parse_request(struct call *call)
     header->seq = 0;
     header->status = STATUS_OK;
     header->record_flags = 0;
-    header->size_class = 0;
-    header->slot = 0;
     call->stamps_origin = true;
 }
 

@@ -7,8 +7,9 @@
 //        READ            lookup, record, track          read.h
 //        WRITE, DELETE   complete, seq, lookup, record  write.h   (and BOUNCE)
 //        answers         complete, lookup, record       answer.h
-//        control         record, registers              control.h
 //        the rest        goes through
+//
+//     control packet -> parse -> control -> emit -> verdict           control.h
 #pragma once
 
 #include "answer.h"
@@ -20,9 +21,6 @@
 
 STEP u32 serve(struct packet *packet, struct call *call)
 {
-    if (call->injected) {
-        return control(packet, call);
-    }
     switch (call->header.op) {
     case OP_READ:
         return read_request(packet, call);
@@ -51,14 +49,25 @@ STEP u32 serve(struct packet *packet, struct call *call)
     }
 }
 
+// A packet from the wire.
 STEP u32 pipeline(struct packet *packet, struct call *call)
 {
     u32 verdict = parse(packet, call);
-    if (verdict == CONTINUE && !call->injected) {
+    if (verdict == CONTINUE) {
         verdict = route(call);
     }
     if (verdict == CONTINUE) {
         verdict = serve(packet, call);
+    }
+    return emit(packet, call, verdict);
+}
+
+// A packet that the agent injects. An entry of its own, so that nothing from the wire can get here.
+STEP u32 pipeline_control(struct packet *packet, struct call *call)
+{
+    u32 verdict = parse(packet, call);
+    if (verdict == CONTINUE) {
+        verdict = control(packet, call);
     }
     return emit(packet, call, verdict);
 }

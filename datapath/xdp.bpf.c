@@ -54,24 +54,22 @@ STEP u32 headers(struct xdp_md *frame, struct address *from)
     return (u32)((void *)(udp + 1) - data);
 }
 
-STEP int run(struct xdp_md *frame, struct call *call)
+STEP int action_of(u32 verdict)
 {
-    call->location = NO_LOCATION;
-    u32 verdict = pipeline((struct packet *)(void *)frame, call);
     return is_drop(verdict) ? XDP_DROP : XDP_TX;
 }
 
 SEC("xdp")
 int switchback(struct xdp_md *frame)
 {
-    struct call call = {0};
+    struct call call = {.location = NO_LOCATION};
     call.at = headers(frame, &call.from);
-    return call.at == 0 ? XDP_PASS : run(frame, &call);
+    return call.at == 0 ? XDP_PASS : action_of(pipeline((struct packet *)(void *)frame, &call));
 }
 
 SEC("xdp")
 int switchback_control(struct xdp_md *frame)
 {
-    struct call call = {.injected = true};
-    return run(frame, &call);
+    struct call call = {.location = NO_LOCATION, .injected = true};
+    return action_of(pipeline_control((struct packet *)(void *)frame, &call));
 }

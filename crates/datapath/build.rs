@@ -10,7 +10,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=SWITCHBACK_SANITIZE");
     let mut build = cc::Build::new();
     build.file(source.join("native.c")).std("gnu11").opt_level(3).extra_warnings(true).warnings_into_errors(true);
-    build.flag("-Wconversion").flag("-Wshadow").flag("-fno-omit-frame-pointer");
+    build.flag("-Wconversion").flag("-Wshadow");
     if let Ok(sanitizers) = env::var("SWITCHBACK_SANITIZE") {
         build.flag(format!("-fsanitize={sanitizers}")).flag("-fno-sanitize-recover=all");
         // Address sanitizing works only if its runtime comes first; a Rust test binary gets it by being linked with it.

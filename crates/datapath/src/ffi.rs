@@ -100,6 +100,8 @@ unsafe extern "C" {
         shard: u32,
         verdict: *mut Verdict,
     );
+    fn switchback_prefetch_tables(handle: *mut Opaque, bytes: *const u8, length: u32);
+    fn switchback_prefetch_record(handle: *mut Opaque, bytes: *const u8, length: u32);
     fn switchback_inject(handle: *mut Opaque, bytes: *mut u8, length: u32, verdict: *mut Verdict);
     fn switchback_lookup_insert(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> u32;
     fn switchback_lookup_remove(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> bool;
@@ -158,6 +160,18 @@ impl Handle {
             switchback_process(self.0.as_ptr(), at, length, from, now_ms, random, shard, &mut verdict);
         }
         verdict
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_tables(&self, bytes: &[u8]) {
+        // SAFETY: C reads within the length that it is told, during the call.
+        unsafe { switchback_prefetch_tables(self.0.as_ptr(), bytes.as_ptr(), bytes.len() as u32) }
+    }
+
+    #[inline]
+    pub(crate) fn prefetch_record(&self, bytes: &[u8]) {
+        // SAFETY: C reads within the length that it is told, during the call.
+        unsafe { switchback_prefetch_record(self.0.as_ptr(), bytes.as_ptr(), bytes.len() as u32) }
     }
 
     pub(crate) fn inject(&self, bytes: &mut Buffer, length: usize) -> Verdict {

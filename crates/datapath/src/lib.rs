@@ -69,6 +69,19 @@ pub enum Verdict {
     Pass,
 }
 
+/// A packet of a batch.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The packet.
+    pub packet: Packet,
+    /// Who sent it.
+    pub from: Address,
+    /// Uniform.
+    pub random: u32,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
 /// Why there is no datapath.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
@@ -134,6 +147,29 @@ impl Datapath {
         let length = packet.bytes().len();
         let verdict = self.handle.process(packet.buffer_mut(), length, &from, now_ms, random, shard.0.into());
         finish(packet, verdict)
+    }
+
+    /// Runs a batch of packets in order: as [`Datapath::process`] for each, but faster if the tables are larger than the CPU's
+    /// caches, since the memory that later packets need is fetched meanwhile.
+    pub fn process_batch(&self, batch: &mut [Item], now_ms: u64, shard: Shard) {
+        const TABLES_AHEAD: usize = 8;
+        const RECORD_AHEAD: usize = 4;
+        for item in batch.iter().take(TABLES_AHEAD) {
+            self.handle.prefetch_tables(item.packet.bytes());
+        }
+        for item in batch.iter().take(RECORD_AHEAD) {
+            self.handle.prefetch_record(item.packet.bytes());
+        }
+        for i in 0..batch.len() {
+            if let Some(ahead) = batch.get(i + TABLES_AHEAD) {
+                self.handle.prefetch_tables(ahead.packet.bytes());
+            }
+            if let Some(ahead) = batch.get(i + RECORD_AHEAD) {
+                self.handle.prefetch_record(ahead.packet.bytes());
+            }
+            let item = &mut batch[i];
+            item.verdict = self.process(&mut item.packet, item.from, now_ms, item.random, shard);
+        }
     }
 
     /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the same packet.
