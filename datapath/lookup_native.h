@@ -78,7 +78,7 @@ STEP enum lookup_result lookup_find(const struct lookup_table *table, u64 tag, u
 STEP void bucket_write_begin(struct bucket *bucket)
 {
     store_relaxed(&bucket->version, bucket->version + 1);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    fence_release();
 }
 
 STEP void bucket_write_end(struct bucket *bucket)

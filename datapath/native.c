@@ -460,7 +460,7 @@ void switchback_set_node(struct switchback *switchback, u32 node, const struct a
     struct node_table *nodes = &switchback->nodes;
     invariant(node < nodes->count);
     store_relaxed(&nodes->version, nodes->version + 1);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
+    fence_release();
     nodes->addresses[node] = *address;
     nodes->known[node] = 1;
     memset(nodes->index, 0, (nodes->mask + 1ull) * sizeof(u16));

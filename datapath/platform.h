@@ -70,6 +70,7 @@ typedef u64 ANY_ALIGNMENT be64;
         loaded_;                                                                                             \
     })
 #define fence_acquire()            barrier()
+#define fence_release()            barrier()
 #define fence_full()               barrier()
 #define compare_exchange(at, a, b) (__sync_val_compare_and_swap((at), (a), (b)) == (a))
 #define exchange(at, x)            __sync_lock_test_and_set((at), (x))
@@ -107,6 +108,7 @@ STEP void relax(u32 attempt)
 #define load_acquire(at)     __atomic_load_n((at), __ATOMIC_ACQUIRE)
 #define store_release(at, x) __atomic_store_n((at), (x), __ATOMIC_RELEASE)
 #define fence_acquire()      __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define fence_release()      __atomic_thread_fence(__ATOMIC_RELEASE)
 #define fence_full()         __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define compare_exchange(at, a, b)                                                                           \
     ({                                                                                                       \

@@ -26,6 +26,8 @@ STEP bool record_lock(struct record *record)
     for (u32 attempt = 0; attempt < RECORD_ATTEMPTS; attempt++) {
         u32 version = load_relaxed(&record->version);
         if (likely((version & 1) == 0 && compare_exchange(&record->version, version, version + 1))) {
+            // The odd version is seen before anything that is written under it.
+            fence_release();
             return true;
         }
         relax(attempt);

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Replays random packets through the pipeline, for the sanitizers: requests, answers, control packets, and
+// all of them damaged. Two threads share one instance, a third is its agent. What it checks itself is little
+// (verdicts and lengths make sense, the record's invariants hold); crates/datapath's tests check the meaning.
+//
+//     replay [packets a thread] [seed]
+#include "../native.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS 2
+#define KEYS    48
+#define SLOTS   16
+#define CLASSES 2
+#define LANES   8
+
+#define require(condition)                                                                                   \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            (void)fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                            \
+            abort();                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+struct worker {
+    struct switchback *switchback;
+    u64 random;
+    u64 packets;
+    u64 verdicts[4];
+    u32 shard;
+};
+
+static const struct address client = {{1}, 1}, node = {{2}, 2};
+
+static u64 next_random(u64 *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state * 0x9e3779b97f4a7c15ull;
+}
+
+static u32 below(u64 *state, u32 bound)
+{
+    return (u32)((next_random(state) >> 32) * bound >> 32);
+}
+
+static u64 hash_of(u32 key)
+{
+    return (key + 1) * 0x9e3779b97f4a7c15ull;
+}
+
+// Keys share slots, but each has its own.
+static u32 location_of_key(u32 key)
+{
+    u32 place = key % (CLASSES * SLOTS);
+    return (place / SLOTS) << SLOT_BITS | place % SLOTS;
+}
+
+// A well-formed packet of any operation about one of a few keys, lanes, slots.
+static u32 build(u64 *random, u8 *bytes, u8 op, u64 turn)
+{
+    static const u16 value_sizes[] = {0, 1, 15, 16, 17, 64, 65, 300, 1024, 1200};
+    static const u16 key_sizes[] = {4, 4, 4, 4, 9, 17, 40, 128, 129, 200};
+    struct wire *wire = (struct wire *)(void *)bytes;
+    u32 key = below(random, KEYS);
+    u32 value_bytes = value_sizes[below(random, array_length(value_sizes))];
+    u32 key_bytes = key_sizes[key % array_length(key_sizes)];
+    if (HEADER_BYTES + value_bytes + key_bytes > PACKET_BYTES_MAX) {
+        value_bytes = 0;
+    }
+    memset(bytes, 0, HEADER_BYTES);
+    wire->magic = to_be16(MAGIC);
+    wire->version = VERSION;
+    wire->header_bytes = HEADER_BYTES;
+    wire->op = op;
+    wire->flags = (u8)(next_random(random) & next_random(random));
+    wire->epoch = to_be32(1);
+    wire->status = (u8)below(random, 8) & 1;
+    wire->seq = to_be64(1ull << 40 | below(random, 64));
+    wire->guard = to_be64(1ull << 40 | below(random, 256));
+    // Lanes go on with time, and come back to a request now and then.
+    wire->request = to_be64(op >= OP_CONTROL_FIRST ? below(random, 2) : turn / 4 + below(random, 4));
+    wire->lane = to_be32(below(random, LANES + 1));
+    wire->generation = to_be32(below(random, 16));
+    wire->hash_high = to_be64(hash_of(key));
+    wire->hash_low = to_be64(hash_of(key) * 31);
+    wire->expiry_ms = to_be64(below(random, 4) * 500);
+    wire->total_bytes = to_be32(below(random, 80));
+    wire->value_bytes = to_be16((u16)value_bytes);
+    wire->key_bytes = to_be16((u16)key_bytes);
+    u32 location = location_of_key(key);
+    wire->size_class = (u8)(location >> SLOT_BITS);
+    wire->slot = to_be32(location % SLOTS);
+    if (below(random, 16) == 0) {
+        wire->size_class = (u8)below(random, CLASSES + 1);
+        wire->slot = to_be32(below(random, SLOTS + 1));
+    }
+    memset(bytes + HEADER_BYTES, (int)below(random, 256), value_bytes);
+    memset(bytes + HEADER_BYTES + value_bytes, (int)key + 1, key_bytes);
+    return HEADER_BYTES + value_bytes + key_bytes;
+}
+
+static u32 damage(u64 *random, u8 *bytes, u32 length)
+{
+    for (u32 i = below(random, 4); i > 0; i--) {
+        bytes[below(random, HEADER_BYTES)] = (u8)next_random(random);
+    }
+    return below(random, 2) ? below(random, PACKET_BYTES_MAX + 1) : length;
+}
+
+static void check(const struct switchback_verdict *verdict)
+{
+    require(verdict->kind <= VERDICT_PASS);
+    require((verdict->kind == VERDICT_DROP) == (verdict->reason != DROP_NONE));
+    require((verdict->kind == VERDICT_FORWARD) == (verdict->count > 0));
+    require(verdict->length <= PACKET_BYTES_MAX);
+}
+
+static void *traffic(void *with)
+{
+    static const u8 operations[] = {OP_READ,        OP_READ,     OP_WRITE,        OP_WRITE,
+                                    OP_DELETE,      OP_FRAGMENT, OP_READ_REPLY,   OP_READ_REPLY,
+                                    OP_WRITE_REPLY, OP_BOUNCE,   OP_CACHE_UPDATE, OP_SCAN};
+    struct worker *worker = with;
+    u8 *bytes = malloc(PACKET_BYTES_MAX);
+    require(bytes != NULL);
+    for (u64 i = 0; i < worker->packets; i++) {
+        u8 op = operations[below(&worker->random, array_length(operations))];
+        u32 length = build(&worker->random, bytes, op, i % 4096);
+        if (below(&worker->random, 16) == 0) {
+            length = damage(&worker->random, bytes, length);
+        }
+        const struct address *from = below(&worker->random, 2) ? &node : &client;
+        struct switchback_verdict verdict;
+        switchback_prefetch_tables(worker->switchback, bytes, length);
+        switchback_prefetch_record(worker->switchback, bytes, length);
+        switchback_process(worker->switchback, bytes, length, from, below(&worker->random, 2000),
+                           (u32)next_random(&worker->random), worker->shard, &verdict);
+        check(&verdict);
+        worker->verdicts[verdict.kind]++;
+    }
+    free(bytes);
+    return NULL;
+}
+
+static u32 inject(struct worker *worker, u8 *bytes, u32 length)
+{
+    struct switchback_verdict verdict;
+    switchback_inject(worker->switchback, bytes, length, &verdict);
+    check(&verdict);
+    worker->verdicts[verdict.kind]++;
+    return verdict.kind;
+}
+
+// One epoch at a time would refuse almost everything after a while: the agent forgets all and begins again.
+static void begin_again(struct worker *worker, u8 *bytes)
+{
+    switchback_clear(worker->switchback);
+    u32 length = build(&worker->random, bytes, OP_SET_EPOCH, 0);
+    ((struct wire *)(void *)bytes)->generation = to_be32(1);
+    require(inject(worker, bytes, length) == VERDICT_REPLY);
+}
+
+static void *agent(void *with)
+{
+    struct worker *worker = with;
+    u8 *bytes = malloc(PACKET_BYTES_MAX);
+    require(bytes != NULL);
+    for (u64 i = 0; i < worker->packets; i++) {
+        if (i % 4096 == 0) {
+            begin_again(worker, bytes);
+        }
+        u32 key = below(&worker->random, KEYS);
+        u32 location = location_of_key(key);
+        u32 op = below(&worker->random, 26);
+        u32 length = build(&worker->random, bytes, (u8)(op < 13 ? OP_ADMIT + op : OP_ADMIT + op % 2), 0);
+        struct wire *wire = (struct wire *)(void *)bytes;
+        if (wire->op == OP_SET_EPOCH || wire->op == OP_SNAPSHOT_BEGIN) {
+            wire->generation = to_be32(from_be32(wire->generation) % 4);
+        }
+        if (below(&worker->random, 32) == 0 && wire->op != OP_SET_EPOCH) {
+            u8 kept = wire->op;
+            length = damage(&worker->random, bytes, length);
+            wire->op = kept;
+        }
+        (void)inject(worker, bytes, length);
+        if (below(&worker->random, 8)) {
+            (void)switchback_lookup_insert(worker->switchback, hash_of(key), hash_of(key) * 31, location);
+        } else {
+            (void)switchback_lookup_remove(worker->switchback, hash_of(key), hash_of(key) * 31, location);
+        }
+        while (switchback_next_report(worker->switchback, bytes) != 0) {
+        }
+    }
+    free(bytes);
+    return NULL;
+}
+
+// No lock is left behind, and every record makes sense.
+static void check_rest(struct switchback *switchback)
+{
+    for (u32 lane = 0; lane < LANES; lane++) {
+        struct switchback_lane_image image;
+        require(switchback_peek_lane(switchback, lane, &image));
+        require(!image.locked);
+    }
+    for (u32 i = 0; i < CLASSES * SLOTS; i++) {
+        static struct switchback_record_image image;
+        require(switchback_peek_record(switchback, (i / SLOTS) << SLOT_BITS | i % SLOTS, &image));
+        require(image.key_bytes <= CACHED_KEY_BYTES_MAX && image.value_bytes <= 64);
+    }
+}
+
+static void run(u64 features, u64 packets, u64 seed)
+{
+    struct switchback_config config = {.features = features,
+                                       .sampling = 1ull << 31,
+                                       .class_count = CLASSES,
+                                       .value_bytes = {16, 64},
+                                       .slots = {SLOTS, SLOTS},
+                                       .lanes = LANES,
+                                       .partitions = 4,
+                                       .nodes = 3,
+                                       .sketch_width = 64,
+                                       .threshold = 4,
+                                       .reports = 8};
+    struct switchback *switchback = switchback_new(&config);
+    require(switchback != NULL);
+    for (u32 partition = 0; partition < 3; partition++) {
+        switchback_set_route(switchback, partition, 0xffffffff00010000ull);
+    }
+    switchback_set_node(switchback, 2, &node);
+    struct worker workers[THREADS + 1] = {{0}};
+    pthread_t threads[THREADS + 1];
+    for (u32 i = 0; i <= THREADS; i++) {
+        workers[i] = (struct worker){
+            .switchback = switchback, .random = seed * 64 + i + 1, .packets = packets, .shard = i};
+        require(pthread_create(&threads[i], NULL, i < THREADS ? traffic : agent, &workers[i]) == 0);
+    }
+    for (u32 i = 0; i <= THREADS; i++) {
+        require(pthread_join(threads[i], NULL) == 0);
+    }
+    check_rest(switchback);
+    u64 counts[STATISTIC_COUNT];
+    switchback_statistics(switchback, counts);
+    (void)printf("features %04llx:", (unsigned long long)features);
+    for (u32 i = COUNTER_read_hits; i < COUNTER_COUNT; i++) {
+        (void)printf(" %s %llu", switchback_statistic_name(i), (unsigned long long)counts[i]);
+    }
+    (void)printf("\n");
+    (void)fflush(stdout);
+    // An idle run must not pass.
+    bool is_cached = (features & FEATURE_CACHE) != 0;
+    require(!is_cached || counts[COUNTER_read_hits] > packets / 100);
+    require(!is_cached || counts[COUNTER_write_hits] > packets / 1000);
+    require(counts[COUNTER_forwarded_writes] > packets / 100);
+    switchback_free(switchback);
+}
+
+int main(int count, char **arguments)
+{
+    u64 packets = count > 1 ? strtoull(arguments[1], NULL, 10) : 200000;
+    u64 seed = count > 2 ? strtoull(arguments[2], NULL, 10) : 1;
+    const u64 all = (1ull << 13) - 1;
+    const u64 farreach = all & ~(u64)FEATURE_WRITE_THROUGH, netcache = all & ~(u64)FEATURE_WRITE_BACK;
+    const u64 features[] = {farreach, netcache, all & ~7ull, farreach & ~(u64)FEATURE_VALIDITY};
+    for (u32 i = 0; i < array_length(features); i++) {
+        run(features[i], packets, seed + i);
+    }
+    return 0;
+}
