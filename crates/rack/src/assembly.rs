@@ -263,6 +263,18 @@ impl Assembly {
         false
     }
 
+    /// Forgets all client sessions, after a drain.
+    pub fn close_sessions(&self) {
+        if self.controller.call(|controller, now| controller.close_sessions(now)).is_none() {
+            tracing::error!("the controller's thread has ended");
+        }
+    }
+
+    /// Whether a thread has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        !self.stop.is_asked() && self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// Ends all threads; engines are closed.
     pub fn stop(mut self) {
         self.stop.ask();

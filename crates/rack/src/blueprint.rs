@@ -13,8 +13,6 @@ use switchback_core::switch::AgentConfig;
 use switchback_datapath::{ClassConfig, Config as DatapathConfig, Features};
 use switchback_engine::{Options as EngineOptions, SyncPolicy};
 
-/// Lanes of a rack, for all sessions together.
-const LANES: u32 = 1 << 16;
 /// Reports that a switch may have waiting: originals of a snapshot, before the agent takes them.
 const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
 
@@ -28,7 +26,7 @@ pub fn datapath(scheme: Scheme, config: &RackConfig) -> DatapathConfig {
             Scheme::FarReach => Features::FARREACH,
         },
         classes: config.cache.classes.iter().map(class).collect(),
-        lanes: LANES,
+        lanes: config.controller.lanes,
         partitions: config.rack.partitions,
         nodes: config.nodes.len() as u16,
         sketch_width: config.cache.sketch_width,
@@ -49,7 +47,9 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
         write_back: scheme == Scheme::FarReach,
         write_through: scheme == Scheme::NetCache,
         cache_records: config.cache.records as usize,
-        lanes: (LANES, config.client.lanes.max(1)),
+        eviction_sample: config.cache.eviction_sample as usize,
+        spool_wait_us: config.controller.spool_wait_ms * 1000,
+        lanes: (config.controller.lanes, config.client.lanes.max(1)),
         lease_us: rack.lease_ms * 1000,
         switch_timeout_us: rack.switch_timeout_ms * 1000,
         snapshot_us: match rack.snapshot_period_ms {

@@ -6,6 +6,8 @@ pub mod bench;
 pub mod blueprint;
 pub mod config;
 pub mod drive;
+pub mod embedded;
+pub mod front;
 pub mod metrics;
 pub mod parts;
 pub mod session;

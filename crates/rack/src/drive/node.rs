@@ -292,11 +292,7 @@ impl NodeThread {
         }
         running.next_share_us = now.in_us(100_000);
         let engine = self.engine.statistics();
-        let shared = Shared {
-            shim: self.shim.statistics(),
-            engine,
-            queued: running.backlog.len(),
-        };
+        let shared = Shared { shim: self.shim.statistics(), engine, queued: running.backlog.len() };
         *running.shared.lock().unwrap_or_else(PoisonError::into_inner) = shared;
     }
 }

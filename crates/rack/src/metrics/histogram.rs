@@ -1,44 +1,17 @@
-//! Latencies.
+//! Latencies, in the buckets in which the gateway counts them.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use switchback_gateway::{BUCKETS, Histogram};
 
-/// Upper bounds of the buckets: a hit in memory takes a microsecond, an uncached write waits for a disk.
-pub const BOUNDS_US: [u64; 21] = [
-    1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
-    1_000_000, 2_000_000, 5_000_000,
-];
-const BUCKETS: usize = BOUNDS_US.len() + 1;
-
-/// A histogram that one thread records to (several may) and any thread reads.
-#[derive(Debug)]
-pub struct Histogram {
-    buckets: [AtomicU64; BUCKETS],
-    sum_us: AtomicU64,
-}
-
-impl Default for Histogram {
-    fn default() -> Histogram {
-        Histogram { buckets: std::array::from_fn(|_| AtomicU64::new(0)), sum_us: AtomicU64::new(0) }
+/// Upper bounds of the buckets, powers of two; the last bucket has none.
+pub const BOUNDS_US: [u64; BUCKETS - 1] = {
+    let mut bounds = [1; BUCKETS - 1];
+    let mut at = 1;
+    while at < bounds.len() {
+        bounds[at] = bounds[at - 1] * 2;
+        at += 1;
     }
-}
-
-impl Histogram {
-    /// Counts one operation.
-    #[inline]
-    pub fn record_us(&self, us: u64) {
-        let bucket = BOUNDS_US.partition_point(|&bound| bound < us);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(us, Ordering::Relaxed);
-    }
-
-    /// As it is now.
-    pub fn snapshot(&self) -> HistogramSnapshot {
-        HistogramSnapshot {
-            buckets: std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed)),
-            sum_us: self.sum_us.load(Ordering::Relaxed),
-        }
-    }
-}
+    bounds
+};
 
 /// A histogram at one point in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,6 +20,16 @@ pub struct HistogramSnapshot {
     pub buckets: [u64; BUCKETS],
     /// Sum of all latencies.
     pub sum_us: u64,
+}
+
+impl From<&Histogram> for HistogramSnapshot {
+    fn from(histogram: &Histogram) -> HistogramSnapshot {
+        let mut buckets = [0; BUCKETS];
+        for (bucket, (_, count)) in buckets.iter_mut().zip(histogram.buckets()) {
+            *bucket = count;
+        }
+        HistogramSnapshot { buckets, sum_us: histogram.sum_us() }
+    }
 }
 
 impl HistogramSnapshot {
@@ -62,19 +45,6 @@ impl HistogramSnapshot {
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
-
-    /// The bound that `share` (0 to 1) of the operations stayed within; none if there were none or it has no bound.
-    pub fn quantile_us(&self, share: f64) -> Option<u64> {
-        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        for (bucket, bound) in self.buckets.iter().zip(BOUNDS_US) {
-            seen += bucket;
-            if seen >= wanted {
-                return Some(bound);
-            }
-        }
-        None
-    }
 }
 
 #[cfg(test)]
@@ -82,17 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_belong_to_their_bucket() {
-        let histogram = Histogram::default();
-        for us in [0, 1, 2, 3, 5_000_000, 5_000_001] {
-            histogram.record_us(us);
-        }
-        let mut snapshot = histogram.snapshot();
-        assert_eq!((snapshot.buckets[0], snapshot.buckets[1], snapshot.buckets[2]), (2, 1, 1));
-        assert_eq!((snapshot.buckets[20], snapshot.buckets[21]), (1, 1));
-        snapshot.add(&histogram.snapshot());
-        assert_eq!((snapshot.count(), snapshot.sum_us), (12, 2 * 10_000_007));
-        assert_eq!(snapshot.quantile_us(0.5), Some(2));
-        assert_eq!((snapshot.quantile_us(1.0), HistogramSnapshot::default().quantile_us(0.5)), (None, None));
+    fn bounds_are_those_of_the_gateway() {
+        let theirs: Vec<_> = Histogram::default().buckets().filter_map(|(bound, _)| bound).collect();
+        assert_eq!(theirs, BOUNDS_US);
+        let mut snapshot = HistogramSnapshot::from(&Histogram::default());
+        let mut other = HistogramSnapshot { sum_us: 7, ..HistogramSnapshot::default() };
+        other.buckets[3] = 2;
+        snapshot.add(&other);
+        assert_eq!((snapshot.count(), snapshot.sum_us), (2, 7));
     }
 }

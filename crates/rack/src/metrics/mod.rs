@@ -7,9 +7,9 @@ mod histogram;
 mod samples;
 mod sources;
 
-pub use histogram::{BOUNDS_US, Histogram, HistogramSnapshot};
+pub use histogram::{BOUNDS_US, HistogramSnapshot};
 pub use samples::{Kind, Samples};
-pub use sources::{agent, build, control_bytes, controller, datapath, engine, latency, node, process, queue, session};
+pub use sources::{agent, build, control_bytes, controller, datapath, engine, gateway, node, process, queue};
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -168,7 +168,6 @@ fn mistake(name: &str, help: &str, kind: Kind) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Histogram;
 
     #[test]
     fn the_text_is_prometheus_own() {
@@ -179,7 +178,7 @@ mod tests {
             "switchback_operations_total",
             "Operations.",
             &[("verb", "a\"b\\c\nd"), ("by", "node")],
-            1 << 60,
+            1 << 50,
         );
         samples.counter("switchback_operations_total", "Operations.", &[("verb", "read"), ("by", "switch")], 2);
         let text = samples.text();
@@ -190,7 +189,7 @@ switchback_cached_records 3
 # HELP switchback_operations_total Operations.
 # TYPE switchback_operations_total counter
 switchback_operations_total{verb=\"read\",by=\"switch\"} 7
-switchback_operations_total{verb=\"a\\\"b\\\\c\\nd\",by=\"node\"} 1152921504606846976
+switchback_operations_total{verb=\"a\\\"b\\\\c\\nd\",by=\"node\"} 1125899906842624
 ";
         assert_eq!(text, expected);
         assert_eq!(samples.number("switchback_operations_total", "verb=\"read\",by=\"switch\""), Some(7.0));
@@ -198,18 +197,18 @@ switchback_operations_total{verb=\"a\\\"b\\\\c\\nd\",by=\"node\"} 11529215046068
 
     #[test]
     fn histograms_are_cumulative() {
-        let histogram = Histogram::default();
-        histogram.record_us(1);
-        histogram.record_us(1_500);
-        histogram.record_us(9_000_000);
+        let mut histogram = HistogramSnapshot { sum_us: 9_001_501, ..HistogramSnapshot::default() };
+        histogram.buckets[0] = 1;
+        histogram.buckets[11] = 1;
+        histogram.buckets[24] = 1;
         let mut samples = Samples::default();
-        samples.histogram("switchback_latency_seconds", "Latency.", &[("verb", "get")], &histogram.snapshot());
+        samples.histogram("switchback_latency_seconds", "Latency.", &[("verb", "get")], &histogram);
         let text = samples.text();
         for expected in [
             "switchback_latency_seconds_bucket{verb=\"get\",le=\"0.000001\"} 1\n",
-            "switchback_latency_seconds_bucket{verb=\"get\",le=\"0.001\"} 1\n",
-            "switchback_latency_seconds_bucket{verb=\"get\",le=\"0.002\"} 2\n",
-            "switchback_latency_seconds_bucket{verb=\"get\",le=\"5\"} 2\n",
+            "switchback_latency_seconds_bucket{verb=\"get\",le=\"0.001024\"} 1\n",
+            "switchback_latency_seconds_bucket{verb=\"get\",le=\"0.002048\"} 2\n",
+            "switchback_latency_seconds_bucket{verb=\"get\",le=\"8.388608\"} 2\n",
             "switchback_latency_seconds_bucket{verb=\"get\",le=\"+Inf\"} 3\n",
             "switchback_latency_seconds_sum{verb=\"get\"} 9.001501\n",
             "switchback_latency_seconds_count{verb=\"get\"} 3\n",

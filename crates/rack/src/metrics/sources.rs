@@ -5,11 +5,11 @@ use super::samples::Samples;
 use crate::config::Scheme;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
-use switchback_core::client::SessionStatistics;
 use switchback_core::controller::ControllerStatus;
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
+use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Verb, WorkerStatistics};
 
 /// What runs here.
 pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
@@ -110,16 +110,72 @@ pub fn control_bytes(samples: &mut Samples, (sent, received): (u64, u64)) {
     }
 }
 
-/// What waits in one of this process' queues.
-pub fn queue(samples: &mut Samples, name: &str, depth: usize) {
-    const HELP: &str = "Packets or messages that wait in a queue of this process.";
-    samples.gauge("switchback_queue_depth", HELP, &[("queue", name)], depth as f64);
+/// A queue's length.
+pub fn queue(samples: &mut Samples, part: &str, index: &str, waiting: u64) {
+    const HELP: &str = "Packets or messages that wait for a part.";
+    samples.gauge("switchback_queued", HELP, &[("part", part), ("index", index)], waiting as f64);
 }
 
-/// Latencies of the gateway's commands, submitted to answered.
-pub fn latency(samples: &mut Samples, verb: &str, by: &str, histogram: &HistogramSnapshot) {
-    const HELP: &str = "Latency of commands at the gateway, by kind and by who answered.";
-    samples.histogram("switchback_request_duration_seconds", HELP, &[("verb", verb), ("by", by)], histogram);
+/// The gateway: each worker with its session and its spool.
+pub fn gateway(samples: &mut Samples, counted: &GatewayStatistics) {
+    const HELP: &str = "Latency of commands at the gateway, by command and by who answered.";
+    for verb in Verb::all() {
+        for by in Answerer::ALL {
+            let mut latency = HistogramSnapshot::default();
+            for worker in counted.workers() {
+                latency.add(&worker.latency(verb, by).into());
+            }
+            if latency.count() > 0 {
+                let labels = [("verb", verb.name()), ("by", by.name())];
+                samples.histogram("switchback_request_duration_seconds", HELP, &labels, &latency);
+            }
+        }
+    }
+    const ERRORS: &str = "Commands that the gateway answered with an error, by kind.";
+    for kind in ErrorKind::ALL {
+        let count = counted.sum(|worker| worker.errors(kind));
+        samples.counter("switchback_gateway_errors_total", ERRORS, &[("kind", kind.name())], count);
+    }
+    for (index, worker) in counted.workers().iter().enumerate() {
+        gateway_worker(samples, &index.to_string(), worker);
+    }
+}
+
+fn gateway_worker(samples: &mut Samples, worker: &str, counted: &WorkerStatistics) {
+    let labels = [("worker", worker)];
+    for (name, help, counter) in [
+        ("switchback_gateway_accepted_total", "Connections accepted.", &counted.connections_accepted),
+        ("switchback_gateway_received_bytes_total", "Bytes of commands.", &counted.bytes_in),
+        ("switchback_gateway_sent_bytes_total", "Bytes of replies.", &counted.bytes_out),
+        ("switchback_spooled_records_total", "Absorbed records written to the spool.", &counted.spool_records),
+        ("switchback_spooled_bytes_total", "Bytes written to the spool.", &counted.spool_bytes),
+        ("switchback_spool_errors_total", "Failures to write or sync the spool.", &counted.spool_errors),
+        ("switchback_spool_rewrites_total", "Rewrites with only the newest versions.", &counted.spool_rewrites),
+        ("switchback_session_submitted_total", "Operations submitted.", &counted.session_submitted),
+        (
+            "switchback_session_cache_answers_total",
+            "Operations that the cache answered.",
+            &counted.session_answered_by_cache,
+        ),
+        ("switchback_session_retries_total", "Requests sent again.", &counted.session_retries),
+        ("switchback_session_epoch_changes_total", "Epochs that the session moved to.", &counted.session_epoch_changes),
+    ] {
+        samples.counter(name, help, &labels, counter.get());
+    }
+    const PRESERVED: &str = "Absorbed records that are kept until they are durable elsewhere.";
+    for (name, help, counter) in [
+        ("switchback_gateway_connections", "Connections open.", &counted.connections_open),
+        ("switchback_spool_bytes", "Size of the spool.", &counted.spool_size),
+        ("switchback_preserved_records", PRESERVED, &counted.preserved_records),
+        ("switchback_preserved_bytes", "Memory of preserved records.", &counted.preserved_bytes),
+    ] {
+        samples.gauge(name, help, &labels, counter.get() as f64);
+    }
+    for (step, times) in [("write", &counted.spool_writes), ("sync", &counted.spool_syncs)] {
+        const SPOOL: &str = "Time of writing to the spool and of forcing it to the disk.";
+        let labels = [("worker", worker), ("step", step)];
+        samples.histogram("switchback_spool_duration_seconds", SPOOL, &labels, &times.into());
+    }
 }
 
 /// Packets that a part dropped.
@@ -311,26 +367,6 @@ pub fn engine(samples: &mut Samples, node: &str, counted: &switchback_engine::St
     samples.counter_us("switchback_engine_commit_seconds_total", COMMITS, &labels, counted.commit_us);
 }
 
-/// One client session, of a worker of the gateway.
-pub fn session(samples: &mut Samples, worker: &str, counted: &SessionStatistics, preserved: (usize, usize)) {
-    let labels = [("worker", worker)];
-    for (name, help, count) in [
-        ("switchback_session_submitted_total", "Operations submitted.", counted.submitted),
-        ("switchback_session_completed_total", "Operations finished.", counted.completed),
-        ("switchback_session_cache_answers_total", "Operations that the cache answered.", counted.answered_by_cache),
-        ("switchback_session_retries_total", "Requests sent again.", counted.retries),
-        ("switchback_session_indeterminate_total", "Writes whose outcome can't be known.", counted.indeterminate),
-        ("switchback_session_timeouts_total", "Reads that were not answered in time.", counted.timed_out),
-        ("switchback_session_ignored_packets_total", "Answers that came too late or twice.", counted.ignored_packets),
-        ("switchback_session_epoch_changes_total", "Epochs that the session moved to.", counted.epoch_changes),
-    ] {
-        samples.counter(name, help, &labels, count);
-    }
-    const RECORDS: &str = "Absorbed records that are kept until they are durable elsewhere.";
-    samples.gauge("switchback_preserved_records", RECORDS, &labels, preserved.0 as f64);
-    samples.gauge("switchback_preserved_bytes", "Memory of preserved records.", &labels, preserved.1 as f64);
-}
-
 /// When this process began, as far as scrapes are concerned.
 static STARTED: LazyLock<f64> =
     LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
@@ -405,11 +441,9 @@ mod tests {
             let counted = Statistics { read_hits: 10, fenced_reads: 2, embedded_reads: 1, ..Statistics::default() };
             datapath(&mut samples, index, &counted);
             agent(&mut samples, index, &AgentStatistics::default());
-            queue(&mut samples, &format!("node-{index}"), 1);
-            latency(&mut samples, "read", index, &HistogramSnapshot::default());
             node(&mut samples, index, &NodeStatistics::default());
             engine(&mut samples, index, &switchback_engine::Statistics::default());
-            session(&mut samples, index, &SessionStatistics::default(), (1, 100));
+            queue(&mut samples, "node", index, 1);
         }
         let number = |name, labels| samples.number(name, labels);
         assert_eq!(number("switchback_switch_answers_total", "switch=\"0\",verb=\"read\",by=\"switch\""), Some(7.0));

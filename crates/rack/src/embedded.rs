@@ -1,0 +1,115 @@
+//! A whole rack in this process: `switchback up`.
+
+use crate::admin::MetricsServer;
+use crate::assembly::Assembly;
+use crate::blueprint;
+use crate::config::{RackConfig, Shape};
+use crate::front;
+use crate::metrics::{Samples, Sources, agent, build, controller, datapath, engine, node, process, queue};
+use crate::supervise::Supervisor;
+use anyhow::ensure;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use switchback_gateway::Gateway;
+
+/// A running rack with its gateway and metrics.
+pub struct EmbeddedRack {
+    assembly: Arc<Assembly>,
+    gateway: Gateway,
+    metrics: MetricsServer,
+}
+
+impl EmbeddedRack {
+    /// Starts everything; returns when it serves.
+    ///
+    /// # Errors
+    /// Ports that are taken, directories that are locked, damaged or not writable; each says how to mend it.
+    pub fn start(config: &RackConfig) -> anyhow::Result<EmbeddedRack> {
+        ensure!(config.shape == Shape::Embedded, "a rack.toml that lists a [[switch]] is started part by part");
+        let supervisor = Supervisor::new(config);
+        let workers = front::workers(config);
+        let blueprint = blueprint::embedded(config, workers as u16, crate::assembly::draw_boot());
+        let assembly = Arc::new(Assembly::start(blueprint)?);
+        let gateway = front::start(config, workers, 1, |index, id| assembly.client(index, id))?;
+        let sources = Sources::default();
+        let supervisor = attach(supervisor, &assembly, &gateway, config, &sources);
+        let metrics = MetricsServer::start(config.rack.metrics, Arc::new(supervisor), sources)?;
+        Ok(EmbeddedRack { assembly, gateway, metrics })
+    }
+
+    /// Where the gateway listens.
+    pub fn resp_address(&self) -> SocketAddr {
+        self.gateway.local_addr()
+    }
+
+    /// Where metrics and administration are.
+    pub fn metrics_address(&self) -> SocketAddr {
+        self.metrics.address()
+    }
+
+    /// Whether a thread of it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.assembly.has_failed()
+    }
+
+    /// Stops taking commands, brings every cached record to its node within `limit`, and ends.
+    ///
+    /// # Errors
+    /// A line for each node that lacks records. They are in the last snapshot and the spool, and are stored at the next start.
+    pub fn shutdown(self, limit: Duration) -> Result<(), String> {
+        let EmbeddedRack { assembly, gateway, metrics } = self;
+        gateway.stop();
+        let drained = assembly.drain(limit);
+        match &drained {
+            Ok(()) => assembly.close_sessions(),
+            Err(_) => {
+                // What no node takes is at least on disk.
+                assembly.snapshot(Duration::from_secs(5));
+            }
+        }
+        metrics.stop();
+        if let Ok(assembly) = Arc::try_unwrap(assembly) {
+            assembly.stop();
+        }
+        drained.map_err(|remaining| format!("not everything could be flushed:\n  {}", remaining.join("\n  ")))
+    }
+}
+
+/// Lets the supervisor and the metrics see the parts.
+fn attach(
+    mut supervisor: Supervisor,
+    assembly: &Arc<Assembly>,
+    gateway: &Gateway,
+    config: &RackConfig,
+    sources: &Sources,
+) -> Supervisor {
+    supervisor.controller = Some(assembly.controller.clone());
+    supervisor.datapath = Some(Arc::clone(&assembly.datapath));
+    supervisor.agent = Some(assembly.agent.clone());
+    supervisor.nodes = assembly.nodes.iter().enumerate().map(|(index, node)| (index as u16, node.clone())).collect();
+    let fabric = Arc::clone(assembly.fabric());
+    supervisor.dropped = Box::new(move || fabric.dropped());
+    supervisor.clients = front::clients_status(gateway);
+    front::add_sources(gateway, sources);
+    let (name, scheme) = (config.rack.name.clone(), config.rack.scheme);
+    let (pipeline, switch, nodes) = (Arc::clone(&assembly.datapath), assembly.agent.clone(), assembly.nodes.clone());
+    let control = assembly.controller.clone();
+    sources.add(move |samples: &mut Samples| {
+        build(samples, &name, scheme);
+        process(samples);
+        datapath(samples, "0", &pipeline.statistics());
+        agent(samples, "0", &switch.statistics());
+        for (index, handle) in nodes.iter().enumerate() {
+            let index = index.to_string();
+            node(samples, &index, &handle.statistics());
+            engine(samples, &index, &handle.engine());
+            queue(samples, "node", &index, handle.queued() as u64);
+        }
+        queue(samples, "controller", "0", control.queued() as u64);
+        if let Some(status) = control.call(|controller, now| controller.status(now)) {
+            controller(samples, &status);
+        }
+    });
+    supervisor
+}

@@ -1,0 +1,76 @@
+//! The gateway of a rack: from the configuration to running workers, and what they tell.
+
+use crate::admin::ClientsStatus;
+use crate::blueprint;
+use crate::config::{Durability, RackConfig};
+use crate::metrics::{Samples, Sources};
+use std::io;
+use std::time::Duration;
+use switchback_gateway::{Gateway, GatewayConfig, WorkerLinks};
+use switchback_net::{ControlLink, Uplink};
+
+/// Workers at most, if the configuration leaves it open.
+const WORKERS_MAX: usize = 8;
+
+/// How many workers the gateway has.
+pub fn workers(config: &RackConfig) -> usize {
+    match config.gateway.workers {
+        // Nodes and clients want processors, too.
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)).min(WORKERS_MAX),
+        workers => workers as usize,
+    }
+}
+
+/// Starts the workers; `links` gives each its way to the rack, by index and client id.
+pub fn start(
+    config: &RackConfig,
+    workers: usize,
+    client_id_base: u64,
+    mut links: impl FnMut(u16, u64) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)>,
+) -> anyhow::Result<Gateway> {
+    let gateway = &config.gateway;
+    let durability = match gateway.durability {
+        Durability::Always => switchback_gateway::Durability::Always,
+        Durability::Everysec => switchback_gateway::Durability::EverySecond,
+        Durability::Memory => switchback_gateway::Durability::Memory,
+    };
+    let spooled = gateway.durability != Durability::Memory;
+    let gateway_config = GatewayConfig {
+        listen: vec![gateway.resp],
+        password: gateway.password.clone(),
+        durability,
+        spool_dir: spooled.then(|| gateway.spool.clone()),
+        spool_bytes_max: u64::from(gateway.spool_max_mb) << 20,
+        client_id_base,
+        session: blueprint::client(config, spooled),
+        wait_max: Duration::from_millis(gateway.wait_ms),
+        max_clients: gateway.max_clients as usize,
+        pipeline_max: gateway.pipeline_max as usize,
+        output_bytes_hard: (gateway.unread_max_mb as usize) << 20,
+        client_bytes_max: (gateway.buffers_max_mb as usize) << 20,
+        ..GatewayConfig::default()
+    };
+    let worker_links = |index: usize, id| {
+        let (uplink, control) = links(index as u16, id).map_err(io::Error::other)?;
+        Ok(WorkerLinks { uplink, control })
+    };
+    Ok(Gateway::start(gateway_config, workers, worker_links)?)
+}
+
+/// Reads what the gateway's part of `ctl status` shows.
+pub fn clients_status(gateway: &Gateway) -> Box<dyn Fn() -> ClientsStatus + Send + Sync> {
+    let counted = gateway.statistics();
+    Box::new(move || ClientsStatus {
+        connections: counted.sum(|worker| worker.connections_open.get()),
+        preserved_records: counted.sum(|worker| worker.preserved_records.get()),
+        preserved_bytes: counted.sum(|worker| worker.preserved_bytes.get()),
+        spool_bytes: counted.sum(|worker| worker.spool_size.get()),
+        ..ClientsStatus::default()
+    })
+}
+
+/// Lets metrics see the gateway.
+pub fn add_sources(gateway: &Gateway, sources: &Sources) {
+    let counted = gateway.statistics();
+    sources.add(move |samples: &mut Samples| crate::metrics::gateway(samples, &counted));
+}
