@@ -1,1 +1,31 @@
-//! Placeholder.
+//! The gateway: Redis clients on one side, a rack on the other.
+//!
+//! Each worker is one thread with its own connections, session and way to the switch. A request that the cache answers, in a rack of the same
+//! process, goes from the socket's bytes to the datapath and back on that thread's stack: no queue, no task, no allocation. `docs/resp.md`
+//! says what clients may expect.
+
+mod arena;
+mod batch;
+mod chains;
+mod command;
+mod config;
+mod connection;
+mod execute;
+mod failure;
+mod gateway;
+mod operation;
+mod replies;
+pub mod resp;
+mod running;
+mod serve;
+mod shared;
+pub mod spool;
+mod statistics;
+mod worker;
+
+pub use command::{Spec, VERBS, Verb};
+pub use config::GatewayConfig;
+pub use failure::ErrorKind;
+pub use gateway::{Gateway, GatewayError, WorkerLinks};
+pub use spool::Durability;
+pub use statistics::{Answerer, BUCKETS, Counter, GatewayStatistics, Histogram, WorkerStatistics};

@@ -1,0 +1,336 @@
+//! Commands about the connection and the gateway: no data is touched.
+
+use super::{Verb, glob};
+use crate::connection::ConnectionId;
+use crate::execute::{answer_here, refuse};
+use crate::failure::ErrorKind;
+use crate::resp::{Args, parse_i64, write};
+use crate::running::Running;
+use crate::shared::{ClientInfo, Shared};
+use crate::spool::Durability;
+
+mod catalogue;
+mod info;
+
+/// The Redis release whose behaviour is followed; clients decide by it what they may use.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+
+/// Answers such a command.
+pub(crate) fn answer(running: &mut Running, shared: &Shared, id: ConnectionId, verb: Verb, args: Args<'_>) {
+    let put = |running: &mut Running, write: &dyn Fn(&mut Vec<u8>, bool)| {
+        answer_here(running, id, Some(verb), |out, resp3| write(out, resp3));
+    };
+    match verb {
+        Verb::Ping if args.len() > 2 => wrong_arity(running, id, "ping"),
+        Verb::Ping if args.len() == 2 => put(running, &|out, _| write::bulk(out, args.get(1))),
+        Verb::Ping => put(running, &|out, _| write::simple(out, "PONG")),
+        Verb::Echo => put(running, &|out, _| write::bulk(out, args.get(1))),
+        Verb::Select => select(running, id, args),
+        Verb::Auth => auth(running, shared, id, args),
+        Verb::Hello => hello(running, shared, id, args),
+        Verb::Quit => {
+            put(running, &|out, _| write::simple(out, "OK"));
+            if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
+                connection.closing = true;
+            }
+        }
+        Verb::Reset => reset(running, shared, id),
+        Verb::Client => client(running, shared, id, args),
+        Verb::Config => config(running, shared, id, args),
+        Verb::Command => catalogue::command(running, id, args),
+        Verb::Info => {
+            let text = info::info(running, shared, args);
+            put(running, &|out, resp3| write::verbatim(out, &text, resp3));
+        }
+        _ => refuse(running, id, ErrorKind::Command, "ERR internal error: a command without an answer"),
+    }
+}
+
+fn wrong_arity(running: &mut Running, id: ConnectionId, name: &str) {
+    refuse(running, id, ErrorKind::Command, &format!("ERR wrong number of arguments for '{name}' command"));
+}
+
+fn ok(running: &mut Running, id: ConnectionId, verb: Verb) {
+    answer_here(running, id, Some(verb), |out, _| write::simple(out, "OK"));
+}
+
+fn select(running: &mut Running, id: ConnectionId, args: Args<'_>) {
+    match parse_i64(args.get(1)) {
+        Some(0) => ok(running, id, Verb::Select),
+        Some(_) => refuse(running, id, ErrorKind::Command, "ERR DB index is out of range"),
+        None => refuse(running, id, ErrorKind::Command, "ERR value is not an integer or out of range"),
+    }
+}
+
+/// Whether user and password are right. The time it takes tells nothing of where they differ.
+fn is_password(shared: &Shared, user: &[u8], password: &[u8]) -> bool {
+    let Some(wanted) = &shared.config.password else { return user == b"default" };
+    let wanted = wanted.as_bytes();
+    let mut difference = usize::from(user != b"default") | (wanted.len() ^ password.len());
+    for (at, &byte) in password.iter().enumerate() {
+        difference |= usize::from(byte ^ wanted.get(at).copied().unwrap_or(0));
+    }
+    difference == 0
+}
+
+const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+
+fn auth(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+    let (user, password) = match args.len() {
+        2 if shared.config.password.is_none() => {
+            let text = "ERR AUTH <password> called without any password configured for the default user. \
+                Are you sure your configuration is correct?";
+            return refuse(running, id, ErrorKind::Auth, text);
+        }
+        2 => (&b"default"[..], args.get(1)),
+        3 => (args.get(1), args.get(2)),
+        _ => return refuse(running, id, ErrorKind::Command, "ERR syntax error"),
+    };
+    if !is_password(shared, user, password) {
+        return refuse(running, id, ErrorKind::Auth, WRONG_PASSWORD);
+    }
+    if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
+        connection.authenticated = true;
+    }
+    ok(running, id, Verb::Auth);
+}
+
+fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+    let wish = match args.len() {
+        1 => None,
+        _ => match parse_i64(args.get(1)) {
+            Some(version @ 2..=3) => Some(version == 3),
+            Some(_) => return refuse(running, id, ErrorKind::Command, "NOPROTO unsupported protocol version"),
+            None => {
+                let text = "ERR Protocol version is not an integer or out of range";
+                return refuse(running, id, ErrorKind::Command, text);
+            }
+        },
+    };
+    let (mut name, mut authenticates) = (None, false);
+    let mut at = 2;
+    while at < args.len() {
+        let is =
+            |option: &str, more: usize| args.get(at).eq_ignore_ascii_case(option.as_bytes()) && at + more < args.len();
+        if is("auth", 2) {
+            if !is_password(shared, args.get(at + 1), args.get(at + 2)) {
+                return refuse(running, id, ErrorKind::Auth, WRONG_PASSWORD);
+            }
+            authenticates = true;
+            at += 3;
+        } else if is("setname", 1) {
+            if !is_name(args.get(at + 1)) {
+                return refuse(running, id, ErrorKind::Command, BAD_NAME);
+            }
+            name = Some(args.get(at + 1));
+            at += 2;
+        } else {
+            let text = format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(args.get(at)));
+            return refuse(running, id, ErrorKind::Command, &text);
+        }
+    }
+    let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
+    if !connection.authenticated && !authenticates {
+        let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
+            <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+        return refuse(running, id, ErrorKind::Auth, text);
+    }
+    connection.authenticated = true;
+    connection.resp3 = wish.unwrap_or(connection.resp3);
+    let (number, resp3) = (connection.number, connection.resp3);
+    if let Some(name) = name {
+        set_name(running, shared, id, name);
+    }
+    shared.describe(number, |info| info.resp3 = resp3);
+    answer_here(running, id, Some(Verb::Hello), |out, resp3| greet(out, resp3, number));
+}
+
+fn greet(out: &mut Vec<u8>, resp3: bool, number: u64) {
+    write::map(out, 7, resp3);
+    for (key, value) in [("server", "switchback"), ("version", REDIS_VERSION)] {
+        write::bulk(out, key.as_bytes());
+        write::bulk(out, value.as_bytes());
+    }
+    write::bulk(out, b"proto");
+    write::integer(out, if resp3 { 3 } else { 2 });
+    write::bulk(out, b"id");
+    write::integer(out, number as i64);
+    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        write::bulk(out, key.as_bytes());
+        write::bulk(out, value.as_bytes());
+    }
+    write::bulk(out, b"modules");
+    write::array(out, 0);
+}
+
+fn reset(running: &mut Running, shared: &Shared, id: ConnectionId) {
+    let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
+    connection.resp3 = false;
+    connection.authenticated = shared.config.password.is_none();
+    set_name(running, shared, id, b"");
+    answer_here(running, id, Some(Verb::Reset), |out, _| write::simple(out, "RESET"));
+}
+
+const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+/// Longest name of a connection or library that is kept.
+const NAME_BYTES_MAX: usize = 256;
+
+fn is_name(name: &[u8]) -> bool {
+    name.len() <= NAME_BYTES_MAX && name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+}
+
+fn set_name(running: &mut Running, shared: &Shared, id: ConnectionId, name: &[u8]) {
+    let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
+    connection.name = name.to_vec();
+    shared.describe(connection.number, |info| info.name = String::from_utf8_lossy(name).into_owned());
+}
+
+fn client(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+    let Some(connection) = running.outbox.replies.connections.get(id) else { return };
+    let number = connection.number;
+    let sub = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
+    match (sub.as_str(), args.len()) {
+        ("id", 2) => {
+            answer_here(running, id, Some(Verb::Client), |out, _| write::integer(out, number as i64));
+        }
+        ("getname", 2) => {
+            let name = connection.name.clone();
+            answer_here(running, id, Some(Verb::Client), |out, resp3| match name.is_empty() {
+                true => write::null(out, resp3),
+                false => write::bulk(out, &name),
+            });
+        }
+        ("setname", 3) if is_name(args.get(2)) => {
+            set_name(running, shared, id, args.get(2));
+            ok(running, id, Verb::Client);
+        }
+        ("setname", 3) => refuse(running, id, ErrorKind::Command, BAD_NAME),
+        ("setinfo", 4) => set_info(running, shared, id, number, args),
+        ("info", 2) => {
+            let text = shared.clients().get(&number).map_or(String::new(), |info| describe(number, info));
+            answer_here(running, id, Some(Verb::Client), |out, resp3| write::verbatim(out, &text, resp3));
+        }
+        ("list", 2) => {
+            let text: String = shared.clients().iter().map(|(&number, info)| describe(number, info)).collect();
+            answer_here(running, id, Some(Verb::Client), |out, resp3| write::verbatim(out, &text, resp3));
+        }
+        // Nothing is evicted here for the time it was last used.
+        ("no-evict" | "no-touch", 3) if [&b"on"[..], b"off"].contains(&&args.get(2).to_ascii_lowercase()[..]) => {
+            ok(running, id, Verb::Client);
+        }
+        ("no-evict" | "no-touch", 3) => refuse(running, id, ErrorKind::Command, "ERR syntax error"),
+        ("id" | "getname" | "setname" | "setinfo" | "info" | "no-evict" | "no-touch", _) => {
+            wrong_arity(running, id, &format!("client|{sub}"));
+        }
+        _ => refuse_subcommand(running, id, "client", args.get(1)),
+    }
+}
+
+/// A subcommand that isn't there.
+fn refuse_subcommand(running: &mut Running, id: ConnectionId, command: &str, sub: &[u8]) {
+    let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]).into_owned();
+    let known = match command {
+        "client" => [
+            "caching",
+            "getredir",
+            "help",
+            "kill",
+            "list",
+            "pause",
+            "reply",
+            "tracking",
+            "trackinginfo",
+            "unblock",
+            "unpause",
+        ]
+        .contains(&sub.to_ascii_lowercase().as_str()),
+        "config" => ["set", "rewrite", "resetstat", "help"].contains(&sub.to_ascii_lowercase().as_str()),
+        _ => ["getkeys", "getkeysandflags", "help"].contains(&sub.to_ascii_lowercase().as_str()),
+    };
+    if known {
+        let text = format!("ERR '{command}|{}' is not supported by Switchback", sub.to_ascii_lowercase());
+        return refuse(running, id, ErrorKind::Unsupported, &text);
+    }
+    let text = format!("ERR unknown subcommand '{sub}'. Try {} HELP.", command.to_ascii_uppercase());
+    refuse(running, id, ErrorKind::Command, &text);
+}
+
+fn set_info(running: &mut Running, shared: &Shared, id: ConnectionId, number: u64, args: Args<'_>) {
+    let (attribute, value) = (args.get(2), args.get(3));
+    let at = match attribute.to_ascii_lowercase().as_slice() {
+        b"lib-name" => 0,
+        b"lib-ver" => 1,
+        _ => {
+            let text = format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(attribute));
+            return refuse(running, id, ErrorKind::Command, &text);
+        }
+    };
+    if !is_name(value) {
+        let text = format!(
+            "ERR {} cannot contain spaces, newlines or special characters.",
+            String::from_utf8_lossy(attribute).to_ascii_lowercase()
+        );
+        return refuse(running, id, ErrorKind::Command, &text);
+    }
+    shared.describe(number, |info| info.library[at] = String::from_utf8_lossy(value).into_owned());
+    ok(running, id, Verb::Client);
+}
+
+fn describe(number: u64, info: &ClientInfo) -> String {
+    format!(
+        "id={number} addr={} laddr={} name={} age={} db=0 resp={} lib-name={} lib-ver={}\n",
+        info.peer,
+        info.local,
+        info.name,
+        info.since.elapsed().as_secs(),
+        if info.resp3 { 3 } else { 2 },
+        info.library[0],
+        info.library[1],
+    )
+}
+
+/// Parameters under the names that Redis has for them, where it has.
+fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
+    let config = &shared.config;
+    let (append_only, sync) = match config.durability {
+        Durability::Always => ("yes", "always"),
+        Durability::EverySecond => ("yes", "everysec"),
+        Durability::Memory => ("no", "no"),
+    };
+    let addresses: Vec<String> = shared.listening.iter().map(|address| address.ip().to_string()).collect();
+    vec![
+        ("appendfsync", sync.into()),
+        ("appendonly", append_only.into()),
+        ("bind", addresses.join(" ")),
+        ("client-output-buffer-limit", format!("normal {} 0 0", config.output_bytes_hard)),
+        ("client-query-buffer-limit", config.command_bytes_max.to_string()),
+        ("databases", "1".into()),
+        ("maxclients", config.max_clients.to_string()),
+        ("maxmemory", "0".into()),
+        ("maxmemory-clients", config.client_bytes_max.to_string()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("port", shared.listening.first().map_or(0, |address| address.port()).to_string()),
+        ("proto-max-bulk-len", switchback_wire::VALUE_BYTES_MAX.to_string()),
+        ("save", String::new()),
+        ("timeout", "0".into()),
+    ]
+}
+
+fn config(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+    if !args.get(1).eq_ignore_ascii_case(b"get") {
+        return refuse_subcommand(running, id, "config", args.get(1));
+    }
+    if args.len() < 3 {
+        return wrong_arity(running, id, "config|get");
+    }
+    let is_asked =
+        |name: &str| args.from(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
+    let found: Vec<_> = parameters(shared).into_iter().filter(|(name, _)| is_asked(name)).collect();
+    answer_here(running, id, Some(Verb::Config), |out, resp3| {
+        write::map(out, found.len(), resp3);
+        for (name, value) in &found {
+            write::bulk(out, name.as_bytes());
+            write::bulk(out, value.as_bytes());
+        }
+    });
+}

@@ -1,0 +1,96 @@
+//! COMMAND: what commands there are.
+
+use super::{refuse_subcommand, wrong_arity};
+use crate::command::{Spec, Verb, glob};
+use crate::connection::ConnectionId;
+use crate::execute::{answer_here, refuse};
+use crate::failure::ErrorKind;
+use crate::resp::{Args, write};
+use crate::running::Running;
+
+pub(super) fn command(running: &mut Running, id: ConnectionId, args: Args<'_>) {
+    let put = |running: &mut Running, write: &dyn Fn(&mut Vec<u8>, bool)| {
+        answer_here(running, id, Some(Verb::Command), |out, resp3| write(out, resp3));
+    };
+    if args.len() == 1 {
+        return put(running, &|out, resp3| every(out, resp3));
+    }
+    match args.get(1).to_ascii_lowercase().as_slice() {
+        b"count" if args.len() == 2 => put(running, &|out, _| write::integer(out, Verb::all().count() as i64)),
+        b"count" => wrong_arity(running, id, "command|count"),
+        b"info" if args.len() == 2 => put(running, &|out, resp3| every(out, resp3)),
+        b"info" => put(running, &|out, resp3| {
+            write::array(out, args.len() - 2);
+            for name in args.from(2) {
+                match Verb::from_name(name) {
+                    Some(verb) => one(out, verb.spec(), resp3),
+                    None => write::null_array(out, resp3),
+                }
+            }
+        }),
+        b"docs" => {
+            let asked: Vec<Verb> = match args.len() {
+                2 => Verb::all().collect(),
+                _ => args.from(2).filter_map(Verb::from_name).collect(),
+            };
+            put(running, &|out, resp3| docs(out, &asked, resp3));
+        }
+        b"list" => list(running, id, args),
+        _ => refuse_subcommand(running, id, "command", args.get(1)),
+    }
+}
+
+fn list(running: &mut Running, id: ConnectionId, args: Args<'_>) {
+    let pattern = match args.len() {
+        2 => &b"*"[..],
+        5 if args.get(2).eq_ignore_ascii_case(b"filterby") && args.get(3).eq_ignore_ascii_case(b"pattern") => {
+            args.get(4)
+        }
+        5 if args.get(2).eq_ignore_ascii_case(b"filterby") => {
+            let text = "ERR COMMAND LIST filters by PATTERN only in Switchback";
+            return refuse(running, id, ErrorKind::Unsupported, text);
+        }
+        _ => return refuse(running, id, ErrorKind::Command, "ERR syntax error"),
+    };
+    let names: Vec<_> = Verb::all().map(Verb::name).filter(|name| glob::matches(pattern, name.as_bytes())).collect();
+    answer_here(running, id, Some(Verb::Command), |out, _| {
+        write::array(out, names.len());
+        names.iter().for_each(|name| write::bulk(out, name.as_bytes()));
+    });
+}
+
+fn every(out: &mut Vec<u8>, resp3: bool) {
+    write::array(out, Verb::all().count());
+    for verb in Verb::all() {
+        one(out, verb.spec(), resp3);
+    }
+}
+
+/// Ten elements, as since Redis 7; there are no ACLs, tips, key specifications or subcommands to tell of.
+fn one(out: &mut Vec<u8>, spec: &Spec, resp3: bool) {
+    write::array(out, 10);
+    write::bulk(out, spec.name.as_bytes());
+    write::integer(out, i64::from(spec.arity));
+    write::set(out, spec.flags.len(), resp3);
+    spec.flags.iter().for_each(|flag| write::simple(out, flag));
+    for at in [spec.keys.0, spec.keys.1, spec.keys.2] {
+        write::integer(out, i64::from(at));
+    }
+    write::set(out, 0, resp3);
+    write::set(out, 0, resp3);
+    write::set(out, 0, resp3);
+    write::array(out, 0);
+}
+
+fn docs(out: &mut Vec<u8>, verbs: &[Verb], resp3: bool) {
+    write::map(out, verbs.len(), resp3);
+    for verb in verbs {
+        let spec = verb.spec();
+        write::bulk(out, spec.name.as_bytes());
+        write::map(out, 3, resp3);
+        for (key, value) in [("summary", spec.summary), ("since", spec.since), ("group", spec.group)] {
+            write::bulk(out, key.as_bytes());
+            write::bulk(out, value.as_bytes());
+        }
+    }
+}

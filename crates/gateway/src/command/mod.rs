@@ -1,0 +1,10 @@
+//! The commands: their table, their options, and those that need no data.
+
+pub(crate) mod glob;
+pub(crate) mod introspect;
+pub(crate) mod options;
+mod table;
+mod unsupported;
+
+pub use table::{Spec, VERBS, Verb};
+pub(crate) use unsupported::why_unsupported;

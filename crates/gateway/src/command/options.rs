@@ -1,0 +1,181 @@
+//! Options of commands, with Redis' errors.
+
+use crate::failure::Failure;
+use crate::resp::{Args, parse_i64};
+
+/// On what a SET depends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SetIf {
+    Always,
+    Missing,
+    Exists,
+}
+
+/// What becomes of a record's expiry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Expiry {
+    /// Stays.
+    Keep,
+    /// Goes: 0; or is this, in milliseconds since the Unix epoch.
+    At(u64),
+}
+
+/// Options of SET.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SetOptions {
+    pub(crate) only_if: SetIf,
+    pub(crate) get: bool,
+    pub(crate) expiry: Expiry,
+}
+
+/// On what an EXPIRE depends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct ExpireIf {
+    pub(crate) none: bool,
+    pub(crate) some: bool,
+    pub(crate) greater: bool,
+    pub(crate) less: bool,
+}
+
+/// A unit of time, and whether it counts from now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Unit {
+    pub(crate) seconds: bool,
+    pub(crate) relative: bool,
+}
+
+impl Unit {
+    /// The unit of an EX, PX, EXAT or PXAT option.
+    fn of(option: &[u8]) -> Option<Unit> {
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        let (seconds, relative) = match () {
+            () if is("ex") => (true, true),
+            () if is("px") => (false, true),
+            () if is("exat") => (true, false),
+            () if is("pxat") => (false, false),
+            () => return None,
+        };
+        Some(Unit { seconds, relative })
+    }
+
+    /// The instant that `number` means, in milliseconds since the Unix epoch; `None` if that overflows.
+    pub(crate) fn instant(self, number: i64, now_ms: u64) -> Option<i64> {
+        let ms = if self.seconds { number.checked_mul(1000)? } else { number };
+        if self.relative { ms.checked_add(i64::try_from(now_ms).ok()?) } else { Some(ms) }
+    }
+
+    /// An expiry that must lie after the epoch, for all but EXPIRE and its like.
+    pub(crate) fn expiry(self, text: &[u8], now_ms: u64, command: &'static str) -> Result<Expiry, Failure> {
+        let number = parse_i64(text).ok_or(Failure::NotAnInteger)?;
+        let instant = if number > 0 { self.instant(number, now_ms) } else { None };
+        instant.map(|ms| Expiry::At(ms as u64)).ok_or(Failure::ExpireTime(command))
+    }
+}
+
+/// Options of SET, from argument 3 on.
+#[inline]
+pub(crate) fn set(args: Args<'_>, now_ms: u64) -> Result<SetOptions, Failure> {
+    let mut options = SetOptions { only_if: SetIf::Always, get: false, expiry: Expiry::At(0) };
+    let mut time: Option<(Unit, &[u8])> = None;
+    let mut at = 3;
+    while at < args.len() {
+        let option = args.get(at);
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        if is("nx") && options.only_if != SetIf::Exists {
+            options.only_if = SetIf::Missing;
+        } else if is("xx") && options.only_if != SetIf::Missing {
+            options.only_if = SetIf::Exists;
+        } else if is("get") {
+            options.get = true;
+        } else if is("keepttl") && time.is_none() {
+            options.expiry = Expiry::Keep;
+        } else if let Some(unit) = Unit::of(option)
+            && time.is_none()
+            && options.expiry != Expiry::Keep
+            && at + 1 < args.len()
+        {
+            at += 1;
+            time = Some((unit, args.get(at)));
+        } else {
+            return Err(Failure::Syntax);
+        }
+        at += 1;
+    }
+    // Only a well-formed command complains about its numbers.
+    if let Some((unit, text)) = time {
+        options.expiry = unit.expiry(text, now_ms, "set")?;
+    }
+    Ok(options)
+}
+
+/// Options of GETEX, from argument 2 on.
+pub(crate) fn getex(args: Args<'_>, now_ms: u64) -> Result<Expiry, Failure> {
+    match args.len() {
+        2 => Ok(Expiry::Keep),
+        3 if args.get(2).eq_ignore_ascii_case(b"persist") => Ok(Expiry::At(0)),
+        4 => match Unit::of(args.get(2)) {
+            Some(unit) => unit.expiry(args.get(3), now_ms, "getex"),
+            None => Err(Failure::Syntax),
+        },
+        _ => Err(Failure::Syntax),
+    }
+}
+
+/// Options of EXPIRE and its like, from argument 3 on.
+pub(crate) fn expire(args: Args<'_>) -> Result<ExpireIf, Failure> {
+    let mut when = ExpireIf::default();
+    for option in args.from(3) {
+        match option.to_ascii_lowercase().as_slice() {
+            b"nx" => when.none = true,
+            b"xx" => when.some = true,
+            b"gt" => when.greater = true,
+            b"lt" => when.less = true,
+            _ => return Err(Failure::Text(format!("ERR Unsupported option {}", String::from_utf8_lossy(option)))),
+        }
+    }
+    if when.none && (when.some || when.greater || when.less) {
+        return Err(Failure::Static("ERR NX and XX, GT or LT options at the same time are not compatible"));
+    }
+    if when.greater && when.less {
+        return Err(Failure::Static("ERR GT and LT options at the same time are not compatible"));
+    }
+    Ok(when)
+}
+
+/// Options of SCAN.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ScanOptions {
+    pub(crate) cursor: u64,
+    pub(crate) count: usize,
+    pub(crate) pattern: Option<Vec<u8>>,
+    /// Keys of another type than string are asked for: there are none.
+    pub(crate) other_type: bool,
+}
+
+/// The cursor and options of SCAN.
+pub(crate) fn scan(args: Args<'_>) -> Result<ScanOptions, Failure> {
+    let cursor = std::str::from_utf8(args.get(1)).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let cursor = cursor.and_then(|text| text.parse().ok()).ok_or(Failure::Static("ERR invalid cursor"))?;
+    let mut options = ScanOptions { cursor, count: 10, pattern: None, other_type: false };
+    let mut at = 2;
+    while at < args.len() {
+        let option = args.get(at);
+        let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+        if at + 1 >= args.len() {
+            return Err(Failure::Syntax);
+        }
+        let value = args.get(at + 1);
+        if is("count") {
+            let count = parse_i64(value).ok_or(Failure::NotAnInteger)?;
+            options.count = usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Failure::Syntax)?;
+        } else if is("match") {
+            options.pattern = Some(value.to_vec());
+        } else if is("type") {
+            options.other_type = !value.eq_ignore_ascii_case(b"string");
+        } else {
+            return Err(Failure::Syntax);
+        }
+        at += 2;
+    }
+    Ok(options)
+}

@@ -1,0 +1,161 @@
+//! The table of commands: what COMMAND tells, what arguments are counted by, what statistics are kept by.
+
+macro_rules! commands {
+    ($($verb:ident $name:literal $arity:literal [$($flag:ident)*] $first:literal $last:literal $step:literal $group:literal $since:literal $summary:literal;)*) => {
+        /// A command that Switchback knows.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        #[allow(missing_docs)] // They are Redis'.
+        pub enum Verb { $($verb,)* }
+
+        static SPECS: &[Spec] = &[$(Spec {
+            verb: Verb::$verb, name: $name, arity: $arity, flags: &[$(stringify!($flag)),*],
+            keys: ($first, $last, $step), group: $group, since: $since, summary: $summary,
+        },)*];
+
+        /// How many commands there are.
+        pub const VERBS: usize = [$(Verb::$verb,)*].len();
+
+        #[inline]
+        fn find(lower: &str) -> Option<Verb> {
+            match lower { $($name => Some(Verb::$verb),)* _ => None }
+        }
+    };
+}
+
+/// What is known of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spec {
+    /// Which it is.
+    pub verb: Verb,
+    /// Its name, lower case.
+    pub name: &'static str,
+    /// How many arguments, itself included; negative: at least.
+    pub arity: i32,
+    /// As COMMAND shows them.
+    pub flags: &'static [&'static str],
+    /// Position of the first and last key, and the step.
+    pub keys: (i32, i32, i32),
+    /// As in Redis' documentation.
+    pub group: &'static str,
+    /// The version of Redis that brought it.
+    pub since: &'static str,
+    /// One line.
+    pub summary: &'static str,
+}
+
+commands! {
+    Append "append" 3 [write denyoom fast] 1 1 1 "string" "2.0.0" "Appends a string to the value of a key.";
+    Auth "auth" -2 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0" "Authenticates the connection.";
+    Client "client" -2 [noscript loading stale] 0 0 0 "connection" "2.4.0" "A container for client connection commands.";
+    Command "command" -1 [loading stale] 0 0 0 "server" "2.8.13" "Returns information about the commands.";
+    Config "config" -2 [admin noscript loading stale] 0 0 0 "server" "2.0.0" "A container for configuration commands.";
+    DbSize "dbsize" 1 [readonly fast] 0 0 0 "server" "1.0.0" "Returns the number of keys.";
+    Decr "decr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by one.";
+    DecrBy "decrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by a number.";
+    Del "del" -2 [write] 1 -1 1 "generic" "1.0.0" "Deletes keys.";
+    Echo "echo" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Returns the given string.";
+    Exists "exists" -2 [readonly fast] 1 -1 1 "generic" "1.0.0" "Determines how many of the keys exist.";
+    Expire "expire" -3 [write fast] 1 1 1 "generic" "1.0.0" "Sets the expiration of a key in seconds.";
+    ExpireAt "expireat" -3 [write fast] 1 1 1 "generic" "1.2.0" "Sets the expiration of a key to a Unix time.";
+    ExpireTime "expiretime" 2 [readonly fast] 1 1 1 "generic" "7.0.0" "Returns the expiration of a key as a Unix time.";
+    FlushAll "flushall" -1 [write] 0 0 0 "server" "1.0.0" "Deletes all keys.";
+    FlushDb "flushdb" -1 [write] 0 0 0 "server" "1.0.0" "Deletes all keys.";
+    Get "get" 2 [readonly fast] 1 1 1 "string" "1.0.0" "Returns the value of a key.";
+    GetDel "getdel" 2 [write fast] 1 1 1 "string" "6.2.0" "Returns the value of a key after deleting it.";
+    GetEx "getex" -2 [write fast] 1 1 1 "string" "6.2.0" "Returns the value of a key after setting its expiration.";
+    GetSet "getset" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Returns the old value of a key after setting a new one.";
+    Hello "hello" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.0.0" "Handshakes with the server.";
+    Incr "incr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by one.";
+    IncrBy "incrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by a number.";
+    Info "info" -1 [loading stale] 0 0 0 "server" "1.0.0" "Returns information and statistics about the gateway.";
+    MGet "mget" -2 [readonly fast] 1 -1 1 "string" "1.0.0" "Returns the values of keys.";
+    MSet "mset" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys.";
+    Persist "persist" 2 [write fast] 1 1 1 "generic" "2.2.0" "Removes the expiration of a key.";
+    PExpire "pexpire" -3 [write fast] 1 1 1 "generic" "2.6.0" "Sets the expiration of a key in milliseconds.";
+    PExpireAt "pexpireat" -3 [write fast] 1 1 1 "generic" "2.6.0" "Sets the expiration of a key to a Unix time in milliseconds.";
+    PExpireTime "pexpiretime" 2 [readonly fast] 1 1 1 "generic" "7.0.0" "Returns the expiration of a key as a Unix time in milliseconds.";
+    Ping "ping" -1 [fast] 0 0 0 "connection" "1.0.0" "Returns the server's liveliness response.";
+    PSetEx "psetex" 4 [write denyoom] 1 1 1 "string" "2.6.0" "Sets the value and expiration in milliseconds of a key.";
+    PTtl "pttl" 2 [readonly fast] 1 1 1 "generic" "2.6.0" "Returns the time to live of a key in milliseconds.";
+    Quit "quit" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0" "Closes the connection.";
+    Reset "reset" 1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.2.0" "Resets the connection.";
+    Scan "scan" -2 [readonly] 0 0 0 "generic" "2.8.0" "Iterates over the keys.";
+    Select "select" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Changes the selected database; there is only number 0.";
+    Set "set" -3 [write denyoom] 1 1 1 "string" "1.0.0" "Sets the value of a key.";
+    SetEx "setex" 4 [write denyoom] 1 1 1 "string" "2.0.0" "Sets the value and expiration of a key.";
+    SetNx "setnx" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Sets the value of a key only if it doesn't exist.";
+    StrLen "strlen" 2 [readonly fast] 1 1 1 "string" "2.2.0" "Returns the length of a value.";
+    Touch "touch" -2 [readonly fast] 1 -1 1 "generic" "3.2.1" "Returns how many of the keys exist.";
+    Ttl "ttl" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the time to live of a key in seconds.";
+    Type "type" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the type of the value of a key.";
+    Unlink "unlink" -2 [write fast] 1 -1 1 "generic" "4.0.0" "Deletes keys.";
+}
+
+/// Longest name in the table.
+const NAME_MAX: usize = 12;
+
+impl Verb {
+    /// All of them, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = Verb> {
+        SPECS.iter().map(|spec| spec.verb)
+    }
+
+    /// The command of this name, in any case.
+    #[inline]
+    pub fn from_name(name: &[u8]) -> Option<Verb> {
+        let mut lower = [0; NAME_MAX];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        find(std::str::from_utf8(lower).ok()?)
+    }
+
+    /// What is known of it.
+    #[inline]
+    pub fn spec(self) -> &'static Spec {
+        &SPECS[self as usize]
+    }
+
+    /// Its name, lower case.
+    pub fn name(self) -> &'static str {
+        self.spec().name
+    }
+}
+
+impl Spec {
+    /// Whether it takes this many arguments, itself included.
+    #[inline]
+    pub fn takes(&self, arguments: usize) -> bool {
+        let least = self.arity.unsigned_abs() as usize;
+        arguments == least || (self.arity < 0 && arguments > least)
+    }
+
+    /// Whether it may change a record.
+    pub fn writes(&self) -> bool {
+        self.flags.contains(&"write")
+    }
+
+    /// Whether it may be used before authentication.
+    pub fn needs_no_auth(&self) -> bool {
+        self.flags.contains(&"no_auth")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name() {
+        for verb in Verb::all() {
+            assert_eq!(Verb::from_name(verb.name().to_uppercase().as_bytes()), Some(verb));
+            assert_eq!(verb.spec().verb, verb);
+        }
+        assert_eq!(Verb::all().count(), VERBS);
+        assert_eq!(Verb::from_name(b"hset"), None);
+        assert_eq!(Verb::from_name(b""), None);
+        assert_eq!(Verb::from_name(&[b'a'; 100]), None);
+        assert_eq!(Verb::from_name(b"g\xffet"), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What an operator decides.
+
+use crate::spool::Durability;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use switchback_core::client::ClientConfig;
+
+/// Configuration of a gateway. The defaults suit an embedded rack on one machine.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Where to listen. Port 0: any free one.
+    pub listen: Vec<SocketAddr>,
+    /// The password that AUTH and HELLO must show; `None`: nobody needs one.
+    pub password: Option<String>,
+    /// What "OK" means.
+    pub durability: Durability,
+    /// Where absorbed writes are spooled; needed unless durability is [`Durability::Memory`].
+    pub spool_dir: Option<PathBuf>,
+    /// Bytes of spool, per worker, beyond which it is rewritten with only the newest version of each key.
+    pub spool_bytes_max: u64,
+    /// Client id of worker 0; worker n is that plus n. The same at every start.
+    pub client_id_base: u64,
+    /// The session of each worker.
+    pub session: ClientConfig,
+    /// How long a command may wait for a lane, a session or a snapshot before it fails.
+    pub wait_max: Duration,
+    /// Connections.
+    pub max_clients: usize,
+    /// Commands of one connection that are under way at a time.
+    pub pipeline_max: usize,
+    /// Bytes of one command.
+    pub command_bytes_max: usize,
+    /// Bytes of replies that a connection may leave unread before its further commands wait.
+    pub output_bytes_soft: usize,
+    /// Bytes of replies that a connection may leave unread before it is closed; also the longest reply.
+    pub output_bytes_hard: usize,
+    /// Bytes of all connections' buffers, per worker, beyond which the one that uses most is closed.
+    pub client_bytes_max: usize,
+    /// How long [`crate::Gateway::stop`] waits for outstanding replies.
+    pub stop_wait_max: Duration,
+}
+
+impl Default for GatewayConfig {
+    fn default() -> GatewayConfig {
+        GatewayConfig {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            password: None,
+            durability: Durability::EverySecond,
+            spool_dir: None,
+            spool_bytes_max: 512 << 20,
+            client_id_base: 1,
+            session: ClientConfig::default(),
+            wait_max: Duration::from_secs(5),
+            max_clients: 10_000,
+            pipeline_max: 128,
+            command_bytes_max: 64 << 20,
+            output_bytes_soft: 1 << 20,
+            output_bytes_hard: 256 << 20,
+            client_bytes_max: 512 << 20,
+            stop_wait_max: Duration::from_secs(2),
+        }
+    }
+}

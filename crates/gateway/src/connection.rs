@@ -1,0 +1,230 @@
+//! A client's connection: its buffers, and its replies in order.
+
+use crate::resp::Parser;
+use mio::net::TcpStream;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// What a buffer begins with, and what one read takes at most while it hasn't grown.
+pub(crate) const BUFFER_BYTES: usize = 16 << 10;
+/// Buffers up to here are used again.
+const POOLED_BYTES_MAX: usize = 64 << 10;
+/// Spare buffers kept.
+const POOLED_MAX: usize = 256;
+
+/// A connection and which of the connections that had this index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub(crate) struct ConnectionId {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Buffers that idle connections don't need.
+#[derive(Debug, Default)]
+pub(crate) struct Pool {
+    inputs: Vec<Vec<u8>>,
+    outputs: Vec<Vec<u8>>,
+}
+
+impl Pool {
+    /// An output buffer, empty.
+    #[inline]
+    pub(crate) fn output(&mut self) -> Vec<u8> {
+        self.outputs.pop().unwrap_or_else(|| Vec::with_capacity(1024))
+    }
+
+    /// Takes an output buffer back.
+    #[inline]
+    pub(crate) fn reuse_output(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= POOLED_BYTES_MAX && self.outputs.len() < 4 * POOLED_MAX {
+            buffer.clear();
+            self.outputs.push(buffer);
+        }
+    }
+}
+
+/// Bytes that arrived and weren't consumed. Holds no memory while it is empty.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    #[inline]
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    #[inline]
+    pub(crate) fn consume(&mut self, bytes: usize) {
+        self.start += bytes;
+        assert!(self.start <= self.end);
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Room to read into. Grows by doubling and only when full, so that memory follows what was really sent.
+    pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
+        if self.bytes.is_empty() {
+            self.bytes = pool.inputs.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES]);
+        }
+        if self.end == self.bytes.len() && self.start > 0 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.bytes.len() {
+            self.bytes.resize(2 * self.bytes.len(), 0);
+        }
+        &mut self.bytes[self.end..]
+    }
+
+    pub(crate) fn filled(&mut self, bytes: usize) {
+        self.end += bytes;
+        assert!(self.end <= self.bytes.len());
+    }
+
+    /// Gives the buffer back if nothing is in it.
+    pub(crate) fn rest(&mut self, pool: &mut Pool) {
+        if self.start < self.end || self.bytes.is_empty() {
+            return;
+        }
+        (self.start, self.end) = (0, 0);
+        let buffer = std::mem::take(&mut self.bytes);
+        if buffer.len() <= POOLED_BYTES_MAX && pool.inputs.len() < POOLED_MAX {
+            pool.inputs.push(buffer);
+        }
+    }
+}
+
+/// A reply that can't be written yet, because it or one before it isn't known.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) is_ready: bool,
+    /// What it tells isn't in the spool yet.
+    pub(crate) unspooled: Option<Unspooled>,
+}
+
+/// A reply that must wait for the spool, and go wrong with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Unspooled {
+    /// Of whatever this iteration of the loop absorbed or read.
+    Any,
+    /// Of this key.
+    Key(Box<[u8]>),
+}
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) number: u64,
+    pub(crate) peer: SocketAddr,
+    pub(crate) input: Input,
+    pub(crate) parser: Parser,
+    pub(crate) out: Vec<u8>,
+    pub(crate) sent: usize,
+    /// Replies from number `first` on that aren't in `out`.
+    pub(crate) slots: VecDeque<Slot>,
+    pub(crate) first: u64,
+    /// Bytes in the slots' buffers.
+    pub(crate) slot_bytes: usize,
+    /// Operations and batches under way, and the bytes that they hold.
+    pub(crate) unfinished: usize,
+    pub(crate) held_bytes: usize,
+    /// How many of them the session refused for now.
+    pub(crate) parked: usize,
+    /// A batch is under way that hasn't started all its parts, or whose parts nobody can know: nothing may overtake it.
+    pub(crate) barrier: bool,
+    pub(crate) resp3: bool,
+    pub(crate) authenticated: bool,
+    pub(crate) name: Vec<u8>,
+    /// The socket may have more to read.
+    pub(crate) readable: bool,
+    /// The peer has said that it sends no more; what it sent may still be unread.
+    pub(crate) hung_up: bool,
+    /// It has been read to its end.
+    pub(crate) ended: bool,
+    /// Its next command waits for something: it is gone on with when anything of it finishes.
+    pub(crate) stalled: bool,
+    /// Nothing more is executed; when the replies are out, it is closed.
+    pub(crate) closing: bool,
+    /// It is in the list of those to be flushed.
+    pub(crate) in_dirty: bool,
+    /// It is in the list of those to be gone on with.
+    pub(crate) in_resume: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream, number: u64, peer: SocketAddr, authenticated: bool) -> Connection {
+        Connection {
+            stream,
+            number,
+            peer,
+            input: Input::default(),
+            parser: Parser::default(),
+            out: Vec::new(),
+            sent: 0,
+            slots: VecDeque::new(),
+            first: 0,
+            slot_bytes: 0,
+            unfinished: 0,
+            held_bytes: 0,
+            parked: 0,
+            barrier: false,
+            resp3: false,
+            authenticated,
+            name: Vec::new(),
+            readable: true,
+            hung_up: false,
+            ended: false,
+            stalled: false,
+            closing: false,
+            in_dirty: false,
+            in_resume: false,
+        }
+    }
+
+    /// Bytes of replies that the client hasn't taken.
+    #[inline]
+    pub(crate) fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    /// Bytes of memory that its client can be blamed for.
+    pub(crate) fn memory(&self) -> usize {
+        self.input.memory() + self.out.capacity() + self.slot_bytes + self.held_bytes + self.parser.memory()
+    }
+
+    /// The number of the next command's reply.
+    #[inline]
+    pub(crate) fn next_reply(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    /// Whether nothing is under way.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.unfinished == 0 && self.slots.is_empty()
+    }
+
+    /// Moves the replies that are ready and at their turn to `out`; tells of each unspooled one where it is.
+    pub(crate) fn advance(&mut self, pool: &mut Pool, mut unspooled: impl FnMut(Unspooled, u32, u32)) {
+        while self.slots.front().is_some_and(|slot| slot.is_ready) {
+            let Some(slot) = self.slots.pop_front() else { break };
+            self.first += 1;
+            self.slot_bytes -= slot.buffer.len();
+            let from = self.out.len();
+            self.out.extend_from_slice(&slot.buffer);
+            if let Some(of) = slot.unspooled {
+                unspooled(of, from as u32, self.out.len() as u32);
+            }
+            pool.reuse_output(slot.buffer);
+        }
+    }
+}

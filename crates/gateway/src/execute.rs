@@ -1,0 +1,230 @@
+//! From arguments to what is to be done.
+
+use crate::batch::Kind;
+use crate::command::options::{self, Expiry, SetIf, SetOptions, Unit};
+use crate::command::{Verb, introspect, why_unsupported};
+use crate::connection::ConnectionId;
+use crate::failure::{ErrorKind, Failure};
+use crate::operation::Action;
+use crate::replies::Address;
+use crate::resp::{Args, parse_i64, write};
+use crate::running::{Link, Running};
+use crate::shared::Shared;
+use crate::statistics::Answerer;
+use std::fmt::Write;
+
+/// Whether a command was dealt with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Flow {
+    /// It was.
+    Done,
+    /// It has to wait until everything before it is answered.
+    Wait,
+}
+
+/// What a command turns out to be.
+enum Plan<'a> {
+    One(Action, [&'a [u8]; 2]),
+    Many(Kind),
+    Scan(options::ScanOptions),
+    /// Answered by the gateway itself.
+    Here,
+}
+
+/// Executes one command of a connection.
+#[inline]
+pub(crate) fn execute(
+    running: &mut Running,
+    link: &mut Link,
+    shared: &Shared,
+    id: ConnectionId,
+    args: Args<'_>,
+) -> Flow {
+    let Some(verb) = Verb::from_name(args.get(0)) else {
+        unknown(running, id, args);
+        return Flow::Done;
+    };
+    let spec = verb.spec();
+    if !spec.takes(args.len()) {
+        let text = format!("ERR wrong number of arguments for '{}' command", spec.name);
+        refuse(running, id, ErrorKind::Command, &text);
+        return Flow::Done;
+    }
+    let Some(connection) = running.outbox.replies.connections.get(id) else { return Flow::Done };
+    if !connection.authenticated && !spec.needs_no_auth() {
+        refuse(running, id, ErrorKind::Auth, "NOAUTH Authentication required.");
+        return Flow::Done;
+    }
+    if let Some(why) = &running.outbox.spool_failure
+        && spec.writes()
+    {
+        let text = format!("MISCONF {why}; nothing was written");
+        refuse(running, id, ErrorKind::Spool, &text);
+        return Flow::Done;
+    }
+    let is_idle = connection.is_idle();
+    match plan(verb, args, running.now.unix_ms) {
+        Ok(Plan::One(action, operands)) => running.start(link, id, verb, action, operands),
+        Ok(Plan::Many(Kind::Flush | Kind::Count)) | Ok(Plan::Scan(_)) if !is_idle => return Flow::Wait,
+        Ok(Plan::Many(kind)) => running.start_batch(link, id, verb, kind, |batch| {
+            if !matches!(kind, Kind::Flush | Kind::Count) {
+                batch.fill(args);
+            }
+        }),
+        Ok(Plan::Scan(options)) => {
+            running.start_batch(link, id, verb, Kind::Scan, |batch| batch.fill_scan(options));
+        }
+        // These change how replies look, or end them: what is under way has to be out first.
+        Ok(Plan::Here) if matches!(verb, Verb::Hello | Verb::Auth | Verb::Reset | Verb::Quit) && !is_idle => {
+            return Flow::Wait;
+        }
+        Ok(Plan::Here) => introspect::answer(running, shared, id, verb, args),
+        Err(failure) => refuse(running, id, failure.kind(), &failure.text()),
+    }
+    Flow::Done
+}
+
+/// Answers with an error, at its turn.
+pub(crate) fn refuse(running: &mut Running, id: ConnectionId, kind: ErrorKind, text: &str) {
+    running.outbox.replies.statistics().count_error(kind);
+    answer_here(running, id, None, |out, _| write::error(out, text));
+}
+
+/// Answers at once, if at its turn.
+pub(crate) fn answer_here(
+    running: &mut Running,
+    id: ConnectionId,
+    verb: Option<Verb>,
+    write: impl FnOnce(&mut Vec<u8>, bool),
+) {
+    let replies = &mut running.outbox.replies;
+    let Some(connection) = replies.connections.get(id) else { return };
+    let number = connection.next_reply();
+    if !connection.slots.is_empty() {
+        replies.reserve(id);
+    }
+    let to = Address { connection: id, number, verb, arrived_us: running.now.monotonic_us };
+    replies.reply(to, Answerer::Gateway, None, write);
+}
+
+/// A name that isn't in the table.
+fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
+    let name = printable(args.get(0));
+    if let Some(reason) = why_unsupported(&name.to_ascii_lowercase()) {
+        let text = format!("ERR '{}' is not supported by Switchback: {reason}", name.to_ascii_lowercase());
+        return refuse(running, id, ErrorKind::Unsupported, &text);
+    }
+    let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
+    let begin = text.len();
+    for argument in args.from(1) {
+        if text.len() >= begin + 128 {
+            break;
+        }
+        let room = begin + 128 - text.len();
+        let _ = write!(text, "'{}' ", printable(&argument[..argument.len().min(room)]));
+    }
+    refuse(running, id, ErrorKind::Command, &text);
+}
+
+fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
+}
+
+#[inline]
+fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
+    let keys = verb.spec().keys;
+    if keys.0 > 0 {
+        match keys.1 {
+            1 => check_key(args.get(1))?,
+            _ => Running::check_keys(args, keys.2 as usize)?,
+        }
+    }
+    let one = |action| Ok(Plan::One(action, [args.get(1), &[]]));
+    let write = |action, at: usize| Ok(Plan::One(action, [args.get(1), args.get(at)]));
+    match verb {
+        Verb::Get => one(Action::Get),
+        Verb::Set => write(set_action(args, now_ms)?, 2),
+        Verb::SetEx => write(set_expiring(args, now_ms, true, "setex")?, 3),
+        Verb::PSetEx => write(set_expiring(args, now_ms, false, "psetex")?, 3),
+        Verb::SetNx => {
+            let options = SetOptions { only_if: SetIf::Missing, get: false, expiry: Expiry::At(0) };
+            write(Action::SetIf(options, true), 2)
+        }
+        Verb::GetSet => {
+            let options = SetOptions { only_if: SetIf::Always, get: true, expiry: Expiry::At(0) };
+            write(Action::SetIf(options, false), 2)
+        }
+        Verb::GetDel => one(Action::GetDel),
+        Verb::GetEx => one(Action::GetEx(options::getex(args, now_ms)?)),
+        Verb::Append => write(Action::Append, 2),
+        Verb::StrLen => one(Action::StrLen),
+        Verb::Type => one(Action::Type),
+        Verb::Incr => one(Action::Increment(1)),
+        Verb::Decr => one(Action::Increment(-1)),
+        Verb::IncrBy => one(Action::Increment(parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?)),
+        Verb::DecrBy => {
+            let by = parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?;
+            one(Action::Increment(by.checked_neg().ok_or(Failure::Static("ERR decrement would overflow"))?))
+        }
+        Verb::Expire => one(expire(args, now_ms, Unit { seconds: true, relative: true }, "expire")?),
+        Verb::PExpire => one(expire(args, now_ms, Unit { seconds: false, relative: true }, "pexpire")?),
+        Verb::ExpireAt => one(expire(args, now_ms, Unit { seconds: true, relative: false }, "expireat")?),
+        Verb::PExpireAt => one(expire(args, now_ms, Unit { seconds: false, relative: false }, "pexpireat")?),
+        Verb::Ttl => one(Action::Expiry { seconds: true, absolute: false }),
+        Verb::PTtl => one(Action::Expiry { seconds: false, absolute: false }),
+        Verb::ExpireTime => one(Action::Expiry { seconds: true, absolute: true }),
+        Verb::PExpireTime => one(Action::Expiry { seconds: false, absolute: true }),
+        Verb::Persist => one(Action::Persist),
+        Verb::Del | Verb::Unlink if args.len() == 2 => one(Action::Delete),
+        Verb::Exists | Verb::Touch if args.len() == 2 => one(Action::Exists),
+        Verb::Del | Verb::Unlink => Ok(Plan::Many(Kind::Delete)),
+        Verb::Exists | Verb::Touch => Ok(Plan::Many(Kind::Exists)),
+        Verb::MGet => Ok(Plan::Many(Kind::Get)),
+        Verb::MSet if args.len().is_multiple_of(2) => {
+            Err(Failure::Static("ERR wrong number of arguments for 'mset' command"))
+        }
+        Verb::MSet => Ok(Plan::Many(Kind::Set)),
+        Verb::Scan => Ok(Plan::Scan(options::scan(args)?)),
+        Verb::DbSize => Ok(Plan::Many(Kind::Count)),
+        Verb::FlushAll | Verb::FlushDb => match args.len() {
+            1 => Ok(Plan::Many(Kind::Flush)),
+            2 if is_either(args.get(1), "sync", "async") => Ok(Plan::Many(Kind::Flush)),
+            _ => Err(Failure::Syntax),
+        },
+        _ => Ok(Plan::Here),
+    }
+}
+
+#[inline]
+fn check_key(key: &[u8]) -> Result<(), Failure> {
+    if key.is_empty() || key.len() > switchback_wire::KEY_BYTES_MAX { Err(Failure::KeyLength) } else { Ok(()) }
+}
+
+fn is_either(option: &[u8], one: &str, other: &str) -> bool {
+    option.eq_ignore_ascii_case(one.as_bytes()) || option.eq_ignore_ascii_case(other.as_bytes())
+}
+
+#[inline]
+fn set_action(args: Args<'_>, now_ms: u64) -> Result<Action, Failure> {
+    if args.len() == 3 {
+        return Ok(Action::Set { expiry_ms: 0 });
+    }
+    Ok(match options::set(args, now_ms)? {
+        SetOptions { only_if: SetIf::Always, get: false, expiry: Expiry::At(expiry_ms) } => Action::Set { expiry_ms },
+        options => Action::SetIf(options, false),
+    })
+}
+
+fn set_expiring(args: Args<'_>, now_ms: u64, seconds: bool, name: &'static str) -> Result<Action, Failure> {
+    match (Unit { seconds, relative: true }).expiry(args.get(2), now_ms, name)? {
+        Expiry::At(expiry_ms) => Ok(Action::Set { expiry_ms }),
+        Expiry::Keep => Err(Failure::Syntax),
+    }
+}
+
+fn expire(args: Args<'_>, now_ms: u64, unit: Unit, name: &'static str) -> Result<Action, Failure> {
+    let when = options::expire(args)?;
+    let number = parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?;
+    let at_ms = unit.instant(number, now_ms).ok_or(Failure::ExpireTime(name))?;
+    Ok(Action::Expire(at_ms, when))
+}

@@ -1,0 +1,145 @@
+//! What goes wrong with a command, in Redis' words wherever Redis has words for it.
+
+use std::borrow::Cow;
+use thiserror::Error;
+
+/// Why a command failed. Its text is the error reply.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub(crate) enum Failure {
+    #[error("ERR syntax error")]
+    Syntax,
+    #[error("ERR value is not an integer or out of range")]
+    NotAnInteger,
+    #[error("ERR increment or decrement would overflow")]
+    Overflow,
+    #[error("ERR invalid expire time in '{0}' command")]
+    ExpireTime(&'static str),
+    #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
+    ValueLength,
+    #[error("ERR a key has 1 to {} bytes", switchback_wire::KEY_BYTES_MAX)]
+    KeyLength,
+    #[error(
+        "INDETERMINATE the write may or may not have happened: no answer came within {0} ms, or the switch was replaced meanwhile"
+    )]
+    Indeterminate(u64),
+    #[error("TIMEOUT no answer from the rack within {0} ms; nothing was changed")]
+    TimedOut(u64),
+    #[error("ERR disk full on the node of this key; nothing was written")]
+    NoSpace,
+    #[error("ERR others kept writing this key: gave up after {0} attempts, nothing was changed")]
+    Contended(u32),
+    #[error("ERR no session with the rack's controller for {0} ms; nothing was sent")]
+    NoSession(u64),
+    #[error("ERR too many requests under way for {0} ms; nothing was sent")]
+    Busy(u64),
+    #[error("ERR backpressure: writes wait for a snapshot to become durable, this one for {0} ms; nothing was sent")]
+    Backpressure(u64),
+    #[error("ERR the reply would be longer than {0} bytes")]
+    ReplyLength(usize),
+    #[error("{0}")]
+    Static(&'static str),
+    #[error("{0}")]
+    Text(String),
+}
+
+/// Failures as they are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum ErrorKind {
+    /// The client asked for something wrong: syntax, arity, a value that is no integer...
+    Command,
+    /// A command that Switchback doesn't have.
+    Unsupported,
+    /// The stream couldn't be parsed; the connection was closed.
+    Protocol,
+    /// No or the wrong password.
+    Auth,
+    /// A write that may or may not have happened.
+    Indeterminate,
+    /// No answer to a read.
+    Timeout,
+    /// A node's disk is full.
+    NoSpace,
+    /// A read-modify-write that lost against other writers too often.
+    Contended,
+    /// No session with the controller.
+    NoSession,
+    /// No free lane for too long.
+    Busy,
+    /// No room to preserve writes for too long.
+    Backpressure,
+    /// The spool couldn't be written.
+    Spool,
+    /// Key, value or reply too long.
+    Length,
+    /// A connection over the limit of clients.
+    MaxClients,
+    /// A connection that was closed because it used too much memory.
+    Memory,
+}
+
+impl ErrorKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [ErrorKind; 15] = [
+        ErrorKind::Command,
+        ErrorKind::Unsupported,
+        ErrorKind::Protocol,
+        ErrorKind::Auth,
+        ErrorKind::Indeterminate,
+        ErrorKind::Timeout,
+        ErrorKind::NoSpace,
+        ErrorKind::Contended,
+        ErrorKind::NoSession,
+        ErrorKind::Busy,
+        ErrorKind::Backpressure,
+        ErrorKind::Spool,
+        ErrorKind::Length,
+        ErrorKind::MaxClients,
+        ErrorKind::Memory,
+    ];
+
+    /// A label for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Command => "command",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Protocol => "protocol",
+            ErrorKind::Auth => "auth",
+            ErrorKind::Indeterminate => "indeterminate",
+            ErrorKind::Timeout => "timeout",
+            ErrorKind::NoSpace => "no_space",
+            ErrorKind::Contended => "contended",
+            ErrorKind::NoSession => "no_session",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Backpressure => "backpressure",
+            ErrorKind::Spool => "spool",
+            ErrorKind::Length => "length",
+            ErrorKind::MaxClients => "max_clients",
+            ErrorKind::Memory => "memory",
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn kind(&self) -> ErrorKind {
+        match self {
+            Failure::Indeterminate(_) => ErrorKind::Indeterminate,
+            Failure::TimedOut(_) => ErrorKind::Timeout,
+            Failure::NoSpace => ErrorKind::NoSpace,
+            Failure::Contended(_) => ErrorKind::Contended,
+            Failure::NoSession(_) => ErrorKind::NoSession,
+            Failure::Busy(_) => ErrorKind::Busy,
+            Failure::Backpressure(_) => ErrorKind::Backpressure,
+            Failure::ValueLength | Failure::KeyLength | Failure::ReplyLength(_) => ErrorKind::Length,
+            _ => ErrorKind::Command,
+        }
+    }
+
+    /// The error reply, without its `-`.
+    pub(crate) fn text(&self) -> Cow<'static, str> {
+        match self {
+            Failure::Static(text) => Cow::Borrowed(text),
+            other => Cow::Owned(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Starting and stopping a gateway.
+
+use crate::config::GatewayConfig;
+use crate::replies::Replies;
+use crate::running::{Link, Running};
+use crate::shared::{Inbox, Shared};
+use crate::spool::{Durability, Spool, SpoolDirectory, SpoolError};
+use crate::statistics::GatewayStatistics;
+use crate::worker::{UPLINK, WAKER, Worker};
+use mio::net::TcpListener;
+use mio::{Interest, Poll, Token, Waker};
+use rand::TryRng;
+use rand::rngs::SysRng;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
+use std::thread::JoinHandle;
+use std::time::Instant;
+use switchback_core::client::Session;
+use switchback_net::{ControlLink, Uplink};
+use thiserror::Error;
+
+/// Why a gateway doesn't start.
+#[derive(Debug, Error)]
+#[allow(missing_docs)]
+pub enum GatewayError {
+    #[error("can't listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    #[error("durability {0} needs a directory for the spool")]
+    NoSpoolDirectory(Durability),
+    #[error("a gateway needs a worker and an address to listen on")]
+    Nothing,
+    #[error("can't start a worker: {0}")]
+    Worker(#[source] io::Error),
+}
+
+/// The way of one worker to its rack.
+pub struct WorkerLinks {
+    /// To the switch.
+    pub uplink: Box<dyn Uplink>,
+    /// To the controller.
+    pub control: Box<dyn ControlLink>,
+}
+
+/// A running gateway. Dropping it stops it.
+#[derive(Debug)]
+pub struct Gateway {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    _spool_directory: Option<Arc<SpoolDirectory>>,
+}
+
+impl Gateway {
+    /// Starts `workers` threads. `links` is asked for each worker's links, with its index and client id; the id is the same at every
+    /// start, so that the controller knows whose preserved records are missing.
+    pub fn start(
+        config: GatewayConfig,
+        workers: usize,
+        mut links: impl FnMut(usize, u64) -> io::Result<WorkerLinks>,
+    ) -> Result<Gateway, GatewayError> {
+        if workers == 0 || config.listen.is_empty() {
+            return Err(GatewayError::Nothing);
+        }
+        let directory = open_directory(&config)?;
+        let mut listeners = Vec::new();
+        for &address in &config.listen {
+            listeners.push(listen(address).map_err(|source| GatewayError::Listen { address, source })?);
+        }
+        let listening = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>();
+        let (polls, inboxes) = polls(workers).map_err(GatewayError::Worker)?;
+        let statistics = Arc::new(GatewayStatistics::new(workers));
+        let listening = listening.map_err(GatewayError::Worker)?;
+        let shared = Arc::new(Shared::new(Arc::new(config), statistics, inboxes, listening));
+        let mut gateway = Gateway { shared, threads: Vec::new(), _spool_directory: directory };
+        for (index, poll) in polls.into_iter().enumerate() {
+            let theirs = if index == 0 { std::mem::take(&mut listeners) } else { Vec::new() };
+            let worker = gateway.worker(index, poll, theirs, &mut links)?;
+            let builder = std::thread::Builder::new().name(format!("sw-gateway-{index}"));
+            gateway.threads.push(builder.spawn(move || worker.run()).map_err(GatewayError::Worker)?);
+        }
+        Ok(gateway)
+    }
+
+    fn worker(
+        &self,
+        index: usize,
+        poll: Poll,
+        mut listeners: Vec<TcpListener>,
+        links: &mut impl FnMut(usize, u64) -> io::Result<WorkerLinks>,
+    ) -> Result<Worker, GatewayError> {
+        let shared = Arc::clone(&self.shared);
+        let config = Arc::clone(&shared.config);
+        let now = shared.now();
+        let draw = || SysRng.try_next_u64().map_err(|error| GatewayError::Worker(io::Error::other(error)));
+        let mut session = Session::new(config.session.clone(), draw()?, draw()?, now);
+        let spool = match &self._spool_directory {
+            Some(directory) => Some(Spool::open(
+                directory,
+                index,
+                shared.inboxes.len(),
+                config.durability,
+                config.spool_bytes_max,
+                session.preserved_mut(),
+            )?),
+            None => None,
+        };
+        let client_id = config.client_id_base + index as u64;
+        let WorkerLinks { mut uplink, mut control } = links(index, client_id).map_err(GatewayError::Worker)?;
+        let waker = &shared.inboxes[index].waker;
+        uplink.register(poll.registry(), UPLINK, waker).map_err(GatewayError::Worker)?;
+        control.register(waker);
+        for (at, listener) in listeners.iter_mut().enumerate() {
+            let token = Token(crate::worker::LISTENER + at);
+            poll.registry().register(listener, token, Interest::READABLE).map_err(GatewayError::Worker)?;
+        }
+        let replies = Replies::new(Arc::clone(&shared.statistics), index);
+        Ok(Worker {
+            index,
+            poll,
+            listeners,
+            link: Link { session, uplink, control, packet: Link::new_packet() },
+            running: Running::new(now, config, replies, spool.is_some()),
+            spool,
+            accepts: true,
+            next_tick: Instant::now(),
+            stop_at: None,
+            shared,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.shared.listening
+    }
+
+    /// The first address that it listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.listening[0]
+    }
+
+    /// Its counters.
+    pub fn statistics(&self) -> Arc<GatewayStatistics> {
+        Arc::clone(&self.shared.statistics)
+    }
+
+    /// Connections open.
+    pub fn connections(&self) -> usize {
+        self.shared.connections()
+    }
+
+    /// Accepts nothing more, answers what is under way (for as long as the configuration says), and ends.
+    pub fn stop(mut self) {
+        self.halt();
+    }
+
+    fn halt(&mut self) {
+        self.shared.stop.store(true, Release);
+        for inbox in &self.shared.inboxes {
+            if let Err(error) = inbox.waker.wake() {
+                tracing::warn!(%error, "can't wake a worker; it will see the stop at its next tick");
+            }
+        }
+        for thread in self.threads.drain(..) {
+            // A panic there has been reported by the hook already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.halt();
+    }
+}
+
+fn open_directory(config: &GatewayConfig) -> Result<Option<Arc<SpoolDirectory>>, GatewayError> {
+    match (config.durability, &config.spool_dir) {
+        // Somebody else may be using it; and what is in it belongs to a rack that spools.
+        (Durability::Memory, _) => Ok(None),
+        (durability, None) => Err(GatewayError::NoSpoolDirectory(durability)),
+        (_, Some(path)) => Ok(Some(Arc::new(SpoolDirectory::open(path)?))),
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    socket.set_nonblocking(true)?;
+    Ok(TcpListener::from_std(socket.into()))
+}
+
+fn polls(workers: usize) -> io::Result<(Vec<Poll>, Vec<Inbox>)> {
+    let (mut polls, mut inboxes) = (Vec::new(), Vec::new());
+    for _ in 0..workers {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        polls.push(poll);
+        inboxes.push(Inbox { sockets: Default::default(), waker, connections: Default::default() });
+    }
+    Ok((polls, inboxes))
+}

@@ -1,0 +1,367 @@
+//! One operation on one key: what a command (or one key of a command) wants of the rack, and how far it has come.
+//!
+//! Writes that depend on what is there are a read and a conditional write with the read's sequence number, which whoever owns the record
+//! decides; if another writer came between, it starts over.
+
+use crate::chains::Place;
+use crate::command::Verb;
+use crate::command::options::{ExpireIf, Expiry, SetIf, SetOptions};
+use crate::connection::ConnectionId;
+use crate::failure::Failure;
+use crate::resp::parse_i64;
+use switchback_core::client::Operation as Request;
+use switchback_wire::{Seq, VALUE_BYTES_MAX};
+
+/// Conditional writes of one operation that may fail before it gives up.
+pub(crate) const ATTEMPTS_MAX: u32 = 256;
+/// Buffers longer than this aren't kept.
+const KEPT_BYTES_MAX: usize = 4096;
+
+/// What is to be done with the key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Action {
+    #[default]
+    Get,
+    StrLen,
+    Exists,
+    Type,
+    /// Time to live or expiry, in ms or s.
+    Expiry {
+        seconds: bool,
+        absolute: bool,
+    },
+    /// An unconditional write.
+    Set {
+        expiry_ms: u64,
+    },
+    SetIf(SetOptions, bool),
+    GetDel,
+    GetEx(Expiry),
+    Append,
+    Increment(i64),
+    /// At this time, of the Unix epoch in milliseconds.
+    Expire(i64, ExpireIf),
+    Persist,
+    /// Counts whether there was something.
+    Delete,
+    /// An unconditional delete.
+    Erase,
+}
+
+impl Action {
+    /// Whether it reads before it writes.
+    fn is_read_modify_write(self) -> bool {
+        match self {
+            Action::Get | Action::StrLen | Action::Exists | Action::Type | Action::Expiry { .. } => false,
+            Action::Set { .. } | Action::Erase | Action::GetEx(Expiry::Keep) => false,
+            Action::SetIf(..) | Action::GetDel | Action::GetEx(_) | Action::Append | Action::Increment(_) => true,
+            Action::Expire(..) | Action::Persist | Action::Delete => true,
+        }
+    }
+}
+
+/// Where the answer goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Parent {
+    #[default]
+    Nobody,
+    /// Reply `.0` of the connection.
+    Reply(u64),
+    /// Part `.1` of batch `.0`.
+    Batch(u32, u32),
+}
+
+/// An answer, before it is put into the reply's form.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Answer<'a> {
+    Ok,
+    Null,
+    Status(&'static str),
+    Integer(i64),
+    Bulk(&'a [u8]),
+    Failed(Failure),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum State {
+    #[default]
+    Free,
+    /// In chains, behind others.
+    Waiting,
+    /// Its next request can be submitted.
+    Ready,
+    /// Submitted.
+    Submitted,
+    /// The session refused it; it is tried again.
+    Parked,
+}
+
+/// The next request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Step {
+    #[default]
+    Read,
+    WriteArgument(Option<Seq>),
+    WriteStored(Option<Seq>),
+    Delete(Option<Seq>),
+}
+
+/// The answer once the write has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Planned {
+    #[default]
+    Ok,
+    Null,
+    Integer(i64),
+    Stored,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Operation {
+    pub(crate) state: State,
+    pub(crate) connection: ConnectionId,
+    pub(crate) parent: Parent,
+    pub(crate) verb: Option<Verb>,
+    action: Action,
+    pub(crate) key: Vec<u8>,
+    argument: Vec<u8>,
+    /// What the record held, or is to hold.
+    stored: Vec<u8>,
+    step: Step,
+    planned: Planned,
+    expiry_ms: u64,
+    attempts: u32,
+    /// Everything so far was answered by the cache.
+    pub(crate) cached: bool,
+    pub(crate) arrived_us: u64,
+    pub(crate) parked_us: u64,
+    pub(crate) places: [Place; 2],
+    pub(crate) waits: u8,
+}
+
+impl Operation {
+    /// Begins anew.
+    #[inline]
+    pub(crate) fn begin(&mut self, connection: ConnectionId, parent: Parent, verb: Verb, action: Action) {
+        assert_eq!(self.state, State::Free);
+        self.state = State::Ready;
+        self.connection = connection;
+        self.parent = parent;
+        self.verb = Some(verb);
+        self.action = action;
+        self.attempts = 0;
+        self.cached = true;
+        self.planned = Planned::Ok;
+        self.expiry_ms = 0;
+        self.step = match action {
+            Action::Set { expiry_ms } => {
+                self.expiry_ms = expiry_ms;
+                Step::WriteArgument(None)
+            }
+            Action::Erase => {
+                self.planned = Planned::Integer(1);
+                Step::Delete(None)
+            }
+            _ => Step::Read,
+        };
+    }
+
+    #[inline]
+    pub(crate) fn fill(&mut self, key: &[u8], argument: &[u8]) {
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.argument.clear();
+        self.argument.extend_from_slice(argument);
+    }
+
+    /// Gives everything back but small buffers.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        self.state = State::Free;
+        self.connection = ConnectionId::default();
+        self.parent = Parent::Nobody;
+        self.places = Default::default();
+        for buffer in [&mut self.argument, &mut self.stored] {
+            if buffer.capacity() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+    }
+
+    pub(crate) fn is_read_modify_write(&self) -> bool {
+        self.action.is_read_modify_write()
+    }
+
+    /// Bytes of memory that it holds while it isn't finished.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.key.len() + self.argument.len()
+    }
+
+    /// The request to submit next.
+    #[inline]
+    pub(crate) fn request(&self) -> Request<'_> {
+        let (key, expiry_ms) = (&self.key[..], self.expiry_ms);
+        match self.step {
+            Step::Read => Request::Read { key },
+            Step::WriteArgument(condition) => Request::Write { key, value: &self.argument, expiry_ms, condition },
+            Step::WriteStored(condition) => Request::Write { key, value: &self.stored, expiry_ms, condition },
+            Step::Delete(condition) => Request::Delete { key, condition },
+        }
+    }
+
+    /// The write happened.
+    #[inline]
+    pub(crate) fn written(&self) -> Answer<'_> {
+        match self.planned {
+            Planned::Ok => Answer::Ok,
+            Planned::Null => Answer::Null,
+            Planned::Integer(number) => Answer::Integer(number),
+            Planned::Stored => Answer::Bulk(&self.stored),
+        }
+    }
+
+    /// Another writer came between: start over, if it isn't the umpteenth time.
+    pub(crate) fn condition_failed(&mut self) -> Option<Answer<'static>> {
+        self.attempts += 1;
+        self.step = Step::Read;
+        (self.attempts >= ATTEMPTS_MAX).then_some(Answer::Failed(Failure::Contended(self.attempts)))
+    }
+
+    /// The read's answer has come: the operation's answer, or `None` if now it has to write.
+    #[inline]
+    pub(crate) fn read<'a>(&mut self, found: Option<(&'a [u8], u64)>, seq: Seq, now_ms: u64) -> Option<Answer<'a>> {
+        // Its owner decides what has expired, but what has by our clock has no time to live to tell of.
+        let found = found.filter(|&(_, expiry_ms)| expiry_ms == 0 || expiry_ms > now_ms);
+        let (value, expiry_ms) = found.unwrap_or((&[], 0));
+        let exists = found.is_some();
+        match self.action {
+            Action::Get | Action::GetEx(Expiry::Keep) => Some(if exists { Answer::Bulk(value) } else { Answer::Null }),
+            Action::StrLen => Some(Answer::Integer(value.len() as i64)),
+            Action::Exists => Some(Answer::Integer(i64::from(exists))),
+            Action::Type => Some(Answer::Status(if exists { "string" } else { "none" })),
+            Action::Expiry { seconds, absolute } => Some(Answer::Integer(match (exists, expiry_ms) {
+                (false, _) => -2,
+                (true, 0) => -1,
+                (true, at_ms) => time_to_live(at_ms, now_ms, seconds, absolute),
+            })),
+            Action::SetIf(options, as_integer) => self.set_if(options, as_integer, found, seq),
+            Action::Increment(by) => self.increment(by, found, seq),
+            Action::Append => self.append(value, expiry_ms, seq),
+            Action::Expire(at_ms, when) if exists => self.expire(at_ms, when, value, expiry_ms, seq, now_ms),
+            Action::GetEx(Expiry::At(at_ms)) if exists => self.restore(value, at_ms, Planned::Stored, seq),
+            Action::Persist if exists && expiry_ms != 0 => self.restore(value, 0, Planned::Integer(1), seq),
+            Action::GetDel if exists => {
+                self.keep(value);
+                self.plan(Step::Delete(Some(seq)), 0, Planned::Stored)
+            }
+            Action::Delete if exists => self.plan(Step::Delete(Some(seq)), 0, Planned::Integer(1)),
+            Action::GetEx(_) | Action::GetDel => Some(Answer::Null),
+            Action::Expire(..) | Action::Persist | Action::Delete => Some(Answer::Integer(0)),
+            // These begin with a write; no read of theirs is under way.
+            Action::Set { .. } | Action::Erase => Some(Answer::Failed(Failure::Static("ERR internal error"))),
+        }
+    }
+
+    fn keep(&mut self, value: &[u8]) {
+        self.stored.clear();
+        self.stored.extend_from_slice(value);
+    }
+
+    #[inline]
+    fn plan<'a>(&mut self, step: Step, expiry_ms: u64, planned: Planned) -> Option<Answer<'a>> {
+        self.step = step;
+        self.expiry_ms = expiry_ms;
+        self.planned = planned;
+        None
+    }
+
+    /// Writes the same value with another expiry.
+    fn restore<'a>(&mut self, value: &[u8], expiry_ms: u64, planned: Planned, seq: Seq) -> Option<Answer<'a>> {
+        self.keep(value);
+        self.plan(Step::WriteStored(Some(seq)), expiry_ms, planned)
+    }
+
+    fn set_if<'a>(
+        &mut self,
+        options: SetOptions,
+        as_integer: bool,
+        found: Option<(&'a [u8], u64)>,
+        seq: Seq,
+    ) -> Option<Answer<'a>> {
+        let happens = match options.only_if {
+            SetIf::Always => true,
+            SetIf::Missing => found.is_none(),
+            SetIf::Exists => found.is_some(),
+        };
+        if !happens {
+            return Some(match found {
+                Some((value, _)) if options.get => Answer::Bulk(value),
+                _ if as_integer => Answer::Integer(0),
+                _ => Answer::Null,
+            });
+        }
+        let planned = match found {
+            Some((value, _)) if options.get => {
+                self.keep(value);
+                Planned::Stored
+            }
+            None if options.get => Planned::Null,
+            _ if as_integer => Planned::Integer(1),
+            _ => Planned::Ok,
+        };
+        let expiry_ms = match options.expiry {
+            Expiry::Keep => found.map_or(0, |(_, expiry_ms)| expiry_ms),
+            Expiry::At(at_ms) => at_ms,
+        };
+        self.plan(Step::WriteArgument(Some(seq)), expiry_ms, planned)
+    }
+
+    #[inline]
+    fn increment<'a>(&mut self, by: i64, found: Option<(&[u8], u64)>, seq: Seq) -> Option<Answer<'a>> {
+        let (value, expiry_ms) = found.unwrap_or((b"0", 0));
+        let Some(number) = parse_i64(value) else { return Some(Answer::Failed(Failure::NotAnInteger)) };
+        let Some(number) = number.checked_add(by) else { return Some(Answer::Failed(Failure::Overflow)) };
+        self.keep(itoa::Buffer::new().format(number).as_bytes());
+        self.plan(Step::WriteStored(Some(seq)), expiry_ms, Planned::Integer(number))
+    }
+
+    fn append<'a>(&mut self, value: &[u8], expiry_ms: u64, seq: Seq) -> Option<Answer<'a>> {
+        let length = value.len() + self.argument.len();
+        if length > VALUE_BYTES_MAX {
+            return Some(Answer::Failed(Failure::ValueLength));
+        }
+        self.keep(value);
+        self.stored.extend_from_slice(&self.argument);
+        self.plan(Step::WriteStored(Some(seq)), expiry_ms, Planned::Integer(length as i64))
+    }
+
+    fn expire<'a>(
+        &mut self,
+        at_ms: i64,
+        when: ExpireIf,
+        value: &[u8],
+        expiry_ms: u64,
+        seq: Seq,
+        now_ms: u64,
+    ) -> Option<Answer<'a>> {
+        // No expiry counts as one in the endless future.
+        let current = if expiry_ms == 0 { i64::MAX } else { i64::try_from(expiry_ms).unwrap_or(i64::MAX) };
+        let refused = (when.none && expiry_ms != 0)
+            || (when.some && expiry_ms == 0)
+            || (when.greater && (expiry_ms == 0 || at_ms <= current))
+            || (when.less && expiry_ms != 0 && at_ms >= current);
+        if refused {
+            return Some(Answer::Integer(0));
+        }
+        if at_ms <= now_ms as i64 {
+            return self.plan(Step::Delete(Some(seq)), 0, Planned::Integer(1));
+        }
+        self.restore(value, at_ms as u64, Planned::Integer(1), seq)
+    }
+}
+
+fn time_to_live(at_ms: u64, now_ms: u64, seconds: bool, absolute: bool) -> i64 {
+    let ms = if absolute { at_ms } else { at_ms.saturating_sub(now_ms) };
+    let number = if seconds { ms.saturating_add(500) / 1000 } else { ms };
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,284 @@
+//! The connections of a worker and the replies that go to them: in order, and not before they are spooled.
+
+use crate::command::Verb;
+use crate::connection::{Connection, ConnectionId, Pool, Slot, Unspooled};
+use crate::failure::ErrorKind;
+use crate::operation::Answer;
+use crate::resp::write;
+use crate::statistics::{Answerer, GatewayStatistics, WorkerStatistics};
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+struct Entry {
+    generation: u32,
+    connection: Option<Box<Connection>>,
+}
+
+/// The connections, by index.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    entries: Vec<Entry>,
+    free: Vec<u32>,
+}
+
+impl Connections {
+    pub(crate) fn insert(&mut self, connection: Connection) -> ConnectionId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::default());
+            (self.entries.len() - 1) as u32
+        });
+        let entry = &mut self.entries[index as usize];
+        entry.connection = Some(Box::new(connection));
+        ConnectionId { index, generation: entry.generation }
+    }
+
+    /// The index that the next connection will have.
+    pub(crate) fn next_index(&self) -> usize {
+        self.free.last().map_or(self.entries.len(), |&index| index as usize)
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
+        let entry = self.entries.get_mut(id.index as usize).filter(|entry| entry.generation == id.generation)?;
+        let connection = entry.connection.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(id.index);
+        Some(connection)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let entry = self.entries.get_mut(id.index as usize).filter(|entry| entry.generation == id.generation)?;
+        entry.connection.as_deref_mut()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        let entry = self.entries.get(id.index as usize).filter(|entry| entry.generation == id.generation)?;
+        entry.connection.as_deref()
+    }
+
+    /// The connection that has this index now.
+    pub(crate) fn at(&self, index: usize) -> Option<ConnectionId> {
+        let entry = self.entries.get(index)?;
+        entry.connection.as_ref().map(|_| ConnectionId { index: index as u32, generation: entry.generation })
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| {
+            let id = ConnectionId { index: index as u32, generation: entry.generation };
+            entry.connection.as_deref().map(|connection| (id, connection))
+        })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+}
+
+/// A stretch of a connection's output that tells something that isn't in the spool yet.
+#[derive(Debug)]
+struct Journaled {
+    connection: ConnectionId,
+    from: u32,
+    to: u32,
+    of: Unspooled,
+}
+
+/// A reply's way back: whose command it answers, and when that came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Address {
+    pub(crate) connection: ConnectionId,
+    pub(crate) number: u64,
+    pub(crate) verb: Option<Verb>,
+    pub(crate) arrived_us: u64,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Replies {
+    pub(crate) connections: Connections,
+    pub(crate) pool: Pool,
+    /// Have something to be written to their sockets.
+    pub(crate) dirty: Vec<ConnectionId>,
+    /// Can be gone on with.
+    pub(crate) resume: Vec<ConnectionId>,
+    journal: Vec<Journaled>,
+    unspooled_slots: Vec<(ConnectionId, u64)>,
+    /// Commands answered in this iteration of the loop.
+    finished: Vec<(Verb, Answerer, u64)>,
+    all: Arc<GatewayStatistics>,
+    worker: usize,
+}
+
+impl Replies {
+    pub(crate) fn new(all: Arc<GatewayStatistics>, worker: usize) -> Replies {
+        Replies {
+            connections: Connections::default(),
+            pool: Pool::default(),
+            dirty: Vec::new(),
+            resume: Vec::new(),
+            journal: Vec::new(),
+            unspooled_slots: Vec::new(),
+            finished: Vec::new(),
+            all,
+            worker,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn statistics(&self) -> &WorkerStatistics {
+        &self.all.workers()[self.worker]
+    }
+
+    /// Has the connection's output written, or its end noticed, at the end of this iteration.
+    #[inline]
+    pub(crate) fn mark_dirty(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.in_dirty
+        {
+            connection.in_dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Has the connection gone on with.
+    #[inline]
+    pub(crate) fn mark_resume(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.in_resume
+        {
+            connection.in_resume = true;
+            self.resume.push(id);
+        }
+    }
+
+    /// Writes one reply, to the output if it is its turn, else to its slot.
+    #[inline]
+    pub(crate) fn reply(
+        &mut self,
+        to: Address,
+        answerer: Answerer,
+        unspooled: Option<Unspooled>,
+        write: impl FnOnce(&mut Vec<u8>, bool),
+    ) {
+        if let Some(verb) = to.verb {
+            self.finished.push((verb, answerer, to.arrived_us));
+        }
+        let id = to.connection;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if !connection.in_dirty {
+            connection.in_dirty = true;
+            self.dirty.push(id);
+        }
+        if connection.first != to.number {
+            let at = (to.number - connection.first) as usize;
+            let Some(slot) = connection.slots.get_mut(at) else { return };
+            slot.buffer = self.pool.output();
+            write(&mut slot.buffer, connection.resp3);
+            connection.slot_bytes += slot.buffer.len();
+            slot.is_ready = true;
+            slot.unspooled = unspooled;
+            if slot.unspooled.is_some() {
+                self.unspooled_slots.push((id, to.number));
+            }
+            return;
+        }
+        if connection.out.capacity() == 0 {
+            connection.out = self.pool.output();
+        }
+        let from = connection.out.len() as u32;
+        write(&mut connection.out, connection.resp3);
+        connection.first += 1;
+        let journal = &mut self.journal;
+        if let Some(of) = unspooled {
+            journal.push(Journaled { connection: id, from, to: connection.out.len() as u32, of });
+        }
+        if connection.slots.pop_front().is_some() {
+            let put = |of, from, to| journal.push(Journaled { connection: id, from, to, of });
+            connection.advance(&mut self.pool, put);
+        }
+    }
+
+    /// As [`Replies::reply`], of an answer of the rack.
+    #[inline]
+    pub(crate) fn answer(&mut self, to: Address, answer: &Answer<'_>, by: Answerer, unspooled: Option<Unspooled>) {
+        if let Answer::Failed(failure) = answer {
+            self.statistics().count_error(failure.kind());
+        }
+        self.reply(to, by, unspooled, |out, resp3| match answer {
+            Answer::Ok => write::simple(out, "OK"),
+            Answer::Null => write::null(out, resp3),
+            Answer::Status(text) => write::simple(out, text),
+            Answer::Integer(number) => write::integer(out, *number),
+            Answer::Bulk(bytes) => write::bulk(out, bytes),
+            Answer::Failed(failure) => write::error(out, &failure.text()),
+        });
+    }
+
+    /// Keeps a place for a reply that isn't known yet.
+    #[inline]
+    pub(crate) fn reserve(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.slots.push_back(Slot::default());
+        }
+    }
+
+    /// Everything that the replies of this iteration tell is in the spool, or needs not be.
+    pub(crate) fn spooled(&mut self) {
+        self.journal.clear();
+        while let Some((id, number)) = self.unspooled_slots.pop() {
+            if let Some(slot) = self.slot(id, number) {
+                slot.unspooled = None;
+            }
+        }
+    }
+
+    fn slot(&mut self, id: ConnectionId, number: u64) -> Option<&mut Slot> {
+        let connection = self.connections.get_mut(id)?;
+        let at = number.checked_sub(connection.first)?;
+        connection.slots.get_mut(at as usize)
+    }
+
+    /// The spool couldn't be written: replies that tell what isn't in it become errors.
+    pub(crate) fn not_spooled(&mut self, error: &str, is_unspooled: impl Fn(&Unspooled) -> bool) {
+        let mut reply = Vec::new();
+        write::error(&mut reply, error);
+        let mut count = 0;
+        while let Some((id, number)) = self.unspooled_slots.pop() {
+            let Some(slot) = self.slot(id, number) else { continue };
+            if slot.unspooled.take().is_some_and(|of| is_unspooled(&of)) {
+                let before = std::mem::replace(&mut slot.buffer, reply.clone()).len();
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.slot_bytes = connection.slot_bytes + reply.len() - before;
+                }
+                count += 1;
+            }
+        }
+        let mut journal = std::mem::take(&mut self.journal);
+        // From the back, so that what is before a replaced reply stays where it was noted.
+        journal.sort_by_key(|entry| (entry.connection.index, entry.from));
+        for entry in journal.drain(..).rev().filter(|entry| is_unspooled(&entry.of)) {
+            if let Some(connection) = self.connections.get_mut(entry.connection) {
+                connection.out.splice(entry.from as usize..entry.to as usize, reply.iter().copied());
+                count += 1;
+            }
+        }
+        self.journal = journal;
+        for _ in 0..count {
+            self.statistics().count_error(ErrorKind::Spool);
+        }
+    }
+
+    /// Whether a reply waits for the spool.
+    pub(crate) fn has_unspooled(&self) -> bool {
+        !self.journal.is_empty() || !self.unspooled_slots.is_empty()
+    }
+
+    /// Counts what was answered in this iteration; its replies are being written now.
+    pub(crate) fn count_finished(&mut self, now_us: u64) {
+        let statistics = &self.all.workers()[self.worker];
+        for (verb, answerer, arrived_us) in self.finished.drain(..) {
+            statistics.latency(verb, answerer).record(now_us.saturating_sub(arrived_us), 1);
+        }
+    }
+}

@@ -1,0 +1,542 @@
+//! The commands under way, and what drives them through the session.
+
+use crate::arena::Arena;
+use crate::batch::{Batch, Kind, Next};
+use crate::chains::{Chains, NONE};
+use crate::command::Verb;
+use crate::config::GatewayConfig;
+use crate::connection::{ConnectionId, Unspooled};
+use crate::failure::Failure;
+use crate::operation::{Action, Answer, Operation, Parent, State};
+use crate::replies::{Address, Replies};
+use crate::resp::Args;
+use crate::statistics::Answerer;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use switchback_core::Now;
+use switchback_core::client::{Completion, Outcome, Session, SubmitError};
+use switchback_net::{ControlLink, Sent, Uplink};
+use switchback_wire::Packet;
+
+/// Set in the tokens of scans; the rest is the batch's index.
+const SCAN_TOKEN: u64 = 1 << 63;
+
+/// Something that can go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Work {
+    Operation(u32),
+    Batch(u32),
+}
+
+/// The way to the rack.
+pub(crate) struct Link {
+    pub(crate) session: Session,
+    pub(crate) uplink: Box<dyn Uplink>,
+    pub(crate) control: Box<dyn ControlLink>,
+    pub(crate) packet: Box<Packet>,
+}
+
+/// Where answers go.
+pub(crate) struct Outbox {
+    pub(crate) replies: Replies,
+    /// Replies have to wait for the spool.
+    pub(crate) spools: bool,
+    /// Why the spool can't be written, while it can't.
+    pub(crate) spool_failure: Option<String>,
+    batches: Arena<Batch>,
+    /// Batches that can go on.
+    batch_work: VecDeque<u32>,
+    result_bytes_max: usize,
+}
+
+/// The commands under way.
+pub(crate) struct Running {
+    pub(crate) now: Now,
+    pub(crate) config: Arc<GatewayConfig>,
+    pub(crate) outbox: Outbox,
+    operations: Arena<Operation>,
+    /// Operations that can go on.
+    work: VecDeque<u32>,
+    parked: VecDeque<Work>,
+    chains: Chains,
+    current: u32,
+}
+
+impl Running {
+    pub(crate) fn new(now: Now, config: Arc<GatewayConfig>, replies: Replies, spools: bool) -> Running {
+        Running {
+            now,
+            outbox: Outbox {
+                replies,
+                spools,
+                spool_failure: None,
+                batches: Arena::default(),
+                batch_work: VecDeque::new(),
+                result_bytes_max: config.output_bytes_hard,
+            },
+            config,
+            operations: Arena::default(),
+            work: VecDeque::new(),
+            parked: VecDeque::new(),
+            chains: Chains::default(),
+            current: NONE,
+        }
+    }
+
+    /// Whether a refused request waits to be tried again.
+    pub(crate) fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.operations.in_use() == 0 && self.outbox.batches.in_use() == 0
+    }
+
+    /// Starts a command on one key.
+    #[inline]
+    pub(crate) fn start(&mut self, link: &mut Link, id: ConnectionId, verb: Verb, action: Action, args: [&[u8]; 2]) {
+        let Some(connection) = self.outbox.replies.connections.get_mut(id) else { return };
+        let number = connection.next_reply();
+        let was_empty = connection.slots.is_empty();
+        connection.unfinished += 1;
+        let at = self.operations.take();
+        let operation = &mut self.operations[at];
+        operation.begin(id, Parent::Reply(number), verb, action);
+        operation.arrived_us = self.now.monotonic_us;
+        operation.fill(args[0], args[1]);
+        connection.held_bytes += operation.held_bytes();
+        if !was_empty {
+            self.outbox.replies.reserve(id);
+        }
+        self.begin(link, at);
+        self.drive(link);
+        // With nothing before it, an answer that has come already went straight to the output.
+        if was_empty && self.outbox.replies.connections.get(id).is_some_and(|connection| connection.first == number) {
+            self.outbox.replies.reserve(id);
+        }
+    }
+
+    /// Starts a command on many keys; `fill` puts them in.
+    pub(crate) fn start_batch(
+        &mut self,
+        link: &mut Link,
+        id: ConnectionId,
+        verb: Verb,
+        kind: Kind,
+        fill: impl FnOnce(&mut Batch),
+    ) {
+        let Some(connection) = self.outbox.replies.connections.get_mut(id) else { return };
+        let number = connection.next_reply();
+        let was_empty = connection.slots.is_empty();
+        connection.unfinished += 1;
+        connection.barrier = true;
+        let at = self.outbox.batches.take();
+        let batch = &mut self.outbox.batches[at];
+        batch.begin(kind, id, number, verb);
+        batch.arrived_us = self.now.monotonic_us;
+        fill(batch);
+        connection.held_bytes += batch.held_bytes();
+        if !was_empty {
+            self.outbox.replies.reserve(id);
+        }
+        self.work_batch(at);
+        self.drive(link);
+        if was_empty && self.outbox.replies.connections.get(id).is_some_and(|connection| connection.first == number) {
+            self.outbox.replies.reserve(id);
+        }
+    }
+
+    /// Whether a key can be asked for at all.
+    pub(crate) fn check_keys(args: Args<'_>, step: usize) -> Result<(), Failure> {
+        let fits = |key: &[u8]| !key.is_empty() && key.len() <= switchback_wire::KEY_BYTES_MAX;
+        if args.from(1).step_by(step).all(fits) { Ok(()) } else { Err(Failure::KeyLength) }
+    }
+
+    /// Lets an operation run, or wait for those before it.
+    fn begin(&mut self, link: &mut Link, at: u32) {
+        if !self.chains.is_empty() {
+            let names = self.chain_names(at);
+            if names.into_iter().flatten().any(|name| self.chains.tail(name).is_some()) {
+                self.operations[at].state = State::Waiting;
+                self.join(at);
+                return;
+            }
+        }
+        self.run(link, at);
+    }
+
+    fn chain_names(&self, at: u32) -> [Option<u64>; 2] {
+        let operation = &self.operations[at];
+        let connection = (operation.connection.index, operation.connection.generation);
+        let order = self.chains.program_order(connection, &operation.key);
+        let writes = operation.is_read_modify_write().then(|| self.chains.read_modify_write(&operation.key));
+        [Some(order), writes]
+    }
+
+    /// Makes others wait for this operation, and it for those that are there.
+    fn join(&mut self, at: u32) {
+        if self.operations[at].places[0].joined {
+            return;
+        }
+        for (chain, name) in self.chain_names(at).into_iter().enumerate() {
+            let Some(name) = name else { continue };
+            let before = self.chains.push(name, at);
+            let operation = &mut self.operations[at];
+            operation.places[chain].name = name;
+            operation.places[chain].joined = true;
+            if let Some(before) = before {
+                operation.waits += 1;
+                self.operations[before].places[chain].next = at;
+            }
+        }
+    }
+
+    /// Submits an operation's requests as long as the answers come at once.
+    #[inline]
+    fn run(&mut self, link: &mut Link, at: u32) {
+        self.current = at;
+        while self.operations[at].state == State::Ready {
+            let operation = &mut self.operations[at];
+            // Nobody waits for it any more: what it hasn't begun to write, it needn't.
+            if matches!(operation.parent, Parent::Reply(_))
+                && self.outbox.replies.connections.get(operation.connection).is_none()
+            {
+                self.finish(at);
+                break;
+            }
+            match link.session.submit(self.now, operation.request(), u64::from(at)) {
+                Ok(()) => {
+                    operation.state = State::Submitted;
+                    self.pump(link);
+                }
+                Err(SubmitError::TooLarge) => self.deliver(at, &Answer::Failed(Failure::KeyLength)),
+                Err(_) => self.park(at),
+            }
+        }
+        self.current = NONE;
+        if matches!(self.operations[at].state, State::Submitted | State::Parked) {
+            self.join(at);
+        }
+    }
+
+    fn park(&mut self, at: u32) {
+        let operation = &mut self.operations[at];
+        operation.state = State::Parked;
+        operation.parked_us = self.now.monotonic_us;
+        if let Some(connection) = self.outbox.replies.connections.get_mut(operation.connection) {
+            connection.parked += 1;
+        }
+        self.parked.push_back(Work::Operation(at));
+    }
+
+    /// Sends what the session has to send, and takes the answers that come at once.
+    #[inline]
+    pub(crate) fn pump(&mut self, link: &mut Link) {
+        while let Some(to) = link.session.poll_transmit(&mut link.packet) {
+            if link.uplink.send(to, &mut link.packet) == Sent::Answered
+                && let Some(completion) = link.session.receive(self.now, &link.packet)
+            {
+                self.complete(completion);
+            }
+        }
+    }
+
+    /// Does what can be done without waiting.
+    #[inline]
+    pub(crate) fn drive(&mut self, link: &mut Link) {
+        loop {
+            if let Some(at) = self.work.pop_front() {
+                self.run(link, at);
+            } else if let Some(at) = self.outbox.batch_work.pop_front() {
+                self.run_batch(link, at);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Takes an outcome.
+    #[inline]
+    pub(crate) fn complete(&mut self, completion: Completion<'_>) {
+        let Completion { token, outcome, cached, .. } = completion;
+        if token & SCAN_TOKEN != 0 {
+            return self.complete_scan((token ^ SCAN_TOKEN) as u32, outcome);
+        }
+        let at = token as u32;
+        let deadline_ms = self.config.session.deadline_us / 1000;
+        let operation = &mut self.operations[at];
+        operation.cached &= cached;
+        let statistics = self.outbox.replies.statistics();
+        let answer = match outcome {
+            Outcome::Value { value, seq, expiry_ms } => {
+                statistics.found.add(1);
+                operation.read(Some((value, expiry_ms)), seq, self.now.unix_ms)
+            }
+            Outcome::NotFound { seq } => {
+                statistics.missing.add(1);
+                operation.read(None, seq, self.now.unix_ms)
+            }
+            Outcome::Written { .. } => return self.deliver_written(at),
+            Outcome::ConditionFailed { .. } => operation.condition_failed(),
+            Outcome::NoSpace => Some(Answer::Failed(Failure::NoSpace)),
+            Outcome::TimedOut => Some(Answer::Failed(Failure::TimedOut(deadline_ms))),
+            Outcome::Indeterminate => Some(Answer::Failed(Failure::Indeterminate(deadline_ms))),
+            Outcome::Scanned { .. } => Some(Answer::Failed(Failure::Static("ERR internal error"))),
+        };
+        match answer {
+            Some(answer) => self.deliver(at, &answer),
+            None => self.make_ready(at),
+        }
+    }
+
+    /// The operation can go on: by [`Running::run`] if that is what it is in, else as work.
+    fn make_ready(&mut self, at: u32) {
+        self.operations[at].state = State::Ready;
+        if self.current != at {
+            self.work.push_back(at);
+        }
+    }
+
+    #[inline]
+    fn deliver_written(&mut self, at: u32) {
+        let Running { operations, outbox, .. } = self;
+        let operation = &operations[at];
+        outbox.deliver(operation, &operation.written());
+        self.finish(at);
+    }
+
+    #[inline]
+    fn deliver(&mut self, at: u32, answer: &Answer<'_>) {
+        self.outbox.deliver(&self.operations[at], answer);
+        self.finish(at);
+    }
+
+    /// Ends an operation; those that waited for it may go on.
+    #[inline]
+    fn finish(&mut self, at: u32) {
+        let operation = &mut self.operations[at];
+        let (id, held, places) = (operation.connection, operation.held_bytes(), operation.places);
+        let counts = matches!(operation.parent, Parent::Reply(_));
+        operation.end();
+        self.operations.give_back(at);
+        for (chain, place) in places.into_iter().enumerate().filter(|(_, place)| place.joined) {
+            if place.next == NONE {
+                self.chains.remove(place.name);
+                continue;
+            }
+            assert!(self.operations[place.next].places[chain].joined);
+            let next = &mut self.operations[place.next];
+            next.waits -= 1;
+            if next.waits == 0 && next.state == State::Waiting {
+                self.make_ready(place.next);
+            }
+        }
+        if counts {
+            self.release(id, held);
+        }
+    }
+
+    fn release(&mut self, id: ConnectionId, held_bytes: usize) {
+        let Some(connection) = self.outbox.replies.connections.get_mut(id) else { return };
+        connection.unfinished -= 1;
+        connection.held_bytes -= held_bytes;
+        if connection.stalled {
+            self.outbox.replies.mark_resume(id);
+        }
+    }
+
+    fn run_batch(&mut self, link: &mut Link, at: u32) {
+        while self.outbox.batches[at].in_use {
+            let batch = &mut self.outbox.batches[at];
+            let connection = self.outbox.replies.connections.get(batch.connection);
+            // What was refused is tried again first; when it is done, the batch goes on.
+            if batch.is_running() && connection.is_some_and(|connection| connection.parked > 0) {
+                break;
+            }
+            match batch.next(connection.is_some()) {
+                Next::Part(part) => self.start_part(link, at, part),
+                Next::Scan => self.scan(link, at),
+                Next::Nothing => break,
+                Next::Finished => self.finish_batch(at),
+            }
+        }
+        let batch = &self.outbox.batches[at];
+        let id = batch.connection;
+        if batch.in_use
+            && batch.is_all_started()
+            && let Some(connection) = self.outbox.replies.connections.get_mut(id)
+        {
+            connection.barrier = false;
+            if connection.stalled {
+                self.outbox.replies.mark_resume(id);
+            }
+        }
+    }
+
+    fn start_part(&mut self, link: &mut Link, at: u32, part: u32) {
+        let batch = &self.outbox.batches[at];
+        let (action, key, argument) = batch.part(part);
+        let index = self.operations.take();
+        let operation = &mut self.operations[index];
+        operation.begin(batch.connection, Parent::Batch(at, part), batch.verb.unwrap_or(Verb::Get), action);
+        operation.arrived_us = batch.arrived_us;
+        operation.fill(key, argument);
+        self.begin(link, index);
+    }
+
+    fn scan(&mut self, link: &mut Link, at: u32) {
+        let batch = &mut self.outbox.batches[at];
+        batch.scan_started();
+        match link.session.submit(self.now, batch.scan_request(), SCAN_TOKEN | u64::from(at)) {
+            Ok(()) => self.pump(link),
+            Err(_) => {
+                batch.parked_us = self.now.monotonic_us;
+                if let Some(connection) = self.outbox.replies.connections.get_mut(batch.connection) {
+                    connection.parked += 1;
+                }
+                self.parked.push_back(Work::Batch(at));
+            }
+        }
+    }
+
+    fn complete_scan(&mut self, at: u32, outcome: Outcome<'_>) {
+        let deadline_ms = self.config.session.deadline_us / 1000;
+        let batch = &mut self.outbox.batches[at];
+        batch.cached = false;
+        match outcome {
+            Outcome::Scanned { entries, next, live } => batch.scanned(entries, next, live),
+            _ => batch.scan_failed(Failure::TimedOut(deadline_ms)),
+        }
+        self.work_batch(at);
+    }
+
+    fn finish_batch(&mut self, at: u32) {
+        let batch = std::mem::take(&mut self.outbox.batches[at]);
+        if let Some(failure) = &batch.failure {
+            self.outbox.replies.statistics().count_error(failure.kind());
+        }
+        let (connection, number, verb, arrived_us) = (batch.connection, batch.number, batch.verb, batch.arrived_us);
+        let by = if batch.cached && batch.any_cached { Answerer::Cache } else { Answerer::Node };
+        let unspooled = (self.outbox.spools && batch.any_cached).then_some(Unspooled::Any);
+        let to = Address { connection, number, verb, arrived_us };
+        self.outbox.replies.reply(to, by, unspooled, |out, resp3| batch.write(out, resp3));
+        let held = batch.held_bytes();
+        self.outbox.batches[at] = batch;
+        self.outbox.batches[at].end();
+        self.outbox.batches.give_back(at);
+        if let Some(connection) = self.outbox.replies.connections.get_mut(connection) {
+            connection.barrier = false;
+        }
+        self.release(connection, held);
+    }
+
+    /// Tries again what the session refused; gives up what has waited too long.
+    pub(crate) fn retry_parked(&mut self, link: &mut Link) {
+        let mut refused = None;
+        for _ in 0..self.parked.len() {
+            let Some(work) = self.parked.pop_front() else { break };
+            let (id, since_us, token) = match work {
+                Work::Operation(at) => (self.operations[at].connection, self.operations[at].parked_us, u64::from(at)),
+                Work::Batch(at) => {
+                    let batch = &self.outbox.batches[at];
+                    (batch.connection, batch.parked_us, SCAN_TOKEN | u64::from(at))
+                }
+            };
+            let request = match work {
+                Work::Operation(at) => self.operations[at].request(),
+                Work::Batch(at) => self.outbox.batches[at].scan_request(),
+            };
+            let result = match refused {
+                Some(error) => Err(error),
+                None => link.session.submit(self.now, request, token),
+            };
+            let waited_us = self.now.monotonic_us.saturating_sub(since_us);
+            let gives_up = waited_us >= self.config.wait_max.as_micros() as u64
+                || self.outbox.replies.connections.get(id).is_none();
+            if let Err(error) = result
+                && !gives_up
+            {
+                self.parked.push_back(work);
+                // Reads may pass writes that wait for a snapshot; for lanes and sessions all wait alike.
+                refused = refused.or((error != SubmitError::Backpressure).then_some(error));
+                continue;
+            }
+            if let Some(connection) = self.outbox.replies.connections.get_mut(id) {
+                connection.parked -= 1;
+                if connection.stalled {
+                    self.outbox.replies.mark_resume(id);
+                }
+            }
+            match (result, work) {
+                (Ok(()), Work::Operation(at)) => {
+                    self.operations[at].state = State::Submitted;
+                    self.pump(link);
+                }
+                (Ok(()), Work::Batch(_)) => self.pump(link),
+                (Err(error), Work::Operation(at)) => self.deliver(at, &Answer::Failed(refusal(error, waited_us))),
+                (Err(error), Work::Batch(at)) => {
+                    self.outbox.batches[at].scan_failed(refusal(error, waited_us));
+                    self.work_batch(at);
+                }
+            }
+        }
+        self.drive(link);
+    }
+
+    fn work_batch(&mut self, at: u32) {
+        self.outbox.batch_work.push_back(at);
+    }
+
+    /// The spool can't be written: batches that were answered by the cache in part can't succeed any more.
+    pub(crate) fn fail_unspooled_batches(&mut self, failure: &Failure) {
+        for at in 0..self.outbox.batches.len() {
+            let batch = &mut self.outbox.batches[at];
+            if batch.in_use && batch.any_cached {
+                batch.fail(failure.clone());
+            }
+        }
+    }
+}
+
+/// What a command is told that waited in vain.
+fn refusal(error: SubmitError, waited_us: u64) -> Failure {
+    let waited_ms = waited_us / 1000;
+    match error {
+        SubmitError::Busy => Failure::Busy(waited_ms),
+        SubmitError::NoSession => Failure::NoSession(waited_ms),
+        SubmitError::Backpressure => Failure::Backpressure(waited_ms),
+        SubmitError::TooLarge => Failure::KeyLength,
+    }
+}
+
+impl Outbox {
+    /// Hands an answer to whoever waits for it.
+    #[inline]
+    fn deliver(&mut self, operation: &Operation, answer: &Answer<'_>) {
+        match operation.parent {
+            Parent::Reply(number) => {
+                let to = Address {
+                    connection: operation.connection,
+                    number,
+                    verb: operation.verb,
+                    arrived_us: operation.arrived_us,
+                };
+                let by = if operation.cached { Answerer::Cache } else { Answerer::Node };
+                let unspooled = (self.spools && operation.cached).then(|| match self.spool_failure {
+                    None => Unspooled::Any,
+                    Some(_) => Unspooled::Key(operation.key.as_slice().into()),
+                });
+                self.replies.answer(to, answer, by, unspooled);
+            }
+            Parent::Batch(at, part) => {
+                let batch = &mut self.batches[at];
+                batch.cached &= operation.cached;
+                batch.any_cached |= operation.cached;
+                batch.done(part, answer, self.result_bytes_max);
+                self.batch_work.push_back(at);
+            }
+            Parent::Nobody => {}
+        }
+    }
+}

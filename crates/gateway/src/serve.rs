@@ -1,0 +1,152 @@
+//! A connection's turn: read what is there, execute what is complete.
+
+use crate::connection::{Connection, ConnectionId};
+use crate::execute::{self, Flow};
+use crate::failure::ErrorKind;
+use crate::resp::{Parsed, ParserLimits};
+use crate::worker::Worker;
+use std::io::{ErrorKind as Io, Read};
+use std::sync::LazyLock;
+
+/// Bytes of unfinished commands' arguments beyond which a connection's next command waits.
+const HELD_BYTES_MAX: usize = 1 << 20;
+/// Bytes that one connection may bring in one turn, however fast it sends.
+const TURN_BYTES_MAX: usize = 256 << 10;
+
+static LIMITS: LazyLock<[ParserLimits; 2]> =
+    LazyLock::new(|| [ParserLimits::unauthenticated(), ParserLimits::default()]);
+
+/// How executing what was read ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// All complete commands are executed.
+    Drained,
+    /// The next one has to wait.
+    Stalled,
+    /// The connection takes no more commands.
+    Over,
+}
+
+impl Worker {
+    /// Gives a connection its turn.
+    pub(crate) fn serve(&mut self, id: ConnectionId) {
+        let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else { return };
+        connection.in_resume = false;
+        connection.stalled = false;
+        let mut brought = 0;
+        loop {
+            match self.execute_input(id) {
+                Turn::Drained => {}
+                Turn::Stalled => return,
+                Turn::Over => return self.running.outbox.replies.mark_dirty(id),
+            }
+            if brought >= TURN_BYTES_MAX {
+                return self.running.outbox.replies.mark_resume(id);
+            }
+            match self.read(id) {
+                Some(bytes) => brought += bytes,
+                None => return,
+            }
+        }
+    }
+
+    /// Whether the connection's next command may be looked at.
+    fn may_execute(&self, connection: &Connection) -> bool {
+        connection.parked == 0
+            && !connection.barrier
+            && connection.unfinished < self.shared.config.pipeline_max
+            && connection.held_bytes <= HELD_BYTES_MAX
+            && connection.unsent() + connection.slot_bytes <= self.shared.config.output_bytes_soft
+            && self.stop_at.is_none()
+    }
+
+    fn execute_input(&mut self, id: ConnectionId) -> Turn {
+        let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else { return Turn::Over };
+        // They stand aside, so that arguments can be borrowed while the connection's replies are written.
+        let mut input = std::mem::take(&mut connection.input);
+        let mut parser = std::mem::take(&mut connection.parser);
+        let turn = loop {
+            let Some(connection) = self.running.outbox.replies.connections.get(id) else { break Turn::Over };
+            if connection.closing {
+                break Turn::Over;
+            }
+            if input.unread().is_empty() {
+                break Turn::Drained;
+            }
+            if !self.may_execute(connection) {
+                break Turn::Stalled;
+            }
+            let limits = &LIMITS[usize::from(connection.authenticated)];
+            match parser.next(input.unread(), limits) {
+                Ok(Parsed::Command { consumed }) => {
+                    let args = parser.args(input.unread());
+                    if execute::execute(&mut self.running, &mut self.link, &self.shared, id, args) == Flow::Wait {
+                        break Turn::Stalled;
+                    }
+                    parser.done();
+                    input.consume(consumed);
+                }
+                Ok(Parsed::Skip { consumed }) => input.consume(consumed),
+                Ok(Parsed::Rejected) => {
+                    let text = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+                    execute::refuse(&mut self.running, id, ErrorKind::Length, text);
+                }
+                Ok(Parsed::Incomplete { .. }) if input.unread().len() > self.shared.config.command_bytes_max => {
+                    let text = format!("ERR a command has at most {} bytes", self.shared.config.command_bytes_max);
+                    self.break_off(id, ErrorKind::Length, &text);
+                }
+                Ok(Parsed::Incomplete { .. }) => break Turn::Drained,
+                Err(error) => self.break_off(id, ErrorKind::Protocol, &format!("ERR {error}")),
+            }
+        };
+        let replies = &mut self.running.outbox.replies;
+        if let Some(connection) = replies.connections.get_mut(id) {
+            input.rest(&mut replies.pool);
+            connection.input = input;
+            connection.parser = parser;
+            connection.stalled = turn == Turn::Stalled;
+        }
+        turn
+    }
+
+    /// Reads once; `None` if there is nothing more to be had now.
+    fn read(&mut self, id: ConnectionId) -> Option<usize> {
+        let replies = &mut self.running.outbox.replies;
+        let connection = replies.connections.get_mut(id)?;
+        if !connection.readable {
+            return None;
+        }
+        let room = connection.input.room(&mut replies.pool);
+        let capacity = room.len();
+        loop {
+            match (&connection.stream).read(room) {
+                Ok(0) => {
+                    connection.readable = false;
+                    connection.ended = true;
+                    connection.input.rest(&mut replies.pool);
+                    replies.mark_dirty(id);
+                    return None;
+                }
+                Ok(bytes) => {
+                    connection.input.filled(bytes);
+                    // A short read has emptied the socket: the next bytes bring an event. (Unless its end was announced.)
+                    if bytes < capacity && !connection.hung_up {
+                        connection.readable = false;
+                    }
+                    replies.statistics().bytes_in.add(bytes as u64);
+                    return Some(bytes);
+                }
+                Err(error) if error.kind() == Io::Interrupted => {}
+                Err(error) if error.kind() == Io::WouldBlock => {
+                    connection.readable = false;
+                    connection.input.rest(&mut replies.pool);
+                    return None;
+                }
+                Err(_) => {
+                    self.close(id);
+                    return None;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! One thread: its connections, its session, its spool. Nothing here blocks but the poll, and the disk where durability asks for it.
+
+use crate::connection::{Connection, ConnectionId, Unspooled};
+use crate::failure::{ErrorKind, Failure};
+use crate::resp::write;
+use crate::running::{Link, Running};
+use crate::shared::{ClientInfo, Shared};
+use crate::spool::Spool;
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use std::io::{self, ErrorKind as Io, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
+use switchback_wire::Packet;
+
+/// Tokens below are connections.
+pub(crate) const LISTENER: usize = usize::MAX - 1024;
+pub(crate) const UPLINK: Token = Token(usize::MAX - 1);
+pub(crate) const WAKER: Token = Token(usize::MAX);
+
+/// Packets taken between two looks at the sockets.
+const PACKETS_MAX: usize = 4096;
+/// How often what waits is looked at again, and counters are copied.
+const TICK: Duration = Duration::from_millis(50);
+
+/// See the [module](self).
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) poll: Poll,
+    pub(crate) listeners: Vec<TcpListener>,
+    pub(crate) link: Link,
+    pub(crate) running: Running,
+    pub(crate) spool: Option<Spool>,
+    /// Connections may be waiting at the listeners.
+    pub(crate) accepts: bool,
+    pub(crate) next_tick: Instant,
+    pub(crate) stop_at: Option<Instant>,
+}
+
+impl Worker {
+    /// Serves until the gateway stops.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(1024);
+        loop {
+            if let Err(error) = self.poll.poll(&mut events, Some(self.timeout()))
+                && error.kind() != Io::Interrupted
+            {
+                tracing::error!(%error, worker = self.index, "poll failed; the worker ends");
+                break;
+            }
+            self.running.now = self.shared.now();
+            for event in &events {
+                self.note(event);
+            }
+            self.step();
+            if self.stops() {
+                break;
+            }
+        }
+        self.end();
+    }
+
+    fn timeout(&self) -> Duration {
+        if !self.running.outbox.replies.resume.is_empty() {
+            return Duration::ZERO;
+        }
+        let until_us = self.link.session.poll_timeout().saturating_sub(self.shared.now().monotonic_us);
+        let until_tick = self.next_tick.saturating_duration_since(Instant::now());
+        // Milliseconds are what poll counts in; rounded down it would spin.
+        Duration::from_micros(until_us).min(until_tick).max(Duration::from_millis(1))
+    }
+
+    fn note(&mut self, event: &Event) {
+        match event.token() {
+            WAKER | UPLINK => {}
+            Token(index) if index >= LISTENER => self.accepts = true,
+            Token(index) => {
+                let Some(id) = self.running.outbox.replies.connections.at(index) else { return };
+                let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else { return };
+                let hung_up = event.is_read_closed() || event.is_error();
+                connection.hung_up |= hung_up;
+                let is_readable = event.is_readable() || hung_up;
+                connection.readable |= is_readable;
+                if is_readable {
+                    self.running.outbox.replies.mark_resume(id);
+                }
+                if event.is_writable() {
+                    self.running.outbox.replies.mark_dirty(id);
+                }
+            }
+        }
+    }
+
+    /// Everything that can be done now.
+    fn step(&mut self) {
+        self.take_sockets();
+        self.take_messages();
+        self.take_packets();
+        if self.link.session.poll_timeout() <= self.running.now.monotonic_us {
+            self.link.session.handle_timeout(self.running.now);
+            self.running.pump(&mut self.link);
+        }
+        while let Some(completion) = self.link.session.poll_completion() {
+            self.running.complete(completion);
+        }
+        self.running.drive(&mut self.link);
+        if self.running.has_parked() {
+            self.running.retry_parked(&mut self.link);
+        }
+        let mut resume = std::mem::take(&mut self.running.outbox.replies.resume);
+        for id in resume.drain(..) {
+            self.serve(id);
+        }
+        // What was marked meanwhile is in the new list; the old one's buffer is kept if that is empty.
+        if self.running.outbox.replies.resume.is_empty() {
+            self.running.outbox.replies.resume = resume;
+        }
+        self.link.uplink.flush();
+        self.send_messages();
+        self.persist();
+        self.write_replies();
+        if Instant::now() >= self.next_tick {
+            self.tick();
+        }
+    }
+
+    fn take_messages(&mut self) {
+        while let Some(notice) = self.link.control.receive() {
+            self.link.session.handle_message(self.running.now, notice);
+        }
+        self.running.pump(&mut self.link);
+    }
+
+    fn send_messages(&mut self) {
+        while let Some(report) = self.link.session.poll_message() {
+            self.link.control.send(report);
+        }
+    }
+
+    fn take_packets(&mut self) {
+        let mut packet = std::mem::take(&mut self.link.packet);
+        for _ in 0..PACKETS_MAX {
+            if !self.link.uplink.receive(&mut packet) {
+                break;
+            }
+            if let Some(completion) = self.link.session.receive(self.running.now, &packet) {
+                self.running.complete(completion);
+            }
+        }
+        self.link.packet = packet;
+        self.running.pump(&mut self.link);
+        self.running.drive(&mut self.link);
+    }
+
+    /// Has everything on disk that the replies tell of; what can't be, they don't tell.
+    fn persist(&mut self) {
+        let preserved = self.link.session.preserved_mut();
+        let Some(spool) = &mut self.spool else {
+            if preserved.has_touched() {
+                preserved.drain_touched(|_| ());
+            }
+            return;
+        };
+        if preserved.has_touched() {
+            preserved.drain_touched(|kept| spool.push(kept));
+        }
+        let outbox = &mut self.running.outbox;
+        if !spool.has_unwritten() && spool.failure().is_none() {
+            return outbox.replies.spooled();
+        }
+        match spool.commit(self.link.session.preserved(), outbox.replies.statistics()) {
+            Ok(()) => {
+                outbox.spool_failure = None;
+                outbox.replies.spooled();
+            }
+            Err(why) => self.withhold(why),
+        }
+    }
+
+    /// The spool can't be written.
+    fn withhold(&mut self, why: String) {
+        let Some(spool) = &self.spool else { return };
+        let is_new = self.running.outbox.spool_failure.is_none();
+        let text = format!("MISCONF {why}; if this was a write, it may or may not last");
+        if self.running.outbox.replies.has_unspooled() {
+            self.running.outbox.replies.not_spooled(&text, |of| match of {
+                Unspooled::Any => true,
+                Unspooled::Key(key) => spool.is_missing(key),
+            });
+        }
+        if is_new {
+            self.running.fail_unspooled_batches(&Failure::Text(text));
+        }
+        self.running.outbox.spool_failure = Some(why);
+    }
+
+    fn write_replies(&mut self) {
+        let mut dirty = std::mem::take(&mut self.running.outbox.replies.dirty);
+        if dirty.is_empty() {
+            return;
+        }
+        for id in dirty.drain(..) {
+            self.write_reply(id);
+        }
+        self.running.outbox.replies.dirty = dirty;
+        self.running.outbox.replies.count_finished(self.shared.now().monotonic_us);
+    }
+
+    fn write_reply(&mut self, id: ConnectionId) {
+        let replies = &mut self.running.outbox.replies;
+        let Some(connection) = replies.connections.get_mut(id) else { return };
+        connection.in_dirty = false;
+        let before = connection.sent;
+        let result = send(connection);
+        let sent = connection.sent - before;
+        if connection.unsent() == 0 && connection.out.capacity() > 0 {
+            connection.sent = 0;
+            replies.pool.reuse_output(std::mem::take(&mut connection.out));
+        } else if connection.sent > connection.out.len() / 2 {
+            connection.out.drain(..connection.sent);
+            connection.sent = 0;
+        }
+        let is_over = connection.unsent() + connection.slot_bytes > self.shared.config.output_bytes_hard;
+        let is_stalled = connection.stalled && connection.unsent() < self.shared.config.output_bytes_soft;
+        let at_end = connection.closing || (connection.ended && !connection.stalled && !connection.readable);
+        let is_done = at_end && connection.is_idle() && connection.unsent() == 0;
+        replies.statistics().bytes_out.add(sent as u64);
+        if is_over {
+            replies.statistics().count_error(ErrorKind::Memory);
+        }
+        if result.is_err() || is_over || is_done {
+            self.close(id);
+        } else if is_stalled {
+            replies.mark_resume(id);
+        }
+    }
+
+    /// Takes connections from the listeners and from whoever accepted them for this worker.
+    fn take_sockets(&mut self) {
+        if self.accepts {
+            self.accepts = false;
+            self.accept();
+        }
+        let inbox = &self.shared.inboxes[self.index];
+        let arrived = match inbox.sockets.try_lock() {
+            Ok(mut sockets) if !sockets.is_empty() => std::mem::take(&mut *sockets),
+            _ => return,
+        };
+        for (socket, peer) in arrived {
+            self.adopt(socket, peer);
+        }
+    }
+
+    fn accept(&mut self) {
+        for listener in &self.listeners {
+            loop {
+                let (mut socket, peer) = match listener.accept() {
+                    Ok(accepted) => accepted,
+                    Err(error) if error.kind() == Io::WouldBlock => break,
+                    Err(error) if error.kind() == Io::Interrupted => continue,
+                    Err(error) => {
+                        // Out of file descriptors, perhaps: looked at again at the next tick.
+                        tracing::warn!(%error, "can't accept a connection");
+                        self.accepts = true;
+                        break;
+                    }
+                };
+                if self.shared.connections() >= self.shared.config.max_clients {
+                    self.running.outbox.replies.statistics().count_error(ErrorKind::MaxClients);
+                    // It is a courtesy; who can't take it at once only sees the end.
+                    let _ = socket.write(b"-ERR max number of clients reached\r\n");
+                    continue;
+                }
+                let worker = self.shared.least_busy();
+                let inbox = &self.shared.inboxes[worker];
+                inbox.connections.fetch_add(1, Relaxed);
+                inbox.sockets.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((socket, peer));
+                if worker != self.index
+                    && let Err(error) = inbox.waker.wake()
+                {
+                    tracing::warn!(%error, worker, "can't wake a worker");
+                }
+            }
+        }
+    }
+
+    fn adopt(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+        // Without it a reply may wait 40 ms for an acknowledgement; a socket that refuses still works.
+        let _ = socket.set_nodelay(true);
+        let local = socket.local_addr().unwrap_or(peer);
+        let number = self.shared.next_number();
+        let replies = &mut self.running.outbox.replies;
+        let registry = self.poll.registry();
+        let index = replies.connections.next_index();
+        if let Err(error) = registry.register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE) {
+            tracing::warn!(%error, "can't watch a connection");
+            self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
+            return;
+        }
+        let is_open = self.shared.config.password.is_none();
+        let id = replies.connections.insert(Connection::new(socket, number, peer, is_open));
+        assert_eq!(id.index as usize, index);
+        replies.statistics().connections_accepted.add(1);
+        replies.statistics().connections_open.set(replies.connections.len() as u64);
+        let info = ClientInfo {
+            peer,
+            local,
+            since: Instant::now(),
+            name: String::new(),
+            library: Default::default(),
+            resp3: false,
+        };
+        self.shared.clients().insert(number, info);
+        replies.mark_resume(id);
+    }
+
+    pub(crate) fn close(&mut self, id: ConnectionId) {
+        let replies = &mut self.running.outbox.replies;
+        let Some(mut connection) = replies.connections.remove(id) else { return };
+        // It is closed next anyway.
+        let _ = self.poll.registry().deregister(&mut connection.stream);
+        self.shared.clients().remove(&connection.number);
+        self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
+        replies.statistics().connections_open.set(replies.connections.len() as u64);
+        tracing::debug!(peer = %connection.peer, "connection closed");
+    }
+
+    /// What needs doing now and then.
+    fn tick(&mut self) {
+        self.next_tick = Instant::now() + TICK;
+        let session = &self.link.session;
+        let statistics = self.running.outbox.replies.statistics();
+        let counted = session.statistics();
+        statistics.session_submitted.set(counted.submitted);
+        statistics.session_answered_by_cache.set(counted.answered_by_cache);
+        statistics.session_retries.set(counted.retries);
+        statistics.session_epoch_changes.set(counted.epoch_changes);
+        statistics.preserved_records.set(session.preserved().len() as u64);
+        statistics.preserved_bytes.set(session.preserved().bytes() as u64);
+        if let Some(spool) = &mut self.spool {
+            spool.release(session.durable_generation(), session.preserved().is_empty());
+            statistics.spool_size.set(spool.bytes());
+        }
+        self.relieve_memory();
+    }
+
+    /// Closes the connection whose buffers are largest, if all together are too large.
+    fn relieve_memory(&mut self) {
+        loop {
+            let connections = &self.running.outbox.replies.connections;
+            let (mut sum, mut largest) = (0, None);
+            for (id, connection) in connections.iter() {
+                let bytes = connection.memory();
+                sum += bytes;
+                if largest.is_none_or(|(_, most)| bytes > most) {
+                    largest = Some((id, bytes));
+                }
+            }
+            let Some((id, bytes)) = largest.filter(|_| sum > self.shared.config.client_bytes_max) else { break };
+            tracing::warn!(bytes, "clients' buffers take too much memory: the largest connection is closed");
+            self.running.outbox.replies.statistics().count_error(ErrorKind::Memory);
+            self.close(id);
+        }
+    }
+
+    /// Whether it is time to end: asked to, and everything answered or given up.
+    fn stops(&mut self) -> bool {
+        if !self.shared.stop.load(Acquire) {
+            return false;
+        }
+        self.listeners.clear();
+        let stop_at = *self.stop_at.get_or_insert(Instant::now() + self.shared.config.stop_wait_max);
+        let connections = &self.running.outbox.replies.connections;
+        let has_unsent = connections.iter().any(|(_, connection)| connection.unsent() > 0);
+        (self.running.is_idle() && !has_unsent) || Instant::now() >= stop_at
+    }
+
+    fn end(mut self) {
+        self.persist();
+        self.write_replies();
+        if let Some(spool) = &self.spool
+            && let Err(error) = spool.sync()
+        {
+            tracing::error!(%error, "can't sync the spool at the end");
+        }
+        // What it still preserves, the controller must be able to ask of its next run.
+        if self.link.session.preserved().is_empty() {
+            self.link.session.close();
+        }
+        self.send_messages();
+        let open: Vec<_> = self.running.outbox.replies.connections.iter().map(|(id, _)| id).collect();
+        for id in open {
+            self.close(id);
+        }
+    }
+
+    /// An error that ends the connection once it is written.
+    pub(crate) fn break_off(&mut self, id: ConnectionId, kind: ErrorKind, text: &str) {
+        self.running.outbox.replies.statistics().count_error(kind);
+        crate::execute::answer_here(&mut self.running, id, None, |out, _| write::error(out, text));
+        if let Some(connection) = self.running.outbox.replies.connections.get_mut(id) {
+            connection.closing = true;
+        }
+    }
+}
+
+/// Writes what the socket takes.
+fn send(connection: &mut Connection) -> io::Result<()> {
+    while connection.unsent() > 0 {
+        match (&connection.stream).write(&connection.out[connection.sent..]) {
+            Ok(0) => return Err(Io::WriteZero.into()),
+            Ok(sent) => connection.sent += sent,
+            Err(error) if error.kind() == Io::Interrupted => {}
+            Err(error) if error.kind() == Io::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl Link {
+    pub(crate) fn new_packet() -> Box<Packet> {
+        Box::new(Packet::new())
+    }
+}
