@@ -95,6 +95,7 @@ impl RocksEngine {
             disk_bytes: directory_bytes(&store.path),
             memtable_bytes: sum("rocksdb.cur-size-all-mem-tables"),
             cache_bytes: store.tuning.cache.get_usage() as u64,
+            syncs: store.tuning.db.get_ticker_count(Ticker::WalFileSynced),
             dropped: store.shared.dropped.load(Ordering::Relaxed),
             stalled_us: store.tuning.db.get_ticker_count(Ticker::StallMicros),
             ..store.statistics

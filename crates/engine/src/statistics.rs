@@ -19,6 +19,8 @@ pub struct Statistics {
     pub largest_group: u64,
     /// Groups that could not be committed.
     pub failed_groups: u64,
+    /// Times that the log was forced to the disk.
+    pub syncs: u64,
     /// Scans.
     pub scans: u64,
     /// Tombstones and expired records that compactions dropped.

@@ -92,7 +92,7 @@ fn last_group(engine: &mut dyn Engine, loaded: &Loaded) -> u64 {
 
 /// kill -9 in the middle of writing, again and again on one directory. Fails if a write is acknowledged before it is in the log (`WriteOptions`
 /// without a log, answers before the commit), if a group is torn, or if the log of a killed process can't be replayed. It can't see a
-/// missing fsync: the kernel survives.
+/// missing fsync, for the kernel survives: `groups_are_synced_as_promised` counts those.
 #[test]
 fn acknowledged_writes_survive_a_kill() {
     for (sync, kills) in [(SyncPolicy::None, [1, 700, 3000]), (SyncPolicy::Always, [1, 40, 100])] {
@@ -215,6 +215,25 @@ fn known_puts_do_not_read() {
     let after = rocks.engine().statistics();
     assert_eq!((after.reads - before.reads, after.groups - before.groups, after.writes - before.writes), (0, 1, 2));
     assert_eq!(after.largest_group, 2);
+}
+
+/// Fails if a group under `Always`, or a state or floor under any policy, is answered without an fsync; or if `None` pays for one.
+#[test]
+fn groups_are_synced_as_promised() {
+    for (sync, of_a_put) in [(SyncPolicy::Always, 1), (SyncPolicy::None, 0)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut engine, _) = RocksEngine::open(dir.path(), &Options { sync, ..small_options() }).unwrap();
+        let mut syncs_of = |ops: Vec<EngineOp>| {
+            let before = engine.statistics().syncs;
+            assert!(run(&mut engine, ops).iter().all(Result::is_ok));
+            engine.statistics().syncs - before
+        };
+        assert_eq!(syncs_of(group(1)), of_a_put);
+        assert_eq!(syncs_of(vec![put(b"a", record(1, b"x"), NEWER), state(b"s"), get(b"a")]), 1);
+        assert_eq!(syncs_of(vec![put(b"a", record(2, b"x"), NEWER), floor(1)]), 1);
+        assert_eq!(syncs_of(group(2)), of_a_put, "a state makes only its own group synced");
+        assert_eq!(syncs_of(vec![get(b"a")]), 0);
+    }
 }
 
 /// Fails if memtables or cache grow with the data: 96 MiB through 8 MiB of memory.
