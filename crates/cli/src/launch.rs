@@ -1,9 +1,18 @@
 //! The border to `switchback-rack`: how racks and parts are started, and what the command line asks of them.
 
-use anyhow::bail;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
+use switchback_gateway::Gateway;
+use switchback_rack::admin::MetricsServer;
 use switchback_rack::config::RackConfig;
+use switchback_rack::embedded::EmbeddedRack;
+use switchback_rack::embedded::EmbeddedRack;
+use switchback_rack::front;
+use switchback_rack::front;
+use switchback_rack::metrics::{self, Samples, Sources};
+use switchback_rack::parts::{ControllerPart, GatewayPart, NodePart, SwitchPart};
+use switchback_rack::supervise::Supervisor;
 
 /// A rack or a part that serves.
 pub(crate) trait Running {
@@ -15,7 +24,7 @@ pub(crate) trait Running {
         (None, None)
     }
 
-    /// Why it can't go on, once.
+    /// Why it can't go on, if it can't.
     fn failure(&mut self) -> Option<String>;
 
     /// Brings every cached record to its node, within the time; or says what remains where.
@@ -28,15 +37,189 @@ pub(crate) enum Part {
     Switch(u16),
     Node(u16),
     Controller,
-    Gateway,
+    Gateway(u16),
 }
 
 /// Starts everything in this process.
-pub(crate) fn embedded(_config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
-    bail!("this build has no embedded rack")
+pub(crate) fn embedded(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
+    Ok(Box::new(EmbeddedRack::start(config)?))
+}
+
+impl Running for EmbeddedRack {
+    fn ready(&self) -> String {
+        format!("ready resp={} metrics={}", self.resp_address(), self.metrics_address())
+    }
+
+    fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        (Some(self.resp_address()), Some(self.metrics_address()))
+    }
+
+    fn failure(&mut self) -> Option<String> {
+        self.has_failed().then(|| "a part of the rack has ended; the log says why".to_owned())
+    }
+
+    fn shutdown(self: Box<Self>, drain: Duration) -> Result<(), String> {
+        EmbeddedRack::shutdown(*self, drain)
+    }
 }
 
 /// Starts one part.
-pub(crate) fn part(_config: &RackConfig, part: Part) -> anyhow::Result<Box<dyn Running>> {
-    bail!("this build has no {part:?}")
+pub(crate) fn part(config: &RackConfig, part: Part) -> anyhow::Result<Box<dyn Running>> {
+    match part {
+        Part::Switch(index) => switch(config, index),
+        Part::Node(index) => node(config, index),
+        Part::Controller => controller(config),
+        Part::Gateway(index) => gateway(config, index),
+    }
+}
+
+/// A part with its metrics.
+struct PartProcess<P> {
+    name: String,
+    address: Option<SocketAddr>,
+    metrics: Option<MetricsServer>,
+    part: P,
+    has_failed: fn(&P) -> bool,
+    stop: fn(P),
+}
+
+impl<P> Running for PartProcess<P> {
+    fn ready(&self) -> String {
+        let address = self.address.map_or(String::new(), |address| format!(" address={address}"));
+        let metrics = self.metrics.as_ref().map_or(String::new(), |server| format!(" metrics={}", server.address()));
+        format!("ready {}{address}{metrics}", self.name)
+    }
+
+    fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        (None, self.metrics.as_ref().map(MetricsServer::address))
+    }
+
+    fn failure(&mut self) -> Option<String> {
+        (self.has_failed)(&self.part).then(|| format!("{}: a thread has ended; the log says why", self.name))
+    }
+
+    fn shutdown(self: Box<Self>, _drain: Duration) -> Result<(), String> {
+        if let Some(metrics) = self.metrics {
+            metrics.stop();
+        }
+        (self.stop)(self.part);
+        Ok(())
+    }
+}
+
+/// What every process exports.
+fn common(config: &RackConfig) -> Sources {
+    let sources = Sources::default();
+    let (name, scheme) = (config.rack.name.clone(), config.rack.scheme);
+    sources.add(move |samples: &mut Samples| {
+        metrics::build(samples, &name, scheme);
+        metrics::process(samples);
+    });
+    sources
+}
+
+fn serve_metrics(
+    address: Option<SocketAddr>,
+    supervisor: Supervisor,
+    sources: Sources,
+) -> anyhow::Result<Option<MetricsServer>> {
+    let start = |address| MetricsServer::start(address, Arc::new(supervisor), sources);
+    Ok(address.map(start).transpose()?)
+}
+
+fn switch(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
+    let part = SwitchPart::start(config, index)?;
+    let (datapath, agent) = (Arc::clone(&part.datapath), part.agent.clone());
+    let supervisor =
+        Supervisor { datapath: Some(Arc::clone(&datapath)), agent: Some(agent.clone()), ..Supervisor::new(config) };
+    let sources = common(config);
+    let label = index.to_string();
+    sources.add(move |samples: &mut Samples| {
+        metrics::datapath(samples, &label, &datapath.statistics());
+        metrics::agent(samples, &label, &agent.statistics());
+    });
+    let metrics = config.switches.get(usize::from(index)).and_then(|switch| switch.metrics);
+    Ok(Box::new(PartProcess {
+        name: format!("switch={index}"),
+        address: Some(part.address),
+        metrics: serve_metrics(metrics, supervisor, sources)?,
+        part,
+        has_failed: SwitchPart::has_failed,
+        stop: SwitchPart::stop,
+    }))
+}
+
+fn node(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
+    let part = NodePart::start(config, index)?;
+    let supervisor = Supervisor { nodes: vec![(index, part.node.clone())], ..Supervisor::new(config) };
+    let sources = common(config);
+    let (handle, label) = (part.node.clone(), index.to_string());
+    sources.add(move |samples: &mut Samples| {
+        metrics::node(samples, &label, &handle.statistics());
+        metrics::engine(samples, &label, &handle.engine());
+    });
+    let metrics = config.nodes.get(usize::from(index)).and_then(|node| node.metrics);
+    Ok(Box::new(PartProcess {
+        name: format!("node={index}"),
+        address: Some(part.address),
+        metrics: serve_metrics(metrics, supervisor, sources)?,
+        part,
+        has_failed: NodePart::has_failed,
+        stop: NodePart::stop,
+    }))
+}
+
+fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
+    let part = ControllerPart::start(config)?;
+    let supervisor = Supervisor { controller: Some(part.controller.clone()), ..Supervisor::new(config) };
+    let sources = common(config);
+    let handle = part.controller.clone();
+    sources.add(move |samples: &mut Samples| {
+        if let Some(status) = handle.call(|controller, now| controller.status(now)) {
+            metrics::controller(samples, &status);
+        }
+    });
+    Ok(Box::new(PartProcess {
+        name: "controller".to_owned(),
+        address: Some(config.controller.listen),
+        metrics: serve_metrics(Some(config.rack.metrics), supervisor, sources)?,
+        part,
+        has_failed: ControllerPart::has_failed,
+        stop: ControllerPart::stop,
+    }))
+}
+
+fn gateway(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
+    let part = GatewayPart::start(config)?;
+    let supervisor = Supervisor { clients: front::clients_status(&part.gateway), ..Supervisor::new(config) };
+    let sources = common(config);
+    front::add_sources(&part.gateway, &sources);
+    Ok(Box::new(PartProcess {
+        name: format!("resp={}", part.address()),
+        address: None,
+        metrics: serve_metrics(config.gateway.metrics, supervisor, sources)?,
+        part,
+        has_failed: |_| false,
+        stop: GatewayPart::stop,
+    }))
+}
+
+/// Workers that one gateway has at most; client ids of gateways are so far apart.
+const CLIENT_IDS: u64 = 1000;
+
+fn gateway(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
+    let first_client = 1 + u64::from(index) * CLIENT_IDS;
+    let workers = front::workers(config);
+    let part = front::start(config, workers, first_client, |_, id| client_links(config, id))?;
+    let supervisor = Supervisor { clients: front::clients_status(&part), ..Supervisor::new(config) };
+    let sources = common(config);
+    front::add_sources(&part, &sources);
+    Ok(Box::new(PartProcess {
+        name: format!("resp={}", part.local_addr()),
+        address: None,
+        metrics: serve_metrics(config.gateway.metrics, supervisor, sources)?,
+        part,
+        has_failed: |_| false,
+        stop: Gateway::stop,
+    }))
 }

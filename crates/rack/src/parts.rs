@@ -2,12 +2,14 @@
 
 use crate::assembly::draw_boot;
 use crate::blueprint;
-use crate::config::RackConfig;
+use crate::config::{Durability, RackConfig};
 use crate::drive::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle, NodeLinks, NodeThread,
     Stop, SwitchHandle, SwitchThread,
 };
+use crate::front;
 use anyhow::{Context, ensure};
+use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -18,6 +20,7 @@ use switchback_core::node::Shim;
 use switchback_core::switch::Agent;
 use switchback_datapath::{Datapath, Shard};
 use switchback_engine::RocksEngine;
+use switchback_gateway::Gateway;
 use switchback_net::{Carrier, ClientControl, Clock, ControlLink, NativeTarget, TcpHub, UdpLink, Uplink, connect};
 use switchback_wire::Address;
 
@@ -217,4 +220,59 @@ pub fn client_links(config: &RackConfig, id: u64) -> anyhow::Result<(Box<dyn Upl
     let uplink = bind(any, config, "a client")?;
     let port = connect(Peer::Client(id), config.controller.listen)?;
     Ok((Box::new(uplink), Box::new(ClientControl(port))))
+}
+
+/// The gateway.
+pub struct GatewayPart {
+    /// Its workers.
+    pub gateway: Gateway,
+}
+
+impl GatewayPart {
+    /// Starts the rack's gateway. It listens at once; commands wait until the controller grants a session.
+    pub fn start(config: &RackConfig) -> anyhow::Result<GatewayPart> {
+        let workers = front::workers(config);
+        let base = client_id_base(config)?;
+        let gateway = front::start(config, workers, base, |_, id| client_links(config, id))?;
+        Ok(GatewayPart { gateway })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.gateway.local_addr()
+    }
+
+    /// Answers what is under way, and ends. Records that it preserves stay in its spool until it is back.
+    pub fn stop(self) {
+        self.gateway.stop();
+    }
+}
+
+/// The numbers of this gateway's sessions on the control channel: the same at every start if it spools, so that a recovery knows whom
+/// to wait for; else drawn anew.
+fn client_id_base(config: &RackConfig) -> anyhow::Result<u64> {
+    // Room for a worker's index below.
+    let drawn = draw_boot() & !0xffff;
+    if config.gateway.durability == Durability::Memory {
+        return Ok(drawn);
+    }
+    let directory = &config.gateway.spool;
+    let path = directory.join("client-id");
+    let what = || format!("the gateway's spool {}", directory.display());
+    std::fs::create_dir_all(directory).with_context(what)?;
+    match std::fs::read_to_string(&path) {
+        Ok(text) => u64::from_str_radix(text.trim(), 16).with_context(|| {
+            format!("{} is damaged: it holds the gateway's id, 16 hexadecimal digits", path.display())
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let aside = directory.join("client-id.new");
+            let written = std::fs::File::create(&aside).and_then(|mut file| {
+                writeln!(file, "{drawn:016x}")?;
+                file.sync_all()
+            });
+            written.and_then(|()| std::fs::rename(&aside, &path)).with_context(what)?;
+            Ok(drawn)
+        }
+        Err(error) => Err(error).with_context(what),
+    }
 }

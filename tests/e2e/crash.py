@@ -1,0 +1,95 @@
+"""kill -9 of each process under load: every acknowledged write must be there afterwards."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from rack import SWITCHBACK, Client, Process, Rack, Writers, temporary
+
+passed, failed = 0, 0
+
+
+def report(name, failures, about):
+    global passed, failed
+    print(f"{'ok    ' if not failures else 'FAILED'} {name}: {about}", flush=True)
+    for failure in failures[:5]:
+        print(f"       {failure}")
+    passed, failed = passed + (not failures), failed + bool(failures)
+
+
+def kill_one(rack, victim):
+    writers = Writers(rack.resp)
+    time.sleep(2)
+    rack.kill(victim)
+    time.sleep(0.3)
+    rack.start(victim)
+    rack.parts[victim].wait_ready()
+    after = writers.count
+    time.sleep(3)
+    served = writers.count - after
+    writers.stop()
+    failures = list(writers.check(rack.resp))
+    if served < 100:
+        failures.append(f"only {served} writes in 3 s after the restart")
+    about = f"{writers.count} writes, {writers.errors} errors, longest wait {writers.longest_s * 1000:.0f} ms"
+    report(f"kill -9 of {victim}", failures, about)
+
+
+def distributed():
+    with temporary() as directory:
+        rack = Rack(directory)
+        try:
+            active = "switch 0"
+            for victim in ["gateway", "node 1", "controller", active, "switch 1"]:
+                kill_one(rack, victim)
+            if failed:
+                rack.logs()
+        finally:
+            rack.close()
+
+
+def start_embedded(directory, *arguments):
+    up = Process("up", "up", "--data", os.path.join(directory, "data"), "--resp", "127.0.0.1:0",
+                 "--metrics", "127.0.0.1:0", *arguments, log=os.path.join(directory, "up.log"))
+    return up, up.wait_ready()
+
+
+def embedded(durability):
+    """Everything dies together: what the spool has must be stored at the next start."""
+    with temporary() as directory:
+        up, addresses = start_embedded(directory, "--durability", durability)
+        writers = Writers(addresses["resp"])
+        time.sleep(3)
+        up.kill()
+        writers.stop()
+        began = time.monotonic()
+        up, addresses = start_embedded(directory, "--durability", durability)
+        restart_s = time.monotonic() - began
+        failures = writers.check(addresses["resp"])
+        about = f"{writers.count} writes, ready again after {restart_s * 1000:.0f} ms"
+        report(f"kill -9 of an embedded rack, durability {durability}", failures, about)
+        code = up.stop()
+        report("SIGTERM after it", [] if code == 0 else [f"exit code {code}"], "flushed")
+        up, addresses = start_embedded(directory, "--durability", "memory")
+        failures = writers.check(addresses["resp"])
+        report("what was flushed is there without a spool", failures, f"{len(writers.acknowledged)} keys")
+        up.stop()
+
+
+def status(address):
+    out = subprocess.run([SWITCHBACK, "ctl", "status", "-o", "json", "--metrics", address], capture_output=True, text=True)
+    return json.loads(out.stdout)
+
+
+def main():
+    embedded("everysec")
+    embedded("always")
+    distributed()
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

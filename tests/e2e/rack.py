@@ -1,0 +1,211 @@
+"""Racks of real processes for end-to-end tests, and a Redis client of thirty lines that tells every outcome apart."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SWITCHBACK = os.environ.get("SWITCHBACK", os.path.join(os.path.dirname(__file__), "../../target/release/switchback"))
+START_LIMIT_S = 60
+
+
+class Failed(Exception):
+    """An answer that is an error."""
+
+
+class Client:
+    """One connection, one command at a time."""
+
+    def __init__(self, address, timeout_s=15):
+        host, port = address.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
+        self.file = self.socket.makefile("rb")
+
+    def run(self, *arguments):
+        parts = [a if isinstance(a, bytes) else str(a).encode() for a in arguments]
+        self.socket.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
+        return self.answer()
+
+    def answer(self):
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("the connection ended")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"-":
+            raise Failed(rest.decode())
+        if kind == b"+":
+            return rest.decode()
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            length = int(rest)
+            return None if length < 0 else self.file.read(length + 2)[:-2]
+        if kind == b"*":
+            return [self.answer() for _ in range(int(rest))]
+        raise ConnectionError(f"not RESP2: {line!r}")
+
+    def close(self):
+        self.socket.close()
+
+
+def free_port(kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Process:
+    """A process that says on stdout when it is ready."""
+
+    def __init__(self, name, *arguments, log):
+        self.name, self.log = name, log
+        self.process = subprocess.Popen(
+            [SWITCHBACK, *arguments], stdout=subprocess.PIPE, stderr=open(log, "ab"), text=True, stdin=subprocess.DEVNULL)
+        self.ready = None
+
+    def wait_ready(self):
+        timer = threading.Timer(START_LIMIT_S, self.process.kill)
+        timer.start()
+        self.ready = self.process.stdout.readline().strip()
+        timer.cancel()
+        if not self.ready.startswith("ready"):
+            raise SystemExit(f"{self.name} doesn't start: {self.ready!r}\n{open(self.log).read()[-4000:]}")
+        return dict(re.findall(r"(\w+)=(\S+)", self.ready))
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, limit_s=60):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=limit_s)
+
+
+class Rack:
+    """One process a part: a controller, two switches of which one stands by, two nodes, a gateway."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.resp = f"127.0.0.1:{free_port()}"
+        self.config = os.path.join(directory, "rack.toml")
+        udp = [free_port(socket.SOCK_DGRAM) for _ in range(4)]
+        with open(self.config, "w") as file:
+            file.write(f"""
+[rack]
+metrics = "127.0.0.1:{free_port()}"
+switch_timeout_ms = 400
+snapshot_period_ms = 1000
+[cache]
+records = 4096
+threshold = 4
+sampling = 1.0
+[controller]
+listen = "127.0.0.1:{free_port()}"
+[gateway]
+resp = "{self.resp}"
+workers = 1
+[[switch]]
+address = "127.0.0.1:{udp[0]}"
+[[switch]]
+address = "127.0.0.1:{udp[1]}"
+[[node]]
+address = "127.0.0.1:{udp[2]}"
+sync = "none"
+[[node]]
+address = "127.0.0.1:{udp[3]}"
+sync = "none"
+""")
+        self.parts = {}
+        names = ["controller", "node 0", "node 1", "switch 0", "switch 1", "gateway"]
+        for name in names:
+            self.start(name)
+        for name in names:
+            self.parts[name].wait_ready()
+
+    def start(self, name):
+        part, _, index = name.partition(" ")
+        log = os.path.join(self.directory, name.replace(" ", "-") + ".log")
+        arguments = [part, "--config", self.config] + (["--index", index] if index else [])
+        self.parts[name] = Process(name, *arguments, log=log)
+
+    def kill(self, name):
+        self.parts[name].kill()
+
+    def close(self):
+        for part in self.parts.values():
+            part.process.kill()
+            part.process.wait()
+
+    def logs(self):
+        for name, part in self.parts.items():
+            print(f"--- {name}\n{open(part.log).read()[-2000:]}", file=sys.stderr)
+
+
+class Writers:
+    """Connections that write rising versions, and know of each key what was acknowledged and what was tried."""
+
+    KEYS = 60
+
+    def __init__(self, address, connections=4):
+        self.address, self.stopping = address, threading.Event()
+        self.acknowledged, self.tried, self.failures = {}, {}, []
+        self.count, self.errors, self.longest_s = 0, 0, 0.0
+        self.threads = [threading.Thread(target=self.write, args=(i,)) for i in range(connections)]
+        for thread in self.threads:
+            thread.start()
+
+    def write(self, writer):
+        version, client = 0, None
+        while not self.stopping.is_set():
+            version += 1
+            key = f"w{writer}:{version % self.KEYS if version % 2 else 0}"
+            self.tried[key] = version
+            began = time.monotonic()
+            try:
+                client = client or Client(self.address)
+                if client.run("SET", key, f"{version}:" + "x" * 60) == "OK":
+                    self.acknowledged[key] = version
+                    self.count += 1
+                got = client.run("GET", key)
+                if got is None or int(got.split(b":")[0]) < self.acknowledged.get(key, 0):
+                    self.failures.append(f"{key}: acknowledged {self.acknowledged.get(key)}, read {got!r} at once")
+            except Failed:
+                self.errors += 1  # indeterminate, or not now: the version may or may not be there
+            except OSError:
+                self.errors += 1
+                client = None
+                time.sleep(0.02)
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+    def stop(self):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
+
+    def check(self, address, limit_s=30):
+        """Every key has what was acknowledged last, or a later try."""
+        client, until = Client(address), time.monotonic() + limit_s
+        for key, version in sorted(self.acknowledged.items()):
+            got = None
+            while True:
+                try:
+                    got = client.run("GET", key)
+                    break
+                except Failed as error:
+                    if time.monotonic() > until:
+                        self.failures.append(f"{key}: {error}")
+                        break
+            found = int(got.split(b":")[0]) if got else None
+            if found is None or not version <= found <= self.tried[key]:
+                self.failures.append(f"{key}: acknowledged {version}, tried {self.tried[key]}, found {found}")
+        client.close()
+        return self.failures
+
+
+def temporary():
+    return tempfile.TemporaryDirectory(prefix="switchback-e2e-")
