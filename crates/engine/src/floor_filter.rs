@@ -1,6 +1,6 @@
 //! The compaction filter: drops what nobody can ask for any more.
 
-use crate::format::{RecordHead, decode_record};
+use crate::format::{decode_record, is_dead};
 use rocksdb::CompactionDecision;
 use rocksdb::compaction_filter::CompactionFilter;
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
@@ -19,12 +19,6 @@ pub(crate) struct Shared {
     pub(crate) now_ms: Arc<AtomicU64>,
     /// Records dropped.
     pub(crate) dropped: AtomicU64,
-}
-
-/// Whether a record may be dropped: it reads as absent, and the floor speaks for it from now on.
-pub(crate) fn is_dead(record: &RecordHead, floor: Seq, now_ms: u64) -> bool {
-    let expired = record.expiry_ms != 0 && record.expiry_ms <= now_ms;
-    record.seq <= floor && (record.tombstone || expired)
 }
 
 /// Makes a filter for each compaction.

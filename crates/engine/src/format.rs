@@ -33,6 +33,12 @@ pub(crate) struct RecordHead {
     pub(crate) expiry_ms: u64,
 }
 
+/// Whether a record may be dropped: it reads as absent, and the floor speaks for it from now on.
+pub(crate) fn is_dead(record: &RecordHead, floor: Seq, now_ms: u64) -> bool {
+    let expired = record.expiry_ms != 0 && record.expiry_ms <= now_ms;
+    record.seq <= floor && (record.tombstone || expired)
+}
+
 /// Replaces `out` by the stored key of a key.
 pub(crate) fn encode_key(hash: &KeyHash, key: &[u8], out: &mut Vec<u8>) {
     out.clear();

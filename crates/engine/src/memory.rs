@@ -1,9 +1,8 @@
 //! An engine on a modelled disk, for simulation: deterministic, and it fails when told to.
 
-use crate::floor_filter::is_dead;
-use crate::format::RecordHead;
+use crate::format::{RecordHead, is_dead};
 use crate::group::{Change, Group, Scanned, Store};
-use crate::options::SyncPolicy;
+use crate::policy::SyncPolicy;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_core::storage::{
     Engine, EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey,
