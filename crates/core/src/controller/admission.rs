@@ -108,13 +108,19 @@ impl Controller {
         if matches!(self.phase, Phase::Waiting | Phase::Resyncing) || self.waiting.len() == 0 {
             return;
         }
-        while self.waiting.len() > 0 && self.commands.count(|purpose| matches!(purpose, Purpose::Admit(_))) < ADMITS_MAX
+        let mut full = false;
+        while !full
+            && self.waiting.len() > 0
+            && self.commands.count(|purpose| matches!(purpose, Purpose::Admit(_))) < ADMITS_MAX
         {
             let mut batch = Vec::new();
             while batch.len() < BATCH_MAX {
                 let Some(offer) = self.waiting.first() else { break };
                 let class = self.cache.class_for(offer.value_bytes).expect("checked when it was queued");
-                let Some(at) = self.cache.allocate(class) else { break };
+                let Some(at) = self.cache.allocate(class) else {
+                    full = true;
+                    break;
+                };
                 let (node, offer) = self.waiting.pop().expect("just seen");
                 batch.push(self.new_entry(node, offer, at));
             }
@@ -124,7 +130,10 @@ impl Controller {
             let purpose = Purpose::Admit(batch.iter().map(|entry| entry.id).collect());
             self.commands.command_switch(now, self.directory.epoch, active, purpose, SwitchCommand::Admit(batch));
         }
-        self.make_room(now);
+        // Not when only the commands under way are many: there may be room enough.
+        if full {
+            self.make_room(now);
+        }
     }
 
     fn new_entry(&mut self, node: u16, offer: Offer, at: Location) -> Entry {

@@ -26,6 +26,7 @@ pub(super) struct Cache {
     classes: Vec<Class>,
     /// Keys that hold a slot.
     occupied: usize,
+    evicting: usize,
     limit: usize,
 }
 
@@ -43,6 +44,11 @@ impl Cache {
 
     pub(super) fn len(&self) -> usize {
         self.occupied
+    }
+
+    /// Keys on their way out that still hold a slot.
+    pub(super) fn evicting(&self) -> usize {
+        self.evicting
     }
 
     pub(super) fn get(&self, id: EntryId) -> Option<&CachedKey> {
@@ -130,6 +136,8 @@ impl Cache {
             class.free.push(key.entry.at.slot);
             self.occupied -= 1;
         }
+        self.evicting -= usize::from(key.stage == Stage::Evicting);
+        self.evicting += usize::from(stage == Stage::Evicting);
         key.stage = stage;
     }
 

@@ -19,7 +19,7 @@ impl Controller {
     /// Begins as many evictions as offers wait in vain.
     pub(super) fn make_room(&mut self, now: Now) {
         let Some((active, _)) = self.directory.active else { return };
-        let on_their_way = self.cache.iter().filter(|key| key.stage == Stage::Evicting).count();
+        let on_their_way = self.cache.evicting();
         let deciding = self.commands.any(|purpose| matches!(purpose, Purpose::EvictBegin(_)));
         let Some(first) = self.waiting.first() else { return };
         if deciding || on_their_way >= self.waiting.len().min(EVICTING_MAX) {

@@ -110,7 +110,7 @@ pub struct RackConfig {
     pub cache: Cache,
     /// `[controller]`
     pub controller: Controller,
-    /// `[[switch]]`: none in an embedded rack; the first serves, the others stand by.
+    /// `[[switch]]`: none in an embedded rack; one serves, the others stand by.
     pub switches: Vec<Switch>,
     /// `[[node]]`, never empty.
     pub nodes: Vec<Node>,
