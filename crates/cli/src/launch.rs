@@ -3,12 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use switchback_gateway::Gateway;
 use switchback_rack::admin::MetricsServer;
 use switchback_rack::config::RackConfig;
 use switchback_rack::embedded::EmbeddedRack;
-use switchback_rack::embedded::EmbeddedRack;
-use switchback_rack::front;
 use switchback_rack::front;
 use switchback_rack::metrics::{self, Samples, Sources};
 use switchback_rack::parts::{ControllerPart, GatewayPart, NodePart, SwitchPart};
@@ -37,7 +34,7 @@ pub(crate) enum Part {
     Switch(u16),
     Node(u16),
     Controller,
-    Gateway(u16),
+    Gateway,
 }
 
 /// Starts everything in this process.
@@ -69,7 +66,7 @@ pub(crate) fn part(config: &RackConfig, part: Part) -> anyhow::Result<Box<dyn Ru
         Part::Switch(index) => switch(config, index),
         Part::Node(index) => node(config, index),
         Part::Controller => controller(config),
-        Part::Gateway(index) => gateway(config, index),
+        Part::Gateway => gateway(config),
     }
 }
 
@@ -201,25 +198,5 @@ fn gateway(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
         part,
         has_failed: |_| false,
         stop: GatewayPart::stop,
-    }))
-}
-
-/// Workers that one gateway has at most; client ids of gateways are so far apart.
-const CLIENT_IDS: u64 = 1000;
-
-fn gateway(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
-    let first_client = 1 + u64::from(index) * CLIENT_IDS;
-    let workers = front::workers(config);
-    let part = front::start(config, workers, first_client, |_, id| client_links(config, id))?;
-    let supervisor = Supervisor { clients: front::clients_status(&part), ..Supervisor::new(config) };
-    let sources = common(config);
-    front::add_sources(&part, &sources);
-    Ok(Box::new(PartProcess {
-        name: format!("resp={}", part.local_addr()),
-        address: None,
-        metrics: serve_metrics(config.gateway.metrics, supervisor, sources)?,
-        part,
-        has_failed: |_| false,
-        stop: Gateway::stop,
     }))
 }

@@ -17,14 +17,15 @@ pub(crate) fn dead_rust_files(repository: &Repository) -> Vec<Finding> {
 /// What cargo compiles by itself.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
-    match parts[..] {
-        ["crates", _, "build.rs"] | ["crates", _, "src", "lib.rs" | "main.rs"] => true,
-        ["crates", _, "src", "bin", ..] => true,
-        ["crates", _, "tests" | "benches" | "examples" | "fuzz", _] => true,
-        ["crates", _, "tests" | "benches" | "examples", _, "main.rs"] => true,
-        ["crates", _, "fuzz", "fuzz_targets" | "src", _] => true,
-        _ => false,
-    }
+    matches!(
+        parts[..],
+        ["crates", _, "build.rs"]
+            | ["crates", _, "src", "lib.rs" | "main.rs"]
+            | ["crates", _, "src", "bin", ..]
+            | ["crates", _, "tests" | "benches" | "examples" | "fuzz", _]
+            | ["crates", _, "tests" | "benches" | "examples", _, "main.rs"]
+            | ["crates", _, "fuzz", "fuzz_targets" | "src", _]
+    )
 }
 
 fn follow(repository: &Repository, file: &File, reached: &mut BTreeSet<String>) {

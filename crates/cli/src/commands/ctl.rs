@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use switchback_rack::admin::{CachedStatus, DrainResult, NodeStatus, RackStatus, SnapshotResult};
+use switchback_rack::admin::{CachedStatus, DrainResult, NodeStatus, OperationsStatus, RackStatus, SnapshotResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -184,13 +184,17 @@ fn rack_lines(status: &RackStatus, paint: Paint) -> Lines {
 fn cache_lines(status: &RackStatus) -> Lines {
     let (cache, operations) = (&status.cache, &status.operations);
     let cached = format!(
-        "{} of {} records; {} admitted, {} evicted, {} wait",
+        "{} of {} records; {} wait",
         grouped(cache.records),
         grouped(cache.records_max),
-        grouped(cache.admissions),
-        grouped(cache.evictions),
         grouped(cache.waiting_offers)
     );
+    // The controller of a distributed rack doesn't count packets; zeros would be a lie.
+    if status.shape == "distributed" && *operations == OperationsStatus::default() {
+        let elsewhere = "counted by the switch: see metrics in its [[switch]] of rack.toml";
+        return vec![("cache", cached), ("operations", elsewhere.to_owned())];
+    }
+    let moved = format!("{} admitted, {} evicted", grouped(cache.admissions), grouped(cache.evictions));
     let answered = format!(
         "{} reads, {} writes; {} answered by the switch ({}), {} by nodes",
         grouped(operations.reads),
@@ -205,7 +209,7 @@ fn cache_lines(status: &RackStatus) -> Lines {
         grouped(operations.conservative_reads),
         grouped(operations.dropped)
     );
-    vec![("cache", cached), ("operations", answered), ("", more)]
+    vec![("cache", format!("{cached}, {moved}")), ("operations", answered), ("", more)]
 }
 
 fn durability_lines(status: &RackStatus) -> Lines {
@@ -291,16 +295,19 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
             (true, true) => "holds",
             (true, false) => "up",
         };
+        // Only the node's own process knows, if it isn't this one.
+        let is_known = node.disk_bytes > 0 || node.reads + node.writes > 0;
+        let known = |text: String| if is_known { text } else { "-".to_owned() };
         let share = (all > 0).then(|| (node.reads + node.writes) as f64 / all as f64);
         table.row(vec![
             node.index.to_string(),
             node.address.clone().unwrap_or_else(|| "-".into()),
             state.into(),
             grouped(node.cached_keys),
-            grouped(node.reads),
-            grouped(node.writes),
+            known(grouped(node.reads)),
+            known(grouped(node.writes)),
             percent(share),
-            bytes(node.disk_bytes),
+            known(bytes(node.disk_bytes)),
             node.error.as_deref().map_or(String::new(), printable),
         ]);
     }

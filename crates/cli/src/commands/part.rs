@@ -46,7 +46,7 @@ pub(crate) struct ControllerArgs {
 
 /// Run a gateway of a distributed rack: it speaks the Redis protocol to applications.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  switchback gateway --config rack.toml --resp 127.0.0.1:6381")]
+#[command(after_help = "Example:\n  switchback gateway --config rack.toml --resp 127.0.0.1:6381 --data /tmp/second")]
 pub(crate) struct GatewayArgs {
     /// The file that describes the rack.
     #[arg(short, long, value_name = "FILE")]
@@ -54,6 +54,9 @@ pub(crate) struct GatewayArgs {
     /// Where the Redis protocol is served; port 0: any free one.
     #[arg(long, value_name = "ADDR")]
     resp: Option<std::net::SocketAddr>,
+    /// Where its spool is kept; a second gateway on a machine needs another.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// What AUTH asks for. Other users of this machine can see it; password_file in rack.toml hides it.
     #[arg(long, value_name = "PW")]
     resp_password: Option<String>,
@@ -72,7 +75,12 @@ pub(crate) fn controller(args: &ControllerArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn gateway(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
-    let overrides = Overrides { resp: args.resp, password: args.resp_password.clone(), ..Overrides::default() };
+    let overrides = Overrides {
+        resp: args.resp,
+        data: args.data.clone(),
+        password: args.resp_password.clone(),
+        ..Overrides::default()
+    };
     run(&args.config, &overrides, Part::Gateway)
 }
 

@@ -3,9 +3,7 @@
 use super::*;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use switchback_rack::admin::{
-    CacheStatus, CachedRecord, ClientsStatus, OperationsStatus, RecoveryStatus, SnapshotStatus, SwitchStatus,
-};
+use switchback_rack::admin::{CacheStatus, CachedRecord, ClientsStatus, RecoveryStatus, SnapshotStatus, SwitchStatus};
 
 fn status() -> RackStatus {
     let node = |index, alive| NodeStatus {
@@ -75,7 +73,7 @@ fn status_reads_well() {
     let expected = "\
 rack        rack (farreach, embedded, version 0.1.0)
 phase       serving; epoch 2, up 62 min
-cache       5,000 of 65,536 records; 5,100 admitted, 100 evicted, 0 wait
+cache       5,000 of 65,536 records; 0 wait, 5,100 admitted, 100 evicted
 operations  10,000 reads, 10,000 writes; 15,000 answered by the switch (75.0 %), 5,000 by nodes
             8,000 writes absorbed, 12 conservative reads, 0 packets dropped
 snapshots   372 durable, 0 failed; the last: 0 records, 0 B, 0 us; generation 373, durable below 373
@@ -87,6 +85,15 @@ node  address  state  cached  reads  writes    load     disk  error
    1  -        down    2,500    300     200  50.0 %  5.0 MiB  no space left on device
 ";
     assert_eq!(status_text(&status(), Paint::none()), expected);
+}
+
+#[test]
+fn what_a_controller_can_not_know_is_not_shown_as_zero() {
+    let nodes = vec![NodeStatus { alive: true, ..NodeStatus::default() }];
+    let status = RackStatus { shape: "distributed".into(), nodes, ..RackStatus::default() };
+    let text = status_text(&status, Paint::none());
+    assert!(text.contains("operations  counted by the switch"), "{text}");
+    assert!(text.ends_with("   0  -        up          0      -       -     -     -\n"), "{text}");
 }
 
 #[test]

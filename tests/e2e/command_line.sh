@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# The program as operators meet it: the ready line, signals and exit codes, messages, what is there after a restart, ctl, the example.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+program=${SWITCHBACK:-$PWD/target/release/switchback}
+command -v redis-cli >/dev/null || { echo "skipped: redis-cli is missing (apt-get install redis-tools)"; exit 77; }
+
+work=$(mktemp -d)
+pid=
+failures=0
+cleanup() { [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$work"; }
+trap cleanup EXIT
+
+check() { # what, then a command that must succeed
+    local what=$1
+    shift
+    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
+}
+holds() { grep -q -- "$1" "$2" || { echo "  '$1' is not in:"; sed 's/^/  | /' "$2"; return 1; }; }
+equal() { [ "$1" = "$2" ] || { echo "  '$1' is not '$2'"; return 1; }; }
+
+# Starts a rack and waits for its ready line; sets pid, resp, metrics.
+up() {
+    "$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 "$@" >"$work/out" 2>"$work/err" &
+    pid=$!
+    for _ in $(seq 300); do
+        grep -q '^ready' "$work/out" && break
+        kill -0 "$pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    resp=$(sed -n 's/^ready resp=\(.*\) metrics=.*/\1/p' "$work/out")
+    metrics=$(sed -n 's/^ready resp=.* metrics=\(.*\)/\1/p' "$work/out")
+    [ -n "$resp" ] && [ -n "$metrics" ] || { cat "$work/out" "$work/err"; exit 1; }
+}
+# Stops it, and sets code.
+down() { kill "-${1:-TERM}" "$pid"; wait "$pid"; code=$?; pid=; }
+redis() { redis-cli -h "${resp%:*}" -p "${resp##*:}" "$@"; }
+ctl() { "$program" ctl --metrics "$metrics" "$@"; }
+
+up
+check 'stdout has one line' equal "$(wc -l <"$work/out")" 1
+check 'no hints without a terminal' equal "$(wc -c <"$work/err")" 0
+check 'SET answers' equal "$(redis set greeting hello)" OK
+for key in $(seq 200); do echo "SET key:$key value:$key"; done | redis >/dev/null
+check 'status says that it serves' holds 'serving' <(ctl status)
+check 'status as JSON' holds '"scheme": "farreach"' <(ctl status -o json)
+check 'nodes are up' equal "$(ctl nodes | grep -cw up)" 2
+check 'a snapshot is taken' holds '^durable' <(ctl snapshot)
+check 'a drain brings records home' holds 'brought to their nodes' <(ctl drain)
+check 'it serves after a drain' equal "$(redis get key:17)" value:17
+if command -v curl >/dev/null; then
+    check 'it is healthy' equal "$(curl -s "http://$metrics/healthz")" serving
+    curl -s "http://$metrics/metrics" >"$work/metrics"
+    check 'metrics count reads' holds '^switchback_switch_requests_total{switch="0",verb="read"} [1-9]' "$work/metrics"
+    check 'every metric has help and a type' \
+        equal "$(grep -c '^# HELP' "$work/metrics")" "$(grep -c '^# TYPE' "$work/metrics")"
+    check 'a web page may not command' \
+        equal "$(curl -s -o /dev/null -w '%{http_code}' -X POST -H 'Origin: http://x' "http://$metrics/drain")" 403
+fi
+"$program" up --data "$work/data2" --resp "$resp" --metrics 127.0.0.1:0 >"$work/out2" 2>"$work/err2"
+check 'a taken port is an error' equal "$?" 1
+check '... that names it' holds "$resp" "$work/err2"
+"$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 >"$work/out2" 2>"$work/err2"
+check 'data in use is an error' equal "$?" 1
+check '... that names the directory' holds "$work/data" "$work/err2"
+down TERM
+check 'SIGTERM ends with 0' equal "$code" 0
+
+up --hints
+check 'data is there at the next start' equal "$(redis get key:200)" value:200
+check 'hints name redis-cli' holds "redis-cli -h ${resp%:*} -p ${resp##*:}" "$work/err"
+redis set last words >/dev/null
+down INT
+check 'SIGINT ends with 0' equal "$code" 0
+up
+check 'the last write is there, too' equal "$(redis get last)" words
+kill -9 "$pid"
+wait "$pid" 2>/dev/null
+up
+check 'data is there after kill -9' equal "$(redis get last)" words
+down
+check 'nobody answers then' holds 'no rack answers' <(ctl status 2>&1)
+
+printf '[rack]\nshceme = "x"\npartitions = 3\n' >"$work/bad.toml"
+"$program" up --config "$work/bad.toml" >"$work/out" 2>"$work/err"
+check 'a wrong file is a mistake of usage' equal "$?" 2
+check 'every mistake has its place' holds 'bad.toml:2:1: \[rack\] has no key "shceme"; did you mean "scheme"?' "$work/err"
+check '... the second as well' holds 'bad.toml:3:14: \[rack\] partitions = 3 is not a power of two' "$work/err"
+"$program" config example >"$work/example.toml"
+check 'the example is right' "$program" config check "$work/example.toml"
+check 'the one-host rack is right' "$program" config check examples/rack/rack.toml
+"$program" doctor --data "$work" >"$work/out" 2>&1
+check 'the doctor knows the kernel' holds 'Linux' "$work/out"
+
+echo
+[ "$failures" = 0 ]
