@@ -52,6 +52,7 @@ pub(crate) struct Batch {
     pub(crate) cached: bool,
     pub(crate) any_cached: bool,
     pub(crate) failure: Option<Failure>,
+    held_bytes: usize,
     bytes: Vec<u8>,
     ranges: Vec<Range>,
     next: usize,
@@ -78,6 +79,7 @@ impl Batch {
         self.any_cached = false;
         self.failure = None;
         self.sum = 0;
+        self.held_bytes = 0;
         self.position = 0;
         self.scans = 0;
         self.scan_ended = !matches!(kind, Kind::Scan | Kind::Count | Kind::Flush);
@@ -98,6 +100,7 @@ impl Batch {
         for argument in args.from(1) {
             self.push_key(argument);
         }
+        self.held_bytes = self.bytes.len();
         if self.kind == Kind::Get {
             self.result_ranges.resize(self.parts(), None);
         }
@@ -131,9 +134,9 @@ impl Batch {
         if self.kind == Kind::Set { self.ranges.len() / 2 } else { self.ranges.len() }
     }
 
-    /// Bytes of memory that it holds.
+    /// Bytes of its command.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.bytes.len()
+        self.held_bytes
     }
 
     /// Whether all parts have been started, so that later commands can see what keys they touch.

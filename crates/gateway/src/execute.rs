@@ -218,7 +218,7 @@ fn set_action(args: Args<'_>, now_ms: u64) -> Result<Action, Failure> {
 fn set_expiring(args: Args<'_>, now_ms: u64, seconds: bool, name: &'static str) -> Result<Action, Failure> {
     match (Unit { seconds, relative: true }).expiry(args.get(2), now_ms, name)? {
         Expiry::At(expiry_ms) => Ok(Action::Set { expiry_ms }),
-        Expiry::Keep => Err(Failure::Syntax),
+        Expiry::Keep | Expiry::Invalid { .. } => Err(Failure::Syntax),
     }
 }
 

@@ -248,6 +248,10 @@ impl Operation {
             Action::Increment(by) => self.increment(by, found, seq),
             Action::Append => self.append(value, expiry_ms, seq),
             Action::Expire(at_ms, when) if exists => self.expire(at_ms, when, value, expiry_ms, seq, now_ms),
+            Action::GetEx(Expiry::Invalid { not_an_integer: true }) if exists => {
+                Some(Answer::Failed(Failure::NotAnInteger))
+            }
+            Action::GetEx(Expiry::Invalid { .. }) if exists => Some(Answer::Failed(Failure::ExpireTime("getex"))),
             Action::GetEx(Expiry::At(at_ms)) if exists => self.restore(value, at_ms, Planned::Stored, seq),
             Action::Persist if exists && expiry_ms != 0 => self.restore(value, 0, Planned::Integer(1), seq),
             Action::GetDel if exists => {
@@ -310,7 +314,7 @@ impl Operation {
             _ => Planned::Ok,
         };
         let expiry_ms = match options.expiry {
-            Expiry::Keep => found.map_or(0, |(_, expiry_ms)| expiry_ms),
+            Expiry::Keep | Expiry::Invalid { .. } => found.map_or(0, |(_, expiry_ms)| expiry_ms),
             Expiry::At(at_ms) => at_ms,
         };
         self.plan(Step::WriteArgument(Some(seq)), expiry_ms, planned)

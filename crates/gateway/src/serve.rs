@@ -70,7 +70,7 @@ impl Worker {
             if connection.closing {
                 break Turn::Over;
             }
-            if input.unread().is_empty() {
+            if input.unread().is_empty() && !parser.is_due() {
                 break Turn::Drained;
             }
             if !self.may_execute(connection) {

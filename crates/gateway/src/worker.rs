@@ -142,16 +142,15 @@ impl Worker {
     }
 
     fn take_packets(&mut self) {
-        let mut packet = std::mem::take(&mut self.link.packet);
+        let Link { session, uplink, packet, .. } = &mut self.link;
         for _ in 0..PACKETS_MAX {
-            if !self.link.uplink.receive(&mut packet) {
+            if !uplink.receive(packet) {
                 break;
             }
-            if let Some(completion) = self.link.session.receive(self.running.now, &packet) {
+            if let Some(completion) = session.receive(self.running.now, packet) {
                 self.running.complete(completion);
             }
         }
-        self.link.packet = packet;
         self.running.pump(&mut self.link);
         self.running.drive(&mut self.link);
     }

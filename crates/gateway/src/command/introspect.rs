@@ -131,8 +131,8 @@ fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_
     }
     let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
     if !connection.authenticated && !authenticates {
-        let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> \
-            <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+        let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
+            option can be used to authenticate the client and select the RESP protocol version at the same time";
         return refuse(running, id, ErrorKind::Auth, text);
     }
     connection.authenticated = true;

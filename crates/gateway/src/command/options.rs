@@ -18,6 +18,8 @@ pub(crate) enum Expiry {
     Keep,
     /// Goes: 0; or is this, in milliseconds since the Unix epoch.
     At(u64),
+    /// Can't be; which only matters if the record is there (GETEX).
+    Invalid { not_an_integer: bool },
 }
 
 /// Options of SET.
@@ -114,7 +116,9 @@ pub(crate) fn getex(args: Args<'_>, now_ms: u64) -> Result<Expiry, Failure> {
         2 => Ok(Expiry::Keep),
         3 if args.get(2).eq_ignore_ascii_case(b"persist") => Ok(Expiry::At(0)),
         4 => match Unit::of(args.get(2)) {
-            Some(unit) => unit.expiry(args.get(3), now_ms, "getex"),
+            Some(unit) => Ok(unit
+                .expiry(args.get(3), now_ms, "getex")
+                .unwrap_or_else(|failure| Expiry::Invalid { not_an_integer: failure == Failure::NotAnInteger })),
             None => Err(Failure::Syntax),
         },
         _ => Err(Failure::Syntax),

@@ -178,9 +178,9 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Whether it stands between two commands.
-    pub fn is_idle(&self) -> bool {
-        self.left == 0 && !self.complete && self.rejecting.is_none()
+    /// Whether [`Parser::next`] has something to say without any further input.
+    pub fn is_due(&self) -> bool {
+        self.complete || (self.rejecting == Some(0) && self.left == 0)
     }
 
     /// Looks for the next command in `input`, the bytes not yet consumed.

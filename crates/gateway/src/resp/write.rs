@@ -44,11 +44,6 @@ pub fn null(out: &mut Vec<u8>, resp3: bool) {
     out.extend_from_slice(if resp3 { b"_\r\n" } else { b"$-1\r\n" });
 }
 
-/// No array, where an array was asked for.
-pub fn null_array(out: &mut Vec<u8>, resp3: bool) {
-    out.extend_from_slice(if resp3 { b"_\r\n" } else { b"*-1\r\n" });
-}
-
 /// The head of an array of `length` elements.
 #[inline]
 pub fn array(out: &mut Vec<u8>, length: usize) {
@@ -86,8 +81,8 @@ mod tests {
     #[test]
     fn both_versions() {
         for (resp3, wanted) in [
-            (false, "+OK\r\n-ERR a b\r\n:-5\r\n$2\r\nhi\r\n$-1\r\n*2\r\n*4\r\n*1\r\n$1\r\nx\r\n*-1\r\n"),
-            (true, "+OK\r\n-ERR a b\r\n:-5\r\n$2\r\nhi\r\n_\r\n*2\r\n%2\r\n~1\r\n=5\r\ntxt:x\r\n_\r\n"),
+            (false, "+OK\r\n-ERR a b\r\n:-5\r\n$2\r\nhi\r\n$-1\r\n*2\r\n*4\r\n*1\r\n$1\r\nx\r\n"),
+            (true, "+OK\r\n-ERR a b\r\n:-5\r\n$2\r\nhi\r\n_\r\n*2\r\n%2\r\n~1\r\n=5\r\ntxt:x\r\n"),
         ] {
             let mut out = Vec::new();
             simple(&mut out, "OK");
@@ -99,7 +94,6 @@ mod tests {
             map(&mut out, 2, resp3);
             set(&mut out, 1, resp3);
             verbatim(&mut out, "x", resp3);
-            null_array(&mut out, resp3);
             assert_eq!(String::from_utf8(out).unwrap(), wanted);
         }
     }

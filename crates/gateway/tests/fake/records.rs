@@ -20,6 +20,8 @@ pub struct Knobs {
     pub reordering: u64,
     /// Nothing is answered.
     pub silent: bool,
+    /// Nothing is stored: reads find the same value, writes are absorbed. (For measurements.)
+    pub null: bool,
     /// No session is granted.
     pub no_session: bool,
     /// Writes find the disk full.
@@ -41,6 +43,7 @@ impl Default for Knobs {
             duplication: 0,
             reordering: 0,
             silent: false,
+            null: false,
             no_session: false,
             no_space: false,
             fail_conditions: 0,
@@ -143,7 +146,7 @@ impl Records {
         if is_large(value.len(), key.len()) {
             answer.flags = flags::LARGE;
             answer.total_bytes = value.len() as u32;
-            return packet.fill(answer, &value[..fragment_bytes(key.len())], key);
+            return packet.fill(answer, &value[..fragment_bytes(key.len()).min(value.len())], key);
         }
         if self.is_cached(key) {
             answer.flags = flags::CACHED;

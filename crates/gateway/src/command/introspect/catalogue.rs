@@ -24,7 +24,7 @@ pub(super) fn command(running: &mut Running, id: ConnectionId, args: Args<'_>) {
             for name in args.from(2) {
                 match Verb::from_name(name) {
                     Some(verb) => one(out, verb.spec(), resp3),
-                    None => write::null_array(out, resp3),
+                    None => write::null(out, resp3),
                 }
             }
         }),

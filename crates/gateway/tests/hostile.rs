@@ -1,0 +1,306 @@
+//! Clients that do what they shouldn't, and racks that don't answer.
+#![allow(clippy::unwrap_used)]
+
+mod fake;
+
+use fake::{Client, FakeRack, config};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+use switchback_core::client::ClientConfig;
+use switchback_gateway::{ErrorKind, GatewayConfig};
+
+fn quick() -> GatewayConfig {
+    let session = ClientConfig { deadline_us: 300_000, ..ClientConfig::default() };
+    GatewayConfig { session, wait_max: Duration::from_millis(300), ..config() }
+}
+
+#[test]
+fn a_long_pipeline_over_every_kind_of_answer_stays_in_order() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.uncached_prefix = Some(b"n".to_vec()));
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let mut stream = Vec::new();
+    for i in 0..20_000u32 {
+        let key = format!("{}{}", if i % 3 == 0 { "n" } else { "c" }, i % 50);
+        stream.extend(Client::command(&[b"SET", key.as_bytes(), i.to_string().as_bytes()]));
+        stream.extend(Client::command(&[b"GET", key.as_bytes()]));
+    }
+    let mut writer = client.0.try_clone().unwrap();
+    let thread = std::thread::spawn(move || writer.write_all(&stream).unwrap());
+    for i in 0..20_000u32 {
+        assert_eq!(client.reply(), b"+OK\r\n");
+        let number = i.to_string();
+        assert_eq!(client.reply(), format!("${}\r\n{number}\r\n", number.len()).into_bytes());
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn counters_lose_nothing_between_connections_workers_and_a_bad_network() {
+    for (nothing_cached, loss) in [(false, 0), (true, 0), (true, 5)] {
+        let rack = FakeRack::default();
+        rack.set(|knobs| {
+            knobs.nothing_cached = nothing_cached;
+            knobs.loss = loss;
+            knobs.duplication = loss;
+        });
+        let gateway = rack.try_start(config(), 2).unwrap();
+        let address = gateway.local_addr();
+        let rounds = if loss > 0 { 20 } else { 200 };
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(move || {
+                    let mut client = Client::to(address);
+                    for _ in 0..rounds {
+                        client.send(&Client::command(&[b"INCR", b"counter"]).repeat(5));
+                        for _ in 0..5 {
+                            assert_eq!(client.reply()[0], b':');
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(rack.value(b"counter").unwrap(), (6 * rounds * 5).to_string().into_bytes());
+    }
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_not_served_on() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { output_bytes_soft: 100_000, ..config() });
+    let mut client = Client::connect(&gateway);
+    client.call(&[b"SET", b"k", &[b'x'; 1000]]);
+    client.0.set_nonblocking(true).unwrap();
+    let command = Client::command(&[b"GET", b"k"]);
+    let stream = command.repeat(1000);
+    // It takes what fits its buffers and the kernel's, and then no more.
+    let (mut taken, mut idle_since) = (0, Instant::now());
+    while idle_since.elapsed() < Duration::from_millis(300) {
+        match client.0.write(&stream[taken % command.len()..]) {
+            Ok(bytes) => (taken, idle_since) = (taken + bytes, Instant::now()),
+            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    let commands = |by| gateway.statistics().commands(by);
+    let served = commands(switchback_gateway::Answerer::Cache);
+    assert!(served < 30_000, "{served} replies are waiting");
+    // Others don't notice.
+    assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
+    // And when it reads, it gets them all.
+    client.0.set_nonblocking(false).unwrap();
+    let whole = taken / command.len();
+    for _ in 0..whole {
+        assert_eq!(client.reply().len(), 1009);
+    }
+}
+
+#[test]
+fn one_clients_memory_is_limited() {
+    let rack = FakeRack::default();
+    let limits = GatewayConfig { command_bytes_max: 1 << 20, client_bytes_max: 4 << 20, ..config() };
+    let gateway = rack.start(limits);
+    // A command that never ends.
+    let mut client = Client::connect(&gateway);
+    client.send(b"*1000000\r\n");
+    let argument = [b"$1000\r\n", &[b'x'; 1000][..], b"\r\n"].concat();
+    let mut failed = false;
+    for _ in 0..10_000 {
+        failed |= client.0.write_all(&argument).is_err();
+    }
+    assert!(failed, "it took 10 MB of one command");
+    // Many that never end, each within its own limit: the largest are closed.
+    let mut clients: Vec<_> = (0..8).map(|_| Client::connect(&gateway)).collect();
+    for client in &mut clients {
+        let _ = client.0.write_all(b"*1000000\r\n");
+        let _ = client.0.write_all(&argument.repeat(900));
+    }
+    let begin = Instant::now();
+    while gateway.statistics().sum(|worker| worker.errors(ErrorKind::Memory)) == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(5), "nobody was closed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn clients_over_the_limit_are_told_so() {
+    let gateway = FakeRack::default().start(GatewayConfig { max_clients: 2, ..config() });
+    let mut first = Client::connect(&gateway);
+    let mut second = Client::connect(&gateway);
+    assert_eq!((first.ask("PING"), second.ask("PING")), ("+PONG\r\n".into(), "+PONG\r\n".into()));
+    assert_eq!(Client::connect(&gateway).reply(), b"-ERR max number of clients reached\r\n");
+    drop(first);
+    let begin = Instant::now();
+    while gateway.connections() == 2 {
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn keys_and_values_out_of_bounds_are_refused_in_step() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = Client::connect(&gateway);
+    let (long_key, largest) = (vec![b'k'; 1025], vec![b'v'; 1 << 20]);
+    let too_large = vec![b'v'; (1 << 20) + 1];
+    assert_eq!(client.call(&[b"SET", &long_key, b"v"]), b"-ERR a key has 1 to 1024 bytes\r\n");
+    assert_eq!(client.call(&[b"MGET", b"a", &long_key]), b"-ERR a key has 1 to 1024 bytes\r\n");
+    assert_eq!(client.call(&[b"GET", b""]), b"-ERR a key has 1 to 1024 bytes\r\n");
+    assert_eq!(client.call(&[b"SET", &long_key[1..], &largest]), b"+OK\r\n");
+    assert_eq!(client.call(&[b"STRLEN", &long_key[1..]]), b":1048576\r\n");
+    assert!(client.call(&[b"SET", b"k", &too_large]).starts_with(b"-ERR string exceeds"));
+    assert!(client.call(&[b"APPEND", &long_key[1..], b"x"]).starts_with(b"-ERR string exceeds"));
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn what_the_rack_leaves_open_is_said() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(quick());
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    rack.set(|knobs| knobs.silent = true);
+    assert!(client.ask("SET k w").starts_with("-INDETERMINATE the write may or may not have happened"));
+    assert!(client.ask("GET k").starts_with("-TIMEOUT "));
+    assert!(client.ask("INCR k").starts_with("-TIMEOUT "));
+    assert!(client.ask("MSET a 1 b 2").starts_with("-INDETERMINATE "));
+    assert!(client.ask("DBSIZE").starts_with("-TIMEOUT "));
+    rack.set(|knobs| {
+        knobs.silent = false;
+        knobs.no_space = true;
+    });
+    assert_eq!(client.ask("SET k w"), "-ERR disk full on the node of this key; nothing was written\r\n");
+    rack.set(|knobs| {
+        knobs.no_space = false;
+        knobs.fail_conditions = 3;
+    });
+    assert_eq!(client.ask("SETNX other 1"), ":1\r\n");
+    rack.set(|knobs| knobs.fail_conditions = u32::MAX);
+    assert!(client.ask("INCR other").starts_with("-ERR others kept writing this key"));
+    assert_eq!(client.ask("GET other"), "$1\r\n1\r\n");
+    assert_eq!(gateway.statistics().sum(|worker| worker.errors(ErrorKind::Indeterminate)), 2);
+}
+
+#[test]
+fn without_a_session_commands_wait_and_then_say_why() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.no_session = true);
+    let gateway = rack.start(quick());
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("PING"), "+PONG\r\n");
+    assert!(client.ask("GET k").starts_with("-ERR no session with the rack's controller for "));
+    assert!(client.ask("DBSIZE").starts_with("-ERR no session with the rack's controller for "));
+    client.send(&Client::command(&[b"GET", b"k"]));
+    std::thread::sleep(Duration::from_millis(50));
+    rack.set(|knobs| knobs.no_session = false);
+    assert_eq!(client.reply(), b"$-1\r\n");
+}
+
+#[test]
+fn few_lanes_are_shared() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| {
+        knobs.lanes = Some(2);
+        knobs.nothing_cached = true;
+    });
+    let gateway = rack.start(config());
+    let mut clients: Vec<_> = (0..20).map(|_| Client::connect(&gateway)).collect();
+    let mut stream = Vec::new();
+    for i in 0..50 {
+        stream.extend(Client::command(&[b"SET", format!("k{i}").as_bytes(), b"v"]));
+    }
+    stream.extend(Client::command(&[b"MGET", b"k1", b"k2", b"k3", b"k4"]));
+    stream.extend(Client::command(&[b"DBSIZE"]));
+    clients.iter_mut().for_each(|client| client.send(&stream));
+    for client in &mut clients {
+        for _ in 0..50 {
+            assert_eq!(client.reply(), b"+OK\r\n");
+        }
+        assert_eq!(client.reply(), b"*4\r\n$1\r\nv\r\n$1\r\nv\r\n$1\r\nv\r\n$1\r\nv\r\n");
+        assert_eq!(client.reply(), b":50\r\n");
+    }
+}
+
+#[test]
+fn a_peer_that_stops_sending_still_gets_its_replies() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.uncached_prefix = Some(b"n".to_vec()));
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    client.send(b"SET n1 a\r\nSET c1 b\r\nGET n1\r\nGET c1\r\nGET");
+    client.0.shutdown(Shutdown::Write).unwrap();
+    let mut replies = String::new();
+    client.0.read_to_string(&mut replies).unwrap();
+    assert_eq!(replies, "+OK\r\n+OK\r\n$1\r\na\r\n$1\r\nb\r\n");
+}
+
+#[test]
+fn connections_that_vanish_leave_nothing_behind() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.nothing_cached = true);
+    let gateway = rack.start(quick());
+    for round in 0..200 {
+        let mut client = Client::connect(&gateway);
+        client.send(&Client::command(&[b"INCR", b"x"]).repeat(round % 7));
+        client.send(b"*2\r\n$3\r\nMSE");
+        if round % 3 == 0 {
+            let _ = client.0.shutdown(Shutdown::Both);
+        }
+    }
+    let begin = Instant::now();
+    while gateway.connections() > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(5), "{} connections left", gateway.connections());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn a_scan_finds_every_key_that_is_there_all_the_time() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    for i in 0..3000 {
+        client.send(&Client::command(&[b"SET", format!("key:{i}").as_bytes(), b"v"]));
+    }
+    (0..3000).for_each(|_| assert_eq!(client.reply(), b"+OK\r\n"));
+    for i in 0..500 {
+        client.ask(&format!("DEL key:{i}"));
+    }
+    assert_eq!(client.ask("DBSIZE"), ":2500\r\n");
+    for options in ["", " COUNT 100", " MATCH key:1*", " COUNT 5000"] {
+        let (mut cursor, mut keys) = ("0".to_string(), std::collections::BTreeSet::new());
+        loop {
+            let reply = client.ask(&format!("SCAN {cursor}{options}"));
+            let mut lines = reply.split("\r\n").filter(|line| !line.starts_with(['*', '$']) && !line.is_empty());
+            cursor = lines.next().unwrap().to_string();
+            for key in lines {
+                assert!(keys.insert(key.to_string()), "{key} twice");
+            }
+            if cursor == "0" {
+                break;
+            }
+        }
+        let wanted = (500..3000).filter(|i| !options.contains("MATCH") || i.to_string().starts_with('1')).count();
+        assert_eq!(keys.len(), wanted, "{options}");
+    }
+    assert_eq!(client.ask("FLUSHALL"), "+OK\r\n");
+    assert_eq!(client.ask("DBSIZE"), ":0\r\n");
+    assert_eq!(rack.value(b"key:2000"), None);
+}
+
+#[test]
+fn stopping_answers_what_is_under_way() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.silent = true);
+    let gateway = rack.start(quick());
+    let mut client = Client::connect(&gateway);
+    client.send(&Client::command(&[b"SET", b"k", b"v"]));
+    std::thread::sleep(Duration::from_millis(50));
+    gateway.stop();
+    assert!(client.reply().starts_with(b"-INDETERMINATE "));
+    assert_eq!(client.reply(), b"");
+}

@@ -1,0 +1,292 @@
+//! The spool: what it keeps through crashes, full disks and restarts, and what is answered meanwhile.
+#![allow(clippy::unwrap_used)]
+
+mod fake;
+
+use fake::{Client, FakeRack, config};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+use switchback_core::client::Preservation;
+use switchback_gateway::spool::{Spool, SpoolDirectory, SpoolError};
+use switchback_gateway::{Durability, Gateway, GatewayConfig, GatewayError, WorkerStatistics};
+use switchback_wire::{KeyHash, Seq};
+
+fn spooling(directory: &Path, durability: Durability) -> GatewayConfig {
+    GatewayConfig { durability, spool_dir: Some(directory.to_owned()), ..config() }
+}
+
+/// What a spool in `directory` holds: keys with sequence number and value, in order.
+fn contents(directory: &Path) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
+    // The lock goes with the gateway; so what is read is a copy.
+    let copy = tempfile::tempdir().unwrap();
+    for path in segments(directory) {
+        fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let mut preserved = Preservation::default();
+    let opened = SpoolDirectory::open(copy.path()).unwrap();
+    Spool::open(&opened, 0, 1, Durability::Always, u64::MAX, &mut preserved).unwrap();
+    let mut found: Vec<_> =
+        preserved.iter().map(|kept| (kept.key.clone(), kept.record.seq.0, kept.record.value.clone())).collect();
+    found.sort();
+    found
+}
+
+fn segments(directory: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "spool"));
+    found.sort();
+    found
+}
+
+fn keep(preserved: &mut Preservation, key: &[u8], seq: u64, generation: u32, value: &[u8]) {
+    let mut hash = [0; 16];
+    hash[..key.len().min(16)].copy_from_slice(&key[..key.len().min(16)]);
+    preserved.keep(KeyHash(hash), key, value, Seq(seq), value.is_empty(), 7, generation);
+}
+
+fn write(spool: &mut Spool, preserved: &mut Preservation) {
+    preserved.drain_touched(|kept| spool.push(kept));
+    spool.commit(preserved, &WorkerStatistics::default()).unwrap();
+}
+
+#[test]
+fn everything_answered_is_on_disk_already() {
+    for durability in [Durability::Always, Durability::EverySecond] {
+        let directory = tempfile::tempdir().unwrap();
+        let rack = FakeRack::default();
+        let gateway = rack.start(spooling(directory.path(), durability));
+        let mut client = Client::connect(&gateway);
+        for i in 0..50 {
+            assert_eq!(client.ask(&format!("SET k{} v{i}", i % 5)), "+OK\r\n");
+            let wanted = format!("v{i}").into_bytes();
+            let found = contents(directory.path());
+            assert!(found.iter().any(|(_, _, value)| *value == wanted), "{durability}: {found:?}");
+        }
+        assert_eq!(client.ask("DEL k0"), ":1\r\n");
+        assert_eq!(contents(directory.path()).iter().find(|(key, ..)| key == b"k0").unwrap().2, b"");
+        // 800 writes of a key in one pipeline are one record.
+        let records = || gateway.statistics().sum(|worker| worker.spool_records.get());
+        let before = records();
+        client.send(&Client::command(&[b"INCR", b"hot"]).repeat(800));
+        (0..800).for_each(|_| assert_eq!(client.reply()[0], b':'));
+        assert!(records() - before <= 100, "{} records", records() - before);
+        assert_eq!(contents(directory.path()).iter().find(|(key, ..)| key == b"hot").unwrap().2, b"800");
+    }
+}
+
+#[test]
+fn what_a_reader_saw_is_on_disk_too() {
+    let rack = FakeRack::default();
+    let writer = rack.start(config());
+    assert_eq!(Client::connect(&writer).ask("SET k seen"), "+OK\r\n");
+    let directory = tempfile::tempdir().unwrap();
+    let reader = rack.try_start(spooling(directory.path(), Durability::EverySecond), 1).unwrap();
+    assert_eq!(Client::connect(&reader).ask("GET k"), "$4\r\nseen\r\n");
+    assert_eq!(contents(directory.path())[0].2, b"seen");
+}
+
+#[test]
+fn a_restart_preserves_again_and_a_durable_snapshot_releases() {
+    let directory = tempfile::tempdir().unwrap();
+    let rack = FakeRack::default();
+    let preserved = |gateway: &Gateway| gateway.statistics().sum(|worker| worker.preserved_records.get());
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        let begin = Instant::now();
+        while !holds() {
+            assert!(begin.elapsed() < Duration::from_secs(10), "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    for round in 1..4 {
+        let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+        let mut client = Client::connect(&gateway);
+        client.ask(&format!("SET key{round} v"));
+        until("preserved", &|| preserved(&gateway) == round);
+        gateway.stop();
+        assert_eq!(contents(directory.path()).len() as u64, round);
+    }
+    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    rack.set(|knobs| knobs.durable_generation = 2);
+    Client::connect(&gateway).ask("SET other v");
+    until("released", &|| preserved(&gateway) == 0);
+    until("deleted", &|| segments(directory.path()).len() == 1 && contents(directory.path()).is_empty());
+}
+
+#[test]
+fn a_torn_tail_costs_only_what_was_torn() {
+    let directory = tempfile::tempdir().unwrap();
+    let rack = FakeRack::default();
+    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    let mut client = Client::connect(&gateway);
+    for i in 0..20 {
+        client.ask(&format!("SET key{i:02} value{i}"));
+    }
+    gateway.stop();
+    let segment = segments(directory.path()).pop().unwrap();
+    let whole = fs::read(&segment).unwrap();
+    let mut counts = Vec::new();
+    for cut in (0..whole.len()).step_by(3) {
+        fs::write(&segment, &whole[..cut]).unwrap();
+        counts.push(contents(directory.path()).len());
+    }
+    assert!(counts.is_sorted() && counts[0] == 0 && *counts.last().unwrap() >= 19, "{counts:?}");
+    // Torn and used again: what comes later is kept as well.
+    fs::write(&segment, &whole[..whole.len() - 5]).unwrap();
+    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    Client::connect(&gateway).ask("SET later v");
+    gateway.stop();
+    assert_eq!(contents(directory.path()).len(), 20);
+}
+
+#[test]
+fn a_spool_is_rewritten_when_it_is_long_and_keeps_the_newest() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = SpoolDirectory::open(directory.path()).unwrap();
+    let mut preserved = Preservation::default();
+    let mut spool = Spool::open(&opened, 0, 1, Durability::EverySecond, 100_000, &mut preserved).unwrap();
+    for seq in 1..5000u64 {
+        keep(&mut preserved, format!("key{}", seq % 10).as_bytes(), seq, 1, &seq.to_le_bytes().repeat(10));
+        write(&mut spool, &mut preserved);
+        assert!(spool.bytes() <= 100_000 + 200);
+    }
+    let found = contents(directory.path());
+    assert_eq!(found.iter().map(|(_, seq, _)| *seq).collect::<Vec<_>>().iter().sum::<u64>(), (4990..5000).sum());
+}
+
+#[test]
+fn long_spools_go_on_in_new_segments_and_old_ones_are_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = SpoolDirectory::open(directory.path()).unwrap();
+    let mut preserved = Preservation::default();
+    let mut spool = Spool::open(&opened, 0, 1, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
+    for seq in 1..=100u64 {
+        let generation = 1 + (seq / 50) as u32;
+        keep(&mut preserved, format!("key{seq}").as_bytes(), seq, generation, &vec![b'x'; 1 << 20]);
+        write(&mut spool, &mut preserved);
+    }
+    assert!(segments(directory.path()).len() >= 3);
+    spool.release(2, false);
+    let rest = contents(directory.path());
+    assert!(rest.len() < 70, "{}", rest.len());
+    assert!((50..=100).all(|seq| rest.iter().any(|(_, found, _)| *found == seq)));
+    spool.release(4, false);
+    assert!(contents(directory.path()).is_empty());
+    // And it is still of use.
+    keep(&mut preserved, b"late", 1000, 9, b"v");
+    write(&mut spool, &mut preserved);
+    assert_eq!(contents(directory.path()).len(), 1);
+}
+
+#[test]
+fn a_directory_is_one_gateways_and_formats_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let rack = FakeRack::default();
+    let gateway = rack.start(spooling(directory.path(), Durability::Always));
+    let second = rack.try_start(spooling(directory.path(), Durability::Always), 1);
+    let error = second.err().unwrap();
+    assert!(matches!(error, GatewayError::Spool(SpoolError::Locked(_))));
+    assert!(error.to_string().contains("another gateway uses the spool in"), "{error}");
+    gateway.stop();
+    fs::write(directory.path().join("w0-000000000009.spool"), b"SWSPOOL\x02").unwrap();
+    let error = rack.try_start(spooling(directory.path(), Durability::Always), 1).err().unwrap();
+    assert!(error.to_string().contains("version 2 of the spool's format; this program knows version 1"), "{error}");
+    let error = rack.try_start(GatewayConfig { spool_dir: None, durability: Durability::Always, ..config() }, 1);
+    assert!(matches!(error.err().unwrap(), GatewayError::NoSpoolDirectory(_)));
+}
+
+#[test]
+fn spools_of_workers_that_are_gone_are_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let rack = FakeRack::default();
+    let gateway = rack.try_start(spooling(directory.path(), Durability::EverySecond), 4).unwrap();
+    for i in 0..40 {
+        let mut client = Client::connect(&gateway);
+        client.ask(&format!("SET key{i} v"));
+    }
+    gateway.stop();
+    assert!(segments(directory.path()).iter().any(|path| path.to_string_lossy().contains("/w3-")));
+    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    assert!(segments(directory.path()).iter().all(|path| path.to_string_lossy().contains("/w0-")));
+    gateway.stop();
+    assert_eq!(contents(directory.path()).len(), 40);
+}
+
+/// A file system of a few megabytes; unmounted at the end.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn mount() -> Option<Tmpfs> {
+        let path = std::env::temp_dir().join(format!("switchback-spool-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&path).output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            eprintln!("SKIPPED: a full disk needs the right to mount a tmpfs");
+            return None;
+        }
+        Some(Tmpfs(path))
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_reads_go_on_and_it_mends_itself() {
+    let Some(disk) = Tmpfs::mount() else { return };
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.uncached_prefix = Some(b"n".to_vec()));
+    let gateway = rack.start(spooling(&disk.0, Durability::EverySecond));
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("SET before v"), "+OK\r\n");
+    assert_eq!(client.ask("SET n1 v"), "+OK\r\n");
+    // Somebody else fills the disk.
+    let filler = disk.0.join("filler");
+    let mut file = OpenOptions::new().create(true).append(true).open(&filler).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    while file.write_all(&[0; 1]).is_ok() {}
+    // The first write is absorbed, and can't be spooled; a pipeline's other answers stand.
+    let value = [b'v'; 900];
+    let mut failed = None;
+    for i in 0..10 {
+        client.send(&Client::command(&[b"SET", format!("full{i}").as_bytes(), &value]));
+        client.send(&Client::command(&[b"PING"]));
+        let reply = String::from_utf8(client.reply()).unwrap();
+        assert_eq!(client.reply(), b"+PONG\r\n");
+        if reply != "+OK\r\n" {
+            assert!(reply.starts_with("-MISCONF the spool in ") && reply.contains("may or may not last"), "{reply}");
+            failed = Some(i);
+            break;
+        }
+    }
+    let failed = failed.expect("the disk is full");
+    // From then on writes aren't even begun, and say so.
+    let refused = client.ask("SET after v");
+    assert!(refused.starts_with("-MISCONF ") && refused.contains("nothing was written"), "{refused}");
+    assert_eq!(rack.value(b"after"), None);
+    // Reads of what is spooled, or at a node, go on; a read of what isn't would tell of what may be lost.
+    assert_eq!(client.ask("GET before"), "$1\r\nv\r\n");
+    assert_eq!(client.ask("GET n1"), "$1\r\nv\r\n");
+    assert!(client.ask(&format!("GET full{failed}")).starts_with("-MISCONF "));
+    assert!(client.ask("INFO persistence").contains("aof_last_write_status:err"));
+    // Room again.
+    drop(file);
+    fs::remove_file(&filler).unwrap();
+    let begin = Instant::now();
+    while client.ask("SET after v") != "+OK\r\n" {
+        assert!(begin.elapsed() < Duration::from_secs(5), "it doesn't recover");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.call(&[b"GET", format!("full{failed}").as_bytes()]).len(), 900 + 8);
+    gateway.stop();
+    let found = contents(&disk.0);
+    for key in ["before", "after", &format!("full{failed}")] {
+        assert!(found.iter().any(|(found, ..)| found == key.as_bytes()), "{key} isn't spooled");
+    }
+}
