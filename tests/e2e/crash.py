@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from rack import SWITCHBACK, Client, Process, Rack, Writers, temporary
+from rack import SWITCHBACK, Client, Failed, Process, Rack, Writers, temporary
 
 passed, failed = 0, 0
 
@@ -50,6 +50,46 @@ def distributed():
             rack.close()
 
 
+def many_cached():
+    """The switch dies with 10,000 records that no node has."""
+    keys = [b"hot:%05d" % i for i in range(10_000)]
+    with temporary() as directory:
+        rack = Rack(directory)
+        try:
+            client = Client(rack.resp)
+            began = time.monotonic()
+            while status(rack.metrics)["cache"]["records"] < 9_900 and time.monotonic() < began + 60:
+                for _ in client.pipeline([[b"SET", key, b"cold"] for key in keys]):
+                    pass
+            cached = status(rack.metrics)["cache"]["records"]
+            answers = list(client.pipeline([[b"SET", key, b"last:" + key] for key in keys]))
+            acknowledged = [key for key, answer in zip(keys, answers) if answer == "OK"]
+            rack.kill("switch 0")
+            began, waits = time.monotonic(), []
+            for i in range(200):
+                asked = time.monotonic()
+                try:
+                    client.run("SET", f"uncached:{i}", "1")
+                except Failed:
+                    pass
+                waits.append(time.monotonic() - asked)
+            found = client.pipeline([[b"GET", key] for key in acknowledged])
+            wrong = [f"{key}: {got}" for key, got in zip(acknowledged, found) if got != b"last:" + key]
+            whole_s = time.monotonic() - began
+            times = status(rack.metrics)["recovery"]
+            if cached < 9_900:
+                wrong.append(f"only {cached} keys were cached")
+            split = ", ".join(f"{name} {times[name + '_seconds'] * 1000:.0f} ms"
+                              for name in ["detect", "collect", "store", "readmit"])
+            report("switch killed with 10,000 cached records", wrong,
+                   f"{times['records']} recovered; {split}; an uncached key waited {max(waits) * 1000:.0f} ms at most; "
+                   f"all read after {whole_s * 1000:.0f} ms")
+            if wrong:
+                rack.logs()
+        finally:
+            rack.close()
+
+
 def start_embedded(directory, *arguments):
     up = Process("up", "up", "--data", os.path.join(directory, "data"), "--resp", "127.0.0.1:0",
                  "--metrics", "127.0.0.1:0", *arguments, log=os.path.join(directory, "up.log"))
@@ -87,6 +127,7 @@ def main():
     embedded("everysec")
     embedded("always")
     distributed()
+    many_cached()
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 

@@ -31,6 +31,18 @@ class Client:
         self.socket.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
         return self.answer()
 
+    def pipeline(self, commands):
+        """Runs many commands; an answer that is an error comes back as one."""
+        for at in range(0, len(commands), 100):
+            batch = commands[at:at + 100]
+            self.socket.sendall(b"".join(
+                b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in c) for c in batch))
+            for _ in batch:
+                try:
+                    yield self.answer()
+                except Failed as error:
+                    yield error
+
     def answer(self):
         line = self.file.readline()
         if not line.endswith(b"\r\n"):
@@ -94,14 +106,15 @@ class Rack:
         self.resp = f"127.0.0.1:{free_port()}"
         self.config = os.path.join(directory, "rack.toml")
         udp = [free_port(socket.SOCK_DGRAM) for _ in range(4)]
+        self.metrics = f"127.0.0.1:{free_port()}"
         with open(self.config, "w") as file:
             file.write(f"""
 [rack]
-metrics = "127.0.0.1:{free_port()}"
+metrics = "{self.metrics}"
 switch_timeout_ms = 400
 snapshot_period_ms = 1000
 [cache]
-records = 4096
+records = 16384
 threshold = 4
 sampling = 1.0
 [controller]

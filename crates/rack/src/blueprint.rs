@@ -62,8 +62,8 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
 
 /// The agent's times.
 pub fn agent(config: &RackConfig) -> AgentConfig {
-    // A tenth of the threshold in each counter of a row is noise that a hot key stands out from.
-    let noise = f64::from(config.cache.threshold) / 10.0 * f64::from(config.cache.sketch_width);
+    // When cold keys have filled every counter to half the threshold, the least of a key's four counters still tells hot from cold.
+    let noise = f64::from(config.cache.threshold) / 2.0 * f64::from(config.cache.sketch_width);
     AgentConfig {
         reset_misses: (noise / config.cache.sampling.max(1e-6)) as u64 + 1,
         heartbeat_us: config.rack.heartbeat_ms * 1000,
