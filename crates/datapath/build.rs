@@ -13,8 +13,11 @@ fn main() {
     build.flag("-Wconversion").flag("-Wshadow");
     if let Ok(sanitizers) = env::var("SWITCHBACK_SANITIZE") {
         build.flag(format!("-fsanitize={sanitizers}")).flag("-fno-sanitize-recover=all");
-        // Address sanitizing works only if its runtime comes first; a Rust test binary gets it by being linked with it.
-        println!("cargo::rustc-link-arg=-fsanitize={sanitizers}");
+        // Rust links without the compiler's default libraries, so the runtimes are named. ASan's wants to be loaded first:
+        // CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="env LD_PRELOAD=$(gcc -print-file-name=libasan.so)".
+        for sanitizer in sanitizers.split(',') {
+            println!("cargo::rustc-link-arg=-l{}", if sanitizer == "undefined" { "ubsan" } else { "asan" });
+        }
     }
     build.compile("switchback_datapath");
 }

@@ -32,6 +32,7 @@ struct worker {
     u64 packets;
     u64 verdicts[4];
     u32 shard;
+    u32 *busy; // threads with traffic
 };
 
 static const struct address client = {{1}, 1}, node = {{2}, 2};
@@ -85,7 +86,6 @@ static u32 build(u64 *random, u8 *bytes, u8 op, u64 turn)
     wire->guard = to_be64(1ull << 40 | below(random, 256));
     // Lanes go on with time, and come back to a request now and then.
     wire->request = to_be64(op >= OP_CONTROL_FIRST ? below(random, 2) : turn / 4 + below(random, 4));
-    wire->lane = to_be32(below(random, LANES + 1));
     wire->generation = to_be32(below(random, 16));
     wire->hash_high = to_be64(hash_of(key));
     wire->hash_low = to_be64(hash_of(key) * 31);
@@ -131,7 +131,12 @@ static void *traffic(void *with)
     require(bytes != NULL);
     for (u64 i = 0; i < worker->packets; i++) {
         u8 op = operations[below(&worker->random, array_length(operations))];
-        u32 length = build(&worker->random, bytes, op, i % 4096);
+        u32 length = build(&worker->random, bytes, op, i);
+        // Lanes of its own, mostly: with those of another thread it would mostly be too late.
+        u32 lane = below(&worker->random, 16) == 0
+                       ? below(&worker->random, LANES + 1)
+                       : worker->shard * (LANES / THREADS) + below(&worker->random, LANES / THREADS);
+        ((struct wire *)(void *)bytes)->lane = to_be32(lane);
         if (below(&worker->random, 16) == 0) {
             length = damage(&worker->random, bytes, length);
         }
@@ -144,6 +149,7 @@ static void *traffic(void *with)
         check(&verdict);
         worker->verdicts[verdict.kind]++;
     }
+    (void)fetch_add(worker->busy, ~0u);
     free(bytes);
     return NULL;
 }
@@ -171,7 +177,7 @@ static void *agent(void *with)
     struct worker *worker = with;
     u8 *bytes = malloc(PACKET_BYTES_MAX);
     require(bytes != NULL);
-    for (u64 i = 0; i < worker->packets; i++) {
+    for (u64 i = 0; load_relaxed(worker->busy) > 0; i++) {
         if (i % 4096 == 0) {
             begin_again(worker, bytes);
         }
@@ -237,9 +243,13 @@ static void run(u64 features, u64 packets, u64 seed)
     switchback_set_node(switchback, 2, &node);
     struct worker workers[THREADS + 1] = {{0}};
     pthread_t threads[THREADS + 1];
+    u32 busy = THREADS;
     for (u32 i = 0; i <= THREADS; i++) {
-        workers[i] = (struct worker){
-            .switchback = switchback, .random = seed * 64 + i + 1, .packets = packets, .shard = i};
+        workers[i] = (struct worker){.switchback = switchback,
+                                     .random = seed * 64 + i + 1,
+                                     .packets = packets,
+                                     .shard = i,
+                                     .busy = &busy};
         require(pthread_create(&threads[i], NULL, i < THREADS ? traffic : agent, &workers[i]) == 0);
     }
     for (u32 i = 0; i <= THREADS; i++) {
@@ -256,9 +266,9 @@ static void run(u64 features, u64 packets, u64 seed)
     (void)fflush(stdout);
     // An idle run must not pass.
     bool is_cached = (features & FEATURE_CACHE) != 0;
-    require(!is_cached || counts[COUNTER_read_hits] > packets / 100);
-    require(!is_cached || counts[COUNTER_write_hits] > packets / 1000);
-    require(counts[COUNTER_forwarded_writes] > packets / 100);
+    require(!is_cached || counts[COUNTER_read_hits] > packets / 1000);
+    require(!is_cached || counts[COUNTER_write_hits] > packets / 5000);
+    require(counts[COUNTER_forwarded_writes] > packets / 1000);
     switchback_free(switchback);
 }
 
