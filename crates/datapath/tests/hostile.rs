@@ -27,7 +27,7 @@ fn check(rig: &Rig, packet: &Packet, verdict: Verdict) {
 fn rig(features: Features) -> Rig {
     let rig = Rig::new(&Config { features, ..small() });
     rig.admit(b"key", 0, 1, 1);
-    rig.write(b"key", b"value", 3, 1);
+    assert_eq!(rig.write(b"key", b"value", 3, 1).0, Verdict::Reply);
     rig
 }
 
