@@ -298,22 +298,9 @@ void switchback_prefetch_tables(struct switchback *switchback, const u8 *bytes, 
 
 void switchback_prefetch_record(struct switchback *switchback, const u8 *bytes, u32 length)
 {
-    if (!has_place(switchback, length)) {
-        return;
-    }
-    struct call call = call_of(switchback, bytes);
-    if (table_location(&call) != LOOKUP_HIT) {
-        return;
-    }
-    const u8 *record = (const u8 *)table_record(&call, call.location);
-    if (record != NULL) {
-        prefetch_for_write(table_counter(&call, call.location));
-        // The whole value: a line that is missing costs more than many that are asked for in vain.
-        u64 lines = switchback->classes[class_of(call.location)].stride / CACHE_LINE;
-        prefetch_for_write(record);
-        for (u64 line = sizeof(struct record) / CACHE_LINE; line < lines; line++) {
-            prefetch(record + line * CACHE_LINE);
-        }
+    if (has_place(switchback, length)) {
+        struct call call = call_of(switchback, bytes);
+        (void)table_location(&call);
     }
 }
 

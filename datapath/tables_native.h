@@ -78,12 +78,6 @@ STEP struct registers *registers_of(struct call *call)
     return &call->switchback->registers;
 }
 
-STEP enum lookup_result table_location(struct call *call)
-{
-    return lookup_find(&call->switchback->lookup, call->header.hash_high, call->header.hash_low,
-                       &call->location);
-}
-
 STEP struct record *table_record(struct call *call, u32 location)
 {
     if (unlikely(class_of(location) >= call->switchback->class_count)) {
@@ -94,6 +88,31 @@ STEP struct record *table_record(struct call *call, u32 location)
         return NULL;
     }
     return (struct record *)(void *)(of->records + slot_of(location) * of->stride);
+}
+
+// All lines of a record at once, before the first is looked at: one wait for memory instead of one for the
+// head, one for the value and one for the counter.
+STEP void table_prefetch_record(struct call *call, u32 location)
+{
+    const u8 *record = (const u8 *)table_record(call, location);
+    const struct size_class *of = &call->switchback->classes[class_of(location) & (CLASS_MAX - 1)];
+    if (likely(record != NULL)) {
+        prefetch_for_write(record);
+        for (u64 line = sizeof(struct record); line < of->stride; line += CACHE_LINE) {
+            prefetch(record + line);
+        }
+        prefetch_for_write(&of->counters[slot_of(location)]);
+    }
+}
+
+STEP enum lookup_result table_location(struct call *call)
+{
+    enum lookup_result found = lookup_find(&call->switchback->lookup, call->header.hash_high,
+                                           call->header.hash_low, &call->location);
+    if (found == LOOKUP_HIT) {
+        table_prefetch_record(call, call->location);
+    }
+    return found;
 }
 
 STEP u8 *table_value(struct record *record)
