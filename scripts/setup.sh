@@ -9,9 +9,16 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 
 # Commands rather than packages: whoever has a compiler from elsewhere needs none of ours.
 has() { command -v "$1" >/dev/null 2>&1; }
+# Not libclang-cpp, which is another library.
 has_libclang() {
-    [ -n "${LIBCLANG_PATH:-}" ] || compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null ||
-        compgen -G '/usr/lib/*/libclang-*.so*' >/dev/null || compgen -G '/usr/lib/libclang*.so*' >/dev/null
+    local directory
+    [ -z "${LIBCLANG_PATH:-}" ] || return 0
+    for directory in /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu /usr/lib /usr/local/lib; do
+        if compgen -G "$directory/libclang.so*" >/dev/null || compgen -G "$directory/libclang-[0-9]*.so*" >/dev/null; then
+            return 0
+        fi
+    done
+    return 1
 }
 # The newest clang that the system offers; the BPF backend needs 15.
 clang_here() {
@@ -62,46 +69,61 @@ package() {
     esac
 }
 
+# What somebody else has to do; said all at once.
+todo=()
+
 if [ ${#missing[@]} -gt 0 ]; then
     has apt-get || fail "Missing: ${missing[*]}." \
-        "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, libclang and its headers, ccache" \
+        "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, make, libclang, ccache" \
         "(for the tests: clang 15 or newer, clang-format, bpftool, libbpf headers, redis-cli, redis-server, python3, curl, a JDK)."
-    if [ "$(id -u)" = 0 ]; then
-        log=$(mktemp)
-        trap 'rm -f "$log"' EXIT
-        if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
-            apt-get update -qq >"$log" 2>&1 || fail "apt-get update failed:" "$(tail -n 5 "$log")"
-        fi
+    update=
+    if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then update=yes; fi
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    if [ "$update" ] && [ "$(id -u)" = 0 ]; then
+        apt-get update -qq >"$log" 2>&1 || fail "apt-get update failed:" "$(tail -n 5 "$log")"
     fi
     packages=()
     for name in "${missing[@]}"; do packages+=("$(package "$name")"); done
     command="apt-get install -y --no-install-recommends ${packages[*]}"
-    [ "$(id -u)" = 0 ] || fail "Some system packages are missing. Install them, then try again:" "" "  sudo $command" ""
-    echo "installing ${packages[*]}" >&2
-    export DEBIAN_FRONTEND=noninteractive
-    # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then, and only then, update it.
-    $command >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && $command >>"$log" 2>&1; } ||
-        fail "apt-get install failed:" "$(tail -n 20 "$log")"
+    if [ "$(id -u)" = 0 ]; then
+        echo "installing ${packages[*]}" >&2
+        export DEBIAN_FRONTEND=noninteractive
+        # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then, and only then, update it.
+        $command >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && $command >>"$log" 2>&1; } ||
+            fail "apt-get install failed:" "$(tail -n 20 "$log")"
+    elif [ "$update" ]; then
+        todo+=("sudo sh -c 'apt-get update && $command'")
+    elif [ "${missing[*]}" = ccache ]; then
+        echo "(ccache is missing: RocksDB takes ten minutes to build, each time. sudo apt-get install ccache)" >&2
+    else
+        todo+=("sudo $command")
+    fi
 fi
 
 # Rust is the user's own, so it is never installed behind their back.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" != "$2" ]; }
+from_web="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env"
 if ! has cargo; then
     if offered rustup; then
-        install='apt-get install -y rustup && rustup default stable'
-        [ "$(id -u)" = 0 ] || install="sudo $install"
+        sudo=$([ "$(id -u)" = 0 ] || echo 'sudo ')
+        todo+=("${sudo}apt-get install -y rustup && rustup default stable")
+    elif has curl || [[ " ${missing[*]-} " == *" curl "* ]]; then
+        todo+=("$from_web")
     else
-        install="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env"
+        sudo=$([ "$(id -u)" = 0 ] || echo 'sudo ')
+        todo+=("${sudo}apt-get install -y curl && $from_web")
     fi
-    fail "Rust $wanted or newer is missing. Install it, then try again:" "" "  $install" ""
+elif older "$(cargo --version | cut -d' ' -f2)" "$wanted"; then
+    if has rustup; then todo+=('rustup update stable && rustup default stable'); else todo+=("$from_web"); fi
 fi
-found=$(cargo --version | cut -d' ' -f2)
-if older "$found" "$wanted"; then
-    if has rustup; then update='rustup update stable && rustup default stable'; else
-        update="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env"
-    fi
-    fail "Rust is $found, but $wanted or newer is needed. Update it, then try again:" "" "  $update" ""
+if [ ${#todo[@]} -gt 0 ]; then
+    printf 'This machine lacks something (Rust %s or newer is needed). Run this, then try again:\n\n' "$wanted" >&2
+    joined=${todo[0]}
+    for command in "${todo[@]:1}"; do joined+=" &&"$'\n'"    $command"; done
+    printf '  %s\n\n' "$joined" >&2
+    exit 1
 fi
 for component in clippy fmt; do
     [ "$purpose" != test ] || cargo "$component" --version >/dev/null 2>&1 ||

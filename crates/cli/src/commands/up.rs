@@ -107,13 +107,14 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let hints = args.hints || std::io::stderr().is_terminal();
     serve::until_stopped(rack, &signals, Duration::from_millis(config.rack.drain_timeout_ms), |rack| {
         if hints {
-            output::note(&what_next(rack, password, config.rack.scheme));
+            let program = std::env::args().next().unwrap_or_else(|| "switchback".to_owned());
+            output::note(&what_next(rack, &program, password, config.rack.scheme));
         }
     })
 }
 
-/// What somebody who just started a rack may want to do.
-fn what_next(rack: &dyn Running, password: bool, scheme: Scheme) -> String {
+/// What somebody who just started a rack may want to do. `program` is how they called it.
+fn what_next(rack: &dyn Running, program: &str, password: bool, scheme: Scheme) -> String {
     let paint = Paint::stderr();
     let mut text =
         format!("\nThe rack serves ({}). Try, in another terminal:\n", paint.text(Style::Bold, scheme.name()));
@@ -129,7 +130,7 @@ fn what_next(rack: &dyn Running, password: bool, scheme: Scheme) -> String {
     }
     if let Some(metrics) = metrics {
         let flag = if metrics.port() == 9464 { String::new() } else { format!(" --metrics {metrics}") };
-        hint(format!("switchback ctl status{flag}"), "who answers, what is cached");
+        hint(format!("{program} ctl status{flag}"), "who answers, what is cached");
         hint(format!("curl http://{metrics}/metrics"), "for Prometheus");
     }
     text + "Ctrl-C brings every cached record to its node and stops."
@@ -158,8 +159,8 @@ mod tests {
 
     #[test]
     fn hints_can_be_pasted() {
-        let text = what_next(&Fake, true, Scheme::FarReach);
+        let text = what_next(&Fake, "target/release/switchback", true, Scheme::FarReach);
         assert!(text.contains("redis-cli -h 127.0.0.1 -p 6380 -a PASSWORD set greeting hello"), "{text}");
-        assert!(text.contains("switchback ctl status --metrics 127.0.0.1:1234"), "{text}");
+        assert!(text.contains("  target/release/switchback ctl status --metrics 127.0.0.1:1234"), "{text}");
     }
 }

@@ -7,8 +7,8 @@ const KERNEL: &str = "kernel datapath (not needed for `switchback up`)";
 const BUILD: &str = "building from this checkout";
 /// The oldest clang whose BPF backend takes the pipeline.
 const CLANG_MIN: u32 = 15;
-/// As `rust-version` in Cargo.toml.
-const RUST_MIN: (u32, u32) = (1, 90);
+/// As in Cargo.toml.
+const RUST_MIN: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// Whether the working directory is Switchback's own repository.
 pub(super) fn in_a_checkout() -> bool {
@@ -68,15 +68,11 @@ pub(super) fn checkout() -> Vec<Check> {
 }
 
 fn rust() -> Check {
-    let (major, minor) = RUST_MIN;
     match first_line("rustc", &["--version"]) {
-        Some(line) if version_in(&line).is_some_and(|version| version >= RUST_MIN) => Check::fits(BUILD, "rustc", line),
-        Some(line) => Check::missing(
-            BUILD,
-            "rustc",
-            format!("{line}; {major}.{minor} or newer is needed"),
-            "rustup update stable",
-        ),
+        Some(line) if version_in(&line) >= version_in(RUST_MIN) => Check::fits(BUILD, "rustc", line),
+        Some(line) => {
+            Check::missing(BUILD, "rustc", format!("{line}; {RUST_MIN} or newer is needed"), "rustup update stable")
+        }
         None => Check::missing(BUILD, "rustc", "not found", "`make run` prints the command that installs it"),
     }
 }
