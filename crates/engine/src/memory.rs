@@ -157,6 +157,17 @@ impl MemoryEngine {
         before - self.store.image.records.len()
     }
 
+    /// The record of a hash, for checkers: no fault touches this.
+    pub fn record(&self, hash: &KeyHash) -> Option<&Record> {
+        let from = (*hash, Vec::new());
+        self.store.image.records.range(from..).next().filter(|((found, _), _)| found == hash).map(|(_, record)| record)
+    }
+
+    /// The floor on the disk, for checkers.
+    pub fn floor(&self) -> Seq {
+        self.store.image.floor
+    }
+
     /// All records, for checkers: no fault touches this.
     pub fn records(&self) -> impl Iterator<Item = (&KeyHash, &[u8], &Record)> {
         self.store.image.records.iter().map(|((hash, key), record)| (hash, key.as_slice(), record))

@@ -9,14 +9,18 @@ use crate::options::{Options, Tuning};
 use crate::policy::SyncPolicy;
 use crate::statistics::Statistics;
 use rocksdb::statistics::Ticker;
-use rocksdb::{ColumnFamily, DB, DBPinnableSlice, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{ColumnFamily, DB, DBPinnableSlice, ErrorKind, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use switchback_core::storage::{Engine, EngineDone, EngineError, EngineOp, Loaded, Record, ScannedKey};
 use switchback_wire::{KeyHash, Seq};
+
+/// How long writes may be held back because flushes lag, and how often it is tried again.
+const HELD_BACK_MAX: Duration = Duration::from_secs(30);
+const HELD_BACK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Records, marks, completions and state in RocksDB.
 ///
@@ -62,6 +66,9 @@ impl RocksEngine {
         shared.floor.store(loaded.floor.0, Ordering::Release);
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
+        synced.set_no_slowdown(true);
+        let mut unsynced = WriteOptions::default();
+        unsynced.set_no_slowdown(true);
         let store = RocksStore {
             db,
             tuning,
@@ -71,7 +78,7 @@ impl RocksEngine {
             shared,
             floor: loaded.floor,
             synced,
-            unsynced: WriteOptions::default(),
+            unsynced,
             key: Vec::new(),
             value: Vec::new(),
             statistics: Statistics::default(),
@@ -256,9 +263,8 @@ impl Store for RocksStore {
 
     fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError> {
         let began = Instant::now();
-        let batch = self.batch(changes);
         let sync = sync || self.policy == SyncPolicy::Always;
-        let written = self.db.write_opt(batch, if sync { &self.synced } else { &self.unsynced });
+        let written = self.write(changes, sync);
         self.count_commit(changes.len(), began, written.is_err());
         written.map_err(|error| engine_error(&self.name, &error))?;
         for change in changes {
@@ -272,6 +278,25 @@ impl Store for RocksStore {
 
     fn floor(&self) -> Seq {
         self.floor
+    }
+}
+
+impl RocksStore {
+    /// Writes changes as one batch; waits here while RocksDB holds writes back.
+    ///
+    /// Waiting inside of RocksDB can last for ever: the recovery from a full disk flushes through the queue of writers whose head waits for
+    /// the end of that recovery. (Seen with 11.8, memtables full and disk full at once.)
+    fn write(&mut self, changes: &[Change], sync: bool) -> Result<(), rocksdb::Error> {
+        let began = Instant::now();
+        loop {
+            let batch = self.batch(changes);
+            match self.db.write_opt(batch, if sync { &self.synced } else { &self.unsynced }) {
+                Err(error) if error.kind() == ErrorKind::Incomplete && began.elapsed() < HELD_BACK_MAX => {
+                    std::thread::sleep(HELD_BACK_PAUSE);
+                }
+                written => return written,
+            }
+        }
     }
 }
 
