@@ -141,6 +141,8 @@ pub(crate) struct Connection {
     pub(crate) parked: usize,
     /// A batch is under way that hasn't started all its parts, or whose parts nobody can know: nothing may overtake it.
     pub(crate) barrier: bool,
+    /// It sent MULTI, which was refused, and what it sent along with it must not be executed.
+    pub(crate) after_multi: bool,
     pub(crate) resp3: bool,
     pub(crate) authenticated: bool,
     pub(crate) name: Vec<u8>,
@@ -177,6 +179,7 @@ impl Connection {
             held_bytes: 0,
             parked: 0,
             barrier: false,
+            after_multi: false,
             resp3: false,
             authenticated,
             name: Vec::new(),

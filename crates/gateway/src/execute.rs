@@ -3,7 +3,7 @@
 use crate::batch::Kind;
 use crate::command::options::{self, Expiry, SetIf, SetOptions, Unit};
 use crate::command::{Verb, introspect, why_unsupported};
-use crate::connection::ConnectionId;
+use crate::connection::{Connection, ConnectionId};
 use crate::failure::{ErrorKind, Failure};
 use crate::operation::Action;
 use crate::replies::Address;
@@ -40,7 +40,14 @@ pub(crate) fn execute(
     id: ConnectionId,
     args: Args<'_>,
 ) -> Flow {
-    let Some(verb) = Verb::from_name(args.get(0)) else {
+    let verb = Verb::from_name(args.get(0));
+    let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return Flow::Done };
+    if connection.after_multi && !ends_transaction(connection, verb, args.get(0)) {
+        let text = "ERR not executed: it came with a MULTI, and Switchback has no transactions";
+        refuse(running, id, ErrorKind::Unsupported, text);
+        return Flow::Done;
+    }
+    let Some(verb) = verb else {
         unknown(running, id, args);
         return Flow::Done;
     };
@@ -107,9 +114,22 @@ pub(crate) fn answer_here(
     replies.reply(to, Answerer::Gateway, None, write);
 }
 
+/// Whether a command that came with a refused MULTI is answered as itself.
+fn ends_transaction(connection: &mut Connection, verb: Option<Verb>, name: &[u8]) -> bool {
+    let ends = matches!(verb, Some(Verb::Reset | Verb::Quit))
+        || (verb.is_none() && [&b"exec"[..], b"discard"].iter().any(|end| name.eq_ignore_ascii_case(end)));
+    connection.after_multi &= !ends;
+    ends
+}
+
 /// A name that isn't in the table.
 fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     let name = printable(args.get(0));
+    if name.eq_ignore_ascii_case("multi")
+        && let Some(connection) = running.outbox.replies.connections.get_mut(id)
+    {
+        connection.after_multi = true;
+    }
     if let Some(reason) = why_unsupported(&name.to_ascii_lowercase()) {
         let text = format!("ERR '{}' is not supported by Switchback: {reason}", name.to_ascii_lowercase());
         return refuse(running, id, ErrorKind::Unsupported, &text);

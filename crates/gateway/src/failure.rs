@@ -24,7 +24,7 @@ pub(crate) enum Failure {
     Indeterminate(u64),
     #[error("TIMEOUT no answer from the rack within {0} ms; nothing was changed")]
     TimedOut(u64),
-    #[error("ERR disk full on the node of this key; nothing was written")]
+    #[error("ERR disk full on the node of this key: it refused the write")]
     NoSpace,
     #[error("ERR others kept writing this key: gave up after {0} attempts, nothing was changed")]
     Contended(u32),

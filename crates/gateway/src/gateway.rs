@@ -127,6 +127,7 @@ impl Gateway {
             spool,
             accepts: true,
             next_tick: Instant::now(),
+            relieved_at: 0,
             stop_at: None,
             shared,
         })

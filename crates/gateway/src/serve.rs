@@ -45,7 +45,7 @@ impl Worker {
             }
             match self.read(id) {
                 Some(bytes) => brought += bytes,
-                None => return,
+                None => return self.rest(id),
             }
         }
     }
@@ -107,6 +107,18 @@ impl Worker {
             connection.stalled = turn == Turn::Stalled;
         }
         turn
+    }
+
+    /// Everything that was sent is executed or refused.
+    fn rest(&mut self, id: ConnectionId) {
+        let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else { return };
+        if connection.input.unread().is_empty() {
+            // Whoever sends more has seen that a MULTI was refused.
+            connection.after_multi = false;
+        }
+        if connection.ended {
+            self.running.outbox.replies.mark_dirty(id);
+        }
     }
 
     /// Reads once; `None` if there is nothing more to be had now.

@@ -25,6 +25,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 const PACKETS_MAX: usize = 4096;
 /// How often what waits is looked at again, and counters are copied.
 const TICK: Duration = Duration::from_millis(50);
+/// Memory is looked at after so many bytes in any case.
+const RELIEVE_BYTES: u64 = 16 << 20;
 
 /// See the [module](self).
 pub(crate) struct Worker {
@@ -38,6 +40,8 @@ pub(crate) struct Worker {
     /// Connections may be waiting at the listeners.
     pub(crate) accepts: bool,
     pub(crate) next_tick: Instant,
+    /// Bytes received when memory was last looked at.
+    pub(crate) relieved_at: u64,
     pub(crate) stop_at: Option<Instant>,
 }
 
@@ -125,6 +129,10 @@ impl Worker {
         self.write_replies();
         if Instant::now() >= self.next_tick {
             self.tick();
+        }
+        let bytes_in = self.running.outbox.replies.statistics().bytes_in.get();
+        if bytes_in.wrapping_sub(self.relieved_at) > RELIEVE_BYTES {
+            self.relieve_memory();
         }
     }
 
@@ -349,6 +357,7 @@ impl Worker {
 
     /// Closes the connection whose buffers are largest, if all together are too large.
     fn relieve_memory(&mut self) {
+        self.relieved_at = self.running.outbox.replies.statistics().bytes_in.get();
         loop {
             let connections = &self.running.outbox.replies.connections;
             let (mut sum, mut largest) = (0, None);

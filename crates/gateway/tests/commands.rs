@@ -1,5 +1,7 @@
 //! Commands against the fake rack, in all its moods.
 
+#![allow(clippy::unwrap_used)]
+
 mod fake;
 
 use fake::{Client, FakeRack, config};
@@ -44,4 +46,24 @@ fn the_core_commands() {
         assert_eq!(client.ask(command), reply, "{command}");
     }
     gateway.stop();
+}
+
+#[test]
+fn what_comes_with_a_refused_multi_is_not_executed() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let send = |client: &mut Client, commands: &[&[&[u8]]]| {
+        client.send(&commands.iter().flat_map(|words| Client::command(words)).collect::<Vec<_>>());
+        commands.iter().map(|_| String::from_utf8(client.reply()).unwrap()).collect::<Vec<_>>()
+    };
+    let transaction: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"SET", b"a", b"1"], &[b"HSET", b"b", b"2", b"3"], &[b"EXEC"]];
+    for reply in send(&mut client, &transaction) {
+        assert!(reply.starts_with("-ERR ") && reply.contains("transactions"), "{reply}");
+    }
+    assert_eq!(rack.value(b"a"), None);
+    assert_eq!(send(&mut client, &[&[b"MULTI"], &[b"EXEC"], &[b"SET", b"a", b"1"]])[2], "+OK\r\n");
+    // Who has read the refusal is served as ever: a connection that goes back to its pool, say.
+    assert!(client.ask("MULTI").starts_with("-ERR"));
+    assert_eq!(client.ask("GET a"), "$1\r\n1\r\n");
 }

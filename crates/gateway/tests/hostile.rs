@@ -172,7 +172,7 @@ fn what_the_rack_leaves_open_is_said() {
         knobs.silent = false;
         knobs.no_space = true;
     });
-    assert_eq!(client.ask("SET k w"), "-ERR disk full on the node of this key; nothing was written\r\n");
+    assert_eq!(client.ask("SET k w"), "-ERR disk full on the node of this key: it refused the write\r\n");
     rack.set(|knobs| {
         knobs.no_space = false;
         knobs.fail_conditions = 3;
@@ -303,4 +303,64 @@ fn stopping_answers_what_is_under_way() {
     gateway.stop();
     assert!(client.reply().starts_with(b"-INDETERMINATE "));
     assert_eq!(client.reply(), b"");
+}
+
+#[test]
+fn garbage_hurts_nobody_else() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.uncached_prefix = Some(b"k1".to_vec()));
+    let gateway = rack.start(GatewayConfig { password: None, ..quick() });
+    let pieces: Vec<&[u8]> = vec![
+        b"*3\r\n$3\r\nSET\r\n$2\r\nk1\r\n$1\r\nv\r\n",
+        b"*2\r\n$3\r\nGET\r\n$2\r\nk1\r\n",
+        b"*1\r\n$4\r\nSCAN\r\n",
+        b"MSET k1 a k2 b\r\n",
+        b"*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n",
+        b"*-1\r\n",
+        b"*2\r\n$9\r\n",
+        b"$5\r\n",
+        b"\r\n",
+        b"*1\r\n",
+        b"\0\xff",
+        b"HELLO 3\r\n",
+        b"RESET\r\n",
+        b"*1\r\n$2000000\r\n",
+        b"FLUSHALL\r\n",
+        b"DBSIZE\r\n",
+        b"MULTI\r\n",
+        b"EXEC\r\n",
+        b"QUIT\r\n",
+        b"set a \"b\\x4",
+        b"CLIENT LIST\r\n",
+        b"COMMAND DOCS\r\n",
+        b"INFO everything\r\n",
+        b"SET k1 v EX 1 NX GET\r\n",
+        b"DEL k1 k2 k1\r\n",
+        b"MGET k1 k2 k3 k1\r\n",
+    ];
+    let mut random = 42u64;
+    let mut draw = |below: usize| {
+        random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (random >> 33) as usize % below
+    };
+    for _ in 0..1500 {
+        let mut stream: Vec<u8> = (0..draw(12)).flat_map(|_| pieces[draw(pieces.len())].to_vec()).collect();
+        if !stream.is_empty() && draw(3) == 0 {
+            let at = draw(stream.len());
+            stream[at] = draw(256) as u8;
+        }
+        let mut client = Client::connect(&gateway);
+        // It may be closed before everything is written.
+        let _ = client.0.write_all(&stream);
+        if draw(2) == 0 {
+            let _ = client.0.shutdown(Shutdown::Write);
+            let _ = client.0.read_to_end(&mut Vec::new());
+        }
+    }
+    assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
+    let begin = Instant::now();
+    while gateway.connections() > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(5), "{} connections left", gateway.connections());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }

@@ -1,0 +1,50 @@
+//! Redis' own tools against the gateway.
+#![allow(clippy::unwrap_used)]
+
+mod fake;
+
+use fake::{FakeRack, config};
+use std::process::{Command, Output};
+
+fn run(tool: &str, port: u16, arguments: &[&str]) -> Option<Output> {
+    let output = Command::new(tool).args(["-p", &port.to_string()]).args(arguments).output();
+    if output.is_err() {
+        eprintln!("SKIPPED: no {tool}");
+    }
+    output.ok()
+}
+
+#[test]
+fn redis_cli_works() {
+    let gateway = FakeRack::default().start(config());
+    let port = gateway.local_addr().port();
+    for (arguments, wanted) in [
+        (&["set", "a", "1"][..], "OK\n"),
+        (&["-3", "get", "a"], "1\n"),
+        (&["mget", "a", "b"], "1\n\n"),
+        (&["--scan"], "a\n"),
+        (&["config", "get", "databases"], "databases\n1\n"),
+        (&["hset", "h", "f", "v"], "ERR 'hset' is not supported by Switchback: it stores strings only\n\n"),
+    ] {
+        let Some(output) = run("redis-cli", port, arguments) else { return };
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted, "{arguments:?}");
+    }
+    let help = run("redis-cli", port, &["command", "docs", "get"]).unwrap();
+    assert!(String::from_utf8(help.stdout).unwrap().contains("Returns the value of a key."));
+}
+
+#[test]
+fn redis_benchmark_works() {
+    let rack = FakeRack::default();
+    let gateway = rack.try_start(config(), 2).unwrap();
+    let port = gateway.local_addr().port();
+    for more in [&["-P", "16"][..], &["-P", "1", "-3"], &["-P", "500", "-c", "3"]] {
+        let arguments =
+            [&["-n", "5000", "-r", "100", "-d", "128", "-t", "ping,set,get,incr,mset", "-q"], more].concat();
+        let Some(output) = run("redis-benchmark", port, &arguments) else { return };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !text.contains("rror"), "{more:?}: {text}");
+        assert_eq!(text.matches("requests per second").count(), 6, "{more:?}: {text}");
+    }
+    assert!(rack.writes() > 30_000);
+}

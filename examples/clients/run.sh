@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Runs every client's smoke test: run.sh HOST PORT
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+for client in python go java; do
+    "$here/$client/run.sh" "$@"
+done
