@@ -54,6 +54,10 @@ if command -v curl >/dev/null; then
     check 'metrics count reads' holds '^switchback_switch_requests_total{switch="0",verb="read"} [1-9]' "$work/metrics"
     check 'every metric has help and a type' \
         equal "$(grep -c '^# HELP' "$work/metrics")" "$(grep -c '^# TYPE' "$work/metrics")"
+    for name in $(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$work/metrics"); do
+        grep -q "\`$name\`" docs/operations.md || echo "$name"
+    done >"$work/undocumented"
+    check 'every metric is in docs/operations.md' equal "$(cat "$work/undocumented")" ''
     check 'a web page may not command' \
         equal "$(curl -s -o /dev/null -w '%{http_code}' -X POST -H 'Origin: http://x' "http://$metrics/drain")" 403
 fi
@@ -74,8 +78,7 @@ down INT
 check 'SIGINT ends with 0' equal "$code" 0
 up
 check 'the last write is there, too' equal "$(redis get last)" words
-kill -9 "$pid"
-wait "$pid" 2>/dev/null
+{ kill -9 "$pid" && wait "$pid"; } 2>/dev/null
 up
 check 'data is there after kill -9' equal "$(redis get last)" words
 down
