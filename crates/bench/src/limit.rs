@@ -18,10 +18,10 @@
 //! and the limit is the throughput at which the busiest node is full: `X = C / max L(n)`, with `C` requests a second a node.
 //!
 //! *Ideal* write-through updates the cache the moment a write arrives, so that cached reads never miss: `m(k) = 0`. A real one invalidates the
-//! record when the write passes and has it back when the node has applied it, a time `d` later; the record is valid when no write of the last `d` seconds was its
-//! own, so that with writes of a Poisson stream `m(k) = 1 - exp(-X * W * p(k) * d)`, and `X` is the solution of `X * max L(n) = C`. With `d` the time that a request
-//! waits at a full node, outstanding requests over `C`, this is what write-through can reach *in a closed loop*: there the queue of the busiest
-//! node keeps exactly its hot keys invalid.
+//! record when the write passes and has it back when the node has applied it, a time `d` later; the record is valid when no write of
+//! the last `d` seconds was its own, so that with writes of a Poisson stream `m(k) = 1 - exp(-X * W * p(k) * d)`, and `X` is the
+//! solution of `X * max L(n) = C`. With `d` the time that a request waits at a full node, outstanding requests over `C`, this is what
+//! write-through can reach *in a closed loop*: there the queue of the busiest node keeps exactly its hot keys invalid.
 //!
 //! Nothing else costs anything in these limits: no cache update, no fenced or conservative read, no admission, no eviction.
 

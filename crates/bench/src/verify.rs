@@ -392,7 +392,9 @@ mod tests {
     proptest! {
         #[test]
         fn words_are_ordered_as_versions_are(
-            a in (0u32..4096, 0u64..1 << 32), b in (0u32..4096, 0u64..1 << 32), prints in (1u64..1 << 20, 1u64..1 << 20),
+            a in (0u32..4096, 0u64..1 << 32),
+            b in (0u32..4096, 0u64..1 << 32),
+            prints in (1u64..1 << 20, 1u64..1 << 20),
         ) {
             let (a, b) = (Seq::new(a.0, a.1), Seq::new(b.0, b.1));
             let (wa, wb) = (word(a, prints.0).unwrap(), word(b, prints.1).unwrap());

@@ -166,7 +166,9 @@ proptest! {
 
     /// Fails if a group that was answered under `Always` can be lost.
     #[test]
-    fn a_crash_takes_nothing_that_is_synced(groups in proptest::collection::vec(proptest::collection::vec(op(), 1..6), 1..6)) {
+    fn a_crash_takes_nothing_that_is_synced(
+        groups in proptest::collection::vec(proptest::collection::vec(op(), 1..6), 1..6),
+    ) {
         let (mut memory, mut model) = (MemoryEngine::new(SyncPolicy::Always), Model::default());
         for group in groups {
             for op in &group {

@@ -54,7 +54,9 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_packet_is_a_packet_or_an_error(header in header(), at in 0..HEADER_BYTES, to in any::<u8>(), cut in 0..140usize) {
+    fn a_damaged_packet_is_a_packet_or_an_error(
+        header in header(), at in 0..HEADER_BYTES, to in any::<u8>(), cut in 0..140usize,
+    ) {
         let mut packet = Packet::build(header, b"value", b"a key");
         packet.buffer_mut()[at] = to;
         let _ = packet.parse();

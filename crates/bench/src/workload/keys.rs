@@ -235,7 +235,11 @@ mod tests {
 
         #[test]
         fn one_flipped_bit_or_a_torn_value_shows(
-            index in 0u64..1 << 48, version in 0u32..1 << 30, value_bytes in 24usize..300, at in any::<usize>(), bit in 0u8..8,
+            index in 0u64..1 << 48,
+            version in 0u32..1 << 30,
+            value_bytes in 24usize..300,
+            at in any::<usize>(),
+            bit in 0u8..8,
         ) {
             let (mut value, mut newer) = (Vec::new(), Vec::new());
             Stamp { index, writer: 1, version }.write_value(value_bytes, &mut value);

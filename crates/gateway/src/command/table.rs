@@ -1,7 +1,8 @@
 //! The table of commands: what COMMAND tells, what arguments are counted by, what statistics are kept by.
 
 macro_rules! commands {
-    ($($verb:ident $name:literal $arity:literal [$($flag:ident)*] $first:literal $last:literal $step:literal $group:literal $since:literal $summary:literal;)*) => {
+    ($($verb:ident $name:literal $arity:literal [$($flag:ident)*] $first:literal $last:literal $step:literal
+        $group:literal $since:literal $summary:literal;)*) => {
         /// A command that Switchback knows.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]

@@ -500,7 +500,8 @@ mod tests {
 
         #[test]
         fn any_commands_survive_any_cuts(
-            commands in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..6), 0..6),
+            commands in prop::collection::vec(
+                prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..6), 0..6),
             mut cuts in prop::collection::vec(0usize..800, 0..12),
         ) {
             cuts.sort_unstable();

@@ -97,7 +97,12 @@ mod tests {
             let read = PreservedRecord {
                 hash: spooled.hash,
                 key: spooled.key.to_vec(),
-                record: Record { seq: spooled.seq, tombstone: spooled.tombstone, expiry_ms: spooled.expiry_ms, value: spooled.value.to_vec() },
+                record: Record {
+                    seq: spooled.seq,
+                    tombstone: spooled.tombstone,
+                    expiry_ms: spooled.expiry_ms,
+                    value: spooled.value.to_vec(),
+                },
                 generation: spooled.generation,
             };
             prop_assert_eq!(read, kept);
