@@ -64,7 +64,7 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path, over
         metrics: overrides.metrics.unwrap_or(metrics),
         lease_ms: section.integer(reader, "lease_ms", 100..=DAY_MS, 5000),
         heartbeat_ms: section.integer(reader, "heartbeat_ms", 1..=60_000, 20),
-        switch_timeout_ms: section.integer(reader, "switch_timeout_ms", 3..=600_000, 150),
+        switch_timeout_ms: section.integer(reader, "switch_timeout_ms", 3..=600_000, 500),
         snapshot_period_ms: section.integer(reader, "snapshot_period_ms", 0..=DAY_MS, 10_000),
         drain_timeout_ms: section.integer(reader, "drain_timeout_ms", 1..=DAY_MS, 30_000),
     };

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Real Redis clients against an embedded rack: redis-cli, redis-benchmark, redis-py, go-redis, Jedis, and the original YCSB.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+switchback=${SWITCHBACK:-target/release/switchback}
+command -v redis-cli >/dev/null || { echo "skipped: redis-cli is missing (apt-get install redis-tools)"; exit 77; }
+directory=$(mktemp -d)
+trap 'kill "$rack" 2>/dev/null; wait "$rack" 2>/dev/null; rm -rf "$directory"' EXIT
+"$switchback" up --data "$directory/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --sync none >"$directory/ready" 2>"$directory/log" &
+rack=$!
+for _ in $(seq 600); do [ -s "$directory/ready" ] && break; sleep 0.1; done
+address=$(sed -n 's/^ready resp=\([^ ]*\) .*/\1/p' "$directory/ready")
+[ -n "$address" ] || { echo "the rack doesn't start:"; cat "$directory/log"; exit 1; }
+host=${address%:*} port=${address##*:}
+passed=0 failed=0 skipped=0
+check() {
+    local name=$1 code
+    shift
+    "$@" >"$directory/out" 2>&1 </dev/null
+    code=$?
+    case $code in
+    0) passed=$((passed + 1)); echo "ok      $name" ;;
+    77) skipped=$((skipped + 1)); echo "skipped $name: $(tail -1 "$directory/out")" ;;
+    *) failed=$((failed + 1)); echo "FAILED  $name (exit code $code)"; tail -20 "$directory/out" ;;
+    esac
+}
+round_trip() { [ "$(redis-cli -p "$port" set greeting hello)" = OK ] && [ "$(redis-cli -p "$port" get greeting)" = hello ] &&
+    [ "$(redis-cli -3 -p "$port" incrby counter 5)" = 5 ] && redis-cli -p "$port" hset h f v | grep -q 'not supported'; }
+scan() { redis-cli -p "$port" flushall && seq 300 | sed 's/^/set scanned:& /;s/ $/ 1/' | redis-cli -p "$port" >/dev/null &&
+    [ "$(redis-cli -p "$port" --scan | sort -u | wc -l)" = 300 ] && [ "$(redis-cli -p "$port" dbsize)" = 300 ]; }
+bench() { redis-benchmark -p "$port" -q -n 100000 -P 16 -c 50 -d 128 -r 1000 -t ping,set,get,incr,mset | tr '\r' '\n' | grep -c 'requests per second'; }
+check 'redis-cli' round_trip
+check 'redis-cli --scan, DBSIZE, FLUSHALL' scan
+check 'redis-benchmark' bench
+for client in examples/clients/*/run.sh; do redis-cli -p "$port" flushall >/dev/null; check "$client" "$client" "$host" "$port"; done
+check 'YCSB' examples/ycsb/run.sh "$host" "$port"
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]
