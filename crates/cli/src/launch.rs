@@ -154,6 +154,7 @@ fn node(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
     sources.add(move |samples: &mut Samples| {
         metrics::node(samples, &label, &handle.statistics());
         metrics::engine(samples, &label, &handle.engine());
+        metrics::queue(samples, "node", &label, handle.queued() as u64);
     });
     let metrics = config.nodes.get(usize::from(index)).and_then(|node| node.metrics);
     Ok(Box::new(PartProcess {
@@ -170,8 +171,10 @@ fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     let part = ControllerPart::start(config)?;
     let supervisor = Supervisor { controller: Some(part.controller.clone()), ..Supervisor::new(config) };
     let sources = common(config);
-    let handle = part.controller.clone();
+    let (handle, bytes) = (part.controller.clone(), part.control_bytes());
     sources.add(move |samples: &mut Samples| {
+        metrics::control_bytes(samples, bytes());
+        metrics::queue(samples, "controller", "0", handle.queued() as u64);
         if let Some(status) = handle.call(|controller, now| controller.status(now)) {
             metrics::controller(samples, &status);
         }

@@ -190,9 +190,10 @@ impl ControllerPart {
         Ok(ControllerPart { controller, hub, threads })
     }
 
-    /// Bytes of the control channel, sent and received.
-    pub fn control_bytes(&self) -> (u64, u64) {
-        self.hub.bytes()
+    /// Reads the bytes of the control channel, sent and received.
+    pub fn control_bytes(&self) -> impl Fn() -> (u64, u64) + Send + Sync + 'static {
+        let hub = Arc::clone(&self.hub);
+        move || hub.bytes()
     }
 
     /// Whether it has ended by itself.
