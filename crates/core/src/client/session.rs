@@ -4,6 +4,7 @@ use super::large::{Assembly, Staging};
 use super::preserve::Preservation;
 use super::rto::RetryTimer;
 use crate::control::{BATCH_MAX, ClientNotice, ClientReport, Grant};
+use crate::mechanisms::Mechanisms;
 use crate::time::Now;
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
@@ -31,6 +32,8 @@ pub struct ClientConfig {
     pub large_bytes_max: usize,
     /// Preserved records are kept on disk as well.
     pub spooled: bool,
+    /// All, but in simulations.
+    pub mechanisms: Mechanisms,
 }
 
 impl Default for ClientConfig {
@@ -43,6 +46,7 @@ impl Default for ClientConfig {
             preserve_bytes_max: 256 << 20,
             large_bytes_max: 64 << 20,
             spooled: false,
+            mechanisms: Mechanisms::ALL,
         }
     }
 }
@@ -451,7 +455,8 @@ impl Session {
             .get(index as usize)
             .is_some_and(|lane| lane.request == header.request && !matches!(lane.state, State::Free | State::Done(_)));
         // A client without a lease accepts no answer (rule 9); nor does one accept another epoch's (rule 8).
-        if header.epoch != self.epoch || !known || !self.is_open(now) {
+        let fenced = self.config.mechanisms.epoch_fence && header.epoch != self.epoch;
+        if fenced || !known || !self.is_open(now) {
             self.statistics.ignored_packets += 1;
             return None;
         }
@@ -514,7 +519,8 @@ impl Session {
         // Deleted or expired: the same to whoever saw it, and it must stay so.
         let tombstone = header.status != Status::Ok;
         // What was seen must not vanish, even if its writer never heard that it was written (rule 7).
-        if header.has(flags::CACHED) && dirty && header.generation >= self.durable_generation {
+        let preserves = self.config.mechanisms.preservation && self.config.mechanisms.reader_preservation;
+        if header.has(flags::CACHED) && dirty && preserves && header.generation >= self.durable_generation {
             let lane = &self.lanes[(header.lane - self.lane_first) as usize];
             let parts = lane.packet.parse().expect("the lane's own packet");
             let (seq, expiry_ms) = (header.seq, header.expiry_ms);
@@ -532,7 +538,8 @@ impl Session {
         match header.status {
             Status::Ok => {
                 let parts = lane.packet.parse().expect("the lane's own packet");
-                if header.has(flags::CACHED) && header.generation >= self.durable_generation {
+                let preserves = self.config.mechanisms.preservation;
+                if header.has(flags::CACHED) && preserves && header.generation >= self.durable_generation {
                     let deleted = parts.header.op == Op::Delete;
                     let expiry_ms = parts.header.expiry_ms;
                     let (hash, seq) = (parts.header.key_hash, header.seq);
@@ -540,9 +547,8 @@ impl Session {
                 }
                 Some(Outcome::Written { seq: header.seq })
             }
-            // A node's answer keeps the write's seq for the arbiter and has the record's in the guard.
-            Status::ConditionFailed if header.has(flags::CACHED) => Some(Outcome::ConditionFailed { seq: header.seq }),
-            Status::ConditionFailed => Some(Outcome::ConditionFailed { seq: Seq(header.guard) }),
+            // The switch has put the record's seq there, in an answer that it repeats as well; `guard` is the request's in those.
+            Status::ConditionFailed => Some(Outcome::ConditionFailed { seq: header.seq }),
             Status::NoSpace => Some(Outcome::NoSpace),
             Status::FragmentsMissing => {
                 if let State::Committing(staging) = &mut lane.state {

@@ -51,6 +51,11 @@ impl Cache {
         self.evicting
     }
 
+    /// Whether it holds as many keys as it may.
+    pub(super) fn is_full(&self) -> bool {
+        self.occupied >= self.limit
+    }
+
     pub(super) fn get(&self, id: EntryId) -> Option<&CachedKey> {
         self.keys.get(&id)
     }
@@ -71,7 +76,7 @@ impl Cache {
 
     /// A free slot in `class` or a larger one, unless the cache is full.
     pub(super) fn allocate(&mut self, class: u8) -> Option<Location> {
-        if self.occupied >= self.limit {
+        if self.is_full() {
             return None;
         }
         for class in class..self.classes.len() as u8 {

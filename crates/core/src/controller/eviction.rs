@@ -26,6 +26,8 @@ impl Controller {
             return;
         }
         let class = self.cache.class_for(first.value_bytes).expect("checked when it was queued");
+        // If it is the number of keys that is used up, and not the slots of a class, anybody may go.
+        let class = if self.cache.is_full() { 0 } else { class };
         let count = (self.waiting.len() - on_their_way).min(EVICT_BATCH);
         let wanted = count * self.config.eviction_sample;
         let mut candidates = self.cache.sample(class, wanted, &mut self.random);

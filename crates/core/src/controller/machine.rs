@@ -139,6 +139,8 @@ pub struct Controller {
     pub(super) next_entry: u64,
     pub(super) waiting_since_us: u64,
     pub(super) times: Option<RecoveryTimes>,
+    /// The last recovery that has gathered, and whom it no longer waited for.
+    pub(super) abandoned: (u32, Vec<u64>),
     effects: VecDeque<Effect>,
     /// Messages that may leave only when the directory as of this store is durable.
     held_back: VecDeque<(u64, Envelope)>,
@@ -206,6 +208,7 @@ impl Controller {
             next_entry: u64::from(directory.starts) << 40 | 1,
             waiting_since_us: now.monotonic_us,
             times: None,
+            abandoned: (0, Vec::new()),
             effects: VecDeque::new(),
             held_back: VecDeque::new(),
             next_store: 1,

@@ -301,8 +301,9 @@ impl Controller {
             return;
         }
         recovery.merged = true;
-        recovery.times.abandoned_clients =
-            recovery.clients.values().filter(|gathered| !gathered.is_complete()).count() as u64;
+        let incomplete = recovery.clients.iter().filter(|(_, gathered)| !gathered.is_complete());
+        self.abandoned = (self.directory.epoch, incomplete.map(|(client, _)| *client).collect());
+        recovery.times.abandoned_clients = self.abandoned.1.len() as u64;
         recovery.times.collect_us = now.monotonic_us - recovery.times.started_us;
         // A snapshot of an epoch that was recovered since is at the nodes already.
         if self.snapshot.epoch >= self.directory.recovered_epoch {

@@ -127,6 +127,17 @@ impl Controller {
         self.cache.iter().map(status).collect()
     }
 
+    /// The epoch of the last recovery that has gathered, and the clients whose lease ran out before they answered: what they alone
+    /// preserved is lost.
+    pub fn abandoned_clients(&self) -> (u32, &[u64]) {
+        (self.abandoned.0, &self.abandoned.1)
+    }
+
+    /// Commands that wait for their answer.
+    pub fn commands_outstanding(&self) -> usize {
+        self.commands.count(|_| true)
+    }
+
     /// Everything at a glance.
     pub fn status(&self, now: Now) -> ControllerStatus {
         let phase = match &self.phase {

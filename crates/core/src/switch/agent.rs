@@ -26,11 +26,19 @@ pub struct AgentConfig {
     pub reset_misses: u64,
     /// How often evictions that the datapath began are told again.
     pub retry_us: u64,
+    /// Records of a snapshot that are loaded between two looks at anything else.
+    pub loads_a_step: usize,
 }
 
 impl Default for AgentConfig {
     fn default() -> AgentConfig {
-        AgentConfig { heartbeat_us: 20_000, reset_us: 60_000_000, reset_misses: 1 << 18, retry_us: 50_000 }
+        AgentConfig {
+            heartbeat_us: 20_000,
+            reset_us: 60_000_000,
+            reset_misses: 1 << 18,
+            retry_us: 50_000,
+            loads_a_step: 256,
+        }
     }
 }
 
@@ -293,7 +301,7 @@ impl Agent {
     fn go_on_with_snapshot(&mut self, target: &mut dyn Target) {
         let Some(mut snapshot) = self.snapshot.take() else { return };
         let mut inject = Inject { target, packet: &mut self.packet, epoch: self.epoch };
-        let loaded = snapshot.step(&self.entries, &mut inject);
+        let loaded = snapshot.step(&self.entries, &mut inject, self.config.loads_a_step);
         snapshot.emit(false, &mut self.reports);
         self.snapshot = Some(snapshot);
         if loaded {

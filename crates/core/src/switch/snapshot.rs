@@ -5,9 +5,6 @@ use super::target::{Inject, LoadedRecord};
 use crate::control::{BATCH_MAX, EntryId, KeyedRecord, SwitchReport};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Records loaded between two looks at anything else.
-const LOADS_A_STEP: usize = 256;
-
 /// A snapshot being taken.
 #[derive(Debug)]
 pub(super) struct Snapshot {
@@ -52,8 +49,8 @@ impl Snapshot {
     }
 
     /// Loads some records; true when all are loaded.
-    pub(super) fn step(&mut self, entries: &Entries, inject: &mut Inject<'_>) -> bool {
-        for _ in 0..LOADS_A_STEP {
+    pub(super) fn step(&mut self, entries: &Entries, inject: &mut Inject<'_>, loads: usize) -> bool {
+        for _ in 0..loads {
             let Some(id) = self.to_load.pop_front() else { return true };
             // An entry that went meanwhile was stored by its eviction first.
             let Some(cached) = entries.get(id) else { continue };
