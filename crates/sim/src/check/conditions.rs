@@ -1,0 +1,98 @@
+//! Conditional writes: between the version that one expects and the one that it makes there must be no other.
+//!
+//! A write that was superseded before anybody saw it may stand anywhere while it was under way, so one whose number lies in between is
+//! excused if an unconditional write of a later number was under way with it: it stands right before that one. Checked at the end of a
+//! run, when all numbers are known.
+
+use super::witness::Witness;
+use super::{Check, Violation};
+use crate::history::{History, Kind, Op, OpIndex, Told};
+use std::collections::BTreeMap;
+use switchback_wire::Seq;
+
+/// Checks every conditional write that was done.
+pub fn check(history: &History, witness: &Witness) -> Result<(), Violation> {
+    let mut changes: BTreeMap<u32, Vec<OpIndex>> = BTreeMap::new();
+    let conditional = history.ops.iter().filter(|op| op.told == Told::Written && op.is_conditional());
+    for op in conditional {
+        changes.entry(op.key).or_default();
+    }
+    for (index, op) in history.ops.iter().enumerate() {
+        if op.may_have_changed()
+            && let Some(of_key) = changes.get_mut(&op.key)
+        {
+            of_key.push(index as OpIndex);
+        }
+    }
+    for of_key in changes.values() {
+        for &index in of_key {
+            let op = &history.ops[index as usize];
+            if op.told == Told::Written && op.is_conditional() {
+                check_one(history, witness, of_key, index, op)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_one(
+    history: &History,
+    witness: &Witness,
+    of_key: &[OpIndex],
+    index: OpIndex,
+    op: &Op,
+) -> Result<(), Violation> {
+    let found = Seq(op.guard);
+    if op.guard >= op.seq {
+        let text = format!("#{index} became {} although it expected {found}", Seq(op.seq));
+        return Err(Violation::of(Check::Condition, op.key, index, text));
+    }
+    if found == Seq::NONE {
+        return check_absent(history, of_key, index, op);
+    }
+    for &other in of_key {
+        let between = &history.ops[other as usize];
+        if between.seq > op.guard && between.seq < op.seq && stands_there(history, of_key, between, op) {
+            let expected = witness.writer(op.key, found).map_or(String::new(), |writer| format!(" of #{writer}"));
+            let text = format!(
+                "#{index} expected {found}{expected} and became {}, but #{other} is {} and came between",
+                Seq(op.seq),
+                Seq(between.seq)
+            );
+            return Err(Violation::of(Check::Condition, op.key, index, text));
+        }
+    }
+    Ok(())
+}
+
+/// A conditional write that expected nothing: the newest version before it must read as nothing.
+fn check_absent(history: &History, of_key: &[OpIndex], index: OpIndex, op: &Op) -> Result<(), Violation> {
+    let before = of_key.iter().map(|&other| (other, &history.ops[other as usize]));
+    let before = before.filter(|(_, other)| other.seq != 0 && other.seq < op.seq && !other.weak);
+    let Some((other, newest)) = before.max_by_key(|(_, other)| other.seq) else { return Ok(()) };
+    let gone = newest.kind == Kind::Delete || newest.expiry_ms != 0;
+    // A delete of unknown number may have come after it.
+    let deleted = of_key.iter().any(|&delete| {
+        let delete = &history.ops[delete as usize];
+        delete.seq == 0 && (delete.kind == Kind::Delete || delete.expiry_ms != 0) && delete.invoked < op.responded
+    });
+    if gone || deleted || !stands_there(history, of_key, newest, op) {
+        return Ok(());
+    }
+    let text = format!("#{index} expected nothing and became {}, but #{other} is {}", Seq(op.seq), Seq(newest.seq));
+    Err(Violation::of(Check::Condition, op.key, index, text))
+}
+
+/// Whether a change must stand where its number says.
+fn stands_there(history: &History, of_key: &[OpIndex], change: &Op, conditional: &Op) -> bool {
+    if change.observed || change.is_conditional() {
+        return change.told == Told::Written || change.observed;
+    }
+    if change.told != Told::Written {
+        return false; // nobody saw it, nobody was told
+    }
+    let excused = of_key.iter().map(|&other| &history.ops[other as usize]).any(|later| {
+        !later.is_conditional() && later.invoked < change.responded && (later.seq > conditional.seq || later.seq == 0)
+    });
+    !excused
+}

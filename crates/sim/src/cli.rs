@@ -1,0 +1,246 @@
+//! `switchback sim`: seeds, on all cores, until one breaks a promise.
+
+use crate::ablation::Ablation;
+use crate::plan::{Plan, Scheme};
+use crate::run::{Outcome, run as run_plan};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Torments simulated racks: every seed is another rack with other faults and another load.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SimArgs {
+    /// Run this one seed
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "minutes"])]
+    pub seed: Option<u64>,
+    /// Run these seeds (the second one excluded)
+    #[arg(long, value_name = "N..M", value_parser = parse_range)]
+    pub seeds: Option<(u64, u64)>,
+    /// Run seed after seed for so many minutes
+    #[arg(long, value_name = "T")]
+    pub minutes: Option<f64>,
+    /// What the cache does: nocache, netcache or farreach (all of them unless given)
+    #[arg(long)]
+    pub scheme: Option<Scheme>,
+    /// Leave a mechanism out, to see that it is missed
+    #[arg(long, value_name = "NAME", value_parser = parse_ablation)]
+    pub ablate: Option<&'static str>,
+    /// Write what was run and found to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a readable log of every event to this file (of one seed)
+    #[arg(long, value_name = "FILE", requires = "seed")]
+    pub trace: Option<PathBuf>,
+    /// How many seeds run at a time (as many as there are cores unless given)
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Without faults (calm), or with those of the data plane only (lossy)
+    #[arg(long, value_name = "calm|lossy", value_parser = ["calm", "lossy"])]
+    pub mild: Option<String>,
+    /// Go on after a violation, and count
+    #[arg(long)]
+    pub keep_going: bool,
+}
+
+fn parse_range(text: &str) -> Result<(u64, u64), String> {
+    let range = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    match range {
+        Some((from, to)) if from < to => Ok((from, to)),
+        _ => Err(format!("'{text}' is no range of seeds: write 0..100")),
+    }
+}
+
+fn parse_ablation(text: &str) -> Result<&'static str, String> {
+    let names = || Ablation::ALL.iter().map(|ablation| ablation.name).collect::<Vec<_>>().join(", ");
+    Ablation::by_name(text)
+        .map(|ablation| ablation.name)
+        .ok_or_else(|| format!("'{text}' is no mechanism that can be left out: {}", names()))
+}
+
+/// What a number of runs came to.
+#[derive(Debug, Default)]
+struct Total {
+    seeds: u64,
+    operations: u64,
+    events: u64,
+    virtual_us: u64,
+    recoveries: u64,
+    snapshots: u64,
+    cached: u64,
+    faults: BTreeMap<&'static str, u64>,
+    violations: Vec<Outcome>,
+}
+
+impl Total {
+    fn add(&mut self, outcome: Outcome) {
+        self.seeds += 1;
+        self.operations += outcome.operations;
+        self.events += outcome.statistics.events;
+        self.virtual_us += outcome.virtual_us;
+        self.recoveries += outcome.statistics.recoveries;
+        self.snapshots += outcome.statistics.snapshots;
+        self.cached += outcome.statistics.cached;
+        for (kind, count) in &outcome.faults {
+            *self.faults.entry(kind).or_default() += count;
+        }
+        if outcome.violation.is_some() {
+            self.violations.push(outcome);
+        }
+    }
+}
+
+/// Runs what was asked for; 1 if a promise was broken.
+pub fn run(args: &SimArgs) -> ExitCode {
+    let began = Instant::now();
+    let mut total = match args.seed {
+        Some(seed) => run_one(args, seed),
+        None => run_many(args, began),
+    };
+    let seconds = began.elapsed().as_secs_f64();
+    total.violations.sort_by_key(|outcome| outcome.plan.seed);
+    for outcome in &total.violations {
+        println!("{}", describe(outcome));
+    }
+    summarize(&total, seconds);
+    if let Some(path) = &args.json
+        && let Err(error) = std::fs::write(path, to_json(&total, seconds))
+    {
+        eprintln!("{} can't be written: {error}", path.display());
+        return ExitCode::FAILURE;
+    }
+    if total.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn ablation(args: &SimArgs) -> Ablation {
+    args.ablate.and_then(Ablation::by_name).unwrap_or(Ablation::NOTHING)
+}
+
+fn plan(args: &SimArgs, seed: u64, scheme: Scheme) -> Plan {
+    let plan = match args.mild.as_deref() {
+        None => return Plan::draw(seed, scheme, ablation(args)),
+        Some("calm") => Plan::calm(seed, scheme),
+        Some(_) => Plan::lossy(seed, scheme),
+    };
+    Plan { ablation: ablation(args), ..plan }
+}
+
+fn schemes(args: &SimArgs) -> Vec<Scheme> {
+    args.scheme.map_or(Scheme::ALL.to_vec(), |scheme| vec![scheme])
+}
+
+fn run_one(args: &SimArgs, seed: u64) -> Total {
+    let mut total = Total::default();
+    let mut text = String::new();
+    for scheme in schemes(args) {
+        let outcome = run_plan(plan(args, seed, scheme), args.trace.is_some());
+        println!("seed {seed} {}: trace {:016x}", scheme.name(), outcome.trace);
+        text.push_str(&outcome.text);
+        total.add(outcome);
+    }
+    if let Some(path) = &args.trace
+        && let Err(error) = std::fs::write(path, text)
+    {
+        eprintln!("{} can't be written: {error}", path.display());
+    }
+    total
+}
+
+fn run_many(args: &SimArgs, began: Instant) -> Total {
+    let (from, to) = args.seeds.unwrap_or((0, if args.minutes.is_some() { u64::MAX } else { 100 }));
+    let until = args.minutes.map(|minutes| began + Duration::from_secs_f64(minutes * 60.0));
+    let schemes = schemes(args);
+    let next = AtomicU64::new(from);
+    let stop = AtomicBool::new(false);
+    let total = Mutex::new(Total::default());
+    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= to {
+                        return;
+                    }
+                    for scheme in &schemes {
+                        let outcome = run_plan(plan(args, seed, *scheme), false);
+                        if outcome.violation.is_some() && !args.keep_going {
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                        let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        total.add(outcome);
+                        progress(&total, began);
+                    }
+                }
+            });
+        }
+    });
+    if std::io::stderr().is_terminal() {
+        eprintln!();
+    }
+    total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn progress(total: &Total, began: Instant) {
+    if std::io::stderr().is_terminal() && total.seeds.is_multiple_of(8) {
+        let seconds = began.elapsed().as_secs_f64();
+        let rate = total.operations as f64 / seconds;
+        let violations = total.violations.len();
+        eprint!("\r{} runs, {:.0} operations/s, {violations} violations, {seconds:.0} s ", total.seeds, rate);
+        let _ = std::io::stderr().flush();
+    }
+}
+
+/// What was promised, how it was broken, and how to see it again.
+fn describe(outcome: &Outcome) -> String {
+    let (seed, scheme) = (outcome.plan.seed, outcome.plan.scheme.name());
+    let ablation = outcome.plan.ablation.name;
+    let ablate = if ablation == "nothing" { String::new() } else { format!(" --ablate {ablation}") };
+    format!("{}replay: switchback sim --seed {seed} --scheme {scheme}{ablate} --trace trace.txt\n", outcome.report)
+}
+
+fn summarize(total: &Total, seconds: f64) {
+    println!(
+        "{} runs, {} operations ({} answered by the cache), {} recoveries, {} snapshots, {} faults, {} violations",
+        total.seeds,
+        total.operations,
+        total.cached,
+        total.recoveries,
+        total.snapshots,
+        total.faults.values().sum::<u64>(),
+        total.violations.len()
+    );
+    println!(
+        "{seconds:.1} s, {:.0} operations/s, {:.0} events/s, {:.0} virtual seconds",
+        total.operations as f64 / seconds,
+        total.events as f64 / seconds,
+        total.virtual_us as f64 / 1e6
+    );
+}
+
+fn to_json(total: &Total, seconds: f64) -> String {
+    let violation = |outcome: &Outcome| {
+        let found = outcome.violation.as_ref().expect("only violations are kept");
+        serde_json::json!({
+            "seed": outcome.plan.seed,
+            "scheme": outcome.plan.scheme.name(),
+            "ablation": outcome.plan.ablation.name,
+            "check": found.check.name(),
+            "text": found.text,
+        })
+    };
+    let json = serde_json::json!({
+        "seeds": total.seeds,
+        "operations": total.operations,
+        "recoveries": total.recoveries,
+        "snapshots": total.snapshots,
+        "faults": total.faults,
+        "violations": total.violations.iter().map(violation).collect::<Vec<_>>(),
+        "seconds": seconds,
+    });
+    format!("{json:#}\n")
+}

@@ -1,0 +1,168 @@
+//! The control plane's network: a connection between the controller and every other part. What is sent over one connection arrives in
+//! order; a connection that breaks loses what is on its way; while there is none, messages are dropped.
+
+use crate::parts::{PARTS_MAX, Part};
+use crate::plan::ControlNetwork;
+use crate::random::Random;
+use switchback_core::control::Envelope;
+
+/// A message on its way, over which life of its connection.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    /// The message.
+    pub(crate) envelope: Envelope,
+    /// The connection's other end.
+    pub(crate) part: u8,
+    /// The connection's life.
+    pub(crate) life: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Connection {
+    up: bool,
+    life: u32,
+    /// When the last message of each direction arrives.
+    last_us: [u64; 2],
+    /// How many faults stall it.
+    stalled: u8,
+}
+
+/// Connections of all parts to the controller.
+pub(crate) struct ControlPlane {
+    plan: ControlNetwork,
+    random: Random,
+    connections: Vec<Connection>,
+    messages: Vec<Option<UnderWay>>,
+    free: Vec<u32>,
+    stalled: Vec<UnderWay>,
+    /// All messages take so many times as long, for a while.
+    pub(crate) slower: u64,
+    /// Messages sent.
+    pub(crate) sent: u64,
+    /// Connections that broke.
+    pub(crate) broken: u64,
+}
+
+/// What becomes of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sent {
+    /// It is this one of those under way, and arrives then.
+    Arrives(u32, u64),
+    /// It is lost.
+    Lost,
+    /// It is lost, and the connection breaks.
+    Breaks,
+}
+
+impl ControlPlane {
+    /// All connections are up.
+    pub(crate) fn new(plan: ControlNetwork, random: Random) -> ControlPlane {
+        let connection = Connection { up: true, life: 1, ..Connection::default() };
+        ControlPlane {
+            plan,
+            random,
+            connections: vec![connection; PARTS_MAX],
+            messages: Vec::new(),
+            free: Vec::new(),
+            stalled: Vec::new(),
+            slower: 1,
+            sent: 0,
+            broken: 0,
+        }
+    }
+
+    /// Sends a message.
+    pub(crate) fn send(&mut self, now_us: u64, envelope: Envelope) -> Sent {
+        self.sent += 1;
+        let (from, to) = (Part::of_peer(envelope.from), Part::of_peer(envelope.to));
+        let (part, direction) = if to == Part::Controller { (from.index(), 0) } else { (to.index(), 1) };
+        let connection = self.connections[usize::from(part)];
+        if !connection.up {
+            return Sent::Lost;
+        }
+        if self.random.chance(self.plan.breaks) {
+            return Sent::Breaks;
+        }
+        let under_way = UnderWay { envelope, part, life: connection.life };
+        if connection.stalled > 0 {
+            self.stalled.push(under_way);
+            return Sent::Lost; // for now
+        }
+        self.arrive(now_us, direction, under_way)
+    }
+
+    fn arrive(&mut self, now_us: u64, direction: usize, under_way: UnderWay) -> Sent {
+        let delay_us = (self.plan.delay_us + self.random.exponential(self.plan.jitter_us)) * self.slower;
+        let last_us = &mut self.connections[usize::from(under_way.part)].last_us[direction];
+        *last_us = (*last_us).max(now_us + delay_us);
+        let at_us = *last_us;
+        Sent::Arrives(self.put(under_way), at_us)
+    }
+
+    /// Takes a message in: its place.
+    pub(crate) fn put(&mut self, under_way: UnderWay) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self.messages[place as usize] = Some(under_way);
+            return place;
+        }
+        self.messages.push(Some(under_way));
+        (self.messages.len() - 1) as u32
+    }
+
+    /// A message arrives, unless its connection broke.
+    pub(crate) fn take(&mut self, place: u32) -> Option<UnderWay> {
+        let under_way = self.messages[place as usize].take()?;
+        self.free.push(place);
+        let connection = &self.connections[usize::from(under_way.part)];
+        (connection.up && connection.life == under_way.life).then_some(under_way)
+    }
+
+    /// Breaks a part's connection; when it may be made again, and its life by then. `None` if there is none.
+    pub(crate) fn break_connection(&mut self, now_us: u64, part: u8) -> Option<(u64, u32)> {
+        let connection = &mut self.connections[usize::from(part)];
+        if !connection.up {
+            return None;
+        }
+        self.broken += 1;
+        connection.up = false;
+        connection.life += 1;
+        let life = connection.life;
+        self.stalled.retain(|under_way| under_way.part != part);
+        Some((now_us + 1 + self.random.below(self.plan.reconnect_us.max(1)), life))
+    }
+
+    /// The connection is up again, if nothing happened to it since.
+    pub(crate) fn reconnect(&mut self, part: u8, life: u32) {
+        let connection = &mut self.connections[usize::from(part)];
+        if connection.life == life {
+            connection.up = true;
+        }
+    }
+
+    /// Stalls a connection, or undoes it once; messages that arrive thereby, and when.
+    pub(crate) fn stall(&mut self, now_us: u64, part: u8, stalls: bool) -> Vec<(u32, u64)> {
+        let connection = &mut self.connections[usize::from(part)];
+        connection.stalled =
+            if stalls { connection.stalled.saturating_add(1) } else { connection.stalled.saturating_sub(1) };
+        if connection.stalled > 0 {
+            return Vec::new();
+        }
+        let (released, kept) = std::mem::take(&mut self.stalled).into_iter().partition(|message| message.part == part);
+        self.stalled = kept;
+        let released: Vec<UnderWay> = released;
+        let mut arriving = Vec::new();
+        for under_way in released {
+            let direction = usize::from(Part::of_peer(under_way.envelope.to) != Part::Controller);
+            if let Sent::Arrives(place, at_us) = self.arrive(now_us, direction, under_way) {
+                arriving.push((place, at_us));
+            }
+        }
+        arriving
+    }
+
+    /// Everything works from now on.
+    pub(crate) fn heal(&mut self) {
+        self.plan.breaks = 0.0;
+        self.slower = 1;
+    }
+}

@@ -1,0 +1,445 @@
+//! What a seed draws: rack, times, network, disks, load, faults. Every seed is another rack ("swarm testing"): a mechanism that is
+//! never provoked by one mixture is provoked by the next.
+
+use crate::ablation::Ablation;
+use crate::parts::{CLIENTS_MAX, NODES_MAX};
+use crate::random::Random;
+use std::str::FromStr;
+use switchback_datapath::Features;
+
+/// What the cache does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// Routing only.
+    NoCache,
+    /// Write-through.
+    NetCache,
+    /// Write-back.
+    FarReach,
+}
+
+impl Scheme {
+    /// All of them.
+    pub const ALL: [Scheme; 3] = [Scheme::NoCache, Scheme::NetCache, Scheme::FarReach];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::NoCache => "nocache",
+            Scheme::NetCache => "netcache",
+            Scheme::FarReach => "farreach",
+        }
+    }
+
+    /// Its mask for the datapath.
+    pub fn features(self) -> Features {
+        match self {
+            Scheme::NoCache => Features::NOCACHE,
+            Scheme::NetCache => Features::NETCACHE,
+            Scheme::FarReach => Features::FARREACH,
+        }
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Scheme, String> {
+        let known = Scheme::ALL.into_iter().find(|scheme| scheme.name() == name);
+        known.ok_or_else(|| format!("'{name}' is no scheme: nocache, netcache, farreach"))
+    }
+}
+
+/// The parts and the cache.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    /// Nodes.
+    pub nodes: u8,
+    /// Clients.
+    pub clients: u8,
+    /// Switches, of which one serves.
+    pub switches: u8,
+    /// Partitions of the key space.
+    pub partitions: u32,
+    /// Size classes: value bytes and slots.
+    pub classes: Vec<(u32, u32)>,
+    /// Keys that the cache may hold.
+    pub cache_records: usize,
+    /// Estimate from which on a key is hot.
+    pub threshold: u32,
+    /// Share of packets that are counted.
+    pub sampling: f64,
+    /// Counters in a row of the sketch.
+    pub sketch_width: u32,
+    /// Reports that may wait for an agent.
+    pub reports: u32,
+    /// Lanes of a session.
+    pub lanes: u32,
+    /// Candidates of an eviction.
+    pub eviction_sample: usize,
+}
+
+/// Times of the parts, in microseconds.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)] // As in the configurations of crates/core.
+pub struct Times {
+    pub heartbeat_us: u64,
+    pub node_retry_us: u64,
+    pub lease_us: u64,
+    pub drift_us: u64,
+    pub drift_ppm: i64,
+    pub skew_ms: i64,
+    pub spool_wait_us: u64,
+    pub switch_timeout_us: u64,
+    pub switch_lost_us: u64,
+    pub snapshot_us: u64,
+    pub controller_retry_us: u64,
+    pub client_retry_us: (u64, u64),
+    pub deadline_us: u64,
+    pub hello_us: u64,
+    pub counters_reset_us: u64,
+    /// Until an agent gets to a command.
+    pub agent_us: u64,
+    /// How often an agent looks at reports.
+    pub agent_poll_us: u64,
+    /// Between two steps of a snapshot.
+    pub agent_step_us: u64,
+}
+
+/// The data plane's network.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct DataNetwork {
+    pub delay_us: u64,
+    pub jitter_us: u64,
+    pub loss: f64,
+    pub duplication: f64,
+    /// Share of packets that are held up for up to `late_us`.
+    pub late: f64,
+    pub late_us: u64,
+    /// Share of packets that wait for a switch's agent to be in the middle of something.
+    pub interleave: f64,
+}
+
+/// The control plane's network.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs)]
+pub struct ControlNetwork {
+    pub delay_us: u64,
+    pub jitter_us: u64,
+    /// Share of messages upon which the connection breaks.
+    pub breaks: f64,
+    pub reconnect_us: u64,
+}
+
+/// Disks of nodes, controller and spools.
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct Disks {
+    pub commit_us: u64,
+    pub store_us: u64,
+    pub spool_us: u64,
+    /// Share of commits that fail.
+    pub commit_fails: f64,
+}
+
+/// What the clients' applications do.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// How many keys.
+    pub keys: u32,
+    /// Exponent of the keys' popularity.
+    pub skew: f64,
+    /// Threads of each client, each with one operation at a time.
+    pub threads: u16,
+    /// Mean pause of a thread between two operations.
+    pub think_us: u64,
+    /// Shares of reads, writes, deletes, read-modify-writes, conditional writes that guess, scans.
+    pub mix: [f64; 6],
+    /// Longest value that fits a packet.
+    pub value_bytes: u64,
+    /// Share of writes that go in fragments, and how long those get.
+    pub large: (f64, u64),
+    /// Share of writes that expire, after at most so many milliseconds.
+    pub expiring: (f64, u64),
+    /// Share of keys that are too long for the cache.
+    pub long_keys: f64,
+    /// Share of clients that keep a spool.
+    pub spooled: f64,
+    /// Operations in all.
+    pub operations: u64,
+}
+
+/// A kind of fault.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[allow(missing_docs)]
+pub enum FaultKind {
+    CrashSwitch,
+    CrashNode,
+    CrashController,
+    CrashClient,
+    PauseSwitch,
+    PauseNode,
+    PauseController,
+    PauseClient,
+    PartitionData,
+    PartitionOneWay,
+    PartitionControl,
+    BreakConnections,
+    DelaySpike,
+    LossBurst,
+    SlowControl,
+    DiskFull,
+    Zombie,
+}
+
+impl FaultKind {
+    /// All of them.
+    pub const ALL: [FaultKind; 17] = [
+        FaultKind::CrashSwitch,
+        FaultKind::CrashNode,
+        FaultKind::CrashController,
+        FaultKind::CrashClient,
+        FaultKind::PauseSwitch,
+        FaultKind::PauseNode,
+        FaultKind::PauseController,
+        FaultKind::PauseClient,
+        FaultKind::PartitionData,
+        FaultKind::PartitionOneWay,
+        FaultKind::PartitionControl,
+        FaultKind::BreakConnections,
+        FaultKind::DelaySpike,
+        FaultKind::LossBurst,
+        FaultKind::SlowControl,
+        FaultKind::DiskFull,
+        FaultKind::Zombie,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            FaultKind::CrashSwitch => "crash_switch",
+            FaultKind::CrashNode => "crash_node",
+            FaultKind::CrashController => "crash_controller",
+            FaultKind::CrashClient => "crash_client",
+            FaultKind::PauseSwitch => "pause_switch",
+            FaultKind::PauseNode => "pause_node",
+            FaultKind::PauseController => "pause_controller",
+            FaultKind::PauseClient => "pause_client",
+            FaultKind::PartitionData => "partition_data",
+            FaultKind::PartitionOneWay => "partition_one_way",
+            FaultKind::PartitionControl => "partition_control",
+            FaultKind::BreakConnections => "break_connections",
+            FaultKind::DelaySpike => "delay_spike",
+            FaultKind::LossBurst => "loss_burst",
+            FaultKind::SlowControl => "slow_control",
+            FaultKind::DiskFull => "disk_full",
+            FaultKind::Zombie => "zombie_switch",
+        }
+    }
+}
+
+/// The faults beside those of the networks.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Mean time between two; 0: none.
+    pub every_us: u64,
+    /// Which ones, each as likely as its weight says.
+    pub weights: Vec<(FaultKind, u32)>,
+    /// Mean time that one lasts.
+    pub lasts_us: u64,
+}
+
+/// Everything that a seed draws.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// What the cache does.
+    pub scheme: Scheme,
+    /// What is left out.
+    pub ablation: Ablation,
+    /// Parts and cache.
+    pub topology: Topology,
+    /// Times.
+    pub times: Times,
+    /// Data plane.
+    pub data: DataNetwork,
+    /// Control plane.
+    pub control: ControlNetwork,
+    /// Disks.
+    pub disks: Disks,
+    /// Load.
+    pub load: Load,
+    /// Faults.
+    pub faults: Faults,
+    /// The safety phase ends then at the latest, whatever was done.
+    pub safety_us: u64,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64, scheme: Scheme, ablation: Ablation) -> Plan {
+        let mut random = Random::new(seed);
+        let topology = draw_topology(&mut random);
+        let times = draw_times(&mut random);
+        let data = draw_data(&mut random);
+        let control = ControlNetwork {
+            delay_us: random.logarithmic(10, 2_000),
+            jitter_us: random.logarithmic(1, 5_000),
+            breaks: if random.chance(0.4) { random.unit() * 0.01 } else { 0.0 },
+            reconnect_us: random.logarithmic(1_000, 50_000),
+        };
+        let disks = Disks {
+            commit_us: random.logarithmic(5, 3_000),
+            store_us: random.logarithmic(20, 20_000),
+            spool_us: random.logarithmic(5, 3_000),
+            commit_fails: if random.chance(0.15) { random.unit() * 0.02 } else { 0.0 },
+        };
+        let load = draw_load(&mut random, topology.clients);
+        let faults = draw_faults(&mut random, topology.switches);
+        let safety_us = 20_000_000;
+        Plan { seed, scheme, ablation, topology, times, data, control, disks, load, faults, safety_us }
+    }
+
+    /// A small rack without any fault, the seed of which decides only what the clients do.
+    pub fn calm(seed: u64, scheme: Scheme) -> Plan {
+        let mut plan = Plan::draw(seed, scheme, Ablation::NOTHING);
+        plan.data = DataNetwork { delay_us: 20, jitter_us: 5, ..DataNetwork::default() };
+        plan.control = ControlNetwork { delay_us: 50, jitter_us: 10, breaks: 0.0, reconnect_us: 1_000 };
+        plan.disks = Disks { commit_us: 30, store_us: 200, spool_us: 50, commit_fails: 0.0 };
+        plan.faults = Faults::default();
+        plan
+    }
+
+    /// The same with loss, duplication and reordering on the data plane.
+    pub fn lossy(seed: u64, scheme: Scheme) -> Plan {
+        let mut plan = Plan::calm(seed, scheme);
+        plan.data = DataNetwork {
+            delay_us: 20,
+            jitter_us: 60,
+            loss: 0.1,
+            duplication: 0.1,
+            late: 0.05,
+            late_us: 5_000,
+            interleave: 0.5,
+        };
+        plan
+    }
+}
+
+fn draw_topology(random: &mut Random) -> Topology {
+    let nodes = if random.chance(0.7) { random.between(1, 3) } else { random.between(1, NODES_MAX as u64) } as u8;
+    let cache_records = match random.below(4) {
+        0 | 1 => random.between(2, 8),
+        2 => random.between(2, 64),
+        _ => random.logarithmic(16, 4096),
+    } as usize;
+    let class_sets: [&[u32]; 5] = [&[1024], &[64, 1024], &[128, 256, 512, 1024], &[16, 300], &[128]];
+    let slots = (cache_records as u32 + random.below(4) as u32).max(2);
+    let classes = random.pick(&class_sets).iter().map(|bytes| (*bytes, slots)).collect();
+    Topology {
+        nodes,
+        clients: if random.chance(0.6) { random.between(2, 4) } else { random.between(1, CLIENTS_MAX as u64) } as u8,
+        switches: *random.pick(&[1, 1, 2, 3]),
+        partitions: 16 << random.below(5),
+        classes,
+        cache_records,
+        threshold: random.logarithmic(1, 30) as u32,
+        sampling: *random.pick(&[1.0, 1.0, 0.5]),
+        sketch_width: 64 << random.below(5),
+        reports: if random.chance(0.2) { random.between(2, 8) as u32 } else { 1024 },
+        lanes: random.between(1, 16) as u32,
+        eviction_sample: random.between(1, 8) as usize,
+    }
+}
+
+fn draw_times(random: &mut Random) -> Times {
+    let lease_us = random.logarithmic(60_000, 2_000_000);
+    let heartbeat_us = random.logarithmic(3_000, 20_000);
+    let retry_us = random.logarithmic(300, 20_000);
+    Times {
+        heartbeat_us,
+        node_retry_us: random.logarithmic(2_000, 50_000),
+        lease_us,
+        // Clocks that differ by 4 % at most, and a bound of 5 %.
+        drift_us: lease_us / 20,
+        drift_ppm: if random.chance(0.5) { 20_000 } else { 100 },
+        skew_ms: if random.chance(0.3) { random.between(1, 50) as i64 } else { 0 },
+        spool_wait_us: random.logarithmic(100_000, 3_000_000),
+        switch_timeout_us: heartbeat_us * random.between(3, 10),
+        switch_lost_us: random.logarithmic(1_000, 30_000),
+        snapshot_us: random.logarithmic(5_000, 1_000_000),
+        controller_retry_us: random.logarithmic(2_000, 50_000),
+        client_retry_us: (retry_us, retry_us * random.between(2, 50)),
+        deadline_us: random.logarithmic(100_000, 3_000_000),
+        hello_us: random.logarithmic(3_000, 30_000),
+        counters_reset_us: random.logarithmic(20_000, 5_000_000),
+        agent_us: random.logarithmic(1, 500),
+        agent_poll_us: random.logarithmic(50, 20_000),
+        agent_step_us: random.logarithmic(1, 500),
+    }
+}
+
+fn draw_data(random: &mut Random) -> DataNetwork {
+    let rate = |random: &mut Random, high: f64| match random.below(4) {
+        0 => 0.0,
+        1 => random.unit() * high,
+        _ => random.unit() * high / 20.0,
+    };
+    DataNetwork {
+        delay_us: random.logarithmic(2, 200),
+        jitter_us: random.logarithmic(1, 300),
+        loss: rate(random, 0.3),
+        duplication: rate(random, 0.3),
+        late: rate(random, 0.2),
+        late_us: random.logarithmic(200, 100_000),
+        interleave: if random.chance(0.7) { random.unit() } else { 0.0 },
+    }
+}
+
+fn draw_load(random: &mut Random, clients: u8) -> Load {
+    let keys = match random.below(4) {
+        0 => random.between(3, 6),
+        1 | 2 => random.logarithmic(3, 100),
+        _ => random.logarithmic(100, 4000),
+    } as u32;
+    // Each kind of operation is left out now and then, so that what it would hide shows.
+    let mut mix = [0.0; 6];
+    for (share, (chance, high)) in
+        mix.iter_mut().zip([(0.97, 1.0), (0.95, 1.0), (0.5, 0.3), (0.45, 0.5), (0.3, 0.3), (0.1, 0.02)])
+    {
+        *share = if random.chance(chance) { random.unit() * high } else { 0.0 };
+    }
+    mix[1] += 0.05;
+    let threads = random.between(1, if clients > 4 { 4 } else { 12 }) as u16;
+    Load {
+        keys,
+        skew: *random.pick(&[0.0, 0.5, 0.99, 0.99, 1.3]),
+        threads,
+        think_us: random.logarithmic(20, 20_000),
+        mix,
+        value_bytes: *random.pick(&[8, 40, 130, 300, 1024]),
+        large: if random.chance(0.2) { (random.unit() * 0.1, random.logarithmic(1_100, 60_000)) } else { (0.0, 2_000) },
+        expiring: if random.chance(0.2) { (random.unit() * 0.5, random.logarithmic(1, 500)) } else { (0.0, 1) },
+        long_keys: if random.chance(0.1) { 0.2 } else { 0.0 },
+        spooled: *random.pick(&[0.0, 0.0, 0.5, 1.0]),
+        operations: random.logarithmic(2_000, 30_000),
+    }
+}
+
+fn draw_faults(random: &mut Random, switches: u8) -> Faults {
+    if random.chance(0.1) {
+        return Faults::default();
+    }
+    let mut weights = Vec::new();
+    for kind in FaultKind::ALL {
+        let possible = switches > 1 || kind != FaultKind::Zombie;
+        if possible && random.chance(0.4) {
+            weights.push((kind, random.between(1, 8) as u32));
+        }
+    }
+    if weights.is_empty() {
+        weights.push((FaultKind::CrashSwitch, 1));
+    }
+    Faults { every_us: random.logarithmic(10_000, 1_500_000), weights, lasts_us: random.logarithmic(1_000, 500_000) }
+}

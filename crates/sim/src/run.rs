@@ -1,0 +1,100 @@
+//! One run from beginning to end, and what came of it.
+
+use crate::check::search::{Found, search};
+use crate::check::{Check, Violation};
+use crate::plan::{FaultKind, Plan};
+use crate::world::{World, WorldStatistics};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// Histories of a key that are no longer than this are searched, too.
+const SEARCHED_OPS: usize = 40;
+/// Steps of one search.
+const SEARCH_STEPS: u64 = 20_000;
+/// Keys of a run that are searched.
+const SEARCHED_KEYS: usize = 4;
+/// Lines of a history that a report prints.
+const REPORTED_OPS: usize = 40;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its plan.
+    pub plan: Plan,
+    /// What was violated.
+    pub violation: Option<Violation>,
+    /// What led to it, for people.
+    pub report: String,
+    /// Operations asked.
+    pub operations: u64,
+    /// Counters.
+    pub statistics: WorldStatistics,
+    /// How often each fault struck, and what the network did.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Hash of the trace.
+    pub trace: u64,
+    /// The trace, if it was wanted.
+    pub text: String,
+    /// Virtual time.
+    pub virtual_us: u64,
+}
+
+/// Runs a plan.
+pub fn run(plan: Plan, text: bool) -> Outcome {
+    let mut world = World::new(plan, text);
+    world.run();
+    let violation = world.violation().cloned().or_else(|| cross_check(&world));
+    let report = violation.as_ref().map_or(String::new(), |violation| explain(&world, violation));
+    let mut faults: BTreeMap<&'static str, u64> =
+        FaultKind::ALL.iter().map(|kind| (kind.name(), world.faults().get(kind).copied().unwrap_or(0))).collect();
+    faults.extend(world.network_faults());
+    Outcome {
+        plan: world.plan().clone(),
+        violation,
+        report,
+        operations: world.history.ops.len() as u64,
+        statistics: world.statistics,
+        faults,
+        trace: world.trace.hash(),
+        text: world.trace.text().to_owned(),
+        virtual_us: world.now_us(),
+    }
+}
+
+/// On small histories a search, which believes in no sequence numbers, must agree.
+fn cross_check(world: &World) -> Option<Violation> {
+    let history = &world.history;
+    let mut counts = vec![0usize; world.plan().load.keys as usize];
+    let mut weak = vec![false; counts.len()];
+    for op in &history.ops {
+        counts[op.key as usize] += 1;
+        weak[op.key as usize] |= op.weak || op.expiry_ms != 0;
+    }
+    let small = (0..counts.len()).filter(|&key| counts[key] > 0 && counts[key] <= SEARCHED_OPS && !weak[key]);
+    for key in small.take(SEARCHED_KEYS) {
+        if search(history, key as u32, SEARCH_STEPS) == Found::NoOrder {
+            let text = format!("no order explains the {} operations on key {key}", counts[key]);
+            let violation = Violation::general(Check::Linearizable, text);
+            return Some(Violation { key: Some(key as u32), ..violation });
+        }
+    }
+    None
+}
+
+/// The part of the history that shows a violation: the operations on its key around it.
+fn explain(world: &World, violation: &Violation) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "promised: {}", violation.check.promise());
+    let _ = writeln!(out, "violated ({}): {} [at {} us]", violation.check.name(), violation.text, violation.at_us);
+    let Some(key) = violation.key else { return out };
+    let ops: Vec<_> = world.history.of_key(key).collect();
+    let at = violation.op.and_then(|op| ops.iter().position(|(index, _)| *index == op));
+    let end = at.map_or(ops.len(), |at| (at + 5).min(ops.len()));
+    let from = end.saturating_sub(REPORTED_OPS);
+    let _ = writeln!(out, "operations on key {key} ({} of {}):", end - from, ops.len());
+    for (index, op) in &ops[from..end] {
+        let mark = if violation.op == Some(*index) { "=>" } else { "  " };
+        let _ = writeln!(out, "{mark} #{index:<6} {op}");
+    }
+    out
+}

@@ -1,0 +1,63 @@
+//! Messages under way.
+
+use super::World;
+use crate::control::Sent;
+use crate::parts::Part;
+use crate::queue::Event;
+use switchback_core::control::{Envelope, Message};
+
+impl World {
+    /// Sends a message over the control plane.
+    pub(super) fn send_message(&mut self, from: Part, to: Part, message: Message) {
+        let now_us = self.now_us;
+        let text = self.trace.is_text().then(|| format!("{from} => {to} {message:?}"));
+        let sent = self.control.send(now_us, Envelope { from: from.peer(), to: to.peer(), message });
+        if let Some(text) = text {
+            self.trace.line(now_us, || format!("{text} {sent:?}"));
+        }
+        match sent {
+            Sent::Arrives(place, at_us) => self.queue.push(at_us, Event::Message(place)),
+            Sent::Lost => {}
+            Sent::Breaks => {
+                let other = if to == Part::Controller { from } else { to };
+                self.break_connection(other.index());
+            }
+        }
+    }
+
+    /// Breaks the connection between a part and the controller.
+    pub(super) fn break_connection(&mut self, part: u8) {
+        let Some((again_us, life)) = self.control.break_connection(self.now_us, part) else { return };
+        let lost_us = self.random.between(self.now_us, again_us);
+        self.queue.push(lost_us, Event::Lost(part, life));
+        self.queue.push(again_us, Event::Reconnect(part, life));
+    }
+
+    pub(super) fn connection_lost(&mut self, part: u8) {
+        if self.is_paused(Part::Controller.index(), Event::Lost(part, 0)) {
+            return;
+        }
+        self.controller_loses(Part::from_index(part));
+    }
+
+    pub(super) fn message_arrives(&mut self, place: u32) {
+        // It waits in the receiver's socket while that is paused.
+        let Some(under_way) = self.control.take(place) else { return };
+        let to = Part::of_peer(under_way.envelope.to);
+        let until_us = self.paused_until_us[usize::from(to.index())];
+        if until_us > self.now_us {
+            let place = self.control.put(under_way);
+            self.queue.push(until_us, Event::Message(place));
+            return;
+        }
+        self.trace.number(u64::from(to.index()));
+        let envelope = under_way.envelope;
+        match (to, envelope.message) {
+            (Part::Controller, message) => self.controller_hears(Envelope { message, ..envelope }),
+            (Part::Client(client), Message::ToClient(notice)) => self.client_hears(client, notice),
+            (Part::Switch(switch), Message::ToSwitch(command)) => self.switch_hears(switch, command),
+            (Part::Node(node), Message::ToNode(command)) => self.node_hears(node, command),
+            (to, message) => unreachable!("{to} never gets {message:?}"),
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! A client: session, application threads, spool.
+
+use super::ending::Phase;
+use super::{Flight, World};
+use crate::check::witness::Answer;
+use crate::check::{Check, Violation};
+use crate::history::{Kind, NO_GUARD, NO_OP, Op, OpIndex, Told, fill_value, writer_of};
+use crate::parts::Part;
+use crate::plan::{Plan, Scheme};
+use crate::queue::Event;
+use crate::random::Random;
+use crate::workload::Intent;
+use std::collections::BTreeMap;
+use switchback_core::client::{ClientConfig, Completion, Operation, Outcome, PreservedRecord, Session, SubmitError};
+use switchback_core::control::{ClientNotice, Message};
+use switchback_wire::{KeyHash, Packet, Seq, flags, record_flags};
+
+/// What a thread of the application is doing.
+#[derive(Clone, Copy, Default)]
+struct Thread {
+    /// What it wants, if it couldn't yet.
+    wants: Option<Intent>,
+    /// It waits for an answer.
+    waits: bool,
+    /// What it writes once it knows the version.
+    modifies: Option<(u32, Seq)>,
+}
+
+/// An answer, taken apart.
+#[derive(Clone, Copy)]
+struct Done {
+    token: u64,
+    answer: Answer,
+}
+
+/// What a client keeps on its disk.
+#[derive(Default)]
+struct Spool {
+    disk: BTreeMap<KeyHash, PreservedRecord>,
+    writing: Vec<PreservedRecord>,
+    /// Answers that wait for what is being written.
+    answers: Vec<Done>,
+    next: Vec<PreservedRecord>,
+    next_answers: Vec<Done>,
+    is_writing: bool,
+}
+
+/// A client.
+pub(super) struct ClientSlot {
+    pub(super) session: Option<Box<Session>>,
+    pub(super) life: u16,
+    boot: u32,
+    threads: Vec<Thread>,
+    /// The version of each key that the application saw last.
+    known: Vec<Seq>,
+    spool: Option<Spool>,
+}
+
+impl ClientSlot {
+    pub(super) fn new(plan: &Plan, random: &mut Random) -> ClientSlot {
+        ClientSlot {
+            session: None,
+            life: 0,
+            boot: 0,
+            threads: vec![Thread::default(); usize::from(plan.load.threads)],
+            known: vec![Seq::NONE; plan.load.keys as usize],
+            spool: random.chance(plan.load.spooled).then(Spool::default),
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Whether none of its threads waits for an answer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.threads.iter().all(|thread| !thread.waits && thread.wants.is_none())
+    }
+}
+
+/// No operation of the history.
+const SCANS: u64 = NO_OP as u64;
+
+fn token(op: u64, thread: u16) -> u64 {
+    op << 16 | u64::from(thread)
+}
+
+impl World {
+    pub(super) fn start_client(&mut self, client: u8) {
+        let now = self.now(Part::Client(client));
+        let times = &self.plan.times;
+        let spooled = self.clients[usize::from(client)].spool.is_some();
+        let config = ClientConfig {
+            lanes: self.plan.topology.lanes,
+            retry_us: times.client_retry_us,
+            deadline_us: times.deadline_us,
+            hello_us: times.hello_us,
+            spooled,
+            mechanisms: self.plan.ablation.mechanisms,
+            ..ClientConfig::default()
+        };
+        let seed = self.random.bits();
+        let slot = &mut self.clients[usize::from(client)];
+        slot.boot += 1;
+        slot.life += 1;
+        let boot = u64::from(slot.boot) << 8 | u64::from(client);
+        let mut session = Box::new(Session::new(config, boot, seed, now));
+        if let Some(spool) = &slot.spool {
+            for kept in spool.disk.values() {
+                let record = &kept.record;
+                let (seq, tombstone, expiry_ms) = (record.seq, record.tombstone, record.expiry_ms);
+                let preserved = session.preserved_mut();
+                preserved.keep(kept.hash, &kept.key, &record.value, seq, tombstone, expiry_ms, kept.generation);
+            }
+        }
+        slot.session = Some(session);
+        slot.threads.fill(Thread::default());
+        for thread in 0..self.plan.load.threads {
+            let at_us = self.now_us + self.workload.pause_us();
+            self.queue.push(at_us, Event::Submit(client, thread));
+        }
+        self.pump_client(client);
+    }
+
+    pub(super) fn crash_client(&mut self, client: u8) {
+        if self.clients[usize::from(client)].spool.is_none() {
+            self.weaken_client(client);
+        }
+        let slot = &mut self.clients[usize::from(client)];
+        slot.session = None;
+        slot.boot += 1;
+        slot.threads.fill(Thread::default());
+        if let Some(spool) = &mut slot.spool {
+            // Any part of what was being written may be there.
+            let disk = std::mem::take(&mut spool.disk);
+            let mut fresh = Spool { disk, ..Spool::default() };
+            for kept in std::mem::take(&mut spool.writing) {
+                if self.random.chance(0.5) {
+                    fresh.write(kept);
+                }
+            }
+            *spool = fresh;
+        }
+    }
+
+    /// What a client alone keeps is lost, as promised: answers that rest on it are evidence no longer.
+    pub(super) fn weaken_client(&mut self, client: u8) {
+        if self.plan.scheme != Scheme::FarReach {
+            return;
+        }
+        let slot = &self.clients[usize::from(client)];
+        let kept: BTreeMap<u32, Seq> = match (&slot.session, &slot.spool) {
+            (Some(session), _) => session.preserved().iter().filter_map(|kept| self.kept(kept)).collect(),
+            (None, Some(spool)) => spool.disk.values().filter_map(|kept| self.kept(kept)).collect(),
+            (None, None) => return,
+        };
+        let life = slot.life;
+        self.witness
+            .weaken(&mut self.history, client, life, |key, seq| kept.get(&key).is_some_and(|kept| *kept >= seq));
+    }
+
+    fn kept(&self, kept: &PreservedRecord) -> Option<(u32, Seq)> {
+        Some((self.workload.number_of(&kept.key)?, kept.record.seq))
+    }
+
+    pub(super) fn wake_client(&mut self, client: u8) {
+        let now = self.now(Part::Client(client));
+        let Some(session) = &mut self.clients[usize::from(client)].session else { return };
+        if now.monotonic_us >= session.poll_timeout() {
+            session.handle_timeout(now);
+        }
+        self.pump_client(client);
+    }
+
+    pub(super) fn client_hears(&mut self, client: u8, notice: ClientNotice) {
+        let now = self.now(Part::Client(client));
+        if let ClientNotice::Granted(grant) = &notice {
+            let (generation, recovered) = (grant.durable_generation, grant.recovered_epoch);
+            self.check_released(client, generation, recovered);
+        }
+        let Some(session) = &mut self.clients[usize::from(client)].session else { return };
+        session.handle_message(now, notice);
+        self.pump_client(client);
+    }
+
+    pub(super) fn client_receives(&mut self, client: u8, flight: Box<Flight>) {
+        let now = self.now(Part::Client(client));
+        let Some(session) = &self.clients[usize::from(client)].session else {
+            self.flights.done(flight);
+            return;
+        };
+        let durable = durable_generation(&flight.packet);
+        if durable > session.durable_generation() && epoch(&flight.packet) == session.epoch() && session.is_open(now) {
+            self.check_released(client, durable, 0);
+        }
+        let is_write_back = self.plan.scheme == Scheme::FarReach;
+        let slot = &mut self.clients[usize::from(client)];
+        let Some(session) = &mut slot.session else { return };
+        let session_epoch = session.epoch();
+        let at_risk = is_write_back && rests_on_client(&flight.packet);
+        let completion = session.receive(now, &flight.packet);
+        let done = completion.map(|completion| take_apart(&completion, session_epoch, at_risk));
+        self.flights.done(flight);
+        if let Some(done) = done {
+            self.spool_or_finish(client, done);
+        }
+        self.pump_client(client);
+    }
+
+    /// An answer may be handed out only when what it rests on is on the disk, if there is a spool.
+    fn spool_or_finish(&mut self, client: u8, done: Done) {
+        let slot = &mut self.clients[usize::from(client)];
+        let Some(session) = &mut slot.session else { return };
+        let Some(spool) = &mut slot.spool else {
+            self.finish(client, done);
+            return;
+        };
+        session.preserved_mut().drain_touched(|kept| spool.next.push(kept.clone()));
+        if !done.answer.cached || (spool.next.is_empty() && !spool.is_writing) {
+            self.finish(client, done);
+            return;
+        }
+        spool.next_answers.push(done);
+        if !spool.is_writing {
+            self.begin_spooling(client);
+        }
+    }
+
+    fn begin_spooling(&mut self, client: u8) {
+        let takes_us = 1 + self.random.exponential(self.plan.disks.spool_us);
+        let slot = &mut self.clients[usize::from(client)];
+        let Some(spool) = &mut slot.spool else { return };
+        spool.is_writing = true;
+        spool.writing = std::mem::take(&mut spool.next);
+        spool.answers = std::mem::take(&mut spool.next_answers);
+        let boot = slot.boot;
+        self.queue.push(self.now_us + takes_us, Event::Spooled(client, boot));
+    }
+
+    pub(super) fn spooled(&mut self, client: u8, boot: u32) {
+        if self.is_paused(Part::Client(client).index(), Event::Spooled(client, boot)) {
+            return;
+        }
+        let slot = &mut self.clients[usize::from(client)];
+        if slot.boot != boot {
+            return;
+        }
+        let (Some(spool), Some(session)) = (&mut slot.spool, &slot.session) else { return };
+        for kept in std::mem::take(&mut spool.writing) {
+            spool.write(kept);
+        }
+        // What the session has released needn't be kept here either.
+        if spool.disk.len() > 2 * session.preserved().len() + 16 {
+            let kept: BTreeMap<_, _> = session.preserved().iter().map(|kept| (kept.hash, kept.clone())).collect();
+            spool.disk.retain(|hash, _| kept.contains_key(hash));
+        }
+        spool.is_writing = false;
+        let answers = std::mem::take(&mut spool.answers);
+        let more = !spool.next.is_empty() || !spool.next_answers.is_empty();
+        if more {
+            self.begin_spooling(client);
+        }
+        for done in answers {
+            self.finish(client, done);
+        }
+        self.pump_client(client);
+    }
+
+    /// Sends what the session has to send, takes the outcomes that no packet brought.
+    pub(super) fn pump_client(&mut self, client: u8) {
+        let part = Part::Client(client);
+        loop {
+            let mut flight = self.flights.buffer();
+            let Some(session) = &mut self.clients[usize::from(client)].session else { return };
+            match session.poll_transmit(&mut flight.packet) {
+                Some(to) => self.send_packet(part, to, flight),
+                None => {
+                    self.flights.done(flight);
+                    break;
+                }
+            }
+        }
+        loop {
+            let Some(session) = &mut self.clients[usize::from(client)].session else { return };
+            let epoch = session.epoch();
+            let Some(completion) = session.poll_completion() else { break };
+            let done = take_apart(&completion, epoch, false);
+            self.finish(client, done);
+        }
+        loop {
+            let Some(session) = &mut self.clients[usize::from(client)].session else { return };
+            let Some(report) = session.poll_message() else { break };
+            self.send_message(part, Part::Controller, Message::FromClient(report));
+        }
+        let Some(session) = &self.clients[usize::from(client)].session else { return };
+        let due_us = session.poll_timeout();
+        self.arm(part, due_us);
+    }
+
+    /// An operation is over.
+    fn finish(&mut self, client: u8, done: Done) {
+        let thread = (done.token & 0xffff) as u16;
+        let op = done.token >> 16;
+        self.trace.number(done.token);
+        self.trace.number(done.answer.seq.0);
+        let slot = &mut self.clients[usize::from(client)];
+        slot.threads[usize::from(thread)].waits = false;
+        if op == SCANS {
+            self.statistics.scans += 1;
+        } else {
+            self.finish_op(client, thread, op as OpIndex, done.answer);
+        }
+        let pause_us = self.workload.pause_us();
+        self.queue.push(self.now_us + pause_us, Event::Submit(client, thread));
+    }
+
+    fn finish_op(&mut self, client: u8, thread: u16, index: OpIndex, answer: Answer) {
+        let checked = self.witness.answered(&mut self.history, index, answer, self.now_us);
+        let op = self.history.ops[index as usize];
+        self.trace.line(self.now_us, || format!("#{index} key-{} {op}", op.key));
+        let slot = &mut self.clients[usize::from(client)];
+        let mine = &mut slot.threads[usize::from(thread)];
+        match answer.told {
+            Told::Value | Told::Absent | Told::Written | Told::ConditionFailed => {
+                slot.known[op.key as usize] = answer.seq;
+                self.statistics.completed += 1;
+                self.statistics.cached += u64::from(answer.cached);
+            }
+            Told::Unknown => self.statistics.indeterminate += 1,
+            _ => self.statistics.timed_out += 1,
+        }
+        if let Some((key, _)) = mine.modifies.take()
+            && matches!(answer.told, Told::Value | Told::Absent)
+        {
+            mine.modifies = Some((key, answer.seq));
+        }
+        if let Err(violation) = checked {
+            self.fail(violation);
+        }
+        self.ending_notes(&op, answer.told);
+    }
+
+    /// A thread of the application wants to do something.
+    pub(super) fn submit(&mut self, client: u8, thread: u16) {
+        if self.is_paused(Part::Client(client).index(), Event::Submit(client, thread)) {
+            return;
+        }
+        let mine = self.clients[usize::from(client)].threads[usize::from(thread)];
+        if mine.waits || !self.clients[usize::from(client)].is_running() {
+            return;
+        }
+        let Some(intent) = mine.wants.or_else(|| self.next_intent(client, thread)) else { return };
+        let now = self.now(Part::Client(client));
+        let (op, bytes) = self.question(client, thread, intent);
+        let index = self.history.ops.len() as OpIndex;
+        let scan = matches!(intent, Intent::Scan(_));
+        let key = self.workload.key(op.key);
+        let condition = op.is_conditional().then_some(Seq(op.guard));
+        if op.kind == Kind::Write {
+            fill_value(index, bytes, &mut self.value);
+        }
+        let operation = match (op.kind, intent) {
+            (_, Intent::Scan(position)) => Operation::Scan { position, count_only: false },
+            (Kind::Read, _) => Operation::Read { key },
+            (Kind::Write, _) => Operation::Write { key, value: &self.value, expiry_ms: op.expiry_ms, condition },
+            (Kind::Delete, _) => Operation::Delete { key, condition },
+        };
+        let token = token(if scan { SCANS } else { index.into() }, thread);
+        let slot = &mut self.clients[usize::from(client)];
+        let Some(session) = &mut slot.session else { return };
+        let submitted = session.submit(now, operation, token);
+        let mine = &mut slot.threads[usize::from(thread)];
+        match submitted {
+            Ok(()) => {
+                mine.wants = None;
+                mine.waits = true;
+                if let Intent::Modify(key) = intent {
+                    // First the read, then the write.
+                    mine.modifies = if op.kind == Kind::Read { Some((key, Seq(NO_GUARD))) } else { None };
+                }
+                if !scan {
+                    self.begin_op(op, bytes);
+                }
+            }
+            Err(SubmitError::TooLarge) => unreachable!("the workload keeps to the limits"),
+            Err(_) => {
+                mine.wants = Some(intent);
+                let again_us = self.now_us + 500 + self.random.below(3_000);
+                self.queue.push(again_us, Event::Submit(client, thread));
+            }
+        }
+        self.pump_client(client);
+    }
+
+    fn begin_op(&mut self, op: Op, bytes: usize) {
+        let mut op = op;
+        op.bytes = bytes as u32;
+        self.witness.begin(&mut op);
+        let index = self.history.begin(op, self.now_us);
+        self.trace.line(self.now_us, || format!("#{index} begins: key-{} {op}", op.key));
+    }
+
+    fn next_intent(&mut self, client: u8, thread: u16) -> Option<Intent> {
+        let modifies = self.clients[usize::from(client)].threads[usize::from(thread)].modifies;
+        if let Some((key, seq)) = modifies
+            && seq != Seq(NO_GUARD)
+        {
+            return Some(Intent::Modify(key));
+        }
+        self.clients[usize::from(client)].threads[usize::from(thread)].modifies = None;
+        if self.phase != Phase::Safety {
+            return self.ending_intent(client, thread);
+        }
+        if self.history.ops.len() as u64 >= self.plan.load.operations {
+            return None;
+        }
+        Some(self.workload.draw())
+    }
+
+    /// What an intent asks, and how many bytes it writes.
+    fn question(&mut self, client: u8, thread: u16, intent: Intent) -> (Op, usize) {
+        let slot = &self.clients[usize::from(client)];
+        let ask = |key, kind| Op::ask(client, slot.life, key, kind);
+        match intent {
+            Intent::Read(key) => (ask(key, Kind::Read), 0),
+            Intent::Delete(key) => (ask(key, Kind::Delete), 0),
+            Intent::Scan(_) => (ask(0, Kind::Read), 0),
+            Intent::Write(key, bytes, expires_ms) => {
+                let unix_ms = self.clocks[usize::from(Part::Client(client).index())].now(self.now_us).unix_ms;
+                let expiry_ms = if expires_ms == 0 { 0 } else { unix_ms + expires_ms };
+                (Op { expiry_ms, ..ask(key, Kind::Write) }, bytes)
+            }
+            Intent::Guess(key, bytes, deletes) => {
+                let guard = slot.known[key as usize].0;
+                let kind = if deletes { Kind::Delete } else { Kind::Write };
+                (Op { guard, ..ask(key, kind) }, if deletes { 0 } else { bytes })
+            }
+            Intent::Modify(key) => match slot.threads[usize::from(thread)].modifies {
+                Some((_, seq)) if seq != Seq(NO_GUARD) => {
+                    let op = Op { guard: seq.0, ..ask(key, Kind::Write) };
+                    (op, self.workload.bytes())
+                }
+                _ => (ask(key, Kind::Read), 0),
+            },
+        }
+    }
+
+    /// Before a client releases what it preserves: all of that must be durable elsewhere.
+    fn check_released(&mut self, client: u8, generation: u32, recovered: u32) {
+        let slot = &self.clients[usize::from(client)];
+        let Some(session) = &slot.session else { return };
+        let goes = |kept: &PreservedRecord| kept.generation < generation || kept.record.seq.epoch() < recovered;
+        let going: Vec<_> = session.preserved().iter().filter(|kept| goes(kept)).collect();
+        let mut lost = None;
+        for kept in &going {
+            let seq = kept.record.seq;
+            let in_snapshot = self.controller.snapshot.records.get(&kept.hash).is_some_and(|there| *there >= seq);
+            if !in_snapshot && !self.is_at_node(&kept.hash, seq) {
+                lost = Some(format!(
+                    "client{client} is told to forget {seq} of {} (generation {}), which is neither at its node nor in a snapshot",
+                    String::from_utf8_lossy(&kept.key),
+                    kept.generation,
+                ));
+            }
+        }
+        self.statistics.releases_checked += going.len() as u64;
+        if let Some(text) = lost {
+            self.fail(Violation::general(Check::ReleasedTooEarly, text));
+        }
+    }
+}
+
+impl Spool {
+    fn write(&mut self, kept: PreservedRecord) {
+        self.disk.insert(kept.hash, kept);
+    }
+}
+
+fn durable_generation(packet: &Packet) -> u32 {
+    packet.bytes().get(72..76).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
+}
+
+fn epoch(packet: &Packet) -> u32 {
+    packet.bytes().get(8..12).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
+}
+
+/// Whether an answer rests on a record that no node has.
+fn rests_on_client(packet: &Packet) -> bool {
+    let bytes = packet.bytes();
+    let is_write = bytes[4] == switchback_wire::Op::WriteReply as u8;
+    bytes[5] & flags::CACHED != 0 && (is_write || bytes[106] & record_flags::DIRTY != 0)
+}
+
+fn take_apart(completion: &Completion<'_>, epoch: u32, at_risk: bool) -> Done {
+    let (told, seq, saw) = match completion.outcome {
+        Outcome::Value { value, seq, .. } => (Told::Value, seq, writer_of(value).unwrap_or(NO_OP)),
+        Outcome::NotFound { seq } => (Told::Absent, seq, NO_OP),
+        Outcome::Written { seq } => (Told::Written, seq, NO_OP),
+        Outcome::ConditionFailed { seq } => (Told::ConditionFailed, seq, NO_OP),
+        Outcome::Scanned { .. } | Outcome::TimedOut => (Told::Nothing, Seq::NONE, NO_OP),
+        // A copy of the packet may still find room.
+        Outcome::NoSpace | Outcome::Indeterminate => (Told::Unknown, Seq::NONE, NO_OP),
+    };
+    let answer = Answer { told, seq, saw, epoch, cached: completion.cached, at_risk };
+    Done { token: completion.token, answer }
+}

@@ -1,0 +1,229 @@
+//! The controller and its files.
+
+use super::World;
+use crate::check::{Check, Violation};
+use crate::parts::Part;
+use crate::queue::Event;
+use serde::Deserialize;
+use std::collections::{BTreeMap, VecDeque};
+use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, SwitchCommand};
+use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, StoreFile};
+use switchback_wire::{KeyHash, Seq};
+
+/// The controller and its disk.
+#[derive(Default)]
+pub(super) struct ControllerSlot {
+    pub(super) controller: Option<Box<Controller>>,
+    boot: u32,
+    files: Files,
+    stores: VecDeque<(StoreFile, u64, Vec<u8>)>,
+    /// What the snapshot on the disk holds.
+    pub(super) snapshot: DurableSnapshot,
+    /// Recovery that was noticed last.
+    recovered: u32,
+}
+
+/// The snapshot on the disk.
+#[derive(Default)]
+pub(super) struct DurableSnapshot {
+    pub(super) generation: u32,
+    pub(super) records: BTreeMap<KeyHash, Seq>,
+}
+
+/// The controller's snapshot file, as its reader sees it.
+#[derive(Deserialize)]
+struct SnapshotFile {
+    _epoch: u32,
+    generation: u32,
+    records: Vec<KeyedRecord>,
+}
+
+impl ControllerSlot {
+    pub(super) fn is_running(&self) -> bool {
+        self.controller.is_some()
+    }
+
+    /// Whether no store is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.stores.is_empty()
+    }
+
+    /// A file is on the disk.
+    fn keep(&mut self, file: StoreFile, bytes: Vec<u8>) {
+        match file {
+            StoreFile::Directory => self.files.directory = Some(bytes),
+            StoreFile::Snapshot => {
+                let read: SnapshotFile = postcard::from_bytes(&bytes).expect("the controller wrote it");
+                let records = read.records.into_iter().map(|keyed| (keyed.hash, keyed.record.seq)).collect();
+                self.snapshot = DurableSnapshot { generation: read.generation, records };
+                self.files.snapshot = Some(bytes);
+            }
+        }
+    }
+}
+
+impl World {
+    fn controller_config(&self) -> ControllerConfig {
+        let (topology, times) = (&self.plan.topology, &self.plan.times);
+        let nodes = topology.nodes;
+        let scheme = self.plan.scheme;
+        ControllerConfig {
+            nodes: (0..nodes).map(|node| Part::Node(node).address()).collect(),
+            routes: (0..topology.partitions).map(|partition| vec![(partition % u32::from(nodes)) as u16]).collect(),
+            caching: scheme != crate::plan::Scheme::NoCache,
+            write_back: scheme == crate::plan::Scheme::FarReach,
+            write_through: scheme == crate::plan::Scheme::NetCache,
+            cache_records: topology.cache_records,
+            eviction_sample: topology.eviction_sample,
+            lanes: (self.lanes(), topology.lanes),
+            lease_us: times.lease_us,
+            drift_us: times.drift_us,
+            spool_wait_us: times.spool_wait_us,
+            switch_timeout_us: times.switch_timeout_us,
+            switch_lost_us: times.switch_lost_us,
+            snapshot_us: times.snapshot_us,
+            retry_us: times.controller_retry_us,
+        }
+    }
+
+    /// Lanes of the rack.
+    pub(super) fn lanes(&self) -> u32 {
+        self.plan.topology.lanes * u32::from(self.plan.topology.clients)
+    }
+
+    pub(super) fn start_controller(&mut self) {
+        let now = self.now(Part::Controller);
+        let config = self.controller_config();
+        let seed = self.random.bits();
+        let slot = &mut self.controller;
+        slot.boot += 1;
+        match Controller::new(config, self.plan.ablation.mechanisms, &slot.files, seed, now) {
+            Ok(controller) => slot.controller = Some(Box::new(controller)),
+            Err(error) => {
+                self.fail(Violation::general(Check::Liveness, format!("the controller can't start: {error}")));
+                return;
+            }
+        }
+        if matches!(self.phase, super::ending::Phase::Draining) {
+            self.controller.controller.as_mut().expect("just started").drain(now);
+        }
+        self.pump_controller();
+    }
+
+    pub(super) fn crash_controller(&mut self) {
+        let renamed = self.random.chance(0.5);
+        let slot = &mut self.controller;
+        slot.controller = None;
+        slot.boot += 1;
+        // The store that was under way may just have become durable.
+        if renamed && let Some((file, _, bytes)) = slot.stores.pop_front() {
+            slot.keep(file, bytes);
+        }
+        slot.stores.clear();
+    }
+
+    pub(super) fn wake_controller(&mut self) {
+        let now = self.now(Part::Controller);
+        let Some(controller) = &mut self.controller.controller else { return };
+        if now.monotonic_us >= controller.poll_timeout() {
+            controller.handle_timeout(now);
+        }
+        self.pump_controller();
+    }
+
+    pub(super) fn controller_hears(&mut self, envelope: Envelope) {
+        let now = self.now(Part::Controller);
+        let Some(controller) = &mut self.controller.controller else { return };
+        controller.handle_message(now, envelope);
+        self.pump_controller();
+    }
+
+    pub(super) fn controller_loses(&mut self, part: Part) {
+        let now = self.now(Part::Controller);
+        let Some(controller) = &mut self.controller.controller else { return };
+        controller.handle_lost(now, part.peer());
+        self.pump_controller();
+    }
+
+    pub(super) fn stored(&mut self, boot: u32) {
+        if self.is_paused(Part::Controller.index(), Event::Stored(boot)) {
+            return;
+        }
+        let now = self.now(Part::Controller);
+        let slot = &mut self.controller;
+        if slot.boot != boot {
+            return;
+        }
+        let (file, id, bytes) = slot.stores.pop_front().expect("a store is under way");
+        slot.keep(file, bytes);
+        if !self.controller.stores.is_empty() {
+            self.begin_store();
+        }
+        let Some(controller) = &mut self.controller.controller else { return };
+        controller.handle_stored(now, id);
+        self.pump_controller();
+    }
+
+    fn begin_store(&mut self) {
+        let takes_us = 1 + self.random.exponential(self.plan.disks.store_us);
+        let boot = self.controller.boot;
+        self.queue.push(self.now_us + takes_us, Event::Stored(boot));
+    }
+
+    /// Carries out what the controller wants.
+    pub(super) fn pump_controller(&mut self) {
+        self.notice_abandoned();
+        loop {
+            let Some(controller) = &mut self.controller.controller else { return };
+            match controller.poll_effect() {
+                None => break,
+                Some(Effect::Store(file, id, bytes)) => {
+                    self.controller.stores.push_back((file, id, bytes));
+                    if self.controller.stores.len() == 1 {
+                        self.begin_store();
+                    }
+                }
+                Some(Effect::Send(envelope)) => {
+                    self.check_release(&envelope.message);
+                    self.send_message(Part::Controller, Part::of_peer(envelope.to), envelope.message);
+                }
+            }
+        }
+        let Some(controller) = &self.controller.controller else { return };
+        let due_us = controller.poll_timeout();
+        self.arm(Part::Controller, due_us);
+    }
+
+    /// Nobody may hear of a snapshot that isn't on the disk.
+    fn check_release(&mut self, message: &Message) {
+        let told = match message {
+            Message::ToSwitch(command) => match command.body {
+                SwitchCommand::DurableGeneration(generation) => generation,
+                _ => return,
+            },
+            Message::ToClient(ClientNotice::Granted(grant)) => grant.durable_generation,
+            _ => return,
+        };
+        let durable = self.controller.snapshot.generation;
+        if told > durable {
+            let text = format!("generation {told} is called durable, but the disk has {durable}");
+            self.fail(Violation::general(Check::ReleasedTooEarly, text));
+        }
+    }
+
+    /// Clients that a recovery no longer waited for are as good as crashed: what they alone keep is lost, as promised.
+    fn notice_abandoned(&mut self) {
+        let Some(controller) = &self.controller.controller else { return };
+        let (epoch, abandoned) = controller.abandoned_clients();
+        if epoch <= self.controller.recovered {
+            return;
+        }
+        let abandoned = abandoned.to_vec();
+        self.controller.recovered = epoch;
+        self.statistics.recoveries += 1;
+        for client in abandoned {
+            self.trace.line(self.now_us, || format!("client{client} is abandoned by the recovery of epoch {epoch}"));
+            self.weaken_client(client as u8);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The end of a run: faults stop, and then everything has to come right.
+
+use super::World;
+use crate::check::{Check, Violation, conditions};
+use crate::history::{Op, Told};
+use crate::parts::Part;
+use crate::plan::Scheme;
+use crate::workload::Intent;
+use switchback_core::control::Peer;
+use switchback_wire::{CACHED_KEY_BYTES_MAX, Seq};
+
+/// How far a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Faults, and the load.
+    Safety,
+    /// No faults; what is under way has to complete.
+    Settling,
+    /// Every key is read.
+    Reading(u32),
+    /// One key is written until the cache absorbs it.
+    Warming(u32),
+    /// Everything is evicted.
+    Draining,
+    /// That was it.
+    Over,
+}
+
+/// State of the ending.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Ending {
+    /// The phase has to be over by then.
+    deadline_us: u64,
+    absorbed_before: u64,
+    /// Reads that came to nothing.
+    retries: u32,
+}
+
+/// Writes of one key after which the cache must have absorbed one.
+const WARMING_MAX: u32 = 5_000;
+
+impl World {
+    pub(super) fn is_healed(&self) -> bool {
+        self.phase != Phase::Safety
+    }
+
+    /// A long time for this rack.
+    fn patience_us(&self) -> u64 {
+        let times = &self.plan.times;
+        let longest_us = times.lease_us + times.spool_wait_us + times.deadline_us + times.snapshot_us;
+        2 * longest_us + 20 * times.switch_timeout_us + 10_000_000
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.trace.line(self.now_us, || format!("phase {phase:?}"));
+        self.phase = phase;
+        self.ending_state.deadline_us = self.now_us + self.patience_us();
+        // Threads that had nothing to do look again.
+        for client in 0..self.clients.len() as u8 {
+            for thread in 0..self.plan.load.threads {
+                self.queue.push(self.now_us + 1, crate::queue::Event::Submit(client, thread));
+            }
+        }
+    }
+
+    /// Whether the phase may end.
+    pub(super) fn go_on_with_ending(&mut self) {
+        if self.violation.is_some() {
+            return;
+        }
+        match self.phase {
+            Phase::Safety => {
+                let done = self.history.ops.len() as u64 >= self.plan.load.operations;
+                let idle = self.clients.iter().all(super::ClientSlot::is_idle);
+                if self.now_us >= self.plan.safety_us || (done && idle) {
+                    self.check_progress();
+                    self.heal();
+                    self.enter(Phase::Settling);
+                }
+            }
+            Phase::Settling => {
+                if self.is_settled() {
+                    self.enter(Phase::Reading(0));
+                }
+            }
+            Phase::Reading(key) => {
+                if key >= self.workload.keys() && self.clients.iter().all(super::ClientSlot::is_idle) {
+                    self.begin_warming();
+                }
+            }
+            Phase::Warming(_) => {
+                if self.absorbed() > self.ending_state.absorbed_before {
+                    self.begin_draining();
+                }
+            }
+            Phase::Draining => {
+                let drained = self.controller.controller.as_ref().is_some_and(|controller| controller.is_drained());
+                if drained && self.is_quiet() {
+                    self.statistics.drained += 1;
+                    self.check_stored();
+                    self.finish_run();
+                }
+            }
+            Phase::Over => {}
+        }
+        if self.phase != Phase::Safety && self.phase != Phase::Over && self.now_us > self.ending_state.deadline_us {
+            let text = format!("{:?} took more than {} us: {}", self.phase, self.patience_us(), self.state());
+            self.fail(Violation::general(Check::Liveness, text));
+        }
+    }
+
+    /// What might explain that nothing goes on.
+    fn state(&self) -> String {
+        let now = self.now(Part::Controller);
+        let controller = self.controller.controller.as_ref().map(|controller| controller.status(now));
+        let sessions: Vec<_> = self.clients.iter().filter_map(|slot| slot.session.as_ref()).collect();
+        let sessions: Vec<_> = sessions.iter().map(|session| (session.epoch(), session.outstanding())).collect();
+        format!("{controller:?}, sessions (epoch, outstanding) {sessions:?}")
+    }
+
+    /// An idle run proves nothing.
+    fn check_progress(&mut self) {
+        let (done, asked) = (self.statistics.completed, self.history.ops.len() as u64);
+        let calm = self.plan.faults.every_us == 0 && self.plan.data.loss < 0.05;
+        let floor = if calm { asked * 9 / 10 } else { asked / 50 };
+        if done < floor || asked == 0 {
+            let text = format!("{done} of {asked} operations were answered, fewer than {floor}");
+            self.fail(Violation::general(Check::Progress, text));
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let Some(controller) = &self.controller.controller else { return false };
+        let epoch = controller.epoch();
+        let idle = self.clients.iter().all(super::ClientSlot::is_idle);
+        let moved = self.clients.iter().filter_map(|slot| slot.session.as_ref()).all(|s| s.epoch() == epoch);
+        idle && moved && controller.is_serving()
+    }
+
+    /// Whether nothing is on its way any more.
+    fn is_quiet(&self) -> bool {
+        self.controller.is_idle()
+            && self.nodes.iter().all(super::NodeSlot::is_idle)
+            && self.switches.iter().all(super::SwitchSlot::is_idle)
+            && self.clients.iter().all(super::ClientSlot::is_idle)
+    }
+
+    fn absorbed(&self) -> u64 {
+        let running = self.switches.iter().filter_map(|slot| slot.running.as_ref());
+        running
+            .map(|running| {
+                let statistics = running.datapath.statistics();
+                statistics.absorbed_writes + statistics.cache_updates_applied
+            })
+            .sum()
+    }
+
+    fn begin_warming(&mut self) {
+        self.ending_state.absorbed_before = self.absorbed();
+        match self.plan.scheme {
+            Scheme::NoCache => self.begin_draining(),
+            Scheme::NetCache | Scheme::FarReach => self.enter(Phase::Warming(0)),
+        }
+    }
+
+    fn begin_draining(&mut self) {
+        self.enter(Phase::Draining);
+        let now = self.now(Part::Controller);
+        if let Some(controller) = &mut self.controller.controller {
+            controller.drain(now);
+        }
+        self.pump_controller();
+    }
+
+    /// What a thread does after the safety phase.
+    pub(super) fn ending_intent(&mut self, client: u8, _thread: u16) -> Option<Intent> {
+        match self.phase {
+            Phase::Reading(key) if key < self.workload.keys() => {
+                self.phase = Phase::Reading(key + 1);
+                Some(Intent::Read(key))
+            }
+            Phase::Warming(count) if client == 0 && count < WARMING_MAX => {
+                self.phase = Phase::Warming(count + 1);
+                let key = (0..self.workload.keys()).find(|&key| self.workload.key(key).len() <= CACHED_KEY_BYTES_MAX);
+                key.map(|key| if count % 4 == 0 { Intent::Read(key) } else { Intent::Write(key, 8, 0) })
+            }
+            _ => None,
+        }
+    }
+
+    /// After the faults no operation may come to nothing.
+    pub(super) fn ending_notes(&mut self, op: &Op, told: Told) {
+        if matches!(self.phase, Phase::Safety | Phase::Settling) || op.invoked_us == 0 {
+            return;
+        }
+        if matches!(told, Told::Unknown | Told::Nothing) {
+            self.ending_state.retries += 1;
+            if self.ending_state.retries > 3 {
+                let text = format!("operations on key {} still come to nothing after the faults: {op}", op.key);
+                self.fail(Violation::general(Check::Liveness, text));
+            }
+        }
+    }
+
+    /// After a drain the nodes have everything.
+    fn check_stored(&mut self) {
+        for key in 0..self.workload.keys() {
+            let Some(hash) = self.hash_of(key) else { return };
+            let known = self.witness.floor(key);
+            let stored = self.stored_record(&hash).map_or(Seq::NONE, |record| record.seq);
+            if !self.is_at_node(&hash, known) {
+                let text = format!("key {key} is known as {known}, but after a drain its node has {stored}");
+                let violation = Violation::general(Check::AcknowledgedWriteLost, text);
+                self.fail(Violation { key: Some(key), ..violation });
+                return;
+            }
+        }
+    }
+
+    fn hash_of(&self, key: u32) -> Option<switchback_wire::KeyHash> {
+        let controller = self.controller.controller.as_ref()?;
+        Some(controller.hash_key().hash(self.workload.key(key)))
+    }
+
+    fn finish_run(&mut self) {
+        if let Err(violation) = conditions::check(&self.history, &self.witness) {
+            self.fail(violation);
+        }
+        self.phase = Phase::Over;
+        let _ = Peer::Controller;
+    }
+}

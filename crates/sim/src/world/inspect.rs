@@ -1,0 +1,78 @@
+//! What is looked at now and then: bounds, phases, what is stored.
+
+use super::World;
+use crate::check::{Check, Violation};
+use crate::queue::Event;
+use switchback_core::storage::Record;
+use switchback_wire::{KeyHash, Seq, partition_of};
+
+/// Virtual time between two looks.
+const EVERY_US: u64 = 2_000;
+
+impl World {
+    pub(super) fn inspect(&mut self) {
+        self.queue.push(self.now_us + EVERY_US, Event::Inspect);
+        self.check_bounds();
+        self.compact_now_and_then();
+        self.go_on_with_ending();
+    }
+
+    /// Engines compact when they like.
+    fn compact_now_and_then(&mut self) {
+        if self.random.chance(0.02) {
+            let node = self.random.below(self.nodes.len() as u64) as usize;
+            let unix_ms =
+                self.clocks[usize::from(crate::parts::Part::Node(node as u8).index())].now(self.now_us).unix_ms;
+            let engine = &mut self.nodes[node].engine;
+            engine.set_now_ms(unix_ms);
+            engine.compact();
+        }
+    }
+
+    fn check_bounds(&mut self) {
+        let limits = self.node_limits();
+        let mut broken = None;
+        let mut bound = |what: &str, is: usize, limit: usize| {
+            if is > limit {
+                broken = Some(format!("{what}: {is}, of {limit} at most"));
+            }
+        };
+        let records = self.plan.topology.cache_records;
+        for node in self.nodes.iter().filter_map(|slot| slot.shim.as_ref()) {
+            bound("engine operations of a node", node.operations(), limits.operations_max + 1024);
+            bound("offered keys of a node", node.offered(), limits.marks_max);
+        }
+        for running in self.switches.iter().filter_map(|slot| slot.running.as_ref()) {
+            bound("keys cached by a switch", running.agent.cached(), records);
+        }
+        for session in self.clients.iter().filter_map(|slot| slot.session.as_ref()) {
+            bound("operations of a session", session.outstanding(), self.plan.topology.lanes as usize);
+            bound("records preserved by a session", session.preserved().len(), self.plan.load.keys as usize);
+        }
+        if let Some(controller) = &self.controller.controller {
+            bound("keys cached, as the controller sees it", controller.cached(), records);
+            bound("commands of the controller", controller.commands_outstanding(), 4096);
+        }
+        bound("packets under way", self.flights.len(), 1 << 18);
+        bound("events", self.queue.len(), 1 << 19);
+        if let Some(text) = broken {
+            self.fail(Violation::general(Check::Bounds, text));
+        }
+    }
+
+    /// What a key's node has stored.
+    pub(super) fn stored_record(&self, hash: &KeyHash) -> Option<&Record> {
+        let partition = partition_of(hash, self.plan.topology.partitions);
+        let node = u32::from(partition) % u32::from(self.plan.topology.nodes);
+        self.nodes[node as usize].engine.record(hash)
+    }
+
+    /// Whether a key's node has this version, or a newer one.
+    pub(super) fn is_at_node(&self, hash: &KeyHash, seq: Seq) -> bool {
+        let partition = partition_of(hash, self.plan.topology.partitions);
+        let node = u32::from(partition) % u32::from(self.plan.topology.nodes);
+        let engine = &self.nodes[node as usize].engine;
+        // A tombstone that was dropped left the floor behind.
+        engine.record(hash).map_or(engine.floor(), |record| record.seq) >= seq
+    }
+}

@@ -1,0 +1,301 @@
+//! The world: all parts of a rack, their networks, disks and clocks, in one event loop.
+//!
+//! Nothing in here happens but in [`World::step`], which takes the next event. Parts are the production code; each has a file of its own
+//! below, which does what that part's driver does in production.
+
+mod channel;
+mod client;
+mod controller;
+mod data;
+mod ending;
+mod inspect;
+mod nemesis;
+mod node;
+mod switch;
+
+use crate::check::Violation;
+use crate::check::witness::Witness;
+use crate::clock::Clock;
+use crate::control::ControlPlane;
+use crate::history::History;
+use crate::network::Network;
+use crate::parts::{PARTS_MAX, Part};
+use crate::plan::Plan;
+use crate::queue::{Event, EventQueue};
+use crate::random::Random;
+use crate::trace::Trace;
+use crate::workload::Workload;
+use client::ClientSlot;
+use controller::ControllerSlot;
+use data::{Flight, Flights};
+use ending::{Ending, Phase};
+use nemesis::Nemesis;
+use node::NodeSlot;
+use switch::SwitchSlot;
+use switchback_core::Now;
+
+/// Counters of a run, beside those of the parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct WorldStatistics {
+    pub events: u64,
+    pub completed: u64,
+    pub cached: u64,
+    pub indeterminate: u64,
+    pub timed_out: u64,
+    pub scans: u64,
+    pub recoveries: u64,
+    pub snapshots: u64,
+    pub snapshots_compared: u64,
+    pub releases_checked: u64,
+    pub drained: u64,
+}
+
+/// A rack and everything around it.
+pub struct World {
+    plan: Plan,
+    now_us: u64,
+    queue: EventQueue,
+    random: Random,
+    network: Network,
+    control: ControlPlane,
+    flights: Flights,
+    workload: Workload,
+    controller: ControllerSlot,
+    clients: Vec<ClientSlot>,
+    switches: Vec<SwitchSlot>,
+    nodes: Vec<NodeSlot>,
+    nemesis: Nemesis,
+    phase: Phase,
+    ending_state: Ending,
+    clocks: Vec<Clock>,
+    /// When each part's timer rings next.
+    armed_us: Vec<u64>,
+    paused_until_us: Vec<u64>,
+    value: Vec<u8>,
+    /// What was asked and answered.
+    pub history: History,
+    /// Who checks it.
+    pub witness: Witness,
+    /// Everything that happened.
+    pub trace: Trace,
+    /// Counters.
+    pub statistics: WorldStatistics,
+    violation: Option<Violation>,
+}
+
+impl World {
+    /// The world of a plan, at virtual time 0.
+    pub fn new(plan: Plan, text: bool) -> World {
+        let mut random = Random::new(plan.seed ^ 0x005e_ed0f_7031);
+        let clocks = (0..PARTS_MAX).map(|_| draw_clock(&plan, &mut random)).collect();
+        let workload = Workload::new(&plan.load, random.fork());
+        let skew_ms = 2 * plan.times.skew_ms as u64 + 2;
+        let mut world = World {
+            now_us: 0,
+            queue: EventQueue::default(),
+            network: Network::new(plan.data.clone(), random.fork()),
+            control: ControlPlane::new(plan.control.clone(), random.fork()),
+            flights: Flights::default(),
+            controller: ControllerSlot::default(),
+            clients: (0..plan.topology.clients).map(|_| ClientSlot::new(&plan, &mut random)).collect(),
+            switches: (0..plan.topology.switches).map(|_| SwitchSlot::default()).collect(),
+            nodes: (0..plan.topology.nodes).map(|_| NodeSlot::default()).collect(),
+            nemesis: Nemesis::new(&plan.faults, random.fork()),
+            phase: Phase::Safety,
+            ending_state: Ending::default(),
+            clocks,
+            armed_us: vec![u64::MAX; PARTS_MAX],
+            paused_until_us: vec![0; PARTS_MAX],
+            value: Vec::new(),
+            history: History::default(),
+            witness: Witness::new(plan.load.keys, skew_ms),
+            trace: Trace::new(text),
+            statistics: WorldStatistics::default(),
+            violation: None,
+            workload,
+            random,
+            plan,
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        for part in self.parts() {
+            self.start_part(part);
+        }
+        self.queue.push(0, Event::Inspect);
+        if self.plan.faults.every_us > 0 {
+            let first_us = self.nemesis.pause_us();
+            self.queue.push(first_us, Event::Nemesis);
+        }
+    }
+
+    /// All parts, in a fixed order.
+    fn parts(&self) -> Vec<Part> {
+        let nodes = (0..self.nodes.len() as u8).map(Part::Node);
+        let switches = (0..self.switches.len() as u8).map(Part::Switch);
+        let clients = (0..self.clients.len() as u8).map(Part::Client);
+        std::iter::once(Part::Controller).chain(switches).chain(nodes).chain(clients).collect()
+    }
+
+    /// The virtual time.
+    pub fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What was violated, if something was.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// A promise was broken: the first one counts.
+    fn fail(&mut self, violation: Violation) {
+        let now_us = self.now_us;
+        self.trace.line(now_us, || format!("VIOLATION {violation}"));
+        self.violation.get_or_insert(Violation { at_us: now_us, ..violation });
+    }
+
+    #[inline]
+    fn now(&self, part: Part) -> Now {
+        self.clocks[usize::from(part.index())].now(self.now_us)
+    }
+
+    /// Sees to it that a part's timer rings at this time of its monotonic clock.
+    #[inline]
+    fn arm(&mut self, part: Part, monotonic_us: u64) {
+        let index = part.index();
+        if monotonic_us == u64::MAX {
+            return;
+        }
+        let at_us = self.clocks[usize::from(index)].when(monotonic_us);
+        self.arm_at(index, at_us);
+    }
+
+    #[inline]
+    fn arm_at(&mut self, index: u8, at_us: u64) {
+        // Never at once: a part that always has something to do must not stop the world.
+        let at_us = at_us.max(self.now_us + 1);
+        if at_us < self.armed_us[usize::from(index)] {
+            self.armed_us[usize::from(index)] = at_us;
+            self.queue.push(at_us, Event::Wake(index));
+        }
+    }
+
+    /// Runs until the end or a violation; true if there was none.
+    pub fn run(&mut self) -> bool {
+        while self.violation.is_none() && self.phase != Phase::Over {
+            self.step();
+        }
+        self.violation.is_none()
+    }
+
+    /// Takes the next event.
+    pub fn step(&mut self) {
+        let Some((at_us, event)) = self.queue.pop() else {
+            unreachable!("inspections never end");
+        };
+        assert!(at_us >= self.now_us);
+        self.now_us = at_us;
+        self.statistics.events += 1;
+        self.trace.number(at_us);
+        match event {
+            Event::Packet(place) => self.packet_arrives(place),
+            Event::Wake(index) => self.wake(index),
+            Event::Message(place) => self.message_arrives(place),
+            Event::Agent(switch, boot) => self.agent_runs(switch, boot),
+            Event::Committed(node, boot) => self.committed(node, boot),
+            Event::Stored(boot) => self.stored(boot),
+            Event::Spooled(client, boot) => self.spooled(client, boot),
+            Event::Submit(client, thread) => self.submit(client, thread),
+            Event::Reconnect(part, life) => self.control.reconnect(part, life),
+            Event::Lost(part, _) => self.connection_lost(part),
+            Event::Nemesis => self.strike(),
+            Event::Ends(fault) => self.fault_ends(fault),
+            Event::Inspect => self.inspect(),
+        }
+    }
+
+    /// Whether a part is paused: then its event comes again when it isn't.
+    #[inline]
+    fn is_paused(&mut self, index: u8, event: Event) -> bool {
+        let until_us = self.paused_until_us[usize::from(index)];
+        if until_us <= self.now_us {
+            return false;
+        }
+        self.queue.push(until_us, event);
+        true
+    }
+
+    fn wake(&mut self, index: u8) {
+        if self.armed_us[usize::from(index)] != self.now_us {
+            return; // it was set to another time since
+        }
+        if self.is_paused(index, Event::Wake(index)) {
+            self.armed_us[usize::from(index)] = self.paused_until_us[usize::from(index)];
+            return;
+        }
+        self.armed_us[usize::from(index)] = u64::MAX;
+        match Part::from_index(index) {
+            Part::Controller => self.wake_controller(),
+            Part::Client(client) => self.wake_client(client),
+            Part::Switch(switch) => self.wake_switch(switch),
+            Part::Node(node) => self.wake_node(node),
+        }
+    }
+
+    /// Starts a part that isn't running.
+    fn start_part(&mut self, part: Part) {
+        self.trace.line(self.now_us, || format!("{part} starts"));
+        match part {
+            Part::Controller => self.start_controller(),
+            Part::Client(client) => self.start_client(client),
+            Part::Switch(switch) => self.start_switch(switch),
+            Part::Node(node) => self.start_node(node),
+        }
+    }
+
+    /// Ends a part, and its connections.
+    fn crash_part(&mut self, part: Part) {
+        self.trace.line(self.now_us, || format!("{part} crashes"));
+        match part {
+            Part::Controller => self.crash_controller(),
+            Part::Client(client) => self.crash_client(client),
+            Part::Switch(switch) => self.crash_switch(switch),
+            Part::Node(node) => self.crash_node(node),
+        }
+        self.paused_until_us[usize::from(part.index())] = 0;
+        if part == Part::Controller {
+            for other in self.parts() {
+                self.break_connection(other.index());
+            }
+        } else {
+            self.break_connection(part.index());
+        }
+    }
+
+    fn is_running(&self, part: Part) -> bool {
+        match part {
+            Part::Controller => self.controller.is_running(),
+            Part::Client(client) => self.clients[usize::from(client)].is_running(),
+            Part::Switch(switch) => self.switches[usize::from(switch)].is_running(),
+            Part::Node(node) => self.nodes[usize::from(node)].is_running(),
+        }
+    }
+}
+
+fn draw_clock(plan: &Plan, random: &mut Random) -> Clock {
+    let drift = plan.times.drift_ppm as u64;
+    let skew = plan.times.skew_ms as u64;
+    Clock {
+        zero_us: random.between(1, 1 << 40),
+        drift_ppm: random.between(0, 2 * drift) as i64 - drift as i64,
+        skew_ms: random.between(0, 2 * skew) as i64 - skew as i64,
+    }
+}

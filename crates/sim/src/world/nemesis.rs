@@ -1,0 +1,225 @@
+//! Faults: who breaks what, when, for how long.
+
+use super::World;
+use super::ending::Phase;
+use crate::parts::Part;
+use crate::plan::{FaultKind, Faults};
+use crate::queue::Event;
+use crate::random::Random;
+use std::collections::BTreeMap;
+
+/// A fault that lasts.
+enum Lasting {
+    Crashed(Part),
+    Blocked(Vec<(Part, Part)>),
+    Stalled(Vec<Part>, bool),
+    Slow,
+    Lossy,
+    SlowControl,
+    Full(u8),
+}
+
+/// Who breaks things.
+pub(super) struct Nemesis {
+    plan: Faults,
+    random: Random,
+    lasting: Vec<Option<Lasting>>,
+    /// How often each kind struck.
+    pub(super) counts: BTreeMap<FaultKind, u64>,
+}
+
+impl Nemesis {
+    pub(super) fn new(plan: &Faults, random: Random) -> Nemesis {
+        Nemesis { plan: plan.clone(), random, lasting: Vec::new(), counts: BTreeMap::new() }
+    }
+
+    /// Until the next fault.
+    pub(super) fn pause_us(&mut self) -> u64 {
+        1 + self.random.exponential(self.plan.every_us)
+    }
+
+    fn draw(&mut self) -> FaultKind {
+        let total: u32 = self.plan.weights.iter().map(|(_, weight)| weight).sum();
+        let mut at = self.random.below(total.into()) as u32;
+        for (kind, weight) in &self.plan.weights {
+            if at < *weight {
+                return *kind;
+            }
+            at -= weight;
+        }
+        unreachable!("drawn below the total")
+    }
+}
+
+impl World {
+    /// How often each kind of fault struck.
+    pub fn faults(&self) -> &BTreeMap<FaultKind, u64> {
+        &self.nemesis.counts
+    }
+
+    /// What the networks did to packets and connections.
+    pub fn network_faults(&self) -> [(&'static str, u64); 5] {
+        let network = self.network.statistics;
+        [
+            ("packets_lost", network.lost),
+            ("packets_duplicated", network.duplicated),
+            ("packets_late", network.late),
+            ("packets_blocked", network.blocked),
+            ("connections_broken", self.control.broken),
+        ]
+    }
+
+    /// The next fault.
+    pub(super) fn strike(&mut self) {
+        if self.phase != Phase::Safety {
+            return;
+        }
+        let pause_us = self.nemesis.pause_us();
+        self.queue.push(self.now_us + pause_us, Event::Nemesis);
+        let kind = self.nemesis.draw();
+        let lasts_us = 1 + self.nemesis.random.exponential(self.nemesis.plan.lasts_us);
+        if let Some(lasting) = self.apply(kind, lasts_us) {
+            *self.nemesis.counts.entry(kind).or_default() += 1;
+            self.nemesis.lasting.push(Some(lasting));
+            let fault = (self.nemesis.lasting.len() - 1) as u32;
+            self.queue.push(self.now_us + lasts_us, Event::Ends(fault));
+        }
+    }
+
+    fn pick(&mut self, parts: impl Fn(Part) -> bool) -> Option<Part> {
+        let candidates: Vec<Part> = self.parts().into_iter().filter(|part| parts(*part)).collect();
+        (!candidates.is_empty()).then(|| *self.nemesis.random.pick(&candidates))
+    }
+
+    /// Strikes; `None` if there is nothing to strike, or nothing that has to end.
+    fn apply(&mut self, kind: FaultKind, lasts_us: u64) -> Option<Lasting> {
+        let is_client = |part: Part| matches!(part, Part::Client(_));
+        let is_switch = |part: Part| matches!(part, Part::Switch(_));
+        let is_node = |part: Part| matches!(part, Part::Node(_));
+        let is_controller = |part: Part| part == Part::Controller;
+        self.trace.line(self.now_us, || format!("fault {} for {lasts_us} us", kind.name()));
+        match kind {
+            FaultKind::CrashSwitch => self.crash_one(is_switch),
+            FaultKind::CrashNode => self.crash_one(is_node),
+            FaultKind::CrashController => self.crash_one(is_controller),
+            FaultKind::CrashClient => self.crash_one(is_client),
+            FaultKind::PauseSwitch => self.pause_one(is_switch, lasts_us),
+            FaultKind::PauseNode => self.pause_one(is_node, lasts_us),
+            FaultKind::PauseController => self.pause_one(is_controller, lasts_us),
+            FaultKind::PauseClient => self.pause_one(is_client, lasts_us),
+            FaultKind::PartitionData => Some(self.partition(true)),
+            FaultKind::PartitionOneWay => Some(self.partition(false)),
+            FaultKind::PartitionControl => {
+                let part = self.pick(|part| !is_controller(part))?;
+                self.control.stall(self.now_us, part.index(), true);
+                Some(Lasting::Stalled(vec![part], self.nemesis.random.chance(0.5)))
+            }
+            FaultKind::Zombie => {
+                let active = self.pick(is_switch)?;
+                self.control.stall(self.now_us, active.index(), true);
+                Some(Lasting::Stalled(vec![active], true))
+            }
+            FaultKind::BreakConnections => {
+                for part in self.parts() {
+                    if !is_controller(part) && self.nemesis.random.chance(0.5) {
+                        self.break_connection(part.index());
+                    }
+                }
+                Some(Lasting::Blocked(Vec::new()))
+            }
+            FaultKind::DelaySpike => {
+                self.network.slower = self.nemesis.random.logarithmic(2, 100);
+                Some(Lasting::Slow)
+            }
+            FaultKind::LossBurst => {
+                self.network.extra_loss = 0.2 + 0.8 * self.nemesis.random.unit();
+                Some(Lasting::Lossy)
+            }
+            FaultKind::SlowControl => {
+                self.control.slower = self.nemesis.random.logarithmic(2, 100);
+                Some(Lasting::SlowControl)
+            }
+            FaultKind::DiskFull => {
+                let Part::Node(node) = self.pick(is_node)? else { return None };
+                self.nodes[usize::from(node)].engine.set_full(true);
+                Some(Lasting::Full(node))
+            }
+        }
+    }
+
+    fn crash_one(&mut self, parts: impl Fn(Part) -> bool) -> Option<Lasting> {
+        let running: Vec<Part> = self.parts().into_iter().filter(|part| self.is_running(*part)).collect();
+        let part = self.pick(|part| parts(part) && running.contains(&part))?;
+        self.crash_part(part);
+        Some(Lasting::Crashed(part))
+    }
+
+    fn pause_one(&mut self, parts: impl Fn(Part) -> bool, lasts_us: u64) -> Option<Lasting> {
+        let part = self.pick(parts)?;
+        let until_us = &mut self.paused_until_us[usize::from(part.index())];
+        *until_us = (*until_us).max(self.now_us + lasts_us);
+        Some(Lasting::Blocked(Vec::new()))
+    }
+
+    fn partition(&mut self, both_ways: bool) -> Lasting {
+        let mut cut = Vec::new();
+        let alone = self.parts();
+        let alone: Vec<Part> = alone.into_iter().filter(|_| self.nemesis.random.chance(0.3)).collect();
+        for from in self.parts() {
+            for to in self.parts() {
+                if alone.contains(&from) && !alone.contains(&to) {
+                    cut.push((from, to));
+                    if both_ways {
+                        cut.push((to, from));
+                    }
+                }
+            }
+        }
+        for (from, to) in &cut {
+            self.network.block(*from, *to, true);
+        }
+        Lasting::Blocked(cut)
+    }
+
+    pub(super) fn fault_ends(&mut self, fault: u32) {
+        let Some(lasting) = self.nemesis.lasting[fault as usize].take() else { return };
+        match lasting {
+            Lasting::Crashed(part) => {
+                if !self.is_running(part) {
+                    self.start_part(part);
+                }
+            }
+            Lasting::Blocked(cut) => {
+                for (from, to) in cut {
+                    self.network.block(from, to, false);
+                }
+            }
+            Lasting::Stalled(parts, breaks) => {
+                for part in parts {
+                    if breaks {
+                        self.break_connection(part.index());
+                    }
+                    for (place, at_us) in self.control.stall(self.now_us, part.index(), false) {
+                        self.queue.push(at_us, Event::Message(place));
+                    }
+                }
+            }
+            Lasting::Slow => self.network.slower = 1,
+            Lasting::Lossy => self.network.extra_loss = 0.0,
+            Lasting::SlowControl => self.control.slower = 1,
+            Lasting::Full(node) => self.nodes[usize::from(node)].engine.set_full(false),
+        }
+    }
+
+    /// All faults are over.
+    pub(super) fn heal(&mut self) {
+        for fault in 0..self.nemesis.lasting.len() as u32 {
+            self.fault_ends(fault);
+        }
+        self.network.heal();
+        self.control.heal();
+        for until_us in &mut self.paused_until_us {
+            *until_us = (*until_us).min(self.now_us);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! A node: shim, engine on a modelled disk, group commit.
+
+use super::{Flight, World};
+use crate::check::{Check, Violation};
+use crate::parts::Part;
+use crate::queue::Event;
+use switchback_core::control::{Command, Message, NodeCommand};
+use switchback_core::node::{NodeLimits, Shim};
+use switchback_core::storage::{Engine, EngineDone, EngineOp};
+use switchback_engine::{Fault, MemoryEngine, SyncPolicy};
+
+/// Operations that one commit takes at most.
+const GROUP_MAX: usize = 256;
+
+/// A group that is being committed.
+enum Commit {
+    /// Nothing of it has reached the disk.
+    Early(Vec<EngineOp>),
+    /// All of it has, but nobody knows yet.
+    Late(Vec<EngineDone>),
+}
+
+/// A node and its disk.
+pub(super) struct NodeSlot {
+    pub(super) shim: Option<Box<Shim>>,
+    pub(super) engine: MemoryEngine,
+    boot: u32,
+    waiting: Vec<EngineOp>,
+    commit: Option<Commit>,
+}
+
+impl Default for NodeSlot {
+    fn default() -> NodeSlot {
+        let engine = MemoryEngine::new(SyncPolicy::Always);
+        NodeSlot { shim: None, engine, boot: 0, waiting: Vec::new(), commit: None }
+    }
+}
+
+impl NodeSlot {
+    pub(super) fn is_running(&self) -> bool {
+        self.shim.is_some()
+    }
+
+    /// Whether nothing is under way in it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.commit.is_none()
+    }
+}
+
+impl World {
+    /// Limits of all nodes.
+    pub(super) fn node_limits(&self) -> NodeLimits {
+        NodeLimits {
+            heartbeat_us: self.plan.times.heartbeat_us,
+            retry_us: self.plan.times.node_retry_us,
+            ..NodeLimits::default()
+        }
+    }
+
+    pub(super) fn start_node(&mut self, node: u8) {
+        let now = self.now(Part::Node(node));
+        let limits = self.node_limits();
+        let mechanisms = self.plan.ablation.mechanisms;
+        let address = Part::Node(node).address();
+        let slot = &mut self.nodes[usize::from(node)];
+        slot.boot += 1;
+        let loaded = slot.engine.loaded();
+        let boot = u64::from(slot.boot) << 8 | u64::from(node);
+        match Shim::new(node.into(), boot, address, limits, mechanisms, loaded, now) {
+            Ok(shim) => slot.shim = Some(Box::new(shim)),
+            Err(error) => {
+                self.fail(Violation::general(Check::Liveness, format!("node{node} can't start: {error}")));
+                return;
+            }
+        }
+        self.pump_node(node);
+    }
+
+    pub(super) fn crash_node(&mut self, node: u8) {
+        let slot = &mut self.nodes[usize::from(node)];
+        slot.shim = None;
+        slot.boot += 1;
+        slot.waiting.clear();
+        slot.commit = None;
+        let survivors = self.random.below(slot.engine.unsynced() as u64 + 1) as usize;
+        slot.engine.crash(survivors);
+    }
+
+    pub(super) fn wake_node(&mut self, node: u8) {
+        let now = self.now(Part::Node(node));
+        let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
+        if now.monotonic_us >= shim.poll_timeout() {
+            shim.handle_timeout(now);
+        }
+        self.pump_node(node);
+    }
+
+    pub(super) fn node_receives(&mut self, node: u8, flight: Box<Flight>) {
+        let now = self.now(Part::Node(node));
+        let Some(shim) = &mut self.nodes[usize::from(node)].shim else {
+            self.flights.done(flight);
+            return;
+        };
+        shim.handle_packet(now, flight.from, &flight.packet);
+        self.flights.done(flight);
+        self.pump_node(node);
+    }
+
+    pub(super) fn node_hears(&mut self, node: u8, command: Command<NodeCommand>) {
+        let now = self.now(Part::Node(node));
+        let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
+        shim.handle_command(now, command);
+        self.pump_node(node);
+    }
+
+    /// Passes on what the shim has to say.
+    fn pump_node(&mut self, node: u8) {
+        let part = Part::Node(node);
+        loop {
+            let mut flight = self.flights.buffer();
+            let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
+            match shim.poll_packet(&mut flight.packet) {
+                Some(to) => self.send_packet(part, to, flight),
+                None => {
+                    self.flights.done(flight);
+                    break;
+                }
+            }
+        }
+        loop {
+            let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
+            let Some(report) = shim.poll_report() else { break };
+            self.send_message(part, Part::Controller, Message::FromNode(report));
+        }
+        let slot = &mut self.nodes[usize::from(node)];
+        let Some(shim) = &mut slot.shim else { return };
+        shim.take_ops(&mut slot.waiting);
+        let due_us = shim.poll_timeout();
+        if slot.commit.is_none() && !slot.waiting.is_empty() {
+            self.begin_commit(node);
+        }
+        self.arm(part, due_us);
+    }
+
+    fn begin_commit(&mut self, node: u8) {
+        let fails = self.random.chance(self.plan.disks.commit_fails) && !self.is_healed();
+        let takes_us = 1 + self.random.exponential(self.plan.disks.commit_us);
+        let late = self.random.chance(0.5);
+        let slot = &mut self.nodes[usize::from(node)];
+        if fails {
+            slot.engine.fail_next(Fault::Io);
+        }
+        let count = slot.waiting.len().min(GROUP_MAX);
+        let mut ops: Vec<EngineOp> = slot.waiting.drain(..count).collect();
+        slot.commit = Some(if late {
+            let mut done = Vec::with_capacity(ops.len());
+            slot.engine.execute(&mut ops, &mut done);
+            Commit::Late(done)
+        } else {
+            Commit::Early(ops)
+        });
+        let boot = slot.boot;
+        self.queue.push(self.now_us + takes_us, Event::Committed(node, boot));
+    }
+
+    pub(super) fn committed(&mut self, node: u8, boot: u32) {
+        let part = Part::Node(node);
+        if self.is_paused(part.index(), Event::Committed(node, boot)) {
+            return;
+        }
+        let now = self.now(part);
+        let slot = &mut self.nodes[usize::from(node)];
+        if slot.boot != boot {
+            return;
+        }
+        let done = match slot.commit.take().expect("one commit at a time") {
+            Commit::Late(done) => done,
+            Commit::Early(mut ops) => {
+                let mut done = Vec::with_capacity(ops.len());
+                slot.engine.execute(&mut ops, &mut done);
+                done
+            }
+        };
+        let Some(shim) = &mut slot.shim else { return };
+        for done in done {
+            shim.handle_done(now, done);
+        }
+        self.pump_node(node);
+    }
+}

@@ -1,0 +1,409 @@
+//! A switch: the native datapath and its agent.
+//!
+//! In production packets pass while the agent writes tables. Here some packets wait for the agent to be in the middle of a command
+//! and pass between its steps.
+
+use super::{Flight, World};
+use crate::check::{Check, Violation};
+use crate::parts::Part;
+use crate::plan::Plan;
+use crate::queue::Event;
+use crate::random::Random;
+use std::collections::{BTreeMap, VecDeque};
+use switchback_core::control::{Command, KeyedRecord, Location, Message, SwitchCommand, SwitchReport};
+use switchback_core::switch::{Agent, AgentConfig, Target};
+use switchback_datapath::state::bits;
+use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
+use switchback_wire::{Address, KeyHash, Op, Packet, Seq};
+
+/// Caches of more keys are compared with their snapshots only now and then.
+const COMPARED_KEYS: usize = 64;
+
+/// What the cache held dirty when a snapshot began.
+pub(super) struct Cut {
+    generation: u32,
+    records: BTreeMap<KeyHash, Seq>,
+}
+
+/// The parts of a running switch.
+pub(super) struct Running {
+    pub(super) datapath: Datapath,
+    pub(super) agent: Agent,
+    entries: BTreeMap<Location, KeyHash>,
+    cut: Option<Cut>,
+}
+
+/// A switch.
+#[derive(Default)]
+pub(super) struct SwitchSlot {
+    pub(super) running: Option<Box<Running>>,
+    boot: u32,
+    commands: VecDeque<Command<SwitchCommand>>,
+    /// The agent is about to do something.
+    is_busy: bool,
+    #[allow(clippy::vec_box)] // They are moved from hop to hop, and they are long.
+    held: Vec<Box<Flight>>,
+    /// The agent looks at reports then at the latest.
+    poll_at_us: u64,
+    chunks: Vec<KeyedRecord>,
+}
+
+impl SwitchSlot {
+    pub(super) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Whether nothing waits in it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.commands.is_empty() && self.held.is_empty()
+    }
+}
+
+/// The datapath as its agent drives it, with packets in between.
+struct Between<'a> {
+    running: &'a Datapath,
+    plan: &'a Plan,
+    random: &'a mut Random,
+    unix_ms: u64,
+    entries: &'a mut BTreeMap<Location, KeyHash>,
+    cut: &'a mut Option<Cut>,
+    #[allow(clippy::vec_box)]
+    held: &'a mut Vec<Box<Flight>>,
+    passed: Vec<(Box<Flight>, Verdict)>,
+}
+
+impl Between<'_> {
+    /// Some of the packets that wait pass now.
+    fn packets_pass(&mut self) {
+        while !self.held.is_empty() && self.random.chance(0.3) {
+            let flight = self.held.remove(0);
+            self.pass(flight);
+        }
+    }
+
+    fn pass(&mut self, mut flight: Box<Flight>) {
+        let bits = self.random.bits() as u32;
+        let verdict = self.running.process(&mut flight.packet, flight.from, self.unix_ms, bits, Shard::default());
+        self.passed.push((flight, verdict));
+    }
+
+    /// What is dirty now, if that can be told at a bearable price.
+    fn look(&mut self, generation: u32) {
+        *self.cut = None;
+        if self.entries.len() > COMPARED_KEYS && !self.random.chance(0.05) {
+            return;
+        }
+        let mut records = BTreeMap::new();
+        for (at, hash) in self.entries.iter() {
+            let record = self.running.peek_record(at.class, at.slot).expect("the agent names slots that exist");
+            if record.state & bits::VALID != 0 && record.state & bits::DIRTY != 0 && record.seq > 0 {
+                records.insert(*hash, Seq(record.seq));
+            }
+        }
+        *self.cut = Some(Cut { generation, records });
+    }
+}
+
+impl Target for Between<'_> {
+    fn inject(&mut self, packet: &mut Packet) -> bool {
+        self.packets_pass();
+        let begins = match packet.parse() {
+            Ok(parts) if parts.header.op == Op::SnapshotBegin => Some(parts.header.generation),
+            _ => None,
+        };
+        let replied = matches!(self.running.inject(packet), Verdict::Reply);
+        if let Some(generation) = begins {
+            self.look(generation);
+        }
+        replied
+    }
+
+    fn lookup_insert(&mut self, hash: &KeyHash, at: Location) -> bool {
+        self.packets_pass();
+        let inserted = self.running.lookup_insert(hash, at.class, at.slot).is_ok();
+        if inserted {
+            self.entries.insert(at, *hash);
+        }
+        inserted
+    }
+
+    fn lookup_remove(&mut self, hash: &KeyHash, at: Location) {
+        self.packets_pass();
+        self.running.lookup_remove(hash, at.class, at.slot);
+        self.entries.remove(&at);
+    }
+
+    fn clear(&mut self) {
+        self.running.clear();
+        self.entries.clear();
+        *self.cut = None;
+    }
+
+    fn set_route(&mut self, partition: u16, replicas: &[u16]) {
+        self.running.set_route(partition, replicas).expect("the controller knows the rack");
+    }
+
+    fn set_node(&mut self, node: u16, address: Address) {
+        self.running.set_node(node, address);
+    }
+
+    fn set_lanes(&mut self, lanes: u32) {
+        self.running.set_lanes(lanes);
+    }
+
+    fn next_report(&mut self, packet: &mut Packet) -> bool {
+        self.running.next_report(packet)
+    }
+
+    fn reports_lost(&self) -> u64 {
+        self.running.reports_lost()
+    }
+
+    fn misses(&self) -> u64 {
+        let statistics = self.running.statistics();
+        statistics.read_misses + statistics.write_misses
+    }
+
+    fn classes(&self) -> Vec<(u32, u32)> {
+        self.plan.topology.classes.clone()
+    }
+
+    fn sketch_width(&self) -> u32 {
+        self.plan.topology.sketch_width
+    }
+}
+
+impl World {
+    pub(super) fn start_switch(&mut self, switch: u8) {
+        let part = Part::Switch(switch);
+        let now = self.now(part);
+        let (topology, times) = (&self.plan.topology, &self.plan.times);
+        let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
+        let config = Config {
+            features: self.plan.scheme.features().without(self.plan.ablation.features),
+            classes: topology.classes.iter().map(class).collect(),
+            lanes: self.lanes(),
+            partitions: topology.partitions,
+            nodes: topology.nodes.into(),
+            sketch_width: topology.sketch_width,
+            sampling: topology.sampling,
+            threshold: topology.threshold,
+            reports: topology.reports,
+        };
+        let agent = AgentConfig {
+            heartbeat_us: times.heartbeat_us,
+            reset_us: times.counters_reset_us,
+            retry_us: times.controller_retry_us,
+            loads_a_step: 1 + self.random.below(64) as usize,
+            ..AgentConfig::default()
+        };
+        let datapath = Datapath::new(&config).expect("a drawn rack makes sense");
+        let slot = &mut self.switches[usize::from(switch)];
+        slot.boot += 1;
+        let boot = u64::from(slot.boot) << 8 | u64::from(switch);
+        let agent = Agent::new(boot, part.address(), agent, now);
+        slot.running = Some(Box::new(Running { datapath, agent, entries: BTreeMap::new(), cut: None }));
+        slot.poll_at_us = u64::MAX;
+        slot.is_busy = false;
+        self.agent_acts(switch, |agent, target| agent.handle_timeout(now, target));
+    }
+
+    pub(super) fn crash_switch(&mut self, switch: u8) {
+        let slot = &mut self.switches[usize::from(switch)];
+        slot.running = None;
+        slot.boot += 1;
+        slot.commands.clear();
+        slot.chunks.clear();
+        slot.is_busy = false;
+        for flight in std::mem::take(&mut slot.held) {
+            self.flights.done(flight);
+        }
+    }
+
+    pub(super) fn switch_receives(&mut self, switch: u8, mut flight: Box<Flight>) {
+        let now = self.now(Part::Switch(switch));
+        let interleave = self.plan.data.interleave;
+        let slot = &mut self.switches[usize::from(switch)];
+        let Some(running) = &mut slot.running else {
+            self.flights.done(flight);
+            return;
+        };
+        if slot.is_busy && self.random.chance(interleave) {
+            slot.held.push(flight);
+            return;
+        }
+        let bits = self.random.bits() as u32;
+        let verdict = running.datapath.process(&mut flight.packet, flight.from, now.unix_ms, bits, Shard::default());
+        if slot.poll_at_us == u64::MAX {
+            slot.poll_at_us = self.now_us + self.plan.times.agent_poll_us;
+            let at_us = slot.poll_at_us;
+            self.arm_at(Part::Switch(switch).index(), at_us);
+        }
+        self.carry_out(switch, flight, verdict);
+    }
+
+    fn carry_out(&mut self, switch: u8, flight: Box<Flight>, verdict: Verdict) {
+        let part = Part::Switch(switch);
+        match verdict {
+            Verdict::Reply => {
+                let to = match flight.packet.parse() {
+                    Ok(parts) if parts.header.op != Op::CacheUpdateAck => parts.header.origin,
+                    _ => flight.from,
+                };
+                self.send_packet(part, to, flight);
+            }
+            Verdict::Forward(replicas) => {
+                let to = Part::Node(replicas[0] as u8).address();
+                self.send_packet(part, to, flight);
+            }
+            Verdict::Drop(reason) => {
+                self.trace.line(self.now_us, || format!("{part} drops {reason}"));
+                self.flights.done(flight);
+            }
+            Verdict::Pass => self.flights.done(flight),
+        }
+    }
+
+    pub(super) fn switch_hears(&mut self, switch: u8, command: Command<SwitchCommand>) {
+        let after_us = self.random.exponential(self.plan.times.agent_us);
+        let slot = &mut self.switches[usize::from(switch)];
+        if slot.running.is_none() {
+            return;
+        }
+        slot.commands.push_back(command);
+        if !slot.is_busy {
+            slot.is_busy = true;
+            let boot = slot.boot;
+            self.queue.push(self.now_us + after_us, Event::Agent(switch, boot));
+        }
+    }
+
+    pub(super) fn agent_runs(&mut self, switch: u8, boot: u32) {
+        let part = Part::Switch(switch);
+        if self.is_paused(part.index(), Event::Agent(switch, boot)) {
+            return;
+        }
+        let now = self.now(part);
+        let slot = &mut self.switches[usize::from(switch)];
+        if slot.boot != boot {
+            return;
+        }
+        slot.is_busy = false;
+        let commands = std::mem::take(&mut slot.commands);
+        self.agent_acts(switch, |agent, target| {
+            for command in commands {
+                agent.handle_command(now, command, target);
+            }
+        });
+    }
+
+    pub(super) fn wake_switch(&mut self, switch: u8) {
+        let now = self.now(Part::Switch(switch));
+        self.switches[usize::from(switch)].poll_at_us = u64::MAX;
+        self.agent_acts(switch, |agent, target| {
+            if now.monotonic_us >= agent.poll_timeout() {
+                agent.handle_timeout(now, target);
+            } else {
+                agent.take_reports(target);
+            }
+        });
+    }
+
+    /// Lets the agent do something, with packets in between, and passes on what comes of it.
+    fn agent_acts(&mut self, switch: u8, acts: impl FnOnce(&mut Agent, &mut dyn Target)) {
+        let part = Part::Switch(switch);
+        let unix_ms = self.now(part).unix_ms;
+        let slot = &mut self.switches[usize::from(switch)];
+        let Some(running) = &mut slot.running else { return };
+        let Running { datapath, agent, entries, cut } = &mut **running;
+        let mut between = Between {
+            running: datapath,
+            plan: &self.plan,
+            random: &mut self.random,
+            unix_ms,
+            entries,
+            cut,
+            held: &mut slot.held,
+            passed: Vec::new(),
+        };
+        acts(agent, &mut between);
+        while !between.held.is_empty() {
+            let flight = between.held.remove(0);
+            between.pass(flight);
+        }
+        let passed = between.passed;
+        for (flight, verdict) in passed {
+            self.carry_out(switch, flight, verdict);
+        }
+        self.pump_agent(switch);
+    }
+
+    fn pump_agent(&mut self, switch: u8) {
+        let part = Part::Switch(switch);
+        loop {
+            let slot = &mut self.switches[usize::from(switch)];
+            let Some(running) = &mut slot.running else { return };
+            let Some(report) = running.agent.poll_report() else { break };
+            self.follow_snapshot(switch, &report);
+            self.send_message(part, Part::Controller, Message::FromSwitch(report));
+        }
+        let slot = &self.switches[usize::from(switch)];
+        let Some(running) = &slot.running else { return };
+        let (due_us, poll_at_us) = (running.agent.poll_timeout(), slot.poll_at_us);
+        if due_us == 0 {
+            let step_us = 1 + self.random.exponential(self.plan.times.agent_step_us);
+            self.arm_at(part.index(), self.now_us + step_us);
+        } else {
+            self.arm(part, due_us);
+        }
+        if poll_at_us != u64::MAX {
+            self.arm_at(part.index(), poll_at_us);
+        }
+    }
+
+    /// A snapshot must be what the cache was when it began.
+    fn follow_snapshot(&mut self, switch: u8, report: &SwitchReport) {
+        let slot = &mut self.switches[usize::from(switch)];
+        match report {
+            SwitchReport::SnapshotChunk { index, records, .. } => {
+                if *index == 0 {
+                    slot.chunks.clear();
+                }
+                slot.chunks.extend(records.iter().cloned());
+            }
+            SwitchReport::SnapshotEnd { generation, complete, chunks, .. } => {
+                if *chunks == 0 {
+                    slot.chunks.clear();
+                }
+                let taken = std::mem::take(&mut slot.chunks);
+                let cut = slot.running.as_mut().and_then(|running| running.cut.take());
+                if let Some(cut) = cut.filter(|cut| *complete && cut.generation == *generation) {
+                    self.compare_snapshot(&cut, &taken);
+                }
+                self.statistics.snapshots += u64::from(*complete);
+            }
+            _ => {}
+        }
+    }
+
+    fn compare_snapshot(&mut self, cut: &Cut, taken: &[KeyedRecord]) {
+        self.statistics.snapshots_compared += 1;
+        let generation = cut.generation;
+        let mut missing = cut.records.clone();
+        for keyed in taken {
+            let (hash, seq) = (keyed.hash, keyed.record.seq);
+            if missing.remove(&hash) != Some(seq) {
+                let was = cut.records.get(&hash);
+                let text = format!("snapshot {generation} has {seq} of {hash:?}, the cache had {was:?}");
+                self.fail(Violation::general(Check::SnapshotCut, text));
+            }
+        }
+        for (hash, seq) in missing {
+            // Evicted since: then its node has it.
+            if !self.is_at_node(&hash, seq) {
+                let text = format!("snapshot {generation} lacks {seq} of {hash:?}, and so does its node");
+                self.fail(Violation::general(Check::SnapshotCut, text));
+            }
+        }
+    }
+}

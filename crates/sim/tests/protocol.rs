@@ -1,0 +1,41 @@
+//! The protocol from end to end: all parts over virtual networks, without sleeps.
+
+use switchback_sim::plan::{Plan, Scheme};
+use switchback_sim::run::run;
+
+fn all_is_well(plans: impl Iterator<Item = Plan>) {
+    let (mut cached, mut snapshots, mut drained) = (0, 0, 0);
+    for plan in plans {
+        let outcome = run(plan, false);
+        let (seed, scheme) = (outcome.plan.seed, outcome.plan.scheme.name());
+        assert!(outcome.violation.is_none(), "seed {seed} {scheme}\n{}", outcome.report);
+        cached += outcome.statistics.cached;
+        snapshots += outcome.statistics.snapshots;
+        drained += outcome.statistics.drained;
+    }
+    assert!(cached > 1000 && drained > 0, "{cached} {snapshots} {drained}");
+}
+
+/// Sessions, reads, writes, deletes, conditional writes, scans, large values, admission, eviction, snapshots, drain.
+#[test]
+fn a_rack_without_faults_serves() {
+    all_is_well((0..40).flat_map(|seed| Scheme::ALL.map(|scheme| Plan::calm(seed, scheme))));
+}
+
+/// The same while packets are lost, duplicated and reordered.
+#[test]
+fn a_lossy_network_changes_nothing() {
+    all_is_well((0..40).flat_map(|seed| Scheme::ALL.map(|scheme| Plan::lossy(seed, scheme))));
+}
+
+/// The same seed and binary make the same trace, byte for byte.
+#[test]
+fn a_seed_is_a_run() {
+    for seed in 0..6 {
+        let plan = || Plan::draw(seed, Scheme::FarReach, switchback_sim::ablation::Ablation::NOTHING);
+        let (one, other) = (run(plan(), true), run(plan(), true));
+        assert_eq!(one.trace, other.trace);
+        assert!(one.text == other.text && !one.text.is_empty());
+        assert_eq!(run(plan(), false).trace, one.trace);
+    }
+}
