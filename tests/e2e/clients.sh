@@ -26,8 +26,10 @@ check() {
 }
 round_trip() { [ "$(redis-cli -p "$port" set greeting hello)" = OK ] && [ "$(redis-cli -p "$port" get greeting)" = hello ] &&
     [ "$(redis-cli -3 -p "$port" incrby counter 5)" = 5 ] && redis-cli -p "$port" hset h f v | grep -q 'not supported'; }
-scan() { redis-cli -p "$port" flushall && seq 300 | sed 's/^/set scanned:& /;s/ $/ 1/' | redis-cli -p "$port" >/dev/null &&
-    [ "$(redis-cli -p "$port" --scan | sort -u | wc -l)" = 300 ] && [ "$(redis-cli -p "$port" dbsize)" = 300 ]; }
+scan() {
+    redis-cli -p "$port" flushall && for key in $(seq 300); do echo "set scanned:$key 1"; done | redis-cli -p "$port" >/dev/null &&
+        [ "$(redis-cli -p "$port" --scan | sort -u | wc -l)" = 300 ] && [ "$(redis-cli -p "$port" dbsize)" = 300 ]
+}
 bench() { redis-benchmark -p "$port" -q -n 100000 -P 16 -c 50 -d 128 -r 1000 -t ping,set,get,incr,mset | tr '\r' '\n' | grep -c 'requests per second'; }
 check 'redis-cli' round_trip
 check 'redis-cli --scan, DBSIZE, FLUSHALL' scan

@@ -108,7 +108,7 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     drop(client);
     second.stop();
     controller.stop();
-    nodes.map(NodePart::stop);
+    nodes.into_iter().for_each(NodePart::stop);
 }
 
 #[tokio::test]
@@ -149,5 +149,5 @@ async fn a_controller_may_restart_while_the_rack_serves() {
     drop(client);
     switch.stop();
     controller.stop();
-    nodes.map(NodePart::stop);
+    nodes.into_iter().for_each(NodePart::stop);
 }
