@@ -36,7 +36,8 @@ public class RespClient extends DB {
     }
 
     private static byte[] encode(Map<String, byte[]> fields) {
-        int bytes = fields.entrySet().stream().mapToInt(field -> 8 + key(field.getKey()).length + field.getValue().length).sum();
+        int bytes = fields.entrySet().stream()
+            .mapToInt(field -> 8 + key(field.getKey()).length + field.getValue().length).sum();
         ByteBuffer record = ByteBuffer.allocate(bytes);
         fields.forEach((name, value) -> record.putInt(key(name).length).putInt(value.length).put(key(name)).put(value));
         return record.array();
@@ -118,7 +119,8 @@ public class RespClient extends DB {
     }
 
     @Override
-    public Status scan(String table, String from, int count, Set<String> fields, Vector<HashMap<String, ByteIterator>> result) {
+    public Status scan(String table, String from, int count, Set<String> fields,
+            Vector<HashMap<String, ByteIterator>> result) {
         return Status.NOT_IMPLEMENTED;
     }
 
