@@ -137,7 +137,9 @@ pub(super) enum Stage {
     Admitting,
     /// In the cache.
     Cached,
-    /// Chosen as a candidate, or to-be-evicted in the switch, or being stored or removed.
+    /// In the cache; the switch was asked whether it is the one to go.
+    Candidate,
+    /// To-be-evicted in the switch, or being stored or removed.
     Evicting,
     /// Out of the switch; its node still has to clear the offer.
     Clearing,

@@ -46,7 +46,7 @@ impl Controller {
             return;
         }
         for id in &candidates {
-            self.cache.set_stage(*id, Stage::Evicting);
+            self.cache.set_stage(*id, Stage::Candidate);
         }
         let purpose = Purpose::EvictBegin(candidates.clone());
         let body = SwitchCommand::EvictBegin { candidates, count: count as u32 };
@@ -55,8 +55,14 @@ impl Controller {
 
     /// The switch chose: the others stay, these are stored where they are dirty.
     pub(super) fn evicting(&mut self, now: Now, candidates: Vec<EntryId>, evicting: Vec<(EntryId, Option<Record>)>) {
+        // One that evicted itself meanwhile is on its way out already.
+        let is_candidate = |id: EntryId| self.cache.get(id).is_some_and(|key| key.stage == Stage::Candidate);
+        let evicting: Vec<_> = evicting.into_iter().filter(|(id, _)| is_candidate(*id)).collect();
+        for (id, _) in &evicting {
+            self.cache.set_stage(*id, Stage::Evicting);
+        }
         for id in candidates {
-            if !evicting.iter().any(|(evicted, _)| *evicted == id) {
+            if self.cache.get(id).is_some_and(|key| key.stage == Stage::Candidate) {
                 self.cache.set_stage(id, Stage::Cached);
             }
         }
@@ -89,7 +95,8 @@ impl Controller {
         let fresh: Vec<_> = entries
             .into_iter()
             .filter(|(id, _)| {
-                self.cache.get(*id).is_some_and(|key| matches!(key.stage, Stage::Cached | Stage::Admitting))
+                let stage = self.cache.get(*id).map(|key| key.stage);
+                matches!(stage, Some(Stage::Admitting | Stage::Cached | Stage::Candidate))
             })
             .collect();
         for (id, _) in &fresh {

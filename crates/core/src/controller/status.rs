@@ -119,7 +119,7 @@ impl Controller {
             slot: key.entry.at.slot,
             stage: match key.stage {
                 Stage::Admitting => "admitting",
-                Stage::Cached => "cached",
+                Stage::Cached | Stage::Candidate => "cached",
                 Stage::Evicting => "evicting",
                 Stage::Clearing => "clearing",
             },

@@ -141,6 +141,9 @@ impl Agent {
                 SwitchResult::Ok
             }
             SwitchCommand::ListEntries(from) => {
+                // Whoever asks knows of no eviction that has begun: it hears of them as of those that the datapath began.
+                self.entries.disown_evictions();
+                self.next_retry_us = now.monotonic_us;
                 let (entries, next) = self.entries.list(from, BATCH_MAX);
                 SwitchResult::Entries(entries, next)
             }
@@ -207,10 +210,10 @@ impl Agent {
                 let mut counted = Vec::new();
                 for candidate in candidates {
                     let Some(cached) = self.entries.get(*candidate) else { continue };
-                    let at = cached.entry.at;
-                    if !cached.evicting {
-                        counted.push((self.inject(target).counter(at), *candidate));
-                    }
+                    let (at, evicting) = (cached.entry.at, cached.evicting);
+                    // One whose eviction has begun (for a controller that is gone) is the first to go.
+                    let count = if evicting { 0 } else { self.inject(target).counter(at).saturating_add(1) };
+                    counted.push((count, *candidate));
                 }
                 counted.sort_unstable();
                 let chosen: Vec<_> = counted.into_iter().take(count as usize).map(|(_, chosen)| chosen).collect();

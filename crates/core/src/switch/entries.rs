@@ -58,6 +58,13 @@ impl Entries {
         self.by_id.values()
     }
 
+    /// Nobody knows any more which evictions have begun.
+    pub(super) fn disown_evictions(&mut self) {
+        for cached in self.by_id.values_mut().filter(|cached| cached.evicting) {
+            cached.evicted_itself = true;
+        }
+    }
+
     /// Up to `limit` entries from a place on, and the place to go on from.
     pub(super) fn list(&self, from: Option<Location>, limit: usize) -> (Vec<Entry>, Option<Location>) {
         let from = from.unwrap_or(Location { class: 0, slot: 0 });

@@ -66,6 +66,7 @@ impl LoadedRecord {
             tombstone: header.record_flags & record_flags::TOMBSTONE != 0,
             expiry_ms: header.expiry_ms,
             value: parts.value.to_vec(),
+            since: None,
         };
         Some(LoadedRecord {
             entry: header.request,
