@@ -32,6 +32,8 @@ pub struct Mechanisms {
     pub gather_all: bool,
     /// Conditional writes leave a completion at the node.
     pub node_completion: bool,
+    /// An unconditional write that was overtaken by a conditional one is bounced, not called done.
+    pub chain: bool,
 }
 
 impl Mechanisms {
@@ -50,6 +52,7 @@ impl Mechanisms {
         no_snapshot_in_recovery: true,
         gather_all: true,
         node_completion: true,
+        chain: true,
     };
 }
 

@@ -22,9 +22,20 @@ pub struct Record {
     pub expiry_ms: u64,
     /// Empty for a tombstone.
     pub value: Vec<u8>,
+    /// Where an unbroken chain of versions began, each of which was made upon the one before it (by a condition, or in the cache), if this
+    /// is one of them. An unconditional write with a seq in between never ran here. `None`: this is where a chain begins.
+    pub since: Option<Seq>,
 }
 
 impl Record {
+    /// For [`Record::since`] of a record to be stored: the engine puts in what is true of the version that it replaces.
+    pub const INHERITED: Option<Seq> = Some(Seq(u64::MAX));
+
+    /// Unconditional writes to here ran, or were overwritten by one that ran; those above, up to `seq`, never ran.
+    pub fn base(&self) -> Seq {
+        self.since.unwrap_or(self.seq)
+    }
+
     /// Whether a reader sees a value at this time.
     pub fn is_live(&self, unix_ms: u64) -> bool {
         !self.tombstone && (self.expiry_ms == 0 || self.expiry_ms > unix_ms)

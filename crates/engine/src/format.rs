@@ -2,7 +2,7 @@
 //!
 //! | column family | key | value after the version byte |
 //! | --- | --- | --- |
-//! | `records` | key hash (16), key | flags u8 (1: tombstone), seq u64, expiry u64, value |
+//! | `records` | key hash (16), key | flags u8 (1: tombstone, 2: since), seq u64, expiry u64, since u64 if flagged, value |
 //! | `marks` | key hash (16), key | fence u64, offer u64 |
 //! | `completions` | lane u32 | request u64, seq u64 |
 //! | `state` | `shim` or `floor` | the shim's state, or u64 |
@@ -23,6 +23,8 @@ pub(crate) const STATE_FLOOR: &[u8] = b"floor";
 
 const VERSION: u8 = 1;
 const TOMBSTONE: u8 = 1;
+/// The chain's beginning follows the head.
+const SINCE: u8 = 2;
 const RECORD_HEAD: usize = 18;
 
 /// Everything of a stored record but its value.
@@ -31,6 +33,7 @@ pub(crate) struct RecordHead {
     pub(crate) seq: Seq,
     pub(crate) tombstone: bool,
     pub(crate) expiry_ms: u64,
+    pub(crate) since: Option<Seq>,
 }
 
 /// Whether a record may be dropped: it reads as absent, and the floor speaks for it from now on.
@@ -56,9 +59,13 @@ pub(crate) fn decode_key(stored: &[u8]) -> Option<(KeyHash, &[u8])> {
 pub(crate) fn encode_record(record: &Record, out: &mut Vec<u8>) {
     out.clear();
     out.push(VERSION);
-    out.push(if record.tombstone { TOMBSTONE } else { 0 });
+    let since = if record.since.is_some() { SINCE } else { 0 };
+    out.push(since | if record.tombstone { TOMBSTONE } else { 0 });
     out.extend_from_slice(&record.seq.0.to_be_bytes());
     out.extend_from_slice(&record.expiry_ms.to_be_bytes());
+    if let Some(since) = record.since {
+        out.extend_from_slice(&since.0.to_be_bytes());
+    }
     out.extend_from_slice(&record.value);
 }
 
@@ -66,11 +73,18 @@ pub(crate) fn encode_record(record: &Record, out: &mut Vec<u8>) {
 pub(crate) fn decode_record(stored: &[u8]) -> Option<(RecordHead, &[u8])> {
     let (head, value) = stored.split_first_chunk::<RECORD_HEAD>()?;
     // A flag that this version doesn't know would be dropped by the next write: better refuse it.
-    if head[0] != VERSION || head[1] & !TOMBSTONE != 0 {
+    if head[0] != VERSION || head[1] & !(TOMBSTONE | SINCE) != 0 {
         return None;
     }
     let (seq, expiry_ms) = decode_pair(&head[2..])?;
-    Some((RecordHead { seq: Seq(seq), tombstone: head[1] == TOMBSTONE, expiry_ms }, value))
+    let (since, value) = match head[1] & SINCE {
+        0 => (None, value),
+        _ => {
+            let (since, value) = value.split_first_chunk::<8>()?;
+            (Some(Seq(u64::from_be_bytes(*since))), value)
+        }
+    };
+    Some((RecordHead { seq: Seq(seq), tombstone: head[1] & TOMBSTONE != 0, expiry_ms, since }, value))
 }
 
 fn decode_pair(bytes: &[u8]) -> Option<(u64, u64)> {
@@ -131,12 +145,17 @@ mod tests {
     /// Fails if a field moves: these bytes are on people's disks.
     #[test]
     fn stored_bytes_are_fixed() {
-        let record = Record { seq: Seq(0x0102), tombstone: false, expiry_ms: 7, value: b"v".to_vec() };
+        let record = Record { seq: Seq(0x0102), expiry_ms: 7, value: b"v".to_vec(), ..Record::default() };
         let mut out = Vec::new();
         encode_record(&record, &mut out);
         assert_eq!(out, [1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, b'v']);
         let (head, value) = decode_record(&out).expect("own bytes");
         assert_eq!((head.seq, head.tombstone, head.expiry_ms, value), (Seq(0x0102), false, 7, &b"v"[..]));
+        let chained = Record { since: Some(Seq(5)), tombstone: true, ..record };
+        encode_record(&chained, &mut out);
+        assert_eq!(out, [1, 3, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 5, b'v']);
+        let (head, value) = decode_record(&out).expect("own bytes");
+        assert_eq!((head.since, head.tombstone, value), (Some(Seq(5)), true, &b"v"[..]));
         assert_eq!(encode_mark(&Mark { fence: Seq(2), offer: 3 })[8..], [2, 0, 0, 0, 0, 0, 0, 0, 3]);
     }
 
@@ -149,7 +168,7 @@ mod tests {
         assert!(decode_record(&out[..17]).is_none());
         let (mut version, mut flags) = (out.clone(), out.clone());
         version[0] = 2;
-        flags[1] = 2;
+        flags[1] = 4;
         assert!(decode_record(&version).is_none() && decode_record(&flags).is_none());
         assert!(decode_mark(&[1; 16]).is_none() && decode_mark(&[1; 18]).is_none() && decode_mark(&[2; 17]).is_none());
         assert!(decode_floor(&[1; 8]).is_none() && decode_state(&[]).is_none() && decode_key(&[0; 15]).is_none());

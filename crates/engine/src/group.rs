@@ -28,12 +28,28 @@ pub(crate) enum Change {
 /// What a scan found: the keys, and where to go on.
 pub(crate) type Scanned = (Vec<ScannedKey>, Option<u64>);
 
+/// A record without its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version {
+    /// Its seq.
+    pub(crate) seq: Seq,
+    /// Where its chain began ([`Record::base`]).
+    pub(crate) base: Seq,
+}
+
+impl Version {
+    /// Of a record.
+    pub(crate) fn of(record: &Record) -> Version {
+        Version { seq: record.seq, base: record.base() }
+    }
+}
+
 /// What the engines differ in.
 pub(crate) trait Store {
     /// Reads a committed record.
     fn read(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Record>, EngineError>;
-    /// Reads the seq of a committed record, without its value.
-    fn read_seq(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Seq>, EngineError>;
+    /// Reads what a committed record is, without its value.
+    fn read_version(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Version>, EngineError>;
     /// Lists committed keys.
     fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError>;
     /// Makes all changes durable, or none; `sync`: whatever the policy.
@@ -50,6 +66,14 @@ enum Answer {
     IfCommitted(EngineReply),
     /// Of a get: the record of this change; the stored one if the commit fails.
     ReadOf(usize),
+}
+
+/// What a put finds where it is to store.
+struct Found {
+    stored: Option<Version>,
+    /// This very group is about to write it.
+    uncommitted: bool,
+    floor: Seq,
 }
 
 /// The overlay and its memory, kept between groups so that they don't allocate.
@@ -129,11 +153,18 @@ impl Group {
         completion: Option<LaneCompletion>,
         single: bool,
     ) -> Answer {
-        if condition != (PutCondition::Newer { known: true }) {
-            match self.refusal(store, &hash, &key, record.seq, condition) {
-                Ok(None) => {}
-                Ok(Some(refusal)) => return refusal,
+        let mut record = record;
+        let inherits = record.since == Record::INHERITED;
+        if inherits || condition != (PutCondition::Newer { known: true }) {
+            let found = match self.version(store, &hash, &key) {
+                Ok(found) => found,
                 Err(error) => return Answer::Now(Err(error)),
+            };
+            if let Some(refusal) = self.refusal(&found, record.seq, condition) {
+                return refusal;
+            }
+            if inherits {
+                record.since = Some(found.stored.map_or(found.floor, |version| version.base));
             }
         }
         if !single {
@@ -144,31 +175,30 @@ impl Group {
         Answer::IfCommitted(EngineReply::Put(Ok(())))
     }
 
-    /// The refusal of a put with this seq, if it must be refused.
-    fn refusal<S: Store>(
-        &self,
-        store: &mut S,
-        hash: &KeyHash,
-        key: &[u8],
-        seq: Seq,
-        condition: PutCondition,
-    ) -> Result<Option<Answer>, EngineError> {
+    /// What a put finds.
+    fn version<S: Store>(&self, store: &mut S, hash: &KeyHash, key: &[u8]) -> Result<Found, EngineError> {
         let (stored, uncommitted) = match self.overlaid(hash, key) {
-            Some(change) => (Some(self.record_of(change).seq), true),
-            None => (store.read_seq(hash, key)?, false),
+            Some(change) => (Some(Version::of(self.record_of(change))), true),
+            None => (store.read_version(hash, key)?, false),
         };
         let floor = self.floor.unwrap_or_else(|| store.floor());
-        let newest = stored.unwrap_or(floor);
+        Ok(Found { stored, uncommitted, floor })
+    }
+
+    /// The refusal of a put with this seq, if it must be refused.
+    fn refusal(&self, found: &Found, seq: Seq, condition: PutCondition) -> Option<Answer> {
+        let stored = found.stored.map(|version| version.seq);
+        let newest = stored.unwrap_or(found.floor);
         let due = match condition {
-            PutCondition::Newer { .. } => seq > newest,
+            PutCondition::Newer { known } => known || seq > newest,
             PutCondition::IfSeq(expected) => seq > newest && stored.unwrap_or(Seq::NONE) == expected,
         };
         if due {
-            return Ok(None);
+            return None;
         }
         let reply = EngineReply::Put(Err(newest));
-        let rests_on_commit = uncommitted || (stored.is_none() && self.floor.is_some());
-        Ok(Some(if rests_on_commit { Answer::IfCommitted(reply) } else { Answer::Now(Ok(reply)) }))
+        let rests_on_commit = found.uncommitted || (stored.is_none() && self.floor.is_some());
+        Some(if rests_on_commit { Answer::IfCommitted(reply) } else { Answer::Now(Ok(reply)) })
     }
 
     fn set(&mut self, change: Change) -> Answer {

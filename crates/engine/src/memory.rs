@@ -1,7 +1,7 @@
 //! An engine on a modelled disk, for simulation: deterministic, and it fails when told to.
 
 use crate::format::{RecordHead, is_dead};
-use crate::group::{Change, Group, Scanned, Store};
+use crate::group::{Change, Group, Scanned, Store, Version};
 use crate::policy::SyncPolicy;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_core::storage::{
@@ -151,7 +151,8 @@ impl MemoryEngine {
         let before = self.store.image.records.len();
         let rotten = &self.store.image.rotten;
         self.store.image.records.retain(|key, record| {
-            let head = RecordHead { seq: record.seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms };
+            let (seq, since) = (record.seq, record.since);
+            let head = RecordHead { seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms, since };
             rotten.contains(key) || !is_dead(&head, floor, now_ms)
         });
         before - self.store.image.records.len()
@@ -248,10 +249,10 @@ impl Store for MemoryStore {
         Ok(self.image.records.get(&key).cloned())
     }
 
-    fn read_seq(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Seq>, EngineError> {
+    fn read_version(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Version>, EngineError> {
         let key = (*hash, key.to_vec());
         self.image.check(&key)?;
-        Ok(self.image.records.get(&key).map(|record| record.seq))
+        Ok(self.image.records.get(&key).map(Version::of))
     }
 
     fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError> {

@@ -3,7 +3,7 @@
 use crate::error::{OpenError, engine_error};
 use crate::floor_filter::{FloorFilter, Shared};
 use crate::format::{self, COMPLETIONS, MARKS, RECORDS, STATE, STATE_FLOOR, STATE_SHIM};
-use crate::group::{Change, Group, Scanned, Store};
+use crate::group::{Change, Group, Scanned, Store, Version};
 use crate::open::{self, Stage};
 use crate::options::{Options, Tuning};
 use crate::policy::SyncPolicy;
@@ -226,11 +226,12 @@ impl Store for RocksStore {
             tombstone: head.tombstone,
             expiry_ms: head.expiry_ms,
             value: value.to_vec(),
+            since: head.since,
         })
     }
 
-    fn read_seq(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Seq>, EngineError> {
-        self.fetch(hash, key, |head, _| head.seq)
+    fn read_version(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Version>, EngineError> {
+        self.fetch(hash, key, |head, _| Version { seq: head.seq, base: head.since.unwrap_or(head.seq) })
     }
 
     fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError> {

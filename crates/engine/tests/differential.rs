@@ -20,14 +20,14 @@ fn key() -> impl Strategy<Value = (KeyHash, Vec<u8>)> {
 }
 
 fn record_of(seq: u64) -> impl Strategy<Value = Record> {
-    (any::<bool>(), 0..3u64, proptest::collection::vec(any::<u8>(), 0..40)).prop_map(
-        move |(tombstone, expiry_ms, value)| Record {
-            seq: Seq(seq),
-            tombstone,
-            expiry_ms: expiry_ms * 100,
-            value: if tombstone { Vec::new() } else { value },
-        },
-    )
+    let value = proptest::collection::vec(any::<u8>(), 0..40);
+    (any::<bool>(), 0..3u64, value, any::<bool>()).prop_map(move |(tombstone, expiry_ms, value, inherits)| Record {
+        seq: Seq(seq),
+        tombstone,
+        expiry_ms: expiry_ms * 100,
+        value: if tombstone { Vec::new() } else { value },
+        since: if inherits { Record::INHERITED } else { None },
+    })
 }
 
 fn put() -> impl Strategy<Value = EngineOp> {

@@ -139,7 +139,7 @@ impl BenchRack for EmbeddedBench {
             let hash = self.hash_key.hash(key);
             let node = self.routes[usize::from(partition_of(&hash, self.routes.len() as u32))][0];
             // Older than anything a client will write.
-            let record = Record { seq: Seq::new(0, 1), tombstone: false, expiry_ms: 0, value: value.to_vec() };
+            let record = Record { seq: Seq::new(0, 1), value: value.to_vec(), ..Record::default() };
             let condition = PutCondition::Newer { known: true };
             let group = groups.entry(node).or_default();
             group.push(EngineOp::Put { id: 0, hash, key: key.to_vec(), record, condition, completion: None });

@@ -59,6 +59,7 @@ impl Ablation {
         parts("snapshot-during-recovery", Mechanisms { no_snapshot_in_recovery: false, ..ALL }),
         parts("no-gather-all", Mechanisms { gather_all: false, ..ALL }),
         parts("no-node-completion", Mechanisms { node_completion: false, ..ALL }),
+        parts("no-chain", Mechanisms { chain: false, ..ALL }),
     ];
 
     /// The ablation of this name.

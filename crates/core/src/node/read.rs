@@ -38,6 +38,7 @@ impl Shim {
         let newest = &mut self.newest[super::shim::bucket_of(&hash)];
         *newest = (*newest).max(record.seq);
         let condition = PutCondition::Newer { known };
+        let record = Record { since: Record::INHERITED, ..record };
         self.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion: None });
     }
 
@@ -118,5 +119,5 @@ impl Shim {
 /// The record that a read embeds.
 fn embedded(header: &Header, value: &[u8]) -> Record {
     let tombstone = header.record_flags & record_flags::TOMBSTONE != 0;
-    Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value: value.to_vec() }
+    Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value: value.to_vec(), since: None }
 }

@@ -4,7 +4,7 @@ use super::fragments::StagedValues;
 use super::marks::Marks;
 use crate::control::{CommandId, NodeConfig, NodeReport};
 use crate::mechanisms::Mechanisms;
-use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, OpId, Record};
+use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, OpId};
 use crate::time::Now;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -79,8 +79,9 @@ pub(super) struct DurableState {
 pub(super) enum Pending {
     /// Answer this read with what the engine has.
     Read(Request),
-    /// Answer this write; `value_bytes` for an offer, if it is hot.
-    Write { request: Request, value: Option<Vec<u8>>, offer: bool },
+    /// Answer this write. `update` is its value for the cache (NetCache); `again` is its value in case it has to be bounced, which it
+    /// can't if it was known to be newer than anything stored.
+    Write { request: Request, update: Option<Vec<u8>>, again: Option<Vec<u8>>, offer: bool },
     /// Not newer than the fence: only the stored seq tells whether to answer or to bounce.
     Fenced { request: Request, value: Vec<u8>, staged: bool },
     /// Answer a pull of fragments.
@@ -324,7 +325,9 @@ impl Shim {
         }
         match (pending, done.result) {
             (Pending::Read(request), Ok(EngineReply::Got(record))) => self.answer_read(now, request, record),
-            (Pending::Write { request, value, offer }, result) => self.answer_write(now, request, value, offer, result),
+            (Pending::Write { request, update, again, offer }, result) => {
+                self.answer_write(request, update, again, offer, result);
+            }
             (Pending::Fenced { request, value, staged }, Ok(EngineReply::Got(record))) => {
                 self.answer_fenced(now, request, value, staged, record);
             }
@@ -384,11 +387,6 @@ impl Shim {
     /// When to call [`Shim::handle_timeout`] next, of the monotonic clock.
     pub fn poll_timeout(&self) -> u64 {
         self.next_hello_us.min(self.next_retry_us)
-    }
-
-    /// The stored seq of a key, where an absent key counts as stored with the floor.
-    pub(super) fn stored_seq(&self, record: &Option<Record>) -> Seq {
-        record.as_ref().map_or(self.floor, |record| record.seq)
     }
 }
 

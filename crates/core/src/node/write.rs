@@ -46,7 +46,8 @@ impl Shim {
         let header = request.header;
         let hash = header.key_hash;
         let tombstone = header.op == Op::Delete;
-        let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value };
+        let since = if header.has(flags::CONDITIONAL) { Record::INHERITED } else { None };
+        let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value, since };
         let newest = &mut self.newest[bucket_of(&hash)];
         let known = header.seq > *newest || !self.mechanisms.seq_compare;
         *newest = (*newest).max(header.seq);
@@ -63,15 +64,17 @@ impl Shim {
         let cached = write_through && (header.has(flags::CACHED) || self.marks.is_offered(&hash));
         let update = cached.then(|| record.value.clone());
         let key = request.key.clone();
-        let pending = Pending::Write { request, value: update, offer: header.has(flags::HOT) };
+        let may_be_refused = !known && !header.has(flags::CONDITIONAL);
+        let again = may_be_refused.then(|| if header.has(flags::LARGE) { Vec::new() } else { record.value.clone() });
+        let pending = Pending::Write { request, update, again, offer: header.has(flags::HOT) };
         self.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion });
     }
 
     pub(super) fn answer_write(
         &mut self,
-        _now: Now,
         request: Request,
-        value: Option<Vec<u8>>,
+        update: Option<Vec<u8>>,
+        again: Option<Vec<u8>>,
         offer: bool,
         result: Result<EngineReply, EngineError>,
     ) {
@@ -97,9 +100,9 @@ impl Shim {
                 self.send_write_reply(&request, Status::Ok, header.seq);
                 self.staged.forget(lane);
                 let value_bytes = if header.has(flags::LARGE) { header.total_bytes } else { header.value_bytes.into() };
-                if let Some(value) = value {
+                if let Some(value) = update {
                     let tombstone = header.op == Op::Delete;
-                    let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value };
+                    let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value, since: None };
                     self.update_cache(header.key_hash, &request.key, record);
                 }
                 if offer && header.op == Op::Write {
@@ -110,14 +113,22 @@ impl Shim {
                 self.statistics.condition_failed += 1;
                 self.send_write_reply(&request, Status::ConditionFailed, stored);
             }
-            Err(_) => {
-                self.statistics.superseded += 1;
-                self.send_write_reply(&request, Status::Ok, header.seq);
-            }
+            Err(stored) => match again.filter(|_| stored != header.seq) {
+                // Overwritten, or overtaken by a write that ran upon the version before: only the stored record tells.
+                Some(value) => {
+                    let (hash, key) = (header.key_hash, request.key.clone());
+                    let pending = Pending::Fenced { request, value, staged: true };
+                    self.submit(pending, |id| EngineOp::Get { id, hash, key });
+                }
+                None => {
+                    self.statistics.superseded += 1;
+                    self.send_write_reply(&request, Status::Ok, header.seq);
+                }
+            },
         }
     }
 
-    /// A write at or below the fence, or one whose staged value is missing, once the stored seq is known.
+    /// A write at or below the fence or the stored seq, or one whose staged value is missing, once the stored record is known.
     pub(super) fn answer_fenced(
         &mut self,
         _now: Now,
@@ -127,15 +138,18 @@ impl Shim {
         record: Option<Record>,
     ) {
         let header = request.header;
-        let stored = self.stored_seq(&record);
+        let stored = record.as_ref().map_or(self.floor, |record| record.seq);
+        let base = record.as_ref().map_or(self.floor, Record::base);
+        let base = if self.mechanisms.chain { base } else { stored };
         let conditional = header.has(flags::CONDITIONAL);
         if conditional && self.was_applied(&header) {
             self.send_write_reply(&request, Status::Ok, header.seq);
-        } else if header.seq <= stored && record.is_some() {
-            let status = if conditional { Status::ConditionFailed } else { Status::Ok };
-            let seq = if conditional { stored } else { header.seq };
-            self.send_write_reply(&request, status, seq);
-        } else if header.seq <= self.marks.fence(&header.key_hash) {
+        } else if conditional && header.seq <= stored {
+            self.send_write_reply(&request, Status::ConditionFailed, stored);
+        } else if header.seq <= base {
+            self.statistics.superseded += 1;
+            self.send_write_reply(&request, Status::Ok, header.seq);
+        } else if header.seq <= stored || header.seq <= self.marks.fence(&header.key_hash) {
             self.statistics.bounced += 1;
             let deleted = if header.op == Op::Delete { flags::DELETE } else { 0 };
             let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);

@@ -52,6 +52,10 @@ impl Model {
         if !due {
             return Err(counts_as);
         }
+        let mut record = record;
+        if record.since == Record::INHERITED {
+            record.since = Some(self.records.get(&key).map_or(self.floor, |before| before.since.unwrap_or(before.seq)));
+        }
         self.records.insert(key, record);
         if let Some(trace) = trace {
             self.completions.insert(trace.lane, trace);

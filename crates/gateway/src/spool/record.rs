@@ -88,7 +88,7 @@ mod tests {
             seq in any::<u64>(), expiry_ms in any::<u64>(), generation in any::<u32>(), tombstone in any::<bool>(),
             damaged in any::<prop::sample::Index>(),
         ) {
-            let record = Record { seq: Seq(seq), tombstone, expiry_ms, value };
+            let record = Record { seq: Seq(seq), tombstone, expiry_ms, value, since: None };
             let kept = PreservedRecord { hash: KeyHash([7; 16]), key, record, generation };
             let mut bytes = Vec::new();
             encode(&kept, &mut bytes);
@@ -102,6 +102,7 @@ mod tests {
                     tombstone: spooled.tombstone,
                     expiry_ms: spooled.expiry_ms,
                     value: spooled.value.to_vec(),
+                    since: None,
                 },
                 generation: spooled.generation,
             };

@@ -90,9 +90,18 @@ impl Search<'_> {
         match op.told {
             Told::Value => (state == op.saw).then_some(state),
             Told::Absent => self.is_absent(state).then_some(state),
-            Told::ConditionFailed => (!self.is_version(state, op.guard)).then_some(state),
+            Told::ConditionFailed => self.is_refused(state, op).then_some(state),
             _ if !op.is_conditional() || self.is_version(state, op.guard) => Some(index),
             _ => None,
+        }
+    }
+
+    /// Whether a conditional write can have found this: the version that it was told, if that is known, and not the one it expects.
+    fn is_refused(&self, state: OpIndex, op: &Op) -> bool {
+        match (self.writers.get(&op.seq), self.writers.get(&op.guard)) {
+            (Some(found), _) => state == *found,
+            (None, Some(expected)) => state != *expected,
+            (None, None) => true,
         }
     }
 
