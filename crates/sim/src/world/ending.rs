@@ -36,8 +36,8 @@ pub(super) struct Ending {
     retries: u32,
 }
 
-/// Writes of one key after which the cache must have absorbed one.
-const WARMING_MAX: u32 = 5_000;
+/// Operations on one key after which the cache must have absorbed a write.
+const WARMING_MAX: u32 = 200_000;
 
 impl World {
     pub(super) fn is_healed(&self) -> bool {
