@@ -116,9 +116,10 @@ impl MemoryFabric {
 }
 
 /// Where a reply goes: to the client it names, but an acknowledgement goes back to whom it acknowledges.
+#[inline]
 pub fn reply_address(from: Address, packet: &Packet) -> Address {
-    match packet.parse() {
-        Ok(parts) if parts.header.op != Op::CacheUpdateAck => parts.header.origin,
+    match packet.op_and_origin() {
+        Some((op, origin)) if op != Op::CacheUpdateAck => origin,
         _ => from,
     }
 }

@@ -1,6 +1,6 @@
 //! A packet in its buffer. The buffer is as long as the longest packet, so that an answer can outgrow its request in place.
 
-use crate::{DecodeError, HEADER_BYTES, Header, PACKET_BYTES_MAX};
+use crate::{Address, DecodeError, HEADER_BYTES, Header, Op, PACKET_BYTES_MAX};
 use std::fmt;
 
 /// An owned packet buffer, meant to be reused.
@@ -91,6 +91,15 @@ impl Packet {
     pub fn set_length(&mut self, length: usize) {
         assert!(length <= PACKET_BYTES_MAX);
         self.length = length;
+    }
+
+    /// Operation and origin, at a glance, of a packet that has passed a pipeline.
+    #[inline]
+    pub fn op_and_origin(&self) -> Option<(Op, Address)> {
+        let bytes = self.bytes();
+        let ip = bytes.get(88..104)?.try_into().ok()?;
+        let port = u16::from_be_bytes(bytes.get(104..106)?.try_into().ok()?);
+        Some((Op::from_u8(bytes[4])?, Address { ip, port }))
     }
 
     /// Takes the packet apart.

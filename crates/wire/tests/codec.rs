@@ -45,6 +45,7 @@ proptest! {
         let packet = Packet::build(header, &value, &key);
         let parts = packet.parse().unwrap();
         let expected = Header { value_bytes: value.len() as u16, key_bytes: key.len() as u16, ..header };
+        prop_assert_eq!(packet.op_and_origin(), Some((header.op, header.origin)));
         prop_assert_eq!(parts, PacketRef { header: expected, value: &value, key: &key });
     }
 

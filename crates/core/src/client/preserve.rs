@@ -19,6 +19,17 @@ pub struct PreservedRecord {
     pub generation: u32,
 }
 
+/// A version that is kept, as seen lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    hash: KeyHash,
+    seq: Seq,
+    generation: u32,
+}
+
+/// Versions that are remembered as kept; a power of two.
+const RECENT: usize = 1 << 14;
+
 #[derive(Clone, Debug, Default)]
 struct Entry {
     kept: PreservedRecord,
@@ -31,6 +42,8 @@ struct Entry {
 /// Entries live in a slab and keep their buffers, so that preserving a hot key again allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Preservation {
+    /// What was kept last, by the low bits of the key hash: readers see the same version again and again.
+    recent: Vec<Recent>,
     index: HashTable<u32>,
     entries: Vec<Entry>,
     free: Vec<u32>,
@@ -70,6 +83,14 @@ impl Preservation {
         expiry_ms: u64,
         generation: u32,
     ) {
+        if self.recent.is_empty() {
+            self.recent.resize(RECENT, Recent::default());
+        }
+        let recent = &mut self.recent[hash.low() as usize & (RECENT - 1)];
+        if recent.hash == hash && recent.seq == seq && recent.generation >= generation {
+            return;
+        }
+        *recent = Recent { hash, seq, generation };
         let at = self.find_or_insert(hash, key);
         let entry = &mut self.entries[at as usize];
         let record = &mut entry.kept.record;
@@ -121,6 +142,7 @@ impl Preservation {
 
     /// Drops every record of which `gone` says that it is durable elsewhere.
     fn release(&mut self, gone: impl Fn(&PreservedRecord) -> bool) {
+        self.recent.clear();
         for at in 0..self.entries.len() {
             let entry = &mut self.entries[at];
             if !entry.used || !gone(&entry.kept) {
@@ -195,6 +217,17 @@ mod tests {
         assert_eq!(preservation.iter().map(|kept| kept.key[0]).collect::<Vec<_>>(), [2]);
         preservation.release_older_generations(3);
         assert_eq!((preservation.len(), preservation.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_version_seen_again_after_its_release_is_kept_again() {
+        let mut preservation = Preservation::default();
+        keep(&mut preservation, 1, 5, 1);
+        keep(&mut preservation, 1, 5, 1);
+        preservation.release_older_generations(2);
+        assert!(preservation.is_empty());
+        keep(&mut preservation, 1, 5, 2);
+        assert_eq!(preservation.len(), 1);
     }
 
     #[test]
