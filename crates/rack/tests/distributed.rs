@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use switchback_client::{Client, ClientConfig, Error, Options};
 use switchback_rack::config::{Overrides, RackConfig};
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
+use switchback_wire::partition_of;
 
 /// A free port, as far as anybody can tell.
 fn free_udp() -> SocketAddr {
@@ -20,9 +21,13 @@ fn free_tcp() -> SocketAddr {
 
 /// Two switches, two nodes, a controller.
 fn config(directory: &Path) -> RackConfig {
+    config_of(directory, 1024)
+}
+
+fn config_of(directory: &Path, records: u32) -> RackConfig {
     let text = format!(
         "[rack]\nsnapshot_period_ms = 300\nswitch_timeout_ms = 300\nlease_ms = 2000\n\n\
-         [cache]\nrecords = 1024\nthreshold = 3\nsampling = 1.0\n\n\
+         [cache]\nrecords = {records}\nthreshold = 3\nsampling = 1.0\n\n\
          [controller]\nlisten = \"{}\"\n\n\
          [[switch]]\naddress = \"{}\"\n\n[[switch]]\naddress = \"{}\"\n\n\
          [[node]]\naddress = \"{}\"\nsync = \"none\"\n\n[[node]]\naddress = \"{}\"\nsync = \"none\"\n",
@@ -150,4 +155,53 @@ async fn a_controller_may_restart_while_the_rack_serves() {
     switch.stop();
     controller.stop();
     nodes.into_iter().for_each(NodePart::stop);
+}
+
+#[tokio::test]
+async fn a_dead_nodes_cached_records_are_served_and_stored_when_it_is_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config_of(directory.path(), 64);
+    let controller = ControllerPart::start(&config).unwrap();
+    let node = NodePart::start(&config, 0).unwrap();
+    let victim = NodePart::start(&config, 1).unwrap();
+    let switch = SwitchPart::start(&config, 0).unwrap();
+    let client = Client::connect(config.controller.listen, options()).await.unwrap();
+    warm(&client).await;
+    let cached = controller.controller.call(|controller, _| controller.cached_keys()).unwrap();
+    let theirs: Vec<_> = cached.iter().filter(|key| key.node == 1).map(|key| key.key.clone()).collect();
+    assert!(theirs.len() > 5, "{} keys of the node are cached", theirs.len());
+    for key in &theirs {
+        write(&client, key, b"only in the cache").await;
+    }
+    victim.stop();
+    // Keys of the other node want slots: while theirs can't be stored, the records stay readable, evicting or not.
+    let (hash_key, routes) =
+        controller.controller.call(|controller, _| (controller.hash_key(), controller.routes().to_vec())).unwrap();
+    let node_of = |key: &[u8]| routes[usize::from(partition_of(&hash_key.hash(key), routes.len() as u32))][0];
+    let others: Vec<_> = (1000..1400u32).map(u32::to_be_bytes).filter(|key| node_of(key) == 0).take(80).collect();
+    for _ in 0..10 {
+        for key in &others {
+            write(&client, key, b"hot").await;
+        }
+        for key in &theirs {
+            assert_eq!(value(&client, key).await.as_deref(), Some(&b"only in the cache"[..]));
+        }
+    }
+    let victim = NodePart::start(&config, 1).unwrap();
+    for key in &theirs {
+        assert_eq!(value(&client, key).await.as_deref(), Some(&b"only in the cache"[..]));
+    }
+    let start = Instant::now();
+    controller.controller.call(|controller, now| controller.drain(now)).unwrap();
+    while !controller.controller.call(|controller, _| controller.is_drained()).unwrap() {
+        assert!(start.elapsed() < Duration::from_secs(30), "the drain doesn't end");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for key in &theirs {
+        assert_eq!(value(&client, key).await.as_deref(), Some(&b"only in the cache"[..]), "from its node");
+    }
+    drop(client);
+    switch.stop();
+    controller.stop();
+    [node, victim].into_iter().for_each(NodePart::stop);
 }

@@ -114,4 +114,44 @@ mod tests {
         fs::write(&path, bytes).unwrap();
         assert!(matches!(ControllerFiles::open(directory.path()), Err(FilesError::Damaged(..))));
     }
+
+    /// A small file system of its own; `None` if this process may not mount one.
+    struct Mounted(tempfile::TempDir);
+
+    impl Mounted {
+        fn new() -> Option<Mounted> {
+            let directory = tempfile::tempdir().unwrap();
+            let mount = std::process::Command::new("mount")
+                .args(["-t", "tmpfs", "-o", "size=1m", "switchback-test"])
+                .arg(directory.path())
+                .output();
+            if mount.is_ok_and(|mount| mount.status.success()) {
+                return Some(Mounted(directory));
+            }
+            println!("skipped: mounting a small file system needs root; run `sudo -E make test`");
+            None
+        }
+    }
+
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            let _ = std::process::Command::new("umount").arg(self.0.path()).output();
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_finds_no_room_leaves_the_old_one() {
+        let Some(mounted) = Mounted::new() else { return };
+        let directory = mounted.0.path().join("controller");
+        let (files, _) = ControllerFiles::open(&directory).unwrap();
+        files.store(StoreFile::Snapshot, &[1; 300_000]).unwrap();
+        let error = files.store(StoreFile::Snapshot, &[2; 900_000]).unwrap_err();
+        assert!(error.to_string().contains("No space left"), "{error}");
+        drop(files);
+        let (files, found) = ControllerFiles::open(&directory).unwrap();
+        assert_eq!(found.snapshot.unwrap(), [1; 300_000]);
+        files.store(StoreFile::Snapshot, &[3; 300_000]).unwrap();
+        drop(files);
+        assert_eq!(ControllerFiles::open(&directory).unwrap().1.snapshot.unwrap(), [3; 300_000]);
+    }
 }
