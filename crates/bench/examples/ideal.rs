@@ -169,8 +169,9 @@ impl ControlLink for Grants {
     fn register(&mut self, _: &Arc<Waker>) {}
 
     fn send(&mut self, report: ClientReport) {
-        let ClientReport::Hello { sent_us, lanes, .. } = report else { return };
+        let ClientReport::Hello { boot, sent_us, lanes, .. } = report else { return };
         self.notices.push_back(ClientNotice::Granted(Grant {
+            boot,
             hello_us: sent_us,
             lease_us: 10_000_000,
             epoch: 1,

@@ -322,6 +322,8 @@ pub enum ClientNotice {
 /// A session and its lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
+    /// The boot of the hello that this answers: an earlier life of the client has other lanes or request numbers.
+    pub boot: u64,
     /// The `sent_us` of the hello that this answers.
     pub hello_us: u64,
     /// How long answers may be accepted, from `hello_us` on.

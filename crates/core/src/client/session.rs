@@ -760,8 +760,9 @@ impl Session {
     }
 
     fn granted(&mut self, now: Now, grant: Grant) {
-        // A clock that ran ahead of us, an answer to a hello from before, an older epoch: nothing to gain from it.
-        if grant.epoch < self.epoch || grant.hello_us > now.monotonic_us {
+        // An answer to an earlier life of this client (it may have waited for the controller's disk), a clock that ran ahead of us, an
+        // older epoch: nothing to gain from it.
+        if grant.boot != self.boot || grant.epoch < self.epoch || grant.hello_us > now.monotonic_us {
             return;
         }
         if grant.epoch > self.epoch && self.epoch != 0 {

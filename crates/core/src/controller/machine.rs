@@ -195,6 +195,7 @@ impl Controller {
         let mut controller = Controller {
             mechanisms,
             random,
+            snapshots: Snapshots::new(now.in_us(config.snapshot_us), snapshot.generation),
             snapshot,
             phase: Phase::Waiting,
             switches: BTreeMap::new(),
@@ -203,7 +204,6 @@ impl Controller {
             commands: Commands::new(directory.starts, config.retry_us),
             cache: Cache::new(&[], config.cache_records),
             waiting: Waiting::default(),
-            snapshots: Snapshots::new(now.in_us(config.snapshot_us)),
             draining: false,
             next_entry: u64::from(directory.starts) << 40 | 1,
             waiting_since_us: now.monotonic_us,

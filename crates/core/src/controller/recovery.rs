@@ -346,8 +346,10 @@ impl Controller {
     /// A node confirmed a step.
     pub(super) fn node_recovers(&mut self, now: Now, node: u16, purpose: &Purpose) {
         let Phase::Recovering(recovery) = &mut self.phase else {
-            // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
-            if matches!(purpose, Purpose::Epoch(_)) && self.nodes[usize::from(node)].held {
+            // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it. (While the rack waits for a switch,
+            // a recovery may have been cut short: what it was to store is still missing.)
+            let serving = matches!(self.phase, Phase::Serving);
+            if serving && matches!(purpose, Purpose::Epoch(_)) && self.nodes[usize::from(node)].held {
                 self.release_node(now, node);
             }
             return;
@@ -406,7 +408,6 @@ impl Controller {
         self.cache = Cache::new(&classes, self.config.cache_records);
         self.commands.clear();
         self.waiting.clear();
-        self.snapshots.durable_generation = self.snapshots.durable_generation.max(self.snapshot.generation);
         self.phase = Phase::Resyncing;
         let body = SwitchCommand::ListEntries(None);
         self.commands.command_switch(now, self.directory.epoch, switch, Purpose::Resync, body);

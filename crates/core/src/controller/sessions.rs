@@ -102,6 +102,7 @@ impl Controller {
             return;
         }
         let grant = Grant {
+            boot: session.boot,
             hello_us,
             lease_us: self.config.lease_us,
             epoch: self.directory.epoch,

@@ -39,10 +39,11 @@ struct Taking {
 }
 
 impl Snapshots {
-    pub(super) fn new(next_due_us: u64) -> Snapshots {
+    /// `durable_generation`: of the snapshot on the disk.
+    pub(super) fn new(next_due_us: u64, durable_generation: u32) -> Snapshots {
         Snapshots {
             generation: 0,
-            durable_generation: 0,
+            durable_generation,
             taking: None,
             next_due_us,
             started_us: 0,

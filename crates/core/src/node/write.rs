@@ -111,7 +111,8 @@ impl Shim {
             }
             Err(stored) if conditional => {
                 self.statistics.condition_failed += 1;
-                self.send_write_reply(&request, Status::ConditionFailed, stored);
+                let told = self.version_told(stored);
+                self.send_write_reply(&request, Status::ConditionFailed, told);
             }
             Err(stored) => match again.filter(|_| stored != header.seq) {
                 // Overwritten, or overtaken by a write that ran upon the version before: only the stored record tells.
@@ -145,7 +146,8 @@ impl Shim {
         if conditional && self.was_applied(&header) {
             self.send_write_reply(&request, Status::Ok, header.seq);
         } else if conditional && header.seq <= stored {
-            self.send_write_reply(&request, Status::ConditionFailed, stored);
+            let told = self.version_told(stored);
+            self.send_write_reply(&request, Status::ConditionFailed, told);
         } else if header.seq <= base {
             self.statistics.superseded += 1;
             self.send_write_reply(&request, Status::Ok, header.seq);
@@ -162,6 +164,11 @@ impl Shim {
             // The fence fell meanwhile (a new epoch's release): an ordinary write by now.
             self.apply(request, value);
         }
+    }
+
+    /// The version that a failed condition is told: of an absent key none, as a read says, not the floor that its writes have to exceed.
+    fn version_told(&self, stored: Seq) -> Seq {
+        if stored == self.floor { Seq::NONE } else { stored }
     }
 
     pub(super) fn send_write_reply(&mut self, request: &Request, status: Status, seq: Seq) {

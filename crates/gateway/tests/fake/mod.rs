@@ -188,6 +188,7 @@ impl ControlLink for FakeControl {
             return;
         }
         self.notices.push_back(ClientNotice::Granted(Grant {
+            boot,
             hello_us: sent_us,
             lease_us: 2_000_000,
             epoch: 1,

@@ -85,6 +85,13 @@ fn check_absent(history: &History, of_key: &[OpIndex], index: OpIndex, op: &Op) 
 
 /// Whether a change must stand where its number says.
 fn stands_there(history: &History, of_key: &[OpIndex], change: &Op, conditional: &Op) -> bool {
+    // What only clients knew of that are gone may have gone with its switch.
+    let over = Seq(change.seq).epoch() < Seq(conditional.seq).epoch();
+    let known =
+        |op: &Op| op.seq == change.seq && !op.weak && matches!(op.told, Told::Value | Told::Absent | Told::Written);
+    if over && !history.of_key(change.key).any(|(_, op)| known(op)) {
+        return false;
+    }
     if change.observed || change.is_conditional() {
         return change.told == Told::Written || change.observed;
     }

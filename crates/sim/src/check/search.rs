@@ -98,6 +98,9 @@ impl Search<'_> {
 
     /// Whether a conditional write can have found this: the version that it was told, if that is known, and not the one it expects.
     fn is_refused(&self, state: OpIndex, op: &Op) -> bool {
+        if op.seq == 0 {
+            return self.is_absent(state); // even if a tombstone is expected: it may have been forgotten
+        }
         match (self.writers.get(&op.seq), self.writers.get(&op.guard)) {
             (Some(found), _) => state == *found,
             (None, Some(expected)) => state != *expected,

@@ -50,6 +50,8 @@ pub(super) struct ClientSlot {
     pub(super) session: Option<Box<Session>>,
     pub(super) life: u16,
     boot: u32,
+    /// What it preserved of earlier epochs was given up.
+    pub(super) abandoned_in: u32,
     threads: Vec<Thread>,
     /// The version of each key that the application saw last.
     known: Vec<Seq>,
@@ -62,6 +64,7 @@ impl ClientSlot {
             session: None,
             life: 0,
             boot: 0,
+            abandoned_in: 0,
             threads: vec![Thread::default(); usize::from(plan.load.threads)],
             known: vec![Seq::NONE; plan.load.keys as usize],
             spool: random.chance(plan.load.spooled).then(Spool::default),
@@ -450,7 +453,10 @@ impl World {
     fn check_released(&mut self, client: u8, generation: u32, recovered: u32) {
         let slot = &self.clients[usize::from(client)];
         let Some(session) = &slot.session else { return };
-        let goes = |kept: &PreservedRecord| kept.generation < generation || kept.record.seq.epoch() < recovered;
+        let goes = |kept: &PreservedRecord| {
+            let promised = kept.record.seq.epoch() >= slot.abandoned_in;
+            promised && (kept.generation < generation || kept.record.seq.epoch() < recovered)
+        };
         let going: Vec<_> = session.preserved().iter().filter(|kept| goes(kept)).collect();
         let mut lost = None;
         for kept in &going {

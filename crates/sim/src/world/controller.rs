@@ -224,6 +224,7 @@ impl World {
         for client in abandoned {
             self.trace.line(self.now_us, || format!("client{client} is abandoned by the recovery of epoch {epoch}"));
             self.weaken_client(client as u8);
+            self.clients[client as usize].abandoned_in = epoch;
         }
     }
 }
