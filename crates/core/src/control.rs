@@ -104,6 +104,9 @@ pub struct Entry {
 /// What the switch needs to know to serve.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SwitchConfig {
+    /// The boot that it is for. A switch that restarted within an epoch has forgotten which sequence numbers it gave out: it must not serve
+    /// that epoch again.
+    pub boot: u64,
     /// First generation; higher than any before it (rule 10).
     pub generation: u32,
     /// Lanes granted to sessions.

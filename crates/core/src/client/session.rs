@@ -196,6 +196,8 @@ struct Lane {
     state: State,
     token: u64,
     packet: Packet,
+    /// The cache refused its conditional write, which expected this; the lane's packet is now a read of what is there.
+    refused: Option<Seq>,
     submitted_us: u64,
     retry_at_us: u64,
     attempt: u32,
@@ -348,6 +350,7 @@ impl Session {
         lane.token = token;
         lane.submitted_us = now.monotonic_us;
         lane.attempt = 0;
+        lane.refused = None;
         lane.state = State::Open;
         let header = Header { request: lane.request, ..header };
         self.statistics.submitted += 1;
@@ -495,6 +498,7 @@ impl Session {
         let lane = &self.lanes[index as usize];
         let asked = Op::from_u8(lane.packet.bytes()[4]).expect("the lane's own packet");
         match (header.op, asked) {
+            (Op::ReadReply, Op::Read) if lane.refused.is_some() => Some(self.refused_answer(index, header, value)),
             (Op::ReadReply, Op::Read) if header.has(flags::LARGE) => self.begin_pull(now, index, header, value),
             (Op::ReadReply, Op::Read) if matches!(lane.state, State::Open) => Some(self.read_answer(header, value)),
             (Op::ReadFragmentReply, Op::Read) => self.pulled(now, index, header, value),
@@ -548,6 +552,10 @@ impl Session {
                 Some(Outcome::Written { seq: header.seq })
             }
             // The switch has put the record's seq there, in an answer that it repeats as well; `guard` is the request's in those.
+            Status::ConditionFailed if header.has(flags::CACHED) => {
+                self.read_refusing(now, index);
+                None
+            }
             Status::ConditionFailed => Some(Outcome::ConditionFailed { seq: header.seq }),
             Status::NoSpace => Some(Outcome::NoSpace),
             Status::FragmentsMissing => {
@@ -567,6 +575,32 @@ impl Session {
                 None
             }
         }
+    }
+
+    /// The cache refused a conditional write: whoever hears of it has seen that another version is there. So that version must not
+    /// vanish with the switch, even if its writer never heard that it was written (rule 7); it is read, and thereby preserved, first.
+    fn read_refusing(&mut self, now: Now, index: u32) {
+        let lane = &mut self.lanes[index as usize];
+        let parts = lane.packet.parse().expect("the lane's own packet");
+        let (asked, key) = (parts.header, parts.key.to_vec());
+        lane.refused = Some(Seq(asked.guard));
+        let read = Header { op: Op::Read, flags: 0, guard: 0, expiry_ms: 0, total_bytes: 0, ..asked };
+        lane.packet.fill(read, &[], &key);
+        lane.attempt = 0;
+        let request = lane.request;
+        self.sends.push_back(Send::Request(index, request));
+        self.arm(index, now);
+    }
+
+    /// What was read after a refusal.
+    fn refused_answer(&mut self, index: u32, header: Header, value: &[u8]) -> Outcome<'static> {
+        let expected = self.lanes[index as usize].refused;
+        let seq = match self.read_answer(header, value) {
+            Outcome::Value { seq, .. } | Outcome::NotFound { seq } => seq,
+            _ => header.seq,
+        };
+        // In a later epoch it may be what was expected after all, since nobody knew of the other. Nothing was done, at any rate.
+        if Some(seq) == expected { Outcome::TimedOut } else { Outcome::ConditionFailed { seq } }
     }
 
     /// A FRAGMENT_REPLY: send more fragments, or commit.
@@ -801,6 +835,7 @@ impl Session {
             state: State::Free,
             token: 0,
             packet: Packet::new(),
+            refused: None,
             submitted_us: 0,
             retry_at_us: 0,
             attempt: 0,

@@ -203,11 +203,12 @@ impl Controller {
     /// The new epoch is durable: tell everybody.
     fn begin_recovery(&mut self, now: Now) {
         let epoch = self.directory.epoch;
-        let (active, _) = self.directory.active.expect("a recovery has a switch");
+        let (active, boot) = self.directory.active.expect("a recovery has a switch");
         let generation = self.next_generation();
         let switch = self.switches[&active].address;
         let routes = self.directory.routes.clone();
         let config = SwitchConfig {
+            boot,
             generation,
             lanes: self.config.lanes.0,
             routes: routes.clone(),

@@ -63,6 +63,8 @@ pub struct Agent {
     config: AgentConfig,
     epoch: u32,
     entries: Entries,
+    /// Incarnations up to here were admitted, or never will be: they rise from one command to the next.
+    admitted_to: EntryId,
     snapshot: Option<Snapshot>,
     choices: BTreeMap<CommandId, Vec<EntryId>>,
     reports: VecDeque<SwitchReport>,
@@ -82,6 +84,7 @@ impl Agent {
             address,
             epoch: 0,
             entries: Entries::default(),
+            admitted_to: 0,
             snapshot: None,
             choices: BTreeMap::new(),
             reports: VecDeque::new(),
@@ -118,7 +121,7 @@ impl Agent {
     /// Takes a command of the controller.
     pub fn handle_command(&mut self, now: Now, command: Command<SwitchCommand>, target: &mut dyn Target) {
         let Command { id, epoch, body } = command;
-        let configures = matches!(body, SwitchCommand::Configure(_));
+        let configures = matches!(&body, SwitchCommand::Configure(config) if config.boot == self.boot);
         if epoch < self.epoch || (epoch > self.epoch && !configures) {
             return;
         }
@@ -163,6 +166,7 @@ impl Agent {
         self.inject(target).set_epoch(0, config.generation);
         target.clear();
         self.entries = Entries::default();
+        self.admitted_to = 0;
         self.snapshot = None;
         self.choices.clear();
         for (node, address) in config.nodes.iter().enumerate() {
@@ -185,7 +189,11 @@ impl Agent {
             if self.entries.get(entry.id).is_some() {
                 continue; // repeated
             }
-            if !self.entries.is_free(entry.at) || !self.inject(target).admit(&entry) {
+            // Repeated after it was evicted and removed: admitted once more it would be there without anybody's knowing. (Or overtaken by
+            // a later command: then its key is offered again.)
+            let is_late = entry.id <= self.admitted_to;
+            self.admitted_to = self.admitted_to.max(entry.id);
+            if is_late || !self.entries.is_free(entry.at) || !self.inject(target).admit(&entry) {
                 self.statistics.refused += 1;
                 refused.push(entry.id);
                 continue;
