@@ -295,6 +295,12 @@ impl Plan {
             spool_us: random.logarithmic(5, 3_000),
             commit_fails: if random.chance(0.15) { random.unit() * 0.02 } else { 0.0 },
         };
+        // A timeout that ordinary delays exceed would end every epoch as soon as it begins.
+        let mut times = times;
+        times.switch_timeout_us += 10 * (control.delay_us + control.jitter_us);
+        times.switch_lost_us += 3 * (control.delay_us + control.jitter_us) + control.reconnect_us;
+        times.lease_us += 20 * (control.delay_us + control.jitter_us);
+        times.drift_us = times.lease_us / 20;
         let load = draw_load(&mut random, topology.clients);
         let faults = draw_faults(&mut random, topology.switches);
         let safety_us = 20_000_000;

@@ -68,7 +68,7 @@ fn check_one(
 /// A conditional write that expected nothing: the newest version before it must read as nothing.
 fn check_absent(history: &History, of_key: &[OpIndex], index: OpIndex, op: &Op) -> Result<(), Violation> {
     let before = of_key.iter().map(|&other| (other, &history.ops[other as usize]));
-    let before = before.filter(|(_, other)| other.seq != 0 && other.seq < op.seq && !other.weak);
+    let before = before.filter(|(_, other)| other.seq != 0 && other.seq < op.seq && survived(history, other, op));
     let Some((other, newest)) = before.max_by_key(|(_, other)| other.seq) else { return Ok(()) };
     let gone = newest.kind == Kind::Delete || newest.expiry_ms != 0;
     // A delete of unknown number may have come after it.
@@ -83,13 +83,17 @@ fn check_absent(history: &History, of_key: &[OpIndex], index: OpIndex, op: &Op) 
     Err(Violation::of(Check::Condition, op.key, index, text))
 }
 
+/// Whether a change was still there: what only clients knew of that are gone may have gone with its switch.
+fn survived(history: &History, change: &Op, conditional: &Op) -> bool {
+    let told = |op: &Op| matches!(op.told, Told::Value | Told::Absent | Told::Written);
+    let known = |op: &Op| op.seq == change.seq && !op.weak && told(op);
+    let over = Seq(change.seq).epoch() < Seq(conditional.seq).epoch();
+    !over || history.of_key(change.key).any(|(_, op)| known(op))
+}
+
 /// Whether a change must stand where its number says.
 fn stands_there(history: &History, of_key: &[OpIndex], change: &Op, conditional: &Op) -> bool {
-    // What only clients knew of that are gone may have gone with its switch.
-    let over = Seq(change.seq).epoch() < Seq(conditional.seq).epoch();
-    let known =
-        |op: &Op| op.seq == change.seq && !op.weak && matches!(op.told, Told::Value | Told::Absent | Told::Written);
-    if over && !history.of_key(change.key).any(|(_, op)| known(op)) {
+    if !survived(history, change, conditional) {
         return false;
     }
     if change.observed || change.is_conditional() {

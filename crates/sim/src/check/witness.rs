@@ -360,7 +360,7 @@ impl Op {
             return false;
         }
         let found = match self.told {
-            Told::Value | Told::Absent | Told::Written => self.seq,
+            Told::Value | Told::Absent | Told::Written | Told::ConditionFailed => self.seq,
             _ => 0,
         };
         !history.of_key(self.key).any(|(_, other)| {
