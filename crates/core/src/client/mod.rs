@@ -13,6 +13,8 @@ mod large;
 mod preserve;
 mod rto;
 mod session;
+mod types;
 
 pub use preserve::{Preservation, PreservedRecord};
-pub use session::{ClientConfig, Completion, Operation, Outcome, Session, SessionStatistics, SubmitError};
+pub use session::Session;
+pub use types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
