@@ -186,6 +186,11 @@ impl Shim {
             self.next_retry_us = now.in_us(self.limits.retry_us);
             self.send_offers();
             self.repeat_updates();
+            if self.uncertain {
+                // Any commit that succeeds ends the uncertainty.
+                let state = postcard::to_stdvec(&self.state).expect("plain data has an encoding");
+                self.submit(Pending::Nothing, |op| EngineOp::SetState { id: op, state });
+            }
         }
     }
 

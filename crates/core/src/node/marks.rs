@@ -9,6 +9,8 @@ use switchback_wire::{KeyHash, Seq};
 pub(super) struct MarkedKey {
     pub(super) key: Vec<u8>,
     pub(super) mark: Mark,
+    /// The fence that is known to be durable.
+    saved_fence: Seq,
     /// Length of the value when it was offered; unknown after a restart.
     pub(super) value_bytes: u32,
     /// The offer's mark is durable, so that it may be sent.
@@ -30,7 +32,10 @@ pub(super) struct Marks {
 
 impl Marks {
     pub(super) fn new(loaded: Vec<(KeyHash, Vec<u8>, Mark)>, limit: usize, boot: u64) -> Marks {
-        let marked = |key, mark| MarkedKey { key, mark, value_bytes: 0, durable: true, known: false };
+        let marked = |key, mark: Mark| {
+            let saved_fence = mark.fence;
+            MarkedKey { key, mark, saved_fence, value_bytes: 0, durable: true, known: false }
+        };
         let keys: BTreeMap<_, _> = loaded.into_iter().map(|(hash, key, mark)| (hash, marked(key, mark))).collect();
         let to_offer: VecDeque<_> =
             keys.iter().filter(|(_, marked)| marked.mark.offer != 0).map(|(hash, _)| *hash).collect();
@@ -62,20 +67,25 @@ impl Marks {
         self.keys.entry(*hash).or_insert_with(|| MarkedKey {
             key: key.to_vec(),
             mark: Mark::default(),
+            saved_fence: Seq::NONE,
             value_bytes: 0,
             durable: false,
             known: false,
         })
     }
 
-    /// Raises a key's fence; the new mark if it rose, to be made durable.
+    /// Raises a key's fence; the mark to be made durable, unless a fence that high is known to be.
     pub(super) fn raise_fence(&mut self, hash: &KeyHash, key: &[u8], fence: Seq) -> Option<Mark> {
         let marked = self.entry(hash, key);
-        if fence <= marked.mark.fence {
-            return None;
+        marked.mark.fence = marked.mark.fence.max(fence);
+        (fence > marked.saved_fence).then_some(marked.mark)
+    }
+
+    /// A fence is durable.
+    pub(super) fn fence_saved(&mut self, hash: &KeyHash, fence: Seq) {
+        if let Some(marked) = self.keys.get_mut(hash) {
+            marked.saved_fence = marked.saved_fence.max(fence);
         }
-        marked.mark.fence = fence;
-        Some(marked.mark)
     }
 
     /// Marks a key as offered; the mark to make durable before the offer is sent. `None` if it is offered already or there

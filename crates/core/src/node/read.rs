@@ -20,7 +20,8 @@ impl Shim {
             if let Some(mark) = self.marks.raise_fence(&hash, key, Seq(header.guard)) {
                 let before = self.upcoming(1);
                 let key = owned.clone();
-                self.submit(Pending::Step { before }, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+                let pending = Pending::Fence { hash, fence: mark.fence, before };
+                self.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
             }
         } else if header.has(flags::EMBEDDED) && self.mechanisms.embedding_store {
             self.statistics.embedded_stored += 1;

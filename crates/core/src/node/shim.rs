@@ -90,6 +90,8 @@ pub(super) enum Pending {
     Scan(Request, u64),
     /// A step that must succeed before operation `before` may be answered.
     Step { before: OpId },
+    /// The same for a fence.
+    Fence { hash: KeyHash, fence: Seq, before: OpId },
     /// An offer to send once its mark is durable.
     Offer { hash: KeyHash, offer: u64, value_bytes: u32 },
     /// One of several operations of a command.
@@ -131,6 +133,8 @@ pub struct Shim {
     /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
     pub(super) serving: bool,
     pub(super) floor: Seq,
+    /// The last commit failed: what was in it may be on the disk.
+    pub(super) uncertain: bool,
     pub(super) marks: Marks,
     pub(super) completions: BTreeMap<u32, LaneCompletion>,
     /// Conditional writes in the engine: a duplicate must not be decided again meanwhile.
@@ -194,6 +198,7 @@ impl Shim {
             serving: state.config.is_some(),
             state,
             floor: loaded.floor,
+            uncertain: false,
             marks: Marks::new(marks, limits.marks_max, boot),
             completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
             deciding: BTreeSet::new(),
@@ -323,6 +328,7 @@ impl Shim {
                 self.statistics.dropped_no_space += 1;
             }
         }
+        self.note_commit(&pending, &done.result);
         match (pending, done.result) {
             (Pending::Read(request), Ok(EngineReply::Got(record))) => self.answer_read(now, request, record),
             (Pending::Write { request, update, again, offer }, result) => {
@@ -335,7 +341,8 @@ impl Shim {
             (Pending::Scan(request, end), Ok(EngineReply::Scanned(keys, next))) => {
                 self.answer_scan(now, request, end, keys, next);
             }
-            (Pending::Step { before }, Err(_)) => self.forget(before),
+            (Pending::Step { before } | Pending::Fence { before, .. }, Err(_)) => self.forget(before),
+            (Pending::Fence { hash, fence, .. }, Ok(_)) => self.marks.fence_saved(&hash, fence),
             (Pending::Offer { hash, offer, value_bytes }, result) => {
                 self.offer_marked(hash, offer, value_bytes, result)
             }
@@ -348,6 +355,24 @@ impl Shim {
                 self.update_cache(hash, &key, record.unwrap_or_default());
             }
             // A read that failed is not answered: damaged bytes are never served, and the client tells its user.
+            _ => {}
+        }
+    }
+
+    /// A commit that failed may yet come to light in a crash, until another one has succeeded.
+    fn note_commit(&mut self, pending: &Pending, result: &Result<EngineReply, EngineError>) {
+        let reads = matches!(
+            pending,
+            Pending::Read(_)
+                | Pending::Fenced { .. }
+                | Pending::Pull(_)
+                | Pending::Scan(..)
+                | Pending::Named { .. }
+                | Pending::Refresh { .. }
+        );
+        match result {
+            Ok(EngineReply::Put(Ok(())) | EngineReply::Set) => self.uncertain = false,
+            Err(_) if !reads => self.uncertain = true,
             _ => {}
         }
     }

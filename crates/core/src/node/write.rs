@@ -152,6 +152,9 @@ impl Shim {
             self.statistics.superseded += 1;
             self.send_write_reply(&request, Status::Ok, header.seq);
         } else if header.seq <= stored || header.seq <= self.marks.fence(&header.key_hash) {
+            if self.uncertain {
+                return; // a copy of it may have been in the commit that failed: bounced, it could run twice
+            }
             self.statistics.bounced += 1;
             let deleted = if header.op == Op::Delete { flags::DELETE } else { 0 };
             let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);
