@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fmt;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -336,6 +337,14 @@ fn version() -> anyhow::Result<String> {
     Ok(format!("redis-server {}", number.unwrap_or("of unknown version")))
 }
 
+/// Free a moment ago, and from outside of the range that outgoing connections take their ports from. Should somebody else
+/// take it meanwhile, redis-server says so and ends.
+fn free_address() -> SocketAddr {
+    let port = || 10_000 + (RandomState::new().build_hasher().finish() % 22_000) as u16;
+    let mut addresses = std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], port())));
+    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("the iterator has no end")
+}
+
 /// A redis-server of our own, which ends with us.
 struct RedisServer {
     child: Child,
@@ -348,8 +357,7 @@ impl RedisServer {
         let parent = args.data.clone().unwrap_or_else(std::env::temp_dir);
         let data = tempfile::Builder::new().prefix("switchback-redis-").tempdir_in(&parent);
         let data = data.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
-        // Free a moment ago: should somebody else take it meanwhile, redis-server says so and ends.
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr())?;
+        let address = free_address();
         let child = spawn(address, data.path(), args.durability)?;
         let mut server = RedisServer { child, address, _data: data };
         let give_up = Instant::now() + Duration::from_secs(10);

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,13 +11,19 @@ use switchback_rack::config::{Overrides, RackConfig};
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
 use switchback_wire::partition_of;
 
-/// A free port, as far as anybody can tell.
+/// A port that nobody has, from outside of the range that sockets without one take theirs from.
+fn free<S>(bind: impl Fn(SocketAddr) -> std::io::Result<S>) -> SocketAddr {
+    let port = || 10_000 + (RandomState::new().build_hasher().finish() % 22_000) as u16;
+    let mut addresses = std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], port())));
+    addresses.find(|address| bind(*address).is_ok()).unwrap()
+}
+
 fn free_udp() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    free(UdpSocket::bind)
 }
 
 fn free_tcp() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    free(TcpListener::bind)
 }
 
 /// Two switches, two nodes, a controller.
