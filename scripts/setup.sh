@@ -44,6 +44,7 @@ if [ "$purpose" = test ]; then
     has redis-server || missing+=(redis-server)
     has python3 || missing+=(python3)
     has curl || missing+=(curl)
+    has ip || missing+=(iproute2)
     has javac || missing+=(openjdk)
 fi
 
@@ -75,7 +76,7 @@ todo=()
 if [ ${#missing[@]} -gt 0 ]; then
     has apt-get || fail "Missing: ${missing[*]}." \
         "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, make, libclang, ccache" \
-        "(for the tests: clang 15 or newer, clang-format, bpftool, libbpf headers, redis-cli, redis-server, python3, curl, a JDK)."
+        "(for the tests: clang 15 or newer, clang-format, bpftool, libbpf headers, redis-cli, redis-server, python3, curl, iproute2, a JDK)."
     update=
     if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then update=yes; fi
     log=$(mktemp)

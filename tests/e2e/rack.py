@@ -81,10 +81,10 @@ def free_port(kind=socket.SOCK_STREAM):
 class Process:
     """A process that says on stdout when it is ready."""
 
-    def __init__(self, name, *arguments, log):
+    def __init__(self, name, *arguments, log, before=()):
         self.name, self.log = name, log
         self.process = subprocess.Popen(
-            [SWITCHBACK, *arguments], stdout=subprocess.PIPE, stderr=open(log, "ab"), text=True, stdin=subprocess.DEVNULL)
+            [*before, SWITCHBACK, *arguments], stdout=subprocess.PIPE, stderr=open(log, "ab"), text=True, stdin=subprocess.DEVNULL)
         self.ready = None
 
     def wait_ready(self):

@@ -1,12 +1,13 @@
 //! `switchback sim`: seeds, on all cores, until one breaks a promise.
 
 use crate::ablation::Ablation;
+use crate::check::{Check, strings};
 use crate::plan::{Plan, Scheme};
 use crate::run::{Outcome, run as run_plan};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +46,9 @@ pub struct SimArgs {
     /// Go on after a violation, and count
     #[arg(long)]
     pub keep_going: bool,
+    /// Simulate nothing: check what Redis clients recorded in this file, JSON lines (see `check::strings`)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "minutes"])]
+    pub check_history: Option<PathBuf>,
 }
 
 fn parse_range(text: &str) -> Result<(u64, u64), String> {
@@ -96,6 +100,9 @@ impl Total {
 
 /// Runs what was asked for; 1 if a promise was broken.
 pub fn run(args: &SimArgs) -> ExitCode {
+    if let Some(path) = &args.check_history {
+        return check_history(path);
+    }
     let began = Instant::now();
     let mut total = match args.seed {
         Some(seed) => run_one(args, seed),
@@ -114,6 +121,30 @@ pub fn run(args: &SimArgs) -> ExitCode {
         return ExitCode::FAILURE;
     }
     if total.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// 1 if there is a violation, 2 if it is no history.
+fn check_history(path: &Path) -> ExitCode {
+    let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let verdict = match read.and_then(|lines| strings::check(&lines)) {
+        Ok(verdict) => verdict,
+        Err(error) => {
+            eprintln!("{}: {error}", path.display());
+            return ExitCode::from(2);
+        }
+    };
+    for violation in &verdict.violations {
+        println!("{}: {violation}", Check::Linearizable.name());
+    }
+    for key in &verdict.undecided {
+        println!("undecided: key {key}: it would take too long to tell");
+    }
+    let (keys, undecided, violations) = (verdict.keys, verdict.undecided.len(), verdict.violations.len());
+    println!(
+        "{} commands ({} unknown) on {keys} keys: {violations} violations, {undecided} keys undecided",
+        verdict.commands, verdict.unknown
+    );
+    if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn ablation(args: &SimArgs) -> Ablation {

@@ -2,6 +2,7 @@
 
 pub mod conditions;
 pub mod search;
+pub mod strings;
 pub mod witness;
 
 use crate::history::OpIndex;
