@@ -6,6 +6,7 @@
 pub mod client;
 pub mod control;
 pub mod controller;
+pub mod floors;
 pub mod mechanisms;
 pub mod node;
 pub mod storage;

@@ -10,6 +10,10 @@ pub struct Mechanisms {
     pub embedding_store: bool,
     /// The node stores only what is newer (rule 3).
     pub seq_compare: bool,
+    /// The node stores what comes out of the cache only under an offer, and above the floor of that (rule 5).
+    pub offered_stores: bool,
+    /// The node doesn't apply what is below the floor to absent keys (rule 3).
+    pub floor: bool,
     /// The node sets and obeys fences (rules 2 and 3).
     pub fence: bool,
     /// An offer is durable before it is sent, and known again after a restart (rule 5).
@@ -30,6 +34,8 @@ pub struct Mechanisms {
     pub no_snapshot_in_recovery: bool,
     /// Recovery waits for every client (rule 9).
     pub gather_all: bool,
+    /// A client whose lease ran out while no switch served is waited for all the same, as long as it is heard of.
+    pub wait_while_heard: bool,
     /// Conditional writes leave a completion at the node.
     pub node_completion: bool,
     /// An unconditional write that was overtaken by a conditional one is bounced, not called done.
@@ -40,6 +46,8 @@ impl Mechanisms {
     /// Everything on, as in production.
     pub const ALL: Mechanisms = Mechanisms {
         embedding_store: true,
+        offered_stores: true,
+        floor: true,
         seq_compare: true,
         fence: true,
         durable_offer: true,
@@ -51,6 +59,7 @@ impl Mechanisms {
         release_after_durable: true,
         no_snapshot_in_recovery: true,
         gather_all: true,
+        wait_while_heard: true,
         node_completion: true,
         chain: true,
     };

@@ -4,6 +4,7 @@
 //! every operation submitted before it**, even of one that is not durable yet; but it is answered only when everything it
 //! saw is durable. So an engine may gather writes into one commit without anybody noticing.
 
+use crate::floors::Floors;
 use serde::{Deserialize, Serialize};
 use switchback_wire::{KeyHash, Seq};
 use thiserror::Error;
@@ -72,6 +73,8 @@ pub struct Mark {
     pub fence: Seq,
     /// The offer under which the key may be cached; 0: not offered.
     pub offer: u64,
+    /// The key's floor when it was offered. Whatever the cache writes under this offer is newer.
+    pub floor: Seq,
 }
 
 /// One operation.
@@ -127,6 +130,15 @@ pub enum EngineOp {
         /// The floor.
         floor: Seq,
     },
+    /// Tombstones and expired records of these buckets up to these seqs may be dropped, but not those of offered keys: an older record
+    /// of them may still come out of the cache. Absent keys accept puts below: what may be put there the shim knows. Synced; floors never
+    /// sink.
+    RaiseFloors {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Buckets ([`crate::floors::seq_bucket`]) and their floors.
+        floors: Vec<(u16, Seq)>,
+    },
     /// Lists stored keys in the order of their hashes, tombstones included.
     Scan {
         /// Repeated in the answer.
@@ -160,7 +172,7 @@ pub enum EngineReply {
     Got(Option<Record>),
     /// Of a put: stored, or not because of the stored seq (the floor for an absent key).
     Put(Result<(), Seq>),
-    /// Of a mark, state or floor.
+    /// Of a mark, a state or floors.
     Set,
     /// Of a scan: the keys, and the position to go on from unless all were listed.
     Scanned(Vec<ScannedKey>, Option<u64>),
@@ -195,8 +207,8 @@ pub enum EngineError {
 pub struct Loaded {
     /// The last state that was set.
     pub state: Option<Vec<u8>>,
-    /// The last floor.
-    pub floor: Seq,
+    /// The last floors.
+    pub floors: Floors,
     /// All marks.
     pub marks: Vec<(KeyHash, Vec<u8>, Mark)>,
     /// All completions.

@@ -1,24 +1,51 @@
 //! The compaction filter: drops what nobody can ask for any more.
 
-use crate::format::{decode_record, is_dead};
+use crate::format::{decode_key, decode_record, encode_key, is_dead};
 use rocksdb::CompactionDecision;
 use rocksdb::compaction_filter::CompactionFilter;
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
+use std::collections::HashSet;
 use std::ffi::CStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use switchback_wire::Seq;
+use std::sync::{Arc, PoisonError, RwLock};
+use switchback_core::floors::Floors;
+use switchback_core::storage::Mark;
+use switchback_wire::KeyHash;
 
 /// What compactions have to know; they run in RocksDB's threads.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// The durable floor. Set only after the floor itself is on the disk: the other way round a crash would leave absent keys below
-    /// which writes are not refused.
-    pub(crate) floor: AtomicU64,
+    /// The durable floors. Raised only after the floors themselves are on the disk: the other way round a crash would leave absent keys
+    /// below which writes are not refused.
+    floors: RwLock<Floors>,
+    /// Stored keys of what may be in the cache.
+    offered: RwLock<HashSet<Vec<u8>>>,
     /// Milliseconds since the Unix epoch, by the driver's clock; 0: nothing has expired.
     pub(crate) now_ms: Arc<AtomicU64>,
     /// Records dropped.
     pub(crate) dropped: AtomicU64,
+}
+
+impl Shared {
+    /// Brings the floors up to date.
+    pub(crate) fn set_floors(&self, floors: &Floors) {
+        self.floors.write().unwrap_or_else(PoisonError::into_inner).clone_from(floors);
+    }
+
+    /// Takes note of a mark.
+    pub(crate) fn mark(&self, hash: &KeyHash, key: &[u8], mark: Option<&Mark>) {
+        let mut stored = Vec::new();
+        encode_key(hash, key, &mut stored);
+        let mut offered = self.offered.write().unwrap_or_else(PoisonError::into_inner);
+        match mark {
+            Some(mark) if mark.offer != 0 => offered.insert(stored),
+            _ => offered.remove(&stored),
+        };
+    }
+
+    fn is_offered(&self, stored: &[u8]) -> bool {
+        self.offered.read().unwrap_or_else(PoisonError::into_inner).contains(stored)
+    }
 }
 
 /// Makes a filter for each compaction.
@@ -27,7 +54,7 @@ pub(crate) struct FloorFilter(pub(crate) Arc<Shared>);
 /// Of one compaction. Floor and time are those of its beginning.
 pub(crate) struct OneCompaction {
     shared: Arc<Shared>,
-    floor: Seq,
+    floors: Floors,
     now_ms: u64,
 }
 
@@ -38,7 +65,7 @@ impl CompactionFilterFactory for FloorFilter {
 
     fn create(&mut self, _context: CompactionFilterContext) -> OneCompaction {
         OneCompaction {
-            floor: Seq(self.0.floor.load(Ordering::Acquire)),
+            floors: self.0.floors.read().unwrap_or_else(PoisonError::into_inner).clone(),
             now_ms: self.0.now_ms.load(Ordering::Relaxed),
             shared: self.0.clone(),
         }
@@ -50,15 +77,19 @@ impl CompactionFilterFactory for FloorFilter {
 }
 
 impl CompactionFilter for OneCompaction {
-    fn filter(&mut self, _level: u32, _key: &[u8], value: &[u8]) -> CompactionDecision {
+    fn filter(&mut self, _level: u32, key: &[u8], value: &[u8]) -> CompactionDecision {
         // What can't be decoded is kept: a read reports it.
-        match decode_record(value) {
-            Some((record, _)) if is_dead(&record, self.floor, self.now_ms) => {
-                self.shared.dropped.fetch_add(1, Ordering::Relaxed);
-                CompactionDecision::Remove
-            }
-            _ => CompactionDecision::Keep,
+        let Some(((hash, _), (record, _))) = decode_key(key).zip(decode_record(value)) else {
+            return CompactionDecision::Keep;
+        };
+        // A key that is offered from now on has at least these floors in its mark.
+        let dead = is_dead(&record, self.floors.of(&hash), self.now_ms)
+            && (is_dead(&record, self.floors.base(), self.now_ms) || !self.shared.is_offered(key));
+        if dead {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            return CompactionDecision::Remove;
         }
+        CompactionDecision::Keep
     }
 
     fn name(&self) -> &CStr {

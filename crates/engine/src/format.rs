@@ -3,9 +3,9 @@
 //! | column family | key | value after the version byte |
 //! | --- | --- | --- |
 //! | `records` | key hash (16), key | flags u8 (1: tombstone, 2: since), seq u64, expiry u64, since u64 if flagged, value |
-//! | `marks` | key hash (16), key | fence u64, offer u64 |
+//! | `marks` | key hash (16), key | fence u64, offer u64, floor u64 |
 //! | `completions` | lane u32 | request u64, seq u64 |
-//! | `state` | `shim` or `floor` | the shim's state, or u64 |
+//! | `state` | `shim`, `floor`, or `floor` and bucket u16 | the shim's state, or u64 |
 //!
 //! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the order of scans.
 
@@ -36,7 +36,7 @@ pub(crate) struct RecordHead {
     pub(crate) since: Option<Seq>,
 }
 
-/// Whether a record may be dropped: it reads as absent, and the floor speaks for it from now on.
+/// Whether a record reads as absent, so that it may be dropped if the floor is as high: that speaks for it from then on.
 pub(crate) fn is_dead(record: &RecordHead, floor: Seq, now_ms: u64) -> bool {
     let expired = record.expiry_ms != 0 && record.expiry_ms <= now_ms;
     record.seq <= floor && (record.tombstone || expired)
@@ -100,17 +100,36 @@ fn encode_pair(first: u64, second: u64) -> [u8; 17] {
     out
 }
 
+/// The key of a bucket's floor in the `state` column family.
+pub(crate) fn encode_bucket(bucket: u16) -> [u8; STATE_FLOOR.len() + 2] {
+    let mut out = [0; STATE_FLOOR.len() + 2];
+    out[..STATE_FLOOR.len()].copy_from_slice(STATE_FLOOR);
+    out[STATE_FLOOR.len()..].copy_from_slice(&bucket.to_be_bytes());
+    out
+}
+
+/// The bucket whose floor has this key.
+pub(crate) fn decode_bucket(key: &[u8]) -> Option<u16> {
+    let bucket: [u8; 2] = key.strip_prefix(STATE_FLOOR)?.try_into().ok()?;
+    Some(u16::from_be_bytes(bucket))
+}
+
 fn versioned(stored: &[u8]) -> Option<&[u8]> {
     stored.split_first().filter(|(version, _)| **version == VERSION).map(|(_, rest)| rest)
 }
 
-pub(crate) fn encode_mark(mark: &Mark) -> [u8; 17] {
-    encode_pair(mark.fence.0, mark.offer)
+pub(crate) fn encode_mark(mark: &Mark) -> [u8; 25] {
+    let mut out = [VERSION; 25];
+    out[..17].copy_from_slice(&encode_pair(mark.fence.0, mark.offer));
+    out[17..].copy_from_slice(&mark.floor.0.to_be_bytes());
+    out
 }
 
 pub(crate) fn decode_mark(stored: &[u8]) -> Option<Mark> {
-    let (fence, offer) = decode_pair(versioned(stored)?)?;
-    Some(Mark { fence: Seq(fence), offer })
+    let (pair, floor) = versioned(stored)?.split_first_chunk::<16>()?;
+    let (fence, offer) = decode_pair(pair)?;
+    let floor = Seq(u64::from_be_bytes(floor.try_into().ok()?));
+    Some(Mark { fence: Seq(fence), offer, floor })
 }
 
 pub(crate) fn encode_completion(completion: &LaneCompletion) -> ([u8; 4], [u8; 17]) {
@@ -156,7 +175,9 @@ mod tests {
         assert_eq!(out, [1, 3, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 5, b'v']);
         let (head, value) = decode_record(&out).expect("own bytes");
         assert_eq!((head.since, head.tombstone, value), (Some(Seq(5)), true, &b"v"[..]));
-        assert_eq!(encode_mark(&Mark { fence: Seq(2), offer: 3 })[8..], [2, 0, 0, 0, 0, 0, 0, 0, 3]);
+        let mark = Mark { fence: Seq(2), offer: 3, floor: Seq(1) };
+        assert_eq!(encode_mark(&mark)[8..], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!((decode_mark(&encode_mark(&mark)), decode_bucket(&encode_bucket(258))), (Some(mark), Some(258)));
     }
 
     /// Fails if bytes of another version, unknown flags or short bytes are taken for a record.
@@ -170,7 +191,8 @@ mod tests {
         version[0] = 2;
         flags[1] = 4;
         assert!(decode_record(&version).is_none() && decode_record(&flags).is_none());
-        assert!(decode_mark(&[1; 16]).is_none() && decode_mark(&[1; 18]).is_none() && decode_mark(&[2; 17]).is_none());
+        assert!(decode_mark(&[1; 24]).is_none() && decode_mark(&[1; 26]).is_none() && decode_mark(&[2; 25]).is_none());
+        assert!(decode_bucket(STATE_FLOOR).is_none() && decode_bucket(STATE_SHIM).is_none());
         assert!(decode_floor(&[1; 8]).is_none() && decode_state(&[]).is_none() && decode_key(&[0; 15]).is_none());
     }
 }

@@ -3,8 +3,9 @@
 //! Decisions look at the store and, before it, at the *overlay*: what this very group is about to write. An answer that rests on
 //! the overlay is given only once the commit has succeeded.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use switchback_core::floors::{Floors, seq_bucket};
 use switchback_core::storage::{
     EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Mark, OpId, PutCondition, Record, ScannedKey,
 };
@@ -21,8 +22,10 @@ pub(crate) enum Change {
     Mark { hash: KeyHash, key: Vec<u8>, mark: Option<Mark> },
     /// The shim's state.
     State(Vec<u8>),
-    /// The floor, already found to rise.
+    /// The floor of all keys, already found to rise.
     Floor(Seq),
+    /// Floors of buckets, already found to rise.
+    Floors(Vec<(u16, Seq)>),
 }
 
 /// What a scan found: the keys, and where to go on.
@@ -54,8 +57,8 @@ pub(crate) trait Store {
     fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError>;
     /// Makes all changes durable, or none; `sync`: whatever the policy.
     fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError>;
-    /// The committed floor.
-    fn floor(&self) -> Seq;
+    /// The committed floors.
+    fn floors(&self) -> &Floors;
 }
 
 /// An answer that may have to wait for the commit.
@@ -73,7 +76,10 @@ struct Found {
     stored: Option<Version>,
     /// This very group is about to write it.
     uncommitted: bool,
+    /// What an absent key counts as.
     floor: Seq,
+    /// What may have been dropped here was at most this.
+    dropped: Seq,
 }
 
 /// The overlay and its memory, kept between groups so that they don't allocate.
@@ -83,6 +89,7 @@ pub(crate) struct Group {
     answers: Vec<(OpId, Answer)>,
     overlay: HashMap<KeyHash, usize, BuildHasherDefault<FirstBytes>>,
     floor: Option<Seq>,
+    raised: BTreeMap<u16, Seq>,
     sync: bool,
 }
 
@@ -126,6 +133,7 @@ impl Group {
                 (id, self.set(Change::State(state)))
             }
             EngineOp::SetFloor { id, floor } => (id, self.set_floor(store, floor)),
+            EngineOp::RaiseFloors { id, floors } => (id, self.raise_floors(store, floors)),
             EngineOp::Scan { id, from, to, limit } => {
                 // A scan reads the store itself, so everything before it goes there first. Nobody can tell one commit from two:
                 // operations are atomic each by itself.
@@ -164,7 +172,7 @@ impl Group {
                 return refusal;
             }
             if inherits {
-                record.since = Some(found.stored.map_or(found.floor, |version| version.base));
+                record.since = Some(found.stored.map_or(found.dropped, |version| version.base));
             }
         }
         if !single {
@@ -181,8 +189,10 @@ impl Group {
             Some(change) => (Some(Version::of(self.record_of(change))), true),
             None => (store.read_version(hash, key)?, false),
         };
-        let floor = self.floor.unwrap_or_else(|| store.floor());
-        Ok(Found { stored, uncommitted, floor })
+        let floor = self.floor.unwrap_or_else(|| store.floors().base());
+        let raised = self.raised.get(&seq_bucket(hash)).copied();
+        let dropped = floor.max(raised.unwrap_or_else(|| store.floors().of(hash)));
+        Ok(Found { stored, uncommitted, floor, dropped })
     }
 
     /// The refusal of a put with this seq, if it must be refused.
@@ -209,9 +219,22 @@ impl Group {
     /// The floor never sinks: what lay below the old one may be gone already.
     fn set_floor<S: Store>(&mut self, store: &S, floor: Seq) -> Answer {
         self.sync = true;
-        let floor = floor.max(self.floor.unwrap_or_else(|| store.floor()));
+        let floor = floor.max(self.floor.unwrap_or_else(|| store.floors().base()));
         self.floor = Some(floor);
         self.set(Change::Floor(floor))
+    }
+
+    fn raise_floors<S: Store>(&mut self, store: &S, floors: Vec<(u16, Seq)>) -> Answer {
+        self.sync = true;
+        let mut rising = Vec::new();
+        for (bucket, floor) in floors {
+            let raised = self.raised.entry(bucket).or_insert_with(|| store.floors().of_bucket(bucket));
+            if floor > *raised {
+                *raised = floor;
+                rising.push((bucket, floor));
+            }
+        }
+        self.set(Change::Floors(rising))
     }
 
     /// Commits what was gathered and answers what was taken.
@@ -238,6 +261,7 @@ impl Group {
         self.changes.clear();
         self.overlay.clear();
         self.floor = None;
+        self.raised.clear();
         self.sync = false;
     }
 

@@ -4,10 +4,11 @@ use crate::format::{RecordHead, is_dead};
 use crate::group::{Change, Group, Scanned, Store, Version};
 use crate::policy::SyncPolicy;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use switchback_core::floors::Floors;
 use switchback_core::storage::{
     Engine, EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey,
 };
-use switchback_wire::{KeyHash, Seq};
+use switchback_wire::KeyHash;
 
 type Key = (KeyHash, Vec<u8>);
 
@@ -52,7 +53,7 @@ struct Image {
     marks: BTreeMap<Key, Mark>,
     completions: BTreeMap<u32, LaneCompletion>,
     state: Option<Vec<u8>>,
-    floor: Seq,
+    floors: Floors,
 }
 
 /// What was there before a change.
@@ -85,7 +86,7 @@ impl MemoryEngine {
         let image = &self.store.image;
         Loaded {
             state: image.state.clone(),
-            floor: image.floor,
+            floors: image.floors.clone(),
             marks: image.marks.iter().map(|((hash, key), mark)| (*hash, key.clone(), *mark)).collect(),
             completions: image.completions.values().copied().collect(),
         }
@@ -147,15 +148,17 @@ impl MemoryEngine {
 
     /// Drops what the floor allows to drop; how many. RocksDB does it when it likes, the simulator when it likes.
     pub fn compact(&mut self) -> usize {
-        let (floor, now_ms) = (self.store.image.floor, self.store.now_ms);
-        let before = self.store.image.records.len();
-        let rotten = &self.store.image.rotten;
-        self.store.image.records.retain(|key, record| {
+        let now_ms = self.store.now_ms;
+        let Image { records, rotten, marks, floors, .. } = &mut self.store.image;
+        let before = records.len();
+        records.retain(|key, record| {
             let (seq, since) = (record.seq, record.since);
             let head = RecordHead { seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms, since };
+            let offered = marks.get(key).is_some_and(|mark| mark.offer != 0);
+            let floor = if offered { floors.base() } else { floors.of(&key.0) };
             rotten.contains(key) || !is_dead(&head, floor, now_ms)
         });
-        before - self.store.image.records.len()
+        before - records.len()
     }
 
     /// The record of a hash, for checkers: no fault touches this.
@@ -164,9 +167,9 @@ impl MemoryEngine {
         self.store.image.records.range(from..).next().filter(|((found, _), _)| found == hash).map(|(_, record)| record)
     }
 
-    /// The floor on the disk, for checkers.
-    pub fn floor(&self) -> Seq {
-        self.store.image.floor
+    /// The floors on the disk, for checkers.
+    pub fn floors(&self) -> &Floors {
+        &self.store.image.floors
     }
 
     /// All records, for checkers: no fault touches this.
@@ -202,7 +205,13 @@ impl Image {
                 Undo::Nothing
             }
             Change::Floor(floor) => {
-                self.floor = floor;
+                self.floors.raise_base(floor);
+                Undo::Nothing
+            }
+            Change::Floors(floors) => {
+                for (bucket, floor) in floors {
+                    self.floors.raise(bucket, floor);
+                }
                 Undo::Nothing
             }
         }
@@ -291,7 +300,7 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn floor(&self) -> Seq {
-        self.image.floor
+    fn floors(&self) -> &Floors {
+        &self.image.floors
     }
 }

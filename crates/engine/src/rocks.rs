@@ -15,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use switchback_core::floors::Floors;
 use switchback_core::storage::{Engine, EngineDone, EngineError, EngineOp, Loaded, Record, ScannedKey};
-use switchback_wire::{KeyHash, Seq};
+use switchback_wire::KeyHash;
 
 /// How long writes may be held back because flushes lag, and how often it is tried again.
 const HELD_BACK_MAX: Duration = Duration::from_secs(30);
@@ -41,7 +42,7 @@ struct RocksStore {
     name: String,
     policy: SyncPolicy,
     shared: Arc<Shared>,
-    floor: Seq,
+    floors: Floors,
     synced: WriteOptions,
     unsynced: WriteOptions,
     key: Vec<u8>,
@@ -63,7 +64,10 @@ impl RocksEngine {
             open::mark(path, Stage::Complete)?;
         }
         let loaded = load(&db, path)?;
-        shared.floor.store(loaded.floor.0, Ordering::Release);
+        shared.set_floors(&loaded.floors);
+        for (hash, key, mark) in &loaded.marks {
+            shared.mark(hash, key, Some(mark));
+        }
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
         synced.set_no_slowdown(true);
@@ -76,7 +80,7 @@ impl RocksEngine {
             name: path.display().to_string(),
             policy: options.sync,
             shared,
-            floor: loaded.floor,
+            floors: loaded.floors.clone(),
             synced,
             unsynced,
             key: Vec::new(),
@@ -198,6 +202,12 @@ impl RocksStore {
                 Change::Floor(floor) => {
                     batch.put_cf(self.family(STATE), STATE_FLOOR, format::encode_state(&floor.0.to_be_bytes()));
                 }
+                Change::Floors(floors) => {
+                    for (bucket, floor) in floors {
+                        let stored = format::encode_state(&floor.0.to_be_bytes());
+                        batch.put_cf(self.family(STATE), format::encode_bucket(*bucket), stored);
+                    }
+                }
             }
         }
         (self.key, self.value) = (key, value);
@@ -268,21 +278,40 @@ impl Store for RocksStore {
         let written = self.write(changes, sync);
         self.count_commit(changes.len(), began, written.is_err());
         written.map_err(|error| engine_error(&self.name, &error))?;
-        for change in changes {
-            if let Change::Floor(floor) = change {
-                self.floor = *floor;
-                self.shared.floor.store(floor.0, Ordering::Release);
-            }
-        }
+        self.tell_compactions(changes);
         Ok(())
     }
 
-    fn floor(&self) -> Seq {
-        self.floor
+    fn floors(&self) -> &Floors {
+        &self.floors
     }
 }
 
 impl RocksStore {
+    /// Offers first: what is offered now keeps its tombstones from floors that rise now.
+    fn tell_compactions(&mut self, changes: &[Change]) {
+        let mut rises = false;
+        for change in changes {
+            match change {
+                Change::Mark { hash, key, mark } => self.shared.mark(hash, key, mark.as_ref()),
+                Change::Floor(floor) => {
+                    self.floors.raise_base(*floor);
+                    rises = true;
+                }
+                Change::Floors(floors) => {
+                    for (bucket, floor) in floors {
+                        self.floors.raise(*bucket, *floor);
+                    }
+                    rises = true;
+                }
+                Change::Record { .. } | Change::Completion(_) | Change::State(_) => {}
+            }
+        }
+        if rises {
+            self.shared.set_floors(&self.floors);
+        }
+    }
+
     /// Writes changes as one batch; waits here while RocksDB holds writes back.
     ///
     /// Waiting inside of RocksDB can last for ever: the recovery from a full disk flushes through the queue of writers whose head waits for
@@ -312,8 +341,8 @@ fn load(db: &DB, path: &Path) -> Result<Loaded, OpenError> {
     each(db, path, STATE, |key, stored| {
         match key {
             STATE_SHIM => loaded.state = Some(format::decode_state(stored)?.to_vec()),
-            STATE_FLOOR => loaded.floor = format::decode_floor(stored)?,
-            _ => return None,
+            STATE_FLOOR => loaded.floors.raise_base(format::decode_floor(stored)?),
+            _ => loaded.floors.raise(format::decode_bucket(key)?, format::decode_floor(stored)?),
         }
         Some(())
     })?

@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use switchback_core::floors::seq_bucket;
 use switchback_core::storage::*;
 use switchback_engine::{MemoryEngine, SyncPolicy};
 use switchback_wire::{KeyHash, Seq};
@@ -27,7 +28,8 @@ macro_rules! on_both {
 on_both! {
     records_come_back newer_wins known_newer_is_believed if_seq_compares a_group_sees_itself
     refusals_in_a_group_see_the_group floors_speak_for_absent_keys a_floor_never_sinks
-    compaction_drops_only_the_dead nothing_expires_without_a_clock completions_go_with_the_write
+    compaction_drops_only_the_dead floors_of_buckets_drop_what_is_not_offered
+    a_condition_begins_its_chain_at_the_floor nothing_expires_without_a_clock completions_go_with_the_write
     everything_survives_reopening marks_can_be_cleared scans_follow_the_hashes scans_respect_bounds
     scans_never_part_a_position scans_see_their_group keys_of_one_hash_are_told_apart any_bytes_are_a_value
 }
@@ -114,7 +116,7 @@ fn floors_speak_for_absent_keys(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, put(b"new", record(9, b"x"), PutCondition::IfSeq(Seq::NONE))), refused(10));
     assert_eq!(run_one(engine, put(b"new", record(11, b"x"), PutCondition::IfSeq(Seq::NONE))), stored());
     assert_eq!(run_one(engine, put(b"old", record(4, b"y"), NEWER)), stored());
-    assert_eq!(engine.reopen().floor, Seq(10));
+    assert_eq!(engine.reopen().floors.base(), Seq(10));
     assert_eq!(run_one(engine, put(b"third", record(10, b"x"), NEWER)), refused(10));
 }
 
@@ -123,7 +125,44 @@ fn a_floor_never_sinks(engine: &mut dyn Restartable) {
     assert_eq!(run(engine, [floor(10), floor(7)]), [SET, SET]);
     assert_eq!(run_one(engine, floor(4)), SET);
     assert_eq!(run_one(engine, put(b"a", record(10, b"x"), NEWER)), refused(10));
-    assert_eq!(engine.reopen().floor, Seq(10));
+    assert_eq!(engine.reopen().floors.base(), Seq(10));
+}
+
+/// Fails if a bucket's floor drops what another bucket, a live record, an offered key or a higher seq is; if it isn't found again; or if
+/// puts of absent keys are refused by it.
+fn floors_of_buckets_drop_what_is_not_offered(engine: &mut dyn Restartable) {
+    let keys = [&b"gone"[..], b"other bucket", b"live", b"offered", b"later"];
+    let buckets: Vec<u16> = keys.iter().map(|key| seq_bucket(&hash(key))).collect();
+    assert!((0..5).all(|at| !buckets[..at].contains(&buckets[at])), "five keys in five buckets");
+    let offered = Mark { offer: 7, ..Mark::default() };
+    let puts = keys.iter().map(|key| match *key {
+        b"live" => put(key, record(5, b"x"), NEWER),
+        b"later" => put(key, tombstone(10), NEWER),
+        _ => put(key, tombstone(5), NEWER),
+    });
+    run(engine, puts.chain([mark(b"offered", Some(offered))]));
+    let raised = [&b"gone"[..], b"live", b"offered", b"later"].map(|key| floor_of(key, 9));
+    run(engine, raised);
+    assert_eq!(engine.reopen().floors.of(&hash(b"gone")), Seq(9));
+    engine.compact_now();
+    assert_eq!(run_one(engine, get(b"gone")), ABSENT);
+    assert_eq!(run_one(engine, get(b"other bucket")), got(tombstone(5)));
+    assert_eq!(run_one(engine, get(b"live")), got(record(5, b"x")));
+    assert_eq!(run_one(engine, get(b"offered")), got(tombstone(5)));
+    assert_eq!(run_one(engine, get(b"later")), got(tombstone(10)));
+    assert_eq!(run_one(engine, put(b"gone", record(6, b"y"), NEWER)), stored());
+    run(engine, [mark(b"offered", None)]);
+    engine.compact_now();
+    assert_eq!(run_one(engine, get(b"offered")), ABSENT);
+}
+
+/// Fails if a chain upon a dropped tombstone begins below it: then what ran before it would count as never run.
+fn a_condition_begins_its_chain_at_the_floor(engine: &mut dyn Restartable) {
+    run(engine, [put(b"a", tombstone(5), NEWER), floor_of(b"a", 9)]);
+    engine.compact_now();
+    let inherits = Record { since: Record::INHERITED, ..record(12, b"x") };
+    assert_eq!(run_one(engine, put(b"a", inherits, PutCondition::IfSeq(Seq::NONE))), stored());
+    assert_eq!(run_one(engine, get(b"a")), got(Record { since: Some(Seq(9)), ..record(12, b"x") }));
 }
 
 /// Fails if live records are dropped, or dead ones above the floor, or if dead ones below it stay; or if an older version comes back.
@@ -188,14 +227,14 @@ fn completions_go_with_the_write(engine: &mut dyn Restartable) {
 
 /// Fails if any of the five things is not durable, or the newest state isn't.
 fn everything_survives_reopening(engine: &mut dyn Restartable) {
-    let one = Mark { fence: Seq(4), offer: 0 };
-    let other = Mark { fence: Seq::NONE, offer: u64::MAX };
+    let one = Mark { fence: Seq(4), ..Mark::default() };
+    let other = Mark { offer: u64::MAX, floor: Seq(3), ..Mark::default() };
     run(engine, [state(b"first"), mark(b"a", Some(one)), mark(b"b", Some(other)), floor(2)]);
     run(engine, [state(b"second"), put(b"a", record(3, b"x"), NEWER)]);
     let mut loaded = engine.reopen();
     loaded.marks.sort_by_key(|(_, key, _)| key.clone());
     assert_eq!(loaded.state.as_deref(), Some(&b"second"[..]));
-    assert_eq!(loaded.floor, Seq(2));
+    assert_eq!(loaded.floors.base(), Seq(2));
     assert_eq!(loaded.marks, [(hash(b"a"), b"a".to_vec(), one), (hash(b"b"), b"b".to_vec(), other)]);
     assert_eq!(run_one(engine, get(b"a")), got(record(3, b"x")));
     // An empty state is a state.
@@ -205,7 +244,7 @@ fn everything_survives_reopening(engine: &mut dyn Restartable) {
 
 /// Fails if `None` is stored as a mark, or clearing a key's mark clears another's, or order within a group is lost.
 fn marks_can_be_cleared(engine: &mut dyn Restartable) {
-    let one = Mark { fence: Seq(4), offer: 1 };
+    let one = Mark { fence: Seq(4), offer: 1, floor: Seq(2) };
     let marked = Some(one);
     run(engine, [mark(b"a", marked), mark(b"b", marked), mark(b"c", marked), mark(b"c", None), mark(b"never", None)]);
     run(engine, [mark(b"a", None)]);

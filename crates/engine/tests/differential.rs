@@ -6,6 +6,7 @@ mod common;
 use common::model::Model;
 use common::*;
 use proptest::prelude::*;
+use switchback_core::floors::seq_bucket;
 use switchback_core::storage::*;
 use switchback_engine::{MemoryEngine, SyncPolicy};
 use switchback_wire::{KeyHash, Seq};
@@ -52,13 +53,18 @@ fn put() -> impl Strategy<Value = EngineOp> {
 
 fn op() -> impl Strategy<Value = EngineOp> {
     let bound = || prop_oneof![Just(0), Just(1u64 << 60), Just(u64::MAX), any::<u64>()];
-    let mark = proptest::option::of((0..9u64, 0..3u64).prop_map(|(fence, offer)| Mark { fence: Seq(fence), offer }));
+    let mark = proptest::option::of((0..9u64, 0..3u64, 0..9u64).prop_map(|(fence, offer, floor)| Mark {
+        fence: Seq(fence),
+        offer,
+        floor: Seq(floor),
+    }));
     prop_oneof![
         6 => key().prop_map(|(hash, key)| EngineOp::Get { id: 0, hash, key }),
         12 => put(),
         2 => (key(), mark).prop_map(|((hash, key), mark)| EngineOp::SetMark { id: 0, hash, key, mark }),
         1 => any::<[u8; 3]>().prop_map(|bytes| state(&bytes)),
         1 => (0..40u64).prop_map(floor),
+        1 => (key(), 0..40u64).prop_map(|((hash, _), floor)| EngineOp::RaiseFloors { id: 0, floors: vec![(seq_bucket(&hash), Seq(floor))] }),
         2 => (bound(), bound(), 0..6usize).prop_map(|(from, to, limit)| scan(from, to, limit)),
     ]
 }
@@ -148,7 +154,7 @@ proptest! {
                     model.execute(op).unwrap();
                 }
                 let before = memory.unsynced();
-                let synced = group.iter().any(|op| matches!(op, EngineOp::SetState { .. } | EngineOp::SetFloor { .. }));
+                let synced = group.iter().any(|op| matches!(op, EngineOp::SetState { .. } | EngineOp::SetFloor { .. } | EngineOp::RaiseFloors { .. }));
                 run(&mut memory, group);
                 if synced {
                     states.clear();

@@ -58,6 +58,9 @@ impl Ablation {
         parts("release-before-durable", Mechanisms { release_after_durable: false, ..ALL }),
         parts("snapshot-during-recovery", Mechanisms { no_snapshot_in_recovery: false, ..ALL }),
         parts("no-gather-all", Mechanisms { gather_all: false, ..ALL }),
+        parts("no-offered-stores", Mechanisms { offered_stores: false, ..ALL }),
+        parts("no-floor", Mechanisms { floor: false, ..ALL }),
+        parts("no-wait-while-heard", Mechanisms { wait_while_heard: false, ..ALL }),
         parts("no-node-completion", Mechanisms { node_completion: false, ..ALL }),
         parts("no-chain", Mechanisms { chain: false, ..ALL }),
     ];

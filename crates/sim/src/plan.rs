@@ -84,6 +84,7 @@ pub struct Topology {
 pub struct Times {
     pub heartbeat_us: u64,
     pub node_retry_us: u64,
+    pub floor_period_us: u64,
     pub lease_us: u64,
     pub drift_us: u64,
     pub drift_ppm: i64,
@@ -381,6 +382,7 @@ fn draw_times(random: &mut Random) -> Times {
         hello_us: random.logarithmic(3_000, 30_000),
         counters_reset_us: random.logarithmic(20_000, 5_000_000),
         agent_us: random.logarithmic(1, 500),
+        floor_period_us: random.logarithmic(5_000, 2_000_000),
         agent_poll_us: random.logarithmic(50, 20_000),
         agent_step_us: random.logarithmic(1, 500),
     }

@@ -44,8 +44,10 @@ struct NodeRecovery {
 struct Gathered {
     chunks: BTreeSet<u32>,
     last: Option<u32>,
-    /// When it is no longer waited for: it accepts no answer of the old epoch any more.
+    /// When it is no longer waited for: it accepts no answer of the old epoch any more, and hasn't been heard of for the time of a lease.
     deadline_us: u64,
+    /// However often it is heard of.
+    deadline_us_max: u64,
 }
 
 impl Gathered {
@@ -85,6 +87,13 @@ impl Recovery {
         self.times.gathered += records.len() as u64;
         for record in records {
             self.merge(record, newest);
+        }
+    }
+
+    /// A client lives: it is waited for as long as if it had just got a lease.
+    pub(super) fn heard(&mut self, client: u64, until_us: u64) {
+        if let Some(gathered) = self.clients.get_mut(&client) {
+            gathered.deadline_us = gathered.deadline_us.max(until_us.min(gathered.deadline_us_max));
         }
     }
 
@@ -162,10 +171,16 @@ impl Controller {
         self.waiting.clear();
         self.cache = Cache::new(&state.classes, self.config.cache_records);
         let stored_by = self.store_directory();
+        let lease_us = self.config.lease_us + self.config.drift_us;
+        let wait_while_heard = self.mechanisms.wait_while_heard;
         let client = |(id, client): (&u64, &super::sessions::ClientState)| {
             let spool_us = if client.spooled { now.in_us(self.config.spool_wait_us) } else { 0 };
-            let deadline_us = client.lease_until_us.max(spool_us);
-            (*id, Gathered { chunks: BTreeSet::new(), last: None, deadline_us })
+            // Its lease may have run out because there was no switch to grant one for.
+            let lives = wait_while_heard && client.heard_us != 0 && now.monotonic_us <= client.heard_us + lease_us;
+            let alive_us = if lives { client.heard_us + lease_us } else { 0 };
+            let deadline_us = client.lease_until_us.max(spool_us).max(alive_us);
+            let deadline_us_max = now.in_us(self.config.spool_wait_us).max(deadline_us);
+            (*id, Gathered { chunks: BTreeSet::new(), last: None, deadline_us, deadline_us_max })
         };
         let clients = self.clients.iter().map(client).collect();
         self.phase = Phase::Recovering(Box::new(Recovery {

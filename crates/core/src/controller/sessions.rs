@@ -23,6 +23,7 @@ impl ClientState {
 
 impl Controller {
     pub(super) fn handle_client(&mut self, now: Now, client: u64, report: ClientReport) {
+        self.client_lives(now, client);
         match report {
             ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, spooled } => {
                 if self.directory.active.is_none() {
@@ -45,6 +46,18 @@ impl Controller {
                     self.store_directory();
                 }
             }
+        }
+    }
+
+    fn client_lives(&mut self, now: Now, client: u64) {
+        if let Some(state) = self.clients.get_mut(&client) {
+            state.heard_us = now.monotonic_us;
+        }
+        let until_us = now.in_us(self.config.lease_us + self.config.drift_us);
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && self.mechanisms.wait_while_heard
+        {
+            recovery.heard(client, until_us);
         }
     }
 
@@ -116,7 +129,6 @@ impl Controller {
             recovered_epoch: self.directory.recovered_epoch,
         };
         let state = self.clients.get_mut(&client).expect("every session has a client");
-        state.heard_us = now.monotonic_us;
         state.lease_until_us = now.in_us(self.config.lease_us + self.config.drift_us);
         let message = Message::ToClient(ClientNotice::Granted(grant));
         // Neither the session nor the epoch may be told before they are durable.

@@ -88,12 +88,15 @@ impl Shim {
     }
 
     fn store_all(&mut self, id: CommandId, records: Vec<KeyedRecord>) {
-        if records.is_empty() {
+        // What isn't new was stored before.
+        let new = |keyed: &KeyedRecord| self.may_come_from_cache(&keyed.hash, keyed.record.seq);
+        let new: Vec<KeyedRecord> = records.into_iter().filter(new).collect();
+        if new.is_empty() {
             self.done(id, None);
             return;
         }
-        self.commands.insert(id, Progress { remaining: records.len(), error: None });
-        for KeyedRecord { hash, key, record } in records {
+        self.commands.insert(id, Progress { remaining: new.len(), error: None });
+        for KeyedRecord { hash, key, record } in new {
             self.store(Pending::Command(id), hash, key, record);
         }
     }
@@ -116,13 +119,7 @@ impl Shim {
             self.done(id, None);
             return;
         }
-        if floor > self.floor {
-            self.floor = floor;
-            self.submit(Pending::Nothing, |op| EngineOp::SetFloor { id: op, floor });
-        }
-        for (hash, key) in self.marks.drop_old_fences(self.state.epoch) {
-            self.submit(Pending::Nothing, |op| EngineOp::SetMark { id: op, hash, key, mark: None });
-        }
+        self.raise_base(floor);
         self.state.held = false;
         self.serving = false;
         self.set_state(id);
@@ -186,6 +183,7 @@ impl Shim {
             self.next_retry_us = now.in_us(self.limits.retry_us);
             self.send_offers();
             self.repeat_updates();
+            self.raise_floors(now);
             if self.uncertain {
                 // Any commit that succeeds ends the uncertainty.
                 let state = postcard::to_stdvec(&self.state).expect("plain data has an encoding");

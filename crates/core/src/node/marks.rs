@@ -90,7 +90,7 @@ impl Marks {
 
     /// Marks a key as offered; the mark to make durable before the offer is sent. `None` if it is offered already or there
     /// is no room.
-    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: u32) -> Option<Mark> {
+    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: u32, floor: Seq) -> Option<Mark> {
         if self.is_offered(hash) || (self.keys.len() >= self.limit && !self.keys.contains_key(hash)) {
             return None;
         }
@@ -99,6 +99,7 @@ impl Marks {
         self.offered += 1;
         let marked = self.entry(hash, key);
         marked.mark.offer = offer;
+        marked.mark.floor = floor;
         marked.value_bytes = value_bytes;
         marked.durable = false;
         marked.known = false;
@@ -122,6 +123,7 @@ impl Marks {
         }
         self.offered -= 1;
         marked.mark.offer = 0;
+        marked.mark.floor = Seq::NONE;
         let key = marked.key.clone();
         if marked.mark.fence > Seq::NONE {
             return Some((key, Some(marked.mark)));
@@ -130,18 +132,29 @@ impl Marks {
         Some((key, None))
     }
 
-    /// Drops fences of epochs before `epoch`, which nothing can reach any more; the marks that go altogether.
-    pub(super) fn drop_old_fences(&mut self, epoch: u32) -> Vec<(KeyHash, Vec<u8>)> {
-        let mut gone = Vec::new();
-        for (hash, marked) in &mut self.keys {
-            if marked.mark.fence.epoch() < epoch && marked.mark.offer == 0 {
-                gone.push((*hash, marked.key.clone()));
-            }
-        }
+    /// Of at most `limit` marks from `from` on, drops those of keys that aren't offered and whose fence is covered. Which went, and where to
+    /// go on.
+    pub(super) fn drop_fences(
+        &mut self,
+        from: KeyHash,
+        limit: usize,
+        covered: impl Fn(&KeyHash, Seq) -> bool,
+    ) -> (Vec<(KeyHash, Vec<u8>)>, KeyHash) {
+        let mut range = self.keys.range(from..);
+        let seen: Vec<_> = range.by_ref().take(limit).collect();
+        let droppable =
+            seen.into_iter().filter(|(hash, marked)| marked.mark.offer == 0 && covered(hash, marked.mark.fence));
+        let gone: Vec<_> = droppable.map(|(hash, marked)| (*hash, marked.key.clone())).collect();
+        let next = range.next().map_or(KeyHash([0; 16]), |(hash, _)| *hash);
         for (hash, _) in &gone {
             self.keys.remove(hash);
         }
-        gone
+        (gone, next)
+    }
+
+    /// All fences.
+    pub(super) fn fences(&self) -> impl Iterator<Item = (&KeyHash, Seq)> {
+        self.keys.iter().map(|(hash, marked)| (hash, marked.mark.fence)).filter(|(_, fence)| *fence > Seq::NONE)
     }
 
     /// Offers every offered key anew: the controller may have forgotten them.

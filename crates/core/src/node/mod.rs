@@ -5,6 +5,7 @@
 //! then pass on what [`Shim::take_ops`], [`Shim::poll_packet`] and [`Shim::poll_report`] give, until nothing is left.
 
 mod commands;
+mod floors;
 mod fragments;
 mod marks;
 mod read;

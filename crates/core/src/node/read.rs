@@ -17,13 +17,17 @@ impl Shim {
         // The answer comes after the step, or never: the engine takes operations in order, and a failed step forgets the read.
         if header.has(flags::FENCED) && self.mechanisms.fence {
             self.statistics.fenced_reads += 1;
+            self.rising.note(&hash, Seq(header.guard));
             if let Some(mark) = self.marks.raise_fence(&hash, key, Seq(header.guard)) {
                 let before = self.upcoming(1);
                 let key = owned.clone();
                 let pending = Pending::Fence { hash, fence: mark.fence, before };
                 self.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
             }
-        } else if header.has(flags::EMBEDDED) && self.mechanisms.embedding_store {
+        } else if header.has(flags::EMBEDDED)
+            && self.mechanisms.embedding_store
+            && self.may_come_from_cache(&hash, header.seq)
+        {
             self.statistics.embedded_stored += 1;
             let before = self.upcoming(1);
             self.store(Pending::Step { before }, hash, owned.clone(), embedded(&header, value));
@@ -32,12 +36,15 @@ impl Shim {
         self.submit(Pending::Read(request), |id| EngineOp::Get { id, hash, key: owned });
     }
 
-    /// Stores a record iff it is newer.
+    /// Stores a record of the cache iff it is newer.
     pub(super) fn store(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, record: Record) {
         let known = !self.mechanisms.seq_compare;
         // Later writes of the bucket must not be taken for newer than this one unread.
         let newest = &mut self.newest[super::shim::bucket_of(&hash)];
         *newest = (*newest).max(record.seq);
+        if record.tombstone || record.expiry_ms != 0 {
+            self.rising.note(&hash, record.seq);
+        }
         let condition = PutCondition::Newer { known };
         let record = Record { since: Record::INHERITED, ..record };
         self.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion: None });
@@ -80,7 +87,8 @@ impl Shim {
         if self.marks.is_offered(hash) {
             return;
         }
-        let Some(mark) = self.marks.offer(hash, key, value_bytes as u32) else {
+        let floor = self.rising.floors.of(hash);
+        let Some(mark) = self.marks.offer(hash, key, value_bytes as u32, floor) else {
             self.statistics.offers_refused += 1;
             return;
         };

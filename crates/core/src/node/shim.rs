@@ -1,17 +1,16 @@
 //! The shim's state, and the way of packets and engine answers through it.
 
+use super::floors::RisingFloors;
 use super::fragments::StagedValues;
 use super::marks::Marks;
 use crate::control::{CommandId, NodeConfig, NodeReport};
+use crate::floors::{SEQ_BUCKETS, seq_bucket};
 use crate::mechanisms::Mechanisms;
 use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, OpId};
 use crate::time::Now;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq};
-
-/// Sequence counters are kept by bucket, as at the switch: the low bits of the key hash.
-pub(super) const SEQ_BUCKETS: usize = 1 << 15;
 
 /// Limits and times of a node.
 #[derive(Clone, Debug)]
@@ -26,6 +25,8 @@ pub struct NodeLimits {
     pub staged_bytes_max: usize,
     /// Engine operations under way; beyond this packets are dropped.
     pub operations_max: usize,
+    /// Fences and tombstones live for one or two of these. Longer than any client waits for an answer.
+    pub floor_period_us: u64,
 }
 
 impl Default for NodeLimits {
@@ -36,6 +37,7 @@ impl Default for NodeLimits {
             marks_max: 1 << 20,
             staged_bytes_max: 64 << 20,
             operations_max: 1 << 16,
+            floor_period_us: 30_000_000,
         }
     }
 }
@@ -61,9 +63,11 @@ pub struct NodeStatistics {
     pub dropped_epoch: u64,
     pub dropped_stranger: u64,
     pub dropped_held: u64,
+    pub dropped_below_floor: u64,
     pub dropped_overload: u64,
     pub dropped_no_space: u64,
     pub engine_errors: u64,
+    pub floors_raised: u64,
 }
 
 /// What survives a restart beside records and marks.
@@ -94,6 +98,8 @@ pub(super) enum Pending {
     Fence { hash: KeyHash, fence: Seq, before: OpId },
     /// An offer to send once its mark is durable.
     Offer { hash: KeyHash, offer: u64, value_bytes: u32 },
+    /// Floors of buckets, or of everything.
+    Floors(Vec<(u16, Seq)>),
     /// One of several operations of a command.
     Command(CommandId),
     /// The state with a new epoch, or of a release.
@@ -132,7 +138,7 @@ pub struct Shim {
     pub(super) state: DurableState,
     /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
     pub(super) serving: bool,
-    pub(super) floor: Seq,
+    pub(super) rising: RisingFloors,
     /// The last commit failed: what was in it may be on the disk.
     pub(super) uncertain: bool,
     pub(super) marks: Marks,
@@ -190,6 +196,11 @@ impl Shim {
             _ => VecDeque::new(),
         };
         let marks = if mechanisms.durable_offer { loaded.marks } else { Vec::new() };
+        let marks = Marks::new(marks, limits.marks_max, boot);
+        let mut rising = RisingFloors::new(loaded.floors, now);
+        for (hash, fence) in marks.fences() {
+            rising.note(hash, fence);
+        }
         Ok(Shim {
             index,
             boot,
@@ -197,9 +208,9 @@ impl Shim {
             mechanisms,
             serving: state.config.is_some(),
             state,
-            floor: loaded.floor,
+            rising,
             uncertain: false,
-            marks: Marks::new(marks, limits.marks_max, boot),
+            marks,
             completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
             deciding: BTreeSet::new(),
             newest: vec![known; SEQ_BUCKETS],
@@ -346,6 +357,7 @@ impl Shim {
             (Pending::Offer { hash, offer, value_bytes }, result) => {
                 self.offer_marked(hash, offer, value_bytes, result)
             }
+            (Pending::Floors(floors), result) => self.floors_saved(floors, result.as_ref().err()),
             (Pending::Command(id), result) => self.command_step(id, result.err()),
             (Pending::State(id), result) => self.state_set(now, id, result.err()),
             (Pending::Named { hash, key }, Ok(EngineReply::Got(record))) => {
@@ -415,7 +427,7 @@ impl Shim {
     }
 }
 
-/// The bucket of a key's sequence numbers.
+/// The index of a key's bucket.
 pub(super) fn bucket_of(hash: &KeyHash) -> usize {
-    hash.low() as usize & (SEQ_BUCKETS - 1)
+    usize::from(seq_bucket(hash))
 }

@@ -23,7 +23,8 @@ impl Shim {
         let large = header.has(flags::LARGE) && header.op == Op::Write;
         let staged = if large { self.staged.take(lane, header.total_bytes) } else { None };
         let fenced = header.seq <= self.marks.fence(&header.key_hash) && self.mechanisms.fence;
-        if fenced || (large && staged.is_none()) {
+        let below_floor = header.seq <= self.rising.floors.of(&header.key_hash) && self.mechanisms.floor;
+        if fenced || below_floor || (large && staged.is_none()) {
             // Only the stored seq tells: an old duplicate is answered, anything else goes back, or is staged anew.
             let hash = header.key_hash;
             let key = request.key.clone();
@@ -46,6 +47,9 @@ impl Shim {
         let header = request.header;
         let hash = header.key_hash;
         let tombstone = header.op == Op::Delete;
+        if tombstone || header.expiry_ms != 0 {
+            self.rising.note(&hash, header.seq);
+        }
         let since = if header.has(flags::CONDITIONAL) { Record::INHERITED } else { None };
         let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value, since };
         let newest = &mut self.newest[bucket_of(&hash)];
@@ -129,7 +133,7 @@ impl Shim {
         }
     }
 
-    /// A write at or below the fence or the stored seq, or one whose staged value is missing, once the stored record is known.
+    /// A write at or below the fence, the floor or the stored seq, or one whose staged value is missing, once the stored record is known.
     pub(super) fn answer_fenced(
         &mut self,
         _now: Now,
@@ -139,8 +143,9 @@ impl Shim {
         record: Option<Record>,
     ) {
         let header = request.header;
-        let stored = record.as_ref().map_or(self.floor, |record| record.seq);
-        let base = record.as_ref().map_or(self.floor, Record::base);
+        let floor = self.rising.floors.of(&header.key_hash);
+        let stored = record.as_ref().map_or(self.rising.floors.base(), |record| record.seq);
+        let base = record.as_ref().map_or(stored, Record::base);
         let base = if self.mechanisms.chain { base } else { stored };
         let conditional = header.has(flags::CONDITIONAL);
         if conditional && self.was_applied(&header) {
@@ -151,7 +156,10 @@ impl Shim {
         } else if header.seq <= base {
             self.statistics.superseded += 1;
             self.send_write_reply(&request, Status::Ok, header.seq);
-        } else if header.seq <= stored || header.seq <= self.marks.fence(&header.key_hash) {
+        } else if record.is_none() && header.seq <= floor && self.mechanisms.floor {
+            // It may have run, and its record may have been deleted and dropped since.
+            self.statistics.dropped_below_floor += 1;
+        } else if header.seq <= stored || header.seq <= self.marks.fence(&header.key_hash).max(floor) {
             if self.uncertain {
                 return; // a copy of it may have been in the commit that failed: bounced, it could run twice
             }
@@ -164,14 +172,14 @@ impl Shim {
         } else if header.has(flags::LARGE) && !staged {
             self.send_write_reply(&request, Status::FragmentsMissing, header.seq);
         } else {
-            // The fence fell meanwhile (a new epoch's release): an ordinary write by now.
+            // The fence fell meanwhile (a floor covers it): an ordinary write by now.
             self.apply(request, value);
         }
     }
 
     /// The version that a failed condition is told: of an absent key none, as a read says, not the floor that its writes have to exceed.
     fn version_told(&self, stored: Seq) -> Seq {
-        if stored == self.floor { Seq::NONE } else { stored }
+        if stored == self.rising.floors.base() { Seq::NONE } else { stored }
     }
 
     pub(super) fn send_write_reply(&mut self, request: &Request, status: Status, seq: Seq) {

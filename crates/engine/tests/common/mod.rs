@@ -5,6 +5,7 @@
 
 pub mod model;
 
+use switchback_core::floors::seq_bucket;
 use switchback_core::storage::*;
 use switchback_engine::{MemoryEngine, Options, RocksEngine, SyncPolicy};
 use switchback_wire::{HashKey, KeyHash, Seq};
@@ -49,6 +50,10 @@ pub fn floor(floor: u64) -> EngineOp {
     EngineOp::SetFloor { id: 0, floor: Seq(floor) }
 }
 
+pub fn floor_of(key: &[u8], floor: u64) -> EngineOp {
+    EngineOp::RaiseFloors { id: 0, floors: vec![(seq_bucket(&hash(key)), Seq(floor))] }
+}
+
 pub fn scan(from: u64, to: u64, limit: usize) -> EngineOp {
     EngineOp::Scan { id: 0, from, to, limit }
 }
@@ -77,6 +82,7 @@ fn number(op: &mut EngineOp, to: OpId) {
         | EngineOp::SetMark { id, .. }
         | EngineOp::SetState { id, .. }
         | EngineOp::SetFloor { id, .. }
+        | EngineOp::RaiseFloors { id, .. }
         | EngineOp::Scan { id, .. } => *id = to,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Reply;
 use std::collections::BTreeMap;
+use switchback_core::floors::Floors;
 use switchback_core::storage::*;
 use switchback_wire::{KeyHash, Seq};
 
@@ -13,7 +14,7 @@ pub struct Model {
     pub marks: BTreeMap<Key, Mark>,
     pub completions: BTreeMap<u32, LaneCompletion>,
     pub state: Option<Vec<u8>>,
-    pub floor: Seq,
+    pub floors: Floors,
 }
 
 impl Model {
@@ -35,7 +36,13 @@ impl Model {
                 EngineReply::Set
             }
             EngineOp::SetFloor { floor, .. } => {
-                self.floor = self.floor.max(floor);
+                self.floors.raise_base(floor);
+                EngineReply::Set
+            }
+            EngineOp::RaiseFloors { floors, .. } => {
+                for (bucket, floor) in floors {
+                    self.floors.raise(bucket, floor);
+                }
                 EngineReply::Set
             }
             EngineOp::Scan { from, to, limit, .. } => self.scan(from, to, limit),
@@ -44,7 +51,7 @@ impl Model {
 
     fn put(&mut self, key: Key, record: Record, when: PutCondition, trace: Option<LaneCompletion>) -> Result<(), Seq> {
         let stored = self.records.get(&key).map(|record| record.seq);
-        let counts_as = stored.unwrap_or(self.floor);
+        let counts_as = stored.unwrap_or(self.floors.base());
         let due = match when {
             PutCondition::Newer { known } => known || record.seq > counts_as,
             PutCondition::IfSeq(expected) => record.seq > counts_as && expected == stored.unwrap_or(Seq::NONE),
@@ -54,7 +61,8 @@ impl Model {
         }
         let mut record = record;
         if record.since == Record::INHERITED {
-            record.since = Some(self.records.get(&key).map_or(self.floor, |before| before.since.unwrap_or(before.seq)));
+            let before = self.records.get(&key).map(Record::base);
+            record.since = Some(before.unwrap_or(self.floors.of(&key.0)));
         }
         self.records.insert(key, record);
         if let Some(trace) = trace {
@@ -84,8 +92,9 @@ impl Model {
     }
 
     pub fn compact(&mut self, now_ms: u64) {
-        let floor = self.floor;
-        self.records.retain(|_, record| {
+        self.records.retain(|key, record| {
+            let offered = self.marks.get(key).is_some_and(|mark| mark.offer > 0);
+            let floor = if offered { self.floors.base() } else { self.floors.of(&key.0) };
             let expired = record.expiry_ms > 0 && record.expiry_ms <= now_ms;
             record.seq > floor || !(record.tombstone || expired)
         });
@@ -94,7 +103,7 @@ impl Model {
     pub fn loaded(&self) -> Loaded {
         Loaded {
             state: self.state.clone(),
-            floor: self.floor,
+            floors: self.floors.clone(),
             marks: self.marks.iter().map(|((hash, key), mark)| (*hash, key.clone(), *mark)).collect(),
             completions: self.completions.values().copied().collect(),
         }

@@ -329,6 +329,7 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
         ("epoch", counted.dropped_epoch),
         ("stranger", counted.dropped_stranger),
         ("held", counted.dropped_held),
+        ("below_floor", counted.dropped_below_floor),
         ("overload", counted.dropped_overload),
         ("no_space", counted.dropped_no_space),
     ] {

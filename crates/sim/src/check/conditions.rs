@@ -71,10 +71,12 @@ fn check_absent(history: &History, of_key: &[OpIndex], index: OpIndex, op: &Op) 
     let before = before.filter(|(_, other)| other.seq != 0 && other.seq < op.seq && survived(history, other, op));
     let Some((other, newest)) = before.max_by_key(|(_, other)| other.seq) else { return Ok(()) };
     let gone = newest.kind == Kind::Delete || newest.expiry_ms != 0;
-    // A delete of unknown number may have come after it.
+    // A delete of unknown number may have come after it, or one that need not have survived, but may have.
     let deleted = of_key.iter().any(|&delete| {
         let delete = &history.ops[delete as usize];
-        delete.seq == 0 && (delete.kind == Kind::Delete || delete.expiry_ms != 0) && delete.invoked < op.responded
+        let deletes = delete.kind == Kind::Delete || delete.expiry_ms != 0;
+        let between = delete.seq == 0 || (delete.seq > newest.seq && delete.seq < op.seq);
+        deletes && between && delete.invoked < op.responded
     });
     if gone || deleted || !stands_there(history, of_key, newest, op) {
         return Ok(());

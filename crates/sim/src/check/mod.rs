@@ -31,6 +31,8 @@ pub enum Check {
     TwoOwners,
     /// A snapshot is what the cache was at one moment.
     SnapshotCut,
+    /// A recovery waits for every client that lives.
+    LeftBehind,
     /// Tables and queues stay within their bounds.
     Bounds,
     /// Something gets done while there are faults.
@@ -41,7 +43,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Check; 13] = [
+    pub const ALL: [Check; 14] = [
         Check::Linearizable,
         Check::AcknowledgedWriteLost,
         Check::SeenValueVanished,
@@ -52,6 +54,7 @@ impl Check {
         Check::ReleasedTooEarly,
         Check::TwoOwners,
         Check::SnapshotCut,
+        Check::LeftBehind,
         Check::Bounds,
         Check::Progress,
         Check::Liveness,
@@ -70,6 +73,7 @@ impl Check {
             Check::ReleasedTooEarly => "released-too-early",
             Check::TwoOwners => "two-owners",
             Check::SnapshotCut => "snapshot-cut",
+            Check::LeftBehind => "left-behind",
             Check::Bounds => "bounds",
             Check::Progress => "progress",
             Check::Liveness => "liveness",
@@ -89,6 +93,7 @@ impl Check {
             Check::ReleasedTooEarly => "clients are told to forget preserved records only once those are durable",
             Check::TwoOwners => "an answer of an old epoch doesn't follow one of a new epoch",
             Check::SnapshotCut => "a snapshot holds the cache's dirty records as they were at one moment",
+            Check::LeftBehind => "a recovery waits for what a client preserves for as long as the client lives",
             Check::Bounds => "tables and queues stay within their bounds",
             Check::Progress => "operations complete while there are faults",
             Check::Liveness => "once the faults are over every operation completes, and the cache works again",

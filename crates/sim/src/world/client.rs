@@ -52,6 +52,8 @@ pub(super) struct ClientSlot {
     boot: u32,
     /// What it preserved of earlier epochs was given up.
     pub(super) abandoned_in: u32,
+    /// When this controller got its last message.
+    pub(super) heard_us: u64,
     threads: Vec<Thread>,
     /// The version of each key that the application saw last.
     known: Vec<Seq>,
@@ -65,6 +67,7 @@ impl ClientSlot {
             life: 0,
             boot: 0,
             abandoned_in: 0,
+            heard_us: 0,
             threads: vec![Thread::default(); usize::from(plan.load.threads)],
             known: vec![Seq::NONE; plan.load.keys as usize],
             spool: random.chance(plan.load.spooled).then(Spool::default),

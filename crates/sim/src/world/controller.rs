@@ -6,7 +6,7 @@ use crate::parts::Part;
 use crate::queue::Event;
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
-use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, SwitchCommand};
+use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};
 use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, StoreFile};
 use switchback_wire::{KeyHash, Seq};
 
@@ -21,6 +21,9 @@ pub(super) struct ControllerSlot {
     pub(super) snapshot: DurableSnapshot,
     /// Recovery that was noticed last.
     recovered: u32,
+    /// Its epoch, and since when.
+    epoch: u32,
+    epoch_since_us: u64,
 }
 
 /// The snapshot on the disk.
@@ -115,6 +118,9 @@ impl World {
         let slot = &mut self.controller;
         slot.controller = None;
         slot.boot += 1;
+        for client in &mut self.clients {
+            client.heard_us = 0;
+        }
         // The store that was under way may just have become durable.
         if renamed && let Some((file, _, bytes)) = slot.stores.pop_front() {
             slot.keep(file, bytes);
@@ -134,6 +140,9 @@ impl World {
     pub(super) fn controller_hears(&mut self, envelope: Envelope) {
         let now = self.now(Part::Controller);
         let Some(controller) = &mut self.controller.controller else { return };
+        if let Peer::Client(client) = envelope.from {
+            self.clients[client as usize].heard_us = self.now_us;
+        }
         controller.handle_message(now, envelope);
         self.pump_controller();
     }
@@ -214,6 +223,10 @@ impl World {
     /// Clients that a recovery no longer waited for are as good as crashed: what they alone keep is lost, as promised.
     fn notice_abandoned(&mut self) {
         let Some(controller) = &self.controller.controller else { return };
+        if controller.epoch() != self.controller.epoch {
+            self.controller.epoch = controller.epoch();
+            self.controller.epoch_since_us = self.now_us;
+        }
         let (epoch, abandoned) = controller.abandoned_clients();
         if epoch <= self.controller.recovered {
             return;
@@ -224,7 +237,18 @@ impl World {
         for client in abandoned {
             self.trace.line(self.now_us, || format!("client{client} is abandoned by the recovery of epoch {epoch}"));
             self.weaken_client(client as u8);
-            self.clients[client as usize].abandoned_in = epoch;
+            let slot = &mut self.clients[client as usize];
+            slot.abandoned_in = epoch;
+            // Clocks differ by a few per cent.
+            let times = &self.plan.times;
+            let silent_us = self.now_us - slot.heard_us;
+            let waited_us = self.now_us - self.controller.epoch_since_us;
+            if slot.heard_us != 0 && silent_us < times.lease_us * 9 / 10 && waited_us < times.spool_wait_us * 9 / 10 {
+                let text = format!(
+                    "the recovery of epoch {epoch} no longer waits for client{client}, heard {silent_us} us ago"
+                );
+                self.fail(Violation::general(Check::LeftBehind, text));
+            }
         }
     }
 }

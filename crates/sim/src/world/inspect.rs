@@ -72,7 +72,7 @@ impl World {
         let partition = partition_of(hash, self.plan.topology.partitions);
         let node = u32::from(partition) % u32::from(self.plan.topology.nodes);
         let engine = &self.nodes[node as usize].engine;
-        // A tombstone that was dropped left the floor behind.
-        engine.record(hash).map_or(engine.floor(), |record| record.seq) >= seq
+        // A tombstone that was dropped left its floor behind.
+        engine.record(hash).map_or(engine.floors().of(hash), |record| record.seq) >= seq
     }
 }

@@ -53,6 +53,7 @@ impl World {
         NodeLimits {
             heartbeat_us: self.plan.times.heartbeat_us,
             retry_us: self.plan.times.node_retry_us,
+            floor_period_us: self.plan.times.floor_period_us,
             ..NodeLimits::default()
         }
     }
