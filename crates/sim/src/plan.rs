@@ -380,7 +380,8 @@ fn draw_times(random: &mut Random) -> Times {
         client_retry_us: (retry_us, retry_us * random.between(2, 50)),
         deadline_us: random.logarithmic(100_000, 3_000_000),
         hello_us: random.logarithmic(3_000, 30_000),
-        counters_reset_us: random.logarithmic(20_000, 5_000_000),
+        // Longer than a single client needs to make a key hot.
+        counters_reset_us: random.logarithmic(1_000_000, 10_000_000),
         agent_us: random.logarithmic(1, 500),
         floor_period_us: random.logarithmic(5_000, 2_000_000),
         agent_poll_us: random.logarithmic(50, 20_000),
