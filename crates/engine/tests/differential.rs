@@ -64,7 +64,9 @@ fn op() -> impl Strategy<Value = EngineOp> {
         2 => (key(), mark).prop_map(|((hash, key), mark)| EngineOp::SetMark { id: 0, hash, key, mark }),
         1 => any::<[u8; 3]>().prop_map(|bytes| state(&bytes)),
         1 => (0..40u64).prop_map(floor),
-        1 => (key(), 0..40u64).prop_map(|((hash, _), floor)| EngineOp::RaiseFloors { id: 0, floors: vec![(seq_bucket(&hash), Seq(floor))] }),
+        1 => (key(), 0..40u64).prop_map(|((hash, _), floor)| {
+            EngineOp::RaiseFloors { id: 0, floors: vec![(seq_bucket(&hash), Seq(floor))] }
+        }),
         2 => (bound(), bound(), 0..6usize).prop_map(|(from, to, limit)| scan(from, to, limit)),
     ]
 }
@@ -154,7 +156,11 @@ proptest! {
                     model.execute(op).unwrap();
                 }
                 let before = memory.unsynced();
-                let synced = group.iter().any(|op| matches!(op, EngineOp::SetState { .. } | EngineOp::SetFloor { .. } | EngineOp::RaiseFloors { .. }));
+                let is_synced = |op: &EngineOp| {
+                    let floors = matches!(op, EngineOp::SetFloor { .. } | EngineOp::RaiseFloors { .. });
+                    floors || matches!(op, EngineOp::SetState { .. })
+                };
+                let synced = group.iter().any(is_synced);
                 run(&mut memory, group);
                 if synced {
                     states.clear();

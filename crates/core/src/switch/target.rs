@@ -4,6 +4,9 @@ use crate::control::{Entry, EntryId, KeyedRecord, Location};
 use crate::storage::Record;
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, Status, record_flags};
 
+/// Of the state bits that an answer to LOAD_RECORD has in `guard`.
+const STATE_EVICTING: u64 = 4;
+
 /// A datapath as its agent sees it.
 pub trait Target {
     /// Runs a control packet through the pipeline; false if it was not answered.
@@ -54,6 +57,8 @@ pub struct LoadedRecord {
     pub dirty: bool,
     /// Snapshot generation of its last change.
     pub generation: u32,
+    /// Its eviction has begun.
+    pub evicting: bool,
 }
 
 impl LoadedRecord {
@@ -73,6 +78,7 @@ impl LoadedRecord {
             keyed: KeyedRecord { hash: header.key_hash, key: parts.key.to_vec(), record },
             dirty: header.record_flags & record_flags::DIRTY != 0 && header.seq > Seq::NONE,
             generation: header.generation,
+            evicting: header.guard & STATE_EVICTING != 0,
         })
     }
 
