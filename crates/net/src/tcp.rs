@@ -3,6 +3,7 @@
 
 use crate::mailbox::Mailbox;
 use crate::port::{Carrier, ControlEvent, MESSAGES_MAX, PeerPort};
+use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +20,9 @@ use tokio::sync::{Notify, mpsc};
 const FRAME_BYTES_MAX: u32 = 16 << 20;
 /// Pause before a broken connection is tried again.
 const RECONNECT: Duration = Duration::from_millis(20);
+/// How long a connection may take to be made, and what was sent to be acknowledged. Left to itself TCP waits twice as long each time, so
+/// that after a partition it needs as long again to notice that it is over.
+const UNANSWERED: Duration = Duration::from_secs(1);
 /// How long a peer may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 
@@ -54,6 +58,11 @@ async fn write_frame(to: &mut OwnedWriteHalf, frame: &[u8], bytes: &ControlBytes
     to.write_all(&whole).await?;
     bytes.sent.fetch_add(whole.len() as u64, Ordering::Relaxed);
     Ok(())
+}
+
+fn configure(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    SockRef::from(stream).set_tcp_user_timeout(Some(UNANSWERED))
 }
 
 fn decode<T: serde::de::DeserializeOwned>(frame: &[u8]) -> io::Result<T> {
@@ -136,7 +145,7 @@ impl TcpHub {
     }
 
     async fn serve(self: Arc<TcpHub>, stream: TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
+        configure(&stream)?;
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
         let introduction = tokio::time::timeout(INTRODUCTION, read_frame(&mut read, &self.bytes)).await;
@@ -247,8 +256,8 @@ async fn run_connection(
     arriving: &Arc<Mailbox<Message>>,
     bytes: &Arc<ControlBytes>,
 ) -> io::Result<()> {
-    let stream = TcpStream::connect(controller).await?;
-    stream.set_nodelay(true)?;
+    let stream = tokio::time::timeout(UNANSWERED, TcpStream::connect(controller)).await??;
+    configure(&stream)?;
     let (read, mut write) = stream.into_split();
     write_frame(&mut write, &encode(&peer), bytes).await?;
     let (arriving, counted) = (Arc::clone(arriving), Arc::clone(bytes));
