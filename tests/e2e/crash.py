@@ -118,6 +118,23 @@ def embedded(durability):
         up.stop()
 
 
+def shrunk():
+    """A worker that isn't there after a crash left a spool: what it holds is given back, and nobody waits for it for long."""
+    with temporary() as directory:
+        up, addresses = start_embedded(directory, "--workers", "2")
+        writers = Writers(addresses["resp"])
+        time.sleep(2)
+        up.kill()
+        writers.stop()
+        for start in ["after", "again"]:
+            up, addresses = start_embedded(directory, "--workers", "1")
+            began = time.monotonic()
+            failures = writers.check(addresses["resp"])
+            about = f"{len(writers.acknowledged)} keys read after {(time.monotonic() - began) * 1000:.0f} ms"
+            report(f"kill -9, and one worker less {start}", failures, about)
+            up.kill()
+
+
 def status(address):
     out = subprocess.run([SWITCHBACK, "ctl", "status", "-o", "json", "--metrics", address], capture_output=True, text=True)
     return json.loads(out.stdout)
@@ -126,6 +143,7 @@ def status(address):
 def main():
     embedded("everysec")
     embedded("always")
+    shrunk()
     distributed()
     many_cached()
     print(f"{passed} passed, {failed} failed")

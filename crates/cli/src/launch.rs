@@ -92,7 +92,8 @@ impl<P> Running for PartProcess<P> {
     }
 
     fn failure(&mut self) -> Option<String> {
-        (self.has_failed)(&self.part).then(|| format!("{}: a thread has ended; the log says why", self.name))
+        (self.has_failed)(&self.part)
+            .then(|| format!("{}: a thread of this process has ended; the log says why", self.name))
     }
 
     fn shutdown(self: Box<Self>, _drain: Duration) -> Result<(), String> {
@@ -199,7 +200,7 @@ fn gateway(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
         address: None,
         metrics: serve_metrics(config.gateway.metrics, supervisor, sources)?,
         part,
-        has_failed: |_| false,
+        has_failed: GatewayPart::has_failed,
         stop: GatewayPart::stop,
     }))
 }

@@ -79,8 +79,11 @@ pub enum Error {
     /// Nothing happened.
     #[error("no answer in time; nothing was changed")]
     TimedOut,
-    /// The disk of the key's node is full; nothing was written.
-    #[error("the disk of this key's node is full; nothing was written")]
+    /// The disk of the key's node is full: it refused the write. A copy of its packet that is still on its way may find room later, so it
+    /// may yet happen, once.
+    #[error(
+        "the disk of this key's node is full: it refused the write, but a copy that is still on its way may find room"
+    )]
     NoSpace,
     /// A key has 1 byte to 1 KiB, a value at most 1 MiB.
     #[error("a key has 1 byte to 1 KiB, a value at most 1 MiB")]

@@ -212,7 +212,7 @@ impl Batch {
 
     /// An outcome that can't be known outranks every other failure.
     pub(crate) fn fail(&mut self, failure: Failure) {
-        if self.failure.is_none() || matches!(failure, Failure::Indeterminate(_)) {
+        if self.failure.is_none() || matches!(failure, Failure::Indeterminate(_) | Failure::NoSpace) {
             self.failure = Some(failure);
         }
     }

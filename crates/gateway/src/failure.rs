@@ -24,7 +24,9 @@ pub(crate) enum Failure {
     Indeterminate(u64),
     #[error("TIMEOUT no answer from the rack within {0} ms; nothing was changed")]
     TimedOut(u64),
-    #[error("ERR disk full on the node of this key: it refused the write")]
+    #[error(
+        "INDETERMINATE disk full on the node of this key: it refused the write, but a copy that is still on its way may find room"
+    )]
     NoSpace,
     #[error("ERR others kept writing this key: gave up after {0} attempts, nothing was changed")]
     Contended(u32),
@@ -58,7 +60,7 @@ pub enum ErrorKind {
     Indeterminate,
     /// No answer to a read.
     Timeout,
-    /// A node's disk is full.
+    /// A node's disk is full: a write that most probably didn't happen.
     NoSpace,
     /// A read-modify-write that lost against other writers too often.
     Contended,

@@ -2,6 +2,7 @@
 
 use crate::config::GatewayConfig;
 use crate::replies::Replies;
+use crate::retired::Retired;
 use crate::running::{Link, Running};
 use crate::shared::{Inbox, Shared};
 use crate::spool::{Durability, Spool, SpoolDirectory, SpoolError};
@@ -51,7 +52,9 @@ pub struct WorkerLinks {
 pub struct Gateway {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    _spool_directory: Option<Arc<SpoolDirectory>>,
+    /// These end by themselves, sooner or later.
+    retired: Vec<JoinHandle<()>>,
+    spool_directory: Option<Arc<SpoolDirectory>>,
 }
 
 impl Gateway {
@@ -75,14 +78,31 @@ impl Gateway {
         let statistics = Arc::new(GatewayStatistics::new(workers));
         let listening = listening.map_err(GatewayError::Worker)?;
         let shared = Arc::new(Shared::new(Arc::new(config), statistics, inboxes, listening));
-        let mut gateway = Gateway { shared, threads: Vec::new(), _spool_directory: directory };
+        let mut gateway = Gateway { shared, threads: Vec::new(), retired: Vec::new(), spool_directory: directory };
         for (index, poll) in polls.into_iter().enumerate() {
             let theirs = if index == 0 { std::mem::take(&mut listeners) } else { Vec::new() };
             let worker = gateway.worker(index, poll, theirs, &mut links)?;
             let builder = std::thread::Builder::new().name(format!("sw-gateway-{index}"));
             gateway.threads.push(builder.spawn(move || worker.run()).map_err(GatewayError::Worker)?);
         }
+        gateway.start_retired(&mut links)?;
         Ok(gateway)
+    }
+
+    /// Looks after what workers left that aren't there any more.
+    fn start_retired(
+        &mut self,
+        links: &mut impl FnMut(usize, u64) -> io::Result<WorkerLinks>,
+    ) -> Result<(), GatewayError> {
+        let Some(directory) = &self.spool_directory else { return Ok(()) };
+        for worker in directory.retired(self.shared.inboxes.len())? {
+            // It sends no packets: whose way to the switch it gets is all the same.
+            let links = links(0, self.shared.config.client_id_base + worker as u64).map_err(GatewayError::Worker)?;
+            let retired = Retired::open(directory, worker, [draw()?, draw()?], links, &self.shared)?;
+            let builder = std::thread::Builder::new().name(format!("sw-retired-{worker}"));
+            self.retired.push(builder.spawn(move || retired.run()).map_err(GatewayError::Worker)?);
+        }
+        Ok(())
     }
 
     fn worker(
@@ -95,17 +115,11 @@ impl Gateway {
         let shared = Arc::clone(&self.shared);
         let config = Arc::clone(&shared.config);
         let now = shared.now();
-        let draw = || SysRng.try_next_u64().map_err(|error| GatewayError::Worker(io::Error::other(error)));
         let mut session = Session::new(config.session.clone(), draw()?, draw()?, now);
-        let spool = match &self._spool_directory {
-            Some(directory) => Some(Spool::open(
-                directory,
-                index,
-                shared.inboxes.len(),
-                config.durability,
-                config.spool_bytes_max,
-                session.preserved_mut(),
-            )?),
+        let spool = match &self.spool_directory {
+            Some(directory) => {
+                Some(Spool::open(directory, index, config.durability, config.spool_bytes_max, session.preserved_mut())?)
+            }
             None => None,
         };
         let client_id = config.client_id_base + index as u64;
@@ -153,6 +167,11 @@ impl Gateway {
         self.shared.connections()
     }
 
+    /// Whether a worker has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
     /// Accepts nothing more, answers what is under way (for as long as the configuration says), and ends.
     pub fn stop(mut self) {
         self.halt();
@@ -165,7 +184,7 @@ impl Gateway {
                 tracing::warn!(%error, "can't wake a worker; it will see the stop at its next tick");
             }
         }
-        for thread in self.threads.drain(..) {
+        for thread in self.threads.drain(..).chain(self.retired.drain(..)) {
             // A panic there has been reported by the hook already.
             let _ = thread.join();
         }
@@ -176,6 +195,10 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         self.halt();
     }
+}
+
+fn draw() -> Result<u64, GatewayError> {
+    SysRng.try_next_u64().map_err(|error| GatewayError::Worker(io::Error::other(error)))
 }
 
 fn open_directory(config: &GatewayConfig) -> Result<Option<Arc<SpoolDirectory>>, GatewayError> {

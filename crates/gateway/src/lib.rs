@@ -16,6 +16,7 @@ mod gateway;
 mod operation;
 mod replies;
 pub mod resp;
+mod retired;
 mod running;
 mod serve;
 mod shared;

@@ -27,7 +27,7 @@ fn contents(directory: &Path) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
     }
     let mut preserved = Preservation::default();
     let opened = SpoolDirectory::open(copy.path()).unwrap();
-    Spool::open(&opened, 0, 1, Durability::Always, u64::MAX, &mut preserved).unwrap();
+    Spool::open(&opened, 0, Durability::Always, u64::MAX, &mut preserved).unwrap();
     let mut found: Vec<_> =
         preserved.iter().map(|kept| (kept.key.clone(), kept.record.seq.0, kept.record.value.clone())).collect();
     found.sort();
@@ -146,7 +146,7 @@ fn a_spool_is_rewritten_when_it_is_long_and_keeps_the_newest() {
     let directory = tempfile::tempdir().unwrap();
     let opened = SpoolDirectory::open(directory.path()).unwrap();
     let mut preserved = Preservation::default();
-    let mut spool = Spool::open(&opened, 0, 1, Durability::EverySecond, 100_000, &mut preserved).unwrap();
+    let mut spool = Spool::open(&opened, 0, Durability::EverySecond, 100_000, &mut preserved).unwrap();
     for seq in 1..5000u64 {
         keep(&mut preserved, format!("key{}", seq % 10).as_bytes(), seq, 1, &seq.to_le_bytes().repeat(10));
         write(&mut spool, &mut preserved);
@@ -161,7 +161,7 @@ fn long_spools_go_on_in_new_segments_and_old_ones_are_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let opened = SpoolDirectory::open(directory.path()).unwrap();
     let mut preserved = Preservation::default();
-    let mut spool = Spool::open(&opened, 0, 1, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
+    let mut spool = Spool::open(&opened, 0, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
     for seq in 1..=100u64 {
         let generation = 1 + (seq / 50) as u32;
         keep(&mut preserved, format!("key{seq}").as_bytes(), seq, generation, &vec![b'x'; 1 << 20]);
@@ -198,20 +198,37 @@ fn a_directory_is_one_gateways_and_formats_are_told_apart() {
 }
 
 #[test]
-fn spools_of_workers_that_are_gone_are_taken_over() {
+fn workers_that_are_gone_keep_their_spools_until_those_are_durable_elsewhere() {
     let directory = tempfile::tempdir().unwrap();
     let rack = FakeRack::default();
     let gateway = rack.try_start(spooling(directory.path(), Durability::EverySecond), 4).unwrap();
+    // A new connection goes to the worker with the fewest.
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(&gateway)).collect();
     for i in 0..40 {
-        let mut client = Client::connect(&gateway);
-        client.ask(&format!("SET key{i} v"));
+        clients[i % 4].ask(&format!("SET key{i} v"));
     }
+    drop(clients);
     gateway.stop();
+    let of_others =
+        || segments(directory.path()).iter().filter(|path| !path.to_string_lossy().contains("/w0-")).count();
     assert!(segments(directory.path()).iter().any(|path| path.to_string_lossy().contains("/w3-")));
     let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
-    assert!(segments(directory.path()).iter().all(|path| path.to_string_lossy().contains("/w0-")));
+    assert_eq!(Client::connect(&gateway).ask("GET key0"), "$1\r\nv\r\n");
     gateway.stop();
-    assert_eq!(contents(directory.path()).len(), 40);
+    assert_eq!((of_others(), rack.closed_sessions()), (3, 0), "their records are nowhere else");
+    rack.set(|knobs| knobs.durable_generation = 2);
+    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    let begin = Instant::now();
+    while of_others() > 0 || rack.closed_sessions() < 3 {
+        assert!(
+            begin.elapsed() < Duration::from_secs(20),
+            "{} segments, {} closed",
+            of_others(),
+            rack.closed_sessions()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(gateway);
 }
 
 /// A file system of a few megabytes; unmounted at the end.

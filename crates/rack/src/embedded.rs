@@ -50,7 +50,7 @@ impl EmbeddedRack {
 
     /// Whether a thread of it has ended by itself.
     pub fn has_failed(&self) -> bool {
-        self.assembly.has_failed()
+        self.assembly.has_failed() || self.gateway.has_failed()
     }
 
     /// Stops taking commands, brings every cached record to its node within `limit`, and ends.

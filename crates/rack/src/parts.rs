@@ -243,6 +243,11 @@ impl GatewayPart {
         self.gateway.local_addr()
     }
 
+    /// Whether it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.gateway.has_failed()
+    }
+
     /// Answers what is under way, and ends. Records that it preserves stay in its spool until it is back.
     pub fn stop(self) {
         self.gateway.stop();

@@ -111,7 +111,7 @@ pub enum Outcome<'a> {
         /// Live keys passed that cannot be cached.
         live: u32,
     },
-    /// The node has no room; nothing was written.
+    /// The node has no room: it refused the write, but a copy of the packet that is still on its way may find some.
     NoSpace,
     /// No answer in time. Nothing was changed, since nothing was to be changed.
     TimedOut,

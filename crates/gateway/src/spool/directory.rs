@@ -1,6 +1,7 @@
 //! The spool's directory: locked by one gateway, with the segments of its workers. `w<worker>-<number>.spool`.
 
 use super::record;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,7 @@ pub struct SpoolDirectory {
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
+    pub(super) worker: usize,
     pub(super) number: u64,
 }
 
@@ -60,6 +62,20 @@ impl SpoolDirectory {
         }
     }
 
+    /// The workers from `workers` on that have left something.
+    pub(crate) fn retired(&self, workers: usize) -> Result<BTreeSet<usize>, SpoolError> {
+        Ok(self.segments(|worker| worker >= workers)?.into_iter().map(|found| found.worker).collect())
+    }
+
+    /// Reads what such a worker left into `preserved`; the files that hold it.
+    pub(crate) fn load_retired(&self, worker: usize, preserved: &mut Preservation) -> Result<Vec<PathBuf>, SpoolError> {
+        let segments = self.segments(|of| of == worker)?;
+        for found in &segments {
+            load(&found.path, preserved)?;
+        }
+        Ok(segments.into_iter().map(|found| found.path).collect())
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -70,7 +86,7 @@ impl SpoolDirectory {
         for entry in fs::read_dir(&self.path).map_err(SpoolError::io("list", &self.path))? {
             let path = entry.map_err(SpoolError::io("list", &self.path))?.path();
             match parse_name(&path) {
-                Some((worker, number)) if wanted(worker) => found.push(Found { path, number }),
+                Some((worker, number)) if wanted(worker) => found.push(Found { path, worker, number }),
                 _ => {}
             }
         }

@@ -99,17 +99,15 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Opens a worker's spool and loads it into `preserved`. Worker 0 also takes over what workers left that aren't there any more.
+    /// Opens a worker's spool and loads it into `preserved`.
     pub fn open(
         directory: &SpoolDirectory,
         worker: usize,
-        workers: usize,
         durability: Durability,
         bytes_max: u64,
         preserved: &mut Preservation,
     ) -> Result<Spool, SpoolError> {
         let path = directory.path();
-        let orphans = directory.segments(|of| worker == 0 && of >= workers)?;
         let mut sealed = VecDeque::new();
         let mut next_number = 1;
         for found in directory.segments(|of| of == worker)? {
@@ -123,7 +121,7 @@ impl Spool {
             Durability::EverySecond => Some(Syncer::start(worker).map_err(SpoolError::io("start a thread for", path))?),
             Durability::Always | Durability::Memory => None,
         };
-        let mut spool = Spool {
+        let spool = Spool {
             directory: path.to_owned(),
             worker,
             bytes_max,
@@ -143,15 +141,6 @@ impl Spool {
             sync_times: Vec::new(),
             last_rewrite_bytes: 0,
         };
-        if !orphans.is_empty() {
-            for orphan in &orphans {
-                load(&orphan.path, preserved)?;
-            }
-            spool.rewrite(preserved).map_err(SpoolError::io("rewrite the spool in", path))?;
-            for orphan in &orphans {
-                fs::remove_file(&orphan.path).map_err(SpoolError::io("delete", &orphan.path))?;
-            }
-        }
         // What was loaded is on disk.
         preserved.drain_touched(|_| ());
         Ok(spool)

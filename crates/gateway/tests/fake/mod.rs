@@ -40,6 +40,10 @@ impl FakeRack {
         self.0.lock().unwrap().writes
     }
 
+    pub fn closed_sessions(&self) -> u64 {
+        self.0.lock().unwrap().closed_sessions
+    }
+
     /// The live value of a key.
     pub fn value(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.0.lock().unwrap().value(key)
@@ -182,8 +186,12 @@ impl ControlLink for FakeControl {
     }
 
     fn send(&mut self, report: ClientReport) {
-        let ClientReport::Hello { sent_us, boot, .. } = report else { return };
-        let records = self.rack.0.lock().unwrap();
+        let mut records = self.rack.0.lock().unwrap();
+        let (sent_us, boot) = match report {
+            ClientReport::Hello { sent_us, boot, .. } => (sent_us, boot),
+            ClientReport::Close { .. } => return records.closed_sessions += 1,
+            ClientReport::Preserved { .. } => return,
+        };
         if records.knobs.no_session {
             return;
         }
@@ -206,6 +214,7 @@ impl ControlLink for FakeControl {
     }
 
     fn receive(&mut self) -> Option<ClientNotice> {
+        assert!(!self.rack.0.lock().unwrap().knobs.broken, "a worker that dies, on purpose");
         self.notices.pop_front()
     }
 }

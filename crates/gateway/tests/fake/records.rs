@@ -22,6 +22,8 @@ pub struct Knobs {
     pub silent: bool,
     /// Nothing is stored: reads find the same value, writes are absorbed. (For measurements.)
     pub null: bool,
+    /// Workers die.
+    pub broken: bool,
     /// No session is granted.
     pub no_session: bool,
     /// Writes find the disk full.
@@ -44,6 +46,7 @@ impl Default for Knobs {
             reordering: 0,
             silent: false,
             null: false,
+            broken: false,
             no_session: false,
             no_space: false,
             fail_conditions: 0,
@@ -66,6 +69,7 @@ struct Stored {
 pub struct Records {
     pub knobs: Knobs,
     pub writes: u64,
+    pub closed_sessions: u64,
     records: BTreeMap<(KeyHash, Vec<u8>), Stored>,
     last: u64,
     /// Of each lane: the last write and its answer.
