@@ -81,6 +81,14 @@ check 'the last write is there, too' equal "$(redis get last)" words
 { kill -9 "$pid" && wait "$pid"; } 2>/dev/null
 up
 check 'data is there after kill -9' equal "$(redis get last)" words
+redis set last two >/dev/null
+# Both signals are pending when it goes on: the second one comes before anything can have been flushed.
+kill -STOP "$pid"; kill -INT "$pid"; kill -TERM "$pid"
+down CONT
+check 'a second signal ends it at once, with 130' equal "$code" 130
+check '... and it says so' holds 'told twice' "$work/err"
+up
+check '... and what was not flushed is there at the next start' equal "$(redis get last)" two
 down
 check 'nobody answers then' holds 'no rack answers' <(ctl status 2>&1)
 
