@@ -131,8 +131,9 @@ fn switch(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
     let supervisor =
         Supervisor { datapath: Some(Arc::clone(&datapath)), agent: Some(agent.clone()), ..Supervisor::new(config) };
     let sources = common(config);
-    let label = index.to_string();
+    let (label, meter) = (index.to_string(), Arc::clone(&part.meter));
     sources.add(move |samples: &mut Samples| {
+        metrics::socket(samples, "switch", &label, meter.read());
         metrics::datapath(samples, &label, &datapath.statistics());
         metrics::agent(samples, &label, &agent.statistics());
     });
@@ -151,8 +152,9 @@ fn node(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
     let part = NodePart::start(config, index)?;
     let supervisor = Supervisor { nodes: vec![(index, part.node.clone())], ..Supervisor::new(config) };
     let sources = common(config);
-    let (handle, label) = (part.node.clone(), index.to_string());
+    let (handle, label, meter) = (part.node.clone(), index.to_string(), Arc::clone(&part.meter));
     sources.add(move |samples: &mut Samples| {
+        metrics::socket(samples, "node", &label, meter.read());
         metrics::node(samples, &label, &handle.statistics());
         metrics::engine(samples, &label, &handle.engine());
         metrics::queue(samples, "node", &label, handle.queued() as u64);

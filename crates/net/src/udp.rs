@@ -1,6 +1,7 @@
 //! UDP in batches: one system call moves up to [`BATCH`] packets either way.
 
 use crate::link::{Sent, Uplink};
+use crate::meter::SocketMeter;
 use mio::{Interest, Registry, Token, Waker};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -65,6 +66,11 @@ impl UdpLink {
     /// Where it is bound.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Reads what waits in it and what it dropped.
+    pub fn meter(&self) -> io::Result<SocketMeter> {
+        SocketMeter::of(&self.socket)
     }
 
     /// Packets that the kernel refused to send.

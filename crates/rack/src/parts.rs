@@ -21,7 +21,9 @@ use switchback_core::switch::Agent;
 use switchback_datapath::{Datapath, Shard};
 use switchback_engine::RocksEngine;
 use switchback_gateway::Gateway;
-use switchback_net::{Carrier, ClientControl, Clock, ControlLink, NativeTarget, TcpHub, UdpLink, Uplink, connect};
+use switchback_net::{
+    Carrier, ClientControl, Clock, ControlLink, NativeTarget, SocketMeter, TcpHub, UdpLink, Uplink, connect,
+};
 use switchback_wire::Address;
 
 /// The threads of a part; they end when it is stopped or dropped.
@@ -73,6 +75,8 @@ pub struct SwitchPart {
     pub switch: SwitchHandle,
     /// Where clients send packets.
     pub address: SocketAddr,
+    /// What waits there.
+    pub meter: Arc<SocketMeter>,
     threads: Threads,
 }
 
@@ -86,7 +90,7 @@ impl SwitchPart {
         let datapath = Arc::new(Datapath::new(&pipeline).context("the switch can't be made")?);
         let target = NativeTarget::new(Arc::clone(&datapath), &pipeline);
         let link = bind(switch.address, config, "the switch")?;
-        let address = link.address();
+        let (address, meter) = (link.address(), Arc::new(link.meter()?));
         let mut threads = Threads::default();
         let thread =
             SwitchThread { datapath: Arc::clone(&datapath), link, nodes: target.nodes(), shard: Shard::new(0) };
@@ -96,7 +100,7 @@ impl SwitchPart {
         let port = connect(Peer::Switch(index), config.controller.listen)?;
         let (agent, joined) = AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
         threads.joined.push(joined);
-        Ok(SwitchPart { datapath, agent, switch, address, threads })
+        Ok(SwitchPart { datapath, agent, switch, address, meter, threads })
     }
 
     /// Whether it has ended by itself.
@@ -120,6 +124,8 @@ pub struct NodePart {
     pub node: NodeHandle,
     /// Where the switch sends packets.
     pub address: SocketAddr,
+    /// What waits there.
+    pub meter: Arc<SocketMeter>,
     threads: Threads,
 }
 
@@ -133,7 +139,7 @@ impl NodePart {
         let (engine, loaded) =
             RocksEngine::open(&path, &options).with_context(|| format!("node {index} can't be opened"))?;
         let link = bind(address, config, "the node")?;
-        let address = link.address();
+        let (address, meter) = (link.address(), Arc::new(link.meter()?));
         let limits = blueprint::limits(config);
         let shim = Shim::new(index, draw_boot(), address.into(), limits, Mechanisms::ALL, loaded, clock.now())
             .with_context(|| format!("node {index}"))?;
@@ -143,7 +149,7 @@ impl NodePart {
         let thread = NodeThread { shim, engine, links, port, clock, capacity_ops: None };
         let (node, joined) = thread.start(threads.stop.clone())?;
         threads.joined.push(joined);
-        Ok(NodePart { node, address, threads })
+        Ok(NodePart { node, address, meter, threads })
     }
 
     /// Whether it has ended by itself.

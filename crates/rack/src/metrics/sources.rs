@@ -10,6 +10,7 @@ use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
 use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Verb, WorkerStatistics};
+use switchback_net::SocketQueue;
 
 /// What runs here.
 pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
@@ -114,6 +115,18 @@ pub fn control_bytes(samples: &mut Samples, (sent, received): (u64, u64)) {
 pub fn queue(samples: &mut Samples, part: &str, index: &str, waiting: u64) {
     const HELP: &str = "Packets or messages that wait for a part.";
     samples.gauge("switchback_queued", HELP, &[("part", part), ("index", index)], waiting as f64);
+}
+
+/// What waits in a part's UDP socket, and what found no room there.
+pub fn socket(samples: &mut Samples, part: &str, index: &str, socket: SocketQueue) {
+    const HELP: &str = "Memory of the packets that wait in a part's UDP socket.";
+    samples.gauge(
+        "switchback_socket_queued_bytes",
+        HELP,
+        &[("part", part), ("index", index)],
+        socket.queued_bytes as f64,
+    );
+    dropped(samples, part, index, "receive_buffer", socket.dropped);
 }
 
 /// The gateway: each worker with its session and its spool.
