@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use switchback_bench::workload::Preload;
 use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, Scheme, run};
-use switchback_core::control::{ClientNotice, ClientReport, Grant};
+use switchback_core::control::{ClientNotice, ClientReport, Destination, Grant};
 use switchback_net::{ControlLink, Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Seq, flags, partition_of};
 
@@ -175,7 +175,7 @@ impl ControlLink for Grants {
             hello_us: sent_us,
             lease_us: 10_000_000,
             epoch: 1,
-            switch: Address::in_memory(1, 0),
+            destination: Destination::Switch(Address::in_memory(1, 0)),
             hash_key: HASH_KEY,
             partitions: PARTITIONS,
             lane_first: self.index * lanes,

@@ -6,7 +6,7 @@
 
 use crate::storage::Record;
 use serde::{Deserialize, Serialize};
-use switchback_wire::{Address, HashKey, KeyHash, Seq};
+use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq};
 
 /// Names a command until it is answered.
 pub type CommandId = u64;
@@ -250,8 +250,10 @@ pub struct NodeConfig {
     pub hash_key: HashKey,
     /// Replicas of each partition.
     pub routes: Vec<Vec<u16>>,
-    /// The switch that serves this epoch; packets of anybody else are dropped.
-    pub switch: Address,
+    /// The switch that serves this epoch; packets of anybody else are dropped. None: a bypass epoch, in which clients send to the nodes.
+    pub switch: Option<Address>,
+    /// Lanes granted to sessions.
+    pub lanes: u32,
     /// Writes update the cache through CACHE_UPDATE (NetCache).
     pub write_through: bool,
 }
@@ -282,6 +284,8 @@ pub enum NodeReport {
         epoch: u32,
         /// It waits for its release.
         held: bool,
+        /// It restarted within a bypass epoch, which it must not serve again.
+        needs_epoch: bool,
     },
     /// Answer to a command.
     Done {
@@ -310,8 +314,8 @@ pub enum ClientNotice {
     Gather {
         /// The new epoch.
         epoch: u32,
-        /// The switch that serves it.
-        switch: Address,
+        /// Who serves it.
+        destination: Destination,
     },
     /// This chunk of preserved records has arrived.
     Gathered {
@@ -320,6 +324,39 @@ pub enum ClientNotice {
         /// The chunk.
         chunk: u32,
     },
+}
+
+/// Where a client's packets go.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Destination {
+    /// All to the switch.
+    Switch(Address),
+    /// Each to its partition's node: no switch serves (a bypass epoch).
+    Nodes {
+        /// Replicas of each partition.
+        routes: Vec<Vec<u16>>,
+        /// Address of each node.
+        nodes: Vec<Address>,
+    },
+}
+
+impl Destination {
+    /// Where a packet goes: reads to a partition's tail, everything else to its head.
+    #[inline]
+    pub fn of(&self, packet: &Packet) -> Address {
+        match self {
+            Destination::Switch(switch) => *switch,
+            Destination::Nodes { routes, nodes } => direct(routes, nodes, packet).unwrap_or_default(),
+        }
+    }
+}
+
+fn direct(routes: &[Vec<u16>], nodes: &[Address], packet: &Packet) -> Option<Address> {
+    let header = packet.parse().ok()?.header;
+    let replicas = routes.get(usize::from(header.partition))?;
+    let reads = matches!(header.op, Op::Read | Op::ReadFragment | Op::Scan);
+    let node = if reads { replicas.last()? } else { replicas.first()? };
+    nodes.get(usize::from(*node)).copied()
 }
 
 /// A session and its lease.
@@ -333,8 +370,8 @@ pub struct Grant {
     pub lease_us: u64,
     /// The controller's epoch.
     pub epoch: u32,
-    /// The switch that serves it.
-    pub switch: Address,
+    /// Who serves it.
+    pub destination: Destination,
     /// The rack's hash key.
     pub hash_key: HashKey,
     /// How many partitions there are.

@@ -85,6 +85,7 @@ pub struct Times {
     pub heartbeat_us: u64,
     pub node_retry_us: u64,
     pub floor_period_us: u64,
+    pub bypass_us: u64,
     pub lease_us: u64,
     pub drift_us: u64,
     pub drift_ppm: i64,
@@ -383,6 +384,7 @@ fn draw_times(random: &mut Random) -> Times {
         // Longer than a single client needs to make a key hot.
         counters_reset_us: random.logarithmic(1_000_000, 10_000_000),
         agent_us: random.logarithmic(1, 500),
+        bypass_us: random.logarithmic(10_000, 3_000_000),
         floor_period_us: random.logarithmic(5_000, 2_000_000),
         agent_poll_us: random.logarithmic(50, 20_000),
         agent_step_us: random.logarithmic(1, 500),

@@ -4,7 +4,7 @@ use super::large::{Assembly, Staging};
 use super::preserve::Preservation;
 use super::rto::RetryTimer;
 use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
-use crate::control::{BATCH_MAX, ClientNotice, ClientReport, Grant};
+use crate::control::{BATCH_MAX, ClientNotice, ClientReport, Destination, Grant};
 use crate::time::Now;
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
@@ -58,7 +58,7 @@ pub struct Session {
     boot: u64,
     random: Pcg32,
     epoch: u32,
-    switch: Address,
+    destination: Destination,
     hash_key: HashKey,
     partitions: u32,
     lane_first: u32,
@@ -98,7 +98,7 @@ impl Session {
             boot,
             random: Pcg32::seed_from_u64(seed),
             epoch: 0,
-            switch: Address::default(),
+            destination: Destination::Switch(Address::default()),
             hash_key: HashKey([0; 16]),
             partitions: 1,
             lane_first: 0,
@@ -279,7 +279,7 @@ impl Session {
                 }
                 (Send::Fragment(..), _) => continue,
             }
-            return Some(self.switch);
+            return Some(self.destination.of(packet));
         }
         None
     }
@@ -617,7 +617,7 @@ impl Session {
     pub fn handle_message(&mut self, now: Now, notice: ClientNotice) {
         match notice {
             ClientNotice::Granted(grant) => self.granted(now, grant),
-            ClientNotice::Gather { epoch, switch } => self.gather(now, epoch, switch),
+            ClientNotice::Gather { epoch, destination } => self.gather(now, epoch, destination),
             ClientNotice::Gathered { epoch, chunk } => {
                 let Some(gather) = &mut self.gather else { return };
                 if gather.epoch != epoch {
@@ -640,13 +640,13 @@ impl Session {
             return;
         }
         if grant.epoch > self.epoch && self.epoch != 0 {
-            self.gather(now, grant.epoch, grant.switch);
+            self.gather(now, grant.epoch, grant.destination.clone());
         }
         let fresh = self.epoch == 0 || grant.lane_first != self.lane_first || grant.lanes as usize != self.lanes.len();
         if fresh {
             self.open(&grant);
         }
-        self.switch = grant.switch;
+        self.destination = grant.destination;
         self.lease_us = grant.lease_us;
         self.lease_until_us = self.lease_until_us.max(grant.hello_us.saturating_add(grant.lease_us));
         if grant.durable_generation > self.durable_generation {
@@ -685,14 +685,14 @@ impl Session {
     }
 
     /// Moves to a new epoch and answers the gather, in one step (rule 9).
-    fn gather(&mut self, now: Now, epoch: u32, switch: Address) {
+    fn gather(&mut self, now: Now, epoch: u32, destination: Destination) {
         let answering = self.gather.as_ref().is_some_and(|gather| gather.epoch == epoch);
         if epoch < self.epoch || answering {
             return;
         }
         // The same epoch again: a controller that restarted during the recovery asks anew.
         if epoch > self.epoch {
-            self.change_epoch(now, epoch, switch);
+            self.change_epoch(now, epoch, destination);
         }
         let records: Vec<_> = self.preserved.keyed().collect();
         let mut chunks: Vec<_> = records.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
@@ -709,9 +709,9 @@ impl Session {
         self.gather = Some(Gather { epoch, chunks, retry_at_us: now.in_us(self.config.hello_us) });
     }
 
-    fn change_epoch(&mut self, now: Now, epoch: u32, switch: Address) {
+    fn change_epoch(&mut self, now: Now, epoch: u32, destination: Destination) {
         self.epoch = epoch;
-        self.switch = switch;
+        self.destination = destination;
         self.statistics.epoch_changes += 1;
         self.sends.clear();
         for index in 0..self.lanes.len() as u32 {

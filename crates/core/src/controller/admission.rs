@@ -62,7 +62,9 @@ impl Controller {
         let (mut held, mut declined) = (Vec::new(), Vec::new());
         for offer in offers {
             let (hash, id) = (offer.hash, offer.id);
-            if let Some(cached) = self.cache.find(&hash) {
+            if self.directory.bypass {
+                held.push((hash, id)); // admitted as soon as there is a switch: then they come again
+            } else if let Some(cached) = self.cache.find(&hash) {
                 if cached.stage == Stage::Clearing {
                     continue; // its old offer is being cleared; it comes again under a new one
                 }

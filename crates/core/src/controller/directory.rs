@@ -46,6 +46,8 @@ pub(super) struct Directory {
     pub(super) routes: Vec<Vec<u16>>,
     /// Switch that serves the epoch, and its boot.
     pub(super) active: Option<(u16, u64)>,
+    /// No switch serves the epoch: clients send to the nodes.
+    pub(super) bypass: bool,
     /// Sessions that may hold preserved records.
     pub(super) sessions: BTreeMap<u64, SessionEntry>,
 }

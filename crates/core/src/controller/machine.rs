@@ -46,6 +46,8 @@ pub struct ControllerConfig {
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
     pub switch_lost_us: u64,
+    /// How long a rack without any switch waits for one before its clients send to the nodes.
+    pub bypass_us: u64,
     /// Time between two snapshots.
     pub snapshot_us: u64,
     /// First pause before a command is repeated.
@@ -68,6 +70,7 @@ impl Default for ControllerConfig {
             spool_wait_us: 60_000_000,
             switch_timeout_us: 500_000,
             switch_lost_us: 50_000,
+            bypass_us: 2_000_000,
             snapshot_us: 10_000_000,
             retry_us: 50_000,
         }
@@ -119,6 +122,9 @@ pub(super) enum Phase {
     Serving,
 }
 
+/// A recovery calls the controller once in a retry's pause; if so many were missed, it slept.
+const SLEEP_RETRIES: u64 = 4;
+
 /// The controller of one rack. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Controller {
@@ -146,6 +152,10 @@ pub struct Controller {
     held_back: VecDeque<(u64, Envelope)>,
     next_store: u64,
     stored: u64,
+    /// When it was last called.
+    awake_us: u64,
+    /// The last store of the directory.
+    pub(super) directory_store: u64,
 }
 
 impl Controller {
@@ -173,6 +183,7 @@ impl Controller {
             hash_key: HashKey(random.random()),
             routes: config.routes.clone(),
             active: None,
+            bypass: false,
             sessions: BTreeMap::new(),
         });
         let highest = directory.routes.iter().flatten().max().map_or(0, |node| usize::from(*node) + 1);
@@ -182,6 +193,8 @@ impl Controller {
             return Err(EngineError::Io(text));
         }
         directory.starts += 1;
+        // Nodes and clients of a bypass epoch need nothing of the controller but leases.
+        let bypassed = directory.bypass && directory.recovered_epoch == directory.epoch;
         let node = |address: &Address| NodeState {
             boot: 0,
             address: *address,
@@ -197,7 +210,7 @@ impl Controller {
             random,
             snapshots: Snapshots::new(now.in_us(config.snapshot_us), snapshot.generation),
             snapshot,
-            phase: Phase::Waiting,
+            phase: if bypassed { Phase::Serving } else { Phase::Waiting },
             switches: BTreeMap::new(),
             nodes: config.nodes.iter().map(node).collect(),
             clients: directory.sessions.iter().map(client).collect(),
@@ -213,6 +226,8 @@ impl Controller {
             held_back: VecDeque::new(),
             next_store: 1,
             stored: 0,
+            awake_us: now.monotonic_us,
+            directory_store: 0,
             directory,
             config,
         };
@@ -238,7 +253,8 @@ impl Controller {
     /// Makes the directory durable; the number of the store.
     pub(super) fn store_directory(&mut self) -> u64 {
         let bytes = encode(&self.directory);
-        self.store(StoreFile::Directory, bytes)
+        self.directory_store = self.store(StoreFile::Directory, bytes);
+        self.directory_store
     }
 
     pub(super) fn store(&mut self, file: StoreFile, bytes: Vec<u8>) -> u64 {
@@ -297,6 +313,7 @@ impl Controller {
 
     /// Store `id` is durable, with everything that was stored before it.
     pub fn handle_stored(&mut self, now: Now, id: u64) {
+        self.wake(now);
         self.stored = self.stored.max(id);
         self.release_held_back();
         self.snapshot_stored(now);
@@ -305,6 +322,7 @@ impl Controller {
 
     /// Takes a message.
     pub fn handle_message(&mut self, now: Now, envelope: Envelope) {
+        self.wake(now);
         match (envelope.from, envelope.message) {
             (Peer::Switch(switch), Message::FromSwitch(report)) => self.handle_switch(now, switch, report),
             (Peer::Node(node), Message::FromNode(report)) if usize::from(node) < self.nodes.len() => {
@@ -359,7 +377,12 @@ impl Controller {
 
     fn handle_node(&mut self, now: Now, node: u16, report: NodeReport) {
         match report {
-            NodeReport::Hello { boot, address, epoch, held } => self.node_hello(now, node, boot, address, epoch, held),
+            NodeReport::Hello { boot, address, epoch, held, needs_epoch } => {
+                self.node_hello(now, node, boot, address, epoch, held);
+                if needs_epoch && epoch == self.directory.epoch && self.directory.bypass {
+                    self.start_recovery(now, None);
+                }
+            }
             NodeReport::Done { id, epoch, error } => {
                 self.nodes[usize::from(node)].error.clone_from(&error);
                 if error.is_some() {
@@ -409,6 +432,18 @@ impl Controller {
         }
     }
 
+    /// While it slept (a paused process), clients may have spoken to deaf ears: they get their time anew.
+    fn wake(&mut self, now: Now) {
+        let slept_us = now.monotonic_us.saturating_sub(self.awake_us);
+        self.awake_us = now.monotonic_us;
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && slept_us > SLEEP_RETRIES * self.config.retry_us
+            && self.mechanisms.wait_while_heard
+        {
+            recovery.slept(now, slept_us, self.config.lease_us + self.config.drift_us);
+        }
+    }
+
     /// Takes every step that has become possible.
     pub(super) fn go_on(&mut self, now: Now) {
         self.recover_on(now);
@@ -422,6 +457,7 @@ impl Controller {
     pub fn poll_timeout(&self) -> u64 {
         let active = self.directory.active.and_then(|(switch, _)| self.switches.get(&switch));
         let dead_us = match self.phase {
+            Phase::Waiting if self.directory.epoch > 0 => self.waiting_since_us.saturating_add(self.config.bypass_us),
             Phase::Waiting => u64::MAX,
             _ => active.map_or(u64::MAX, |switch| switch.dead_at_us),
         };
@@ -430,6 +466,7 @@ impl Controller {
 
     /// Repeats commands, notices dead switches, takes snapshots when they are due.
     pub fn handle_timeout(&mut self, now: Now) {
+        self.wake(now);
         self.check_switch(now);
         self.snapshot_if_due(now);
         self.gather_again(now);

@@ -5,9 +5,11 @@
 use super::cache::Cache;
 use super::commands::Purpose;
 use super::machine::{Controller, Phase, SwitchState};
+use super::sessions::ClientState;
 use super::status::RecoveryTimes;
 use crate::control::{
-    BATCH_MAX, ClientNotice, Entry, KeyedRecord, Location, NodeCommand, NodeConfig, SwitchCommand, SwitchConfig,
+    BATCH_MAX, ClientNotice, Destination, Entry, KeyedRecord, Location, NodeCommand, NodeConfig, SwitchCommand,
+    SwitchConfig,
 };
 use crate::time::Now;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -97,6 +99,15 @@ impl Recovery {
         }
     }
 
+    /// Nothing was heard of anybody for this long, since nobody listened.
+    pub(super) fn slept(&mut self, now: Now, slept_us: u64, lease_us: u64) {
+        for gathered in self.clients.values_mut() {
+            gathered.deadline_us_max += slept_us;
+            let anew_us = now.in_us(lease_us).min(gathered.deadline_us_max);
+            gathered.deadline_us = anew_us.max(gathered.deadline_us + slept_us);
+        }
+    }
+
     fn merge(&mut self, record: KeyedRecord, newest: bool) {
         let known = self.best.get(&record.hash);
         if known.is_none_or(|known| newest && known.record.seq < record.record.seq) {
@@ -127,8 +138,11 @@ impl Controller {
             }
             // Another one is preferred for a while: it may hold the cache, and answer a moment later.
             Phase::Waiting if active.is_some_and(|(id, _)| id != switch) && !self.waited_long(now) => {}
-            Phase::Waiting => self.start_recovery(now, switch),
-            _ if active.is_some_and(|(id, known)| id == switch && known != boot) => self.start_recovery(now, switch),
+            Phase::Waiting => self.start_recovery(now, Some(switch)),
+            _ if self.directory.bypass => self.start_recovery(now, Some(switch)),
+            _ if active.is_some_and(|(id, known)| id == switch && known != boot) => {
+                self.start_recovery(now, Some(switch));
+            }
             _ => {}
         }
     }
@@ -138,12 +152,16 @@ impl Controller {
         now.monotonic_us >= self.waiting_since_us + self.config.switch_timeout_us
     }
 
-    /// Notices a dead switch; another one that lives takes over, or the first that says hello.
+    /// Notices a dead switch; another one that lives takes over, or the first that says hello, or after a while the nodes do without.
     pub(super) fn check_switch(&mut self, now: Now) {
-        let Some((active, _)) = self.directory.active else { return };
         if matches!(self.phase, Phase::Waiting) {
+            let bypass_us = self.waiting_since_us.saturating_add(self.config.bypass_us);
+            if self.directory.epoch > 0 && now.monotonic_us >= bypass_us {
+                self.start_recovery(now, None);
+            }
             return;
         }
+        let Some((active, _)) = self.directory.active else { return };
         let dead = self.switches.get(&active).is_none_or(|state| now.monotonic_us >= state.dead_at_us);
         if !dead {
             return;
@@ -151,7 +169,7 @@ impl Controller {
         let alive = |state: &SwitchState| now.monotonic_us < state.dead_at_us;
         let standby = self.switches.iter().find(|(id, state)| **id != active && alive(state)).map(|(id, _)| *id);
         match standby {
-            Some(standby) => self.start_recovery(now, standby),
+            Some(standby) => self.start_recovery(now, Some(standby)),
             None => {
                 self.phase = Phase::Waiting;
                 self.waiting_since_us = now.monotonic_us;
@@ -159,37 +177,27 @@ impl Controller {
         }
     }
 
-    /// Raises the epoch; everything else follows once that is durable.
-    fn start_recovery(&mut self, now: Now, switch: u16) {
+    /// Raises the epoch; everything else follows once that is durable. Without a switch it is a bypass epoch.
+    pub(super) fn start_recovery(&mut self, now: Now, switch: Option<u16>) {
         let before = self.directory.active.and_then(|(active, _)| self.switches.get(&active));
         let last_heard_us = before.map_or(now.monotonic_us, |state| state.heard_us);
-        let state = self.switches.get(&switch).expect("it said hello").clone();
+        let state = switch.map(|switch| (switch, self.switches[&switch].clone()));
         self.directory.epoch += 1;
-        self.directory.active = Some((switch, state.boot));
+        self.directory.active = state.as_ref().map(|(switch, state)| (*switch, state.boot));
+        self.directory.bypass = state.is_none();
         self.commands.clear();
         self.snapshots.abandon();
         self.waiting.clear();
-        self.cache = Cache::new(&state.classes, self.config.cache_records);
+        let classes = state.map_or(Vec::new(), |(_, state)| state.classes);
+        self.cache = Cache::new(&classes, self.config.cache_records);
         let stored_by = self.store_directory();
-        let lease_us = self.config.lease_us + self.config.drift_us;
-        let wait_while_heard = self.mechanisms.wait_while_heard;
-        let client = |(id, client): (&u64, &super::sessions::ClientState)| {
-            let spool_us = if client.spooled { now.in_us(self.config.spool_wait_us) } else { 0 };
-            // Its lease may have run out because there was no switch to grant one for.
-            let lives = wait_while_heard && client.heard_us != 0 && now.monotonic_us <= client.heard_us + lease_us;
-            let alive_us = if lives { client.heard_us + lease_us } else { 0 };
-            let deadline_us = client.lease_until_us.max(spool_us).max(alive_us);
-            let deadline_us_max = now.in_us(self.config.spool_wait_us).max(deadline_us);
-            (*id, Gathered { chunks: BTreeSet::new(), last: None, deadline_us, deadline_us_max })
-        };
-        let clients = self.clients.iter().map(client).collect();
         self.phase = Phase::Recovering(Box::new(Recovery {
             stored_by,
             begun: false,
             switch_ready: false,
             merged: false,
             nodes: self.nodes.iter().map(|_| NodeRecovery::default()).collect(),
-            clients,
+            clients: BTreeMap::new(),
             best: BTreeMap::new(),
             ask_again_us: u64::MAX,
             times: RecoveryTimes {
@@ -218,37 +226,74 @@ impl Controller {
     /// The new epoch is durable: tell everybody.
     fn begin_recovery(&mut self, now: Now) {
         let epoch = self.directory.epoch;
-        let (active, boot) = self.directory.active.expect("a recovery has a switch");
         let generation = self.next_generation();
-        let switch = self.switches[&active].address;
-        let routes = self.directory.routes.clone();
-        let config = SwitchConfig {
-            boot,
-            generation,
-            lanes: self.config.lanes.0,
-            routes: routes.clone(),
-            nodes: self.nodes.iter().map(|node| node.address).collect(),
-        };
-        self.commands.command_switch(now, epoch, active, Purpose::Configure, SwitchCommand::Configure(config));
+        if let Some((active, boot)) = self.directory.active {
+            let config = SwitchConfig {
+                boot,
+                generation,
+                lanes: self.config.lanes.0,
+                routes: self.directory.routes.clone(),
+                nodes: self.node_addresses(),
+            };
+            self.commands.command_switch(now, epoch, active, Purpose::Configure, SwitchCommand::Configure(config));
+        }
+        let destination = self.destination().expect("the switch said hello, if there is one");
         for node in 0..self.nodes.len() as u16 {
             self.send_epoch(now, node);
         }
+        let clients = self.clients_to_gather_from(now);
         let Phase::Recovering(recovery) = &mut self.phase else { unreachable!("called while recovering") };
         recovery.begun = true;
+        recovery.clients = clients;
+        recovery.switch_ready = matches!(destination, Destination::Nodes { .. });
         recovery.ask_again_us = now.in_us(self.config.retry_us);
         let clients: Vec<u64> = recovery.clients.keys().copied().collect();
         for client in clients {
-            self.notify(client, ClientNotice::Gather { epoch, switch });
+            self.notify(client, ClientNotice::Gather { epoch, destination: destination.clone() });
+        }
+    }
+
+    /// Every client, and how long it is waited for: the new epoch took its time to become durable, and nobody was asked before.
+    fn clients_to_gather_from(&self, now: Now) -> BTreeMap<u64, Gathered> {
+        let lease_us = self.config.lease_us + self.config.drift_us;
+        let gather_from = |(id, client): (&u64, &ClientState)| {
+            let spool_us = if client.spooled { now.in_us(self.config.spool_wait_us) } else { 0 };
+            // Its lease may have run out because there was no switch to grant one for.
+            let lives = client.heard_us != 0 && now.monotonic_us <= client.heard_us + lease_us;
+            let alive_us = if lives && self.mechanisms.wait_while_heard { client.heard_us + lease_us } else { 0 };
+            let deadline_us = client.lease_until_us.max(spool_us).max(alive_us);
+            let deadline_us_max = now.in_us(self.config.spool_wait_us).max(deadline_us);
+            (*id, Gathered { chunks: BTreeSet::new(), last: None, deadline_us, deadline_us_max })
+        };
+        self.clients.iter().map(gather_from).collect()
+    }
+
+    fn node_addresses(&self) -> Vec<Address> {
+        self.nodes.iter().map(|node| node.address).collect()
+    }
+
+    /// Where clients send their packets in this epoch; `None` while the switch's address isn't known (after a restart).
+    pub(super) fn destination(&self) -> Option<Destination> {
+        match self.directory.active {
+            Some((active, _)) => self.switches.get(&active).map(|switch| Destination::Switch(switch.address)),
+            None if self.directory.bypass => {
+                Some(Destination::Nodes { routes: self.directory.routes.clone(), nodes: self.node_addresses() })
+            }
+            None => None,
         }
     }
 
     fn send_epoch(&mut self, now: Now, node: u16) {
-        let Some((active, _)) = self.directory.active else { return };
-        let Some(switch) = self.switches.get(&active) else { return };
+        let switch = match self.destination() {
+            None => return,
+            Some(Destination::Switch(switch)) => Some(switch),
+            Some(Destination::Nodes { .. }) => None,
+        };
         let config = NodeConfig {
             hash_key: self.directory.hash_key,
             routes: self.directory.routes.clone(),
-            switch: switch.address,
+            switch,
+            lanes: self.config.lanes.0,
             write_through: self.config.write_through,
         };
         let body = NodeCommand::Epoch(config);
@@ -272,13 +317,8 @@ impl Controller {
         if client_epoch == epoch && recovery.clients[&client].last.is_some() {
             return;
         }
-        let switch = self.active_address();
-        self.notify(client, ClientNotice::Gather { epoch, switch });
-    }
-
-    fn active_address(&self) -> Address {
-        let active = self.directory.active.and_then(|(active, _)| self.switches.get(&active));
-        active.map_or(Address::default(), |state| state.address)
+        let Some(destination) = self.destination() else { return };
+        self.notify(client, ClientNotice::Gather { epoch, destination });
     }
 
     /// Asks again whoever hasn't answered.
@@ -290,9 +330,10 @@ impl Controller {
         recovery.ask_again_us = now.in_us(self.config.retry_us);
         let open = recovery.clients.iter().filter(|(_, gathered)| gathered.last.is_none());
         let open: Vec<u64> = open.map(|(client, _)| *client).collect();
-        let (epoch, switch) = (self.directory.epoch, self.active_address());
+        let epoch = self.directory.epoch;
+        let Some(destination) = self.destination() else { return };
         for client in open {
-            self.notify(client, ClientNotice::Gather { epoch, switch });
+            self.notify(client, ClientNotice::Gather { epoch, destination: destination.clone() });
         }
     }
 

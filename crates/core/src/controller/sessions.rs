@@ -26,12 +26,12 @@ impl Controller {
         self.client_lives(now, client);
         match report {
             ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, spooled } => {
-                if self.directory.active.is_none() {
+                if self.directory.active.is_none() && !self.directory.bypass {
                     return; // nobody to send packets to yet; it asks again
                 }
-                let store = self.open_session(client, boot, lanes, spooled);
+                self.open_session(client, boot, lanes, spooled);
                 self.gather_from(client, epoch);
-                self.grant(now, client, sent_us, store);
+                self.grant(now, client, sent_us);
                 if pressure {
                     self.snapshots.hurry(now);
                 }
@@ -70,16 +70,19 @@ impl Controller {
         self.go_on(now);
     }
 
-    /// Opens the client's session unless it is open; the store that must be durable before it may be granted.
-    fn open_session(&mut self, client: u64, boot: u64, lanes: u32, spooled: bool) -> Option<u64> {
+    /// Opens the client's session unless it is open or there are no lanes left.
+    fn open_session(&mut self, client: u64, boot: u64, lanes: u32, spooled: bool) {
         let known = self.directory.sessions.get(&client);
         if known.is_some_and(|session| session.boot == boot && session.spooled == spooled) {
-            return None;
+            return;
         }
         let lanes = lanes.clamp(1, self.config.lanes.1);
         let (lane_first, lanes) = match known {
             Some(session) if session.lanes == lanes => (session.lane_first, lanes),
-            _ => self.allocate_lanes(client, lanes)?,
+            _ => match self.allocate_lanes(client, lanes) {
+                Some(allocated) => allocated,
+                None => return,
+            },
         };
         // Request numbers rise over the sessions of a lane, so nothing of an earlier one can be taken for this one's.
         self.directory.sessions_opened += 1;
@@ -88,7 +91,7 @@ impl Controller {
         let state = ClientState { lease_until_us: 0, spooled, heard_us: 0 };
         let state = self.clients.entry(client).or_insert(state);
         state.spooled = spooled;
-        Some(self.store_directory())
+        self.store_directory();
     }
 
     /// The first gap between the lanes of all other sessions that is wide enough.
@@ -107,10 +110,9 @@ impl Controller {
     }
 
     /// Grants or renews the lease.
-    fn grant(&mut self, now: Now, client: u64, hello_us: u64, store: Option<u64>) {
+    fn grant(&mut self, now: Now, client: u64, hello_us: u64) {
         let Some(session) = self.directory.sessions.get(&client) else { return };
-        let Some((active, _)) = self.directory.active else { return };
-        let Some(switch) = self.switches.get(&active) else { return };
+        let Some(destination) = self.destination() else { return };
         if matches!(self.phase, Phase::Waiting) {
             return;
         }
@@ -119,7 +121,7 @@ impl Controller {
             hello_us,
             lease_us: self.config.lease_us,
             epoch: self.directory.epoch,
-            switch: switch.address,
+            destination,
             hash_key: self.directory.hash_key,
             partitions: self.directory.routes.len() as u32,
             lane_first: session.lane_first,
@@ -131,12 +133,8 @@ impl Controller {
         let state = self.clients.get_mut(&client).expect("every session has a client");
         state.lease_until_us = now.in_us(self.config.lease_us + self.config.drift_us);
         let message = Message::ToClient(ClientNotice::Granted(grant));
-        // Neither the session nor the epoch may be told before they are durable.
-        let epoch_store = match &self.phase {
-            Phase::Recovering(recovery) => recovery.stored_by,
-            _ => 0,
-        };
-        self.send_after(store.unwrap_or(0).max(epoch_store), Peer::Client(client), message);
+        // Neither the session nor the epoch may be told before they are durable; the hello that asked for them may not be the first one.
+        self.send_after(self.directory_store, Peer::Client(client), message);
     }
 
     fn preserved(&mut self, now: Now, client: u64, epoch: u32, chunk: u32, last: bool, records: Vec<KeyedRecord>) {

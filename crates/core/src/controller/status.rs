@@ -96,6 +96,11 @@ impl Controller {
         matches!(self.phase, Phase::Serving)
     }
 
+    /// Whether no switch serves, and clients send to the nodes.
+    pub fn is_bypassing(&self) -> bool {
+        self.directory.bypass
+    }
+
     /// Whether clients can be served: of a recovery, at most clients are missing.
     pub fn is_ready_for_clients(&self) -> bool {
         match &self.phase {
@@ -144,6 +149,7 @@ impl Controller {
             Phase::Waiting => "waiting for a switch",
             Phase::Resyncing => "resynchronizing",
             Phase::Recovering(_) => "recovering",
+            Phase::Serving if self.directory.bypass => "serving without a switch",
             Phase::Serving => "serving",
         };
         let silent = |heard_us: u64| now.monotonic_us.saturating_sub(heard_us);

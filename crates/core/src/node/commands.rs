@@ -1,5 +1,6 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
+use super::bypass::Arbiter;
 use super::shim::{Pending, Progress, Shim};
 use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, Offer};
 use crate::storage::{EngineError, EngineOp};
@@ -19,6 +20,12 @@ impl Shim {
         }
         if self.commands.contains_key(&id) {
             return; // repeated while it is being done
+        }
+        let serves = matches!(body, NodeCommand::Epoch(_) | NodeCommand::Release { .. });
+        if self.needs_epoch && serves && epoch == self.state.epoch {
+            let error = "this node restarted within a bypass epoch, and can serve only in a new one";
+            self.done(id, Some(error.into()));
+            return;
         }
         match body {
             NodeCommand::Epoch(config) => self.change_epoch(id, epoch, config),
@@ -62,6 +69,8 @@ impl Shim {
             self.newest.fill(Seq::new(epoch, 0));
             self.state.held = true;
             self.updates.clear();
+            self.needs_epoch = false;
+            self.arbiter = Arbiter::of(epoch, &config);
         }
         self.state.epoch = epoch;
         self.state.config = Some(config);
@@ -177,7 +186,8 @@ impl Shim {
         if now.monotonic_us >= self.next_hello_us {
             self.next_hello_us = now.in_us(self.limits.heartbeat_us);
             let (boot, address, epoch, held) = (self.boot, self.address, self.state.epoch, self.state.held);
-            self.reports.push_back(NodeReport::Hello { boot, address, epoch, held });
+            let needs_epoch = self.needs_epoch;
+            self.reports.push_back(NodeReport::Hello { boot, address, epoch, held, needs_epoch });
         }
         if now.monotonic_us >= self.next_retry_us {
             self.next_retry_us = now.in_us(self.limits.retry_us);

@@ -4,6 +4,7 @@
 //! ([`Shim::handle_command`]), engine answers ([`Shim::handle_done`]) and time ([`Shim::handle_timeout`], due at [`Shim::poll_timeout`]);
 //! then pass on what [`Shim::take_ops`], [`Shim::poll_packet`] and [`Shim::poll_report`] give, until nothing is left.
 
+mod bypass;
 mod commands;
 mod floors;
 mod fragments;

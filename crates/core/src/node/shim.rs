@@ -1,5 +1,6 @@
 //! The shim's state, and the way of packets and engine answers through it.
 
+use super::bypass::Arbiter;
 use super::floors::RisingFloors;
 use super::fragments::StagedValues;
 use super::marks::Marks;
@@ -138,6 +139,10 @@ pub struct Shim {
     pub(super) state: DurableState,
     /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
     pub(super) serving: bool,
+    /// It restarted within a bypass epoch: what it gave out and answered in that is forgotten.
+    pub(super) needs_epoch: bool,
+    /// In a bypass epoch.
+    pub(super) arbiter: Option<Arbiter>,
     pub(super) rising: RisingFloors,
     /// The last commit failed: what was in it may be on the disk.
     pub(super) uncertain: bool,
@@ -206,7 +211,9 @@ impl Shim {
             boot,
             address,
             mechanisms,
-            serving: state.config.is_some(),
+            serving: state.config.as_ref().is_some_and(|config| config.switch.is_some()),
+            needs_epoch: state.config.as_ref().is_some_and(|config| config.switch.is_none()),
+            arbiter: None,
             state,
             rising,
             uncertain: false,
@@ -273,6 +280,11 @@ impl Shim {
             self.statistics.dropped_overload += 1;
             return;
         }
+        let parts = match self.arbiter {
+            Some(_) => self.from_client(from, parts),
+            None => Some(parts),
+        };
+        let Some(parts) = parts else { return };
         match parts.header.op {
             Op::Read => self.read(now, from, parts),
             Op::Write | Op::Delete => self.write(now, from, parts),
@@ -298,7 +310,8 @@ impl Shim {
         let replicas = config.routes.get(usize::from(header.partition));
         let mine = replicas.is_some_and(|replicas| replicas.contains(&self.index));
         let hashed = header.op == Op::Scan || config.hash_key.hash(parts.key) == header.key_hash;
-        if !mine || !hashed || (self.mechanisms.epoch_fence && from != config.switch) {
+        let stranger = config.switch.is_some_and(|switch| switch != from);
+        if !mine || !hashed || (self.mechanisms.epoch_fence && stranger) {
             self.statistics.dropped_stranger += 1;
             return false;
         }
@@ -340,6 +353,11 @@ impl Shim {
             }
         }
         self.note_commit(&pending, &done.result);
+        if let (Some(arbiter), Err(_)) = (&mut self.arbiter, &done.result)
+            && let Pending::Write { request, .. } | Pending::Fenced { request, .. } = &pending
+        {
+            arbiter.failed(&request.header);
+        }
         match (pending, done.result) {
             (Pending::Read(request), Ok(EngineReply::Got(record))) => self.answer_read(now, request, record),
             (Pending::Write { request, update, again, offer }, result) => {

@@ -164,6 +164,10 @@ impl Shim {
                 return; // a copy of it may have been in the commit that failed: bounced, it could run twice
             }
             self.statistics.bounced += 1;
+            if let Some(arbiter) = &mut self.arbiter {
+                arbiter.bounced(&header);
+                return;
+            }
             let deleted = if header.op == Op::Delete { flags::DELETE } else { 0 };
             let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);
             let bounce = Header { op: Op::Bounce, flags: kept | deleted, ..header };
@@ -188,7 +192,11 @@ impl Shim {
         let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);
         // `seq` names the write to the switch's arbiter; the stored seq of a failed condition travels in `guard`.
         let guard = if status == Status::ConditionFailed { seq.0 } else { header.guard };
-        let reply = Header { op: Op::WriteReply, flags: kept | deleted, status, guard, total_bytes: 0, ..header };
+        let mut reply = Header { op: Op::WriteReply, flags: kept | deleted, status, guard, total_bytes: 0, ..header };
+        if let Some(arbiter) = &mut self.arbiter {
+            arbiter.answered(&header, status, seq);
+            reply.seq = seq;
+        }
         self.send(request.switch, reply, &[], &request.key);
     }
 
@@ -205,7 +213,7 @@ impl Shim {
         header.expiry_ms = record.expiry_ms;
         header.record_flags = if record.tombstone { record_flags::TOMBSTONE } else { 0 };
         header.partition = switchback_wire::partition_of(&hash, config.routes.len() as u32);
-        let switch = config.switch;
+        let Some(switch) = config.switch else { return };
         let packet = Packet::build(header, &record.value, key);
         self.statistics.cache_updates += 1;
         self.send_packet(switch, packet.clone());

@@ -14,7 +14,7 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use switchback_core::control::{ClientNotice, ClientReport, Grant};
+use switchback_core::control::{ClientNotice, ClientReport, Destination, Grant};
 use switchback_gateway::{Durability, Gateway, GatewayConfig, GatewayError, WorkerLinks};
 use switchback_net::{ControlLink, Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, flags};
@@ -200,7 +200,7 @@ impl ControlLink for FakeControl {
             hello_us: sent_us,
             lease_us: 2_000_000,
             epoch: 1,
-            switch: Address::in_memory(1, 0),
+            destination: Destination::Switch(Address::in_memory(1, 0)),
             hash_key: HASH_KEY,
             partitions: 16,
             lane_first: self.worker * LANES,

@@ -82,6 +82,7 @@ impl World {
             lease_us: times.lease_us,
             drift_us: times.drift_us,
             spool_wait_us: times.spool_wait_us,
+            bypass_us: times.bypass_us,
             switch_timeout_us: times.switch_timeout_us,
             switch_lost_us: times.switch_lost_us,
             snapshot_us: times.snapshot_us,

@@ -134,7 +134,7 @@ impl World {
         let epoch = controller.epoch();
         let idle = self.clients.iter().all(super::ClientSlot::is_idle);
         let moved = self.clients.iter().filter_map(|slot| slot.session.as_ref()).all(|s| s.epoch() == epoch);
-        idle && moved && controller.is_serving()
+        idle && moved && controller.is_serving() && !controller.is_bypassing()
     }
 
     /// Whether nothing is on its way any more.
