@@ -34,6 +34,10 @@ pub struct Mechanisms {
     pub no_snapshot_in_recovery: bool,
     /// Recovery waits for every client (rule 9).
     pub gather_all: bool,
+    /// A node arbitrates lanes in a bypass epoch.
+    pub bypass_lanes: bool,
+    /// A node serves a bypass epoch in one life only.
+    pub bypass_once: bool,
     /// A client whose lease ran out while no switch served is waited for all the same, as long as it is heard of.
     pub wait_while_heard: bool,
     /// Conditional writes leave a completion at the node.
@@ -59,6 +63,8 @@ impl Mechanisms {
         release_after_durable: true,
         no_snapshot_in_recovery: true,
         gather_all: true,
+        bypass_lanes: true,
+        bypass_once: true,
         wait_while_heard: true,
         node_completion: true,
         chain: true,

@@ -60,6 +60,8 @@ impl Ablation {
         parts("no-gather-all", Mechanisms { gather_all: false, ..ALL }),
         parts("no-offered-stores", Mechanisms { offered_stores: false, ..ALL }),
         parts("no-floor", Mechanisms { floor: false, ..ALL }),
+        parts("no-bypass-lanes", Mechanisms { bypass_lanes: false, ..ALL }),
+        parts("bypass-after-restart", Mechanisms { bypass_once: false, ..ALL }),
         parts("no-wait-while-heard", Mechanisms { wait_while_heard: false, ..ALL }),
         parts("no-node-completion", Mechanisms { node_completion: false, ..ALL }),
         parts("no-chain", Mechanisms { chain: false, ..ALL }),

@@ -55,12 +55,12 @@ impl Arbiter {
         (self.counter < 1 << SEQ_COUNTER_BITS).then(|| Seq::new(self.epoch, self.counter))
     }
 
-    fn arbitrate(&mut self, header: &Header) -> Verdict {
+    fn arbitrate(&mut self, header: &Header, remembers: bool) -> Verdict {
         if header.lane >= self.lanes_max {
             return Verdict::Drop;
         }
         let known = self.lanes.get_mut(&header.lane).filter(|entry| entry.request >= header.request);
-        match known {
+        match known.filter(|_| remembers) {
             Some(entry) if entry.request > header.request || entry.progress == Progress::Running => Verdict::Drop,
             Some(entry) => match entry.progress {
                 Progress::Done(status, seq) => Verdict::AnswerAgain(status, seq),
@@ -121,7 +121,7 @@ impl Shim {
             Op::Fragment | Op::ReadFragment | Op::Scan => {}
             Op::Write | Op::Delete => {
                 let arbiter = self.arbiter.as_mut().expect("a bypass epoch has an arbiter");
-                match arbiter.arbitrate(header) {
+                match arbiter.arbitrate(header, self.mechanisms.bypass_lanes) {
                     Verdict::Run(seq) => header.seq = seq,
                     Verdict::AnswerAgain(status, seq) => {
                         let request = Request { header: *header, key: parts.key.to_vec(), switch: from };

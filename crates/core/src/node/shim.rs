@@ -201,6 +201,8 @@ impl Shim {
             _ => VecDeque::new(),
         };
         let marks = if mechanisms.durable_offer { loaded.marks } else { Vec::new() };
+        let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
+        let outlived = in_bypass && mechanisms.bypass_once;
         let marks = Marks::new(marks, limits.marks_max, boot);
         let mut rising = RisingFloors::new(loaded.floors, now);
         for (hash, fence) in marks.fences() {
@@ -211,9 +213,9 @@ impl Shim {
             boot,
             address,
             mechanisms,
-            serving: state.config.as_ref().is_some_and(|config| config.switch.is_some()),
-            needs_epoch: state.config.as_ref().is_some_and(|config| config.switch.is_none()),
-            arbiter: None,
+            serving: state.config.is_some() && !outlived,
+            needs_epoch: outlived,
+            arbiter: state.config.as_ref().and_then(|config| Arbiter::of(state.epoch, config)),
             state,
             rising,
             uncertain: false,
