@@ -49,6 +49,10 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
         cache_records: config.cache.records as usize,
         eviction_sample: config.cache.eviction_sample as usize,
         spool_wait_us: config.controller.spool_wait_ms * 1000,
+        bypass_us: match config.controller.bypass_ms {
+            0 => u64::MAX,
+            bypass_ms => bypass_ms * 1000,
+        },
         lanes: (config.controller.lanes, config.client.lanes.max(1)),
         lease_us: rack.lease_ms * 1000,
         switch_timeout_us: rack.switch_timeout_ms * 1000,
@@ -120,7 +124,8 @@ pub fn routes(nodes: u16, partitions: u32, seed: u64) -> Vec<Vec<u16>> {
 pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
     let buffers = (config.links.receive_buffer_kb as usize * 1024, config.links.send_buffer_kb as usize * 1024);
     // Parts of one process die together, and only a stalled machine makes one silent: nothing to recover from.
-    let controller = ControllerConfig { switch_timeout_us: 60_000_000, ..controller(config, seed) };
+    let controller =
+        ControllerConfig { switch_timeout_us: 60_000_000, bypass_us: u64::MAX, ..controller(config, seed) };
     Blueprint {
         datapath: datapath(config.rack.scheme, config),
         controller,

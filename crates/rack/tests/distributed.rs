@@ -35,7 +35,7 @@ fn config_of(directory: &Path, records: u32) -> RackConfig {
     let text = format!(
         "[rack]\nsnapshot_period_ms = 300\nswitch_timeout_ms = 300\nlease_ms = 2000\n\n\
          [cache]\nrecords = {records}\nthreshold = 3\nsampling = 1.0\n\n\
-         [controller]\nlisten = \"{}\"\n\n\
+         [controller]\nlisten = \"{}\"\nbypass_ms = 300\n\n\
          [[switch]]\naddress = \"{}\"\n\n[[switch]]\naddress = \"{}\"\n\n\
          [[node]]\naddress = \"{}\"\nsync = \"none\"\n\n[[node]]\naddress = \"{}\"\nsync = \"none\"\n",
         free_tcp(),
@@ -121,6 +121,45 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     second.stop();
     controller.stop();
     nodes.into_iter().for_each(NodePart::stop);
+}
+
+/// Fails if a rack without any switch serves nothing, loses what the switch had absorbed, or doesn't come back to its cache.
+#[tokio::test]
+async fn without_any_switch_clients_send_to_the_nodes() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config(directory.path());
+    let controller = ControllerPart::start(&config).unwrap();
+    let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
+    let switch = SwitchPart::start(&config, 0).unwrap();
+    let client = Client::connect(config.controller.listen, options()).await.unwrap();
+    warm(&client).await;
+    for key in 0..50u32 {
+        write(&client, &key.to_be_bytes(), &[1; 100]).await;
+    }
+    switch.stop();
+    for key in 0..50u32 {
+        assert_eq!(value(&client, &key.to_be_bytes()).await, Some(vec![1; 100]), "key {key}");
+        write(&client, &key.to_be_bytes(), &[2; 100]).await;
+    }
+    write(&client, b"large", &vec![7; 100_000]).await;
+    assert!(controller.controller.call(|controller, _| controller.is_bypassing()).unwrap());
+    // A node that restarts has forgotten which numbers it gave out.
+    let [first, second] = nodes;
+    second.stop();
+    let second = NodePart::start(&config, 1).unwrap();
+    for key in 0..50u32 {
+        assert_eq!(value(&client, &key.to_be_bytes()).await, Some(vec![2; 100]), "key {key}");
+        write(&client, &key.to_be_bytes(), &[3; 100]).await;
+    }
+    let switch = SwitchPart::start(&config, 1).unwrap();
+    warm(&client).await;
+    assert!(!controller.controller.call(|controller, _| controller.is_bypassing()).unwrap());
+    assert!(switch.datapath.statistics().absorbed_writes > 0);
+    assert_eq!(value(&client, b"large").await, Some(vec![7; 100_000]));
+    drop(client);
+    switch.stop();
+    controller.stop();
+    [first, second].into_iter().for_each(NodePart::stop);
 }
 
 #[tokio::test]

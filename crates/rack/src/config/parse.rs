@@ -102,6 +102,7 @@ fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path
         data: section.path(reader, "data", base).unwrap_or_else(|| data.join("controller")),
         lanes: section.small(reader, "lanes", 1..=1 << 24, 65536),
         spool_wait_ms: section.integer(reader, "spool_wait_ms", 0..=DAY_MS, 60_000),
+        bypass_ms: section.integer(reader, "bypass_ms", 0..=DAY_MS, 2_000),
     };
     section.finish(reader);
     controller

@@ -177,6 +177,8 @@ pub struct Controller {
     pub lanes: u32,
     /// How long a recovery waits for a client that keeps its records on disk.
     pub spool_wait_ms: u64,
+    /// How long a rack without any switch waits for one before clients send to the nodes; 0: for ever.
+    pub bypass_ms: u64,
 }
 
 /// One `[[switch]]` of a distributed rack.
