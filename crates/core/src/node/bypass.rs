@@ -109,7 +109,7 @@ impl Arbiter {
 
 impl Shim {
     /// A packet that came from a client directly, as the switch would have passed it on; `None` if it goes no further.
-    pub(super) fn from_client<'a>(&mut self, from: Address, mut parts: PacketRef<'a>) -> Option<PacketRef<'a>> {
+    pub(super) fn take_from_client<'a>(&mut self, from: Address, mut parts: PacketRef<'a>) -> Option<PacketRef<'a>> {
         let header = &mut parts.header;
         header.flags &= flags::CONDITIONAL | flags::LARGE;
         header.record_flags = 0;

@@ -283,7 +283,7 @@ impl Shim {
             return;
         }
         let parts = match self.arbiter {
-            Some(_) => self.from_client(from, parts),
+            Some(_) => self.take_from_client(from, parts),
             None => Some(parts),
         };
         let Some(parts) = parts else { return };
