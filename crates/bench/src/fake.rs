@@ -9,7 +9,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use switchback_core::control::{ClientNotice, ClientReport, Grant};
+use switchback_core::control::{ClientNotice, ClientReport, Destination, Grant};
 use switchback_net::{ControlLink, Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Seq, Status, flags, partition_of};
 
@@ -196,7 +196,7 @@ impl ControlLink for FakeControl {
             hello_us: sent_us,
             lease_us: 2_000_000,
             epoch: 1,
-            switch: SWITCH,
+            destination: Destination::Switch(SWITCH),
             hash_key: self.hash_key,
             partitions: self.partitions,
             lane_first: self.index * lanes,
