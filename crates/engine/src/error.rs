@@ -78,7 +78,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Anything else.
-    #[error("{} can't be opened: {reason}", path.display())]
+    #[error("{} can't be opened: {reason}. Name a directory that can be written to (data in [[node]], or --data)", path.display())]
     Io {
         /// The directory.
         path: PathBuf,

@@ -20,15 +20,19 @@ use std::sync::atomic::Ordering::Release;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use switchback_core::client::Session;
-use switchback_net::{ControlLink, Uplink};
+use switchback_net::{ControlLink, Uplink, address_refused};
 use thiserror::Error;
 
 /// Why a gateway doesn't start.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum GatewayError {
-    #[error("can't listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    #[error(
+        "the gateway can't listen on {address}: {}; choose another with --resp ADDR or resp in [gateway] of rack.toml (port 0: any \
+         free one)",
+        address_refused(error)
+    )]
+    Listen { address: SocketAddr, error: io::Error },
     #[error(transparent)]
     Spool(#[from] SpoolError),
     #[error("durability {0} needs a directory for the spool")]
@@ -71,7 +75,7 @@ impl Gateway {
         let directory = open_directory(&config)?;
         let mut listeners = Vec::new();
         for &address in &config.listen {
-            listeners.push(listen(address).map_err(|source| GatewayError::Listen { address, source })?);
+            listeners.push(listen(address).map_err(|error| GatewayError::Listen { address, error })?);
         }
         let listening = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>();
         let (polls, inboxes) = polls(workers).map_err(GatewayError::Worker)?;

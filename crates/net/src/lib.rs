@@ -10,6 +10,7 @@ mod memory;
 mod meter;
 mod native;
 mod port;
+mod refusal;
 mod tcp;
 mod udp;
 
@@ -20,5 +21,6 @@ pub use memory::{ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, SWI
 pub use meter::{SocketMeter, SocketQueue};
 pub use native::{NativeTarget, NodeAddresses};
 pub use port::{Carrier, ControlEvent, MemoryHub, PeerPort};
+pub use refusal::{address_refused, directory_refused};
 pub use tcp::{TcpHub, connect};
 pub use udp::{BATCH, UdpLink};

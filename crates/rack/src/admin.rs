@@ -13,6 +13,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use switchback_net::address_refused;
 use tokio::sync::oneshot;
 
 /// What a process can be asked and told. Called on threads of their own, so it may block.
@@ -335,12 +336,7 @@ impl Drop for MetricsServer {
 /// Says what to do about an address that can't be had.
 fn bind_failed(address: SocketAddr, error: &io::Error) -> io::Error {
     let mend = "choose another with --metrics ADDR or metrics in [rack] of rack.toml (port 0: any free one)";
-    let why = match error.kind() {
-        io::ErrorKind::AddrInUse => "another program has it, perhaps a rack that runs already".to_owned(),
-        io::ErrorKind::AddrNotAvailable => "this machine doesn't have the address".to_owned(),
-        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges".to_owned(),
-        _ => error.to_string(),
-    };
+    let why = address_refused(error);
     io::Error::new(error.kind(), format!("metrics can't be served at {address}: {why}; {mend}"))
 }
 

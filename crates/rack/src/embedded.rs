@@ -26,7 +26,11 @@ impl EmbeddedRack {
     /// # Errors
     /// Ports that are taken, directories that are locked, damaged or not writable; each says how to mend it.
     pub fn start(config: &RackConfig) -> anyhow::Result<EmbeddedRack> {
-        ensure!(config.shape == Shape::Embedded, "a rack.toml that lists a [[switch]] is started part by part");
+        ensure!(
+            config.shape == Shape::Embedded,
+            "the file lists a [[switch]], so it describes a rack of several processes: start each with `switchback controller`, \
+             `node`, `switch` and `gateway --config` with it"
+        );
         let supervisor = Supervisor::new(config);
         let workers = front::workers(config);
         let blueprint = blueprint::embedded(config, workers as u16, crate::assembly::draw_boot());

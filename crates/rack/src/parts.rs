@@ -8,7 +8,7 @@ use crate::drive::{
     Stop, SwitchHandle, SwitchThread,
 };
 use crate::front;
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use switchback_datapath::{Datapath, Shard};
 use switchback_engine::RocksEngine;
 use switchback_gateway::Gateway;
 use switchback_net::{
-    Carrier, ClientControl, Clock, ControlLink, NativeTarget, SocketMeter, TcpHub, UdpLink, Uplink, connect,
+    Carrier, ClientControl, Clock, ControlLink, NativeTarget, SocketMeter, TcpHub, UdpLink, Uplink, address_refused,
+    connect, directory_refused,
 };
 use switchback_wire::Address;
 
@@ -61,8 +62,13 @@ fn buffers(config: &RackConfig) -> (usize, usize) {
 
 fn bind(address: SocketAddr, config: &RackConfig, what: &str) -> anyhow::Result<UdpLink> {
     let (receive, send) = buffers(config);
-    UdpLink::bind(address, receive, send)
-        .with_context(|| format!("{what} can't have {address}: is it this machine's, and is nobody else using it?"))
+    UdpLink::bind(address, receive, send).map_err(|error| not_bound(what, address, &error))
+}
+
+/// Says what to do about an address that can't be had.
+fn not_bound(what: &str, address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
+    let why = address_refused(error);
+    anyhow!("{what} can't have {address}: {why}; rack.toml says which part has which address, on which machine")
 }
 
 /// A switch: socket, pipeline, agent.
@@ -185,8 +191,7 @@ impl ControllerPart {
         let controller = Controller::new(machine, Mechanisms::ALL, &found, seed, clock.now())
             .with_context(|| format!("the rack in {}", config.controller.data.display()))?;
         let listen = config.controller.listen;
-        let hub = TcpHub::listen(listen)
-            .with_context(|| format!("the control channel can't have {listen}: is nobody else using it?"))?;
+        let hub = TcpHub::listen(listen).map_err(|error| not_bound("the control channel", listen, &error))?;
         let mut threads = Threads::default();
         let carrier = Arc::clone(&hub) as Arc<dyn Carrier>;
         let inbox = hub.controller_inbox();
@@ -270,8 +275,13 @@ fn client_id_base(config: &RackConfig) -> anyhow::Result<u64> {
     }
     let directory = &config.gateway.spool;
     let path = directory.join("client-id");
-    let what = || format!("the gateway's spool {}", directory.display());
-    std::fs::create_dir_all(directory).with_context(what)?;
+    let refused = |error: std::io::Error| {
+        let (directory, why) = (directory.display(), directory_refused(&error));
+        anyhow!(
+            "the gateway can't keep its spool in {directory}: {why}; name another directory with --data or spool in [gateway]"
+        )
+    };
+    std::fs::create_dir_all(directory).map_err(refused)?;
     match std::fs::read_to_string(&path) {
         Ok(text) => u64::from_str_radix(text.trim(), 16).with_context(|| {
             format!("{} is damaged: it holds the gateway's id, 16 hexadecimal digits", path.display())
@@ -282,9 +292,9 @@ fn client_id_base(config: &RackConfig) -> anyhow::Result<u64> {
                 writeln!(file, "{drawn:016x}")?;
                 file.sync_all()
             });
-            written.and_then(|()| std::fs::rename(&aside, &path)).with_context(what)?;
+            written.and_then(|()| std::fs::rename(&aside, &path)).map_err(refused)?;
             Ok(drawn)
         }
-        Err(error) => Err(error).with_context(what),
+        Err(error) => Err(refused(error)),
     }
 }

@@ -1,5 +1,6 @@
 //! `switchback ctl`: asks and tells a running rack.
 
+use super::address;
 use crate::output::{self, Align, Paint, Style, Table, bytes, grouped, printable, seconds};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -24,7 +25,7 @@ pub(crate) struct CtlArgs {
     command: CtlCommand,
 
     /// Where the rack serves its metrics: `metrics=` of the ready line.
-    #[arg(long, global = true, value_name = "ADDR", default_value = "127.0.0.1:9464")]
+    #[arg(long, global = true, value_name = "ADDR", default_value = "127.0.0.1:9464", value_parser = address)]
     metrics: SocketAddr,
 
     /// How to answer.

@@ -1,5 +1,6 @@
 //! `switchback switch|node|controller|gateway`: one part of a distributed rack.
 
+use super::address;
 use super::config::load;
 use crate::launch::{self, Part};
 use crate::{output, serve};
@@ -52,7 +53,7 @@ pub(crate) struct GatewayArgs {
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
     /// Where the Redis protocol is served; port 0: any free one.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     resp: Option<std::net::SocketAddr>,
     /// Where its spool is kept; a second gateway on a machine needs another.
     #[arg(long, value_name = "DIR")]

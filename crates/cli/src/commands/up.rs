@@ -1,5 +1,6 @@
 //! `switchback up`: a whole rack in one process.
 
+use super::address;
 use super::config::load;
 use crate::launch::Running;
 use crate::output::{self, Paint, Style};
@@ -45,11 +46,11 @@ pub(crate) struct UpArgs {
     data: Option<PathBuf>,
 
     /// Where the Redis protocol is served; port 0: any free one.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     resp: Option<SocketAddr>,
 
     /// Where metrics and administration are served; port 0: any free one.
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
 
     /// When absorbed writes are on disk: always, everysec or memory.

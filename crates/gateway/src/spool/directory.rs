@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use switchback_core::client::Preservation;
+use switchback_net::directory_refused;
 use thiserror::Error;
 
 /// What every segment begins with: a magic and the format's version.
@@ -23,13 +24,16 @@ pub enum SpoolError {
     Version { path: PathBuf, version: u8 },
     #[error("{0} is no spool")]
     Foreign(PathBuf),
-    #[error("can't {what} {path}: {source}")]
-    Io { what: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "the gateway's spool: can't {what} {path}: {}; name another directory with spool in [gateway] of rack.toml",
+        directory_refused(error)
+    )]
+    Io { what: &'static str, path: PathBuf, error: io::Error },
 }
 
 impl SpoolError {
     pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
-        move |source| SpoolError::Io { what, path: path.to_owned(), source }
+        move |error| SpoolError::Io { what, path: path.to_owned(), error }
     }
 }
 
@@ -58,7 +62,7 @@ impl SpoolDirectory {
         match lock.try_lock() {
             Ok(()) => Ok(SpoolDirectory { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(SpoolError::Locked(path.to_owned())),
-            Err(TryLockError::Error(source)) => Err(SpoolError::io("lock", &lock_path)(source)),
+            Err(TryLockError::Error(error)) => Err(SpoolError::io("lock", &lock_path)(error)),
         }
     }
 

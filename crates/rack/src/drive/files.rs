@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use switchback_core::controller::{Files, StoreFile};
+use switchback_net::directory_refused;
 use thiserror::Error;
 
 const MAGIC: &[u8; 8] = b"SBCTRL\0\x01";
@@ -20,7 +21,11 @@ pub enum FilesError {
     #[error("{} is damaged ({}): restore it from a backup, or move the directory away to begin a new rack", .0.display(), .1)]
     Damaged(PathBuf, &'static str),
     /// The system said no.
-    #[error("{}: {}", .0.display(), .1)]
+    #[error(
+        "the controller can't use {}: {}; name another directory with --data or data in [controller] of rack.toml",
+        .0.display(),
+        directory_refused(.1)
+    )]
     Io(PathBuf, io::Error),
 }
 
@@ -146,7 +151,7 @@ mod tests {
         let (files, _) = ControllerFiles::open(&directory).unwrap();
         files.store(StoreFile::Snapshot, &[1; 300_000]).unwrap();
         let error = files.store(StoreFile::Snapshot, &[2; 900_000]).unwrap_err();
-        assert!(error.to_string().contains("No space left"), "{error}");
+        assert!(error.to_string().contains("no space is left on its device"), "{error}");
         drop(files);
         let (files, found) = ControllerFiles::open(&directory).unwrap();
         assert_eq!(found.snapshot.unwrap(), [1; 300_000]);
