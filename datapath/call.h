@@ -21,7 +21,9 @@
     X(SNAPSHOT_COW, 9)      /* originals are reported before they are overwritten */                         \
     X(COMPLETION, 10)       /* at most once */                                                               \
     X(EPOCH_FENCE, 11)      /* other epochs' packets are refused */                                          \
-    X(RETRY_OLD_SEQ, 12)    /* a retry of a forwarded write goes on with its seq */
+    X(RETRY_OLD_SEQ, 12)    /* a retry of a forwarded write goes on with its seq */                          \
+    X(CONDITION_ADM, 13)    /* a forwarded conditional write keeps older answers from promoting */           \
+    X(CONDITION_WAIT, 14)   /* a conditional write waits for the end of an eviction */
 
 #define FEATURE_BIT(name, bit) FEATURE_##name = 1u << (bit),
 enum feature { FEATURES(FEATURE_BIT) };

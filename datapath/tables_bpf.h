@@ -16,7 +16,7 @@ struct parameters {
 };
 
 const volatile struct parameters parameters = {
-    .features = (1 << 13) - 1 - FEATURE_WRITE_THROUGH,
+    .features = (1 << 15) - 1 - FEATURE_WRITE_THROUGH,
     .sampling = 1ull << 31,
     .threshold = 20,
     .sketch_width = 1 << 16,

@@ -44,7 +44,9 @@ STEP enum write_result write_outdated(struct call *call, struct record *record)
 {
     if (has_flag(&call->header, FLAG_CONDITIONAL)) {
         // It may reach the node while the record stays outdated: an answer read before it must not promote.
-        record->adm = maximum(record->adm, call->header.seq);
+        if (has_feature(call, FEATURE_CONDITION_ADM)) {
+            record->adm = maximum(record->adm, call->header.seq);
+        }
         return WRITE_FORWARD;
     }
     // On two cores a write may take its number, see the key uncached, and get here after the admission,
@@ -54,7 +56,7 @@ STEP enum write_result write_outdated(struct call *call, struct record *record)
 
 STEP enum write_result write_evicting(struct call *call, struct record *record)
 {
-    if (has_flag(&call->header, FLAG_CONDITIONAL)) {
+    if (has_flag(&call->header, FLAG_CONDITIONAL) && has_feature(call, FEATURE_CONDITION_WAIT)) {
         return WRITE_WAIT;
     }
     if (is_newer(call, record->seq)) {

@@ -46,6 +46,7 @@ enum Command {
     Bench(Box<switchback_bench::cli::BenchArgs>),
     Ctl(commands::ctl::CtlArgs),
     Config(commands::config::ConfigArgs),
+    Sim(Box<commands::sim::SimArgs>),
     Doctor(commands::doctor::DoctorArgs),
 }
 
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => switchback_bench::cli::run(*args, &mut switchback_rack::bench::EmbeddedFactory),
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Config(args) => commands::config::run(&args),
+        Command::Sim(args) => commands::sim::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
     };
     outcome.unwrap_or_else(|error| {

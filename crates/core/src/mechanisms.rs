@@ -44,6 +44,40 @@ pub struct Mechanisms {
     pub node_completion: bool,
     /// An unconditional write that was overtaken by a conditional one is bounced, not called done.
     pub chain: bool,
+    /// A fence is durable before its read is answered (rule 2).
+    pub durable_fence: bool,
+    /// A fence outlives the eviction of its key (rule 3).
+    pub lasting_fence: bool,
+    /// A node that restarts while it holds goes on holding (rule 8).
+    pub durable_hold: bool,
+    /// An offer is cleared once the switch's entry is gone, not once its record is stored (rule 5).
+    pub late_clearing: bool,
+    /// Nobody hears of an epoch that is not durable (rule 8).
+    pub durable_epoch: bool,
+    /// A client without a lease accepts no answer (rule 9).
+    pub lease: bool,
+    /// A client's open writes end as indeterminate with their epoch (rule 9).
+    pub end_with_epoch: bool,
+    /// Clients keep records of an old epoch until its recovery is durable (rule 9).
+    pub release_after_recovery: bool,
+    /// Generations never restart (rule 10).
+    pub rising_generations: bool,
+    /// A snapshot of which a report was lost is not published.
+    pub whole_snapshots: bool,
+    /// A switch takes a configuration for its own life only.
+    pub switch_life: bool,
+    /// A client takes a grant for its own life only.
+    pub client_life: bool,
+    /// A switch takes no entry that is older than its newest.
+    pub rising_admissions: bool,
+    /// A version that made the cache refuse a condition is preserved like one that was read (rule 7).
+    pub kept_refusals: bool,
+    /// After a failed commit nothing is bounced until one has succeeded.
+    pub uncertain_commits: bool,
+    /// The controller takes no offer that it has told its node to clear.
+    pub settled_offers: bool,
+    /// Below a risen floor a chain that began upon nothing says nothing of older writes.
+    pub unsure_chains: bool,
 }
 
 impl Mechanisms {
@@ -68,6 +102,23 @@ impl Mechanisms {
         wait_while_heard: true,
         node_completion: true,
         chain: true,
+        durable_fence: true,
+        lasting_fence: true,
+        durable_hold: true,
+        late_clearing: true,
+        durable_epoch: true,
+        lease: true,
+        end_with_epoch: true,
+        release_after_recovery: true,
+        rising_generations: true,
+        whole_snapshots: true,
+        switch_life: true,
+        client_life: true,
+        rising_admissions: true,
+        kept_refusals: true,
+        uncertain_commits: true,
+        settled_offers: true,
+        unsure_chains: true,
     };
 }
 

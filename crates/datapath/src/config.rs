@@ -44,10 +44,14 @@ features! {
     EPOCH_FENCE "epoch-fence" = 11,
     /// A retry of a forwarded write goes on with its seq.
     RETRY_OLD_SEQ "retry-old-seq" = 12,
+    /// A forwarded conditional write keeps older answers from promoting.
+    CONDITION_ADM "condition-adm" = 13,
+    /// A conditional write waits for the end of an eviction.
+    CONDITION_WAIT "condition-wait" = 14,
 }
 
 impl Features {
-    const MECHANISMS: u64 = (1 << 13) - (1 << 3);
+    const MECHANISMS: u64 = (1 << 15) - (1 << 3);
     /// Routing only; every lookup misses.
     pub const NOCACHE: Features = Features(Features::MECHANISMS);
     /// A write-through cache.

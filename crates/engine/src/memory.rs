@@ -141,6 +141,11 @@ impl MemoryEngine {
         self.store.image.records.contains_key(&key) && self.store.image.rotten.insert(key)
     }
 
+    /// What is damaged is as it was, from a backup.
+    pub fn mend(&mut self) {
+        self.store.image.rotten.clear();
+    }
+
     /// The time by which [`compact`](MemoryEngine::compact) drops expired records; 0: none.
     pub fn set_now_ms(&mut self, now_ms: u64) {
         self.store.now_ms = now_ms;

@@ -1,5 +1,8 @@
 //! Mechanisms that a run can do without, by name: each proves that the checks would notice.
+//!
+//! `tests/ablations.rs` runs each until it is caught, and `docs/guarantees.md` says by what.
 
+use crate::focus::Focus;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_datapath::Features;
 
@@ -8,64 +11,277 @@ use switchback_datapath::Features;
 pub struct Ablation {
     /// Its name on the command line.
     pub name: &'static str,
+    /// The rule that is broken.
+    pub rule: &'static str,
     /// What the datapath does without.
     pub features: Features,
     /// What the other parts do without.
     pub mechanisms: Mechanisms,
+    /// What the racks are about that miss it soonest.
+    pub focus: Option<Focus>,
+    /// So many seeds are enough to catch it.
+    pub seeds: u64,
 }
 
 const NONE: Features = Features(0);
 const ALL: Mechanisms = Mechanisms::ALL;
 
-const fn datapath(name: &'static str, features: Features) -> Ablation {
-    Ablation { name, features, mechanisms: ALL }
+const fn without(name: &'static str, rule: &'static str, features: Features, mechanisms: Mechanisms) -> Ablation {
+    Ablation { name, rule, features, mechanisms, focus: None, seeds: 0 }
 }
 
-const fn parts(name: &'static str, mechanisms: Mechanisms) -> Ablation {
-    Ablation { name, features: NONE, mechanisms }
+const fn datapath(name: &'static str, rule: &'static str, features: Features) -> Ablation {
+    without(name, rule, features, ALL)
+}
+
+const fn parts(name: &'static str, rule: &'static str, mechanisms: Mechanisms) -> Ablation {
+    without(name, rule, NONE, mechanisms)
 }
 
 impl Ablation {
     /// Nothing is left out.
-    pub const NOTHING: Ablation = datapath("nothing", NONE);
+    pub const NOTHING: Ablation = datapath("nothing", "", NONE);
 
     /// Every ablation.
     pub const ALL: &'static [Ablation] = &[
-        datapath("no-embedding", Features::EMBEDDING),
-        parts("no-embedding-store", Mechanisms { embedding_store: false, ..ALL }),
-        Ablation {
-            name: "no-seq-compare",
-            features: Features::SEQ_COMPARE,
-            mechanisms: Mechanisms { seq_compare: false, ..ALL },
-        },
-        datapath("no-validity", Features::VALIDITY),
-        datapath("no-outdated", Features::OUTDATED),
-        Ablation { name: "no-fence", features: Features::FENCE, mechanisms: Mechanisms { fence: false, ..ALL } },
-        datapath("no-incarnation-check", Features::INCARNATION_CHECK),
-        datapath("no-snapshot-cow", Features::SNAPSHOT_COW),
-        parts("no-preservation", Mechanisms { preservation: false, ..ALL }),
-        parts("no-reader-preservation", Mechanisms { reader_preservation: false, ..ALL }),
-        datapath("no-completion", Features::COMPLETION),
-        Ablation {
-            name: "no-epoch-fence",
-            features: Features::EPOCH_FENCE,
-            mechanisms: Mechanisms { epoch_fence: false, ..ALL },
-        },
-        parts("no-hold", Mechanisms { hold: false, ..ALL }),
-        parts("no-durable-offer", Mechanisms { durable_offer: false, ..ALL }),
-        datapath("retry-new-seq", Features::RETRY_OLD_SEQ),
-        parts("recover-first-not-newest", Mechanisms { recover_newest: false, ..ALL }),
-        parts("release-before-durable", Mechanisms { release_after_durable: false, ..ALL }),
-        parts("snapshot-during-recovery", Mechanisms { no_snapshot_in_recovery: false, ..ALL }),
-        parts("no-gather-all", Mechanisms { gather_all: false, ..ALL }),
-        parts("no-offered-stores", Mechanisms { offered_stores: false, ..ALL }),
-        parts("no-floor", Mechanisms { floor: false, ..ALL }),
-        parts("no-bypass-lanes", Mechanisms { bypass_lanes: false, ..ALL }),
-        parts("bypass-after-restart", Mechanisms { bypass_once: false, ..ALL }),
-        parts("no-wait-while-heard", Mechanisms { wait_while_heard: false, ..ALL }),
-        parts("no-node-completion", Mechanisms { node_completion: false, ..ALL }),
-        parts("no-chain", Mechanisms { chain: false, ..ALL }),
+        datapath(
+            "no-embedding",
+            "a read of an outdated dirty record under eviction carries it to the node",
+            Features::EMBEDDING,
+        )
+        .caught_in(20, Some(Focus::Evictions)),
+        parts(
+            "no-embedding-store",
+            "the node stores an embedded record before it answers",
+            Mechanisms { embedding_store: false, ..ALL },
+        )
+        .caught_in(20, Some(Focus::Evictions)),
+        without(
+            "no-seq-compare",
+            "only what is newer is stored, in the cache and at the node",
+            Features::SEQ_COMPARE,
+            Mechanisms { seq_compare: false, ..ALL },
+        )
+        .caught_in(10, None),
+        datapath("no-validity", "a record counts only between its lookup entry's coming and going", Features::VALIDITY)
+            .caught_in(30, Some(Focus::Evictions)),
+        datapath("no-outdated", "a record that may be older than its node's doesn't answer", Features::OUTDATED)
+            .caught_in(10, None),
+        without(
+            "no-fence",
+            "only an answer that is read behind a fence promotes a record",
+            Features::FENCE,
+            Mechanisms { fence: false, ..ALL },
+        )
+        .caught_in(30, Some(Focus::Evictions)),
+        parts(
+            "no-durable-fence",
+            "a fence is durable before its read is answered",
+            Mechanisms { durable_fence: false, ..ALL },
+        )
+        .caught_in(150, Some(Focus::Restarts)),
+        parts(
+            "no-lasting-fence",
+            "a fence outlives the eviction of its key",
+            Mechanisms { lasting_fence: false, ..ALL },
+        )
+        .caught_in(800, Some(Focus::Evictions)),
+        datapath(
+            "no-condition-adm",
+            "a forwarded conditional write keeps older answers from promoting",
+            Features::CONDITION_ADM,
+        )
+        .caught_in(60, Some(Focus::Evictions)),
+        datapath("no-condition-wait", "a conditional write waits for the end of an eviction", Features::CONDITION_WAIT)
+            .caught_in(20, Some(Focus::Evictions)),
+        datapath(
+            "no-incarnation-check",
+            "an agent's packets name the incarnation that they mean",
+            Features::INCARNATION_CHECK,
+        )
+        .caught_in(20, Some(Focus::Evictions)),
+        parts(
+            "no-late-admission-check",
+            "an agent takes no entry that is older than its newest",
+            Mechanisms { rising_admissions: false, ..ALL },
+        )
+        .caught_in(50, Some(Focus::Evictions)),
+        parts(
+            "early-clearing",
+            "an offer is cleared once the switch's entry is gone, not once its record is stored",
+            Mechanisms { late_clearing: false, ..ALL },
+        )
+        .caught_in(800, Some(Focus::Splits)),
+        parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })
+            .caught_in(10, Some(Focus::Restarts)),
+        parts(
+            "no-offered-stores",
+            "a node stores what comes from the cache only under an offer, above the floor of that",
+            Mechanisms { offered_stores: false, ..ALL },
+        )
+        .caught_in(400, Some(Focus::Clients)),
+        parts(
+            "take-declined-offers",
+            "the controller takes no offer that it has told its node to clear",
+            Mechanisms { settled_offers: false, ..ALL },
+        )
+        .caught_in(400, Some(Focus::Disks)),
+        parts(
+            "no-floor",
+            "a node doesn't apply what is below the floor to absent keys",
+            Mechanisms { floor: false, ..ALL },
+        )
+        .caught_in(400, Some(Focus::Evictions)),
+        parts(
+            "trust-chains-below-floor",
+            "below a floor a chain of conditional writes that began upon nothing says nothing of older writes",
+            Mechanisms { unsure_chains: false, ..ALL },
+        )
+        .caught_in(800, Some(Focus::Evictions)),
+        datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION).caught_in(10, None),
+        datapath("retry-new-seq", "a forwarded write that is sent again keeps its number", Features::RETRY_OLD_SEQ)
+            .caught_in(10, None),
+        parts(
+            "no-node-completion",
+            "a conditional write leaves a completion at its node",
+            Mechanisms { node_completion: false, ..ALL },
+        )
+        .caught_in(20, None),
+        parts(
+            "no-chain",
+            "a write that a conditional one overtook is executed anew, not called done",
+            Mechanisms { chain: false, ..ALL },
+        )
+        .caught_in(20, Some(Focus::Disks)),
+        parts(
+            "bounce-after-failed-commit",
+            "after a failed commit nothing is bounced until one has succeeded",
+            Mechanisms { uncertain_commits: false, ..ALL },
+        )
+        .caught_in(800, Some(Focus::Disks)),
+        parts("no-preservation", "clients keep what the cache acknowledged", Mechanisms { preservation: false, ..ALL })
+            .caught_in(10, Some(Focus::Switches)),
+        parts(
+            "no-reader-preservation",
+            "clients keep what they read from the cache",
+            Mechanisms { reader_preservation: false, ..ALL },
+        )
+        .caught_in(50, Some(Focus::Switches)),
+        parts(
+            "no-refusal-preservation",
+            "a version that made the cache refuse a condition is kept like one that was read",
+            Mechanisms { kept_refusals: false, ..ALL },
+        )
+        .caught_in(200, Some(Focus::Switches)),
+        parts(
+            "recover-first-not-newest",
+            "a recovery takes the newest version of a key",
+            Mechanisms { recover_newest: false, ..ALL },
+        )
+        .caught_in(10, Some(Focus::Switches)),
+        parts("no-gather-all", "a recovery waits for every client", Mechanisms { gather_all: false, ..ALL })
+            .caught_in(10, Some(Focus::Switches)),
+        parts(
+            "no-wait-while-heard",
+            "a client whose lease ran out for want of a switch is waited for all the same",
+            Mechanisms { wait_while_heard: false, ..ALL },
+        )
+        .caught_in(40, Some(Focus::Splits)),
+        parts("no-lease", "a client without a lease accepts no answer", Mechanisms { lease: false, ..ALL })
+            .caught_in(60, Some(Focus::Splits)),
+        parts(
+            "resend-over-epoch",
+            "open writes end as indeterminate with their epoch",
+            Mechanisms { end_with_epoch: false, ..ALL },
+        )
+        .caught_in(10, Some(Focus::Switches)),
+        parts(
+            "release-at-gather",
+            "clients keep an old epoch's records until its recovery is durable",
+            Mechanisms { release_after_recovery: false, ..ALL },
+        )
+        .caught_in(20, Some(Focus::Switches)),
+        without(
+            "no-epoch-fence",
+            "everybody refuses the packets and commands of other epochs",
+            Features::EPOCH_FENCE,
+            Mechanisms { epoch_fence: false, ..ALL },
+        )
+        .caught_in(30, Some(Focus::Splits)),
+        parts(
+            "no-durable-epoch",
+            "nobody hears of an epoch that isn't durable",
+            Mechanisms { durable_epoch: false, ..ALL },
+        )
+        .caught_in(60, Some(Focus::Restarts)),
+        parts(
+            "no-switch-life",
+            "a switch takes a configuration for its own life only",
+            Mechanisms { switch_life: false, ..ALL },
+        )
+        .caught_in(800, Some(Focus::Switches)),
+        parts(
+            "no-client-life",
+            "a client takes a grant for its own life only",
+            Mechanisms { client_life: false, ..ALL },
+        )
+        .caught_in(300, Some(Focus::Clients)),
+        parts(
+            "no-hold",
+            "a node holds offered keys from an epoch's beginning to its release",
+            Mechanisms { hold: false, ..ALL },
+        )
+        .caught_in(10, Some(Focus::Switches)),
+        parts(
+            "no-durable-hold",
+            "a node that restarts while it holds goes on holding",
+            Mechanisms { durable_hold: false, ..ALL },
+        )
+        .caught_in(40, Some(Focus::Restarts)),
+        parts(
+            "no-bypass-lanes",
+            "in a bypass epoch nodes arbitrate the lanes",
+            Mechanisms { bypass_lanes: false, ..ALL },
+        )
+        .caught_in(100, Some(Focus::Bypass)),
+        parts(
+            "bypass-after-restart",
+            "a node serves a bypass epoch in one life only",
+            Mechanisms { bypass_once: false, ..ALL },
+        )
+        .caught_in(200, Some(Focus::Bypass)),
+        without(
+            "no-snapshot-cow",
+            "a record's original is reported before a snapshot in progress loses it",
+            Features::SNAPSHOT_COW,
+            Mechanisms { whole_snapshots: false, ..ALL },
+        )
+        .caught_in(10, Some(Focus::Snapshots)),
+        parts(
+            "publish-torn-snapshot",
+            "a snapshot of which a report was lost is not published",
+            Mechanisms { whole_snapshots: false, ..ALL },
+        )
+        .caught_in(40, Some(Focus::Snapshots)),
+        parts(
+            "release-before-durable",
+            "clients are told of a snapshot once it is durable",
+            Mechanisms { release_after_durable: false, ..ALL },
+        )
+        .caught_in(10, None),
+        parts(
+            "snapshot-during-recovery",
+            "no snapshot runs during a recovery",
+            Mechanisms { no_snapshot_in_recovery: false, ..ALL },
+        )
+        .caught_in(20, Some(Focus::Switches)),
+        parts("generations-restart", "generations never restart", Mechanisms { rising_generations: false, ..ALL })
+            .caught_in(10, Some(Focus::Restarts)),
     ];
+
+    const fn caught_in(self, seeds: u64, focus: Option<Focus>) -> Ablation {
+        Ablation { seeds, focus, ..self }
+    }
 
     /// The ablation of this name.
     pub fn by_name(name: &str) -> Option<Ablation> {

@@ -2,8 +2,10 @@
 
 use crate::ablation::Ablation;
 use crate::check::{Check, strings};
+use crate::focus::Focus;
 use crate::plan::{Plan, Scheme};
 use crate::run::{Outcome, run as run_plan};
+use crate::sweep;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write as _};
@@ -37,12 +39,18 @@ pub struct SimArgs {
     /// Write a readable log of every event to this file (of one seed)
     #[arg(long, value_name = "FILE", requires = "seed")]
     pub trace: Option<PathBuf>,
+    /// What racks are mostly about: anything, evictions, switches, splits, restarts, snapshots, disks, clients or bypass (drawn unless given)
+    #[arg(long, value_name = "NAME")]
+    pub focus: Option<Focus>,
     /// How many seeds run at a time (as many as there are cores unless given)
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Without faults (calm), or with those of the data plane only (lossy)
     #[arg(long, value_name = "calm|lossy", value_parser = ["calm", "lossy"])]
     pub mild: Option<String>,
+    /// Leave out every mechanism in turn, and print what catches it: the table of docs/guarantees.md
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "ablate", "scheme"])]
+    pub ablations: bool,
     /// Go on after a violation, and count
     #[arg(long)]
     pub keep_going: bool,
@@ -65,6 +73,9 @@ fn parse_ablation(text: &str) -> Result<&'static str, String> {
         .map(|ablation| ablation.name)
         .ok_or_else(|| format!("'{text}' is no mechanism that can be left out: {}", names()))
 }
+
+/// Seeds that each ablation gets at least, for the table.
+const ABLATED_SEEDS: u64 = 100;
 
 /// What a number of runs came to.
 #[derive(Debug, Default)]
@@ -102,6 +113,10 @@ impl Total {
 pub fn run(args: &SimArgs) -> ExitCode {
     if let Some(path) = &args.check_history {
         return check_history(path);
+    }
+    if args.ablations {
+        print!("{}", sweep::table(&sweep::miss_each(ABLATED_SEEDS, threads(args))));
+        return ExitCode::SUCCESS;
     }
     let began = Instant::now();
     let mut total = match args.seed {
@@ -147,8 +162,13 @@ fn check_history(path: &Path) -> ExitCode {
     if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+fn threads(args: &SimArgs) -> usize {
+    args.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1)
+}
+
 fn ablation(args: &SimArgs) -> Ablation {
-    args.ablate.and_then(Ablation::by_name).unwrap_or(Ablation::NOTHING)
+    let ablation = args.ablate.and_then(Ablation::by_name).unwrap_or(Ablation::NOTHING);
+    Ablation { focus: args.focus.or(ablation.focus), ..ablation }
 }
 
 fn plan(args: &SimArgs, seed: u64, scheme: Scheme) -> Plan {
@@ -188,7 +208,7 @@ fn run_many(args: &SimArgs, began: Instant) -> Total {
     let next = AtomicU64::new(from);
     let stop = AtomicBool::new(false);
     let total = Mutex::new(Total::default());
-    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let threads = threads(args);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -231,7 +251,14 @@ fn describe(outcome: &Outcome) -> String {
     let (seed, scheme) = (outcome.plan.seed, outcome.plan.scheme.name());
     let ablation = outcome.plan.ablation.name;
     let ablate = if ablation == "nothing" { String::new() } else { format!(" --ablate {ablation}") };
-    format!("{}replay: switchback sim --seed {seed} --scheme {scheme}{ablate} --trace trace.txt\n", outcome.report)
+    // An ablation brings its focus along.
+    let own = Ablation::by_name(ablation).and_then(|ablation| ablation.focus);
+    let forced = outcome.plan.ablation.focus.filter(|focus| Some(*focus) != own);
+    let focus = forced.map_or(String::new(), |focus| format!(" --focus {}", focus.name()));
+    format!(
+        "{}replay: switchback sim --seed {seed} --scheme {scheme}{ablate}{focus} --trace trace.txt\n",
+        outcome.report
+    )
 }
 
 fn summarize(total: &Total, seconds: f64) {

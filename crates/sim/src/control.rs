@@ -160,6 +160,12 @@ impl ControlPlane {
         arriving
     }
 
+    /// Whether messages arrive about as soon as they are sent: none is still behind one that a fault held up.
+    pub(crate) fn is_prompt(&self, now_us: u64) -> bool {
+        let soon_us = now_us + 20 * (self.plan.delay_us + self.plan.jitter_us) + 1;
+        self.connections.iter().all(|connection| connection.last_us.iter().all(|last_us| *last_us <= soon_us))
+    }
+
     /// Everything works from now on.
     pub(crate) fn heal(&mut self) {
         self.plan.breaks = 0.0;

@@ -2,6 +2,7 @@
 //! never provoked by one mixture is provoked by the next.
 
 use crate::ablation::Ablation;
+use crate::focus::Focus;
 use crate::parts::{CLIENTS_MAX, NODES_MAX};
 use crate::random::Random;
 use std::str::FromStr;
@@ -120,6 +121,8 @@ pub struct DataNetwork {
     pub late_us: u64,
     /// Share of packets that wait for a switch's agent to be in the middle of something.
     pub interleave: f64,
+    /// Share of an agent's packets that end an entry that are injected once more, late: a channel to the pipeline may repeat them.
+    pub repeats: f64,
 }
 
 /// The control plane's network.
@@ -142,6 +145,8 @@ pub struct Disks {
     pub spool_us: u64,
     /// Share of commits that fail.
     pub commit_fails: f64,
+    /// How likely an engine compacts between two looks at the world.
+    pub compaction: f64,
 }
 
 /// What the clients' applications do.
@@ -192,11 +197,13 @@ pub enum FaultKind {
     SlowControl,
     DiskFull,
     Zombie,
+    CrashTwo,
+    BitRot,
 }
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [FaultKind; 17] = [
+    pub const ALL: [FaultKind; 19] = [
         FaultKind::CrashSwitch,
         FaultKind::CrashNode,
         FaultKind::CrashController,
@@ -214,6 +221,8 @@ impl FaultKind {
         FaultKind::SlowControl,
         FaultKind::DiskFull,
         FaultKind::Zombie,
+        FaultKind::CrashTwo,
+        FaultKind::BitRot,
     ];
 
     /// Its name in reports.
@@ -236,6 +245,8 @@ impl FaultKind {
             FaultKind::SlowControl => "slow_control",
             FaultKind::DiskFull => "disk_full",
             FaultKind::Zombie => "zombie_switch",
+            FaultKind::CrashTwo => "crash_two",
+            FaultKind::BitRot => "bit_rot",
         }
     }
 }
@@ -258,6 +269,8 @@ pub struct Plan {
     pub seed: u64,
     /// What the cache does.
     pub scheme: Scheme,
+    /// What it is mostly about.
+    pub focus: Focus,
     /// What is left out.
     pub ablation: Ablation,
     /// Parts and cache.
@@ -296,6 +309,7 @@ impl Plan {
             store_us: random.logarithmic(20, 20_000),
             spool_us: random.logarithmic(5, 3_000),
             commit_fails: if random.chance(0.15) { random.unit() * 0.02 } else { 0.0 },
+            compaction: 0.02,
         };
         // A timeout that ordinary delays exceed would end every epoch as soon as it begins.
         let mut times = times;
@@ -306,7 +320,12 @@ impl Plan {
         let load = draw_load(&mut random, topology.clients);
         let faults = draw_faults(&mut random, topology.switches);
         let safety_us = 20_000_000;
-        Plan { seed, scheme, ablation, topology, times, data, control, disks, load, faults, safety_us }
+        let focus = Focus::draw(&mut random);
+        let focus = ablation.focus.unwrap_or(focus);
+        let mut plan =
+            Plan { seed, scheme, focus, ablation, topology, times, data, control, disks, load, faults, safety_us };
+        focus.narrow(&mut plan, &mut random);
+        plan
     }
 
     /// A small rack without any fault, the seed of which decides only what the clients do.
@@ -314,7 +333,7 @@ impl Plan {
         let mut plan = Plan::draw(seed, scheme, Ablation::NOTHING);
         plan.data = DataNetwork { delay_us: 20, jitter_us: 5, ..DataNetwork::default() };
         plan.control = ControlNetwork { delay_us: 50, jitter_us: 10, breaks: 0.0, reconnect_us: 1_000 };
-        plan.disks = Disks { commit_us: 30, store_us: 200, spool_us: 50, commit_fails: 0.0 };
+        plan.disks = Disks { commit_us: 30, store_us: 200, spool_us: 50, commit_fails: 0.0, compaction: 0.02 };
         plan.faults = Faults::default();
         plan
     }
@@ -330,6 +349,7 @@ impl Plan {
             late: 0.05,
             late_us: 5_000,
             interleave: 0.5,
+            repeats: 0.1,
         };
         plan
     }
@@ -405,6 +425,7 @@ fn draw_data(random: &mut Random) -> DataNetwork {
         late: rate(random, 0.2),
         late_us: random.logarithmic(200, 100_000),
         interleave: if random.chance(0.7) { random.unit() } else { 0.0 },
+        repeats: if random.chance(0.3) { random.unit() * 0.3 } else { 0.0 },
     }
 }
 

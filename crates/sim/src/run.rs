@@ -2,6 +2,7 @@
 
 use crate::check::search::{Found, search};
 use crate::check::{Check, Violation};
+use crate::history::{Op, OpIndex};
 use crate::plan::{FaultKind, Plan};
 use crate::world::{World, WorldStatistics};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ const SEARCH_STEPS: u64 = 20_000;
 const SEARCHED_KEYS: usize = 4;
 /// Lines of a history that a report prints.
 const REPORTED_OPS: usize = 40;
+/// Lines of its smallest part.
+const SMALLEST_OPS: usize = 8;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -81,6 +84,21 @@ fn cross_check(world: &World) -> Option<Violation> {
     None
 }
 
+/// The operations that contradict each other: the one that shows it, and those that made or told of the versions that it ignores and finds.
+fn smallest(world: &World, violation: &Violation, ops: &[(OpIndex, &Op)]) -> String {
+    let mut out = String::new();
+    let Some(shown) = violation.op.map(|op| world.history.ops[op as usize]) else { return out };
+    let known = shown.floor / 2;
+    let wanted = |op: &Op| op.seq != 0 && (op.seq == known || op.seq == shown.seq || op.seq == shown.guard);
+    let index = violation.op;
+    let contradict = ops.iter().filter(|(other, op)| Some(*other) == index || wanted(op));
+    let _ = writeln!(out, "the smallest part that breaks it:");
+    for (other, op) in contradict.take(SMALLEST_OPS) {
+        let _ = writeln!(out, "   #{other:<6} {op}");
+    }
+    out
+}
+
 /// The part of the history that shows a violation: the operations on its key around it.
 fn explain(world: &World, violation: &Violation) -> String {
     let mut out = String::new();
@@ -88,6 +106,7 @@ fn explain(world: &World, violation: &Violation) -> String {
     let _ = writeln!(out, "violated ({}): {} [at {} us]", violation.check.name(), violation.text, violation.at_us);
     let Some(key) = violation.key else { return out };
     let ops: Vec<_> = world.history.of_key(key).collect();
+    out.push_str(&smallest(world, violation, &ops));
     let at = violation.op.and_then(|op| ops.iter().position(|(index, _)| *index == op));
     let end = at.map_or(ops.len(), |at| (at + 5).min(ops.len()));
     let from = end.saturating_sub(REPORTED_OPS);

@@ -299,7 +299,8 @@ impl Session {
             .is_some_and(|lane| lane.request == header.request && !matches!(lane.state, State::Free | State::Done(_)));
         // A client without a lease accepts no answer (rule 9); nor does one accept another epoch's (rule 8).
         let fenced = self.config.mechanisms.epoch_fence && header.epoch != self.epoch;
-        if fenced || !known || !self.is_open(now) {
+        let expired = self.config.mechanisms.lease && !self.is_open(now);
+        if fenced || !known || expired {
             self.statistics.ignored_packets += 1;
             return None;
         }
@@ -392,7 +393,7 @@ impl Session {
                 Some(Outcome::Written { seq: header.seq })
             }
             // The switch has put the record's seq there, in an answer that it repeats as well; `guard` is the request's in those.
-            Status::ConditionFailed if header.has(flags::CACHED) => {
+            Status::ConditionFailed if header.has(flags::CACHED) && self.config.mechanisms.kept_refusals => {
                 self.read_refusing(now, index);
                 None
             }
@@ -636,7 +637,8 @@ impl Session {
     fn granted(&mut self, now: Now, grant: Grant) {
         // An answer to an earlier life of this client (it may have waited for the controller's disk), a clock that ran ahead of us, an
         // older epoch: nothing to gain from it.
-        if grant.boot != self.boot || grant.epoch < self.epoch || grant.hello_us > now.monotonic_us {
+        let is_mine = grant.boot == self.boot || !self.config.mechanisms.client_life;
+        if !is_mine || grant.epoch < self.epoch || grant.hello_us > now.monotonic_us {
             return;
         }
         if grant.epoch > self.epoch && self.epoch != 0 {
@@ -707,6 +709,9 @@ impl Session {
         let chunks: Vec<_> = chunks.collect();
         self.messages.extend(chunks.iter().map(|(_, chunk)| chunk.clone()));
         self.gather = Some(Gather { epoch, chunks, retry_at_us: now.in_us(self.config.hello_us) });
+        if !self.config.mechanisms.release_after_recovery {
+            self.preserved.release_older_epochs(epoch);
+        }
     }
 
     fn change_epoch(&mut self, now: Now, epoch: u32, destination: Destination) {
@@ -725,7 +730,7 @@ impl Session {
                 State::Open | State::Staging(_) | State::Committing(_) => {}
             }
             let parts = lane.packet.parse().expect("the lane's own packet");
-            if matches!(parts.header.op, Op::Read | Op::Scan) {
+            if matches!(parts.header.op, Op::Read | Op::Scan) || !self.config.mechanisms.end_with_epoch {
                 let header = Header { epoch, ..parts.header };
                 lane.packet.rewrite(&header);
                 let request = lane.request;

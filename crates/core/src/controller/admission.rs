@@ -60,8 +60,12 @@ impl Controller {
             return; // what is cached isn't known yet; nodes repeat their offers
         }
         let (mut held, mut declined) = (Vec::new(), Vec::new());
+        let clearing = self.commands.clearing();
         for offer in offers {
             let (hash, id) = (offer.hash, offer.id);
+            if clearing.contains(&(hash, id)) && self.mechanisms.settled_offers {
+                continue; // declined a moment ago: taken now, it would be in the cache and then cleared at its node
+            }
             if self.directory.bypass {
                 held.push((hash, id)); // admitted as soon as there is a switch: then they come again
             } else if let Some(cached) = self.cache.find(&hash) {

@@ -2,7 +2,7 @@
 
 use crate::control::{Command, CommandId, Entry, EntryId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
 use crate::time::Now;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
 
 /// What an answered command was for.
@@ -94,6 +94,15 @@ impl Commands {
     /// Whether a command with such a purpose is outstanding.
     pub(super) fn any(&self, wanted: impl Fn(&Purpose) -> bool) -> bool {
         self.outstanding.values().any(|outstanding| wanted(&outstanding.purpose))
+    }
+
+    /// Offers that nodes were told to clear and may not have cleared yet.
+    pub(super) fn clearing(&self) -> BTreeSet<(KeyHash, u64)> {
+        let offers = self.outstanding.values().filter_map(|outstanding| match &outstanding.purpose {
+            Purpose::ClearOffers(offers) => Some(offers),
+            _ => None,
+        });
+        offers.flatten().copied().collect()
     }
 
     /// How many commands with such a purpose are outstanding.

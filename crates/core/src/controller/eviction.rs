@@ -111,6 +111,11 @@ impl Controller {
         if entries.is_empty() {
             return;
         }
+        if !self.mechanisms.late_clearing {
+            for cached in entries.iter().filter_map(|id| self.cache.get(*id)).cloned().collect::<Vec<_>>() {
+                self.decline(now, cached.node, vec![(cached.entry.hash, cached.offer)]);
+            }
+        }
         let purpose = Purpose::Remove(entries.clone());
         self.commands.command_switch(now, self.directory.epoch, active, purpose, SwitchCommand::Remove(entries));
     }

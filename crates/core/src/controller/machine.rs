@@ -296,6 +296,10 @@ impl Controller {
 
     /// The next generation; never one that was used before, whatever crashes.
     pub(super) fn next_generation(&mut self) -> u32 {
+        if !self.mechanisms.rising_generations {
+            self.snapshots.generation += 1;
+            return self.snapshots.generation;
+        }
         let used = self.snapshots.generation.max(self.snapshot.generation);
         let next = if self.snapshots.generation == 0 { self.directory.generation_reserved + 1 } else { used + 1 };
         if next > self.directory.generation_reserved {

@@ -213,7 +213,7 @@ impl Controller {
     pub(super) fn recover_on(&mut self, now: Now) {
         let Phase::Recovering(recovery) = &self.phase else { return };
         if !recovery.begun {
-            if !self.is_stored(recovery.stored_by) {
+            if !self.is_stored(recovery.stored_by) && self.mechanisms.durable_epoch {
                 return;
             }
             self.begin_recovery(now);

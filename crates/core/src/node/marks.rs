@@ -1,5 +1,6 @@
 //! What a node remembers of hot keys: fences and offers (rules 2, 3 and 5).
 
+use crate::mechanisms::Mechanisms;
 use crate::storage::Mark;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{KeyHash, Seq};
@@ -25,13 +26,14 @@ pub(super) struct Marks {
     keys: BTreeMap<KeyHash, MarkedKey>,
     offered: usize,
     limit: usize,
+    lasting_fence: bool,
     next_offer: u64,
     /// Offers to send, again or for the first time.
     pub(super) to_offer: VecDeque<KeyHash>,
 }
 
 impl Marks {
-    pub(super) fn new(loaded: Vec<(KeyHash, Vec<u8>, Mark)>, limit: usize, boot: u64) -> Marks {
+    pub(super) fn new(loaded: Vec<(KeyHash, Vec<u8>, Mark)>, limit: usize, boot: u64, mechanisms: Mechanisms) -> Marks {
         let marked = |key, mark: Mark| {
             let saved_fence = mark.fence;
             MarkedKey { key, mark, saved_fence, value_bytes: 0, durable: true, known: false }
@@ -40,7 +42,8 @@ impl Marks {
         let to_offer: VecDeque<_> =
             keys.iter().filter(|(_, marked)| marked.mark.offer != 0).map(|(hash, _)| *hash).collect();
         // Unique over restarts with the boot's randomness, within one by counting.
-        Marks { keys, offered: to_offer.len(), limit, next_offer: boot << 32 | 1, to_offer }
+        let next_offer = boot << 32 | 1;
+        Marks { keys, offered: to_offer.len(), limit, lasting_fence: mechanisms.lasting_fence, next_offer, to_offer }
     }
 
     pub(super) fn offered(&self) -> usize {
@@ -125,7 +128,7 @@ impl Marks {
         marked.mark.offer = 0;
         marked.mark.floor = Seq::NONE;
         let key = marked.key.clone();
-        if marked.mark.fence > Seq::NONE {
+        if marked.mark.fence > Seq::NONE && self.lasting_fence {
             return Some((key, Some(marked.mark)));
         }
         self.keys.remove(hash);

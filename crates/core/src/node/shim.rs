@@ -189,7 +189,7 @@ impl Shim {
     ) -> Result<Shim, EngineError> {
         assert!(boot != 0);
         let empty = loaded.state.is_none();
-        let state = match &loaded.state {
+        let mut state = match &loaded.state {
             None => DurableState { epoch: 0, held: false, config: None },
             Some(bytes) => postcard::from_bytes(bytes)
                 .map_err(|error| EngineError::Corrupt(format!("the node's own state: {error}")))?,
@@ -200,10 +200,14 @@ impl Shim {
             Some(config) if config.write_through => loaded.marks.iter().map(|(hash, ..)| *hash).collect(),
             _ => VecDeque::new(),
         };
-        let marks = if mechanisms.durable_offer { loaded.marks } else { Vec::new() };
+        state.held &= mechanisms.durable_hold;
+        let mut marks = if mechanisms.durable_offer { loaded.marks } else { Vec::new() };
+        if !mechanisms.durable_fence {
+            marks.iter_mut().for_each(|(_, _, mark)| mark.fence = Seq::NONE);
+        }
         let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
         let outlived = in_bypass && mechanisms.bypass_once;
-        let marks = Marks::new(marks, limits.marks_max, boot);
+        let marks = Marks::new(marks, limits.marks_max, boot, mechanisms);
         let mut rising = RisingFloors::new(loaded.floors, now);
         for (hash, fence) in marks.fences() {
             rising.note(hash, fence);

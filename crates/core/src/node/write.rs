@@ -147,20 +147,26 @@ impl Shim {
         let stored = record.as_ref().map_or(self.rising.floors.base(), |record| record.seq);
         let base = record.as_ref().map_or(stored, Record::base);
         let base = if self.mechanisms.chain { base } else { stored };
+        // Then the chain may have begun upon nothing, below a floor: what else was there nobody knows any more.
+        let is_chained =
+            self.mechanisms.unsure_chains && record.as_ref().is_some_and(|record| record.base() < record.seq);
         let conditional = header.has(flags::CONDITIONAL);
         if conditional && self.was_applied(&header) {
             self.send_write_reply(&request, Status::Ok, header.seq);
         } else if conditional && header.seq <= stored {
             let told = self.version_told(stored);
             self.send_write_reply(&request, Status::ConditionFailed, told);
+        } else if header.seq == stored {
+            self.statistics.superseded += 1;
+            self.send_write_reply(&request, Status::Ok, header.seq);
+        } else if (record.is_none() || is_chained) && header.seq <= floor && self.mechanisms.floor {
+            // It may have run, and its record may have been deleted and dropped since; or not.
+            self.statistics.dropped_below_floor += 1;
         } else if header.seq <= base {
             self.statistics.superseded += 1;
             self.send_write_reply(&request, Status::Ok, header.seq);
-        } else if record.is_none() && header.seq <= floor && self.mechanisms.floor {
-            // It may have run, and its record may have been deleted and dropped since.
-            self.statistics.dropped_below_floor += 1;
         } else if header.seq <= stored || header.seq <= self.marks.fence(&header.key_hash).max(floor) {
-            if self.uncertain {
+            if self.uncertain && self.mechanisms.uncertain_commits {
                 return; // a copy of it may have been in the commit that failed: bounced, it could run twice
             }
             self.statistics.bounced += 1;
@@ -188,6 +194,9 @@ impl Shim {
 
     pub(super) fn send_write_reply(&mut self, request: &Request, status: Status, seq: Seq) {
         let header = request.header;
+        if header.epoch != self.state.epoch && self.mechanisms.epoch_fence {
+            return; // the engine took its time: whoever asked is told that its outcome is unknown
+        }
         let deleted = if header.op == Op::Delete { flags::DELETE } else { 0 };
         let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);
         // `seq` names the write to the switch's arbiter; the stored seq of a failed condition travels in `guard`.

@@ -6,6 +6,7 @@ use super::target::{Inject, LoadedRecord, Target};
 use crate::control::{
     BATCH_MAX, Command, CommandId, Entry, EntryId, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
 };
+use crate::mechanisms::Mechanisms;
 use crate::storage::Record;
 use crate::time::Now;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +29,8 @@ pub struct AgentConfig {
     pub retry_us: u64,
     /// Records of a snapshot that are loaded between two looks at anything else.
     pub loads_a_step: usize,
+    /// All, but in simulations.
+    pub mechanisms: Mechanisms,
 }
 
 impl Default for AgentConfig {
@@ -38,6 +41,7 @@ impl Default for AgentConfig {
             reset_misses: 1 << 18,
             retry_us: 50_000,
             loads_a_step: 256,
+            mechanisms: Mechanisms::ALL,
         }
     }
 }
@@ -126,7 +130,8 @@ impl Agent {
     /// Takes a command of the controller.
     pub fn handle_command(&mut self, now: Now, command: Command<SwitchCommand>, target: &mut dyn Target) {
         let Command { id, epoch, body } = command;
-        let configures = matches!(&body, SwitchCommand::Configure(config) if config.boot == self.boot);
+        let is_mine = |boot: u64| boot == self.boot || !self.config.mechanisms.switch_life;
+        let configures = matches!(&body, SwitchCommand::Configure(config) if is_mine(config.boot));
         if epoch < self.epoch || (epoch > self.epoch && !configures) {
             return;
         }
@@ -196,7 +201,7 @@ impl Agent {
             }
             // Repeated after it was evicted and removed: admitted once more it would be there without anybody's knowing. (Or overtaken by
             // a later command: then its key is offered again.)
-            let is_late = entry.id <= self.admitted_to;
+            let is_late = entry.id <= self.admitted_to && self.config.mechanisms.rising_admissions;
             self.admitted_to = self.admitted_to.max(entry.id);
             if is_late || !self.entries.is_free(entry.at) || !self.inject(target).admit(&entry) {
                 self.statistics.refused += 1;
@@ -326,7 +331,8 @@ impl Agent {
             self.take_reports(target);
             let snapshot = self.snapshot.take().expect("put back above");
             let mut inject = Inject { target, packet: &mut self.packet, epoch: self.epoch };
-            snapshot.finish(&self.entries, &mut inject, &mut self.reports);
+            let must_be_whole = self.config.mechanisms.whole_snapshots;
+            snapshot.finish(&self.entries, &mut inject, must_be_whole, &mut self.reports);
         }
     }
 

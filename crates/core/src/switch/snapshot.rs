@@ -74,7 +74,13 @@ impl Snapshot {
     }
 
     /// Ends it, after the last report was taken: complete only if the original of every record that was loaded too late is there.
-    pub(super) fn finish(mut self, entries: &Entries, inject: &mut Inject<'_>, reports: &mut VecDeque<SwitchReport>) {
+    pub(super) fn finish(
+        mut self,
+        entries: &Entries,
+        inject: &mut Inject<'_>,
+        must_be_whole: bool,
+        reports: &mut VecDeque<SwitchReport>,
+    ) {
         inject.snapshot_end();
         for id in std::mem::take(&mut self.awaited) {
             match self.originals.remove(&id) {
@@ -84,6 +90,7 @@ impl Snapshot {
             }
         }
         self.complete &= inject.target.reports_lost() == self.lost_before;
+        self.complete |= !must_be_whole;
         self.emit(true, reports);
         reports.push_back(SwitchReport::SnapshotEnd {
             epoch: self.epoch,

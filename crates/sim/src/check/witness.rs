@@ -210,7 +210,7 @@ impl Witness {
             history.ops[expected as usize].observed = true;
         }
         let op = &history.ops[index as usize];
-        if 2 * seq.0 <= op.floor && !op.floor_is_excused(history, self) {
+        if 2 * seq.0 <= op.floor && !op.floor_is_excused(history, self, seq.0) {
             let text = format!("#{index} became {seq}, but {} was known before it was asked", Seq(op.floor / 2));
             return Err(Violation::of(Check::Linearizable, op.key, index, text));
         }
@@ -294,8 +294,13 @@ impl Witness {
         if history.of_key(op.key).any(|(_, other)| later(other)) {
             return Ok(op.floor + 1);
         }
-        if op.floor_is_excused(history, self) {
-            return Ok(0);
+        // What survived of clients that are gone may end with a delete, of which nothing is left.
+        let strong = op.strong_floor(history);
+        let gone = |other: &Op| other.may_have_changed() && self.is_gone(other, now_ms) && 2 * other.seq <= op.floor;
+        let deleted = history.of_key(op.key).filter(|(_, other)| gone(other)).map(|(_, other)| other.seq).max();
+        let found = deleted.unwrap_or(0);
+        if found >= strong && op.floor_is_excused(history, self, found) {
+            return Ok(2 * found);
         }
         Err(self.too_old(history, index, "nothing"))
     }
@@ -305,7 +310,7 @@ impl Witness {
         let op = &history.ops[index as usize];
         let key = op.key;
         if position < op.floor {
-            if !op.floor_is_excused(history, self) {
+            if !op.floor_is_excused(history, self, position / 2) {
                 return Err(self.too_old(history, index, &format!("version {}", Seq(position / 2))));
             }
             self.forget_weak(history, key, position);
@@ -354,18 +359,17 @@ impl Witness {
 }
 
 impl Op {
-    /// Whether everything above what this operation found is known from clients only that are gone, in an epoch that is over.
-    fn floor_is_excused(&self, history: &History, witness: &Witness) -> bool {
-        if !witness.keys[self.key as usize].has_weak || Seq(self.floor / 2).epoch() >= self.epoch {
-            return false;
-        }
-        let found = match self.told {
-            Told::Value | Told::Absent | Told::Written | Told::ConditionFailed => self.seq,
-            _ => 0,
+    /// Whether everything above `found` is known from clients only that are gone, in an epoch that is over.
+    fn floor_is_excused(&self, history: &History, witness: &Witness, found: u64) -> bool {
+        let may_be = witness.keys[self.key as usize].has_weak && Seq(self.floor / 2).epoch() < self.epoch;
+        may_be && self.strong_floor(history) <= found
+    }
+
+    /// The newest version that someone who still counts knew of when this was asked.
+    fn strong_floor(&self, history: &History) -> u64 {
+        let answered = |other: &Op| {
+            other.responded < self.invoked && other.told != Told::Unknown && other.told != Told::Nothing && !other.weak
         };
-        !history.of_key(self.key).any(|(_, other)| {
-            let answered = other.responded < self.invoked && other.told != Told::Unknown && other.told != Told::Nothing;
-            answered && !other.weak && other.seq > found
-        })
+        history.of_key(self.key).filter(|(_, other)| answered(other)).map(|(_, other)| other.seq).max().unwrap_or(0)
     }
 }

@@ -134,7 +134,11 @@ impl World {
         let epoch = controller.epoch();
         let idle = self.clients.iter().all(super::ClientSlot::is_idle);
         let moved = self.clients.iter().filter_map(|slot| slot.session.as_ref()).all(|s| s.epoch() == epoch);
-        idle && moved && controller.is_serving() && !controller.is_bypassing()
+        // The controller may not have noticed yet that its switch died.
+        let running = self.switches.iter().filter_map(|slot| slot.running.as_ref());
+        let switched = running.map(|running| running.agent.epoch()).any(|at| at == epoch);
+        let serves = switched && controller.is_serving() && !controller.is_bypassing();
+        idle && moved && serves && self.control.is_prompt(self.now_us)
     }
 
     /// Whether nothing is on its way any more.

@@ -19,7 +19,7 @@ impl World {
 
     /// Engines compact when they like.
     fn compact_now_and_then(&mut self) {
-        if self.random.chance(0.02) {
+        if self.random.chance(self.plan.disks.compaction) {
             let node = self.random.below(self.nodes.len() as u64) as usize;
             let unix_ms =
                 self.clocks[usize::from(crate::parts::Part::Node(node as u8).index())].now(self.now_us).unix_ms;

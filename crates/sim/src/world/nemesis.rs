@@ -10,13 +10,15 @@ use std::collections::BTreeMap;
 
 /// A fault that lasts.
 enum Lasting {
-    Crashed(Part),
+    Crashed(Vec<Part>),
     Blocked(Vec<(Part, Part)>),
     Stalled(Vec<Part>, bool),
     Slow,
     Lossy,
     SlowControl,
-    Full(u8),
+    /// Whose disk is full, and whether the node is killed and started again once it isn't.
+    Full(u8, bool),
+    Rotten(u8),
 }
 
 /// Who breaks things.
@@ -99,10 +101,10 @@ impl World {
         let is_controller = |part: Part| part == Part::Controller;
         self.trace.line(self.now_us, || format!("fault {} for {lasts_us} us", kind.name()));
         match kind {
-            FaultKind::CrashSwitch => self.crash_one(is_switch),
-            FaultKind::CrashNode => self.crash_one(is_node),
-            FaultKind::CrashController => self.crash_one(is_controller),
-            FaultKind::CrashClient => self.crash_one(is_client),
+            FaultKind::CrashSwitch => self.crash_one(is_switch).map(Lasting::Crashed),
+            FaultKind::CrashNode => self.crash_one(is_node).map(Lasting::Crashed),
+            FaultKind::CrashController => self.crash_one(is_controller).map(Lasting::Crashed),
+            FaultKind::CrashClient => self.crash_one(is_client).map(Lasting::Crashed),
             FaultKind::PauseSwitch => self.pause_one(is_switch, lasts_us),
             FaultKind::PauseNode => self.pause_one(is_node, lasts_us),
             FaultKind::PauseController => self.pause_one(is_controller, lasts_us),
@@ -115,9 +117,28 @@ impl World {
                 Some(Lasting::Stalled(vec![part], self.nemesis.random.chance(0.5)))
             }
             FaultKind::Zombie => {
-                let active = self.pick(is_switch)?;
-                self.control.stall(self.now_us, active.index(), true);
-                Some(Lasting::Stalled(vec![active], true))
+                // It may go on serving clients that haven't heard either.
+                let active = self.active_switch();
+                let mut alone = vec![self.pick(|part| is_switch(part) && active.is_none_or(|active| part == active))?];
+                let share = *self.nemesis.random.pick(&[0.0, 0.5, 0.5, 1.0]);
+                for part in self.parts().into_iter().filter(|part| is_client(*part)) {
+                    if self.nemesis.random.chance(share) {
+                        alone.push(part);
+                    }
+                }
+                for part in &alone {
+                    self.control.stall(self.now_us, part.index(), true);
+                }
+                Some(Lasting::Stalled(alone, true))
+            }
+            FaultKind::CrashTwo => {
+                let one = self.crash_one(|part| !is_client(part))?;
+                let other = self.crash_one(|_| true);
+                Some(Lasting::Crashed(one.into_iter().chain(other.into_iter().flatten()).collect()))
+            }
+            FaultKind::BitRot => {
+                let Part::Node(node) = self.pick(is_node)? else { return None };
+                self.rot_one(node).then_some(Lasting::Rotten(node))
             }
             FaultKind::BreakConnections => {
                 for part in self.parts() {
@@ -142,16 +163,34 @@ impl World {
             FaultKind::DiskFull => {
                 let Part::Node(node) = self.pick(is_node)? else { return None };
                 self.nodes[usize::from(node)].engine.set_full(true);
-                Some(Lasting::Full(node))
+                Some(Lasting::Full(node, self.nemesis.random.chance(0.5)))
             }
         }
     }
 
-    fn crash_one(&mut self, parts: impl Fn(Part) -> bool) -> Option<Lasting> {
+    fn crash_one(&mut self, parts: impl Fn(Part) -> bool) -> Option<Vec<Part>> {
         let running: Vec<Part> = self.parts().into_iter().filter(|part| self.is_running(*part)).collect();
         let part = self.pick(|part| parts(part) && running.contains(&part))?;
         self.crash_part(part);
-        Some(Lasting::Crashed(part))
+        Some(vec![part])
+    }
+
+    /// The switch that serves, as the controller sees it.
+    fn active_switch(&self) -> Option<Part> {
+        let status = self.controller.controller.as_ref()?.status(self.now(Part::Controller));
+        status.switches.iter().find(|switch| switch.active).map(|switch| Part::Switch(switch.index as u8))
+    }
+
+    /// Damages a record of a node where it is stored. (It is mended when the fault ends, as from a backup.)
+    fn rot_one(&mut self, node: u8) -> bool {
+        let slot = &self.nodes[usize::from(node)];
+        let count = slot.engine.records().count() as u64;
+        if count == 0 {
+            return false;
+        }
+        let at = self.nemesis.random.below(count) as usize;
+        let (hash, key) = slot.engine.records().nth(at).map(|(hash, key, _)| (*hash, key.to_vec())).expect("counted");
+        self.nodes[usize::from(node)].engine.rot(&hash, &key)
     }
 
     fn pause_one(&mut self, parts: impl Fn(Part) -> bool, lasts_us: u64) -> Option<Lasting> {
@@ -184,9 +223,11 @@ impl World {
     pub(super) fn fault_ends(&mut self, fault: u32) {
         let Some(lasting) = self.nemesis.lasting[fault as usize].take() else { return };
         match lasting {
-            Lasting::Crashed(part) => {
-                if !self.is_running(part) {
-                    self.start_part(part);
+            Lasting::Crashed(parts) => {
+                for part in parts {
+                    if !self.is_running(part) {
+                        self.start_part(part);
+                    }
                 }
             }
             Lasting::Blocked(cut) => {
@@ -207,7 +248,14 @@ impl World {
             Lasting::Slow => self.network.slower = 1,
             Lasting::Lossy => self.network.extra_loss = 0.0,
             Lasting::SlowControl => self.control.slower = 1,
-            Lasting::Full(node) => self.nodes[usize::from(node)].engine.set_full(false),
+            Lasting::Full(node, dies) => {
+                if dies && self.is_running(Part::Node(node)) && !self.is_healed() {
+                    self.crash_part(Part::Node(node));
+                    self.start_part(Part::Node(node));
+                }
+                self.nodes[usize::from(node)].engine.set_full(false);
+            }
+            Lasting::Rotten(node) => self.nodes[usize::from(node)].engine.mend(),
         }
     }
 

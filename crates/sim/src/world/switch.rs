@@ -18,6 +18,8 @@ use switchback_wire::{Address, KeyHash, Op, Packet, Seq};
 
 /// Caches of more keys are compared with their snapshots only now and then.
 const COMPARED_KEYS: usize = 64;
+/// Packets of an agent's that are under way a second time.
+const REPEATS_MAX: usize = 8;
 
 /// What the cache held dirty when a snapshot began.
 pub(super) struct Cut {
@@ -31,6 +33,8 @@ pub(super) struct Running {
     pub(super) agent: Agent,
     entries: BTreeMap<Location, KeyHash>,
     cut: Option<Cut>,
+    /// Packets of the agent's that the pipeline will get a second time.
+    repeats: VecDeque<Packet>,
 }
 
 /// A switch.
@@ -67,6 +71,7 @@ struct Between<'a> {
     unix_ms: u64,
     entries: &'a mut BTreeMap<Location, KeyHash>,
     cut: &'a mut Option<Cut>,
+    repeats: &'a mut VecDeque<Packet>,
     #[allow(clippy::vec_box)]
     held: &'a mut Vec<Box<Flight>>,
     passed: Vec<(Box<Flight>, Verdict)>,
@@ -78,6 +83,18 @@ impl Between<'_> {
         while !self.held.is_empty() && self.random.chance(0.3) {
             let flight = self.held.remove(0);
             self.pass(flight);
+        }
+    }
+
+    /// A packet that ends an entry may come a second time, late: it names the incarnation that it means.
+    fn repeat_packets(&mut self, packet: &Packet) {
+        if self.repeats.len() > REPEATS_MAX || (!self.repeats.is_empty() && self.random.chance(0.3)) {
+            let mut late = self.repeats.pop_front().expect("not empty");
+            let _late = self.running.inject(&mut late);
+        }
+        let ends_entry = |op: Op| matches!(op, Op::EvictBegin | Op::Remove);
+        if self.random.chance(self.plan.data.repeats) && packet.parse().is_ok_and(|parts| ends_entry(parts.header.op)) {
+            self.repeats.push_back(packet.clone());
         }
     }
 
@@ -107,6 +124,7 @@ impl Between<'_> {
 impl Target for Between<'_> {
     fn inject(&mut self, packet: &mut Packet) -> bool {
         self.packets_pass();
+        self.repeat_packets(packet);
         let begins = match packet.parse() {
             Ok(parts) if parts.header.op == Op::SnapshotBegin => Some(parts.header.generation),
             _ => None,
@@ -136,6 +154,7 @@ impl Target for Between<'_> {
     fn clear(&mut self) {
         self.running.clear();
         self.entries.clear();
+        self.repeats.clear();
         *self.cut = None;
     }
 
@@ -195,6 +214,7 @@ impl World {
             reset_us: times.counters_reset_us,
             retry_us: times.controller_retry_us,
             loads_a_step: 1 + self.random.below(64) as usize,
+            mechanisms: self.plan.ablation.mechanisms,
             ..AgentConfig::default()
         };
         let datapath = Datapath::new(&config).expect("a drawn rack makes sense");
@@ -202,7 +222,8 @@ impl World {
         slot.boot += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(switch);
         let agent = Agent::new(boot, part.address(), agent, now);
-        slot.running = Some(Box::new(Running { datapath, agent, entries: BTreeMap::new(), cut: None }));
+        slot.running =
+            Some(Box::new(Running { datapath, agent, entries: BTreeMap::new(), cut: None, repeats: VecDeque::new() }));
         slot.poll_at_us = u64::MAX;
         slot.is_busy = false;
         self.agent_acts(switch, |agent, target| agent.handle_timeout(now, target));
@@ -315,7 +336,7 @@ impl World {
         let unix_ms = self.now(part).unix_ms;
         let slot = &mut self.switches[usize::from(switch)];
         let Some(running) = &mut slot.running else { return };
-        let Running { datapath, agent, entries, cut } = &mut **running;
+        let Running { datapath, agent, entries, cut, repeats } = &mut **running;
         let mut between = Between {
             running: datapath,
             plan: &self.plan,
@@ -323,6 +344,7 @@ impl World {
             unix_ms,
             entries,
             cut,
+            repeats,
             held: &mut slot.held,
             passed: Vec::new(),
         };

@@ -1,0 +1,261 @@
+//! What a seed's rack is mostly about. A swarm that draws everything independently provokes most mechanisms, but some need several
+//! things at once (tiny caches *and* hot keys *and* packets between the agent's steps); half of the seeds draw such a combination.
+//!
+//! A focus narrows distributions; it scripts nothing. Every focus is drawn without any ablation, too, so what an ablation is caught
+//! with is known to be green with the mechanism in place.
+
+use crate::plan::{FaultKind, Faults, Plan};
+use crate::random::Random;
+use std::str::FromStr;
+
+/// A combination of draws.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Focus {
+    /// Everything is drawn independently.
+    Anything,
+    /// Keys go in and out of a tiny cache all the time.
+    Evictions,
+    /// Switches die, or seem to, again and again.
+    Switches,
+    /// Switches and clients lose the controller, but not each other.
+    Splits,
+    /// Nodes, controller and clients die again and again, while switches do now and then.
+    Restarts,
+    /// Snapshots of a busy cache, one after the other.
+    Snapshots,
+    /// Disks fail and fill up, and nodes die of it.
+    Disks,
+    /// Clients die again and again, and the controller's disk is slow.
+    Clients,
+    /// Switches are away for so long that clients send to the nodes.
+    Bypass,
+}
+
+impl Focus {
+    /// Those that narrow something.
+    pub const NARROW: [Focus; 8] = [
+        Focus::Evictions,
+        Focus::Switches,
+        Focus::Splits,
+        Focus::Restarts,
+        Focus::Snapshots,
+        Focus::Disks,
+        Focus::Clients,
+        Focus::Bypass,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Focus::Anything => "anything",
+            Focus::Evictions => "evictions",
+            Focus::Switches => "switches",
+            Focus::Splits => "splits",
+            Focus::Restarts => "restarts",
+            Focus::Snapshots => "snapshots",
+            Focus::Disks => "disks",
+            Focus::Clients => "clients",
+            Focus::Bypass => "bypass",
+        }
+    }
+
+    /// Half of the seeds have one.
+    pub(crate) fn draw(random: &mut Random) -> Focus {
+        if random.chance(0.5) { *random.pick(&Focus::NARROW) } else { Focus::Anything }
+    }
+
+    /// Narrows what was drawn.
+    pub(crate) fn narrow(self, plan: &mut Plan, random: &mut Random) {
+        match self {
+            Focus::Anything => return,
+            Focus::Evictions => evictions(plan, random),
+            Focus::Switches => switches(plan, random),
+            Focus::Splits => splits(plan, random),
+            Focus::Restarts => restarts(plan, random),
+            Focus::Snapshots => snapshots(plan, random),
+            Focus::Disks => disks(plan, random),
+            Focus::Clients => clients(plan, random),
+            Focus::Bypass => bypass(plan, random),
+        }
+        plan.load.operations = plan.load.operations.min(10_000);
+    }
+}
+
+impl FromStr for Focus {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Focus, String> {
+        let mut known = Focus::NARROW.into_iter().chain([Focus::Anything]);
+        known.find(|focus| focus.name() == name).ok_or_else(|| format!("'{name}' is no focus"))
+    }
+}
+
+/// Few keys, all of them hot, and a cache that holds some of them.
+fn hot_keys(plan: &mut Plan, random: &mut Random, cached: (u64, u64), more: (u64, u64)) {
+    let records = random.between(cached.0, cached.1);
+    plan.topology.cache_records = records as usize;
+    for (_, slots) in &mut plan.topology.classes {
+        *slots = records as u32 + random.below(2) as u32;
+    }
+    plan.topology.threshold = random.between(1, 4) as u32;
+    plan.topology.sampling = 1.0;
+    plan.load.keys = (records + random.between(more.0, more.1)) as u32;
+    plan.load.skew = *random.pick(&[0.0, 0.5, 0.99]);
+    plan.load.long_keys = 0.0;
+    plan.load.think_us = random.logarithmic(20, 1_000);
+}
+
+fn faults(kinds: &[(FaultKind, u64)], every_us: u64, lasts_us: u64, random: &mut Random) -> Faults {
+    let weights = kinds.iter().map(|(kind, most)| (*kind, random.between(1, *most) as u32)).collect();
+    Faults { every_us, weights, lasts_us }
+}
+
+fn evictions(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 4), (1, 6));
+    plan.topology.eviction_sample = random.between(1, 2) as usize;
+    plan.data.interleave = 1.0;
+    plan.data.repeats = random.unit() * 0.5;
+    plan.data.late = random.unit() * 0.2;
+    plan.data.late_us = random.logarithmic(200, 20_000);
+    plan.times.agent_us = random.logarithmic(20, 2_000);
+    plan.times.agent_step_us = random.logarithmic(20, 1_000);
+    plan.control.breaks = random.unit() * 0.05;
+    plan.control.reconnect_us = random.logarithmic(200, 5_000);
+    plan.times.controller_retry_us = random.logarithmic(500, 5_000);
+    if random.chance(0.5) {
+        plan.load.value_bytes = 1024;
+        plan.topology.classes.truncate(2);
+    }
+    if random.chance(0.3) {
+        // So few writes that packets outlive an eviction and the next admission without being outdated.
+        plan.load.mix = [1.0, 0.05, 0.0, 0.0, 0.0, 0.0];
+        plan.data.late = 0.3;
+        plan.data.late_us = random.logarithmic(2_000, 20_000);
+        plan.times.agent_us = random.logarithmic(20, 200);
+    }
+}
+
+/// Short timeouts, so that a switch's death is noticed and recovered many times a run.
+fn quick_recoveries(plan: &mut Plan, random: &mut Random) {
+    plan.control.delay_us = random.logarithmic(10, 200);
+    plan.control.jitter_us = random.logarithmic(1, 500);
+    plan.times.heartbeat_us = random.logarithmic(1_000, 5_000);
+    plan.times.switch_timeout_us = plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
+    plan.times.switch_lost_us = plan.times.heartbeat_us + random.logarithmic(1_000, 5_000) + plan.control.reconnect_us;
+    plan.times.hello_us = random.logarithmic(1_000, 5_000);
+    plan.times.controller_retry_us = random.logarithmic(500, 5_000);
+    plan.disks.store_us = random.logarithmic(20, 2_000);
+}
+
+fn switches(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 16), (0, 4));
+    quick_recoveries(plan, random);
+    plan.topology.switches = random.between(1, 2) as u8;
+    plan.times.snapshot_us = random.logarithmic(5_000, 100_000);
+    plan.disks.compaction = random.unit();
+    if random.chance(0.3) {
+        // Switches that die and come back while what they are told, and what they say, is on its way.
+        plan.control.delay_us = random.logarithmic(200, 3_000);
+        plan.control.breaks = random.unit() * 0.1;
+        plan.control.reconnect_us = random.logarithmic(100, 1_000);
+        plan.times.heartbeat_us = random.logarithmic(5_000, 20_000);
+        plan.times.switch_timeout_us =
+            3 * plan.times.heartbeat_us + 10 * (plan.control.delay_us + plan.control.jitter_us);
+        plan.times.switch_lost_us = plan.times.switch_timeout_us + plan.control.reconnect_us;
+        let lasts_us = random.logarithmic(50, 500);
+        plan.faults = faults(&[(FaultKind::CrashSwitch, 1)], random.logarithmic(3_000, 30_000), lasts_us, random);
+        return;
+    }
+    let kinds = [(FaultKind::CrashSwitch, 8), (FaultKind::BreakConnections, 3), (FaultKind::SlowControl, 2)];
+    plan.faults = faults(&kinds, random.logarithmic(3_000, 100_000), random.logarithmic(100, 50_000), random);
+}
+
+fn splits(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 8), (1, 8));
+    quick_recoveries(plan, random);
+    plan.topology.switches = random.between(2, 3) as u8;
+    plan.topology.clients = plan.topology.clients.clamp(3, 6);
+    plan.times.agent_us = random.logarithmic(20, 2_000);
+    plan.control.delay_us = random.logarithmic(100, 3_000);
+    plan.times.switch_timeout_us = plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
+    plan.times.lease_us = random.logarithmic(20_000, 300_000) + 20 * plan.control.delay_us;
+    plan.times.drift_us = plan.times.lease_us / 20;
+    plan.times.spool_wait_us = random.logarithmic(20_000, 200_000);
+    plan.control.breaks = random.unit() * 0.02;
+    plan.control.reconnect_us = random.logarithmic(200, 5_000);
+    plan.times.switch_lost_us = plan.times.switch_timeout_us + plan.control.reconnect_us;
+    let kinds = [(FaultKind::Zombie, 8), (FaultKind::PauseClient, 2), (FaultKind::PauseSwitch, 2)];
+    let lasts_us = plan.times.lease_us * random.between(1, 2);
+    plan.faults = faults(&kinds, random.logarithmic(20_000, 200_000), lasts_us, random);
+}
+
+fn restarts(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 8), (0, 6));
+    quick_recoveries(plan, random);
+    plan.topology.nodes = random.between(1, 2) as u8;
+    plan.times.snapshot_us = random.logarithmic(5_000, 100_000);
+    plan.disks.store_us = random.logarithmic(20, 20_000);
+    plan.data.late = random.unit() * 0.2;
+    plan.data.late_us = random.logarithmic(200, 50_000);
+    let kinds = [
+        (FaultKind::CrashNode, 8),
+        (FaultKind::CrashController, 4),
+        (FaultKind::CrashClient, 4),
+        (FaultKind::CrashSwitch, 4),
+        (FaultKind::CrashTwo, 4),
+    ];
+    plan.faults = faults(&kinds, random.logarithmic(3_000, 100_000), random.logarithmic(100, 20_000), random);
+}
+
+fn snapshots(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (4, 64), (0, 2));
+    plan.times.snapshot_us = random.logarithmic(5_000, 20_000);
+    plan.times.agent_step_us = random.logarithmic(100, 5_000);
+    plan.data.interleave = 1.0;
+    plan.topology.reports = if random.chance(0.5) { random.between(2, 8) as u32 } else { 1024 };
+    plan.load.threads = plan.load.threads.max(4);
+    plan.load.mix[1] += 0.5;
+}
+
+fn disks(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 4), (0, 4));
+    plan.topology.nodes = random.between(1, 2) as u8;
+    plan.disks.commit_fails = random.unit() * 0.1;
+    // Large groups: a commit that fails takes much with it.
+    plan.disks.commit_us = random.logarithmic(50, 5_000);
+    plan.load.threads = plan.load.threads.max(4);
+    plan.load.mix[3] = random.unit();
+    plan.load.mix[4] = random.unit();
+    plan.data.loss = random.unit() * 0.3;
+    let retry_us = random.logarithmic(300, 2_000);
+    plan.times.client_retry_us = (retry_us, retry_us * 4);
+    plan.data.late = random.unit() * 0.2;
+    plan.data.late_us = random.logarithmic(200, 20_000);
+    let kinds = [(FaultKind::CrashNode, 8), (FaultKind::DiskFull, 8), (FaultKind::BitRot, 2)];
+    plan.faults = faults(&kinds, random.logarithmic(1_000, 30_000), random.logarithmic(500, 20_000), random);
+}
+
+fn clients(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 16), (0, 4));
+    quick_recoveries(plan, random);
+    plan.topology.clients = plan.topology.clients.max(3);
+    plan.load.spooled = *random.pick(&[0.0, 0.5, 1.0]);
+    plan.disks.store_us = random.logarithmic(500, 5_000);
+    plan.control.reconnect_us = random.logarithmic(50, 500);
+    plan.times.hello_us = random.logarithmic(500, 3_000);
+    plan.times.lease_us = random.logarithmic(20_000, 200_000);
+    plan.times.drift_us = plan.times.lease_us / 20;
+    let kinds = [(FaultKind::CrashClient, 8), (FaultKind::CrashSwitch, 1)];
+    plan.faults = faults(&kinds, random.logarithmic(10_000, 100_000), random.logarithmic(50, 5_000), random);
+}
+
+fn bypass(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 8), (0, 4));
+    quick_recoveries(plan, random);
+    plan.topology.switches = 1;
+    plan.times.bypass_us = random.logarithmic(2_000, 50_000);
+    plan.data.loss = random.unit() * 0.3;
+    plan.data.late = random.unit() * 0.2;
+    plan.data.late_us = random.logarithmic(200, 20_000);
+    let kinds = [(FaultKind::CrashSwitch, 8), (FaultKind::CrashNode, 8), (FaultKind::CrashController, 2)];
+    plan.faults = faults(&kinds, random.logarithmic(10_000, 100_000), random.logarithmic(5_000, 200_000), random);
+}

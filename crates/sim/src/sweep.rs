@@ -1,0 +1,85 @@
+//! Leaving out one mechanism after the other: is each missed, by which checks, how soon?
+
+use crate::ablation::Ablation;
+use crate::check::Check;
+use crate::plan::{Plan, Scheme};
+use crate::run::run;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What became of one ablation.
+#[derive(Clone, Debug)]
+pub struct Missed {
+    /// Which one.
+    pub ablation: Ablation,
+    /// Seeds up to the first that caught it.
+    pub needed: Option<u64>,
+    /// Seeds that ran.
+    pub runs: u64,
+    /// By which checks it was caught, and how often.
+    pub checks: BTreeMap<Check, u64>,
+}
+
+impl Missed {
+    /// How many runs caught it.
+    pub fn caught(&self) -> u64 {
+        self.checks.values().sum()
+    }
+
+    /// The checks, the most frequent first.
+    fn names(&self) -> String {
+        let mut checks: Vec<_> = self.checks.iter().collect();
+        checks.sort_by_key(|(check, count)| (u64::MAX - **count, **check));
+        checks.iter().map(|(check, _)| check.name()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Runs an ablation until it is caught or has had its seeds, and `at_least` seeds in any case.
+pub fn miss(ablation: Ablation, at_least: u64) -> Missed {
+    let mut missed = Missed { ablation, needed: None, runs: 0, checks: BTreeMap::new() };
+    while missed.runs < at_least || (missed.needed.is_none() && missed.runs < ablation.seeds) {
+        let outcome = run(Plan::draw(missed.runs, Scheme::FarReach, ablation), false);
+        missed.runs += 1;
+        if let Some(violation) = outcome.violation {
+            missed.needed.get_or_insert(missed.runs);
+            *missed.checks.entry(violation.check).or_default() += 1;
+        }
+    }
+    missed
+}
+
+/// The same for every ablation, several at a time.
+pub fn miss_each(at_least: u64, threads: usize) -> Vec<Missed> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(ablation) = Ablation::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let missed = miss(*ablation, at_least);
+                    done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(missed);
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let place = |name: &str| Ablation::ALL.iter().position(|ablation| ablation.name == name);
+    done.sort_by_key(|missed| place(missed.ablation.name));
+    done
+}
+
+/// The table of `docs/guarantees.md`.
+pub fn table(missed: &[Missed]) -> String {
+    let mut out = String::from(
+        "| mechanism | `--ablate` | caught by | seeds needed | caught in |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for row in missed {
+        let needed = row.needed.map_or("not caught".to_owned(), |needed| needed.to_string());
+        let Missed { ablation, runs, .. } = row;
+        let (rule, name, names, caught) = (ablation.rule, ablation.name, row.names(), row.caught());
+        let _ = writeln!(out, "| {rule} | `{name}` | {names} | {needed} | {caught} of {runs} |");
+    }
+    out
+}
