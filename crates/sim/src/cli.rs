@@ -27,6 +27,9 @@ pub struct SimArgs {
     /// Run seed after seed for so many minutes
     #[arg(long, value_name = "T")]
     pub minutes: Option<f64>,
+    /// Begin with this seed
+    #[arg(long, value_name = "N", requires = "minutes", default_value_t = 0)]
+    pub from: u64,
     /// What the cache does: nocache, netcache or farreach (all of them unless given)
     #[arg(long)]
     pub scheme: Option<Scheme>,
@@ -75,7 +78,7 @@ fn parse_ablation(text: &str) -> Result<&'static str, String> {
 }
 
 /// Seeds that each ablation gets at least, for the table.
-const ABLATED_SEEDS: u64 = 100;
+const ABLATED_SEEDS: u64 = 50;
 
 /// What a number of runs came to.
 #[derive(Debug, Default)]
@@ -202,7 +205,7 @@ fn run_one(args: &SimArgs, seed: u64) -> Total {
 }
 
 fn run_many(args: &SimArgs, began: Instant) -> Total {
-    let (from, to) = args.seeds.unwrap_or((0, if args.minutes.is_some() { u64::MAX } else { 100 }));
+    let (from, to) = args.seeds.unwrap_or((args.from, if args.minutes.is_some() { u64::MAX } else { 100 }));
     let until = args.minutes.map(|minutes| began + Duration::from_secs_f64(minutes * 60.0));
     let schemes = schemes(args);
     let next = AtomicU64::new(from);

@@ -116,6 +116,7 @@ fn evictions(plan: &mut Plan, random: &mut Random) {
     plan.data.repeats = random.unit() * 0.5;
     plan.data.late = random.unit() * 0.2;
     plan.data.late_us = random.logarithmic(200, 20_000);
+    plan.times.floor_period_us = random.logarithmic(1_000, 20_000);
     plan.times.agent_us = random.logarithmic(20, 2_000);
     plan.times.agent_step_us = random.logarithmic(20, 1_000);
     plan.control.breaks = random.unit() * 0.05;

@@ -25,13 +25,13 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
                     operations.fetch_add(outcome.operations, Ordering::Relaxed);
                     if outcome.violation.is_some() {
                         let replay = format!("switchback sim --seed {seed} --scheme {}", scheme.name());
-                        broken.lock().unwrap().push(format!("{}{replay}", outcome.report));
+                        broken.lock().expect("no thread panics").push(format!("{}{replay}", outcome.report));
                     }
                 }
             });
         }
     });
-    let broken = broken.into_inner().unwrap();
+    let broken = broken.into_inner().expect("no thread panicked");
     assert!(broken.is_empty(), "{} of {SEEDS} seeds\n{}", broken.len(), broken.join("\n\n"));
     // An idle swarm proves nothing.
     assert!(operations.into_inner() > SEEDS * 1_000);

@@ -134,6 +134,7 @@ impl World {
         }
         let slot = &mut self.clients[usize::from(client)];
         slot.session = None;
+        slot.heard_us = 0;
         slot.boot += 1;
         slot.threads.fill(Thread::default());
         if let Some(spool) = &mut slot.spool {

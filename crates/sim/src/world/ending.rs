@@ -31,6 +31,8 @@ pub(super) enum Phase {
 pub(super) struct Ending {
     /// The phase has to be over by then.
     deadline_us: u64,
+    /// When it began.
+    since_us: u64,
     absorbed_before: u64,
     /// Reads that came to nothing.
     retries: u32,
@@ -54,6 +56,7 @@ impl World {
     fn enter(&mut self, phase: Phase) {
         self.trace.line(self.now_us, || format!("phase {phase:?}"));
         self.phase = phase;
+        self.ending_state.since_us = self.now_us;
         self.ending_state.deadline_us = self.now_us + self.patience_us();
         // Threads that had nothing to do look again.
         for client in 0..self.clients.len() as u8 {
@@ -79,7 +82,10 @@ impl World {
                 }
             }
             Phase::Settling => {
-                if self.is_settled() {
+                // A switch that a fault silenced may count as dead only now.
+                let times = &self.plan.times;
+                let noticed_us = 2 * times.switch_timeout_us + times.switch_lost_us;
+                if self.now_us >= self.ending_state.since_us + noticed_us && self.is_settled() {
                     self.enter(Phase::Reading(0));
                 }
             }

@@ -1,0 +1,49 @@
+//! Seeds that once broke a promise, with what went wrong. The rack that a seed draws changes with the simulator, so most finds live on as
+//! ablations (`tests/ablations.rs`); these are kept because they were the first to show something.
+
+use switchback_sim::ablation::Ablation;
+use switchback_sim::focus::Focus;
+use switchback_sim::plan::{Plan, Scheme};
+use switchback_sim::run::run;
+
+fn is_green(seed: u64, focus: Focus) {
+    let plan = Plan::draw(seed, Scheme::FarReach, Ablation { focus: Some(focus), ..Ablation::NOTHING });
+    let outcome = run(plan, false);
+    assert!(outcome.violation.is_none(), "seed {seed}, {}\n{}", focus.name(), outcome.report);
+}
+
+/// An offer was declined, came again, and was admitted before its node had heard that it was declined.
+#[test]
+fn a_declined_offer_is_not_admitted_while_it_is_being_cleared() {
+    for seed in [43, 67, 82] {
+        is_green(seed, Focus::Disks);
+    }
+}
+
+/// A write below a floor was called done because a chain of conditional writes had begun there, upon an absent key.
+#[test]
+fn a_chain_that_began_below_a_floor_says_nothing_of_older_writes() {
+    is_green(29, Focus::Evictions);
+}
+
+/// A node left a bypass epoch while its engine worked, and answered a refused condition with the write's own number.
+#[test]
+fn a_node_that_left_a_bypass_epoch_answers_nothing_of_it() {
+    is_green(10, Focus::Splits);
+}
+
+/// Not the product's: a delete had survived although the client that was told of it hadn't, and the checker called its record lost.
+#[test]
+fn a_delete_may_survive_its_client() {
+    for seed in [16, 45, 47] {
+        is_green(seed, Focus::Splits);
+    }
+}
+
+/// Not the product's: a message that a slow control plane had held up arrived when everything was to be well, and the switch counted as dead.
+#[test]
+fn a_run_is_settled_once_no_message_is_held_up() {
+    for seed in [7, 17] {
+        is_green(seed, Focus::Switches);
+    }
+}
