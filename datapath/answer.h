@@ -15,7 +15,8 @@ STEP void answer_install(struct packet *packet, struct call *call, struct record
         record_evict_itself(call, record);
         return;
     }
-    record_store(packet, call, record, is_tombstone ? STATE_TOMBSTONE : 0);
+    // Only the node knows how it was made.
+    record_store(packet, call, record, STATE_CHAINED | (is_tombstone ? STATE_TOMBSTONE : 0));
     count(call, counter);
 }
 

@@ -36,7 +36,12 @@ STEP enum write_result write_latest(struct call *call, const struct record *reco
         // The client saw that seq before it sent this, so this one's is later, unless it guessed.
         return is_newer(call, record->seq) ? WRITE_ABSORB : WRITE_AGAIN;
     }
-    return is_newer(call, record->seq) ? WRITE_ABSORB : WRITE_SUPERSEDED;
+    if (is_newer(call, record->seq)) {
+        return WRITE_ABSORB;
+    }
+    // It took its number, and another core was faster. Overwritten at once, unless the newer one was made
+    // upon the version before: then nothing was in between, and this one has to come later.
+    return (record->state & STATE_CHAINED) != 0 ? WRITE_AGAIN : WRITE_SUPERSEDED;
 }
 
 // The node may have a newer version.
@@ -115,7 +120,8 @@ STEP enum write_result write_cached(struct packet *packet, struct call *call, u3
     }
     if (result == WRITE_ABSORB) {
         u8 tombstone = call->header.op == OP_DELETE ? STATE_TOMBSTONE : 0;
-        record_store(packet, call, record, STATE_DIRTY | tombstone);
+        u8 chained = has_flag(&call->header, FLAG_CONDITIONAL) ? STATE_CHAINED : 0;
+        record_store(packet, call, record, STATE_DIRTY | tombstone | chained);
     } else if (result == WRITE_CONDITION_FAILED) {
         call->header.seq = record->seq;
     }

@@ -43,6 +43,7 @@ const STATES: &[(&str, u8)] = &[
     ("REFRESH", bits::REFRESH),
     ("TOMBSTONE", bits::TOMBSTONE),
     ("DIRTY", bits::DIRTY),
+    ("CHAINED", bits::CHAINED),
 ];
 const LANE_STATES: &[(&str, u8)] = &[
     ("APPLIED", lane::APPLIED),

@@ -86,6 +86,7 @@ impl Pair {
             refresh: has(bits::REFRESH),
             tombstone: has(bits::TOMBSTONE),
             dirty: has(bits::DIRTY),
+            chained: has(bits::CHAINED),
             seq: image.seq,
             adm: image.adm,
             incarnation: image.incarnation,
@@ -303,8 +304,8 @@ impl Pair {
             Op::SetValid => {}
             Op::EvictBegin => record.evicting = true,
             _ => {
-                let (valid, latest, evicting, refresh, tombstone, dirty) = Default::default();
-                *record = Record { valid, latest, evicting, refresh, tombstone, dirty, ..record.clone() };
+                let (valid, latest, evicting, refresh, tombstone, dirty, chained) = Default::default();
+                *record = Record { valid, latest, evicting, refresh, tombstone, dirty, chained, ..record.clone() };
             }
         }
         if op == Op::EvictBegin {

@@ -130,6 +130,7 @@ pub(crate) struct Record {
     pub(crate) refresh: bool,
     pub(crate) tombstone: bool,
     pub(crate) dirty: bool,
+    pub(crate) chained: bool,
     pub(crate) seq: u64,
     pub(crate) adm: u64,
     pub(crate) incarnation: u64,
@@ -178,13 +179,14 @@ impl Model {
         }
     }
 
-    pub(crate) fn store(&mut self, seq: u64, value: &[u8], tombstone: bool, dirty: bool) {
+    pub(crate) fn store(&mut self, seq: u64, value: &[u8], tombstone: bool, dirty: bool, chained: bool) {
         if self.snapshot && self.record.generation < self.generation {
             self.reports.push((Op::Original, self.record.seq, self.record.value.clone()));
         }
         let record = &mut self.record;
         (record.generation, record.seq, record.value) = (self.generation, seq, value.to_vec());
-        (record.latest, record.refresh, record.tombstone, record.dirty) = (true, false, tombstone, dirty);
+        (record.latest, record.refresh, record.tombstone) = (true, false, tombstone);
+        (record.dirty, record.chained) = (dirty, chained);
     }
 
     pub(crate) fn forward(&mut self, request: &Request, seq: u64, cached: bool) -> Outcome {
@@ -259,6 +261,9 @@ impl Model {
                 }
                 return None;
             }
+            (false, true, None) if s <= self.record.seq && self.record.chained => {
+                return Some(Outcome::Drop(DropReason::Contended));
+            }
             (false, true, None) => s > self.record.seq,
             (false, true, Some(expected)) if expected != self.record.seq => {
                 let (request, seq) = (request.clone(), self.record.seq);
@@ -281,7 +286,7 @@ impl Model {
             }
         };
         if absorb {
-            self.store(s, &request.value, request.op == Op::Delete, true);
+            self.store(s, &request.value, request.op == Op::Delete, true, request.condition.is_some());
         }
         let applied = Lane { request: request.request, state: lane_state::APPLIED, seq: s, status: 0, cached: false };
         self.lanes[request.lane] = applied;
@@ -309,7 +314,7 @@ impl Model {
     /// An answer of a fenced read, or (with `update`) NetCache's update.
     pub(crate) fn install(&mut self, s: u64, value: &[u8], large: bool, tombstone: bool) {
         if Model::fits(value, large) {
-            self.store(s, value, tombstone, false);
+            self.store(s, value, tombstone, false, true);
         } else {
             self.evict_itself();
         }
