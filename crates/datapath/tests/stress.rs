@@ -5,7 +5,8 @@
 mod common;
 
 use common::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -52,6 +53,62 @@ fn process(datapath: &Datapath, header: Header, value: &[u8], key: &[u8], shard:
     let random = header.request as u32 ^ 0x9e37_79b9;
     let verdict = datapath.process(&mut packet, CLIENT, 1000, random.wrapping_mul(2_654_435_761), Shard::new(shard));
     (verdict, packet)
+}
+
+/// Fails if a write that was answered stands between a conditional write and the version that this one expected. (There is but one plain
+/// writer, so none of its writes can be overwritten by a later one while it is under way.)
+#[test]
+fn nothing_comes_between_a_conditional_write_and_what_it_expected() {
+    let rig = Rig::new(&config());
+    rig.admit(KEY, 0, 5, 1);
+    let datapath = &rig.datapath;
+    let stop = AtomicBool::new(false);
+    let stop_asked = &|| stop.load(Ordering::Relaxed);
+    let (mut plain, mut conditional): (BTreeSet<u64>, Vec<(u64, u64)>) = Default::default();
+    thread::scope(|scope| {
+        let ends = Stop(&stop);
+        let writer = scope.spawn(move || {
+            let mut answered = Vec::new();
+            let mut request = 0;
+            while !stop_asked() {
+                request += 1;
+                let header = Header { lane: 0, request, ..header(Op::Write, KEY) };
+                let (verdict, packet) = process(datapath, header, &value(request), KEY, 0);
+                if verdict == Verdict::Reply {
+                    answered.push(packet.parse().unwrap().header.seq.0);
+                }
+            }
+            answered
+        });
+        let changer = scope.spawn(move || {
+            let mut changed = Vec::new();
+            let mut request = 0;
+            while !stop_asked() {
+                request += 1;
+                let (verdict, packet) = process(datapath, header(Op::Read, KEY), &[], KEY, 1);
+                if verdict != Verdict::Reply {
+                    continue;
+                }
+                let guard = packet.parse().unwrap().header.seq.0;
+                let header = Header { lane: 1, request, flags: flags::CONDITIONAL, guard, ..header(Op::Write, KEY) };
+                let (verdict, packet) = process(datapath, header, &value(request), KEY, 1);
+                let answer = packet.parse().unwrap().header;
+                if verdict == Verdict::Reply && answer.status == Status::Ok {
+                    changed.push((guard, answer.seq.0));
+                }
+            }
+            changed
+        });
+        thread::sleep(RUN);
+        drop(ends);
+        plain.extend(writer.join().unwrap());
+        conditional.extend(changer.join().unwrap());
+    });
+    for (expected, made) in &conditional {
+        let between = plain.range((Bound::Excluded(expected), Bound::Excluded(made))).next();
+        assert_eq!(between, None, "between {expected} and {made}");
+    }
+    assert!(plain.len() > 10_000 && conditional.len() > 100, "{} and {}", plain.len(), conditional.len());
 }
 
 /// Two writers and a reader on one key.
