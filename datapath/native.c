@@ -284,6 +284,7 @@ static inline struct call call_of(struct switchback *switchback, const u8 *bytes
     call.header.hash_high = from_be64(wire->hash_high);
     call.header.hash_low = from_be64(wire->hash_low);
     call.header.lane = from_be32(wire->lane);
+    call.header.op = wire->op;
     return call;
 }
 
@@ -327,17 +328,17 @@ static struct report_cell *report_begin(struct report_ring *ring, u64 *ticket)
     }
 }
 
-bool native_report(struct call *call, struct record *record, u32 location, u8 op)
+bool native_report(struct switchback *switchback, u32 epoch, struct record *record, u32 location, u8 op)
 {
-    struct report_ring *ring = &call->switchback->reports;
+    struct report_ring *ring = &switchback->reports;
     u64 ticket = 0;
     struct report_cell *cell = report_begin(ring, &ticket);
     if (cell == NULL) {
         return false;
     }
-    struct call described = {.switchback = call->switchback, .location = location, .epoch = call->epoch};
+    struct call described = {.switchback = switchback, .location = location, .epoch = epoch};
     described.header.op = op;
-    described.header.epoch = call->epoch;
+    described.header.epoch = epoch;
     described.header.size_class = (u8)class_of(location);
     described.header.slot = slot_of(location);
     control_describe(&described.header, record);

@@ -111,13 +111,6 @@ STEP void packet_get_key(struct packet *packet, struct call *call, struct record
     memcpy(record->key, packet_key(packet, call), call->header.key_bytes);
 }
 
-STEP u64 load_word(const u8 *at)
-{
-    u64 word;
-    memcpy(&word, at, sizeof(word));
-    return word;
-}
-
 STEP bool packet_has_key(struct packet *packet, struct call *call, const struct record *record)
 {
     u32 length = call->header.key_bytes;
@@ -128,8 +121,8 @@ STEP bool packet_has_key(struct packet *packet, struct call *call, const struct 
     if (length < 8) {
         return memcmp(a, b, length) == 0;
     }
-    u64 difference = load_word(a + length - 8) ^ load_word(b + length - 8);
-    for (u32 i = 0; i + 8 <= length; i += 8) {
+    u64 difference = (load_word(a) ^ load_word(b)) | (load_word(a + length - 8) ^ load_word(b + length - 8));
+    for (u32 i = 8; i + 8 < length; i += 8) {
         difference |= load_word(a + i) ^ load_word(b + i);
     }
     return difference == 0;

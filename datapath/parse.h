@@ -47,11 +47,22 @@ STEP struct operation operation_of(u8 op)
     }
 }
 
-STEP void decode(const struct wire *wire, struct header *header)
+// What any packet says.
+STEP void decode_common(const struct wire *wire, struct header *header)
 {
     header->op = wire->op;
     header->flags = wire->flags;
     header->epoch = from_be32(wire->epoch);
+    header->hash_high = from_be64(wire->hash_high);
+    header->hash_low = from_be64(wire->hash_low);
+    header->value_bytes = from_be16(wire->value_bytes);
+    header->key_bytes = from_be16(wire->key_bytes);
+    header->durable_generation = 0;
+}
+
+// What all but reads say. A read asks for a key and nothing else, and most packets are reads.
+STEP void decode_rest(const struct wire *wire, struct header *header)
+{
     header->partition = from_be16(wire->partition);
     header->status = wire->status;
     header->seq = from_be64(wire->seq);
@@ -59,12 +70,21 @@ STEP void decode(const struct wire *wire, struct header *header)
     header->request = from_be64(wire->request);
     header->lane = from_be32(wire->lane);
     header->generation = from_be32(wire->generation);
-    header->hash_high = from_be64(wire->hash_high);
-    header->hash_low = from_be64(wire->hash_low);
     header->expiry_ms = from_be64(wire->expiry_ms);
-    header->value_bytes = from_be16(wire->value_bytes);
-    header->key_bytes = from_be16(wire->key_bytes);
     header->record_flags = wire->record_flags;
+}
+
+STEP void decode_nothing(struct header *header)
+{
+    header->partition = 0;
+    header->status = STATUS_OK;
+    header->seq = 0;
+    header->guard = 0;
+    header->request = 0;
+    header->lane = 0;
+    header->generation = 0;
+    header->expiry_ms = 0;
+    header->record_flags = 0;
 }
 
 // What only control packets say.
@@ -89,7 +109,12 @@ STEP u32 parse_form(struct packet *packet, struct call *call)
     if (unlikely(wire->version != VERSION || wire->header_bytes != HEADER_BYTES)) {
         return drop(VERSION);
     }
-    decode(wire, &call->header);
+    decode_common(wire, &call->header);
+    if (wire->op != OP_READ) {
+        decode_rest(wire, &call->header);
+    } else {
+        decode_nothing(&call->header);
+    }
     if (call->injected) {
         decode_control(wire, &call->header);
     }

@@ -190,6 +190,9 @@ STEP void table_prefetch(struct call *call)
 {
     struct switchback *switchback = call->switchback;
     prefetch(lookup_bucket(&switchback->lookup, call->header.hash_low, 0));
+    if (call->header.op == OP_READ) {
+        return;
+    }
     prefetch_for_write(&switchback->sequences[call->header.hash_low & (SEQUENCE_BUCKETS - 1)]);
     if (call->header.lane < switchback->lane_count) {
         prefetch_for_write(&switchback->lanes[call->header.lane]);
@@ -207,11 +210,22 @@ STEP void count(struct call *call, u32 statistic)
     store_relaxed(at, load_relaxed(at) + 1);
 }
 
+STEP u64 load_word(const u8 *at)
+{
+    u64 word;
+    memcpy(&word, at, sizeof(word));
+    return word;
+}
+
+STEP bool address_equals(const struct address *a, const struct address *b)
+{
+    return ((load_word(a->ip) ^ load_word(b->ip)) | (load_word(a->ip + 8) ^ load_word(b->ip + 8))) == 0 &&
+           a->port == b->port;
+}
+
 STEP u32 address_hash(const struct address *address)
 {
-    u64 high, low;
-    memcpy(&high, address->ip, 8);
-    memcpy(&low, address->ip + 8, 8);
+    u64 high = load_word(address->ip), low = load_word(address->ip + 8);
     u64 mixed = (high ^ (low * 0x9e3779b97f4a7c15ull) ^ address->port) * 0xff51afd7ed558ccdull;
     return (u32)(mixed >> 32);
 }
@@ -228,7 +242,7 @@ STEP bool table_is_node(struct call *call, const struct address *address)
             if (entry == 0) {
                 break;
             }
-            if (memcmp(&nodes->addresses[entry - 1], address, sizeof(*address)) == 0) {
+            if (address_equals(&nodes->addresses[entry - 1], address)) {
                 found = true;
                 break;
             }
@@ -242,9 +256,10 @@ STEP bool table_is_node(struct call *call, const struct address *address)
     return false;
 }
 
-bool native_report(struct call *call, struct record *record, u32 location, u8 op);
+// It gets no `struct call`: as long as nobody outside knows its address, compilers keep it in registers.
+bool native_report(struct switchback *switchback, u32 epoch, struct record *record, u32 location, u8 op);
 
 STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)
 {
-    return native_report(call, record, location, op);
+    return native_report(call->switchback, call->epoch, record, location, op);
 }
