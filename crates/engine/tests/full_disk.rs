@@ -5,7 +5,8 @@ mod common;
 
 use common::*;
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use switchback_core::storage::*;
@@ -163,6 +164,14 @@ impl Acknowledged {
     }
 }
 
+/// Takes so many bytes, or what is left of them: how much the engine has taken itself by now is RocksDB's affair.
+fn take_room(ballast: &Path, bytes: usize) {
+    let mut file = File::create(ballast).unwrap();
+    let chunk = [1; 1 << 16];
+    let taken = (0..bytes / chunk.len()).take_while(|_| file.write_all(&chunk).is_ok()).count();
+    println!("ballast: {} KiB", taken * 64);
+}
+
 fn fill(engine: &mut dyn Engine, written: &mut Acknowledged) {
     let groups = (0..10_000).find(|_| !written.write(engine));
     println!("full after {} groups", groups.expect("a disk of 24 MiB is full some day"));
@@ -196,7 +205,7 @@ fn a_full_file_system() {
         let (mut engine, _) = RocksEngine::open(&path, &options).unwrap();
         let mut written = Acknowledged::default();
         for round in 0..2 {
-            fs::write(&ballast, vec![1; 12 << 20]).unwrap();
+            take_room(&ballast, 12 << 20);
             fill(&mut engine, &mut written);
             written.check(&mut engine, false);
             for _ in 0..20 {
@@ -227,7 +236,7 @@ fn stopping_on_a_full_file_system() {
     let (path, ballast) = (mount.path().join("node"), mount.path().join("ballast"));
     let (mut engine, _) = RocksEngine::open(&path, &small_options()).unwrap();
     let mut written = Acknowledged::default();
-    fs::write(&ballast, vec![1; 14 << 20]).unwrap();
+    take_room(&ballast, 14 << 20);
     fill(&mut engine, &mut written);
     println!("closing says {:?}", engine.close());
     match RocksEngine::open(&path, &small_options()) {

@@ -15,6 +15,6 @@ mod sessions;
 mod snapshots;
 mod status;
 
-pub use directory::{Files, StoreFile};
+pub use directory::{Files, PendingStore, StoreFile, merge_stores};
 pub use machine::{Controller, ControllerConfig, Effect};
 pub use status::{CachedKeyStatus, ControllerStatus, NodeStatus, RecoveryTimes, SwitchStatus};

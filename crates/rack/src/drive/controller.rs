@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use switchback_core::Now;
-use switchback_core::controller::{Controller, Effect, StoreFile};
+use switchback_core::controller::{Controller, Effect, PendingStore, merge_stores};
 use switchback_net::{Carrier, Clock, ControlEvent, Mailbox, until};
 
 type Call = Box<dyn FnOnce(&mut Controller, Now) + Send>;
@@ -63,7 +63,7 @@ pub struct ControllerThread {
     carrier: Arc<dyn Carrier>,
     clock: Clock,
     calls: Receiver<Call>,
-    stores: Sender<(StoreFile, u64, Vec<u8>)>,
+    stores: Sender<PendingStore>,
     messages: Arc<AtomicU64>,
 }
 
@@ -139,14 +139,17 @@ impl ControllerThread {
     }
 }
 
-/// Writes files in the order in which they were asked for; a failed write is repeated, so that "stored" is never a lie.
-fn store_all(
-    files: &ControllerFiles,
-    to_store: &Receiver<(StoreFile, u64, Vec<u8>)>,
-    stored: &Mailbox<ControlEvent>,
-    stop: &Stop,
-) {
-    while let Ok((file, id, bytes)) = to_store.recv() {
+/// Writes files in the order in which they were asked for, what waits merged; a failed write is repeated, so that "stored" is never a lie.
+fn store_all(files: &ControllerFiles, to_store: &Receiver<PendingStore>, stored: &Mailbox<ControlEvent>, stop: &Stop) {
+    let mut pending = VecDeque::new();
+    loop {
+        if pending.is_empty() {
+            let Ok(first) = to_store.recv() else { return };
+            pending.push_back(first);
+        }
+        pending.extend(to_store.try_iter());
+        merge_stores(&mut pending);
+        let (file, id, bytes) = pending.pop_front().expect("there is one");
         let mut told = false;
         while let Err(error) = files.store(file, &bytes) {
             if !told {

@@ -7,7 +7,7 @@ use crate::queue::Event;
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};
-use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, StoreFile};
+use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, PendingStore, StoreFile, merge_stores};
 use switchback_wire::{KeyHash, Seq};
 
 /// The controller and its disk.
@@ -16,7 +16,7 @@ pub(super) struct ControllerSlot {
     pub(super) controller: Option<Box<Controller>>,
     boot: u32,
     files: Files,
-    stores: VecDeque<(StoreFile, u64, Vec<u8>)>,
+    stores: VecDeque<PendingStore>,
     /// What the snapshot on the disk holds.
     pub(super) snapshot: DurableSnapshot,
     /// Recovery that was noticed last.
@@ -167,6 +167,7 @@ impl World {
         let (file, id, bytes) = slot.stores.pop_front().expect("a store is under way");
         slot.keep(file, bytes);
         if !self.controller.stores.is_empty() {
+            merge_stores(&mut self.controller.stores);
             self.begin_store();
         }
         let Some(controller) = &mut self.controller.controller else { return };
