@@ -112,6 +112,13 @@ impl Total {
     }
 }
 
+/// Prints a line. Nobody there to read it (`| head`) is no reason to fail.
+macro_rules! say {
+    ($($part:tt)*) => {{
+        let _ = writeln!(std::io::stdout(), $($part)*);
+    }};
+}
+
 /// Runs what was asked for; 1 if a promise was broken.
 pub fn run(args: &SimArgs) -> ExitCode {
     if let Some(path) = &args.check_history {
@@ -129,7 +136,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
     let seconds = began.elapsed().as_secs_f64();
     total.violations.sort_by_key(|outcome| outcome.plan.seed);
     for outcome in &total.violations {
-        println!("{}", describe(outcome));
+        say!("{}", describe(outcome));
     }
     summarize(&total, seconds);
     if let Some(path) = &args.json
@@ -152,15 +159,16 @@ fn check_history(path: &Path) -> ExitCode {
         }
     };
     for violation in &verdict.violations {
-        println!("{}: {violation}", Check::Linearizable.name());
+        say!("{}: {violation}", Check::Linearizable.name());
     }
     for key in &verdict.undecided {
-        println!("undecided: key {key}: it would take too long to tell");
+        say!("undecided: key {key}: it would take too long to tell");
     }
     let (keys, undecided, violations) = (verdict.keys, verdict.undecided.len(), verdict.violations.len());
-    println!(
+    say!(
         "{} commands ({} unknown) on {keys} keys: {violations} violations, {undecided} keys undecided",
-        verdict.commands, verdict.unknown
+        verdict.commands,
+        verdict.unknown
     );
     if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -192,7 +200,7 @@ fn run_one(args: &SimArgs, seed: u64) -> Total {
     let mut text = String::new();
     for scheme in schemes(args) {
         let outcome = run_plan(plan(args, seed, scheme), args.trace.is_some());
-        println!("seed {seed} {}: trace {:016x}", scheme.name(), outcome.trace);
+        say!("seed {seed} {}: trace {:016x}", scheme.name(), outcome.trace);
         text.push_str(&outcome.text);
         total.add(outcome);
     }
@@ -265,7 +273,7 @@ fn describe(outcome: &Outcome) -> String {
 }
 
 fn summarize(total: &Total, seconds: f64) {
-    println!(
+    say!(
         "{} runs, {} operations ({} answered by the cache), {} recoveries, {} snapshots, {} faults, {} violations",
         total.seeds,
         total.operations,
@@ -275,7 +283,7 @@ fn summarize(total: &Total, seconds: f64) {
         total.faults.values().sum::<u64>(),
         total.violations.len()
     );
-    println!(
+    say!(
         "{seconds:.1} s, {:.0} operations/s, {:.0} events/s, {:.0} virtual seconds",
         total.operations as f64 / seconds,
         total.events as f64 / seconds,
