@@ -1,0 +1,90 @@
+//! What is explored: who does what, and how many faults there are.
+
+use crate::ablation::Mechanism;
+use crate::state::{CLIENTS_MAX, OPERATIONS_MAX};
+
+/// What an operation is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `R`
+    Read,
+    /// `W`
+    Write,
+    /// `D`: a write of a tombstone.
+    Delete,
+    /// `C`: a write upon the version that the client saw last; none: upon an absent key.
+    Conditional,
+}
+
+/// A configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The operations of each client, one after another.
+    pub clients: Vec<Vec<Kind>>,
+    /// How often the node may offer the key.
+    pub admissions: u8,
+    /// How often the controller may evict it.
+    pub evictions: u8,
+    /// How often the switch may die, and run on as a zombie.
+    pub crashes: u8,
+    /// How many snapshots may be taken.
+    pub snapshots: u8,
+    /// How often the node may restart.
+    pub node_restarts: u8,
+    /// How often the controller may restart.
+    pub controller_restarts: u8,
+    /// How often the node's floor may rise within an epoch; clients may give up then.
+    pub floor_rises: u8,
+    /// Numbers that a switch gives out at most.
+    pub counter_max: u8,
+    /// A write looks the record up some time after it took its number.
+    pub two_cores: bool,
+    /// What is left out.
+    pub without: Option<Mechanism>,
+    /// Keep packets that can't matter any more: the same states, only more of them.
+    pub keeps_dead_packets: bool,
+}
+
+impl Config {
+    /// One admission and one eviction, and these operations: `WR,R` is a client that writes and reads, and one that reads.
+    pub fn of(operations: &str) -> Result<Config, String> {
+        let clients = operations.split(',').map(client).collect::<Result<Vec<_>, _>>()?;
+        if clients.len() > CLIENTS_MAX {
+            return Err(format!("{operations}: {} clients, and {CLIENTS_MAX} are possible", clients.len()));
+        }
+        Ok(Config { clients, admissions: 1, evictions: 1, counter_max: 8, ..Config::default() })
+    }
+
+    /// What a client's request is; the one after its last counts as a read.
+    pub(crate) fn kind(&self, client: u8, request: u8) -> Kind {
+        let operations = &self.clients[usize::from(client)];
+        operations.get(usize::from(request) - 1).copied().unwrap_or(Kind::Read)
+    }
+
+    /// Whether a later operation of the client needs the version that it saw.
+    pub(crate) fn next_is_conditional(&self, client: u8, request: u8) -> bool {
+        let later = &self.clients[usize::from(client)][usize::from(request)..];
+        later.contains(&Kind::Conditional)
+    }
+
+    /// Whether a value is that of a delete.
+    pub(crate) fn is_tombstone(&self, value: u8) -> bool {
+        let Some(at) = usize::from(value).checked_sub(1) else { return false };
+        self.clients[at / OPERATIONS_MAX][at % OPERATIONS_MAX] == Kind::Delete
+    }
+}
+
+fn client(operations: &str) -> Result<Vec<Kind>, String> {
+    let kind = |letter| match letter {
+        'R' => Ok(Kind::Read),
+        'W' => Ok(Kind::Write),
+        'D' => Ok(Kind::Delete),
+        'C' => Ok(Kind::Conditional),
+        _ => Err(format!("{operations}: '{letter}' is none of R (read), W (write), D (delete), C (conditional write)")),
+    };
+    let kinds = operations.chars().map(kind).collect::<Result<Vec<_>, _>>()?;
+    if kinds.is_empty() || kinds.len() > OPERATIONS_MAX {
+        return Err(format!("'{operations}': a client has 1 to {OPERATIONS_MAX} operations"));
+    }
+    Ok(kinds)
+}

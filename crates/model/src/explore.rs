@@ -1,0 +1,143 @@
+//! Breadth first over all states, so that the first counterexample is a shortest one.
+//!
+//! A state that was seen is remembered by 64 bits of its hash: of 10 million states two share them in one of 370,000 runs.
+
+use crate::config::Config;
+use crate::properties::Broken;
+use crate::state::State;
+use crate::step::{Action, actions, first, is_over, take};
+use hashbrown::HashTable;
+use std::hash::{Hash, Hasher};
+
+/// How an exploration ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Every state was seen, and all properties hold.
+    Holds,
+    /// They hold in every state that was seen, and more can be reached.
+    HoldsSoFar,
+    /// A shortest way to a state in which one doesn't.
+    Violated(Broken, Vec<Action>),
+}
+
+/// What was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// How it ended.
+    pub verdict: Verdict,
+    /// Different states.
+    pub states: usize,
+    /// Most actions from the first state that were taken.
+    pub depth: usize,
+}
+
+struct Seen {
+    hash: u64,
+    parent: u32,
+    action: Action,
+}
+
+/// States seen so far, and how they were reached.
+struct Visited {
+    states: Vec<Seen>,
+    index: HashTable<u32>,
+}
+
+impl Visited {
+    /// The index of a new state; `None` if it was seen.
+    fn insert(&mut self, state: &State, parent: u32, action: Action) -> Option<u32> {
+        let mut hasher = Folding(0);
+        state.hash(&mut hasher);
+        let hash = hasher.finish();
+        let states = &self.states;
+        if self.index.find(hash, |at| states[*at as usize].hash == hash).is_some() {
+            return None;
+        }
+        let at = u32::try_from(self.states.len()).expect("the limit is lower");
+        self.states.push(Seen { hash, parent, action });
+        let states = &self.states;
+        self.index.insert_unique(hash, at, |at| states[*at as usize].hash);
+        Some(at)
+    }
+
+    fn path_to(&self, mut at: u32, last: Action) -> Vec<Action> {
+        let mut path = vec![last];
+        while at != 0 {
+            let seen = &self.states[at as usize];
+            path.push(seen.action);
+            at = seen.parent;
+        }
+        path.reverse();
+        path
+    }
+}
+
+/// Explores a configuration, up to about so many states. `progress` hears of each depth: actions so far, states so far.
+pub fn explore(config: &Config, states_max: usize, mut progress: impl FnMut(usize, usize)) -> Report {
+    let mut visited = Visited { states: Vec::new(), index: HashTable::new() };
+    let state = first(config);
+    visited.insert(&state, 0, Action::Offer);
+    let mut frontier = vec![(0, state)];
+    let mut possible = Vec::new();
+    let mut depth = 0;
+    while !frontier.is_empty() {
+        let mut next = Vec::new();
+        for (at, state) in frontier {
+            actions(config, &state, &mut possible);
+            for action in &possible {
+                let (reached, broken) = take(config, &state, *action);
+                if let Some(broken) = broken {
+                    let path = visited.path_to(at, *action);
+                    return Report {
+                        depth: path.len(),
+                        verdict: Verdict::Violated(broken, path),
+                        states: visited.states.len(),
+                    };
+                }
+                if reached == state {
+                    continue;
+                }
+                if let Some(index) = visited.insert(&reached, at, *action)
+                    && !is_over(config, &reached)
+                {
+                    next.push((index, reached));
+                }
+            }
+        }
+        if !next.is_empty() && visited.states.len() >= states_max {
+            return Report { verdict: Verdict::HoldsSoFar, states: visited.states.len(), depth: depth + 1 };
+        }
+        depth += usize::from(!next.is_empty());
+        progress(depth, visited.states.len());
+        frontier = next;
+    }
+    Report { verdict: Verdict::Holds, states: visited.states.len(), depth }
+}
+
+/// Multiplies what it is given into 128 bits and folds them.
+struct Folding(u64);
+
+impl Folding {
+    fn fold(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ 0x9E37_79B9_7F4A_7C15) * 0xD6E8_FEB8_6659_FD93;
+        self.0 = (product as u64) ^ (product >> 64) as u64;
+    }
+}
+
+impl Hasher for Folding {
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.fold(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        self.fold(byte.into());
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,21 @@
+//! A model of the rules of ownership, at-most-once and recovery, small enough to look at every state.
+//!
+//! One key, one node, one switch and its successors, a few clients; every packet and command that was ever sent may arrive any number of
+//! times, at any later moment, or never. `docs/model.md` says what is modelled, what was explored and what isn't.
+//!
+//! It is written from `docs/protocol.md` and shares no code with the product: it would be no evidence otherwise.
+
+pub mod ablation;
+mod client;
+pub mod config;
+mod controller;
+pub mod explore;
+mod forget;
+mod node;
+pub mod properties;
+mod state;
+mod step;
+mod switch;
+pub mod trace;
+
+pub use step::Action;

@@ -1,0 +1,130 @@
+//! What must hold in every state.
+
+use crate::config::{Config, Kind};
+use crate::state::{Outcome, Seq, State, operation_index};
+use crate::step::Step;
+use std::fmt;
+
+/// A property that doesn't hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broken {
+    /// No order of the operations explains what clients saw.
+    NotLinearizable,
+    /// A write was executed under two numbers.
+    ExecutedTwice,
+    /// A version that was acknowledged, or seen, is at no node, preserved by no client and in no durable snapshot: a crash of the switch
+    /// would lose it.
+    Lost,
+    /// A snapshot lacks a record that was cached at its point, though no report was lost.
+    SnapshotIncomplete,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Broken::NotLinearizable => "not linearizable",
+            Broken::ExecutedTwice => "a write was executed twice",
+            Broken::Lost => "a version that was acknowledged or seen can be lost",
+            Broken::SnapshotIncomplete => "a snapshot is incomplete",
+        })
+    }
+}
+
+impl Step<'_> {
+    /// A write was executed under this number.
+    pub(crate) fn executed(&mut self, client: u8, request: u8, seq: Seq) {
+        let operation = &mut self.state.history[operation_index(client, request)];
+        if operation.executed == Seq::NONE {
+            operation.executed = seq;
+        } else if operation.executed != seq {
+            self.breaks(Broken::ExecutedTwice);
+        }
+    }
+
+    /// An operation has ended.
+    pub(crate) fn check_history(&mut self, client: u8, request: u8) {
+        let outcome = self.state.history[operation_index(client, request)].outcome;
+        let says_something = matches!(outcome, Outcome::Done | Outcome::Failed);
+        if says_something && !is_linearizable(self.config, &self.state) {
+            self.breaks(Broken::NotLinearizable);
+        }
+    }
+
+    /// After every step.
+    pub(crate) fn check_state(&mut self) {
+        let node = self.state.node.stored.seq;
+        let preserved = self.state.clients.iter().map(|client| client.preserved.version.seq);
+        let controller = &self.state.controller;
+        let counts = controller.durable.epoch >= controller.recovered_epoch;
+        let snapshot = if counts { controller.durable.version.seq } else { Seq::NONE };
+        let safe = preserved.fold(node.max(snapshot).max(self.state.node.floor), Seq::max);
+        if safe < self.state.promised {
+            self.breaks(Broken::Lost);
+        }
+    }
+}
+
+/// Whether the operations can be put into an order that explains them. Those whose outcome isn't known may have run, or not.
+fn is_linearizable(config: &Config, state: &State) -> bool {
+    let done = |at: usize| matches!(state.history[at].outcome, Outcome::Done | Outcome::Failed);
+    let must = (0..state.history.len()).filter(|at| done(*at)).fold(0, |must, at| must | 1 << at);
+    let mut search = Search { config, state, must, seen: Vec::with_capacity(32) };
+    search.extends(0, 0)
+}
+
+struct Search<'a> {
+    config: &'a Config,
+    state: &'a State,
+    /// The operations that ran, a bit each.
+    must: u16,
+    seen: Vec<(u16, u8)>,
+}
+
+impl Search<'_> {
+    /// Whether the operations that aren't `placed` can follow, now that the register has `value`.
+    fn extends(&mut self, placed: u16, value: u8) -> bool {
+        if placed & self.must == self.must {
+            return true;
+        }
+        if self.seen.contains(&(placed, value)) {
+            return false;
+        }
+        self.seen.push((placed, value));
+        for client in 0..self.config.clients.len() as u8 {
+            for request in 1..=self.config.clients[usize::from(client)].len() as u8 {
+                let at = operation_index(client, request);
+                let operation = &self.state.history[at];
+                let waits = operation.before & !placed & self.must != 0;
+                let ran = !matches!(operation.outcome, Outcome::None | Outcome::Void);
+                if placed & 1 << at != 0 || waits || !ran {
+                    continue;
+                }
+                if let Some(next) = self.effect(client, request, value)
+                    && self.extends(placed | 1 << at, next)
+                {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The register's value after the operation; `None` if it can't have run now.
+    fn effect(&self, client: u8, request: u8, value: u8) -> Option<u8> {
+        let operation = &self.state.history[operation_index(client, request)];
+        let written = crate::state::value_of(client, request);
+        let kind = self.config.kind(client, request);
+        match (kind, operation.outcome) {
+            (Kind::Read, Outcome::Done) => (self.visible(operation.value) == self.visible(value)).then_some(value),
+            (Kind::Read, _) => None,
+            (Kind::Write | Kind::Delete, _) => Some(written),
+            (Kind::Conditional, Outcome::Failed) => (operation.value != value).then_some(value),
+            (Kind::Conditional, _) => (operation.value == value).then_some(written),
+        }
+    }
+
+    /// A reader sees no difference between a deleted key and one that never was.
+    fn visible(&self, value: u8) -> u8 {
+        if self.config.is_tombstone(value) { 0 } else { value }
+    }
+}

@@ -1,0 +1,262 @@
+//! What can happen next, and what comes of it.
+
+use crate::ablation::Mechanism;
+use crate::config::Config;
+use crate::controller::{may_begin_snapshot, may_store_gathered};
+use crate::properties::Broken;
+use crate::state::{Client, Command, Seq, State, Switch, To};
+
+/// Something that can happen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// A client begins its next operation.
+    Invoke(u8),
+    /// A client gives its operation up.
+    GiveUp(u8),
+    /// A packet arrives; at the switch of this index, if it is for one.
+    Deliver(u16, u8),
+    /// A command arrives; at the switch of this index, if it is for one.
+    Command(u16, u8),
+    /// On one core a write that has its number goes on.
+    GoOn(u8, u8),
+    /// The node offers the key.
+    Offer,
+    /// The controller evicts it.
+    Evict,
+    /// The switch dies, or is taken for dead.
+    Crash,
+    /// The node hears of the new epoch.
+    NodeChangesEpoch,
+    /// A client hears of it, and answers the gather.
+    Gather(u8),
+    /// Clients were gathered from.
+    StoreGathered,
+    /// A client hears that the recovery is over.
+    HearRecovered(u8),
+    /// A snapshot begins.
+    BeginSnapshot,
+    /// The agent has loaded it.
+    EndSnapshot,
+    /// It is durable.
+    StoreSnapshot,
+    /// A client hears that it is.
+    HearDurable(u8),
+    /// The node restarts.
+    RestartNode,
+    /// The controller restarts.
+    RestartController,
+    /// The floor of the node rises.
+    RaiseFloor,
+}
+
+/// A step from one state to another.
+#[derive(Debug)]
+pub(crate) struct Step<'a> {
+    /// What is explored.
+    pub(crate) config: &'a Config,
+    /// The state.
+    pub(crate) state: State,
+    /// The first property that the step broke.
+    pub(crate) broken: Option<Broken>,
+}
+
+impl Step<'_> {
+    /// Whether the rules include a mechanism.
+    pub(crate) fn has(&self, mechanism: Mechanism) -> bool {
+        self.config.without != Some(mechanism)
+    }
+
+    /// A property doesn't hold.
+    pub(crate) fn breaks(&mut self, broken: Broken) {
+        self.broken.get_or_insert(broken);
+    }
+
+    fn go_on(&mut self, at: usize, client: u8) {
+        let locked = self.state.switches[at].lanes[usize::from(client)].locked.take();
+        self.write_numbered(at, locked.expect("it is possible only then"));
+    }
+
+    fn act(&mut self, action: Action) {
+        let spent = &mut self.state.spent;
+        match action {
+            Action::Invoke(client) => self.invoke(client),
+            Action::GiveUp(client) => self.gives_up(client),
+            Action::Deliver(packet, at) => {
+                let packet = self.state.packets[usize::from(packet)];
+                match packet.to {
+                    To::Switch => self.switch_receives(at.into(), packet),
+                    To::Node => self.node_receives(packet),
+                    To::Client => self.client_receives(packet),
+                }
+            }
+            Action::Command(command, at) => {
+                let command = self.state.commands[usize::from(command)];
+                self.commanded(command, at.into());
+            }
+            Action::GoOn(at, client) => self.go_on(at.into(), client),
+            Action::Offer => {
+                spent.admissions += 1;
+                self.offer();
+            }
+            Action::Evict => {
+                spent.evictions += 1;
+                self.evict();
+            }
+            Action::Crash => {
+                spent.crashes += 1;
+                self.begin_recovery();
+            }
+            Action::NodeChangesEpoch => self.node_changes_epoch(),
+            Action::Gather(client) => self.gather_from(client),
+            Action::StoreGathered => self.store_gathered(),
+            Action::HearRecovered(client) => self.hears_recovered(client),
+            Action::BeginSnapshot => {
+                spent.snapshots += 1;
+                self.begin_snapshot();
+            }
+            Action::EndSnapshot => self.end_snapshot(),
+            Action::StoreSnapshot => self.store_snapshot(),
+            Action::HearDurable(client) => self.hears_durable(client),
+            Action::RestartNode => {
+                spent.node_restarts += 1;
+                self.node_restarts();
+            }
+            Action::RestartController => {
+                spent.controller_restarts += 1;
+                self.controller_restarts();
+            }
+            Action::RaiseFloor => {
+                spent.floor_rises += 1;
+                self.raise_floor();
+            }
+        }
+    }
+}
+
+/// The state after an action, without the packets that can't matter any more, and what it broke.
+pub(crate) fn take(config: &Config, state: &State, action: Action) -> (State, Option<Broken>) {
+    let mut step = Step { config, state: state.clone(), broken: None };
+    step.act(action);
+    step.check_state();
+    if !config.keeps_dead_packets {
+        step.forget();
+    }
+    (step.state, step.broken)
+}
+
+/// The first state.
+pub(crate) fn first(config: &Config) -> State {
+    let mut state = State::default();
+    state.switches[0] = Switch { epoch: 1, generation: 1, ..Switch::default() };
+    state.controller.epoch = 1;
+    state.controller.recovered_epoch = 1;
+    state.controller.generation = 1;
+    state.node.epoch = 1;
+    state.node.floor_of_epoch = Seq::new(1, 0);
+    for client in &mut state.clients[..config.clients.len()] {
+        *client = Client { epoch: 1, recovered_epoch: 1, ..Client::default() };
+    }
+    state
+}
+
+/// Whether every client has ended: nothing can be observed any more.
+pub(crate) fn is_over(config: &Config, state: &State) -> bool {
+    let ended = |at: usize| usize::from(state.clients[at].ended) == config.clients[at].len();
+    (0..config.clients.len()).all(ended)
+}
+
+/// Everything that can happen. (Some of it changes nothing.)
+pub(crate) fn actions(config: &Config, state: &State, actions: &mut Vec<Action>) {
+    actions.clear();
+    of_clients(config, state, actions);
+    of_faults(config, state, actions);
+    of_snapshots(config, state, actions);
+    let switches = || (0..state.switches.len() as u8).filter(|at| state.switches[usize::from(*at)].epoch != 0);
+    for (index, packet) in state.packets.iter().enumerate() {
+        match packet.to {
+            To::Switch => actions.extend(switches().map(|at| Action::Deliver(index as u16, at))),
+            _ => actions.push(Action::Deliver(index as u16, 0)),
+        }
+    }
+    for (index, command) in state.commands.iter().enumerate() {
+        match command {
+            Command::Admit(entry) | Command::EvictBegin(entry) | Command::Remove(entry) => {
+                let named = switches().filter(|at| state.switches[usize::from(*at)].epoch == entry.epoch);
+                actions.extend(named.map(|at| Action::Command(index as u16, at)));
+            }
+            _ => actions.push(Action::Command(index as u16, 0)),
+        }
+    }
+    for at in switches() {
+        for (client, lane) in state.switches[usize::from(at)].lanes.iter().enumerate() {
+            if lane.locked.is_some() {
+                actions.push(Action::GoOn(at, client as u8));
+            }
+        }
+    }
+}
+
+fn of_clients(config: &Config, state: &State, actions: &mut Vec<Action>) {
+    let controller = &state.controller;
+    for (at, operations) in config.clients.iter().enumerate() {
+        let (client, number) = (&state.clients[at], at as u8);
+        if !client.waits && usize::from(client.ended) < operations.len() {
+            actions.push(Action::Invoke(number));
+        }
+        if client.waits && config.floor_rises > 0 {
+            actions.push(Action::GiveUp(number));
+        }
+        if client.epoch < controller.epoch {
+            actions.push(Action::Gather(number));
+        }
+        if client.recovered_epoch < controller.recovered_epoch && client.epoch >= controller.recovered_epoch {
+            actions.push(Action::HearRecovered(number));
+        }
+        if client.durable_generation < controller.published {
+            actions.push(Action::HearDurable(number));
+        }
+    }
+}
+
+fn of_faults(config: &Config, state: &State, actions: &mut Vec<Action>) {
+    let (spent, node) = (&state.spent, &state.node);
+    let record = &state.switches[state.active()].record;
+    if spent.admissions < config.admissions && node.offer == 0 {
+        actions.push(Action::Offer);
+    }
+    if spent.evictions < config.evictions && record.is_valid() && !record.evicting {
+        actions.push(Action::Evict);
+    }
+    if spent.crashes < config.crashes {
+        actions.push(Action::Crash);
+    }
+    if spent.node_restarts < config.node_restarts {
+        actions.push(Action::RestartNode);
+    }
+    if spent.controller_restarts < config.controller_restarts {
+        actions.push(Action::RestartController);
+    }
+    if spent.floor_rises < config.floor_rises {
+        actions.push(Action::RaiseFloor);
+    }
+    if node.epoch < state.controller.epoch {
+        actions.push(Action::NodeChangesEpoch);
+    }
+}
+
+fn of_snapshots(config: &Config, state: &State, actions: &mut Vec<Action>) {
+    let controller = &state.controller;
+    let taking = state.switches[state.active()].taking.generation;
+    if state.spent.snapshots < config.snapshots && taking == 0 && may_begin_snapshot(config, state) {
+        actions.push(Action::BeginSnapshot);
+    }
+    if taking != 0 {
+        actions.push(Action::EndSnapshot);
+    }
+    if controller.taking != 0 && controller.taking == controller.snapshot.generation {
+        actions.push(Action::StoreSnapshot);
+    }
+    if may_store_gathered(config, state) {
+        actions.push(Action::StoreGathered);
+    }
+}
