@@ -27,6 +27,8 @@ pub enum Mechanism {
     Floor,
     NodeCompletion,
     Chain,
+    LateClearing,
+    ConditionWait,
 }
 
 /// Every ablation: its name, and what it leaves out.
@@ -54,6 +56,8 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("no-floor", Mechanism::Floor),
     ("no-node-completion", Mechanism::NodeCompletion),
     ("no-chain", Mechanism::Chain),
+    ("early-clearing", Mechanism::LateClearing),
+    ("no-condition-wait", Mechanism::ConditionWait),
 ];
 
 impl Mechanism {

@@ -26,7 +26,7 @@ impl Step<'_> {
             arbiter: self.has(Mechanism::Completion) && self.has(Mechanism::RetryOldSeq),
             fences: self.has(Mechanism::Fence) && other_rules,
             stores: self.has(Mechanism::SeqCompare) && self.has(Mechanism::Chain) && self.config.floor_rises == 0,
-            commands: other_rules && self.has(Mechanism::OfferedStores),
+            commands: other_rules && self.has(Mechanism::OfferedStores) && self.has(Mechanism::LateClearing),
         };
         if reasons.epochs {
             self.forget_zombies();

@@ -148,6 +148,10 @@ impl Step<'_> {
         if entry.epoch == self.state.node.epoch || !self.has(Mechanism::EpochFence) {
             self.store_from_cache(version);
             self.state.command(Command::Remove(entry));
+            // Rule 5: the offer stands until the entry is gone.
+            if !self.has(Mechanism::LateClearing) {
+                self.clear_offer(entry);
+            }
         }
     }
 

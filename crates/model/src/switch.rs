@@ -139,7 +139,7 @@ impl Step<'_> {
         if !record.is_valid() {
             self.forward_write(at, packet);
         } else if record.evicting {
-            if conditional {
+            if conditional && self.has(Mechanism::ConditionWait) {
                 return; // waits: it is sent again
             }
             if newer_than(record.version.seq) {

@@ -21,14 +21,14 @@ fn needs(mechanism: Mechanism) -> Config {
         Mechanism::IncarnationCheck => Config { admissions: 2, ..of("WR,W") },
         Mechanism::SnapshotCow => snapshot("WR,W"),
         Mechanism::EpochFence | Mechanism::Hold => crash("W,RR"),
-        Mechanism::RecoverNewest => crash("W,WR"),
+        Mechanism::RecoverNewest | Mechanism::LateClearing => crash("W,WR"),
         Mechanism::GatherAll => crash("W,R"),
         Mechanism::NoSnapshotInRecovery => Config { crashes: 1, ..snapshot("W,R") },
         Mechanism::DurableOffer => Config { node_restarts: 1, ..of("WR,W") },
         Mechanism::ReleaseAfterDurable => Config { controller_restarts: 1, ..snapshot("W,R") },
         Mechanism::OfferedStores | Mechanism::Floor => Config { floor_rises: 1, ..of("WDR") },
         Mechanism::NodeCompletion => of("WC,R"),
-        Mechanism::Chain => Config { counter_max: 4, ..of("WC,WR") },
+        Mechanism::Chain | Mechanism::ConditionWait => Config { counter_max: 4, ..of("WC,WR") },
     }
 }
 
