@@ -138,11 +138,11 @@ struct call {
     u32 epoch;            // the switch's when the packet came in; not 0
     u32 location;         // of the key, after its lookup
     u64 route;            // the replicas of the packet's partition
+    u64 now_ms;           // since the Unix epoch; in BPF 0: ask the kernel
+    u32 random;           // uniform; in BPF 0: ask the kernel
 #ifdef __bpf__
     u32 at; // of the header in the frame
 #else
-    u32 random;      // uniform
-    u64 now_ms;      // since the Unix epoch
     u64 *statistics; // the caller's shard
     struct switchback *switchback;
 #endif

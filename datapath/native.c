@@ -686,6 +686,7 @@ const struct switchback_number *switchback_layout(u32 *length)
 #define REASON_ENTRY(name)               {"drop." #name, DROP_##name},
 #define CONSTANT(name)                   {"constant." #name, (name)},
 #define SIZE(name)                       {"size." #name, sizeof(struct name)},
+#define PLACE(of, name)                  {#of "." #name, __builtin_offsetof(struct of, name)},
     static const struct switchback_number numbers[] = {
         WIRE_FIELDS(FIELD_ENTRY)         //
         OPERATIONS(OP_ENTRY)             //
@@ -724,6 +725,32 @@ const struct switchback_number *switchback_layout(u32 *length)
         SIZE(switchback_lane_image)      //
         SIZE(switchback_registers_image) //
         SIZE(switchback_number)          //
+        CONSTANT(SEQUENCE_BUCKETS)       //
+        SIZE(record)                     //
+        SIZE(lane)                       //
+        SIZE(registers)                  //
+        PLACE(record, version)           //
+        PLACE(record, generation)        //
+        PLACE(record, seq)               //
+        PLACE(record, adm)               //
+        PLACE(record, expiry_ms)         //
+        PLACE(record, incarnation)       //
+        PLACE(record, value_bytes)       //
+        PLACE(record, key_bytes)         //
+        PLACE(record, state)             //
+        PLACE(record, key)               //
+        PLACE(record, hash_high)         //
+        PLACE(record, hash_low)          //
+        PLACE(lane, locked)              //
+        PLACE(lane, state)               //
+        PLACE(lane, status)              //
+        PLACE(lane, flags)               //
+        PLACE(lane, request)             //
+        PLACE(lane, seq)                 //
+        PLACE(registers, epoch)          //
+        PLACE(registers, durable_generation) //
+        PLACE(registers, snapshot)       //
+        PLACE(registers, lanes)          //
     };
     *length = array_length(numbers);
     return numbers;

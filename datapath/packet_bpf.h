@@ -9,6 +9,8 @@ struct packet; // struct xdp_md
 #define FRAME(packet) ((struct xdp_md *)(void *)(packet))
 // Ethernet, IPv6 and UDP headers are shorter than this.
 #define HEADERS_BEFORE_MAX 64u
+// What adjust_head finds in front of a frame, everywhere; more than a driver's own 40 bytes must stay free.
+#define HEAD_BYTES_MAX 208
 
 // Clang may know a bound that the verifier has lost, and drop the check that restores it.
 #define forget(number) asm volatile("" : "+r"(number))
@@ -51,6 +53,32 @@ STEP struct scratch *packet_scratch(void)
     return bpf_map_lookup_elem(&scratches, &index);
 }
 
+// Makes room behind the packet, or takes some away. Where a driver leaves little behind a frame (veth: some 48
+// bytes), the frame begins earlier instead, and what is in front of the value moves there.
+STEP bool packet_grow(struct packet *packet, struct call *call, int bytes)
+{
+    if (likely(bpf_xdp_adjust_tail(FRAME(packet), bytes) == 0)) {
+        return true;
+    }
+    struct scratch *scratch = packet_scratch();
+    u32 front_bytes = packet_value_at(call);
+    int head = bytes < HEAD_BYTES_MAX ? bytes : HEAD_BYTES_MAX;
+    forget(front_bytes);
+    if (scratch == NULL || bytes <= 0 || front_bytes == 0 || front_bytes > FRONT_BYTES_MAX ||
+        (bytes > head && bpf_xdp_adjust_tail(FRAME(packet), bytes - head) != 0)) {
+        return false;
+    }
+    bool moves = bpf_xdp_load_bytes(FRAME(packet), 0, scratch->front, front_bytes) == 0 &&
+                 bpf_xdp_adjust_head(FRAME(packet), -head) == 0;
+    if (!moves) {
+        if (bytes > head) {
+            (void)bpf_xdp_adjust_tail(FRAME(packet), head - bytes);
+        }
+        return false;
+    }
+    return bpf_xdp_store_bytes(FRAME(packet), 0, scratch->front, front_bytes) == 0;
+}
+
 STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_bytes)
 {
     struct scratch *scratch = packet_scratch();
@@ -64,7 +92,7 @@ STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_byte
         return false;
     }
     if (bpf_xdp_load_bytes(FRAME(packet), packet_key_at(call), scratch->key, key_bytes) != 0 ||
-        bpf_xdp_adjust_tail(FRAME(packet), (int)(value_bytes - old_bytes)) != 0) {
+        !packet_grow(packet, call, (int)(value_bytes - old_bytes))) {
         return false;
     }
     call->header.value_bytes = (u16)value_bytes;
@@ -75,25 +103,25 @@ STEP bool packet_resize_for(struct packet *packet, struct call *call, struct rec
 {
     u32 value_bytes = record->value_bytes, key_bytes = record->key_bytes;
     u32 old_bytes = (u32)call->header.value_bytes + call->header.key_bytes;
-    if (value_bytes > CACHED_VALUE_BYTES_MAX ||
-        bpf_xdp_adjust_tail(FRAME(packet), (int)(value_bytes + key_bytes - old_bytes)) != 0) {
+    if (value_bytes > CACHED_VALUE_BYTES_MAX || key_bytes > CACHED_KEY_BYTES_MAX ||
+        !packet_grow(packet, call, (int)(value_bytes + key_bytes - old_bytes))) {
         return false;
     }
     call->header.value_bytes = (u16)value_bytes;
     call->header.key_bytes = (u16)key_bytes;
     forget(key_bytes);
     if (key_bytes == 0 || key_bytes > CACHED_KEY_BYTES_MAX) {
-        return false;
+        return key_bytes == 0;
     }
     return bpf_xdp_store_bytes(FRAME(packet), packet_key_at(call), record->key, key_bytes) == 0;
 }
 
 // Between the value in the packet and one in a record, found again by its location so that its size is known.
-#define COPY(helper, bytes_)                                                                                 \
+#define COPY(helper, class_)                                                                                 \
     {                                                                                                        \
-        struct record_##bytes_ *at = bpf_map_lookup_elem(&records_##bytes_, &slot);                          \
-        if (at != NULL && length > 0 && length <= (bytes_)) {                                                \
-            (void)helper(FRAME(packet), packet_value_at(call), at->value, length);                           \
+        struct record *at = bpf_map_lookup_elem(&records_##class_, &slot);                                   \
+        if (at != NULL && length > 0 && length <= parameters.value_bytes[class_]) {                          \
+            (void)helper(FRAME(packet), packet_value_at(call), at + 1, length);                              \
         }                                                                                                    \
         return;                                                                                              \
     }
@@ -104,13 +132,13 @@ STEP bool packet_resize_for(struct packet *packet, struct call *call, struct rec
     forget(length);                                                                                          \
     switch (class_of(location)) {                                                                            \
     case 0:                                                                                                  \
-        COPY(helper, 128)                                                                                    \
+        COPY(helper, 0)                                                                                      \
     case 1:                                                                                                  \
-        COPY(helper, 256)                                                                                    \
+        COPY(helper, 1)                                                                                      \
     case 2:                                                                                                  \
-        COPY(helper, 512)                                                                                    \
+        COPY(helper, 2)                                                                                      \
     default:                                                                                                 \
-        COPY(helper, 1024)                                                                                   \
+        COPY(helper, 3)                                                                                      \
     }
 
 STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record, u32 location)

@@ -6,26 +6,37 @@
 
 struct parameters {
     u64 features;
-    u64 sampling;        // of 2^32
-    u64 clock_offset_ms; // from the kernel's monotonic clock to the Unix epoch
+    u64 sampling; // of 2^32
     u32 threshold;
     u32 sketch_width;
     u32 partition_shift;
-    u32 value_bytes[CLASS_MAX];
+    u32 class_count;
+    u32 slots[CLASS_MAX];
+    u32 value_bytes[CLASS_MAX];  // of a class's longest value
     u32 counter_base[CLASS_MAX]; // of a class's first slot in `counters`
+    struct address endpoint;     // where clients send packets
+    u16 reserved[3];
 };
 
-const volatile struct parameters parameters = {
+const volatile struct parameters parameters SEC(".rodata.parameters") = {
     .features = (1 << 15) - 1 - FEATURE_WRITE_THROUGH,
     .sampling = 1ull << 31,
     .threshold = 20,
     .sketch_width = 1 << 16,
     .partition_shift = 32 - 12,
+    .class_count = 4,
+    .slots = {8192, 8192, 8192, 8192},
     .value_bytes = {128, 256, 512, 1024},
     .counter_base = {0, 8192, 2 * 8192, 3 * 8192},
+    .endpoint = {.ip = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}, .port = SWITCH_PORT},
 };
 
-struct registers shared_registers = {0};
+// What user space writes while packets are processed, in a section of its own, which it maps.
+struct shared {
+    struct registers registers;
+    u64 clock_offset_ms; // from the kernel's monotonic clock to the Unix epoch
+};
+struct shared shared SEC(".data.shared") = {{0}, 0};
 
 #define MAP(name_, type_, key_, value_, entries_)                                                            \
     struct {                                                                                                 \
@@ -40,23 +51,28 @@ struct hash {
     u64 low;
 };
 
-// A class's records, and what a report of one looks like.
-#define SIZE_CLASS(bytes_)                                                                                   \
-    struct record_##bytes_ {                                                                                 \
-        struct record record;                                                                                \
-        u8 value[bytes_];                                                                                    \
-    };                                                                                                       \
-    struct report_##bytes_ {                                                                                 \
-        u32 op;                                                                                              \
-        u32 location;                                                                                        \
-        struct record_##bytes_ image;                                                                        \
-    };                                                                                                       \
-    MAP(records_##bytes_, BPF_MAP_TYPE_ARRAY, u32, struct record_##bytes_, 8192)
+// What a report looks like; the record's value follows.
+struct report {
+    u32 op;
+    u32 location;
+    u32 epoch;
+    u32 reserved;
+    struct record record;
+};
 
-SIZE_CLASS(128);
-SIZE_CLASS(256);
-SIZE_CLASS(512);
-SIZE_CLASS(1024);
+// A class's records, each with room for its value. The loader sets both sizes.
+#define RECORDS(class_, value_bytes_)                                                                        \
+    struct {                                                                                                 \
+        __uint(type, BPF_MAP_TYPE_ARRAY);                                                                    \
+        __uint(max_entries, 8192);                                                                           \
+        __uint(key_size, sizeof(u32));                                                                       \
+        __uint(value_size, sizeof(struct record) + (value_bytes_));                                          \
+    } records_##class_ SEC(".maps")
+
+RECORDS(0, 128);
+RECORDS(1, 256);
+RECORDS(2, 512);
+RECORDS(3, 1024);
 
 MAP(lookups, BPF_MAP_TYPE_HASH, struct hash, u32, 4 * 8192);
 MAP(counters, BPF_MAP_TYPE_ARRAY, u32, u32, 4 * 8192);
@@ -65,6 +81,7 @@ MAP(sequences, BPF_MAP_TYPE_ARRAY, u32, u64, SEQUENCE_BUCKETS);
 MAP(lanes, BPF_MAP_TYPE_ARRAY, u32, struct lane, 1 << 16);
 MAP(routes, BPF_MAP_TYPE_ARRAY, u32, u64, 1 << 16);
 MAP(nodes, BPF_MAP_TYPE_HASH, struct address, u32, 1 << 12);
+MAP(node_addresses, BPF_MAP_TYPE_ARRAY, u32, struct address, 1 << 12);
 MAP(statistics, BPF_MAP_TYPE_PERCPU_ARRAY, u32, u64, STATISTIC_COUNT);
 
 struct {
@@ -72,10 +89,18 @@ struct {
     __uint(max_entries, 1 << 22);
 } reports SEC(".maps");
 
-// A key on its way to another place in the packet, or to a comparison. XDP programs don't interrupt each
+// Addresses whose next hop the kernel doesn't know yet; user space makes it ask.
+struct {
+    __uint(type, BPF_MAP_TYPE_RINGBUF);
+    __uint(max_entries, 1 << 12);
+} unreached SEC(".maps");
+
+// What is on its way to another place in the packet, or to a comparison. XDP programs don't interrupt each
 // other on a CPU.
+#define FRONT_BYTES_MAX 192u
 struct scratch {
     u8 key[KEY_BYTES_MAX];
+    u8 front[FRONT_BYTES_MAX];
 };
 MAP(scratches, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct scratch, 1);
 
@@ -88,7 +113,7 @@ STEP bool has_feature(const struct call *call, u64 bit)
 STEP struct registers *registers_of(struct call *call)
 {
     (void)call;
-    return &shared_registers;
+    return &shared.registers;
 }
 
 STEP enum lookup_result table_location(struct call *call)
@@ -106,15 +131,18 @@ STEP struct record *table_record(struct call *call, u32 location)
 {
     (void)call;
     u32 slot = slot_of(location);
+    if (class_of(location) >= parameters.class_count) {
+        return NULL;
+    }
     switch (class_of(location)) {
     case 0:
-        return bpf_map_lookup_elem(&records_128, &slot);
+        return bpf_map_lookup_elem(&records_0, &slot);
     case 1:
-        return bpf_map_lookup_elem(&records_256, &slot);
+        return bpf_map_lookup_elem(&records_1, &slot);
     case 2:
-        return bpf_map_lookup_elem(&records_512, &slot);
+        return bpf_map_lookup_elem(&records_2, &slot);
     default:
-        return bpf_map_lookup_elem(&records_1024, &slot);
+        return bpf_map_lookup_elem(&records_3, &slot);
     }
 }
 
@@ -128,6 +156,9 @@ STEP u32 *table_counter(struct call *call, u32 location)
 {
     (void)call;
     u32 index = parameters.counter_base[class_of(location) & (CLASS_MAX - 1)] + slot_of(location);
+    if (slot_of(location) >= parameters.slots[class_of(location) & (CLASS_MAX - 1)]) {
+        return NULL;
+    }
     return bpf_map_lookup_elem(&counters, &index);
 }
 
@@ -171,14 +202,13 @@ STEP u32 table_threshold(struct call *call)
 
 STEP u64 table_now_ms(const struct call *call)
 {
-    (void)call;
-    return bpf_ktime_get_ns() / 1000000 + parameters.clock_offset_ms;
+    return call->now_ms != 0 ? call->now_ms
+                             : bpf_ktime_get_ns() / 1000000 + load_relaxed(&shared.clock_offset_ms);
 }
 
 STEP u32 table_random(const struct call *call)
 {
-    (void)call;
-    return bpf_get_prandom_u32();
+    return call->random != 0 ? call->random : bpf_get_prandom_u32();
 }
 
 STEP u16 table_partition(struct call *call)
@@ -214,30 +244,33 @@ STEP void count(struct call *call, u32 statistic)
     }
 }
 
-#define REPORT(bytes_)                                                                                       \
+#define REPORT(class_)                                                                                       \
     {                                                                                                        \
-        struct report_##bytes_ *report = bpf_ringbuf_reserve(&reports, sizeof(*report), 0);                  \
+        u32 bytes_ = sizeof(struct record) + parameters.value_bytes[class_];                                 \
+        struct report *report =                                                                              \
+            bpf_ringbuf_reserve(&reports, sizeof(*report) + parameters.value_bytes[class_], 0);              \
         if (report == NULL) {                                                                                \
             return false;                                                                                    \
         }                                                                                                    \
         report->op = op;                                                                                     \
         report->location = location;                                                                         \
-        (void)bpf_probe_read_kernel(&report->image, sizeof(report->image), record);                          \
+        report->epoch = call->epoch;                                                                         \
+        report->reserved = 0;                                                                                \
+        (void)bpf_probe_read_kernel(&report->record, bytes_, record);                                        \
         bpf_ringbuf_submit(report, 0);                                                                       \
         return true;                                                                                         \
     }
 
 STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)
 {
-    (void)call;
     switch (class_of(location)) {
     case 0:
-        REPORT(128)
+        REPORT(0)
     case 1:
-        REPORT(256)
+        REPORT(1)
     case 2:
-        REPORT(512)
+        REPORT(2)
     default:
-        REPORT(1024)
+        REPORT(3)
     }
 }

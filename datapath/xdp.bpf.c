@@ -2,74 +2,80 @@
 //
 // The pipeline in the kernel.
 //
-// `switchback` takes frames of an interface: Ethernet, IPv4 or IPv6, UDP to the switch's port.
-// `switchback_control` is never attached: the agent runs it by BPF_PROG_TEST_RUN on a bare packet. Sending
-// answers on (addresses, checksums, neighbours) comes with the loader; until then verdicts map to XDP's own,
-// and nothing attaches this.
+// `switchback` takes frames of an interface: Ethernet, IPv4 or IPv6, UDP to the switch's endpoint. Everything
+// else is passed to the kernel untouched, VLAN tags, IP options and fragments included. Three programs are
+// never attached; the agent runs them by BPF_PROG_TEST_RUN: `switchback_control` on a control packet,
+// `switchback_replay` on a packet that it has got another way, `switchback_clear` to forget everything.
+// `switchback_pass` belongs on a veth's other end, without which the driver loses what is sent.
 #include "pipeline.h"
-
-#include <linux/if_ether.h>
-#include <linux/in.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/udp.h>
+#include "frame.h"
+#include "clear.h"
 
 char license_of_program[] SEC("license") = "Dual BSD/GPL";
-
-#define ETHER_TYPE_IPV4 0x0800
-#define ETHER_TYPE_IPV6 0x86dd
-
-// Where the application's packet begins, with the sender filled in; 0: not for us.
-STEP u32 headers(struct xdp_md *frame, struct address *from)
-{
-    void *data = (void *)(long)frame->data, *end = (void *)(long)frame->data_end;
-    struct ethhdr *ethernet = data;
-    struct udphdr *udp = NULL;
-    if ((void *)(ethernet + 1) > end) {
-        return 0;
-    }
-    if (ethernet->h_proto == to_be16(ETHER_TYPE_IPV4)) {
-        struct iphdr *ip = (void *)(ethernet + 1);
-        // Options and fragments are left to the kernel.
-        if ((void *)(ip + 1) > end || ip->ihl != 5 || ip->protocol != IPPROTO_UDP ||
-            (ip->frag_off & to_be16(0x3fff)) != 0) {
-            return 0;
-        }
-        from->ip[10] = 0xff;
-        from->ip[11] = 0xff;
-        __builtin_memcpy(from->ip + 12, &ip->saddr, 4);
-        udp = (void *)(ip + 1);
-    } else if (ethernet->h_proto == to_be16(ETHER_TYPE_IPV6)) {
-        struct ipv6hdr *ip = (void *)(ethernet + 1);
-        if ((void *)(ip + 1) > end || ip->nexthdr != IPPROTO_UDP) {
-            return 0;
-        }
-        __builtin_memcpy(from->ip, &ip->saddr, 16);
-        udp = (void *)(ip + 1);
-    }
-    if (udp == NULL || (void *)(udp + 1) > end || udp->dest != to_be16(SWITCH_PORT)) {
-        return 0;
-    }
-    from->port = from_be16(udp->source);
-    return (u32)((void *)(udp + 1) - data);
-}
-
-STEP int action_of(u32 verdict)
-{
-    return is_drop(verdict) ? XDP_DROP : XDP_TX;
-}
 
 SEC("xdp")
 int switchback(struct xdp_md *frame)
 {
     struct call call = {.location = NO_LOCATION};
-    call.at = headers(frame, &call.from);
-    return call.at == 0 ? XDP_PASS : action_of(pipeline((struct packet *)(void *)frame, &call));
+    struct route_back back = {0};
+    if (!frame_parse(frame, &call, &back)) {
+        return XDP_PASS;
+    }
+    u32 verdict = pipeline((struct packet *)(void *)frame, &call);
+    if (verdict == drop(ROOM)) {
+        // Nothing has changed. The agent's socket gets it, and there is room in its memory.
+        return XDP_PASS;
+    }
+    return is_drop(verdict) ? XDP_DROP : frame_send(frame, &call, &back, verdict);
 }
 
 SEC("xdp")
 int switchback_control(struct xdp_md *frame)
 {
     struct call call = {.location = NO_LOCATION, .injected = true};
-    return action_of(pipeline_control((struct packet *)(void *)frame, &call));
+    return (int)pipeline_control((struct packet *)(void *)frame, &call);
+}
+
+// What goes in front of a packet that is replayed: what native.c gets as arguments. The route comes back.
+struct replay {
+    u64 now_ms;
+    u64 route;
+    u32 random;
+    struct address from;
+    u16 reserved[5];
+};
+_Static_assert(sizeof(struct replay) == 48, "as in crates/xdp");
+
+SEC("xdp")
+int switchback_replay(struct xdp_md *frame)
+{
+    struct replay *replay = (void *)(long)frame->data;
+    if ((void *)(replay + 1) > (void *)(long)frame->data_end) {
+        return (int)drop(SHORT);
+    }
+    struct call call = {.location = NO_LOCATION, .at = sizeof(*replay), .route = NO_ROUTE};
+    call.now_ms = replay->now_ms;
+    call.random = replay->random;
+    call.from = replay->from;
+    u32 verdict = pipeline((struct packet *)(void *)frame, &call);
+    barrier();
+    replay = (void *)(long)frame->data;
+    if ((void *)(replay + 1) <= (void *)(long)frame->data_end) {
+        replay->route = call.route;
+    }
+    return (int)verdict;
+}
+
+SEC("xdp")
+int switchback_clear(struct xdp_md *frame)
+{
+    (void)frame;
+    return clear_all() ? XDP_PASS : XDP_ABORTED;
+}
+
+SEC("xdp")
+int switchback_pass(struct xdp_md *frame)
+{
+    (void)frame;
+    return XDP_PASS;
 }

@@ -127,6 +127,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Says what is wrong, if anything.
+    pub fn check(&self) -> Result<(), Error> {
+        self.to_c().map(|_| ())
+    }
+
     /// The C form, or what is wrong.
     pub(crate) fn to_c(&self) -> Result<ffi::Config, Error> {
         let refuse = |what| Err(Error::Config(what));

@@ -9,7 +9,7 @@ pub mod state;
 mod statistics;
 
 pub use config::{ClassConfig, Config, Features};
-pub use statistics::{DropReason, Statistics};
+pub use statistics::{COUNT as STATISTIC_COUNT, DropReason, Statistics};
 
 use std::fmt;
 use std::ops::Deref;
@@ -38,6 +38,26 @@ impl Shard {
 pub struct Replicas {
     nodes: [u16; 4],
     count: u8,
+}
+
+impl Replicas {
+    /// Those of a route as the tables have it: 16 bits each, from the head up. A read goes to the tail alone.
+    pub fn of_route(route: u64, is_read: bool) -> Replicas {
+        let node = |i: usize| (route >> (16 * i)) as u16;
+        let mut nodes = [0, 1, 2, 3].map(node);
+        let mut count = nodes.iter().take_while(|node| **node != u16::MAX).count();
+        if is_read && count > 0 {
+            nodes[0] = nodes[count - 1];
+            count = 1;
+        }
+        nodes[count..].fill(0);
+        Replicas { nodes, count: count as u8 }
+    }
+}
+
+/// A route as the tables have it.
+pub fn route_of(replicas: &[u16]) -> u64 {
+    (0..4).rev().fold(0, |route, i| route << 16 | u64::from(replicas.get(i).copied().unwrap_or(u16::MAX)))
 }
 
 impl Deref for Replicas {
@@ -127,7 +147,8 @@ pub struct Datapath {
     nodes: u16,
 }
 
-fn location(class: u8, slot: u32) -> Option<u32> {
+/// Where the tables have a slot; `None` if no class has it.
+pub fn location(class: u8, slot: u32) -> Option<u32> {
     (class < 4 && slot < (1 << 30) - 1).then_some(u32::from(class) << 30 | slot)
 }
 
@@ -211,8 +232,7 @@ impl Datapath {
         if replicas.len() > 4 || replicas.iter().any(|node| *node >= self.nodes) {
             return Err(TableError::Replicas);
         }
-        let route =
-            (0..4).rev().fold(0, |route, i| route << 16 | u64::from(replicas.get(i).copied().unwrap_or(u16::MAX)));
+        let route = route_of(replicas);
         let _one_at_a_time = self.tables();
         self.handle.set_route(partition, route);
         Ok(())

@@ -64,7 +64,8 @@ drop_reasons! {
 
 impl DropReason {
     #[inline]
-    pub(crate) fn from_number(number: u8) -> DropReason {
+    /// The reason of this number; [`DropReason::None`] if there is none.
+    pub fn from_number(number: u8) -> DropReason {
         DropReason::ALL.get(usize::from(number)).copied().unwrap_or(DropReason::None)
     }
 }
@@ -86,10 +87,12 @@ macro_rules! statistics {
         }
 
         const COUNTERS: &[&str] = &[$(stringify!($field),)*];
-        pub(crate) const COUNT: usize = COUNTERS.len() + DropReason::ALL.len();
+        /// How many numbers there are.
+        pub const COUNT: usize = COUNTERS.len() + DropReason::ALL.len();
 
         impl Statistics {
-            pub(crate) fn from_numbers(numbers: &[u64; COUNT]) -> Statistics {
+            /// From numbers in C's order.
+            pub fn from_numbers(numbers: &[u64; COUNT]) -> Statistics {
                 let (counters, reasons) = numbers.split_at(COUNTERS.len());
                 let mut counters = counters.iter().copied();
                 let mut next = || counters.next().unwrap_or(0);

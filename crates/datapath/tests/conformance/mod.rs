@@ -1,0 +1,494 @@
+//! Runs `datapath/vectors/*.json` on any build of the pipeline. Their README says what they mean.
+
+#![allow(dead_code, clippy::unwrap_used)] // Not every build needs all of it; a failed unwrap is a failed test.
+
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::panic::catch_unwind;
+use switchback_datapath::state::{Lane, Record, Registers, bits, lane};
+use switchback_datapath::*;
+use switchback_wire::*;
+
+/// A build of the pipeline: what a vector needs of it.
+pub(crate) trait Subject {
+    fn new(config: &Config) -> Self;
+    fn set_route(&self, partition: u16, replicas: &[u16]);
+    fn set_node(&self, node: u16, address: Address);
+    fn set_lanes(&self, lanes: u32);
+    fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> bool;
+    fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool;
+    fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32) -> Verdict;
+    fn inject(&self, packet: &mut Packet) -> Verdict;
+    fn next_report(&self, packet: &mut Packet) -> bool;
+    fn statistics(&self) -> Statistics;
+    fn peek_registers(&self) -> Registers;
+    fn peek_sequence(&self, hash: &KeyHash) -> u64;
+    fn peek_lane(&self, lane: u32) -> Option<Lane>;
+    fn peek_record(&self, class: u8, slot: u32) -> Option<Record>;
+    fn poke_registers(&self, registers: &Registers);
+    fn poke_sequence(&self, hash: &KeyHash, counter: u64);
+    fn poke_sketch(&self, hash: &KeyHash, estimate: u32);
+    fn poke_lane(&self, lane: u32, entry: &Lane) -> bool;
+    fn poke_record(&self, class: u8, slot: u32, record: &Record) -> bool;
+}
+
+/// Passes everything on to the methods of the same names. `$process` says how a packet is processed.
+macro_rules! subject {
+    ($type:ty as $inner:ty, |$this:ident, $packet:ident, $from:ident, $now_ms:ident, $random:ident| $process:expr, $new:expr) => {
+        impl Subject for $type {
+            fn new(config: &Config) -> Self {
+                $new(config)
+            }
+            fn set_route(&self, partition: u16, replicas: &[u16]) {
+                <$inner>::set_route(self, partition, replicas).unwrap();
+            }
+            fn set_node(&self, node: u16, address: Address) {
+                <$inner>::set_node(self, node, address);
+            }
+            fn set_lanes(&self, lanes: u32) {
+                <$inner>::set_lanes(self, lanes);
+            }
+            fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
+                <$inner>::lookup_insert(self, hash, class, slot).is_ok()
+            }
+            fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
+                <$inner>::lookup_remove(self, hash, class, slot)
+            }
+            fn process(&self, $packet: &mut Packet, $from: Address, $now_ms: u64, $random: u32) -> Verdict {
+                let $this: &$inner = self;
+                $process
+            }
+            fn inject(&self, packet: &mut Packet) -> Verdict {
+                <$inner>::inject(self, packet)
+            }
+            fn next_report(&self, packet: &mut Packet) -> bool {
+                <$inner>::next_report(self, packet)
+            }
+            fn statistics(&self) -> Statistics {
+                <$inner>::statistics(self)
+            }
+            fn peek_registers(&self) -> Registers {
+                <$inner>::peek_registers(self)
+            }
+            fn peek_sequence(&self, hash: &KeyHash) -> u64 {
+                <$inner>::peek_sequence(self, hash)
+            }
+            fn peek_lane(&self, lane: u32) -> Option<Lane> {
+                <$inner>::peek_lane(self, lane)
+            }
+            fn peek_record(&self, class: u8, slot: u32) -> Option<Record> {
+                <$inner>::peek_record(self, class, slot)
+            }
+            fn poke_registers(&self, registers: &Registers) {
+                <$inner>::poke_registers(self, registers);
+            }
+            fn poke_sequence(&self, hash: &KeyHash, counter: u64) {
+                <$inner>::poke_sequence(self, hash, counter);
+            }
+            fn poke_sketch(&self, hash: &KeyHash, estimate: u32) {
+                <$inner>::poke_sketch(self, hash, estimate);
+            }
+            fn poke_lane(&self, lane: u32, entry: &Lane) -> bool {
+                <$inner>::poke_lane(self, lane, entry)
+            }
+            fn poke_record(&self, class: u8, slot: u32, record: &Record) -> bool {
+                <$inner>::poke_record(self, class, slot, record)
+            }
+        }
+    };
+}
+#[allow(unused_imports)] // For others than the native build.
+pub(crate) use subject;
+
+subject!(
+    Datapath as Datapath,
+    |this, packet, from, now_ms, random| Datapath::process(this, packet, from, now_ms, random, Shard::default()),
+    |config| Datapath::new(config).unwrap()
+);
+
+const CLIENT: Address = Address::in_memory(1, 1);
+const NODE: Address = Address::in_memory(2, 0);
+const STRANGER: Address = Address::in_memory(3, 0);
+const LANE: u32 = 1;
+const SLOT: u32 = 2;
+const INCARNATION: u64 = 77;
+
+fn key_hash() -> KeyHash {
+    KeyHash(0xc123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes())
+}
+
+/// Bits from names with spaces between.
+fn named(value: &Value, names: &[(&str, u8)]) -> u8 {
+    let bit = |name| names.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no bit {name}")).1;
+    value.as_str().unwrap().split_whitespace().map(bit).sum()
+}
+
+const FLAGS: &[(&str, u8)] = &[
+    ("HOT", flags::HOT),
+    ("CACHED", flags::CACHED),
+    ("FENCED", flags::FENCED),
+    ("EMBEDDED", flags::EMBEDDED),
+    ("CONDITIONAL", flags::CONDITIONAL),
+    ("LARGE", flags::LARGE),
+    ("DELETE", flags::DELETE),
+];
+const RECORD_FLAGS: &[(&str, u8)] = &[("TOMBSTONE", record_flags::TOMBSTONE), ("DIRTY", record_flags::DIRTY)];
+const STATES: &[(&str, u8)] = &[
+    ("VALID", bits::VALID),
+    ("LATEST", bits::LATEST),
+    ("EVICTING", bits::EVICTING),
+    ("REFRESH", bits::REFRESH),
+    ("TOMBSTONE", bits::TOMBSTONE),
+    ("DIRTY", bits::DIRTY),
+    ("CHAINED", bits::CHAINED),
+];
+const LANE_STATES: &[(&str, u8)] = &[
+    ("APPLIED", lane::APPLIED),
+    ("CONDITION_FAILED", lane::CONDITION_FAILED),
+    ("FORWARDED", lane::FORWARDED),
+    ("DONE", lane::DONE),
+];
+
+fn op(value: &Value) -> Op {
+    let name = value.as_str().unwrap().replace('_', "");
+    *Op::ALL.iter().find(|op| format!("{op:?}").eq_ignore_ascii_case(&name)).unwrap()
+}
+
+fn status(value: &Value) -> Status {
+    let name = value.as_str().unwrap().replace('_', "");
+    *Status::ALL.iter().find(|status| format!("{status:?}").eq_ignore_ascii_case(&name)).unwrap()
+}
+
+/// `11`: counter 11 of epoch 5; `"4|9"`; 0: none.
+fn seq(value: &Value) -> u64 {
+    if let Some(text) = value.as_str() {
+        let (epoch, counter) = text.split_once('|').unwrap();
+        return Seq::new(epoch.parse().unwrap(), counter.parse().unwrap()).0;
+    }
+    match value.as_u64().unwrap() {
+        0 => 0,
+        counter => Seq::new(5, counter).0,
+    }
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    value.as_str().unwrap().as_bytes().to_vec()
+}
+
+fn number<T: TryFrom<u64>>(value: &Value) -> T {
+    value.as_u64().and_then(|number| T::try_from(number).ok()).unwrap()
+}
+
+/// All state that a vector can see.
+#[derive(Clone, PartialEq, Debug)]
+struct State {
+    registers: Registers,
+    last: u64,
+    lane: Lane,
+    record: Record,
+}
+
+/// State and settings that are not compared.
+#[derive(Clone)]
+struct Before {
+    state: State,
+    has_record: bool,
+    found: bool,
+    sketch: u32,
+    sampled: bool,
+}
+
+fn before_default() -> Before {
+    let registers = Registers { epoch: 5, generation: 3, durable_generation: 2, snapshot_active: false };
+    let state = State { registers, last: 10, lane: Lane::default(), record: Record::default() };
+    Before { state, has_record: false, found: true, sketch: 0, sampled: false }
+}
+
+fn apply_record(record: &mut Record, fields: &Map<String, Value>, found: &mut bool) {
+    for (name, value) in fields {
+        match name.as_str() {
+            "state" => record.state = named(value, STATES),
+            "seq" => record.seq = seq(value),
+            "adm" => record.adm = seq(value),
+            "expiry_ms" => record.expiry_ms = number(value),
+            "generation" => record.generation = number(value),
+            "incarnation" => record.incarnation = number(value),
+            "counter" => record.counter = number(value),
+            "key" => record.key = bytes(value),
+            "value" => record.value = bytes(value),
+            "found" => *found = value.as_bool().unwrap(),
+            _ => panic!("no such field of a record: {name}"),
+        }
+    }
+}
+
+fn apply_lane(lane: &mut Lane, fields: &Map<String, Value>) {
+    for (name, value) in fields {
+        match name.as_str() {
+            "request" => lane.request = number(value),
+            "seq" => lane.seq = seq(value),
+            "state" => lane.state = named(value, LANE_STATES),
+            "status" => lane.status = status(value) as u8,
+            "flags" => lane.flags = named(value, FLAGS),
+            "locked" => lane.locked = value.as_bool().unwrap(),
+            _ => panic!("no such field of a lane: {name}"),
+        }
+    }
+}
+
+fn apply_state(before: &mut Before, fields: &Value) {
+    let Some(fields) = fields.as_object() else { return };
+    let state = &mut before.state;
+    for (name, value) in fields {
+        match name.as_str() {
+            "epoch" => state.registers.epoch = number(value),
+            "generation" => state.registers.generation = number(value),
+            "durable_generation" => state.registers.durable_generation = number(value),
+            "snapshot" => state.registers.snapshot_active = value.as_bool().unwrap(),
+            "last" => state.last = number(value),
+            "sketch" => before.sketch = number(value),
+            "sampled" => before.sampled = value.as_bool().unwrap(),
+            "lane" => apply_lane(&mut state.lane, value.as_object().unwrap()),
+            "record" => {
+                if !before.has_record {
+                    before.has_record = true;
+                    let (hash, key) = (key_hash(), b"key".to_vec());
+                    state.record = Record { generation: 3, incarnation: INCARNATION, hash, key, ..Record::default() };
+                }
+                apply_record(&mut state.record, value.as_object().unwrap(), &mut before.found);
+            }
+            _ => panic!("no such state: {name}"),
+        }
+    }
+}
+
+/// A packet's parts, as a vector names them.
+#[derive(Clone, PartialEq, Debug)]
+struct Parts {
+    header: Header,
+    value: Vec<u8>,
+    key: Vec<u8>,
+}
+
+fn address(value: &Value) -> Address {
+    match value.as_str().unwrap() {
+        "client" => CLIENT,
+        "node" => NODE,
+        "stranger" => STRANGER,
+        "agent" => Address::default(),
+        other => panic!("who is {other}?"),
+    }
+}
+
+fn apply_packet(parts: &mut Parts, fields: &Value) {
+    let header = &mut parts.header;
+    for (name, value) in fields.as_object().unwrap() {
+        match name.as_str() {
+            "op" => header.op = op(value),
+            "flags" => header.flags = named(value, FLAGS),
+            "status" => header.status = status(value),
+            "epoch" => header.epoch = number(value),
+            "partition" => header.partition = number(value),
+            "seq" => header.seq = Seq(seq(value)),
+            "guard" => header.guard = seq(value),
+            "guard_number" => header.guard = number(value),
+            "state" => header.guard = named(value, STATES).into(),
+            "request" => header.request = number(value),
+            "lane" => header.lane = number(value),
+            "generation" => header.generation = number(value),
+            "durable_generation" => header.durable_generation = number(value),
+            "expiry_ms" => header.expiry_ms = number(value),
+            "total_bytes" => header.total_bytes = number(value),
+            "fragment_index" => header.fragment_index = number(value),
+            "fragment_count" => header.fragment_count = number(value),
+            "record_flags" => header.record_flags = named(value, RECORD_FLAGS),
+            "class" => header.class = number(value),
+            "slot" => header.slot = number(value),
+            "origin" => header.origin = address(value),
+            "value" => parts.value = bytes(value),
+            "key" => parts.key = bytes(value),
+            "from" | "cut" | "pad" | "patch" => {}
+            _ => panic!("no such field of a packet: {name}"),
+        }
+    }
+    header.value_bytes = parts.value.len() as u16;
+    header.key_bytes = parts.key.len() as u16;
+}
+
+fn packet_in(fields: &Value) -> Parts {
+    let is_control = op(&fields["op"]) as u8 >= Op::Admit as u8;
+    let mut header = Header { epoch: 5, lane: LANE, request: 7, key_hash: key_hash(), ..Header::new(Op::Read) };
+    if is_control {
+        (header.request, header.slot) = (INCARNATION, SLOT);
+    }
+    let mut parts = Parts { header, value: Vec::new(), key: b"key".to_vec() };
+    apply_packet(&mut parts, fields);
+    parts
+}
+
+fn packet_bytes(parts: &Parts, fields: &Value) -> Packet {
+    let mut packet = Packet::build(parts.header, &parts.value, &parts.key);
+    if let Some(patches) = fields.get("patch").and_then(Value::as_object) {
+        for (offset, hex) in patches {
+            let hex = hex.as_str().unwrap();
+            let at: usize = offset.parse().unwrap();
+            for i in 0..hex.len() / 2 {
+                packet.buffer_mut()[at + i] = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
+            }
+        }
+    }
+    let mut length = packet.bytes().len();
+    if let Some(cut) = fields.get("cut") {
+        length = number(cut);
+    }
+    if let Some(pad) = fields.get("pad") {
+        length += number::<usize>(pad);
+    }
+    packet.set_length(length);
+    packet
+}
+
+fn parts_of(packet: &Packet) -> Parts {
+    let parts = packet.parse().unwrap();
+    Parts { header: parts.header, value: parts.value.to_vec(), key: parts.key.to_vec() }
+}
+
+/// What every packet gets beside what the vector says.
+fn packet_out(parts_in: &Parts, fields: &Value, is_reply: bool, durable_generation: u32) -> Parts {
+    let mut parts = parts_in.clone();
+    let header = &mut parts.header;
+    let number = header.op as u8;
+    if number < Op::Admit as u8 {
+        header.partition = 3;
+    }
+    if number <= Op::Scan as u8 {
+        header.origin = CLIENT;
+    }
+    if is_reply {
+        header.durable_generation = durable_generation;
+    }
+    apply_packet(&mut parts, fields);
+    parts
+}
+
+fn new_subject<S: Subject>(features: Features, before: &Before) -> S {
+    let config = Config {
+        features,
+        classes: vec![ClassConfig { value_bytes: 16, slots: 4 }],
+        lanes: 8,
+        partitions: 4,
+        nodes: 2,
+        sketch_width: 1024,
+        reports: 4,
+        ..Config::default()
+    };
+    let datapath = S::new(&config);
+    for partition in 0..4 {
+        datapath.set_route(partition, &[0]);
+    }
+    datapath.set_node(0, NODE);
+    datapath.set_lanes(4);
+    datapath.poke_registers(&before.state.registers);
+    datapath.poke_sequence(&key_hash(), before.state.last);
+    datapath.poke_sketch(&key_hash(), before.sketch);
+    assert!(datapath.poke_lane(LANE, &before.state.lane));
+    if before.has_record {
+        assert!(datapath.poke_record(0, SLOT, &before.state.record));
+        if before.found {
+            assert!(datapath.lookup_insert(&key_hash(), 0, SLOT));
+        }
+    }
+    datapath
+}
+
+fn run_packet<S: Subject>(datapath: &S, packet: &mut Packet, fields: &Value, sampled: bool) -> String {
+    let from = fields.get("from").map_or(CLIENT, address);
+    let verdict = if from == Address::default() {
+        datapath.inject(packet)
+    } else {
+        datapath.process(packet, from, 1000, if sampled { 1 } else { u32::MAX })
+    };
+    match verdict {
+        Verdict::Reply => "REPLY".to_owned(),
+        Verdict::Forward(replicas) => {
+            assert_eq!(replicas[..], [0]);
+            "FORWARD".to_owned()
+        }
+        Verdict::Drop(reason) => format!("DROP {reason}"),
+        Verdict::Pass => "PASS".to_owned(),
+    }
+}
+
+fn check_report<S: Subject>(datapath: &S, expected: &Value) {
+    let mut packet = Packet::new();
+    assert_eq!(datapath.next_report(&mut packet), expected.is_object(), "a report");
+    if expected.is_object() {
+        let mut header =
+            Header { epoch: 5, request: INCARNATION, slot: SLOT, key_hash: key_hash(), ..Header::new(Op::Read) };
+        (header.partition, header.generation) = (3, 3);
+        let mut parts = Parts { header, value: Vec::new(), key: b"key".to_vec() };
+        apply_packet(&mut parts, expected);
+        assert_eq!(parts_of(&packet), parts, "the report");
+        assert!(!datapath.next_report(&mut packet), "one report");
+    }
+}
+
+/// Panics where the pipeline does something else.
+fn run<S: Subject>(vector: &Value, features: Features) {
+    let mut before = before_default();
+    apply_state(&mut before, &vector["before"]);
+    let datapath: S = new_subject(features, &before);
+    let parts = packet_in(&vector["in"]);
+    let mut packet = packet_bytes(&parts, &vector["in"]);
+    let is_raw = ["patch", "cut", "pad"].iter().any(|name| vector["in"].get(name).is_some());
+    let verdict = run_packet(&datapath, &mut packet, &vector["in"], before.sampled);
+    assert_eq!(verdict, vector["verdict"].as_str().unwrap(), "the verdict");
+    if !verdict.starts_with("DROP") && !is_raw {
+        let durable_generation = before.state.registers.durable_generation;
+        let expected = packet_out(&parts, &vector["out"], verdict == "REPLY", durable_generation);
+        assert_eq!(parts_of(&packet), expected, "the packet out");
+    }
+    let mut after = before.clone();
+    apply_state(&mut after, &vector["after"]);
+    let state = State {
+        registers: datapath.peek_registers(),
+        last: datapath.peek_sequence(&key_hash()),
+        lane: datapath.peek_lane(LANE).unwrap(),
+        record: datapath.peek_record(0, SLOT).unwrap(),
+    };
+    assert_eq!(state, after.state, "the state after");
+    check_report(&datapath, vector.get("report").unwrap_or(&Value::Null));
+}
+
+/// Every vector with its features.
+pub(crate) fn vectors() -> Vec<(String, Value, Features)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../datapath/vectors");
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let mut vectors = Vec::new();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "json")) {
+        let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap())
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        for vector in file["vectors"].as_array().unwrap() {
+            let scheme = vector.get("scheme").unwrap_or(&file["scheme"]).as_str().unwrap();
+            let name = format!("{}: {}", path.file_stem().unwrap().display(), vector["name"].as_str().unwrap());
+            vectors.push((name, vector.clone(), Features::by_name(scheme).unwrap()));
+        }
+    }
+    vectors
+}
+
+/// The vectors that fail without these bits, and how.
+pub(crate) fn failures<S: Subject>(vectors: &[(String, Value, Features)], without: Features) -> Vec<String> {
+    let failed = |(name, vector, features): &(String, Value, Features)| {
+        let panicked = catch_unwind(|| run::<S>(vector, features.without(without))).err()?;
+        let why = panicked.downcast_ref::<String>().cloned().unwrap_or_default();
+        Some(format!("{name}\n    {why}"))
+    };
+    vectors.iter().filter_map(failed).collect()
+}
+
+#[test]
+fn names_of_states_are_those_of_the_documentation() {
+    assert_eq!(named(&json!("VALID LATEST EVICTING REFRESH"), STATES), 15);
+}

@@ -1,0 +1,328 @@
+//! The switch's pipeline in the kernel: loads it, drives it, attaches it to interfaces.
+//!
+//! An [`XdpDatapath`] is what [`switchback_datapath::Datapath`] is in user space: tables, control packets, reports, statistics, and
+//! packets that are processed on request (by `BPF_PROG_TEST_RUN`; for conformance, and for what an interface couldn't answer in
+//! place). [`Attachment`] makes the kernel process the packets of an interface. No sockets and no threads in here.
+
+mod attach;
+mod layout;
+mod object;
+mod reports;
+mod state;
+mod sys;
+mod target;
+
+pub use attach::{Attachment, Mode, PeerProgram};
+pub use object::is_built_in;
+pub use target::XdpTarget;
+
+use layout::place;
+use libbpf_rs::{MapCore, MapFlags};
+use object::Loaded;
+use reports::Reports;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use switchback_datapath::{Config, DropReason, Replicas, STATISTIC_COUNT, Statistics, TableError, Verdict, location};
+use switchback_wire::{Address, KeyHash, PACKET_BYTES_MAX, Packet};
+use sys::Shared;
+use thiserror::Error;
+
+/// Why there is no kernel datapath.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No clang at build time.
+    #[error(
+        "this program was built without the kernel datapath, since there was no clang 15 or newer: \
+         apt-get install clang-19 and build it again"
+    )]
+    NotBuiltIn,
+    /// The configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] switchback_datapath::Error),
+    /// The kernel refused.
+    #[error("the kernel doesn't load the datapath ({0}); root, or CAP_BPF and CAP_NET_ADMIN, and Linux 6.1 are needed\n{1}")]
+    Load(String, String),
+    /// libbpf refused.
+    #[error("libbpf: {0}")]
+    Libbpf(#[from] libbpf_rs::Error),
+    /// A system call failed.
+    #[error("{0}: {1}")]
+    System(&'static str, #[source] io::Error),
+    /// The interface can't be used so.
+    #[error("{0}")]
+    Interface(String),
+}
+
+/// `struct replay` of xdp.bpf.c.
+const REPLAY_BYTES: usize = 48;
+const REPLAY_ROUTE: usize = 8;
+const DROPPED: u32 = 0x100;
+
+/// The pipeline in the kernel, and its tables.
+#[derive(Debug)]
+pub struct XdpDatapath {
+    loaded: Loaded,
+    shared: Shared,
+    reports: Mutex<Reports>,
+    tables: Mutex<()>,
+    config: Config,
+    endpoint: Address,
+}
+
+/// Whether this process may load programs; if not, why.
+pub fn permission() -> Result<(), Error> {
+    if !is_built_in() {
+        return Err(Error::NotBuiltIn);
+    }
+    let small = switchback_datapath::ClassConfig { value_bytes: 8, slots: 1 };
+    let config = Config { classes: vec![small], lanes: 1, partitions: 1, sketch_width: 1, reports: 1, ..Config::default() };
+    XdpDatapath::new(&config, Address::default()).map(|_| ())
+}
+
+impl XdpDatapath {
+    /// Loads it. It serves nothing yet: inject SET_EPOCH, set routes and nodes, attach. Packets to `endpoint` are its own.
+    pub fn new(config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
+        let loaded = Loaded::new(config, endpoint)?;
+        let shared = Shared::new(loaded.map(".data.shared").as_fd())
+            .map_err(|error| Error::System("mapping the datapath's registers", error))?;
+        let reports = Mutex::new(Reports::new(&loaded, config.partitions)?);
+        let datapath =
+            XdpDatapath { loaded, shared, reports, tables: Mutex::new(()), config: config.clone(), endpoint };
+        for partition in 0..config.partitions {
+            datapath.update("routes", &partition.to_ne_bytes(), &u64::MAX.to_ne_bytes(), MapFlags::ANY);
+        }
+        datapath.set_lanes(config.lanes);
+        datapath.set_clock();
+        Ok(datapath)
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where clients send packets.
+    pub fn endpoint(&self) -> Address {
+        self.endpoint
+    }
+
+    /// Tells the kernel's monotonic clock what time it is. To be repeated, since the system's clock may be set.
+    pub fn set_clock(&self) {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let monotonic = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let monotonic = Duration::new(monotonic.tv_sec as u64, monotonic.tv_nsec as u32);
+        let offset = unix.as_millis().saturating_sub(monotonic.as_millis()) as u64;
+        self.shared.set_u64(place("size.registers"), offset);
+    }
+
+    fn run(&self, program: &str, packet: &[u8], out: &mut [u8]) -> io::Result<sys::Ran> {
+        loop {
+            match sys::test_run(self.loaded.program(program), packet, out, 1) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Runs a packet that came `from` an address through the pipeline, as [`switchback_datapath::Datapath::process`] does; with 0
+    /// as `now_ms` the kernel looks at its clock, with 0 as `random` it draws.
+    pub fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32) -> Verdict {
+        let mut bytes = [0; REPLAY_BYTES + PACKET_BYTES_MAX];
+        let length = REPLAY_BYTES + packet.bytes().len();
+        bytes[..8].copy_from_slice(&now_ms.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&random.to_ne_bytes());
+        bytes[20..36].copy_from_slice(&from.ip);
+        bytes[36..38].copy_from_slice(&from.port.to_ne_bytes());
+        bytes[REPLAY_BYTES..length].copy_from_slice(packet.bytes());
+        let mut out = [0; REPLAY_BYTES + PACKET_BYTES_MAX];
+        let ran = match self.run("switchback_replay", &bytes[..length], &mut out) {
+            Ok(ran) => ran,
+            Err(error) => {
+                tracing::error!(%error, "the kernel doesn't run the datapath");
+                return Verdict::Drop(DropReason::None);
+            }
+        };
+        let taken = packet.copy_from(&out[REPLAY_BYTES..ran.length.max(REPLAY_BYTES)]);
+        debug_assert!(taken.is_some());
+        let route = u64::from_ne_bytes(out[REPLAY_ROUTE..REPLAY_ROUTE + 8].try_into().expect("8 bytes"));
+        verdict_of(ran.value, route)
+    }
+
+    /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the same packet.
+    pub fn inject(&self, packet: &mut Packet) -> Verdict {
+        let mut out = [0; PACKET_BYTES_MAX];
+        match self.run("switchback_control", packet.bytes(), &mut out) {
+            Ok(ran) => {
+                let taken = packet.copy_from(&out[..ran.length]);
+                debug_assert!(taken.is_some());
+                verdict_of(ran.value, u64::MAX)
+            }
+            Err(error) => {
+                tracing::error!(%error, "the kernel doesn't run a control packet");
+                Verdict::Drop(DropReason::None)
+            }
+        }
+    }
+
+    fn tables(&self) -> MutexGuard<'_, ()> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Into an array, whose index exists: that can't fail.
+    fn update(&self, map: &str, key: &[u8], value: &[u8], flags: MapFlags) {
+        if let Err(error) = self.loaded.map(map).update(key, value, flags) {
+            tracing::error!(%error, map, "the kernel refuses a table's entry");
+        }
+    }
+
+    /// Makes packets of this key find the slot. Between ADMIT and SET_VALID.
+    pub fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
+        let exists = self.config.classes.get(usize::from(class)).is_some_and(|class| slot < class.slots);
+        let location = location(class, slot).filter(|_| exists).ok_or(TableError::Slot)?;
+        let _one_at_a_time = self.tables();
+        let lookups = self.loaded.map("lookups");
+        match lookups.update(&hash_key(hash), &location.to_ne_bytes(), MapFlags::NO_EXIST) {
+            Ok(()) => Ok(()),
+            Err(error) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists => Err(TableError::Duplicate),
+            Err(_) => Err(TableError::Full),
+        }
+    }
+
+    /// Takes the entry out again; false if the key isn't there, or at another slot. Before REMOVE.
+    pub fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
+        let _one_at_a_time = self.tables();
+        let lookups = self.loaded.map("lookups");
+        let key = hash_key(hash);
+        let found = lookups.lookup(&key, MapFlags::ANY).ok().flatten();
+        let wanted = location(class, slot).map(|location| location.to_ne_bytes().to_vec());
+        found.is_some() && found == wanted && lookups.delete(&key).is_ok()
+    }
+
+    /// Gives a partition its replicas, from the head to the tail; none takes it out of service.
+    pub fn set_route(&self, partition: u16, replicas: &[u16]) -> Result<(), TableError> {
+        if u32::from(partition) >= self.config.partitions {
+            return Err(TableError::Partition);
+        }
+        if replicas.len() > 4 || replicas.iter().any(|node| *node >= self.config.nodes) {
+            return Err(TableError::Replicas);
+        }
+        let route = switchback_datapath::route_of(replicas);
+        self.update("routes", &u32::from(partition).to_ne_bytes(), &route.to_ne_bytes(), MapFlags::ANY);
+        Ok(())
+    }
+
+    /// Says where a node is; answers are taken only from nodes' addresses.
+    ///
+    /// # Panics
+    /// If the node's index isn't below [`Config::nodes`].
+    pub fn set_node(&self, node: u16, address: Address) {
+        assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
+        let _one_at_a_time = self.tables();
+        let index = u32::from(node).to_ne_bytes();
+        let (nodes, addresses) = (self.loaded.map("nodes"), self.loaded.map("node_addresses"));
+        let new = address_bytes(&address);
+        let old = addresses.lookup(&index, MapFlags::ANY).ok().flatten();
+        let owns = |old: &Vec<u8>| nodes.lookup(old, MapFlags::ANY).ok().flatten().is_some_and(|owner| owner == index);
+        if let Some(old) = old.filter(|old| *old != new && owns(old)) {
+            let _gone = nodes.delete(&old);
+        }
+        self.update("node_addresses", &index, &new, MapFlags::ANY);
+        self.update("nodes", &new, &index, MapFlags::ANY);
+    }
+
+    /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets of others are dropped.
+    pub fn set_lanes(&self, granted: u32) {
+        self.shared.set_u32(place("registers.lanes"), granted.min(self.config.lanes));
+    }
+
+    /// Takes the next report; false if there is none. Any thread.
+    pub fn next_report(&self, packet: &mut Packet) -> bool {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).next(packet)
+    }
+
+    /// Takes the address of a receiver whose next hop the kernel doesn't know; packets to it are lost until it does.
+    pub fn next_unreached(&self) -> Option<Address> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner).next_unreached()
+    }
+
+    /// Reports that found no room, since the datapath was made.
+    pub fn reports_lost(&self) -> u64 {
+        self.statistics().reports_lost
+    }
+
+    /// What was counted so far, summed over the CPUs.
+    pub fn statistics(&self) -> Statistics {
+        let mut sums = [0u64; STATISTIC_COUNT];
+        let map = self.loaded.map("statistics");
+        for (index, sum) in sums.iter_mut().enumerate() {
+            let values = map.lookup_percpu(&(index as u32).to_ne_bytes(), MapFlags::ANY).ok().flatten();
+            for value in values.unwrap_or_default() {
+                let value = value.first_chunk::<8>().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
+                *sum = sum.wrapping_add(value);
+            }
+        }
+        Statistics::from_numbers(&sums)
+    }
+
+    /// Forgets everything cached, as [`switchback_datapath::Datapath::clear`] does and as safely.
+    pub fn clear(&self) {
+        let _one_at_a_time = self.tables();
+        self.shared.set_u32(place("registers.epoch"), 0);
+        let lookups = self.loaded.map("lookups");
+        let keys: Vec<_> = lookups.keys().collect();
+        for key in keys {
+            let _gone = lookups.delete(&key);
+        }
+        let mut out = [0; 64];
+        const XDP_PASS: u32 = 2;
+        // A packet may hold a lock; it is soon done.
+        while !self.run("switchback_clear", &[0; 64], &mut out).is_ok_and(|ran| ran.value == XDP_PASS) {
+            std::thread::yield_now();
+        }
+        let mut packet = Packet::new();
+        while self.next_report(&mut packet) {}
+    }
+
+    /// Names of the programs and how many instructions they have.
+    pub fn instructions(&self) -> Vec<(String, usize)> {
+        self.loaded.instructions()
+    }
+
+    /// Names of the maps, their entries and bytes.
+    pub fn map_sizes(&self) -> Vec<(String, u32, u64)> {
+        self.loaded.map_sizes()
+    }
+
+    /// The same frame again and again through the attached program's code, on this CPU: verdict and time of one.
+    pub fn time(&self, program: &str, frame: &[u8], repeat: u32) -> io::Result<(u32, Duration)> {
+        let mut out = [0; 2048];
+        let ran = sys::test_run(self.loaded.program(program), frame, &mut out, repeat)?;
+        Ok((ran.value, ran.took))
+    }
+}
+
+fn verdict_of(value: u32, route: u64) -> Verdict {
+    match value {
+        1 => Verdict::Reply,
+        2 => Verdict::Forward(Replicas::of_route(route, false)),
+        3 => Verdict::Forward(Replicas::of_route(route, true)),
+        dropped if dropped & DROPPED != 0 => Verdict::Drop(DropReason::from_number((dropped & 0xff) as u8)),
+        _ => Verdict::Pass,
+    }
+}
+
+fn hash_key(hash: &KeyHash) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&hash.position().to_ne_bytes());
+    key[8..].copy_from_slice(&hash.low().to_ne_bytes());
+    key
+}
+
+fn address_bytes(address: &Address) -> Vec<u8> {
+    let mut bytes = address.ip.to_vec();
+    bytes.extend(address.port.to_ne_bytes());
+    bytes
+}

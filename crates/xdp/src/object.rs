@@ -1,0 +1,178 @@
+//! The BPF object: its maps sized from the configuration, its programs loaded.
+
+use crate::Error;
+use crate::layout::place;
+use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenMapMut, PrintLevel};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, Once, PoisonError};
+use switchback_datapath::Config;
+use switchback_wire::{Address, PACKET_BYTES_MAX};
+
+#[cfg(has_object)]
+const OBJECT: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o")));
+#[cfg(not(has_object))]
+const OBJECT: Option<&[u8]> = None;
+
+/// Whether this program was built with a clang that compiles for BPF.
+pub fn is_built_in() -> bool {
+    OBJECT.is_some()
+}
+
+/// Size classes that the pipeline has maps for.
+const CLASSES: usize = 4;
+
+/// `struct parameters` of tables_bpf.h.
+#[repr(C)]
+#[derive(Default)]
+struct Parameters {
+    features: u64,
+    sampling: u64,
+    threshold: u32,
+    sketch_width: u32,
+    partition_shift: u32,
+    class_count: u32,
+    slots: [u32; CLASSES],
+    value_bytes: [u32; CLASSES],
+    counter_base: [u32; CLASSES],
+    endpoint: Address,
+    reserved: [u16; 3],
+}
+
+impl Parameters {
+    fn new(config: &Config, endpoint: Address) -> Parameters {
+        let mut parameters = Parameters {
+            features: config.features.0,
+            sampling: (config.sampling * f64::from(1u32 << 31) * 2.0) as u64,
+            threshold: config.threshold,
+            sketch_width: config.sketch_width,
+            partition_shift: 32 - config.partitions.trailing_zeros(),
+            class_count: config.classes.len() as u32,
+            endpoint,
+            ..Parameters::default()
+        };
+        let mut base = 0;
+        for (i, class) in config.classes.iter().enumerate() {
+            parameters.slots[i] = class.slots;
+            parameters.value_bytes[i] = class.value_bytes;
+            parameters.counter_base[i] = base;
+            base += class.slots;
+        }
+        parameters
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(self.features.to_ne_bytes());
+        bytes.extend(self.sampling.to_ne_bytes());
+        for word in [self.threshold, self.sketch_width, self.partition_shift, self.class_count] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        for word in self.slots.iter().chain(&self.value_bytes).chain(&self.counter_base) {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.extend(self.endpoint.ip);
+        bytes.extend(self.endpoint.port.to_ne_bytes());
+        bytes.resize(size_of::<Parameters>(), 0);
+        bytes
+    }
+}
+
+/// What was loaded. Everything goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    maps: HashMap<String, MapHandle>,
+    programs: HashMap<String, (OwnedFd, usize)>,
+}
+
+impl Loaded {
+    pub(crate) fn new(config: &Config, endpoint: Address) -> Result<Loaded, Error> {
+        let object = OBJECT.ok_or(Error::NotBuiltIn)?;
+        config.check()?;
+        keep_messages();
+        let mut open = ObjectBuilder::default().name("switchback")?.open_memory(object)?;
+        for mut map in open.maps_mut() {
+            size(&mut map, config, endpoint)?;
+        }
+        let loaded = open.load().map_err(|error| Error::Load(error.to_string(), take_messages()))?;
+        let mut maps = HashMap::new();
+        for map in loaded.maps() {
+            maps.insert(map.name().to_string_lossy().into_owned(), MapHandle::try_from(&map)?);
+        }
+        let mut programs = HashMap::new();
+        for program in loaded.progs() {
+            let fd = program.as_fd().try_clone_to_owned().map_err(|error| Error::System("keeping a program", error))?;
+            programs.insert(program.name().to_string_lossy().into_owned(), (fd, program.insn_cnt()));
+        }
+        Ok(Loaded { maps, programs })
+    }
+
+    pub(crate) fn map(&self, name: &str) -> &MapHandle {
+        self.maps.get(name).unwrap_or_else(|| panic!("datapath/tables_bpf.h has no map {name}"))
+    }
+
+    pub(crate) fn program(&self, name: &str) -> BorrowedFd<'_> {
+        self.programs.get(name).unwrap_or_else(|| panic!("datapath/xdp.bpf.c has no program {name}")).0.as_fd()
+    }
+
+    /// Names and instructions of the programs.
+    pub(crate) fn instructions(&self) -> Vec<(String, usize)> {
+        let mut all: Vec<_> = self.programs.iter().map(|(name, (_, count))| (name.clone(), *count)).collect();
+        all.sort();
+        all
+    }
+
+    /// Names and sizes (entries, bytes of all) of the maps.
+    pub(crate) fn map_sizes(&self) -> Vec<(String, u32, u64)> {
+        let bytes = |map: &MapHandle| u64::from(map.max_entries()) * u64::from(map.key_size() + map.value_size()).max(1);
+        let mut all: Vec<_> = self.maps.iter().map(|(name, map)| (name.clone(), map.max_entries(), bytes(map))).collect();
+        all.sort();
+        all
+    }
+}
+
+fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<(), Error> {
+    let name = map.name().to_string_lossy().into_owned();
+    let slots: u32 = config.classes.iter().map(|class| class.slots).sum();
+    match name.as_str() {
+        ".rodata.parameters" => map.set_initial_value(&Parameters::new(config, endpoint).bytes())?,
+        "lookups" | "counters" => map.set_max_entries(slots.max(1))?,
+        "sketches" => map.set_max_entries(4 * config.sketch_width)?,
+        "lanes" => map.set_max_entries(config.lanes)?,
+        "routes" => map.set_max_entries(config.partitions)?,
+        "nodes" | "node_addresses" => map.set_max_entries(u32::from(config.nodes))?,
+        "reports" => {
+            let room = u64::from(config.reports) * (place("size.record") as u64 + PACKET_BYTES_MAX as u64);
+            map.set_max_entries(room.next_power_of_two().clamp(4096, 1 << 30) as u32)?;
+        }
+        _ => {
+            if let Some(class) = name.strip_prefix("records_").and_then(|class| class.parse::<usize>().ok()) {
+                let (value_bytes, slots) =
+                    config.classes.get(class).map_or((8, 1), |class| (class.value_bytes, class.slots));
+                map.set_value_size(place("size.record") as u32 + value_bytes.next_multiple_of(8))?;
+                map.set_max_entries(slots)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+static MESSAGES: Mutex<String> = Mutex::new(String::new());
+
+/// libbpf says on stderr why a program was refused; kept instead, for the error.
+fn keep_messages() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
+            let mut messages = MESSAGES.lock().unwrap_or_else(PoisonError::into_inner);
+            if messages.len() < 1 << 16 {
+                messages.push_str(&message);
+            }
+        })));
+    });
+    take_messages();
+}
+
+fn take_messages() -> String {
+    std::mem::take(&mut *MESSAGES.lock().unwrap_or_else(PoisonError::into_inner))
+}

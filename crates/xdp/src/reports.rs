@@ -1,0 +1,110 @@
+//! What the kernel reports, through ring buffers.
+
+use crate::Error;
+use crate::layout::{Fields, place};
+use crate::object::Loaded;
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use switchback_datapath::state::bits;
+use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, partition_of, record_flags};
+
+type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
+
+/// Unreached addresses that are kept; whoever isn't served retries.
+const UNREACHED_MAX: usize = 1024;
+
+/// The ends of the rings.
+pub(crate) struct Reports {
+    rings: RingBuffer<'static>,
+    records: Queue,
+    unreached: Queue,
+    partitions: u32,
+}
+
+fn push(queue: &Queue, bytes: &[u8], limit: usize) -> i32 {
+    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+    if queue.len() < limit {
+        queue.push_back(bytes.to_vec());
+    }
+    0
+}
+
+fn pop(queue: &Queue) -> Option<Vec<u8>> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+}
+
+impl Reports {
+    pub(crate) fn new(loaded: &Loaded, partitions: u32) -> Result<Reports, Error> {
+        let (records, unreached) = (Queue::default(), Queue::default());
+        let (to_records, to_unreached) = (Arc::clone(&records), Arc::clone(&unreached));
+        let mut builder = RingBufferBuilder::new();
+        builder.add(loaded.map("reports"), move |bytes| push(&to_records, bytes, usize::MAX))?;
+        builder.add(loaded.map("unreached"), move |bytes| push(&to_unreached, bytes, UNREACHED_MAX))?;
+        Ok(Reports { rings: builder.build()?, records, unreached, partitions })
+    }
+
+    fn take(&self) {
+        if let Err(error) = self.rings.consume() {
+            tracing::error!(%error, "the kernel's reports can't be read");
+        }
+    }
+
+    pub(crate) fn next(&mut self, packet: &mut Packet) -> bool {
+        let report = pop(&self.records).or_else(|| {
+            self.take();
+            pop(&self.records)
+        });
+        report.is_some_and(|report| {
+            fill(packet, &report, self.partitions);
+            true
+        })
+    }
+
+    pub(crate) fn next_unreached(&mut self) -> Option<Address> {
+        self.take();
+        let bytes = pop(&self.unreached)?;
+        let port = u16::from_ne_bytes([bytes[16], bytes[17]]);
+        Some(Address { ip: bytes[..16].try_into().ok()?, port })
+    }
+}
+
+impl fmt::Debug for Reports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reports").finish_non_exhaustive()
+    }
+}
+
+/// `struct report` of tables_bpf.h, in front of the record.
+const REPORT_BYTES: usize = 16;
+
+/// A report as the packet that native.c makes of it.
+fn fill(packet: &mut Packet, report: &[u8], partitions: u32) {
+    let word = |at: usize| u32::from_ne_bytes(report[at..at + 4].try_into().expect("4 bytes"));
+    let (op, location, epoch) = (word(0), word(4), word(8));
+    let record = Fields { of: "record", bytes: &report[REPORT_BYTES..] };
+    let state = record.u8("state");
+    let mut hash = KeyHash::default();
+    hash.0[..8].copy_from_slice(&record.u64("hash_high").to_be_bytes());
+    hash.0[8..].copy_from_slice(&record.u64("hash_low").to_be_bytes());
+    let op = if op == Op::Original as u32 { Op::Original } else { Op::EvictMe };
+    let flag = |bit, flag| if state & bit != 0 { flag } else { 0 };
+    let header = Header {
+        epoch,
+        partition: partition_of(&hash, partitions),
+        class: (location >> 30) as u8,
+        slot: location & ((1 << 30) - 1),
+        seq: Seq(record.u64("seq")),
+        guard: u64::from(state & (bits::VALID | bits::LATEST | bits::EVICTING | bits::REFRESH)),
+        request: record.u64("incarnation"),
+        generation: record.u32("generation"),
+        key_hash: hash,
+        expiry_ms: record.u64("expiry_ms"),
+        record_flags: flag(bits::TOMBSTONE, record_flags::TOMBSTONE) | flag(bits::DIRTY, record_flags::DIRTY),
+        ..Header::new(op)
+    };
+    let value_at = REPORT_BYTES + place("size.record");
+    let value = &report[value_at..value_at + usize::from(record.u16("value_bytes"))];
+    packet.fill(header, value, record.bytes("key", usize::from(record.u16("key_bytes"))));
+}

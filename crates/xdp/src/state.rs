@@ -1,0 +1,159 @@
+//! The state behind the packets, as vectors describe it: the twin of [`switchback_datapath::state`]. For tests.
+
+use crate::layout::{Fields, FieldsMut, place};
+use crate::{XdpDatapath, hash_key};
+use libbpf_rs::{MapCore, MapFlags};
+use switchback_datapath::location;
+use switchback_datapath::state::{Lane, Record, Registers};
+use switchback_wire::KeyHash;
+
+impl XdpDatapath {
+    fn counter_index(&self, class: u8, slot: u32) -> u32 {
+        self.config.classes.iter().take(usize::from(class)).map(|class| class.slots).sum::<u32>() + slot
+    }
+
+    fn array(&self, map: &str, index: u32) -> Option<Vec<u8>> {
+        self.loaded.map(map).lookup(&index.to_ne_bytes(), MapFlags::ANY).ok().flatten()
+    }
+
+    /// A record as it is; `None` if there is no such slot.
+    pub fn peek_record(&self, class: u8, slot: u32) -> Option<Record> {
+        location(class, slot).filter(|_| usize::from(class) < self.config.classes.len())?;
+        let map = format!("records_{class}");
+        loop {
+            let before = self.array(&map, slot)?;
+            let after = self.array(&map, slot)?;
+            let version = Fields { of: "record", bytes: &before }.u32("version");
+            if before == after && version % 2 == 0 {
+                return Some(self.record(&before, class, slot));
+            }
+        }
+    }
+
+    fn record(&self, bytes: &[u8], class: u8, slot: u32) -> Record {
+        let fields = Fields { of: "record", bytes };
+        let mut hash = KeyHash::default();
+        hash.0[..8].copy_from_slice(&fields.u64("hash_high").to_be_bytes());
+        hash.0[8..].copy_from_slice(&fields.u64("hash_low").to_be_bytes());
+        let counter = self.array("counters", self.counter_index(class, slot)).unwrap_or_default();
+        let value_at = place("size.record");
+        Record {
+            state: fields.u8("state"),
+            seq: fields.u64("seq"),
+            adm: fields.u64("adm"),
+            expiry_ms: fields.u64("expiry_ms"),
+            generation: fields.u32("generation"),
+            incarnation: fields.u64("incarnation"),
+            counter: counter.first_chunk::<4>().map_or(0, |bytes| u32::from_ne_bytes(*bytes)),
+            hash,
+            key: fields.bytes("key", usize::from(fields.u16("key_bytes"))).to_vec(),
+            value: bytes[value_at..value_at + usize::from(fields.u16("value_bytes"))].to_vec(),
+        }
+    }
+
+    /// Replaces a record; false if there is no such slot or its value doesn't fit. No packet of it may be in flight.
+    pub fn poke_record(&self, class: u8, slot: u32, record: &Record) -> bool {
+        let Some(size) = self.config.classes.get(usize::from(class)) else { return false };
+        if slot >= size.slots || record.value.len() > size.value_bytes as usize || record.key.len() > 128 {
+            return false;
+        }
+        let value_at = place("size.record");
+        let mut bytes = vec![0; value_at + size.value_bytes.next_multiple_of(8) as usize];
+        bytes[value_at..value_at + record.value.len()].copy_from_slice(&record.value);
+        let mut fields = FieldsMut { of: "record", bytes: &mut bytes };
+        fields.set("state", &[record.state]);
+        fields.set("seq", &record.seq.to_ne_bytes());
+        fields.set("adm", &record.adm.to_ne_bytes());
+        fields.set("expiry_ms", &record.expiry_ms.to_ne_bytes());
+        fields.set("generation", &record.generation.to_ne_bytes());
+        fields.set("incarnation", &record.incarnation.to_ne_bytes());
+        fields.set("hash_high", &record.hash.position().to_ne_bytes());
+        fields.set("hash_low", &record.hash.low().to_ne_bytes());
+        fields.set("key_bytes", &(record.key.len() as u16).to_ne_bytes());
+        fields.set("value_bytes", &(record.value.len() as u16).to_ne_bytes());
+        fields.set("key", &record.key);
+        self.update(&format!("records_{class}"), &slot.to_ne_bytes(), &bytes, MapFlags::ANY);
+        let index = self.counter_index(class, slot);
+        self.update("counters", &index.to_ne_bytes(), &record.counter.to_ne_bytes(), MapFlags::ANY);
+        true
+    }
+
+    /// A lane's entry as it is.
+    pub fn peek_lane(&self, lane: u32) -> Option<Lane> {
+        let bytes = self.array("lanes", lane)?;
+        let fields = Fields { of: "lane", bytes: &bytes };
+        Some(Lane {
+            request: fields.u64("request"),
+            seq: fields.u64("seq"),
+            state: fields.u8("state"),
+            status: fields.u8("status"),
+            flags: fields.u8("flags"),
+            locked: fields.u32("locked") != 0,
+        })
+    }
+
+    /// Replaces a lane's entry; no packet of it may be in flight.
+    pub fn poke_lane(&self, lane: u32, entry: &Lane) -> bool {
+        if lane >= self.config.lanes {
+            return false;
+        }
+        let mut bytes = vec![0; place("size.lane")];
+        let mut fields = FieldsMut { of: "lane", bytes: &mut bytes };
+        fields.set("locked", &u32::from(entry.locked).to_ne_bytes());
+        fields.set("state", &[entry.state]);
+        fields.set("status", &[entry.status]);
+        fields.set("flags", &[entry.flags]);
+        fields.set("request", &entry.request.to_ne_bytes());
+        fields.set("seq", &entry.seq.to_ne_bytes());
+        self.update("lanes", &lane.to_ne_bytes(), &bytes, MapFlags::ANY);
+        true
+    }
+
+    /// The registers as they are.
+    pub fn peek_registers(&self) -> Registers {
+        let snapshot = self.shared.get_u64(place("registers.snapshot"));
+        Registers {
+            epoch: self.shared.get_u32(place("registers.epoch")),
+            generation: (snapshot >> 32) as u32,
+            durable_generation: self.shared.get_u32(place("registers.durable_generation")),
+            snapshot_active: snapshot & 1 != 0,
+        }
+    }
+
+    /// Replaces the registers.
+    pub fn poke_registers(&self, registers: &Registers) {
+        let snapshot = u64::from(registers.generation) << 32 | u64::from(registers.snapshot_active);
+        self.shared.set_u32(place("registers.epoch"), registers.epoch);
+        self.shared.set_u32(place("registers.durable_generation"), registers.durable_generation);
+        self.shared.set_u64(place("registers.snapshot"), snapshot);
+    }
+
+    fn bucket(hash: &KeyHash) -> u32 {
+        (hash.low() % place("constant.SEQUENCE_BUCKETS") as u64) as u32
+    }
+
+    /// The last counter that was given out in this key's bucket.
+    pub fn peek_sequence(&self, hash: &KeyHash) -> u64 {
+        let bytes = self.array("sequences", XdpDatapath::bucket(hash)).unwrap_or_default();
+        bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+    }
+
+    /// Makes this the last counter that was given out.
+    pub fn poke_sequence(&self, hash: &KeyHash, counter: u64) {
+        let index = XdpDatapath::bucket(hash).to_ne_bytes();
+        self.update("sequences", &index, &counter.to_ne_bytes(), MapFlags::ANY);
+    }
+
+    /// Makes this the key's estimate in the sketch.
+    pub fn poke_sketch(&self, hash: &KeyHash, estimate: u32) {
+        let key = hash_key(hash);
+        let half = |at: usize| u32::from_ne_bytes(key[at..at + 4].try_into().expect("4 bytes"));
+        // The high half of each word first, whatever the machine's byte order.
+        let swap = cfg!(target_endian = "little");
+        let order = if swap { [4, 0, 12, 8] } else { [0, 4, 8, 12] };
+        for (row, at) in order.into_iter().enumerate() {
+            let index = row as u32 * self.config.sketch_width + (half(at) & (self.config.sketch_width - 1));
+            self.update("sketches", &index.to_ne_bytes(), &estimate.to_ne_bytes(), MapFlags::ANY);
+        }
+    }
+}

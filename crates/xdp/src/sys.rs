@@ -1,0 +1,157 @@
+//! System calls that libbpf-rs has no safe form of: all of this crate's `unsafe`.
+
+use libbpf_sys as bpf;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+fn check(result: i32) -> io::Result<i32> {
+    if result >= 0 { Ok(result) } else { Err(io::Error::from_raw_os_error(-result)) }
+}
+
+/// What a test run brings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ran {
+    /// The program's return value.
+    pub(crate) value: u32,
+    /// Bytes of the packet that came out.
+    pub(crate) length: usize,
+    /// Of one run.
+    pub(crate) took: Duration,
+}
+
+/// Runs an XDP program on a packet, `repeat` times.
+pub(crate) fn test_run(program: BorrowedFd<'_>, packet: &[u8], out: &mut [u8], repeat: u32) -> io::Result<Ran> {
+    let mut options = bpf::bpf_test_run_opts {
+        sz: size_of::<bpf::bpf_test_run_opts>() as bpf::size_t,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: packet.len() as u32,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        repeat: repeat as i32,
+        ..Default::default()
+    };
+    // SAFETY: both buffers live during the call and have the lengths that it is told.
+    check(unsafe { bpf::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) })?;
+    Ok(Ran {
+        value: options.retval,
+        length: options.data_size_out as usize,
+        took: Duration::from_nanos(options.duration.into()),
+    })
+}
+
+/// Runs an XDP program on `count` live frames that come in at `ifindex`: what it transmits is sent.
+pub(crate) fn live_run(program: BorrowedFd<'_>, packet: &[u8], ifindex: u32, count: u32) -> io::Result<()> {
+    let mut context = bpf::xdp_md { data_end: packet.len() as u32, ingress_ifindex: ifindex, ..Default::default() };
+    let mut options = bpf::bpf_test_run_opts {
+        sz: size_of::<bpf::bpf_test_run_opts>() as bpf::size_t,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: packet.len() as u32,
+        ctx_in: (&raw mut context).cast(),
+        ctx_size_in: size_of::<bpf::xdp_md>() as u32,
+        repeat: count as i32,
+        flags: bpf::BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch_size: 64,
+        ..Default::default()
+    };
+    // SAFETY: packet and context live during the call and have the lengths that it is told.
+    check(unsafe { bpf::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) }).map(|_| ())
+}
+
+/// Attaches a program to an interface for as long as the descriptor that this returns is open.
+pub(crate) fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
+    let options = bpf::bpf_link_create_opts {
+        sz: size_of::<bpf::bpf_link_create_opts>() as bpf::size_t,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: the options live during the call.
+    let fd = check(unsafe {
+        bpf::bpf_link_create(program.as_raw_fd(), ifindex as RawFd, bpf::BPF_XDP, &options)
+    })?;
+    // SAFETY: the kernel has just made this descriptor, for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The mode in which something is attached to an interface: `XDP_ATTACHED_*`.
+pub(crate) fn attached_mode(ifindex: u32) -> io::Result<u8> {
+    let mut options = bpf::bpf_xdp_query_opts {
+        sz: size_of::<bpf::bpf_xdp_query_opts>() as bpf::size_t,
+        ..Default::default()
+    };
+    // SAFETY: the options live during the call, which fills them.
+    check(unsafe { bpf::bpf_xdp_query(ifindex as i32, 0, &mut options) })?;
+    Ok(options.attach_mode)
+}
+
+/// A map's memory, shared with the kernel.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    at: NonNull<u8>,
+}
+
+const PAGE: usize = 4096;
+
+// SAFETY: the memory is reached by atomics only, and lives until it is dropped.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// The first page of a mappable map.
+    pub(crate) fn new(map: BorrowedFd<'_>) -> io::Result<Shared> {
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(at.cast()) {
+            Some(at) if at.as_ptr() as usize != usize::MAX => Ok(Shared { at }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn u32_at(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset % 4 == 0 && offset < PAGE);
+        // SAFETY: inside of the page, aligned, and everybody accesses it as an atomic of this size.
+        unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) }
+    }
+
+    fn u64_at(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset % 8 == 0 && offset < PAGE);
+        // SAFETY: as above.
+        unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(offset).cast()) }
+    }
+
+    pub(crate) fn get_u32(&self, offset: usize) -> u32 {
+        self.u32_at(offset).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_u32(&self, offset: usize, value: u32) {
+        self.u32_at(offset).store(value, Ordering::SeqCst);
+    }
+
+    pub(crate) fn get_u64(&self, offset: usize) -> u64 {
+        self.u64_at(offset).load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_u64(&self, offset: usize, value: u64) {
+        self.u64_at(offset).store(value, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, and nobody has a reference any more.
+        unsafe { libc::munmap(self.at.as_ptr().cast(), PAGE) };
+    }
+}

@@ -1,0 +1,86 @@
+//! The kernel datapath as an agent's target.
+
+use crate::XdpDatapath;
+use std::sync::{Arc, PoisonError, RwLock};
+use switchback_core::control::Location;
+use switchback_core::switch::Target;
+use switchback_datapath::Verdict;
+use switchback_wire::{Address, KeyHash, Packet};
+
+/// What an agent drives.
+#[derive(Clone, Debug)]
+pub struct XdpTarget {
+    datapath: Arc<XdpDatapath>,
+    nodes: Arc<RwLock<Vec<Address>>>,
+}
+
+impl XdpTarget {
+    /// Drives `datapath`.
+    pub fn new(datapath: Arc<XdpDatapath>) -> XdpTarget {
+        XdpTarget { datapath, nodes: Arc::default() }
+    }
+
+    /// The nodes' addresses, kept up to date.
+    pub fn nodes(&self) -> Arc<RwLock<Vec<Address>>> {
+        Arc::clone(&self.nodes)
+    }
+}
+
+impl Target for XdpTarget {
+    fn inject(&mut self, packet: &mut Packet) -> bool {
+        matches!(self.datapath.inject(packet), Verdict::Reply)
+    }
+
+    fn lookup_insert(&mut self, hash: &KeyHash, at: Location) -> bool {
+        self.datapath.lookup_insert(hash, at.class, at.slot).is_ok()
+    }
+
+    fn lookup_remove(&mut self, hash: &KeyHash, at: Location) {
+        self.datapath.lookup_remove(hash, at.class, at.slot);
+    }
+
+    fn clear(&mut self) {
+        self.datapath.clear();
+    }
+
+    fn set_route(&mut self, partition: u16, replicas: &[u16]) {
+        if let Err(error) = self.datapath.set_route(partition, replicas) {
+            tracing::error!(partition, %error, "the datapath refuses a route of the controller's");
+        }
+    }
+
+    fn set_node(&mut self, node: u16, address: Address) {
+        self.datapath.set_node(node, address);
+        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
+        let index = usize::from(node);
+        if nodes.len() <= index {
+            nodes.resize(index + 1, Address::default());
+        }
+        nodes[index] = address;
+    }
+
+    fn set_lanes(&mut self, lanes: u32) {
+        self.datapath.set_lanes(lanes);
+    }
+
+    fn next_report(&mut self, packet: &mut Packet) -> bool {
+        self.datapath.next_report(packet)
+    }
+
+    fn reports_lost(&self) -> u64 {
+        self.datapath.reports_lost()
+    }
+
+    fn misses(&self) -> u64 {
+        let statistics = self.datapath.statistics();
+        statistics.read_misses + statistics.write_misses
+    }
+
+    fn classes(&self) -> Vec<(u32, u32)> {
+        self.datapath.config().classes.iter().map(|class| (class.value_bytes, class.slots)).collect()
+    }
+
+    fn sketch_width(&self) -> u32 {
+        self.datapath.config().sketch_width
+    }
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// Ethernet, IP and UDP around a packet: taken off before the pipeline, made anew after it. XDP only.
+#pragma once
+
+#include "packet.h"
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#define ETHER_TYPE_IPV4 0x0800
+#define ETHER_TYPE_IPV6 0x86dd
+#define FAMILY_IPV4     2
+#define FAMILY_IPV6     10
+#define HOPS            64
+
+// Clang warns of what the machines that run this don't mind.
+#pragma clang diagnostic ignored "-Waddress-of-packed-member"
+
+struct frame_v4 {
+    struct ethhdr ethernet;
+    struct iphdr ip;
+    struct udphdr udp;
+} __attribute__((packed));
+
+struct frame_v6 {
+    struct ethhdr ethernet;
+    struct ipv6hdr ip;
+    struct udphdr udp;
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct frame_v4) == 42, "Ethernet, IPv4, UDP");
+_Static_assert(sizeof(struct frame_v6) == 62 && sizeof(struct frame_v6) < HEADERS_BEFORE_MAX, "IPv6");
+
+// How the sender is reached: by whom the frame came from.
+struct route_back {
+    u8 ours[ETH_ALEN];
+    u8 theirs[ETH_ALEN];
+    bool is_v6;
+};
+
+STEP bool is_endpoint_v4(const struct iphdr *ip)
+{
+    const volatile u8 *own = parameters.endpoint.ip + 12;
+    const u8 *to = (const u8 *)&ip->daddr;
+    return to[0] == own[0] && to[1] == own[1] && to[2] == own[2] && to[3] == own[3];
+}
+
+STEP bool is_endpoint_v6(const struct ipv6hdr *ip)
+{
+    const u8 *to = (const u8 *)&ip->daddr;
+    for (u32 i = 0; i < 16; i++) {
+        if (to[i] != parameters.endpoint.ip[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Whether the frame is ours; then where the packet begins, and who sent it.
+STEP bool frame_parse(struct xdp_md *frame, struct call *call, struct route_back *back)
+{
+    void *data = (void *)(long)frame->data, *end = (void *)(long)frame->data_end;
+    struct ethhdr *ethernet = data;
+    struct udphdr *udp = NULL;
+    if ((void *)(ethernet + 1) > end) {
+        return false;
+    }
+    if (ethernet->h_proto == to_be16(ETHER_TYPE_IPV4)) {
+        struct frame_v4 *v4 = data;
+        // Options and fragments are left to the kernel.
+        if ((void *)(v4 + 1) > end || v4->ip.ihl != 5 || v4->ip.protocol != IPPROTO_UDP ||
+            (v4->ip.frag_off & to_be16(0x3fff)) != 0 || !is_endpoint_v4(&v4->ip)) {
+            return false;
+        }
+        call->from.ip[10] = 0xff;
+        call->from.ip[11] = 0xff;
+        __builtin_memcpy(call->from.ip + 12, &v4->ip.saddr, 4);
+        udp = &v4->udp;
+        call->at = sizeof(*v4);
+    } else if (ethernet->h_proto == to_be16(ETHER_TYPE_IPV6)) {
+        struct frame_v6 *v6 = data;
+        if ((void *)(v6 + 1) > end || v6->ip.nexthdr != IPPROTO_UDP || !is_endpoint_v6(&v6->ip)) {
+            return false;
+        }
+        __builtin_memcpy(call->from.ip, &v6->ip.saddr, 16);
+        udp = &v6->udp;
+        call->at = sizeof(*v6);
+        back->is_v6 = true;
+    }
+    if (udp == NULL || udp->dest != to_be16(parameters.endpoint.port)) {
+        return false;
+    }
+    call->from.port = from_be16(udp->source);
+    __builtin_memcpy(back->ours, ethernet->h_dest, ETH_ALEN);
+    __builtin_memcpy(back->theirs, ethernet->h_source, ETH_ALEN);
+    return true;
+}
+
+STEP bool is_same_address(const struct address *a, const struct address *b)
+{
+    const u64 *x = (const void *)a->ip, *y = (const void *)b->ip;
+    return x[0] == y[0] && x[1] == y[1];
+}
+
+STEP bool is_mapped_v4(const struct address *address)
+{
+    const u64 *words = (const void *)address->ip;
+    const u32 *middle = (const void *)(address->ip + 8);
+    return words[0] == 0 && *middle == to_be32(0xffffu);
+}
+
+// Whom the verdict names.
+STEP bool frame_receiver(struct xdp_md *frame, struct call *call, u32 verdict, struct address *to)
+{
+    if (verdict == REPLY) {
+        struct wire *wire = packet_view((struct packet *)(void *)frame, call);
+        if (wire == NULL) {
+            return false;
+        }
+        __builtin_memcpy(to->ip, &wire->origin_high, 16);
+        to->port = from_be16(wire->origin_port);
+        return true;
+    }
+    u32 node = route_node(call->route, 0);
+    for (u32 i = 1; i < REPLICAS_MAX && verdict == FORWARD_TO_TAIL; i++) {
+        node = route_node(call->route, i) != NO_NODE ? route_node(call->route, i) : node;
+    }
+    struct address *address = bpf_map_lookup_elem(&node_addresses, &node);
+    if (address == NULL || address->port == 0) {
+        return false;
+    }
+    *to = *address;
+    return true;
+}
+
+STEP void set_ports(struct udphdr *udp, const struct address *to, u32 bytes)
+{
+    udp->source = to_be16(parameters.endpoint.port);
+    udp->dest = to_be16(to->port);
+    udp->len = to_be16((u16)bytes);
+    udp->check = 0;
+}
+
+STEP u16 fold(u32 sum)
+{
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return (u16)sum;
+}
+
+// UDP over IPv4 may go without a checksum, and does: Ethernet's own protects it from hop to hop.
+STEP bool frame_rewrite_v4(struct xdp_md *frame, const struct address *to, u32 bytes)
+{
+    struct frame_v4 *v4 = (void *)(long)frame->data;
+    if ((void *)(v4 + 1) > (void *)(long)frame->data_end) {
+        return false;
+    }
+    struct iphdr *ip = &v4->ip;
+    ip->tos = 0;
+    ip->tot_len = to_be16((u16)(sizeof(*ip) + sizeof(struct udphdr) + bytes));
+    ip->id = 0;
+    ip->frag_off = to_be16(0x4000);
+    ip->ttl = HOPS;
+    ip->check = 0;
+    __builtin_memcpy(&ip->saddr, (const void *)(parameters.endpoint.ip + 12), 4);
+    __builtin_memcpy(&ip->daddr, to->ip + 12, 4);
+    const u16 *words = (const void *)ip;
+    u32 sum = 0;
+    for (u32 i = 0; i < sizeof(*ip) / 2; i++) {
+        sum += words[i];
+    }
+    ip->check = (u16)~fold(sum);
+    set_ports(&v4->udp, to, (u32)sizeof(struct udphdr) + bytes);
+    return true;
+}
+
+#define CHECKSUM_CHUNK 512u
+
+struct checksum {
+    struct xdp_md *frame;
+    u32 at;
+    u32 left;
+    u32 sum;
+};
+
+static long checksum_chunk(u32 index, void *with)
+{
+    struct checksum *checksum = with;
+    struct scratch *scratch = packet_scratch();
+    u32 bytes = checksum->left < CHECKSUM_CHUNK ? checksum->left : CHECKSUM_CHUNK;
+    (void)index;
+    forget(bytes);
+    if (scratch == NULL || bytes == 0 || bytes > CHECKSUM_CHUNK) {
+        return 1;
+    }
+    u32 whole = (bytes + 3) & ~3u;
+    *(u32 *)(void *)(scratch->key + ((whole - 4) & (CHECKSUM_CHUNK - 1))) = 0;
+    if (bpf_xdp_load_bytes(checksum->frame, checksum->at, scratch->key, bytes) != 0) {
+        return 1;
+    }
+    forget(whole);
+    if (whole == 0 || whole > CHECKSUM_CHUNK) {
+        return 1;
+    }
+    checksum->sum = (u32)bpf_csum_diff(NULL, 0, (void *)scratch->key, whole, checksum->sum);
+    checksum->at += bytes;
+    checksum->left -= bytes;
+    return 0;
+}
+
+// IPv6 knows no UDP without a checksum.
+STEP bool frame_rewrite_v6(struct xdp_md *frame, const struct address *to, u32 bytes)
+{
+    struct frame_v6 *v6 = (void *)(long)frame->data;
+    if ((void *)(v6 + 1) > (void *)(long)frame->data_end) {
+        return false;
+    }
+    v6->ip.priority = 0;
+    __builtin_memset(v6->ip.flow_lbl, 0, sizeof(v6->ip.flow_lbl));
+    v6->ip.payload_len = to_be16((u16)(sizeof(struct udphdr) + bytes));
+    v6->ip.hop_limit = HOPS;
+    __builtin_memcpy(&v6->ip.saddr, (const void *)parameters.endpoint.ip, 16);
+    __builtin_memcpy(&v6->ip.daddr, to->ip, 16);
+    set_ports(&v6->udp, to, (u32)sizeof(struct udphdr) + bytes);
+    // The pseudo header's length and protocol; its addresses are summed where they lie, in front of UDP.
+    struct checksum checksum = {
+        .frame = frame,
+        .at = __builtin_offsetof(struct frame_v6, ip.saddr),
+        .left = 32 + (u32)sizeof(struct udphdr) + bytes,
+        .sum = (u32)to_be16((u16)(sizeof(struct udphdr) + bytes)) + to_be16(IPPROTO_UDP),
+    };
+    repeat(PACKET_BYTES_MAX / CHECKSUM_CHUNK + 1, checksum_chunk, &checksum);
+    u16 check = (u16)~fold(checksum.sum);
+    barrier();
+    v6 = (void *)(long)frame->data;
+    if ((void *)(v6 + 1) > (void *)(long)frame->data_end || checksum.left != 0) {
+        return false;
+    }
+    v6->udp.check = check != 0 ? check : 0xffff;
+    return true;
+}
+
+STEP bool set_hop(struct xdp_md *frame, const u8 *from, const u8 *to)
+{
+    struct ethhdr *ethernet = (void *)(long)frame->data;
+    if ((void *)(ethernet + 1) > (void *)(long)frame->data_end) {
+        return false;
+    }
+    __builtin_memcpy(ethernet->h_source, from, ETH_ALEN);
+    __builtin_memcpy(ethernet->h_dest, to, ETH_ALEN);
+    return true;
+}
+
+STEP void frame_unreached(const struct address *to)
+{
+    (void)bpf_ringbuf_output(&unreached, (void *)to, sizeof(*to), 0);
+}
+
+// The next hop by the kernel's own routing and neighbours.
+STEP int frame_route(struct xdp_md *frame, const struct address *to, bool is_v6, u32 bytes)
+{
+    struct bpf_fib_lookup hop = {
+        .family = is_v6 ? FAMILY_IPV6 : FAMILY_IPV4,
+        .l4_protocol = IPPROTO_UDP,
+        .sport = to_be16(parameters.endpoint.port),
+        .dport = to_be16(to->port),
+        .tot_len = (u16)((is_v6 ? 40 : 20) + sizeof(struct udphdr) + bytes),
+        .ifindex = frame->ingress_ifindex,
+    };
+    if (is_v6) {
+        __builtin_memcpy(hop.ipv6_src, (const void *)parameters.endpoint.ip, 16);
+        __builtin_memcpy(hop.ipv6_dst, to->ip, 16);
+    } else {
+        __builtin_memcpy(&hop.ipv4_src, (const void *)(parameters.endpoint.ip + 12), 4);
+        __builtin_memcpy(&hop.ipv4_dst, to->ip + 12, 4);
+    }
+    long found = bpf_fib_lookup(frame, &hop, sizeof(hop), 0);
+    if (found == BPF_FIB_LKUP_RET_NO_NEIGH) {
+        frame_unreached(to);
+    }
+    if (found != BPF_FIB_LKUP_RET_SUCCESS || !set_hop(frame, hop.smac, hop.dmac)) {
+        return XDP_DROP;
+    }
+    return hop.ifindex == frame->ingress_ifindex ? XDP_TX : (int)bpf_redirect(hop.ifindex, 0);
+}
+
+STAGE int frame_send(struct xdp_md *frame, struct call *call, const struct route_back *back, u32 verdict)
+{
+    struct address to = {0};
+    u32 bytes = packet_length((struct packet *)(void *)frame, call);
+    bool is_known = frame_receiver(frame, call, verdict, &to) && is_mapped_v4(&to) == !back->is_v6;
+    bool is_whole = is_known && (back->is_v6 ? frame_rewrite_v6(frame, &to, bytes)
+                                             : frame_rewrite_v4(frame, &to, bytes));
+    int action = XDP_DROP;
+    if (is_whole && is_same_address(&to, &call->from)) {
+        action = set_hop(frame, back->ours, back->theirs) ? XDP_TX : XDP_DROP;
+    } else if (is_whole) {
+        action = frame_route(frame, &to, back->is_v6, bytes);
+    }
+    if (action == XDP_DROP) {
+        count(call, (u32)COUNTER_COUNT + DROP_ROUTE);
+    }
+    return action;
+}
