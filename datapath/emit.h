@@ -24,7 +24,6 @@ STEP void encode_record(const struct header *header, struct wire *wire)
 {
     wire->generation = to_be32(header->generation);
     wire->expiry_ms = to_be64(header->expiry_ms);
-    wire->durable_generation = to_be32(header->durable_generation);
 }
 
 // What only control packets and reports bring: which record it is.
@@ -55,10 +54,6 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
         return verdict;
     }
     call->header.epoch = call->epoch;
-    if (verdict == REPLY) {
-        // One integer releases what clients keep of records that are durable by now.
-        call->header.durable_generation = load_relaxed(&registers_of(call)->durable_generation);
-    }
     struct wire *wire = packet_view(packet, call);
     if (unlikely(wire == NULL)) {
         count(call, (u32)COUNTER_COUNT + DROP_SHORT);
@@ -67,6 +62,10 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
     encode_common(&call->header, wire);
     if (verdict == REPLY || has_flag(&call->header, FLAG_EMBEDDED)) {
         encode_record(&call->header, wire);
+    }
+    if (verdict == REPLY) {
+        // One integer releases what clients keep of records that are durable by now.
+        wire->durable_generation = to_be32(load_relaxed(&registers_of(call)->durable_generation));
     }
     if (call->stamps_origin) {
         encode_origin(&call->from, wire);
