@@ -34,7 +34,7 @@ impl Shard {
 
 /// Where a forwarded packet goes. The first is its destination; of a write the others follow it in the chain, down to the
 /// tail. (A read goes to the tail alone.)
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub struct Replicas {
     nodes: [u16; 4],
     count: u8,
@@ -50,7 +50,6 @@ impl Replicas {
             nodes[0] = nodes[count - 1];
             count = 1;
         }
-        nodes[count..].fill(0);
         Replicas { nodes, count: count as u8 }
     }
 }
@@ -59,6 +58,14 @@ impl Replicas {
 pub fn route_of(replicas: &[u16]) -> u64 {
     (0..4).rev().fold(0, |route, i| route << 16 | u64::from(replicas.get(i).copied().unwrap_or(u16::MAX)))
 }
+
+impl PartialEq for Replicas {
+    fn eq(&self, other: &Replicas) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Replicas {}
 
 impl Deref for Replicas {
     type Target = [u16];

@@ -136,7 +136,9 @@ fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<
     let slots: u32 = config.classes.iter().map(|class| class.slots).sum();
     match name.as_str() {
         ".rodata.parameters" => map.set_initial_value(&Parameters::new(config, endpoint).bytes())?,
-        "lookups" | "counters" => map.set_max_entries(slots.max(1))?,
+        // Half full at most, so that chains are short.
+        "lookups" => map.set_max_entries(2 * slots.max(1))?,
+        "counters" => map.set_max_entries(slots.max(1))?,
         "sketches" => map.set_max_entries(4 * config.sketch_width)?,
         "lanes" => map.set_max_entries(config.lanes)?,
         "routes" => map.set_max_entries(config.partitions)?,
