@@ -293,8 +293,8 @@ STAGE int frame_send(struct xdp_md *frame, struct call *call, const struct route
     struct address to = {0};
     u32 bytes = packet_length((struct packet *)(void *)frame, call);
     bool is_known = frame_receiver(frame, call, verdict, &to) && is_mapped_v4(&to) == !back->is_v6;
-    bool is_whole = is_known && (back->is_v6 ? frame_rewrite_v6(frame, &to, bytes)
-                                             : frame_rewrite_v4(frame, &to, bytes));
+    bool is_whole =
+        is_known && (back->is_v6 ? frame_rewrite_v6(frame, &to, bytes) : frame_rewrite_v4(frame, &to, bytes));
     int action = XDP_DROP;
     if (is_whole && is_same_address(&to, &call->from)) {
         action = set_hop(frame, back->ours, back->theirs) ? XDP_TX : XDP_DROP;

@@ -53,8 +53,8 @@ STEP struct scratch *packet_scratch(void)
     return bpf_map_lookup_elem(&scratches, &index);
 }
 
-// Makes room behind the packet, or takes some away. Where a driver leaves little behind a frame (veth: some 48
-// bytes), the frame begins earlier instead, and what is in front of the value moves there.
+// Makes room behind the packet, or takes some away. Where a driver leaves little behind a frame (veth: some
+// 48 bytes), the frame begins earlier instead, and what is in front of the value moves there.
 STEP bool packet_grow(struct packet *packet, struct call *call, int bytes)
 {
     if (likely(bpf_xdp_adjust_tail(FRAME(packet), bytes) == 0)) {

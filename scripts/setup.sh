@@ -34,6 +34,9 @@ missing=()
 { has c++ && has make; } || missing+=(build-essential)
 has_libclang || missing+=(libclang)
 has ccache || missing+=(ccache)
+# The loader of the kernel datapath, libbpf, is built from source on these two.
+[ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
+[ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
 if [ "$purpose" = test ]; then
     clang=$(clang_here)
     [ -n "$clang" ] || missing+=(clang)
@@ -75,7 +78,7 @@ todo=()
 
 if [ ${#missing[@]} -gt 0 ]; then
     has apt-get || fail "Missing: ${missing[*]}." \
-        "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, make, libclang, ccache" \
+        "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, make, libclang, ccache, the headers of libelf and zlib" \
         "(for the tests: clang 15 or newer, clang-format, bpftool, libbpf headers, redis-cli, redis-server, python3, curl, iproute2, a JDK)."
     update=
     if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then update=yes; fi

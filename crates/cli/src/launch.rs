@@ -7,9 +7,11 @@ use switchback_rack::admin::MetricsServer;
 use switchback_rack::config::RackConfig;
 use switchback_rack::embedded::EmbeddedRack;
 use switchback_rack::front;
+use switchback_rack::kernel::KernelSwitchPart;
 use switchback_rack::metrics::{self, Samples, Sources};
 use switchback_rack::parts::{ControllerPart, GatewayPart, NodePart, SwitchPart};
 use switchback_rack::supervise::Supervisor;
+use switchback_xdp::Mode;
 
 /// A rack or a part that serves.
 pub(crate) trait Running {
@@ -29,12 +31,20 @@ pub(crate) trait Running {
 }
 
 /// A part of a distributed rack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    Switch(u16),
+    /// In user space, or in the kernel on an interface.
+    Switch(u16, Option<Interface>),
     Node(u16),
     Controller,
     Gateway,
+}
+
+/// Where the kernel is to run the datapath.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) mode: Mode,
 }
 
 /// Starts everything in this process.
@@ -61,10 +71,11 @@ impl Running for EmbeddedRack {
 }
 
 /// Starts one part.
-pub(crate) fn part(config: &RackConfig, part: Part) -> anyhow::Result<Box<dyn Running>> {
+pub(crate) fn part(config: &RackConfig, part: &Part) -> anyhow::Result<Box<dyn Running>> {
     match part {
-        Part::Switch(index) => switch(config, index),
-        Part::Node(index) => node(config, index),
+        Part::Switch(index, None) => switch(config, *index),
+        Part::Switch(index, Some(interface)) => kernel_switch(config, *index, interface),
+        Part::Node(index) => node(config, *index),
         Part::Controller => controller(config),
         Part::Gateway => gateway(config),
     }
@@ -128,8 +139,12 @@ fn serve_metrics(
 fn switch(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
     let part = SwitchPart::start(config, index)?;
     let (datapath, agent) = (Arc::clone(&part.datapath), part.agent.clone());
-    let supervisor =
-        Supervisor { datapath: Some(Arc::clone(&datapath)), agent: Some(agent.clone()), ..Supervisor::new(config) };
+    let counted = Arc::clone(&datapath);
+    let supervisor = Supervisor {
+        datapath: Some(Box::new(move || counted.statistics())),
+        agent: Some(agent.clone()),
+        ..Supervisor::new(config)
+    };
     let sources = common(config);
     let (label, meter) = (index.to_string(), Arc::clone(&part.meter));
     sources.add(move |samples: &mut Samples| {
@@ -145,6 +160,35 @@ fn switch(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
         part,
         has_failed: SwitchPart::has_failed,
         stop: SwitchPart::stop,
+    }))
+}
+
+fn kernel_switch(config: &RackConfig, index: u16, at: &Interface) -> anyhow::Result<Box<dyn Running>> {
+    let part = KernelSwitchPart::start(config, index, &at.name, at.mode)?;
+    let (datapath, agent) = (Arc::clone(&part.datapath), part.agent.clone());
+    let counted = Arc::clone(&datapath);
+    let supervisor = Supervisor {
+        datapath: Some(Box::new(move || counted.statistics())),
+        agent: Some(agent.clone()),
+        ..Supervisor::new(config)
+    };
+    let sources = common(config);
+    let (name, mode) = (at.name.clone(), part.attached().1.to_string());
+    let ready = format!("switch={index} datapath=xdp interface={name} mode={mode}");
+    let (label, switch) = (index.to_string(), part.switch.clone());
+    sources.add(move |samples: &mut Samples| {
+        metrics::interface(samples, &label, &name, &mode, switch.packets());
+        metrics::datapath(samples, &label, &datapath.statistics());
+        metrics::agent(samples, &label, &agent.statistics());
+    });
+    let metrics = config.switches.get(usize::from(index)).and_then(|switch| switch.metrics);
+    Ok(Box::new(PartProcess {
+        name: ready,
+        address: Some(part.address),
+        metrics: serve_metrics(metrics, supervisor, sources)?,
+        part,
+        has_failed: KernelSwitchPart::has_failed,
+        stop: KernelSwitchPart::stop,
     }))
 }
 

@@ -11,7 +11,8 @@ fn every_vector_holds_and_every_mechanism_is_needed() {
     let vectors = vectors();
     std::panic::set_hook(Box::new(|_| {})); // Failing is the point here, and the messages are kept.
     let failed = failures::<Datapath>(&vectors, Features(0));
-    let left_out = |(name, bit): &(&'static str, Features)| failures::<Datapath>(&vectors, *bit).is_empty().then_some(*name);
+    let left_out =
+        |(name, bit): &(&'static str, Features)| failures::<Datapath>(&vectors, *bit).is_empty().then_some(*name);
     let unnoticed: Vec<_> = Features::ALL.iter().filter_map(left_out).collect();
     drop(std::panic::take_hook());
     assert!(failed.is_empty(), "{} of {} failed:\n{}", failed.len(), vectors.len(), failed.join("\n"));

@@ -89,7 +89,8 @@ fn attach(
     sources: &Sources,
 ) -> Supervisor {
     supervisor.controller = Some(assembly.controller.clone());
-    supervisor.datapath = Some(Arc::clone(&assembly.datapath));
+    let counted = Arc::clone(&assembly.datapath);
+    supervisor.datapath = Some(Box::new(move || counted.statistics()));
     supervisor.agent = Some(assembly.agent.clone());
     supervisor.nodes = assembly.nodes.iter().enumerate().map(|(index, node)| (index as u16, node.clone())).collect();
     let fabric = Arc::clone(assembly.fabric());

@@ -8,6 +8,7 @@ pub mod config;
 pub mod drive;
 pub mod embedded;
 pub mod front;
+pub mod kernel;
 pub mod metrics;
 pub mod parts;
 pub mod session;

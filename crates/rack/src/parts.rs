@@ -29,13 +29,13 @@ use switchback_wire::Address;
 
 /// The threads of a part; they end when it is stopped or dropped.
 #[derive(Default)]
-struct Threads {
-    stop: Stop,
-    joined: Vec<JoinHandle<()>>,
+pub(crate) struct Threads {
+    pub(crate) stop: Stop,
+    pub(crate) joined: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
-    fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.stop.ask();
         for thread in self.joined.drain(..) {
             if thread.join().is_err() {
@@ -45,7 +45,7 @@ impl Threads {
     }
 
     /// Whether one of them ended unasked.
-    fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         !self.stop.is_asked() && self.joined.iter().any(JoinHandle::is_finished)
     }
 }
@@ -60,7 +60,7 @@ fn buffers(config: &RackConfig) -> (usize, usize) {
     (config.links.receive_buffer_kb as usize * 1024, config.links.send_buffer_kb as usize * 1024)
 }
 
-fn bind(address: SocketAddr, config: &RackConfig, what: &str) -> anyhow::Result<UdpLink> {
+pub(crate) fn bind(address: SocketAddr, config: &RackConfig, what: &str) -> anyhow::Result<UdpLink> {
     let (receive, send) = buffers(config);
     UdpLink::bind(address, receive, send).map_err(|error| not_bound(what, address, &error))
 }
@@ -120,7 +120,7 @@ impl SwitchPart {
     }
 }
 
-fn no_such(what: &str, index: u16, count: usize) -> String {
+pub(crate) fn no_such(what: &str, index: u16, count: usize) -> String {
     format!("there is no {what} {index}: rack.toml lists {count}, numbered from 0")
 }
 

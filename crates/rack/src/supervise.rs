@@ -6,15 +6,17 @@ use crate::admin::{
 };
 use crate::config::{RackConfig, Shape};
 use crate::drive::{AgentHandle, ControllerHandle, NodeHandle};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_core::controller::{CachedKeyStatus, ControllerStatus};
-use switchback_datapath::Datapath;
+use switchback_datapath::Statistics;
 
 /// How long a snapshot may take that somebody asked for.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30);
 /// Between two looks at something that takes its time.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// Reads a pipeline's counters.
+pub type Counted = Box<dyn Fn() -> Statistics + Send + Sync>;
 
 /// What runs in this process.
 pub struct Supervisor {
@@ -24,8 +26,8 @@ pub struct Supervisor {
     pub started: Instant,
     /// The controller, if it is here.
     pub controller: Option<ControllerHandle>,
-    /// The pipeline, if it is here.
-    pub datapath: Option<Arc<Datapath>>,
+    /// What the pipeline counted, if it is here.
+    pub datapath: Option<Counted>,
     /// The agent, if it is here.
     pub agent: Option<AgentHandle>,
     /// Nodes that are here, by number.
@@ -63,7 +65,7 @@ impl Supervisor {
 
     fn operations(&self) -> OperationsStatus {
         let Some(datapath) = &self.datapath else { return OperationsStatus::default() };
-        let counted = datapath.statistics();
+        let counted = datapath();
         let cached_reads = counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
         OperationsStatus {
             reads: counted.read,

@@ -1,6 +1,6 @@
 //! Attaching to interfaces, and what has to be right there for it to work.
 
-use crate::{Error, XdpDatapath, sys};
+use crate::{Error, Link, XdpDatapath, netlink, peer, sys};
 use std::fmt;
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -51,24 +51,26 @@ const MTU_MIN: u32 = PACKET_BYTES_MAX as u32 + 48;
 pub struct Attachment {
     interface: String,
     mode: Mode,
+    has_peer_program: bool,
     _link: OwnedFd,
+    _peer: Option<OwnedFd>,
     _forwarding: Forwarding,
 }
 
 impl Attachment {
     /// Attaches to an interface of this thread's network namespace; in the mode that is asked for, or not at all.
     pub fn new(datapath: &XdpDatapath, interface: &str, mode: Mode) -> Result<Attachment, Error> {
-        let ifindex = index_of(interface)?;
-        let mtu = number(interface, "mtu")?;
-        if mtu < MTU_MIN {
+        let found = link_named(interface)?;
+        if found.mtu < MTU_MIN {
             return Err(Error::Interface(format!(
-                "{interface} has an MTU of {mtu}, and packets need up to {MTU_MIN}: ip link set dev {interface} mtu 1500"
+                "{interface} has an MTU of {}, and packets need up to {MTU_MIN}: ip link set dev {interface} mtu 1500",
+                found.mtu
             )));
         }
         let flags = if mode == Mode::Generic { XDP_FLAGS_SKB_MODE } else { XDP_FLAGS_DRV_MODE };
         let program = datapath.loaded.program("switchback");
-        let link = sys::link(program, ifindex, flags).map_err(|error| refusal(interface, mode, &error))?;
-        let attached = sys::attached_mode(ifindex).map_err(|error| Error::System("asking for the mode", error))?;
+        let link = sys::link(program, found.index, flags).map_err(|error| refusal(interface, mode, &error))?;
+        let attached = sys::attached_mode(found.index).map_err(|error| Error::System("asking for the mode", error))?;
         let mode = match attached {
             1 => Mode::Native,
             2 => Mode::Generic,
@@ -77,7 +79,15 @@ impl Attachment {
         };
         let v4 = datapath.endpoint().ip[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
         let forwarding = Forwarding::enable(interface, v4)?;
-        Ok(Attachment { interface: interface.to_owned(), mode, _link: link, _forwarding: forwarding })
+        let peer = peer::attach(datapath.loaded.program("switchback_pass"), &found)?;
+        Ok(Attachment {
+            interface: interface.to_owned(),
+            mode,
+            has_peer_program: peer.is_some(),
+            _link: link,
+            _peer: peer,
+            _forwarding: forwarding,
+        })
     }
 
     /// The mode that it is really in.
@@ -85,26 +95,14 @@ impl Attachment {
         self.mode
     }
 
+    /// Whether it is a veth whose other end was found, and got the program without which it loses what is sent.
+    pub fn has_peer_program(&self) -> bool {
+        self.has_peer_program
+    }
+
     /// The interface.
     pub fn interface(&self) -> &str {
         &self.interface
-    }
-}
-
-/// The program that a veth's other end needs. As long as it is kept, frames that the datapath sends arrive there.
-#[derive(Debug)]
-pub struct PeerProgram {
-    _link: OwnedFd,
-}
-
-impl PeerProgram {
-    /// Attaches it to an interface of this thread's network namespace.
-    pub fn new(datapath: &XdpDatapath, interface: &str) -> Result<PeerProgram, Error> {
-        let ifindex = index_of(interface)?;
-        let program = datapath.loaded.program("switchback_pass");
-        let link = sys::link(program, ifindex, XDP_FLAGS_DRV_MODE)
-            .map_err(|error| refusal(interface, Mode::Native, &error))?;
-        Ok(PeerProgram { _link: link })
     }
 }
 
@@ -122,18 +120,9 @@ fn refusal(interface: &str, mode: Mode, error: &std::io::Error) -> Error {
     Error::Interface(why)
 }
 
-fn number(interface: &str, what: &str) -> Result<u32, Error> {
-    let text = fs::read_to_string(format!("/sys/class/net/{interface}/{what}"));
-    text.ok().and_then(|text| text.trim().parse().ok()).ok_or_else(|| no_interface(interface))
-}
-
-fn index_of(interface: &str) -> Result<u32, Error> {
-    let name = std::ffi::CString::new(interface).map_err(|_| no_interface(interface))?;
-    // SAFETY: a string that ends with 0, for the time of the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(no_interface(interface)),
-        index => Ok(index),
-    }
+fn link_named(interface: &str) -> Result<Link, Error> {
+    let links = netlink::links().map_err(|error| Error::System("listing interfaces", error))?;
+    links.into_iter().find(|link| link.name == interface).ok_or_else(|| no_interface(interface))
 }
 
 fn no_interface(interface: &str) -> Error {
@@ -151,7 +140,8 @@ impl Forwarding {
     fn enable(interface: &str, v4: bool) -> Result<Forwarding, Error> {
         let family = if v4 { "ipv4" } else { "ipv6" };
         let setting = PathBuf::from(format!("/proc/sys/net/{family}/conf/{interface}/forwarding"));
-        let before = fs::read_to_string(&setting).map_err(|error| Error::System("reading the forwarding setting", error))?;
+        let before =
+            fs::read_to_string(&setting).map_err(|error| Error::System("reading the forwarding setting", error))?;
         if before.trim() == "1" {
             return Ok(Forwarding { setting, before: None });
         }

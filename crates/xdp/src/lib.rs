@@ -6,14 +6,18 @@
 
 mod attach;
 mod layout;
+mod netlink;
 mod object;
+mod peer;
 mod reports;
 mod state;
 mod sys;
 mod target;
 
-pub use attach::{Attachment, Mode, PeerProgram};
+pub use attach::{Attachment, Mode};
+pub use netlink::{Link, links};
 pub use object::is_built_in;
+pub use peer::within;
 pub use target::XdpTarget;
 
 use layout::place;
@@ -43,7 +47,9 @@ pub enum Error {
     #[error(transparent)]
     Config(#[from] switchback_datapath::Error),
     /// The kernel refused.
-    #[error("the kernel doesn't load the datapath ({0}); root, or CAP_BPF and CAP_NET_ADMIN, and Linux 6.1 are needed\n{1}")]
+    #[error(
+        "the kernel doesn't load the datapath ({0}); root, or CAP_BPF and CAP_NET_ADMIN, and Linux 6.1 are needed\n{1}"
+    )]
     Load(String, String),
     /// libbpf refused.
     #[error("libbpf: {0}")]
@@ -78,7 +84,8 @@ pub fn permission() -> Result<(), Error> {
         return Err(Error::NotBuiltIn);
     }
     let small = switchback_datapath::ClassConfig { value_bytes: 8, slots: 1 };
-    let config = Config { classes: vec![small], lanes: 1, partitions: 1, sketch_width: 1, reports: 1, ..Config::default() };
+    let config =
+        Config { classes: vec![small], lanes: 1, partitions: 1, sketch_width: 1, reports: 1, ..Config::default() };
     XdpDatapath::new(&config, Address::default()).map(|_| ())
 }
 

@@ -124,8 +124,10 @@ impl Loaded {
 
     /// Names and sizes (entries, bytes of all) of the maps.
     pub(crate) fn map_sizes(&self) -> Vec<(String, u32, u64)> {
-        let bytes = |map: &MapHandle| u64::from(map.max_entries()) * u64::from(map.key_size() + map.value_size()).max(1);
-        let mut all: Vec<_> = self.maps.iter().map(|(name, map)| (name.clone(), map.max_entries(), bytes(map))).collect();
+        let bytes =
+            |map: &MapHandle| u64::from(map.max_entries()) * u64::from(map.key_size() + map.value_size()).max(1);
+        let mut all: Vec<_> =
+            self.maps.iter().map(|(name, map)| (name.clone(), map.max_entries(), bytes(map))).collect();
         all.sort();
         all
     }

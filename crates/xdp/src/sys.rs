@@ -69,22 +69,27 @@ pub(crate) fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Res
         ..Default::default()
     };
     // SAFETY: the options live during the call.
-    let fd = check(unsafe {
-        bpf::bpf_link_create(program.as_raw_fd(), ifindex as RawFd, bpf::BPF_XDP, &options)
-    })?;
+    let fd = check(unsafe { bpf::bpf_link_create(program.as_raw_fd(), ifindex as RawFd, bpf::BPF_XDP, &options) })?;
     // SAFETY: the kernel has just made this descriptor, for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// The mode in which something is attached to an interface: `XDP_ATTACHED_*`.
 pub(crate) fn attached_mode(ifindex: u32) -> io::Result<u8> {
-    let mut options = bpf::bpf_xdp_query_opts {
-        sz: size_of::<bpf::bpf_xdp_query_opts>() as bpf::size_t,
-        ..Default::default()
-    };
+    let mut options =
+        bpf::bpf_xdp_query_opts { sz: size_of::<bpf::bpf_xdp_query_opts>() as bpf::size_t, ..Default::default() };
     // SAFETY: the options live during the call, which fills them.
     check(unsafe { bpf::bpf_xdp_query(ifindex as i32, 0, &mut options) })?;
     Ok(options.attach_mode)
+}
+
+/// Moves the calling thread into a network namespace.
+pub(crate) fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: changes nothing in this process's memory.
+    match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// A map's memory, shared with the kernel.

@@ -216,7 +216,8 @@ fn value(random: &mut Random) -> Vec<u8> {
 
 fn request(random: &mut Random, turn: u64) -> Packet {
     let i = random.below(KEYS);
-    let op = random.of(&[Op::Read, Op::Read, Op::Write, Op::Write, Op::Delete, Op::Fragment, Op::ReadFragment, Op::Scan]);
+    let op =
+        random.of(&[Op::Read, Op::Read, Op::Write, Op::Write, Op::Delete, Op::Fragment, Op::ReadFragment, Op::Scan]);
     let flag = random.of(&[0, 0, 0, flags::CONDITIONAL, flags::LARGE, flags::EMBEDDED | flags::FENCED]);
     let mut header = Header { epoch: 1, flags: flag, key_hash: hash(i), ..Header::new(op) };
     header.lane = random.below(LANES + 1);

@@ -2,13 +2,14 @@
 
 use super::address;
 use super::config::load;
-use crate::launch::{self, Part};
+use crate::launch::{self, Interface, Part};
 use crate::{output, serve};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchback_rack::config::{Overrides, RackConfig, Shape};
+use switchback_xdp::Mode;
 
 /// Run one switch of a distributed rack: the datapath and its agent.
 #[derive(Args, Clone, Debug)]
@@ -22,6 +23,15 @@ pub(crate) struct SwitchArgs {
     /// Which [[switch]] of the file, from 0.
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     index: u16,
+    /// Where packets are processed: user (a socket of this process) or xdp (the kernel, on an interface; needs root).
+    #[arg(long, value_name = "WHERE", default_value = "user", value_parser = ["user", "xdp"])]
+    datapath: String,
+    /// The interface that has the switch's address.
+    #[arg(long, value_name = "IF", required_if_eq("datapath", "xdp"))]
+    iface: Option<String>,
+    /// native (in the interface's driver) or generic (any interface, several times slower).
+    #[arg(long, value_name = "MODE", default_value = "native")]
+    xdp_mode: Mode,
 }
 
 /// Run one storage node of a distributed rack.
@@ -64,7 +74,11 @@ pub(crate) struct GatewayArgs {
 }
 
 pub(crate) fn switch(args: &SwitchArgs) -> anyhow::Result<ExitCode> {
-    run(&args.config, &Overrides::default(), Part::Switch(args.index))
+    let interface = match args.datapath.as_str() {
+        "xdp" => args.iface.clone().map(|name| Interface { name, mode: args.xdp_mode }),
+        _ => None,
+    };
+    run(&args.config, &Overrides::default(), Part::Switch(args.index, interface))
 }
 
 pub(crate) fn node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
@@ -87,17 +101,17 @@ pub(crate) fn gateway(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
 
 fn run(file: &std::path::Path, overrides: &Overrides, part: Part) -> anyhow::Result<ExitCode> {
     let Some(config) = load(Some(file), overrides) else { return Ok(ExitCode::from(2)) };
-    if let Err(mistake) = listed(&config, part) {
+    if let Err(mistake) = listed(&config, &part) {
         output::error(&format!("{}: {mistake}", file.display()));
         return Ok(ExitCode::from(2));
     }
     let signals = serve::signals()?;
-    let running = launch::part(&config, part)?;
+    let running = launch::part(&config, &part)?;
     serve::until_stopped(running, &signals, Duration::from_millis(config.rack.drain_timeout_ms), |_| {})
 }
 
 /// Whether the file describes this part.
-fn listed(config: &RackConfig, part: Part) -> Result<(), String> {
+fn listed(config: &RackConfig, part: &Part) -> Result<(), String> {
     if config.shape == Shape::Embedded {
         return Err(
             "the file lists no [[switch]], so it describes a rack in one process: run `switchback up --config` \
@@ -105,8 +119,8 @@ fn listed(config: &RackConfig, part: Part) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    let (name, index, count) = match part {
-        Part::Switch(index) => ("switch", index, config.switches.len()),
+    let (name, index, count) = match *part {
+        Part::Switch(index, _) => ("switch", index, config.switches.len()),
         Part::Node(index) => ("node", index, config.nodes.len()),
         Part::Controller | Part::Gateway => return Ok(()),
     };
@@ -124,11 +138,11 @@ mod tests {
     #[test]
     fn parts_that_are_not_listed_are_refused() {
         let parse = |text| RackConfig::parse(text, "rack.toml", Path::new(""), &Overrides::default()).unwrap();
-        let embedded = listed(&parse(""), Part::Controller).unwrap_err();
+        let embedded = listed(&parse(""), &Part::Controller).unwrap_err();
         assert!(embedded.contains("switchback up --config"), "{embedded}");
         let rack = parse("[[switch]]\naddress = '127.0.0.1:1'\n[[node]]\naddress = '127.0.0.1:2'");
-        assert_eq!(listed(&rack, Part::Node(0)), Ok(()));
-        let error = listed(&rack, Part::Node(1)).unwrap_err();
+        assert_eq!(listed(&rack, &Part::Node(0)), Ok(()));
+        let error = listed(&rack, &Part::Node(1)).unwrap_err();
         assert_eq!(error, "--index 1: the file lists 1 as [[node]], from 0 to 0");
     }
 }

@@ -3,12 +3,14 @@
 mod agent;
 mod controller;
 mod files;
+mod kernel;
 mod node;
 mod switch;
 
 pub use agent::{AgentHandle, AgentThread};
 pub use controller::{ControllerHandle, ControllerThread};
 pub use files::{ControllerFiles, FilesError};
+pub use kernel::KernelThread;
 pub use node::{NodeHandle, NodeLinks, NodeThread};
 pub use switch::{SwitchHandle, SwitchThread};
 

@@ -25,6 +25,10 @@ impl SwitchHandle {
     pub fn packets(&self) -> u64 {
         self.packets.load(Ordering::Relaxed)
     }
+
+    pub(super) fn add(&self, packets: u64) {
+        self.packets.fetch_add(packets, Ordering::Relaxed);
+    }
 }
 
 /// A switch's data plane.

@@ -18,6 +18,15 @@ pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
     samples.gauge("switchback_build_info", "Always 1; the labels say what runs.", &labels, 1.0);
 }
 
+/// Where the kernel runs the pipeline of one switch.
+pub fn interface(samples: &mut Samples, switch: &str, interface: &str, mode: &str, passed: u64) {
+    let labels = [("switch", switch), ("interface", interface), ("mode", mode)];
+    let help = "Always 1; the labels say where the kernel runs the datapath, and in which mode.";
+    samples.gauge("switchback_xdp_attached", help, &labels, 1.0);
+    let help = "Packets that the kernel couldn't answer where they came in, and left to the process.";
+    samples.counter("switchback_xdp_passed_total", help, &[("switch", switch)], passed);
+}
+
 /// The pipeline of one switch.
 pub fn datapath(samples: &mut Samples, switch: &str, counted: &Statistics) {
     requests(samples, switch, counted);

@@ -1,0 +1,80 @@
+//! A switch whose data plane runs in the kernel, on an interface.
+
+use crate::assembly::draw_boot;
+use crate::blueprint;
+use crate::config::RackConfig;
+use crate::drive::{AgentHandle, AgentThread, KernelThread, SwitchHandle};
+use crate::parts::{Threads, bind, no_such};
+use anyhow::{Context, ensure};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use switchback_core::control::Peer;
+use switchback_core::switch::Agent;
+use switchback_net::{Clock, connect};
+use switchback_xdp::{Attachment, Mode, XdpDatapath, XdpTarget};
+
+/// Interface and agent; the packets are the kernel's.
+pub struct KernelSwitchPart {
+    /// The pipeline.
+    pub datapath: Arc<XdpDatapath>,
+    /// The agent.
+    pub agent: AgentHandle,
+    /// What the kernel left to this process.
+    pub switch: SwitchHandle,
+    /// Where clients send packets.
+    pub address: SocketAddr,
+    attachment: Attachment,
+    threads: Threads,
+}
+
+impl KernelSwitchPart {
+    /// Starts switch `index` of the rack on an interface that has its address.
+    pub fn start(config: &RackConfig, index: u16, interface: &str, mode: Mode) -> anyhow::Result<KernelSwitchPart> {
+        let switch =
+            config.switches.get(usize::from(index)).with_context(|| no_such("switch", index, config.switches.len()))?;
+        let address = switch.address;
+        ensure!(
+            !address.ip().is_unspecified() && address.port() != 0,
+            "the switch's address is {address}: in the kernel it has to be the interface's own address, and a port"
+        );
+        let clock = Clock::default();
+        let pipeline = blueprint::datapath(config.rack.scheme, config);
+        let datapath = Arc::new(XdpDatapath::new(&pipeline, address.into()).context("the switch can't be made")?);
+        // The port is taken, so that nobody else gets what the kernel passes on; and that is answered from here.
+        let link = bind(address, config, "the switch")?;
+        let target = XdpTarget::new(Arc::clone(&datapath));
+        let mut threads = Threads::default();
+        let thread = KernelThread { datapath: Arc::clone(&datapath), link, nodes: target.nodes() };
+        let (switch, joined) = thread.start(threads.stop.clone())?;
+        threads.joined.push(joined);
+        let attachment = Attachment::new(&datapath, interface, mode)?;
+        tracing::info!(
+            interface,
+            mode = %attachment.mode(),
+            peer_program = attachment.has_peer_program(),
+            "the datapath is attached"
+        );
+        let agent = Agent::new(draw_boot(), address.into(), blueprint::agent(config), clock.now());
+        let port = connect(Peer::Switch(index), config.controller.listen)?;
+        let (agent, joined) = AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
+        threads.joined.push(joined);
+        Ok(KernelSwitchPart { datapath, agent, switch, address, attachment, threads })
+    }
+
+    /// The interface, and the mode in which the datapath is really attached to it.
+    pub fn attached(&self) -> (&str, Mode) {
+        (self.attachment.interface(), self.attachment.mode())
+    }
+
+    /// Whether it has ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.threads.has_failed()
+    }
+
+    /// Takes it off the interface and ends it. What it caches is recovered from clients and the last snapshot, unless the rack was
+    /// drained first.
+    pub fn stop(mut self) {
+        drop(self.attachment);
+        self.threads.end();
+    }
+}
