@@ -42,6 +42,15 @@ struct route_back {
     bool is_v6;
 };
 
+// Byte by byte, since it is volatile: a memcpy would take what it was when this was compiled. The bytes are
+// constants by the time that the verifier sees them.
+STEP void copy_endpoint(void *to, u32 from)
+{
+    for (u32 i = from; i < 16; i++) {
+        ((u8 *)to)[i - from] = parameters.endpoint.ip[i];
+    }
+}
+
 STEP bool is_endpoint_v4(const struct iphdr *ip)
 {
     const volatile u8 *own = parameters.endpoint.ip + 12;
@@ -166,7 +175,7 @@ STEP bool frame_rewrite_v4(struct xdp_md *frame, const struct address *to, u32 b
     ip->frag_off = to_be16(0x4000);
     ip->ttl = HOPS;
     ip->check = 0;
-    __builtin_memcpy(&ip->saddr, (const void *)(parameters.endpoint.ip + 12), 4);
+    copy_endpoint(&ip->saddr, 12);
     __builtin_memcpy(&ip->daddr, to->ip + 12, 4);
     const u16 *words = (const void *)ip;
     u32 sum = 0;
@@ -223,7 +232,7 @@ STEP bool frame_rewrite_v6(struct xdp_md *frame, const struct address *to, u32 b
     __builtin_memset(v6->ip.flow_lbl, 0, sizeof(v6->ip.flow_lbl));
     v6->ip.payload_len = to_be16((u16)(sizeof(struct udphdr) + bytes));
     v6->ip.hop_limit = HOPS;
-    __builtin_memcpy(&v6->ip.saddr, (const void *)parameters.endpoint.ip, 16);
+    copy_endpoint(&v6->ip.saddr, 0);
     __builtin_memcpy(&v6->ip.daddr, to->ip, 16);
     set_ports(&v6->udp, to, (u32)sizeof(struct udphdr) + bytes);
     // The pseudo header's length and protocol; its addresses are summed where they lie, in front of UDP.
@@ -272,10 +281,10 @@ STEP int frame_route(struct xdp_md *frame, const struct address *to, bool is_v6,
         .ifindex = frame->ingress_ifindex,
     };
     if (is_v6) {
-        __builtin_memcpy(hop.ipv6_src, (const void *)parameters.endpoint.ip, 16);
+        copy_endpoint(hop.ipv6_src, 0);
         __builtin_memcpy(hop.ipv6_dst, to->ip, 16);
     } else {
-        __builtin_memcpy(&hop.ipv4_src, (const void *)(parameters.endpoint.ip + 12), 4);
+        copy_endpoint(&hop.ipv4_src, 12);
         __builtin_memcpy(&hop.ipv4_dst, to->ip + 12, 4);
     }
     long found = bpf_fib_lookup(frame, &hop, sizeof(hop), 0);

@@ -9,7 +9,7 @@ import urllib.request
 from rack import Client, Failed, Process, temporary
 
 SPACES = {"switch": 1, "node0": 2, "node1": 3, "front": 4}
-ADDRESS = {4: ("10.0.0.{}", 24), 6: ("fd00::{}", 64)}
+ADDRESS = {4: ("10.0.7.{}", 24), 6: ("fd00::{}", 64)}
 
 
 def run(*command):
@@ -28,7 +28,7 @@ def network():
         run("ip", "-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", space, "netns", "hub")
         run("ip", "-n", "hub", "link", "set", space, "master", "bridge", "up")
         run("ip", "-n", space, "link", "set", "eth0", "up")
-        run("ip", "-n", space, "address", "add", f"10.0.0.{number}/24", "dev", "eth0")
+        run("ip", "-n", space, "address", "add", f"10.0.7.{number}/24", "dev", "eth0")
         run("ip", "-n", space, "address", "add", f"fd00::{number}/64", "dev", "eth0", "nodad")
 
 
@@ -44,7 +44,7 @@ class Rack:
         with open(self.config, "w") as file:
             file.write(f"""
 [rack]
-metrics = "10.0.0.4:9464"
+metrics = "10.0.7.4:9464"
 switch_timeout_ms = 600
 snapshot_period_ms = 1000
 [cache]
@@ -52,13 +52,13 @@ records = 4096
 threshold = 3
 sampling = 1.0
 [controller]
-listen = "10.0.0.4:7000"
+listen = "10.0.7.4:7000"
 [gateway]
 resp = "127.0.0.1:6380"
 workers = 1
 [[switch]]
 address = "{url(version, 1, 5357)}"
-metrics = "10.0.0.1:9465"
+metrics = "10.0.7.1:9465"
 [[node]]
 address = "{url(version, 2, 5400)}"
 sync = "none"
@@ -82,7 +82,7 @@ sync = "none"
 
     def metrics(self):
         # TCP over the same interface: what isn't ours is passed to the kernel.
-        return urllib.request.urlopen("http://10.0.0.1:9465/metrics", timeout=10).read().decode()
+        return urllib.request.urlopen("http://10.0.7.1:9465/metrics", timeout=10).read().decode()
 
     def close(self):
         for part in self.parts.values():

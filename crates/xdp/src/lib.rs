@@ -303,6 +303,14 @@ impl XdpDatapath {
         self.loaded.map_sizes()
     }
 
+    /// A frame as the attached program makes it: the action, and what came out.
+    pub fn frame(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+        let mut out = vec![0; 2048];
+        let ran = sys::test_run(self.loaded.program("switchback"), frame, &mut out, 1)?;
+        out.truncate(ran.length);
+        Ok((ran.value, out))
+    }
+
     /// The same frame again and again through the attached program's code, on this CPU: verdict and time of one.
     pub fn time(&self, program: &str, frame: &[u8], repeat: u32) -> io::Result<(u32, Duration)> {
         let mut out = [0; 2048];

@@ -28,8 +28,9 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: &Link) -> Result<Option
 }
 
 fn link(program: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, Error> {
-    sys::link(program, index, XDP_FLAGS_DRV_MODE)
-        .map_err(|error| Error::Interface(format!("the veth's other end can't take the program that it needs: {error}")))
+    sys::link(program, index, XDP_FLAGS_DRV_MODE).map_err(|error| {
+        Error::Interface(format!("the veth's other end can't take the program that it needs: {error}"))
+    })
 }
 
 /// Network namespaces that have a name or a process, each once.

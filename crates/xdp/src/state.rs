@@ -24,7 +24,7 @@ impl XdpDatapath {
             let before = self.array(&map, slot)?;
             let after = self.array(&map, slot)?;
             let version = Fields { of: "record", bytes: &before }.u32("version");
-            if before == after && version % 2 == 0 {
+            if before == after && version.is_multiple_of(2) {
                 return Some(self.record(&before, class, slot));
             }
         }

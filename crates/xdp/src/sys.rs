@@ -43,24 +43,6 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, packet: &[u8], out: &mut [u8], r
     })
 }
 
-/// Runs an XDP program on `count` live frames that come in at `ifindex`: what it transmits is sent.
-pub(crate) fn live_run(program: BorrowedFd<'_>, packet: &[u8], ifindex: u32, count: u32) -> io::Result<()> {
-    let mut context = bpf::xdp_md { data_end: packet.len() as u32, ingress_ifindex: ifindex, ..Default::default() };
-    let mut options = bpf::bpf_test_run_opts {
-        sz: size_of::<bpf::bpf_test_run_opts>() as bpf::size_t,
-        data_in: packet.as_ptr().cast(),
-        data_size_in: packet.len() as u32,
-        ctx_in: (&raw mut context).cast(),
-        ctx_size_in: size_of::<bpf::xdp_md>() as u32,
-        repeat: count as i32,
-        flags: bpf::BPF_F_TEST_XDP_LIVE_FRAMES,
-        batch_size: 64,
-        ..Default::default()
-    };
-    // SAFETY: packet and context live during the call and have the lengths that it is told.
-    check(unsafe { bpf::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) }).map(|_| ())
-}
-
 /// Attaches a program to an interface for as long as the descriptor that this returns is open.
 pub(crate) fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
     let options = bpf::bpf_link_create_opts {
@@ -126,13 +108,13 @@ impl Shared {
     }
 
     fn u32_at(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset % 4 == 0 && offset < PAGE);
+        assert!(offset.is_multiple_of(4) && offset < PAGE);
         // SAFETY: inside of the page, aligned, and everybody accesses it as an atomic of this size.
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) }
     }
 
     fn u64_at(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset % 8 == 0 && offset < PAGE);
+        assert!(offset.is_multiple_of(8) && offset < PAGE);
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(offset).cast()) }
     }

@@ -34,7 +34,11 @@ pub(crate) trait Subject {
 
 /// Passes everything on to the methods of the same names. `$process` says how a packet is processed.
 macro_rules! subject {
-    ($type:ty as $inner:ty, |$this:ident, $packet:ident, $from:ident, $now_ms:ident, $random:ident| $process:expr, $new:expr) => {
+    (
+        $type:ty as $inner:ty,
+        |$this:ident, $packet:ident, $from:ident, $now_ms:ident, $random:ident| $process:expr,
+        $new:expr
+    ) => {
         impl Subject for $type {
             fn new(config: &Config) -> Self {
                 $new(config)

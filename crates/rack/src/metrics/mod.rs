@@ -9,7 +9,9 @@ mod sources;
 
 pub use histogram::{BOUNDS_US, HistogramSnapshot};
 pub use samples::{Kind, Samples};
-pub use sources::{agent, build, control_bytes, controller, datapath, engine, interface, gateway, node, process, queue, socket};
+pub use sources::{
+    agent, build, control_bytes, controller, datapath, engine, gateway, interface, node, process, queue, socket,
+};
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
