@@ -260,30 +260,26 @@ async fn run_connection(
     configure(&stream)?;
     let (read, mut write) = stream.into_split();
     write_frame(&mut write, &encode(&peer), bytes).await?;
-    let (arriving, counted) = (Arc::clone(arriving), Arc::clone(bytes));
-    let mut reading = tokio::spawn(async move {
+    // Both end together: nothing of this connection may arrive once there is another one, for that may lead to another controller.
+    let reading = async {
         let mut read = BufReader::new(read);
         loop {
-            match read_frame(&mut read, &counted).await.and_then(|frame| decode::<Message>(&frame)) {
+            match read_frame(&mut read, bytes).await.and_then(|frame| decode::<Message>(&frame)) {
                 Ok(message) => {
                     arriving.push(message);
                 }
                 Err(error) => return error,
             }
         }
-    });
-    loop {
-        tokio::select! {
-            frame = to_send.recv() => match frame {
-                Some(frame) => write_frame(&mut write, &frame, bytes).await?,
-                None => {
-                    reading.abort();
-                    return Ok(());
-                }
-            },
-            ended = &mut reading => {
-                return Err(ended.unwrap_or_else(|_| io::Error::other("the reading task ended")));
-            }
+    };
+    let writing = async {
+        while let Some(frame) = to_send.recv().await {
+            write_frame(&mut write, &frame, bytes).await?;
         }
+        Ok(())
+    };
+    tokio::select! {
+        error = reading => Err(error),
+        ended = writing => ended,
     }
 }
