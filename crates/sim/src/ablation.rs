@@ -119,7 +119,7 @@ impl Ablation {
             "a node stores what comes from the cache only under an offer, above the floor of that",
             Mechanisms { offered_stores: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Clients)),
+        .caught_in(400, Some(Focus::Floors)),
         parts(
             "take-declined-offers",
             "the controller takes no offer that it has told its node to clear",
@@ -127,17 +127,23 @@ impl Ablation {
         )
         .caught_in(400, Some(Focus::Disks)),
         parts(
+            "no-confirmation",
+            "a write that expects an absent key is confirmed where tombstones may have been dropped",
+            Mechanisms { confirm_absent: false, ..ALL },
+        )
+        .caught_in(100, Some(Focus::Floors)),
+        parts(
             "no-floor",
             "a node doesn't apply what is below the floor to absent keys",
             Mechanisms { floor: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Evictions)),
+        .caught_in(400, Some(Focus::Floors)),
         parts(
             "trust-chains-below-floor",
             "below a floor a chain of conditional writes that began upon nothing says nothing of older writes",
             Mechanisms { unsure_chains: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Evictions)),
+        .caught_in(800, Some(Focus::Floors)),
         datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION).caught_in(10, None),
         datapath("retry-new-seq", "a forwarded write that is sent again keeps its number", Features::RETRY_OLD_SEQ)
             .caught_in(10, None),

@@ -20,6 +20,10 @@ impl Shim {
                 return; // a duplicate of what the engine is deciding: that answer is the answer
             }
         }
+        if !self.is_confirmed(&header) {
+            self.bounce(&request, parts.value);
+            return;
+        }
         let large = header.has(flags::LARGE) && header.op == Op::Write;
         let staged = if large { self.staged.take(lane, header.total_bytes) } else { None };
         let fenced = header.seq <= self.marks.fence(&header.key_hash) && self.mechanisms.fence;
@@ -166,24 +170,54 @@ impl Shim {
             self.statistics.superseded += 1;
             self.send_write_reply(&request, Status::Ok, header.seq);
         } else if header.seq <= stored || header.seq <= self.marks.fence(&header.key_hash).max(floor) {
-            if self.uncertain && self.mechanisms.uncertain_commits {
-                return; // a copy of it may have been in the commit that failed: bounced, it could run twice
-            }
-            self.statistics.bounced += 1;
-            if let Some(arbiter) = &mut self.arbiter {
-                arbiter.bounced(&header);
-                return;
-            }
-            let deleted = if header.op == Op::Delete { flags::DELETE } else { 0 };
-            let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);
-            let bounce = Header { op: Op::Bounce, flags: kept | deleted, ..header };
-            let value = if header.has(flags::LARGE) { &[][..] } else { &value[..] };
-            self.send(request.switch, bounce, value, &request.key);
+            self.bounce(&request, &value);
         } else if header.has(flags::LARGE) && !staged {
             self.send_write_reply(&request, Status::FragmentsMissing, header.seq);
         } else {
-            // The fence fell meanwhile (a floor covers it): an ordinary write by now.
+            // The fence fell meanwhile (a floor covers it): an ordinary write by now, unless it has to be confirmed now.
+            if !self.is_confirmed(&header) {
+                self.bounce(&request, &value);
+                return;
+            }
             self.apply(request, value);
+        }
+    }
+
+    /// Sends a write back to whoever arbitrates its lane: it runs under a new number if the lane still waits for it, else never.
+    fn bounce(&mut self, request: &Request, value: &[u8]) {
+        let header = request.header;
+        if self.uncertain && self.mechanisms.uncertain_commits {
+            return; // a copy of it may have been in the commit that failed: bounced, it could run twice
+        }
+        self.statistics.bounced += 1;
+        if let Some(arbiter) = &mut self.arbiter {
+            arbiter.bounced(&header);
+            return;
+        }
+        let deleted = if header.op == Op::Delete { flags::DELETE } else { 0 };
+        let kept = header.flags & (flags::CONDITIONAL | flags::LARGE);
+        let bounce = Header { op: Op::Bounce, flags: kept | deleted, ..header };
+        let value = if header.has(flags::LARGE) { &[][..] } else { value };
+        self.send(request.switch, bounce, value, &request.key);
+    }
+
+    /// A write that expects an absent key, where tombstones may have been dropped in this epoch: it may be a late copy of one that such a
+    /// tombstone refused. So it is sent back once; if it comes again under a new number, its lane was still waiting.
+    fn is_confirmed(&mut self, header: &Header) -> bool {
+        let expects_nothing = header.has(flags::CONDITIONAL) && header.guard == Seq::NONE.0;
+        let floors = &self.rising.floors;
+        if !expects_nothing || floors.of(&header.key_hash) <= floors.base() || !self.mechanisms.confirm_absent {
+            return true;
+        }
+        // Each number counts once: a copy of it is sent back again, and so is one of a request that the lane is done with.
+        let now = (header.request, header.seq);
+        match self.sent_back.insert(header.lane, now) {
+            Some(before) if before >= now => {
+                self.sent_back.insert(header.lane, before);
+                false
+            }
+            Some((request, _)) => request == header.request,
+            None => false,
         }
     }
 
