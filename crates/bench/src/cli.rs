@@ -3,6 +3,7 @@
 use crate::rack::{Links, RackFactory, Scheme};
 use crate::redis::RedisArgs;
 use crate::workload::{KEY_BYTES, Pattern, VALUE_BYTES_MIN, Workload};
+use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 use std::fmt;
@@ -19,6 +20,8 @@ Examples:
       switchback bench --schemes farreach --node-capacity 5000 --preload --rate 70% --verify
   How fast the cache learns when 200 cold keys become the hottest every 5 s:
       switchback bench --workload mix:100 --node-capacity 5000 --change hot-in --change-every 5 --seconds 20
+  A production cache of Twitter's, as far as it is published:
+      switchback bench --workload twitter:51 --node-capacity 5000 --preload
   A running gateway beside redis-server with the same durability:
       switchback bench redis --gateway 127.0.0.1:6380 --durability everysec";
 
@@ -46,7 +49,8 @@ pub(crate) enum BenchCommand {
 /// What is run on which rack.
 #[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct LoadArgs {
-    /// load, a, b, c, d, f (as in YCSB) or mix:WRITE_PERCENT.
+    /// load, a, b, c, d, f (as in YCSB), mix:WRITE_PERCENT, or twitter:CLUSTER (twitter:36): published figures of a production cache, which
+    /// also say how skewed it is and how long keys and values are.
     #[arg(long, default_value = "a", value_name = "NAME")]
     pub(crate) workload: Workload,
 
@@ -54,21 +58,21 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Scheme::ALL)]
     pub(crate) schemes: Vec<Scheme>,
 
-    /// Zipf exponent of the keys' popularity; 0 is uniform.
-    #[arg(long, default_value_t = 0.99, value_name = "THETA", value_parser = parse_theta)]
-    pub(crate) zipf: f64,
+    /// Zipf exponent of the keys' popularity; 0 is uniform [default: 0.99, or as published].
+    #[arg(long, value_name = "THETA", value_parser = parse_theta)]
+    pub(crate) zipf: Option<f64>,
 
     /// Records that are stored before the run.
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) records: u64,
 
-    /// Length of keys.
-    #[arg(long, default_value_t = 16, value_name = "BYTES", value_parser = parse_key_bytes)]
-    pub(crate) key_bytes: u32,
+    /// Length of keys [default: 16, or as published].
+    #[arg(long, value_name = "BYTES", value_parser = parse_key_bytes)]
+    pub(crate) key_bytes: Option<u32>,
 
-    /// Length of values.
-    #[arg(long, default_value_t = 128, value_name = "BYTES", value_parser = parse_value_bytes)]
-    pub(crate) value_bytes: u32,
+    /// Length of values [default: 128, or as published].
+    #[arg(long, value_name = "BYTES", value_parser = parse_value_bytes)]
+    pub(crate) value_bytes: Option<u32>,
 
     /// Storage nodes.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -148,6 +152,55 @@ pub(crate) struct LoadArgs {
     /// Writes everything that was measured to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+/// What records look like and how they are chosen.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Shape {
+    pub(crate) zipf: f64,
+    pub(crate) key_bytes: u32,
+    pub(crate) value_bytes: u32,
+}
+
+impl LoadArgs {
+    /// The shape as given, else as published of the workload, else the default; with what has to be said about it.
+    pub(crate) fn shape(&self) -> anyhow::Result<(Shape, Vec<String>)> {
+        let mut notes = Vec::new();
+        let mut shape = Shape {
+            zipf: self.zipf.unwrap_or(0.99),
+            key_bytes: self.key_bytes.unwrap_or(16),
+            value_bytes: self.value_bytes.unwrap_or(128),
+        };
+        let Workload::Twitter(cluster) = self.workload else { return Ok((shape, notes)) };
+        notes.push(format!(
+            "{cluster}: mean figures of a production cache at Twitter (Yang et al., OSDI 2020; CC BY 4.0); its keys, values and order of requests are made up"
+        ));
+        if self.zipf.is_none() {
+            shape.zipf =
+                cluster.alpha.with_context(|| format!("of {cluster} no Zipf exponent was published: give --zipf"))?;
+        }
+        if let (None, Some(published)) = (self.key_bytes, cluster.key_bytes) {
+            shape.key_bytes = published.clamp(KEY_BYTES.0 as u32, KEY_BYTES.1 as u32);
+            if shape.key_bytes != published {
+                notes.push(format!(
+                    "keys have {} B instead of {published}: the generator's are {} to {}",
+                    shape.key_bytes, KEY_BYTES.0, KEY_BYTES.1
+                ));
+            }
+        }
+        if let (None, Some(published)) = (self.value_bytes, cluster.value_bytes) {
+            anyhow::ensure!(
+                published as usize <= CACHED_VALUE_BYTES_MAX,
+                "values of {cluster} have {published} B, and the cache takes {CACHED_VALUE_BYTES_MAX}: it can't help there (switchback predict --trace \
+                 {cluster}). To run its mix with shorter ones, give --value-bytes"
+            );
+            shape.value_bytes = published.max(VALUE_BYTES_MIN as u32);
+            if shape.value_bytes != published {
+                notes.push(format!("values have {VALUE_BYTES_MIN} B instead of {published}: the generator's shortest"));
+            }
+        }
+        Ok((shape, notes))
+    }
 }
 
 /// How fast an open loop is.
@@ -265,10 +318,30 @@ mod tests {
     }
 
     #[test]
+    fn a_workload_brings_its_own_shape() {
+        let shape = |line: &str| parse(line).unwrap().load.shape();
+        let of = |zipf, key_bytes, value_bytes| Shape { zipf, key_bytes, value_bytes };
+        assert_eq!(shape("").unwrap(), (of(0.99, 16, 128), Vec::new()));
+        let (published, notes) = shape("--workload twitter:36").unwrap();
+        assert_eq!((published, notes.len()), (of(1.2169, 23, 78), 1));
+        // Keys of 10 B, values of 1 B.
+        let (padded, notes) = shape("--workload twitter:45").unwrap();
+        assert!(padded.key_bytes == 16 && notes[1].contains("instead of 10"), "{notes:?}");
+        assert_eq!(shape("--workload twitter:21").unwrap().0.value_bytes, 16);
+        let error = shape("--workload twitter:37").unwrap_err().to_string();
+        assert!(error.contains("20134 B") && error.contains("switchback predict"), "{error}");
+        assert_eq!(shape("--workload twitter:37 --value-bytes 512").unwrap().0, of(0.4251, 72, 512));
+        assert!(shape("--workload twitter:46").unwrap_err().to_string().contains("--zipf"));
+        assert_eq!(shape("--workload twitter:46 --zipf 0.9").unwrap().0, of(0.9, 44, 928));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_with_a_reason() {
         for (line, reason) in [
             ("--workload e", "scans ranges"),
             ("--workload mix:120", "0 to 100"),
+            ("--workload twitter:5", "no figures were published"),
+            ("--workload twitter:99", "twitter:1 to twitter:54"),
             ("--zipf=-1", "negative"),
             ("--zipf nan", "finite"),
             ("--rate 0", "more than 0"),

@@ -90,8 +90,13 @@ impl State {
                 *packet = again.clone();
                 return;
             }
-            let seq = self.write(key.clone(), value, cheat);
-            packet.fill(answer(Op::WriteReply, Status::Ok, seq), &[], &key);
+            let stored = self.records.get(&key).map_or(0, |record| record.seq);
+            if header.has(flags::CONDITIONAL) && header.guard != stored {
+                packet.fill(answer(Op::WriteReply, Status::ConditionFailed, stored), &[], &key);
+            } else {
+                let seq = self.write(key.clone(), value, cheat);
+                packet.fill(answer(Op::WriteReply, Status::Ok, seq), &[], &key);
+            }
             self.answered.insert(header.lane, (header.request, packet.clone()));
             return;
         }
@@ -279,7 +284,7 @@ impl BenchRack for FakeRack {
     fn load(&mut self, mut records: Preload) -> anyhow::Result<()> {
         let mut state = self.state.lock().unwrap();
         while let Some((key, value)) = records.next_record() {
-            state.records.insert(key.to_vec(), Record { seq: 0, value: value.to_vec(), before: None });
+            state.records.insert(key.to_vec(), Record { seq: 1, value: value.to_vec(), before: None });
         }
         Ok(())
     }

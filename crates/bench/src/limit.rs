@@ -142,12 +142,13 @@ impl Placement {
     ) -> Placement {
         let exact = if spec.workload.is_static() { spec.records.min(EXACT_KEYS) } else { 0 };
         let shares = ZipfShares::new(spec.records, spec.theta);
+        let lasting = 1.0 - spec.workload.one_hit();
         let mut popularity = spec.popularity();
         popularity.set_phase(phase);
         let mut key = Vec::new();
         let hot = (0..exact).map(|rank| {
             keys.write_key(popularity.index(rank), &mut key);
-            (hash_key.hash(&key), shares.share(rank))
+            (hash_key.hash(&key), shares.share(rank) * lasting)
         });
         Placement::new(routes, hot)
     }

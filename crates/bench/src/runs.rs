@@ -1,6 +1,6 @@
 //! Runs of all schemes and repetitions, in turn.
 
-use crate::cli::{Arrivals, LoadArgs, Rate};
+use crate::cli::{Arrivals, LoadArgs, Rate, Shape};
 use crate::generator::{Measured, Plan, measure};
 use crate::limit::{Placement, Policy};
 use crate::rack::{BenchRack, RackFactory, RackOptions, Scheme};
@@ -21,19 +21,27 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
         anyhow::ensure!(args.node_capacity.is_some(), "--rate in percent of the limit needs --node-capacity");
     }
     anyhow::ensure!(!args.schemes.is_empty(), "no scheme to run");
+    let (shape, notes) = args.shape()?;
+    let settled = LoadArgs {
+        zipf: Some(shape.zipf),
+        key_bytes: Some(shape.key_bytes),
+        value_bytes: Some(shape.value_bytes),
+        ..args.clone()
+    };
     let mut report = Report {
         tool: "switchback bench",
         version: env!("CARGO_PKG_VERSION"),
         kind: "measured",
         machine: Machine::here(),
-        arguments: args.clone(),
+        arguments: settled,
+        notes,
         runs: Vec::new(),
         summary: Vec::new(),
     };
-    println!("{}", describe(args, &report.machine));
+    println!("{}", describe(args, &shape, &report.notes, &report.machine));
     for repetition in 1..=args.repeat {
         for &scheme in &args.schemes {
-            let run = run_once(args, scheme, repetition, racks).with_context(|| format!("scheme {scheme}"))?;
+            let run = run_once(args, &shape, scheme, repetition, racks).with_context(|| format!("scheme {scheme}"))?;
             print!("{}", headline(&run, args.repeat));
             report.runs.push(run);
             report.summary = summarize(&report.runs);
@@ -60,13 +68,13 @@ fn write_json(path: &Path, report: &Report) -> anyhow::Result<()> {
 }
 
 /// The workload that the arguments ask for.
-fn spec(args: &LoadArgs) -> WorkloadSpec {
+fn spec(args: &LoadArgs, shape: &Shape) -> WorkloadSpec {
     let change = args.change.map(|pattern| Change { pattern, keys: args.change_keys });
-    WorkloadSpec { workload: args.workload, theta: args.zipf, records: args.records, change, seed: args.seed }
+    WorkloadSpec { workload: args.workload, theta: shape.zipf, records: args.records, change, seed: args.seed }
 }
 
 /// The rack that they ask for.
-fn options(args: &LoadArgs) -> RackOptions {
+fn options(args: &LoadArgs, shape: &Shape) -> RackOptions {
     RackOptions {
         nodes: args.nodes,
         cache_records: args.cache_records,
@@ -74,19 +82,25 @@ fn options(args: &LoadArgs) -> RackOptions {
         links: args.links,
         clients: args.clients,
         lanes: args.window,
-        value_bytes: args.value_bytes,
+        value_bytes: shape.value_bytes,
         seed: args.seed,
         data: args.data.clone(),
     }
 }
 
 /// One scheme on one fresh rack.
-fn run_once(args: &LoadArgs, scheme: Scheme, repetition: u32, racks: &mut dyn RackFactory) -> anyhow::Result<Run> {
+fn run_once(
+    args: &LoadArgs,
+    shape: &Shape,
+    scheme: Scheme,
+    repetition: u32,
+    racks: &mut dyn RackFactory,
+) -> anyhow::Result<Run> {
     let mut bar = Bar::new(format!("{:8}", scheme.name()), Duration::from_secs_f64(args.seconds));
     bar.say("starting");
-    let mut rack = racks.start(scheme, &options(args)).context("the rack does not start")?;
+    let mut rack = racks.start(scheme, &options(args, shape)).context("the rack does not start")?;
     // Stopped in any case, or its data would be left behind.
-    let result = run_on(args, scheme, repetition, rack.as_mut(), &mut bar);
+    let result = run_on(args, shape, scheme, repetition, rack.as_mut(), &mut bar);
     bar.say("stopping");
     let stopped = rack.stop().context("the rack does not stop");
     bar.clear();
@@ -96,16 +110,17 @@ fn run_once(args: &LoadArgs, scheme: Scheme, repetition: u32, racks: &mut dyn Ra
 
 fn run_on(
     args: &LoadArgs,
+    shape: &Shape,
     scheme: Scheme,
     repetition: u32,
     rack: &mut dyn BenchRack,
     bar: &mut Bar,
 ) -> anyhow::Result<Run> {
-    let spec = spec(args);
-    let keys = KeySpace::new(args.seed, args.key_bytes as usize);
+    let spec = spec(args, shape);
+    let keys = KeySpace::new(args.seed, shape.key_bytes as usize);
     let mut objections = Vec::new();
     bar.say("storing records");
-    rack.load(Preload::new(keys, args.value_bytes as usize, 0..spec.preloaded()))
+    rack.load(Preload::new(keys, shape.value_bytes as usize, 0..spec.preloaded()))
         .context("cannot store the records")?;
     if args.preload && scheme != Scheme::NoCache {
         bar.say("filling the cache");
@@ -118,7 +133,7 @@ fn run_on(
     }
     let placement = Placement::of_workload(&spec, 0, keys, &rack.routes(), rack.hash_key());
     let rate_ops = rate_ops(args, scheme, &placement, rack);
-    let plan = plan(args, spec, keys, rate_ops);
+    let plan = plan(args, shape, spec, keys, rate_ops);
     let measured = measure(rack, &plan, &mut |progress| bar.update(progress))?;
     let placement = match measured.phase {
         0 => placement,
@@ -129,11 +144,11 @@ fn run_on(
     Ok(Run::new(context, measured, limits))
 }
 
-fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f64>) -> Plan {
+fn plan(args: &LoadArgs, shape: &Shape, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f64>) -> Plan {
     Plan {
         spec,
         keys,
-        value_bytes: args.value_bytes as usize,
+        value_bytes: shape.value_bytes as usize,
         clients: args.clients,
         window: args.window,
         rate_ops,

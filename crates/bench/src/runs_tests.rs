@@ -95,7 +95,9 @@ fn a_run_with_loss_is_no_result() {
 
 #[test]
 fn every_workload_and_a_change_of_popularity_run() {
-    for line in ["load", "b", "c", "d", "f", "mix:75", "c --change hot-in --change-every 0.1 --change-keys 20"] {
+    for line in
+        ["load", "b", "c", "d", "f", "mix:75", "twitter:36", "c --change hot-in --change-every 0.1 --change-keys 20"]
+    {
         let line = format!("--schemes farreach --preload --verify --node-capacity 1000 --workload {line}");
         let (code, json, _) = bench(&line, None);
         assert!(success(&code), "{line}: {json}");

@@ -6,6 +6,7 @@
 //! - a read returns a version that is not older than the newest one known *when the read began*: no acknowledged write is lost, no read is stale, no value
 //!   that was seen is taken back;
 //! - a write gets a version newer than the newest one known when it began;
+//! - a conditional write is done only if no version newer than the expected one was known when it began, and refused only for another version;
 //! - one version has one value, whoever sees it;
 //! - a value is whole, belongs to this record, and is one that its writer has written ([`Stamp`]);
 //! - a record that was there is there.
@@ -45,6 +46,8 @@ pub enum Fault {
     Different,
     /// A write that was ordered before one that was known when it began.
     Unordered,
+    /// A conditional write that was done though another version was known when it began, or refused though the record has the expected one.
+    Condition,
 }
 
 /// An answer that doesn't match.
@@ -72,6 +75,7 @@ impl fmt::Display for Mismatch {
             Fault::Invented => "a value that its writer has not written",
             Fault::Different => "another value than this version has elsewhere",
             Fault::Unordered => "a write ordered before one that was known when it began",
+            Fault::Condition => "a conditional write done or refused against its condition",
         };
         write!(f, "record {}: {what}: version {:?}, known {:?}", self.index, Seq(self.seq), Seq(self.known))?;
         if let Some(value) = &self.value {
@@ -215,15 +219,29 @@ impl Verifier {
         }
     }
 
-    /// Checks the acknowledgement of a write.
-    pub fn written(&self, stamp: Stamp, known: Known, seq: Seq) {
+    /// Checks the acknowledgement of a write, which may have expected a version.
+    pub fn written(&self, stamp: Stamp, known: Known, expected: Option<Seq>, seq: Seq) {
         self.verified.fetch_add(1, Ordering::Relaxed);
+        let there = stamp.index < self.preloaded || known.0 != 0;
+        if expected.is_some_and(|expected| expected < seq_of(known.0) || (there && expected == Seq::NONE)) {
+            return self.mismatch(Fault::Condition, stamp.index, seq, known, None);
+        }
         let Some(word) = word(seq, fingerprint(stamp)) else { return self.uncheckable() };
         if known.0 != 0 && seq <= seq_of(known.0) {
             return self.mismatch(Fault::Unordered, stamp.index, seq, known, None);
         }
         if !self.learn(stamp.index, word) {
             self.mismatch(Fault::Different, stamp.index, seq, known, None);
+        }
+    }
+
+    /// Checks the refusal of a conditional write: the record has version `seq`, and not the expected one.
+    pub fn refused(&self, index: u64, known: Known, expected: Option<Seq>, seq: Seq) {
+        self.verified.fetch_add(1, Ordering::Relaxed);
+        if expected.is_none_or(|expected| expected == seq) {
+            self.mismatch(Fault::Condition, index, seq, known, None);
+        } else if seq < seq_of(known.0) {
+            self.mismatch(Fault::Stale, index, seq, known, None);
         }
     }
 
@@ -308,7 +326,7 @@ mod tests {
     fn table() -> Verifier {
         let table = Verifier::new(10, BYTES, 2);
         table.begin_write(stamp(5, 1));
-        table.written(stamp(5, 1), table.known(5), Seq::new(1, 7));
+        table.written(stamp(5, 1), table.known(5), None, Seq::new(1, 7));
         table
     }
 
@@ -325,13 +343,16 @@ mod tests {
         // Concurrent: the read began before the next write was acknowledged, and returns the older version.
         let known = table.known(5);
         table.begin_write(stamp(5, 2));
-        table.written(stamp(5, 2), table.known(5), Seq::new(1, 9));
+        table.written(stamp(5, 2), table.known(5), None, Seq::new(1, 9));
         table.read(5, known, Seq::new(1, 7), &value(stamp(5, 1)));
         // A version that was never acknowledged may be read: its acknowledgement was lost.
         table.begin_write(stamp(5, 3));
         table.read(5, table.known(5), Seq::new(2, 1), &value(stamp(5, 3)));
+        // Conditional writes: one in time, one too late.
+        table.written(stamp(11, 4), table.known(11), Some(Seq::NONE), Seq::new(2, 2));
+        table.refused(5, table.known(5), Some(Seq::new(1, 9)), Seq::new(2, 1));
         let verdict = table.verdict();
-        assert_eq!((verdict.mismatches, verdict.verified, verdict.unchecked), (0, 7, 0), "{verdict:?}");
+        assert_eq!((verdict.mismatches, verdict.verified, verdict.unchecked), (0, 9, 0), "{verdict:?}");
     }
 
     #[test]
@@ -361,11 +382,21 @@ mod tests {
             let known = table.known(5);
             table.read(5, known, Seq::new(1, 8), &preloaded(5));
             table.begin_write(stamp(5, 2));
-            table.written(stamp(5, 2), known, Seq::new(1, 8));
+            table.written(stamp(5, 2), known, None, Seq::new(1, 8));
         });
+        check(Fault::Condition, &|table| {
+            // Version 7 is known.
+            table.begin_write(stamp(5, 2));
+            table.written(stamp(5, 2), table.known(5), Some(Seq::new(1, 6)), Seq::new(1, 8));
+        });
+        check(Fault::Condition, &|table| {
+            table.written(stamp(3, 2), table.known(3), Some(Seq::NONE), Seq::new(1, 8));
+        });
+        check(Fault::Condition, &|table| table.refused(5, table.known(5), Some(Seq::new(1, 7)), Seq::new(1, 7)));
+        check(Fault::Stale, &|table| table.refused(5, table.known(5), Some(Seq::NONE), Seq::new(1, 6)));
         check(Fault::Unordered, &|table| {
             table.begin_write(stamp(5, 2));
-            table.written(stamp(5, 2), table.known(5), Seq::new(1, 7));
+            table.written(stamp(5, 2), table.known(5), None, Seq::new(1, 7));
         });
     }
 
@@ -373,8 +404,8 @@ mod tests {
     fn what_cannot_be_checked_is_counted() {
         let table = table();
         table.begin_write(stamp(CHUNK * CHUNKS, 2));
-        table.written(stamp(CHUNK * CHUNKS, 2), table.known(CHUNK * CHUNKS), Seq::new(1, 1));
-        table.written(stamp(4, 2), table.known(4), Seq::new(5000, 1));
+        table.written(stamp(CHUNK * CHUNKS, 2), table.known(CHUNK * CHUNKS), None, Seq::new(1, 1));
+        table.written(stamp(4, 2), table.known(4), None, Seq::new(5000, 1));
         assert_eq!((table.verdict().unchecked, table.verdict().mismatches), (2, 0));
     }
 
@@ -382,7 +413,7 @@ mod tests {
     fn the_sweep_finds_every_touched_record_once() {
         let table = table();
         for index in [0, 1, 65_535, 65_536, 1_000_000] {
-            table.written(stamp(index, 1), table.known(index), Seq::new(1, 1));
+            table.written(stamp(index, 1), table.known(index), None, Seq::new(1, 1));
         }
         let mut swept: Vec<_> = (0..3).flat_map(|part| table.touched(part, 3).collect::<Vec<_>>()).collect();
         swept.sort_unstable();

@@ -4,6 +4,7 @@ use super::recorder::Recorder;
 use crate::verify::{Known, Verifier};
 use crate::workload::{Request, Requests, Stamp, Verb};
 use switchback_core::client::{Completion, Outcome};
+use switchback_wire::Seq;
 
 /// One operation under way.
 #[derive(Clone, Copy, Debug)]
@@ -12,6 +13,8 @@ pub(super) struct Operation {
     pub(super) index: u64,
     /// It is at its write.
     pub(super) writing: bool,
+    /// The write is for a record that has this version only.
+    pub(super) expected: Option<Seq>,
     /// The write's version.
     version: u32,
     known: Known,
@@ -55,6 +58,7 @@ impl<'a> Book<'a> {
             verb: Verb::Read,
             index: 0,
             writing: false,
+            expected: None,
             version: 0,
             known: Known::default(),
             due_ns: 0,
@@ -95,10 +99,12 @@ impl<'a> Book<'a> {
     #[inline]
     pub(super) fn begin(&mut self, due_ns: u64, request: Request, sweep: bool) -> u32 {
         let slot = self.free.pop().expect("there is room");
-        let writing = matches!(request.verb, Verb::Update | Verb::Insert);
-        let (verb, index) = (request.verb, request.index);
+        let Request { verb, index } = request;
+        let writing = matches!(verb, Verb::Update | Verb::Insert | Verb::Add);
+        let expected = (verb == Verb::Add).then_some(Seq::NONE);
+        let known = Known::default();
         self.slots[slot as usize] =
-            Operation { verb, index, writing, version: 0, known: Known::default(), due_ns, cached: true, sweep };
+            Operation { verb, index, writing, expected, version: 0, known, due_ns, cached: true, sweep };
         self.prepare(slot);
         slot
     }
@@ -130,37 +136,16 @@ impl<'a> Book<'a> {
     pub(super) fn complete(&mut self, now_ns: u64, completion: Completion<'_>) -> Next {
         let slot = completion.token as u32;
         let operation = self.slots[slot as usize];
-        let found = match completion.outcome {
-            Outcome::Value { value, seq, .. } => {
-                if let Some(verifier) = self.verifier {
-                    verifier.read(operation.index, operation.known, seq, value);
-                }
-                true
-            }
-            Outcome::NotFound { seq } => {
-                if let Some(verifier) = self.verifier {
-                    verifier.read_nothing(operation.index, operation.known, seq);
-                }
-                false
-            }
-            Outcome::Written { seq } => {
-                if let Some(verifier) = self.verifier {
-                    verifier.written(self.stamp(slot), operation.known, seq);
-                }
-                true
-            }
-            // The rest is never asked for, or no outcome.
-            _ => {
-                self.recorder.failed(operation.due_ns, now_ns);
-                self.end(slot);
-                return Next::Nothing;
-            }
+        let Some((found, seq)) = self.check(slot, completion.outcome) else {
+            self.recorder.failed(operation.due_ns, now_ns);
+            self.end(slot);
+            return Next::Nothing;
         };
         self.recorder.answered(now_ns, !operation.writing, found, completion.cached);
         let cached = operation.cached && completion.cached;
-        if operation.verb == Verb::Rmw && !operation.writing {
-            self.slots[slot as usize].cached = cached;
-            self.slots[slot as usize].writing = true;
+        if matches!(operation.verb, Verb::Rmw | Verb::Cas) && !operation.writing {
+            let expected = (operation.verb == Verb::Cas).then_some(seq);
+            self.slots[slot as usize] = Operation { cached, writing: true, expected, ..operation };
             self.prepare(slot);
             return Next::Write(slot);
         }
@@ -168,6 +153,40 @@ impl<'a> Book<'a> {
         self.swept += u64::from(operation.sweep);
         self.end(slot);
         Next::Nothing
+    }
+
+    /// Checks an outcome, if outcomes are to be checked. Whether there was a record, and its version; `None` if it is no outcome.
+    #[inline]
+    fn check(&self, slot: u32, outcome: Outcome<'_>) -> Option<(bool, Seq)> {
+        let Operation { index, known, expected, .. } = self.slots[slot as usize];
+        match outcome {
+            Outcome::Value { value, seq, .. } => {
+                if let Some(verifier) = self.verifier {
+                    verifier.read(index, known, seq, value);
+                }
+                Some((true, seq))
+            }
+            Outcome::NotFound { seq } => {
+                if let Some(verifier) = self.verifier {
+                    verifier.read_nothing(index, known, seq);
+                }
+                Some((false, seq))
+            }
+            Outcome::Written { seq } => {
+                if let Some(verifier) = self.verifier {
+                    verifier.written(self.stamp(slot), known, expected, seq);
+                }
+                Some((true, seq))
+            }
+            Outcome::ConditionFailed { seq } => {
+                if let Some(verifier) = self.verifier {
+                    verifier.refused(index, known, expected, seq);
+                }
+                Some((true, seq))
+            }
+            // The rest is never asked for, or no outcome.
+            _ => None,
+        }
     }
 
     #[inline]

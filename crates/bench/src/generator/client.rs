@@ -251,12 +251,12 @@ impl<'a> Client<'a> {
     /// Hands the request of a slot to the session and sends it.
     #[inline]
     fn submit(&mut self, slot: u32) -> anyhow::Result<()> {
-        let operation = self.book.slot(slot);
+        let operation = *self.book.slot(slot);
         self.shared.keys.write_key(operation.index, &mut self.key);
         let key = self.key.as_slice();
         let request = if operation.writing {
             self.book.stamp(slot).write_value(self.shared.value_bytes, &mut self.value);
-            Operation::Write { key, value: &self.value, expiry_ms: 0, condition: None }
+            Operation::Write { key, value: &self.value, expiry_ms: 0, condition: operation.expected }
         } else {
             Operation::Read { key }
         };

@@ -27,7 +27,7 @@ pub(crate) struct Recorder {
     /// Operations that ended in each step.
     pub(crate) steps: Vec<u64>,
     /// By verb, in the order of [`Verb::ALL`].
-    pub(crate) latencies: [Latencies; 4],
+    pub(crate) latencies: [Latencies; Verb::ALL.len()],
     /// How long after it was due each operation of an open loop began: the generator's own part of the latency.
     pub(crate) lateness: Histogram<u64>,
     from_ns: u64,

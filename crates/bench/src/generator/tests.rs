@@ -42,7 +42,7 @@ fn run(plan: &Plan) -> Measured {
 
 #[test]
 fn honest_racks_pass_under_every_workload() {
-    for name in ["load", "a", "b", "c", "d", "f", "mix:100"] {
+    for name in ["load", "a", "b", "c", "d", "f", "mix:100", "twitter:22", "twitter:36"] {
         let plan = plan(name.parse().unwrap());
         let measured = run(&plan);
         let verdict = measured.verdict.unwrap();

@@ -36,6 +36,8 @@ pub(crate) struct Report {
     pub(crate) kind: &'static str,
     pub(crate) machine: Machine,
     pub(crate) arguments: LoadArgs,
+    /// What is to be known about the workload.
+    pub(crate) notes: Vec<String>,
     pub(crate) runs: Vec<Run>,
     pub(crate) summary: Vec<Summary>,
 }

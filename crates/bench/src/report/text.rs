@@ -2,19 +2,19 @@
 
 use super::table::{Table, grouped, percent};
 use super::{Latency, Machine, Run, Summary};
-use crate::cli::{Arrivals, LoadArgs};
+use crate::cli::{Arrivals, LoadArgs, Shape};
 use std::fmt::Write as _;
 
 /// What is run, where.
-pub(crate) fn describe(args: &LoadArgs, machine: &Machine) -> String {
+pub(crate) fn describe(args: &LoadArgs, shape: &Shape, notes: &[String], machine: &Machine) -> String {
     let mut text = format!(
         "workload {} ({}), Zipf {}, {} records of {} + {} B, seed {}\n",
         args.workload,
         args.workload.describe(),
-        args.zipf,
+        shape.zipf,
         grouped(args.records as f64),
-        args.key_bytes,
-        args.value_bytes,
+        shape.key_bytes,
+        shape.value_bytes,
         args.seed
     );
     let capacity = match args.node_capacity {
@@ -41,6 +41,9 @@ pub(crate) fn describe(args: &LoadArgs, machine: &Machine) -> String {
     if let Some(pattern) = args.change {
         let keys = args.change_keys;
         let _ = writeln!(text, "popularity changes every {} s: {pattern:?}, {keys} keys", args.change_every);
+    }
+    for note in notes {
+        let _ = writeln!(text, "{note}");
     }
     let Machine { cpus, model, kernel } = machine;
     let _ = writeln!(text, "measured by the wall clock on {cpus} CPU(s), {model}, Linux {kernel}");

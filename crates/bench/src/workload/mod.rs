@@ -4,12 +4,14 @@
 mod keys;
 mod popularity;
 mod requests;
+pub mod twitter;
 mod zipf;
 
 pub(crate) use keys::mix;
 pub use keys::{KEY_BYTES, KeySpace, PRELOADED, Preload, Stamp, VALUE_BYTES_MIN, ValueError};
 pub use popularity::{Change, Pattern, Popularity};
 pub use requests::{Request, Requests};
+pub use twitter::Cluster;
 pub use zipf::{Zipf, ZipfShares};
 
 use serde::{Serialize, Serializer};
@@ -28,11 +30,15 @@ pub enum Verb {
     Insert,
     /// Reads it, then writes it: two requests, one operation (YCSB's F).
     Rmw,
+    /// Writes it if it doesn't exist: one conditional write.
+    Add,
+    /// Reads it, then writes it if it is still the one that was read: a read and a conditional write.
+    Cas,
 }
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Verb; 4] = [Verb::Read, Verb::Update, Verb::Insert, Verb::Rmw];
+    pub const ALL: [Verb; 6] = [Verb::Read, Verb::Update, Verb::Insert, Verb::Rmw, Verb::Add, Verb::Cas];
 
     /// As reports spell it.
     pub const fn name(self) -> &'static str {
@@ -41,6 +47,8 @@ impl Verb {
             Verb::Update => "update",
             Verb::Insert => "insert",
             Verb::Rmw => "rmw",
+            Verb::Add => "add",
+            Verb::Cas => "cas",
         }
     }
 }
@@ -62,6 +70,8 @@ pub enum Workload {
     F,
     /// This percentage of updates, the rest reads; Zipf.
     Mix(f64),
+    /// As published of a cluster, whose operations are known; Zipf, and keys that are used only once.
+    Twitter(&'static Cluster),
 }
 
 /// Requests that one operation makes, on average.
@@ -75,8 +85,8 @@ pub struct Demand {
 
 impl Workload {
     /// Probability of each verb, in the order of [`Verb::ALL`].
-    pub fn mix(self) -> [f64; 4] {
-        match self {
+    pub fn mix(self) -> [f64; Verb::ALL.len()] {
+        let [read, update, insert, rmw] = match self {
             Workload::Load => [0.0, 0.0, 1.0, 0.0],
             Workload::A => [0.5, 0.5, 0.0, 0.0],
             Workload::B => [0.95, 0.05, 0.0, 0.0],
@@ -84,13 +94,23 @@ impl Workload {
             Workload::D => [0.95, 0.0, 0.05, 0.0],
             Workload::F => [0.5, 0.0, 0.0, 0.5],
             Workload::Mix(percent) => [1.0 - percent / 100.0, percent / 100.0, 0.0, 0.0],
-        }
+            Workload::Twitter(cluster) => return cluster.mix().expect("its operations are known"),
+        };
+        [read, update, insert, rmw, 0.0, 0.0]
     }
 
     /// Requests that one operation makes.
     pub fn demand(self) -> Demand {
-        let [read, update, insert, rmw] = self.mix();
-        Demand { reads: read + rmw, writes: update + insert + rmw }
+        let [read, update, insert, rmw, add, cas] = self.mix();
+        Demand { reads: read + rmw + cas, writes: update + insert + rmw + add + cas }
+    }
+
+    /// Share of operations that go to keys which nobody uses again.
+    pub fn one_hit(self) -> f64 {
+        match self {
+            Workload::Twitter(cluster) => cluster.one_hit_requests(),
+            _ => 0.0,
+        }
     }
 
     /// Whether some records stay hotter than others for as long as popularity isn't changed: not so for inserts and read-latest.
@@ -118,6 +138,7 @@ impl fmt::Display for Workload {
             Workload::D => f.write_str("d"),
             Workload::F => f.write_str("f"),
             Workload::Mix(percent) => write!(f, "mix:{percent}"),
+            Workload::Twitter(cluster) => write!(f, "{cluster}"),
         }
     }
 }
@@ -132,7 +153,7 @@ impl FromStr for Workload {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Workload, String> {
-        let wanted = "a workload is load, a, b, c, d, f or mix:WRITE_PERCENT (mix:25)";
+        let wanted = "a workload is load, a, b, c, d, f, mix:WRITE_PERCENT (mix:25) or twitter:CLUSTER (twitter:36)";
         match name.to_ascii_lowercase().as_str() {
             "load" | "insert" => Ok(Workload::Load),
             "a" => Ok(Workload::A),
@@ -141,6 +162,13 @@ impl FromStr for Workload {
             "d" => Ok(Workload::D),
             "e" => Err(format!("workload e scans ranges, which no cache serves; {wanted}")),
             "f" => Ok(Workload::F),
+            other if other.starts_with("twitter:") => {
+                let cluster = twitter::cluster(&other["twitter:".len()..])?;
+                match cluster.mix() {
+                    Some(_) => Ok(Workload::Twitter(cluster)),
+                    None => Err(format!("of {cluster} no figures were published")),
+                }
+            }
             other => {
                 let percent = other.strip_prefix("mix:").and_then(|percent| percent.parse::<f64>().ok());
                 match percent {
@@ -197,21 +225,37 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for name in ["load", "a", "b", "c", "d", "f", "mix:0", "mix:25", "mix:12.5", "mix:100"] {
+        for name in ["load", "a", "b", "c", "d", "f", "mix:0", "mix:25", "mix:12.5", "mix:100", "twitter:36"] {
             assert_eq!(name.parse::<Workload>().unwrap().to_string(), name);
         }
-        for name in ["", "e", "g", "mix", "mix:", "mix:101", "mix:-1", "mix:x", "mix:NaN"] {
+        for name in [
+            "",
+            "e",
+            "g",
+            "mix",
+            "mix:",
+            "mix:101",
+            "mix:-1",
+            "mix:x",
+            "mix:NaN",
+            "twitter:",
+            "twitter:5",
+            "twitter:55",
+        ] {
             assert!(name.parse::<Workload>().is_err(), "{name}");
         }
     }
 
     #[test]
     fn shares_of_verbs_add_up() {
-        for name in ["load", "a", "b", "c", "d", "f", "mix:33"] {
+        for name in ["load", "a", "b", "c", "d", "f", "mix:33", "twitter:22", "twitter:36"] {
             let workload: Workload = name.parse().unwrap();
             assert!((workload.mix().iter().sum::<f64>() - 1.0).abs() < 1e-12);
         }
         assert_eq!(Workload::F.demand(), Demand { reads: 1.0, writes: 0.5 });
+        // get 0.72, incr 0.18, set 0.10: an incr reads, too.
+        let Demand { reads, writes } = "twitter:22".parse::<Workload>().unwrap().demand();
+        assert!((reads - 0.9).abs() < 1e-12 && (writes - 0.28).abs() < 1e-12, "{reads} {writes}");
         assert_eq!(Workload::Mix(25.0).describe(), "75 % read, 25 % update");
     }
 }

@@ -22,7 +22,9 @@ pub struct Request {
 #[derive(Clone, Debug)]
 pub struct Requests {
     /// Verbs up to each of these draws.
-    thresholds: [f64; 4],
+    thresholds: [f64; Verb::ALL.len()],
+    /// Share of requests for keys that nobody uses again.
+    one_hit: f64,
     zipf: Zipf,
     random: Pcg64Mcg,
     popularity: Popularity,
@@ -40,6 +42,7 @@ impl Requests {
         });
         Requests {
             thresholds,
+            one_hit: spec.workload.one_hit(),
             zipf: Zipf::new(spec.records, spec.theta),
             random: Pcg64Mcg::seed_from_u64(mix(spec.seed ^ mix(1 + u64::from(client)))),
             popularity: spec.popularity(),
@@ -52,14 +55,27 @@ impl Requests {
     #[inline]
     pub fn next_request(&mut self) -> Request {
         let draw: f64 = self.random.random();
-        let at = self.thresholds[..3].iter().position(|&threshold| draw < threshold).unwrap_or(3);
-        let verb = Verb::ALL[at];
+        let at = self.thresholds.iter().position(|&threshold| draw < threshold);
+        // Rounding may leave the last threshold a little below 1.
+        let verb = at.map_or_else(|| self.last_verb(), |at| Verb::ALL[at]);
         if verb == Verb::Insert {
             return Request { verb, index: self.inserts.next() };
+        }
+        if self.one_hit > 0.0 && self.random.random::<f64>() < self.one_hit {
+            let index = self.inserts.next();
+            self.inserts.done(index);
+            return Request { verb: if verb == Verb::Update { Verb::Insert } else { verb }, index };
         }
         let rank = self.zipf.sample(&mut self.random);
         let index = if self.latest { self.latest(rank) } else { self.popularity.index(rank) };
         Request { verb, index }
+    }
+
+    /// The last verb that occurs at all.
+    #[cold]
+    fn last_verb(&self) -> Verb {
+        let whole = self.thresholds[Verb::ALL.len() - 1];
+        Verb::ALL[self.thresholds.iter().position(|&threshold| threshold >= whole).unwrap_or(0)]
     }
 
     /// The insert of this record is over: reads may choose it.
@@ -152,6 +168,24 @@ mod tests {
                 let count = requests.iter().filter(|request| request.verb == verb).count() as f64;
                 assert!((count / 40_000.0 - share).abs() < 0.02, "{name} {verb:?} {count}");
             }
+        }
+    }
+
+    #[test]
+    fn keys_of_one_request_come_in_their_share_and_never_again() {
+        // 41.48 % of the keys had one request, and a key had 4.3 on average.
+        let spec = spec("twitter:22");
+        let requests: Vec<_> = (0..2).flat_map(|client| take(&mut spec.requests(client, 2), 20_000)).collect();
+        let mut once: Vec<_> = requests.iter().map(|request| request.index).filter(|&index| index >= 1000).collect();
+        let share = once.len() as f64 / requests.len() as f64;
+        assert!((share - 0.4148 / 4.3).abs() < 0.01, "{share}");
+        let count = once.len();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), count);
+        for (verb, share) in [(Verb::Read, 0.72), (Verb::Cas, 0.18)] {
+            let count = requests.iter().filter(|request| request.verb == verb).count() as f64;
+            assert!((count / 40_000.0 - share).abs() < 0.02, "{verb:?} {count}");
         }
     }
 
