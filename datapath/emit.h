@@ -68,7 +68,7 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
         wire->durable_generation = to_be32(load_relaxed(&registers_of(call)->durable_generation));
     }
     if (call->stamps_origin) {
-        encode_origin(&call->from, wire);
+        encode_origin(sender(call), wire);
     }
     if (call->injected) {
         encode_name(&call->header, wire);

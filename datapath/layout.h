@@ -52,6 +52,7 @@ const struct switchback_number *switchback_layout(u32 *length)
         SIZE(address)                        //
         SIZE(switchback_config)              //
         SIZE(switchback_verdict)             //
+        SIZE(switchback_item)                //
         SIZE(switchback_record_image)        //
         SIZE(switchback_lane_image)          //
         SIZE(switchback_registers_image)     //

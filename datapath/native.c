@@ -4,6 +4,7 @@
 #include "pipeline.h"
 #include "native.h"
 #include "layout.h"
+#include "process.h"
 
 #include <sys/mman.h>
 
@@ -201,109 +202,6 @@ void switchback_free(struct switchback *switchback)
     release(switchback->routes, switchback->partitions, sizeof(u64));
     release(switchback->statistics, (SHARDS + 1) * STATISTIC_STRIDE, sizeof(u64));
     release(switchback, 1, sizeof(struct switchback));
-}
-
-// ---- packets ----
-
-// The replicas that are told of a write, from the head on; a read goes to the tail alone.
-static inline void set_replicas(struct switchback_verdict *verdict, u64 route, bool is_read)
-{
-    u16 last = NO_NODE;
-    for (u32 i = 0; i < REPLICAS_MAX && route_node(route, i) != NO_NODE; i++) {
-        last = route_node(route, i);
-        verdict->nodes[verdict->count++] = last;
-    }
-    invariant(verdict->count > 0);
-    if (is_read) {
-        verdict->count = 1;
-        verdict->nodes[0] = last;
-    }
-}
-
-static inline void begin(struct switchback *switchback, struct call *call, u32 shard)
-{
-    call->switchback = switchback;
-    call->statistics = &switchback->statistics[shard * STATISTIC_STRIDE];
-    call->location = NO_LOCATION;
-    call->epoch = 0;
-    call->stamps_origin = false;
-}
-
-static inline void finish(const struct packet *packet, const struct call *call, u32 result,
-                          struct switchback_verdict *verdict)
-{
-    invariant(packet->length <= PACKET_BYTES_MAX);
-    *verdict = (struct switchback_verdict){.length = packet->length};
-    if (is_drop(result)) {
-        verdict->kind = VERDICT_DROP;
-        verdict->reason = (u8)(result & ~DROPPED);
-    } else if (result == REPLY) {
-        verdict->kind = VERDICT_REPLY;
-    } else {
-        verdict->kind = VERDICT_FORWARD;
-        set_replicas(verdict, call->route, result == FORWARD_TO_TAIL);
-    }
-}
-
-void switchback_process(struct switchback *switchback, u8 *bytes, u32 length, const struct address *from,
-                        u64 now_ms, u32 random, u32 shard, struct switchback_verdict *verdict)
-{
-    invariant(shard < SHARDS);
-    invariant(length <= PACKET_BYTES_MAX);
-    struct packet packet = {.bytes = bytes, .length = length};
-    struct call call;
-    begin(switchback, &call, shard);
-    call.from = *from;
-    call.now_ms = now_ms;
-    call.random = random;
-    call.injected = false;
-    u32 result = pipeline(&packet, &call);
-    finish(&packet, &call, result, verdict);
-}
-
-void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
-                       struct switchback_verdict *verdict)
-{
-    invariant(length <= PACKET_BYTES_MAX);
-    struct packet packet = {.bytes = bytes, .length = length};
-    struct call call = {.injected = true};
-    begin(switchback, &call, CONTROL_SHARD);
-    u32 result = pipeline_control(&packet, &call);
-    finish(&packet, &call, result, verdict);
-}
-
-static inline bool has_place(const struct switchback *switchback, u32 length)
-{
-    return length >= HEADER_BYTES && (switchback->features & FEATURE_CACHE) != 0;
-}
-
-static inline struct call call_of(struct switchback *switchback, const u8 *bytes)
-{
-    const struct wire *wire = (const struct wire *)(const void *)bytes;
-    struct call call;
-    call.switchback = switchback;
-    call.header.hash_high = from_be64(wire->hash_high);
-    call.header.hash_low = from_be64(wire->hash_low);
-    call.header.lane = from_be32(wire->lane);
-    call.header.op = wire->op;
-    return call;
-}
-
-void switchback_prefetch_tables(struct switchback *switchback, const u8 *bytes, u32 length)
-{
-    if (has_place(switchback, length)) {
-        struct call call = call_of(switchback, bytes);
-        table_prefetch(&call);
-        prefetch(&switchback->routes[table_partition(&call)]);
-    }
-}
-
-void switchback_prefetch_record(struct switchback *switchback, const u8 *bytes, u32 length)
-{
-    if (has_place(switchback, length)) {
-        struct call call = call_of(switchback, bytes);
-        (void)table_location(&call);
-    }
 }
 
 // ---- reports ----

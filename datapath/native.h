@@ -34,6 +34,15 @@ struct switchback_verdict {
     u32 length;   // of the packet, which stays in its buffer
 };
 
+// A packet to process, and what became of it.
+struct switchback_item {
+    u8 *bytes; // a buffer of PACKET_BYTES_MAX
+    const struct address *from;
+    u32 length;
+    u32 random; // uniform
+    struct switchback_verdict verdict;
+};
+
 // State as vectors describe it. For tests; packets are the only other way to change it.
 struct switchback_record_image {
     u64 seq;
@@ -73,14 +82,11 @@ struct switchback_registers_image {
 struct switchback *switchback_new(const struct switchback_config *config);
 void switchback_free(struct switchback *switchback);
 
-// `bytes` is a buffer of PACKET_BYTES_MAX. Any number of threads, each with a shard of its own (0 to 15).
-void switchback_process(struct switchback *switchback, u8 *bytes, u32 length, const struct address *from,
-                        u64 now_ms, u32 random, u32 shard, struct switchback_verdict *verdict);
-// Bring what this packet will need into the CPU's caches; they change nothing. First the tables, some packets
-// later the record that they name, some packets later the packet itself.
-void switchback_prefetch_tables(struct switchback *switchback, const u8 *bytes, u32 length);
-void switchback_prefetch_record(struct switchback *switchback, const u8 *bytes, u32 length);
-// As switchback_process, for the agent's control packets.
+// Packets, in this order. Any number of threads, each with a shard of its own (0 to 15). What later packets
+// of a batch need is fetched into the CPU's caches meanwhile.
+void switchback_process(struct switchback *switchback, struct switchback_item *items, u32 count, u64 now_ms,
+                        u32 shard);
+// One of the agent's control packets; `bytes` is a buffer of PACKET_BYTES_MAX.
 void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
                        struct switchback_verdict *verdict);
 

@@ -12,9 +12,6 @@ struct packet; // struct xdp_md
 // What adjust_head finds in front of a frame, everywhere; more than a driver's own 40 bytes must stay free.
 #define HEAD_BYTES_MAX 208
 
-// Clang may know a bound that the verifier has lost, and drop the check that restores it.
-#define forget(number) asm volatile("" : "+r"(number))
-
 STEP u32 packet_at(const struct call *call)
 {
     return call->at & (HEADERS_BEFORE_MAX - 1);

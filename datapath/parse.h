@@ -165,7 +165,7 @@ STEP u32 parse(struct packet *packet, struct call *call)
     if (call->injected) {
         return CONTINUE;
     }
-    if (unlikely(operation.from_node && !table_is_node(call, &call->from))) {
+    if (unlikely(operation.from_node && !table_is_node(call, sender(call)))) {
         return drop(SENDER);
     }
     bool same_epoch = call->header.epoch == call->epoch || !has_feature(call, FEATURE_EPOCH_FENCE);

@@ -45,6 +45,10 @@ typedef u64 ANY_ALIGNMENT be64;
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+// Compilers take this for a change of the variable. In BPF: clang may know a bound that the verifier has
+// lost, and drop the check that restores it. Natively: gcc would prepare a loop that nearly always runs once.
+#define forget(variable) asm volatile("" : "+r"(variable))
+
 // A stage, or a step of one. Inlined natively; in BPF a function of its own unless it says STEP.
 #define STEP                static inline __attribute__((always_inline, unused))
 #define array_length(array) (sizeof(array) / sizeof((array)[0]))

@@ -46,14 +46,12 @@ STEP enum read_result read_record(struct packet *packet, struct call *call, stru
                                   struct seen *seen)
 {
     u32 version = record_read_begin(record);
-    seen->state = load_relaxed(&record->state);
-    seen->seq = load_relaxed(&record->seq);
-    seen->expiry_ms = load_relaxed(&record->expiry_ms);
-    seen->generation = load_relaxed(&record->generation);
     u32 value_bytes = load_relaxed(&record->value_bytes);
+    seen->state = load_relaxed(&record->state);
     enum read_result result = READ_MISS;
-    if (likely(record_is_valid(call, seen->state) && packet_has_key(packet, call, record))) {
-        bool is_expired = seen->expiry_ms != 0 && seen->expiry_ms <= table_now_ms(call);
+    if (likely(record_is_valid(call, seen->state) && record_is_named(packet, call, record))) {
+        u64 expiry_ms = load_relaxed(&record->expiry_ms);
+        bool is_expired = expiry_ms != 0 && expiry_ms <= table_now_ms(call);
         bool is_absent = (seen->state & STATE_TOMBSTONE) != 0 || is_expired;
         result = !record_is_latest(call, seen->state) ? read_outdated(call, seen)
                  : is_absent                          ? READ_NOT_FOUND
@@ -68,6 +66,9 @@ STEP enum read_result read_record(struct packet *packet, struct call *call, stru
             result = READ_NO_ROOM;
         }
     }
+    seen->seq = load_relaxed(&record->seq);
+    seen->expiry_ms = load_relaxed(&record->expiry_ms);
+    seen->generation = load_relaxed(&record->generation);
     return record_read_ok(record, version) ? result : READ_AGAIN;
 }
 
@@ -135,6 +136,7 @@ STAGE u32 read_request(struct packet *packet, struct call *call)
         }
         result = READ_AGAIN;
         for (u32 attempt = 0; attempt < RECORD_ATTEMPTS && result == READ_AGAIN; attempt++) {
+            forget(record);
             result = read_record(packet, call, record, &seen);
             if (unlikely(result == READ_AGAIN)) {
                 relax(attempt);

@@ -24,6 +24,7 @@ STEP bool record_read_ok(struct record *record, u32 version)
 STEP bool record_lock(struct record *record)
 {
     for (u32 attempt = 0; attempt < RECORD_ATTEMPTS; attempt++) {
+        forget(record);
         u32 version = load_relaxed(&record->version);
         if (likely((version & 1) == 0 && compare_exchange(&record->version, version, version + 1))) {
             // The odd version is seen before anything that is written under it.
@@ -49,6 +50,13 @@ STEP bool record_is_valid(struct call *call, u8 state)
 STEP bool record_is_latest(struct call *call, u8 state)
 {
     return (state & STATE_LATEST) != 0 || !has_feature(call, FEATURE_OUTDATED);
+}
+
+// Whether it is the record that the packet's hash and key name. The lookup has compared the hash's high half,
+// and natively not the low one, which chose the packet's sequence counter.
+STEP bool record_is_named(struct packet *packet, struct call *call, const struct record *record)
+{
+    return load_relaxed(&record->hash_low) == call->header.hash_low && packet_has_key(packet, call, record);
 }
 
 STEP u8 record_flags_of(u8 state)
@@ -120,7 +128,7 @@ STEP struct record *record_find_locked(struct packet *packet, struct call *call,
     }
     if (is_outdated(call)) {
         *verdict = drop(EPOCH);
-    } else if (record_is_valid(call, record->state) && packet_has_key(packet, call, record)) {
+    } else if (record_is_valid(call, record->state) && record_is_named(packet, call, record)) {
         return record;
     }
     record_unlock(record);

@@ -43,21 +43,22 @@ enum record_state {
 #define STATE_OWNERSHIP (STATE_VALID | STATE_LATEST | STATE_EVICTING | STATE_REFRESH)
 
 // A cached record. `version` is odd while someone writes it; what is above the key fits its first cache line
-// with the beginning of the key, so a short key costs no line of its own. The value follows.
+// with the beginning of the key, so a short key costs no line of its own. What packets don't ask for is
+// behind the key. The value follows.
 struct record {
     u32 version;
     u32 generation;
     u64 seq;
     u64 adm;
     u64 expiry_ms;
-    u64 incarnation;
+    u64 hash_low;
     u16 value_bytes;
     u16 key_bytes;
     u8 state;
     u8 reserved[3];
     u8 key[CACHED_KEY_BYTES_MAX];
     u64 hash_high;
-    u64 hash_low;
+    u64 incarnation;
 };
 _Static_assert(__builtin_offsetof(struct record, key) == 48, "the key begins in the first cache line");
 _Static_assert(sizeof(struct record) == 192, "a record's value begins on a cache line");

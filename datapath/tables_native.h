@@ -92,25 +92,30 @@ STEP struct record *table_record(struct call *call, u32 location)
 
 // All lines of a record at once, before the first is looked at: one wait for memory instead of one for the
 // head, one for the value and one for the counter.
-STEP void table_prefetch_record(struct call *call, u32 location)
+STEP void table_prefetch_record(const struct switchback *switchback, u32 location)
 {
-    const u8 *record = (const u8 *)table_record(call, location);
-    const struct size_class *of = &call->switchback->classes[class_of(location) & (CLASS_MAX - 1)];
-    if (likely(record != NULL)) {
-        prefetch_for_write(record);
-        for (u64 line = sizeof(struct record); line < of->stride; line += CACHE_LINE) {
-            prefetch(record + line);
-        }
-        prefetch_for_write(&of->counters[slot_of(location)]);
+    const struct size_class *of = &switchback->classes[class_of(location)];
+    if (unlikely(slot_of(location) >= of->slots)) {
+        return;
     }
+    const u8 *record = of->records + slot_of(location) * of->stride;
+    prefetch_for_write(record);
+    for (u64 line = sizeof(struct record); line < of->stride; line += CACHE_LINE) {
+        prefetch(record + line);
+    }
+    prefetch_for_write(&of->counters[slot_of(location)]);
 }
 
 STEP enum lookup_result table_location(struct call *call)
 {
+    if (call->ahead != NULL && lookup_holds(call->ahead)) {
+        call->location = call->ahead->location;
+        return call->location != NO_LOCATION ? LOOKUP_HIT : LOOKUP_MISS;
+    }
     enum lookup_result found = lookup_find(&call->switchback->lookup, call->header.hash_high,
                                            call->header.hash_low, &call->location);
     if (found == LOOKUP_HIT) {
-        table_prefetch_record(call, call->location);
+        table_prefetch_record(call->switchback, call->location);
     }
     return found;
 }
@@ -186,16 +191,22 @@ STEP u64 table_route(struct call *call, u16 partition)
     return load_acquire(&call->switchback->routes[partition]);
 }
 
+STEP void table_prefetch_write(struct switchback *switchback, u64 hash_low, u32 lane)
+{
+    prefetch_for_write(&switchback->sequences[hash_low & (SEQUENCE_BUCKETS - 1)]);
+    if (lane < switchback->lane_count) {
+        prefetch_for_write(&switchback->lanes[lane]);
+    }
+}
+
 STEP void table_prefetch(struct call *call)
 {
-    struct switchback *switchback = call->switchback;
-    prefetch(lookup_bucket(&switchback->lookup, call->header.hash_low, 0));
-    if (call->header.op == OP_READ) {
+    if (call->ahead != NULL) {
         return;
     }
-    prefetch_for_write(&switchback->sequences[call->header.hash_low & (SEQUENCE_BUCKETS - 1)]);
-    if (call->header.lane < switchback->lane_count) {
-        prefetch_for_write(&switchback->lanes[call->header.lane]);
+    prefetch(lookup_bucket(&call->switchback->lookup, call->header.hash_low, 0));
+    if (call->header.op != OP_READ) {
+        table_prefetch_write(call->switchback, call->header.hash_low, call->header.lane);
     }
 }
 

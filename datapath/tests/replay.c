@@ -17,6 +17,7 @@
 #define SLOTS   16
 #define CLASSES 2
 #define LANES   8
+#define BATCH   40
 
 #define require(condition)                                                                                   \
     do {                                                                                                     \
@@ -121,36 +122,49 @@ static void check(const struct switchback_verdict *verdict)
     require(verdict->length <= PACKET_BYTES_MAX);
 }
 
-static void *traffic(void *with)
+static void build_request(struct worker *worker, struct switchback_item *item, u64 turn)
 {
     static const u8 operations[] = {OP_READ,        OP_READ,     OP_WRITE,        OP_WRITE,
                                     OP_DELETE,      OP_FRAGMENT, OP_READ_REPLY,   OP_READ_REPLY,
                                     OP_WRITE_REPLY, OP_BOUNCE,   OP_CACHE_UPDATE, OP_SCAN};
+    u8 op = operations[below(&worker->random, array_length(operations))];
+    item->length = build(&worker->random, item->bytes, op, turn);
+    // Lanes of its own, mostly: with those of another thread it would mostly be too late.
+    u32 lane = below(&worker->random, 16) == 0
+                   ? below(&worker->random, LANES + 1)
+                   : worker->shard * (LANES / THREADS) + below(&worker->random, LANES / THREADS);
+    ((struct wire *)(void *)item->bytes)->lane = to_be32(lane);
+    if (below(&worker->random, 16) == 0) {
+        item->length = damage(&worker->random, item->bytes, item->length);
+    }
+    item->from = below(&worker->random, 2) ? &node : &client;
+    item->random = (u32)next_random(&worker->random);
+}
+
+// One packet or a batch of them, some longer than the pipeline looks ahead.
+static void *traffic(void *with)
+{
     struct worker *worker = with;
-    u8 *bytes = malloc(PACKET_BYTES_MAX);
-    require(bytes != NULL);
-    for (u64 i = 0; i < worker->packets; i++) {
-        u8 op = operations[below(&worker->random, array_length(operations))];
-        u32 length = build(&worker->random, bytes, op, i);
-        // Lanes of its own, mostly: with those of another thread it would mostly be too late.
-        u32 lane = below(&worker->random, 16) == 0
-                       ? below(&worker->random, LANES + 1)
-                       : worker->shard * (LANES / THREADS) + below(&worker->random, LANES / THREADS);
-        ((struct wire *)(void *)bytes)->lane = to_be32(lane);
-        if (below(&worker->random, 16) == 0) {
-            length = damage(&worker->random, bytes, length);
+    struct switchback_item items[BATCH];
+    for (u32 i = 0; i < BATCH; i++) {
+        items[i].bytes = calloc(1, PACKET_BYTES_MAX);
+        require(items[i].bytes != NULL);
+    }
+    for (u64 i = 0; i < worker->packets;) {
+        u32 count = below(&worker->random, 2) ? 1 : 1 + below(&worker->random, BATCH);
+        for (u32 at = 0; at < count; at++) {
+            build_request(worker, &items[at], i++);
         }
-        const struct address *from = below(&worker->random, 2) ? &node : &client;
-        struct switchback_verdict verdict;
-        switchback_prefetch_tables(worker->switchback, bytes, length);
-        switchback_prefetch_record(worker->switchback, bytes, length);
-        switchback_process(worker->switchback, bytes, length, from, below(&worker->random, 2000),
-                           (u32)next_random(&worker->random), worker->shard, &verdict);
-        check(&verdict);
-        worker->verdicts[verdict.kind]++;
+        switchback_process(worker->switchback, items, count, below(&worker->random, 2000), worker->shard);
+        for (u32 at = 0; at < count; at++) {
+            check(&items[at].verdict);
+            worker->verdicts[items[at].verdict.kind]++;
+        }
     }
     (void)fetch_add(worker->busy, ~0u);
-    free(bytes);
+    for (u32 i = 0; i < BATCH; i++) {
+        free(items[i].bytes);
+    }
     return NULL;
 }
 

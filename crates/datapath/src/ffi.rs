@@ -3,7 +3,8 @@
 //! The layouts repeat those of native.h by hand; `tests/layout.rs` compares every size and number with what C says.
 
 use std::ffi::{CStr, c_char};
-use std::ptr::NonNull;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
 use switchback_wire::{Address, KeyHash, PACKET_BYTES_MAX};
 
 pub(crate) const CLASSES_MAX: usize = 4;
@@ -34,6 +35,33 @@ pub(crate) struct Verdict {
     pub(crate) reserved: u8,
     pub(crate) nodes: [u16; 4],
     pub(crate) length: u32,
+}
+
+/// A packet for C: where it is, and what became of it.
+#[repr(C)]
+pub(crate) struct Item<'a> {
+    bytes: *mut u8,
+    from: *const Address,
+    length: u32,
+    random: u32,
+    pub(crate) verdict: Verdict,
+    borrowed: PhantomData<(&'a mut Buffer, &'a Address)>,
+}
+
+impl<'a> Item<'a> {
+    /// `length` is at most the buffer's.
+    #[inline]
+    pub(crate) fn new(bytes: &'a mut Buffer, length: usize, from: &'a Address, random: u32) -> Item<'a> {
+        let (bytes, length) = (bytes.as_mut_ptr(), length as u32);
+        Item { bytes, from, length, random, verdict: Verdict::default(), borrowed: PhantomData }
+    }
+
+    /// No packet; not to be processed.
+    #[inline]
+    pub(crate) fn none() -> Item<'a> {
+        let (bytes, from) = (ptr::null_mut(), ptr::null());
+        Item { bytes, from, length: 0, random: 0, verdict: Verdict::default(), borrowed: PhantomData }
+    }
 }
 
 #[repr(C)]
@@ -90,18 +118,7 @@ struct Opaque {
 unsafe extern "C" {
     fn switchback_new(config: *const Config) -> *mut Opaque;
     fn switchback_free(handle: *mut Opaque);
-    fn switchback_process(
-        handle: *mut Opaque,
-        bytes: *mut u8,
-        length: u32,
-        from: *const Address,
-        now_ms: u64,
-        random: u32,
-        shard: u32,
-        verdict: *mut Verdict,
-    );
-    fn switchback_prefetch_tables(handle: *mut Opaque, bytes: *const u8, length: u32);
-    fn switchback_prefetch_record(handle: *mut Opaque, bytes: *const u8, length: u32);
+    fn switchback_process(handle: *mut Opaque, items: *mut Item<'_>, count: u32, now_ms: u64, shard: u32);
     fn switchback_inject(handle: *mut Opaque, bytes: *mut u8, length: u32, verdict: *mut Verdict);
     fn switchback_lookup_insert(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> u32;
     fn switchback_lookup_remove(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> bool;
@@ -142,41 +159,17 @@ impl Handle {
         NonNull::new(unsafe { switchback_new(config) }).map(Handle)
     }
 
-    /// `length` is at most the buffer's; `shard` is below 16 and used by one thread at a time.
+    /// `shard` is below 16 and used by one thread at a time.
     #[inline]
-    pub(crate) fn process(
-        &self,
-        bytes: &mut Buffer,
-        length: usize,
-        from: &Address,
-        now_ms: u64,
-        random: u32,
-        shard: u32,
-    ) -> Verdict {
-        let mut verdict = Verdict::default();
-        // SAFETY: the buffer has PACKET_BYTES_MAX bytes, as native.h asks; the pointers live as long as the call.
-        unsafe {
-            let (at, length) = (bytes.as_mut_ptr(), length as u32);
-            switchback_process(self.0.as_ptr(), at, length, from, now_ms, random, shard, &mut verdict);
-        }
-        verdict
-    }
-
-    #[inline]
-    pub(crate) fn prefetch_tables(&self, bytes: &[u8]) {
-        // SAFETY: C reads within the length that it is told, during the call.
-        unsafe { switchback_prefetch_tables(self.0.as_ptr(), bytes.as_ptr(), bytes.len() as u32) }
-    }
-
-    #[inline]
-    pub(crate) fn prefetch_record(&self, bytes: &[u8]) {
-        // SAFETY: C reads within the length that it is told, during the call.
-        unsafe { switchback_prefetch_record(self.0.as_ptr(), bytes.as_ptr(), bytes.len() as u32) }
+    pub(crate) fn process(&self, items: &mut [Item<'_>], now_ms: u64, shard: u32) {
+        // SAFETY: each item borrows a buffer of PACKET_BYTES_MAX bytes, as native.h asks, and an address, for longer than the call;
+        // C keeps neither.
+        unsafe { switchback_process(self.0.as_ptr(), items.as_mut_ptr(), items.len() as u32, now_ms, shard) }
     }
 
     pub(crate) fn inject(&self, bytes: &mut Buffer, length: usize) -> Verdict {
         let mut verdict = Verdict::default();
-        // SAFETY: as in `process`.
+        // SAFETY: the buffer has PACKET_BYTES_MAX bytes, as native.h asks; the pointers live as long as the call.
         unsafe { switchback_inject(self.0.as_ptr(), bytes.as_mut_ptr(), length as u32, &mut verdict) }
         verdict
     }
@@ -334,6 +327,7 @@ pub(crate) const SIZES: &[(&str, usize)] = &[
     ("size.address", size_of::<Address>()),
     ("size.switchback_config", size_of::<Config>()),
     ("size.switchback_verdict", size_of::<Verdict>()),
+    ("size.switchback_item", size_of::<Item<'_>>()),
     ("size.switchback_record_image", size_of::<RecordImage>()),
     ("size.switchback_lane_image", size_of::<LaneImage>()),
     ("size.switchback_registers_image", size_of::<RegistersImage>()),

@@ -11,6 +11,7 @@ mod statistics;
 pub use config::{ClassConfig, Config, Features};
 pub use statistics::{COUNT as STATISTIC_COUNT, DropReason, Statistics};
 
+use std::array;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,9 @@ use thiserror::Error;
 
 /// Shards that count packets separately.
 pub const SHARDS: u8 = 16;
+
+/// Packets that are worth handing over at once; larger batches are no faster.
+pub const BATCH: usize = 32;
 
 /// Who is counting: each thread that processes packets has a shard of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -173,30 +177,30 @@ impl Datapath {
     #[inline]
     pub fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32, shard: Shard) -> Verdict {
         let length = packet.bytes().len();
-        let verdict = self.handle.process(packet.buffer_mut(), length, &from, now_ms, random, shard.0.into());
+        let mut item = ffi::Item::new(packet.buffer_mut(), length, &from, random);
+        self.handle.process(std::slice::from_mut(&mut item), now_ms, shard.0.into());
+        let verdict = item.verdict;
         finish(packet, verdict)
     }
 
     /// Runs a batch of packets in order: as [`Datapath::process`] for each, but faster if the tables are larger than the CPU's
     /// caches, since the memory that later packets need is fetched meanwhile.
     pub fn process_batch(&self, batch: &mut [Item], now_ms: u64, shard: Shard) {
-        const TABLES_AHEAD: usize = 8;
-        const RECORD_AHEAD: usize = 4;
-        for item in batch.iter().take(TABLES_AHEAD) {
-            self.handle.prefetch_tables(item.packet.bytes());
-        }
-        for item in batch.iter().take(RECORD_AHEAD) {
-            self.handle.prefetch_record(item.packet.bytes());
-        }
-        for i in 0..batch.len() {
-            if let Some(ahead) = batch.get(i + TABLES_AHEAD) {
-                self.handle.prefetch_tables(ahead.packet.bytes());
+        for items in batch.chunks_mut(BATCH) {
+            let count = items.len();
+            let mut rest = items.iter_mut();
+            let mut for_c = array::from_fn::<_, BATCH, _>(|_| match rest.next() {
+                Some(Item { packet, from, random, .. }) => {
+                    let length = packet.bytes().len();
+                    ffi::Item::new(packet.buffer_mut(), length, from, *random)
+                }
+                None => ffi::Item::none(),
+            });
+            self.handle.process(&mut for_c[..count], now_ms, shard.0.into());
+            let verdicts = for_c.map(|item| item.verdict);
+            for (item, verdict) in items.iter_mut().zip(verdicts) {
+                item.verdict = finish(&mut item.packet, verdict);
             }
-            if let Some(ahead) = batch.get(i + RECORD_AHEAD) {
-                self.handle.prefetch_record(ahead.packet.bytes());
-            }
-            let item = &mut batch[i];
-            item.verdict = self.process(&mut item.packet, item.from, now_ms, item.random, shard);
         }
     }
 

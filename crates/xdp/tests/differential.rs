@@ -195,10 +195,7 @@ fn packet(random: &mut Random, forwarded: &[Packet], turn: u64) -> (Packet, Opti
     };
     if random.one_in(40) {
         let at = random.below(packet.bytes().len() as u32) as usize;
-        // The native table looks for one half of the hash and then compares the key, BPF's for both halves.
-        if !(56..64).contains(&at) {
-            packet.buffer_mut()[at] ^= 1 << random.below(8);
-        }
+        packet.buffer_mut()[at] ^= 1 << random.below(8);
     }
     if random.one_in(60) {
         packet.set_length((packet.bytes().len() - 1).max(14));

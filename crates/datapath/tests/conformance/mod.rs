@@ -121,6 +121,10 @@ fn key_hash() -> KeyHash {
     KeyHash(0xc123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes())
 }
 
+fn hash(value: &Value) -> KeyHash {
+    KeyHash(u128::from_str_radix(value.as_str().unwrap(), 16).unwrap().to_be_bytes())
+}
+
 /// Bits from names with spaces between.
 fn named(value: &Value, names: &[(&str, u8)]) -> u8 {
     let bit = |name| names.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no bit {name}")).1;
@@ -311,6 +315,7 @@ fn apply_packet(parts: &mut Parts, fields: &Value) {
             "origin" => header.origin = address(value),
             "value" => parts.value = bytes(value),
             "key" => parts.key = bytes(value),
+            "hash" => header.key_hash = hash(value),
             "from" | "cut" | "pad" | "patch" => {}
             _ => panic!("no such field of a packet: {name}"),
         }
