@@ -12,7 +12,7 @@ import threading
 import time
 
 SWITCHBACK = os.environ.get("SWITCHBACK", os.path.join(os.path.dirname(__file__), "../../target/release/switchback"))
-START_LIMIT_S = 60
+START_LIMIT_S = 120
 
 
 class Failed(Exception):

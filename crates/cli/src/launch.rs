@@ -1,5 +1,6 @@
 //! The border to `switchback-rack`: how racks and parts are started, and what the command line asks of them.
 
+use crate::output;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,9 +48,14 @@ pub(crate) struct Interface {
     pub(crate) mode: Mode,
 }
 
-/// Starts everything in this process.
-pub(crate) fn embedded(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
-    Ok(Box::new(EmbeddedRack::start(config)?))
+/// Starts everything in this process; with a mode, the kernel runs the datapath.
+pub(crate) fn embedded(config: &RackConfig, kernel: Option<Mode>) -> anyhow::Result<Box<dyn Running>> {
+    let rack = EmbeddedRack::start(config, kernel)?;
+    if let Some(mode) = rack.kernel_mode() {
+        // Not on the line that says where the rack is, which programs read.
+        output::note(&format!("datapath=xdp mode={mode}"));
+    }
+    Ok(Box::new(rack))
 }
 
 impl Running for EmbeddedRack {

@@ -1,12 +1,12 @@
 //! The parts of a rack in one process: started in the order in which they need each other, stopped in reverse.
 
 use crate::drive::{
-    AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle, NodeLinks, NodeThread,
-    Stop, SwitchHandle, SwitchThread,
+    AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, KernelThread, NodeHandle,
+    NodeThread, Stop, SwitchThread,
 };
+use crate::wiring::{KernelSwitch, Pipeline, Wires, Wiring, shard};
 use anyhow::Context;
 use rand::TryRng;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,14 +15,12 @@ use switchback_core::control::Peer;
 use switchback_core::controller::{Controller, ControllerConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::switch::{Agent, AgentConfig};
-use switchback_datapath::{Config as DatapathConfig, Datapath, SHARDS, Shard};
+use switchback_core::switch::{Agent, AgentConfig, Target};
+use switchback_datapath::Config as DatapathConfig;
 use switchback_engine::{Options as EngineOptions, RocksEngine};
-use switchback_net::{
-    ClientControl, Clock, ControlLink, MemoryFabric, MemoryHub, MemoryUplink, NativeTarget, SWITCH_ADDRESS, UdpLink,
-    Uplink,
-};
+use switchback_net::{ClientControl, Clock, ControlLink, MemoryHub, NativeTarget, SWITCH_ADDRESS, Uplink};
 use switchback_wire::Address;
+use switchback_xdp::XdpTarget;
 
 /// What to assemble.
 #[derive(Clone, Debug)]
@@ -43,8 +41,8 @@ pub struct Blueprint {
     pub clients: u16,
     /// Requests a second that each node serves at most.
     pub node_capacity_ops: Option<f64>,
-    /// Sockets instead of queues; receive and send buffer of each.
-    pub udp: Option<(usize, usize)>,
+    /// What connects the parts, and where the switch is.
+    pub wires: Wires,
     /// What is random about the rack; `None`: really random.
     pub seed: Option<u64>,
 }
@@ -60,12 +58,11 @@ pub struct Assembly {
     /// The nodes.
     pub nodes: Vec<NodeHandle>,
     /// The pipeline.
-    pub datapath: Arc<Datapath>,
-    /// The switch's socket thread, if there is one.
-    pub switch: Option<SwitchHandle>,
+    pub pipeline: Pipeline,
+    /// The switch, if it is the kernel's.
+    pub kernel: Option<KernelSwitch>,
     hub: Arc<MemoryHub>,
-    fabric: Arc<MemoryFabric>,
-    udp: Option<(usize, usize)>,
+    wiring: Wiring,
     stop: Stop,
     threads: Vec<JoinHandle<()>>,
 }
@@ -73,17 +70,6 @@ pub struct Assembly {
 /// A number that no other start draws.
 pub fn draw_boot() -> u64 {
     rand::rngs::SysRng.try_next_u64().expect("the system gives random numbers") | 1
-}
-
-/// The shard of the `index`-th client or node thread. Clients have the lower half, so that the busiest never share one.
-fn shard(is_node: bool, index: usize) -> Shard {
-    let half = usize::from(SHARDS) / 2;
-    let at = index % half + if is_node { half } else { 0 };
-    Shard::new(at as u8)
-}
-
-fn loopback() -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::LOCALHOST, 0))
 }
 
 impl Assembly {
@@ -94,20 +80,20 @@ impl Assembly {
     pub fn start(blueprint: Blueprint) -> anyhow::Result<Assembly> {
         let clock = Clock::default();
         let seed = blueprint.seed.unwrap_or_else(draw_boot);
+        // First, since it may want privileges.
+        let nodes = blueprint.nodes.len() as u16;
+        let wiring = Wiring::new(blueprint.wires, &blueprint.datapath, nodes, blueprint.clients)?;
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
         let engines = open_engines(&blueprint.nodes)?;
-        let datapath = Arc::new(Datapath::new(&blueprint.datapath).context("the switch can't be made")?);
-        let fabric = MemoryFabric::new(Arc::clone(&datapath), blueprint.nodes.len() as u16, blueprint.clients);
         let mut assembly = Assembly {
             clock,
             controller: ControllerHandle::detached(),
             agent: AgentHandle::default(),
             nodes: Vec::new(),
-            switch: None,
+            pipeline: wiring.pipeline(),
+            kernel: None,
             hub: Arc::new(MemoryHub::default()),
-            fabric: Arc::new(fabric),
-            datapath,
-            udp: blueprint.udp,
+            wiring,
             stop: Stop::default(),
             threads: Vec::new(),
         };
@@ -126,14 +112,7 @@ impl Assembly {
         let mut addresses = Vec::new();
         for (index, (engine, loaded)) in engines.into_iter().enumerate() {
             let node = index as u16;
-            let (links, address) = match self.udp {
-                None => (NodeLinks::memory(&self.fabric, node, shard(true, index)), MemoryFabric::node_address(node)),
-                Some((receive, send)) => {
-                    let link = UdpLink::bind(loopback(), receive, send).context("a node's socket")?;
-                    let address = link.address().into();
-                    (NodeLinks::Udp(Box::new(link)), address)
-                }
-            };
+            let (links, address) = self.wiring.node(node)?;
             let limits = blueprint.limits.clone();
             let now = self.clock.now();
             let shim = Shim::new(node, draw_boot(), address, limits, Mechanisms::ALL, loaded, now)
@@ -170,17 +149,38 @@ impl Assembly {
     }
 
     fn start_switch(&mut self, blueprint: &Blueprint) -> anyhow::Result<()> {
-        let target = NativeTarget::new(Arc::clone(&self.datapath), &blueprint.datapath);
-        let mut address = SWITCH_ADDRESS;
-        if let Some((receive, send)) = self.udp {
-            let link = UdpLink::bind(loopback(), receive, send).context("the switch's socket")?;
-            address = link.address().into();
-            let datapath = Arc::clone(&self.datapath);
-            let thread = SwitchThread { datapath, link, nodes: target.nodes(), shard: shard(false, 0) };
-            let (handle, joined) = thread.start(self.stop.clone())?;
-            self.switch = Some(handle);
-            self.threads.push(joined);
+        let link = self.wiring.switch()?;
+        let address = link.as_ref().map_or(SWITCH_ADDRESS, |link| link.address().into());
+        match &self.wiring {
+            Wiring::Memory(_, datapath) | Wiring::Udp(_, datapath) => {
+                let datapath = Arc::clone(datapath);
+                let target = NativeTarget::new(Arc::clone(&datapath), &blueprint.datapath);
+                if let Some(link) = link {
+                    let thread = SwitchThread { datapath, link, nodes: target.nodes(), shard: shard(false, 0) };
+                    self.threads.push(thread.start(self.stop.clone())?.1);
+                }
+                self.start_agent(blueprint, address, target)
+            }
+            Wiring::Kernel(_, mode, segment, datapath) => {
+                let datapath = Arc::clone(datapath);
+                let attachment = segment.attach(&datapath, *mode)?;
+                let target = XdpTarget::new(Arc::clone(&datapath));
+                let link = link.expect("it has a socket");
+                let thread = KernelThread { datapath, link, nodes: target.nodes() };
+                let (passed, joined) = thread.start(self.stop.clone())?;
+                self.threads.push(joined);
+                self.kernel = Some(KernelSwitch::new(passed, attachment));
+                self.start_agent(blueprint, address, target)
+            }
         }
+    }
+
+    fn start_agent<T: Target + Send + 'static>(
+        &mut self,
+        blueprint: &Blueprint,
+        address: Address,
+        target: T,
+    ) -> anyhow::Result<()> {
         let agent = Agent::new(draw_boot(), address, blueprint.agent.clone(), self.clock.now());
         let port = self.hub.port(Peer::Switch(0));
         let thread = AgentThread { agent, target, port, clock: self.clock };
@@ -210,21 +210,13 @@ impl Assembly {
 
     /// The links of client `client`, whose number on the control channel is `id`.
     pub fn client(&self, client: u16, id: u64) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)> {
-        let uplink: Box<dyn Uplink> = match self.udp {
-            None => Box::new(MemoryUplink::new(&self.fabric, client, shard(false, usize::from(client)))),
-            Some((receive, send)) => Box::new(UdpLink::bind(loopback(), receive, send).context("a client's socket")?),
-        };
+        let uplink = self.wiring.client(client)?;
         Ok((uplink, Box::new(ClientControl(self.hub.port(Peer::Client(id))))))
     }
 
-    /// Packets dropped by queues.
-    pub fn dropped(&self) -> u64 {
-        self.fabric.dropped()
-    }
-
-    /// The in-memory links.
-    pub fn fabric(&self) -> &Arc<MemoryFabric> {
-        &self.fabric
+    /// Counts packets dropped by queues.
+    pub fn dropped(&self) -> Box<dyn Fn() -> u64 + Send + Sync> {
+        self.wiring.dropped()
     }
 
     /// Brings every cached record to its node; a line for each node that lacks some if `limit` is not enough.

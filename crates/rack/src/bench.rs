@@ -173,7 +173,7 @@ impl BenchRack for EmbeddedBench {
     }
 
     fn statistics(&self) -> RackStatistics {
-        let datapath = self.assembly.datapath.statistics();
+        let datapath = self.assembly.pipeline.statistics();
         let agent = self.assembly.agent.statistics();
         let snapshots = self.assembly.controller.call(|controller, _| controller.snapshots_completed());
         RackStatistics {
@@ -183,7 +183,7 @@ impl BenchRack for EmbeddedBench {
             conservative_reads: datapath.fenced_reads,
             admissions: agent.admitted,
             evictions: agent.evicted,
-            dropped: self.assembly.dropped() + datapath.drops.iter().sum::<u64>(),
+            dropped: (self.assembly.dropped())() + datapath.drops.iter().sum::<u64>(),
             snapshots: snapshots.unwrap_or(0),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::assembly::Blueprint;
 use crate::config::{LinkKind, RackConfig, Scheme, SyncChoice};
+use crate::wiring::{Buffers, Wires};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
@@ -120,9 +121,14 @@ pub fn routes(nodes: u16, partitions: u32, seed: u64) -> Vec<Vec<u16>> {
     routes.into_iter().map(|node| vec![node]).collect()
 }
 
+/// What sockets are to buffer.
+pub fn buffers(config: &RackConfig) -> Buffers {
+    let bytes = |kb: u32| kb as usize * 1024;
+    Buffers { receive: bytes(config.links.receive_buffer_kb), send: bytes(config.links.send_buffer_kb) }
+}
+
 /// An embedded rack, with so many client sessions.
 pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
-    let buffers = (config.links.receive_buffer_kb as usize * 1024, config.links.send_buffer_kb as usize * 1024);
     // Parts of one process die together, and only a stalled machine makes one silent: nothing to recover from.
     let controller =
         ControllerConfig { switch_timeout_us: 60_000_000, bypass_us: u64::MAX, ..controller(config, seed) };
@@ -135,7 +141,10 @@ pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
         controller_data: config.controller.data.clone(),
         clients,
         node_capacity_ops: None,
-        udp: (config.links.kind == LinkKind::Udp).then_some(buffers),
+        wires: match config.links.kind {
+            LinkKind::Memory => Wires::Memory,
+            LinkKind::Udp => Wires::Udp(buffers(config)),
+        },
         seed: None,
     }
 }

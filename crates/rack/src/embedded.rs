@@ -5,13 +5,15 @@ use crate::assembly::Assembly;
 use crate::blueprint;
 use crate::config::{RackConfig, Shape};
 use crate::front;
-use crate::metrics::{Samples, Sources, agent, build, controller, datapath, engine, node, process, queue};
+use crate::metrics::{Samples, Sources, agent, build, controller, datapath, engine, interface, node, process, queue};
 use crate::supervise::Supervisor;
+use crate::wiring::Wires;
 use anyhow::ensure;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use switchback_gateway::Gateway;
+use switchback_xdp::Mode;
 
 /// A running rack with its gateway and metrics.
 pub struct EmbeddedRack {
@@ -21,11 +23,11 @@ pub struct EmbeddedRack {
 }
 
 impl EmbeddedRack {
-    /// Starts everything; returns when it serves.
+    /// Starts everything; returns when it serves. With a mode, the switch is the kernel's, on a network of the rack's own.
     ///
     /// # Errors
-    /// Ports that are taken, directories that are locked, damaged or not writable; each says how to mend it.
-    pub fn start(config: &RackConfig) -> anyhow::Result<EmbeddedRack> {
+    /// Ports that are taken, directories that are locked, damaged or not writable, what the kernel refuses; each says how to mend it.
+    pub fn start(config: &RackConfig, kernel: Option<Mode>) -> anyhow::Result<EmbeddedRack> {
         ensure!(
             config.shape == Shape::Embedded,
             "the file lists a [[switch]], so it describes a rack of several processes: start each with `switchback controller`, \
@@ -33,7 +35,10 @@ impl EmbeddedRack {
         );
         let supervisor = Supervisor::new(config);
         let workers = front::workers(config);
-        let blueprint = blueprint::embedded(config, workers as u16, crate::assembly::draw_boot());
+        let mut blueprint = blueprint::embedded(config, workers as u16, crate::assembly::draw_boot());
+        if let Some(mode) = kernel {
+            blueprint.wires = Wires::Kernel(blueprint::buffers(config), mode);
+        }
         let assembly = Arc::new(Assembly::start(blueprint)?);
         let gateway = front::start(config, workers, 1, |index, id| assembly.client(index, id))?;
         let sources = Sources::default();
@@ -50,6 +55,11 @@ impl EmbeddedRack {
     /// Where metrics and administration are.
     pub fn metrics_address(&self) -> SocketAddr {
         self.metrics.address()
+    }
+
+    /// The mode in which the kernel's switch is really attached, if it is the kernel's.
+    pub fn kernel_mode(&self) -> Option<Mode> {
+        self.assembly.kernel.as_ref().map(|switch| switch.attached().1)
     }
 
     /// Whether a thread of it has ended by itself.
@@ -89,16 +99,20 @@ fn attach(
     sources: &Sources,
 ) -> Supervisor {
     supervisor.controller = Some(assembly.controller.clone());
-    let counted = Arc::clone(&assembly.datapath);
+    let counted = assembly.pipeline.clone();
     supervisor.datapath = Some(Box::new(move || counted.statistics()));
     supervisor.agent = Some(assembly.agent.clone());
     supervisor.nodes = assembly.nodes.iter().enumerate().map(|(index, node)| (index as u16, node.clone())).collect();
-    let fabric = Arc::clone(assembly.fabric());
-    supervisor.dropped = Box::new(move || fabric.dropped());
+    supervisor.dropped = assembly.dropped();
     supervisor.clients = front::clients_status(gateway);
     front::add_sources(gateway, sources);
     let (name, scheme) = (config.rack.name.clone(), config.rack.scheme);
-    let (pipeline, switch, nodes) = (Arc::clone(&assembly.datapath), assembly.agent.clone(), assembly.nodes.clone());
+    if let Some(kernel) = &assembly.kernel {
+        let ((name, mode), passed) = (kernel.attached(), kernel.passed.clone());
+        let (name, mode) = (name.to_owned(), mode.to_string());
+        sources.add(move |samples: &mut Samples| interface(samples, "0", &name, &mode, passed.packets()));
+    }
+    let (pipeline, switch, nodes) = (assembly.pipeline.clone(), assembly.agent.clone(), assembly.nodes.clone());
     let control = assembly.controller.clone();
     sources.add(move |samples: &mut Samples| {
         build(samples, &name, scheme);

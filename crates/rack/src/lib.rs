@@ -13,3 +13,4 @@ pub mod metrics;
 pub mod parts;
 pub mod session;
 pub mod supervise;
+pub mod wiring;

@@ -56,13 +56,9 @@ impl Drop for Threads {
     }
 }
 
-fn buffers(config: &RackConfig) -> (usize, usize) {
-    (config.links.receive_buffer_kb as usize * 1024, config.links.send_buffer_kb as usize * 1024)
-}
-
 pub(crate) fn bind(address: SocketAddr, config: &RackConfig, what: &str) -> anyhow::Result<UdpLink> {
-    let (receive, send) = buffers(config);
-    UdpLink::bind(address, receive, send).map_err(|error| not_bound(what, address, &error))
+    let buffers = blueprint::buffers(config);
+    UdpLink::bind(address, buffers.receive, buffers.send).map_err(|error| not_bound(what, address, &error))
 }
 
 /// Says what to do about an address that can't be had.

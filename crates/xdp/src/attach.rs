@@ -1,10 +1,10 @@
 //! Attaching to interfaces, and what has to be right there for it to work.
 
+use crate::forwarding::Forwarding;
 use crate::{Error, Link, XdpDatapath, netlink, peer, sys};
 use std::fmt;
-use std::fs;
+use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::str::FromStr;
 use switchback_wire::PACKET_BYTES_MAX;
 
@@ -52,14 +52,25 @@ pub struct Attachment {
     interface: String,
     mode: Mode,
     has_peer_program: bool,
+    // Before the program goes: only who has one on the interface may change how it forwards.
+    _forwarding: Forwarding,
     _link: OwnedFd,
     _peer: Option<OwnedFd>,
-    _forwarding: Forwarding,
 }
 
 impl Attachment {
     /// Attaches to an interface of this thread's network namespace; in the mode that is asked for, or not at all.
     pub fn new(datapath: &XdpDatapath, interface: &str, mode: Mode) -> Result<Attachment, Error> {
+        Attachment::with_peer(datapath, interface, mode, None)
+    }
+
+    /// The same, if it is known in which namespace a veth's other end is.
+    pub(crate) fn with_peer(
+        datapath: &XdpDatapath,
+        interface: &str,
+        mode: Mode,
+        namespace: Option<&File>,
+    ) -> Result<Attachment, Error> {
         let found = link_named(interface)?;
         if found.mtu < MTU_MIN {
             return Err(Error::Interface(format!(
@@ -79,14 +90,14 @@ impl Attachment {
         };
         let v4 = datapath.endpoint().ip[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
         let forwarding = Forwarding::enable(interface, v4)?;
-        let peer = peer::attach(datapath.loaded.program("switchback_pass"), &found)?;
+        let peer = peer::attach(datapath.loaded.program("switchback_pass"), &found, namespace)?;
         Ok(Attachment {
             interface: interface.to_owned(),
             mode,
             has_peer_program: peer.is_some(),
+            _forwarding: forwarding,
             _link: link,
             _peer: peer,
-            _forwarding: forwarding,
         })
     }
 
@@ -120,42 +131,11 @@ fn refusal(interface: &str, mode: Mode, error: &std::io::Error) -> Error {
     Error::Interface(why)
 }
 
-fn link_named(interface: &str) -> Result<Link, Error> {
+pub(crate) fn link_named(interface: &str) -> Result<Link, Error> {
     let links = netlink::links().map_err(|error| Error::System("listing interfaces", error))?;
     links.into_iter().find(|link| link.name == interface).ok_or_else(|| no_interface(interface))
 }
 
 fn no_interface(interface: &str) -> Error {
     Error::Interface(format!("there is no interface {interface} here; `ip link` lists those that there are"))
-}
-
-/// The kernel looks routes up for a frame only on an interface that forwards.
-#[derive(Debug)]
-struct Forwarding {
-    setting: PathBuf,
-    before: Option<String>,
-}
-
-impl Forwarding {
-    fn enable(interface: &str, v4: bool) -> Result<Forwarding, Error> {
-        let family = if v4 { "ipv4" } else { "ipv6" };
-        let setting = PathBuf::from(format!("/proc/sys/net/{family}/conf/{interface}/forwarding"));
-        let before =
-            fs::read_to_string(&setting).map_err(|error| Error::System("reading the forwarding setting", error))?;
-        if before.trim() == "1" {
-            return Ok(Forwarding { setting, before: None });
-        }
-        fs::write(&setting, "1").map_err(|error| Error::System("letting the interface forward", error))?;
-        Ok(Forwarding { setting, before: Some(before) })
-    }
-}
-
-impl Drop for Forwarding {
-    fn drop(&mut self) {
-        if let Some(before) = &self.before
-            && let Err(error) = fs::write(&self.setting, before)
-        {
-            tracing::warn!(%error, setting = %self.setting.display(), "not restored");
-        }
-    }
 }

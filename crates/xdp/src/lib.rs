@@ -5,11 +5,13 @@
 //! place). [`Attachment`] makes the kernel process the packets of an interface. No sockets and no threads in here.
 
 mod attach;
+mod forwarding;
 mod layout;
 mod netlink;
 mod object;
 mod peer;
 mod reports;
+mod segment;
 mod state;
 mod sys;
 mod target;
@@ -18,6 +20,7 @@ pub use attach::{Attachment, Mode};
 pub use netlink::{Link, links};
 pub use object::is_built_in;
 pub use peer::within;
+pub use segment::Segment;
 pub use target::XdpTarget;
 
 use layout::place;
@@ -51,6 +54,12 @@ pub enum Error {
         "the kernel doesn't load the datapath ({0}); root, or CAP_BPF and CAP_NET_ADMIN, and Linux 6.1 are needed\n{1}"
     )]
     Load(String, String),
+    /// The process may not.
+    #[error(
+        "{0} needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN: run it with sudo, in a container with \
+         `docker run --privileged`; `switchback doctor` says what else is missing"
+    )]
+    Privilege(&'static str),
     /// libbpf refused.
     #[error("libbpf: {0}")]
     Libbpf(#[from] libbpf_rs::Error),

@@ -1,20 +1,36 @@
-//! What the kernel says of interfaces (rtnetlink), in the calling thread's network namespace; /sys shows those of another.
+//! What the kernel says of interfaces, and makes of them, by rtnetlink, in the calling thread's network namespace; /sys shows those of
+//! another.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
+const RTM_NEWADDR: u16 = 20;
 const RTM_GETNSID: u16 = 90;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
 const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_EXCL: u16 = 0x200;
+const NLM_F_CREATE: u16 = 0x400;
+const IFF_UP: u32 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_NET_NS_FD: u16 = 28;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFA_ADDRESS: u16 = 1;
+const IFA_LOCAL: u16 = 2;
 const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;
 
@@ -51,6 +67,20 @@ fn request(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     message.extend([0; 8]);
     message.extend(body);
     message
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = 4 + value.len();
+    let mut bytes = (length as u16).to_ne_bytes().to_vec();
+    bytes.extend(kind.to_ne_bytes());
+    bytes.extend(value);
+    bytes.resize(length.next_multiple_of(4), 0);
+    bytes
+}
+
+/// `struct ifinfomsg`: which interface, and which of its flags are to be set.
+fn interface(index: u32, flags: u32) -> Vec<u8> {
+    [0, index, flags, flags].iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -122,6 +152,42 @@ pub fn links() -> io::Result<Vec<Link>> {
         }
     })?;
     Ok(links)
+}
+
+/// Has the kernel do something.
+fn order(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+    let mut socket = open()?;
+    socket.write_all(&request(kind, NLM_F_ACK | flags, body))?;
+    answers(&mut socket, false, |_, _| {})
+}
+
+/// Makes a veth, its other end in another namespace, both with so many queues.
+pub(crate) fn add_veth(name: &str, other_name: &str, other: BorrowedFd<'_>, queues: u32) -> io::Result<()> {
+    let end = |name: &str| {
+        let mut end = interface(0, 0);
+        end.extend(attribute(IFLA_IFNAME, format!("{name}\0").as_bytes()));
+        end.extend(attribute(IFLA_NUM_TX_QUEUES, &queues.to_ne_bytes()));
+        end.extend(attribute(IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes()));
+        end
+    };
+    let peer = [end(other_name), attribute(IFLA_NET_NS_FD, &other.as_raw_fd().to_ne_bytes())].concat();
+    let data = attribute(IFLA_INFO_DATA, &attribute(VETH_INFO_PEER, &peer));
+    let info = attribute(IFLA_LINKINFO, &[attribute(IFLA_INFO_KIND, b"veth"), data].concat());
+    order(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &[end(name), info].concat())
+}
+
+/// Sets an interface up.
+pub(crate) fn set_up(index: u32) -> io::Result<()> {
+    order(RTM_NEWLINK, 0, &interface(index, IFF_UP))
+}
+
+/// Gives an interface an address.
+pub(crate) fn add_address(index: u32, address: Ipv4Addr, prefix_bits: u8) -> io::Result<()> {
+    let mut body = vec![libc::AF_INET as u8, prefix_bits, 0, 0];
+    body.extend(index.to_ne_bytes());
+    body.extend(attribute(IFA_LOCAL, &address.octets()));
+    body.extend(attribute(IFA_ADDRESS, &address.octets()));
+    order(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &body)
 }
 
 /// This namespace's number for another one, if it has one.

@@ -9,9 +9,13 @@ use std::path::PathBuf;
 
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 
-/// The other end of a veth, in this namespace or in one that has a name or a process; none if it can't be found, or the interface is no
-/// veth.
-pub(crate) fn attach(program: BorrowedFd<'_>, interface: &Link) -> Result<Option<OwnedFd>, Error> {
+/// The other end of a veth, in this namespace, in the one named, or in one that has a name or a process; none if it can't be found, or
+/// the interface is no veth.
+pub(crate) fn attach(
+    program: BorrowedFd<'_>,
+    interface: &Link,
+    namespace: Option<&File>,
+) -> Result<Option<OwnedFd>, Error> {
     let Some(peer) = interface.peer.filter(|peer| *peer != 0) else { return Ok(None) };
     let Some(wanted) = interface.peer_namespace else {
         let links = netlink::links().map_err(|error| Error::System("listing interfaces", error))?;
@@ -19,12 +23,13 @@ pub(crate) fn attach(program: BorrowedFd<'_>, interface: &Link) -> Result<Option
         let is_mutual = links.iter().any(|link| link.index == peer && link.peer == Some(interface.index));
         return if is_mutual { link(program, peer).map(Some) } else { Ok(None) };
     };
-    for namespace in namespaces() {
-        if netlink::namespace_id(namespace.as_fd()).ok().flatten() == Some(wanted) {
-            return within(&namespace, || link(program, peer)).map(Some);
-        }
+    let is_wanted = |it: &File| netlink::namespace_id(it.as_fd()).ok().flatten() == Some(wanted);
+    let known =
+        namespace.map(File::try_clone).transpose().map_err(|error| Error::System("a network namespace", error))?;
+    match known.into_iter().chain(namespaces()).find(is_wanted) {
+        Some(namespace) => within(&namespace, || link(program, peer)).map(Some),
+        None => Ok(None),
     }
-    Ok(None)
 }
 
 fn link(program: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, Error> {
@@ -46,7 +51,10 @@ fn namespaces() -> Vec<File> {
 }
 
 /// Runs something in another network namespace, on a thread of its own, since a thread can't always go back.
-pub fn within<T: Send>(namespace: &File, body: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+pub fn within<T: Send, E: Send + From<Error>>(
+    namespace: &File,
+    body: impl FnOnce() -> Result<T, E> + Send,
+) -> Result<T, E> {
     std::thread::scope(|scope| {
         let run = || {
             sys::enter(namespace.as_fd()).map_err(|error| Error::System("entering a network namespace", error))?;

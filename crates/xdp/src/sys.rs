@@ -74,6 +74,28 @@ pub(crate) fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
+/// Gives the calling thread a new network namespace.
+pub(crate) fn unshare() -> io::Result<()> {
+    // SAFETY: changes nothing in this process's memory.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The number of the calling thread's network namespace, which no other one ever has until the machine starts again.
+pub(crate) fn namespace_cookie() -> io::Result<u64> {
+    let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
+    let (mut cookie, mut length) = (0u64, size_of::<u64>() as libc::socklen_t);
+    let to = (&raw mut cookie).cast();
+    // SAFETY: the kernel writes at most `length` bytes, which `cookie` has.
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, to, &raw mut length) }
+    {
+        0 => Ok(cookie),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A map's memory, shared with the kernel.
 #[derive(Debug)]
 pub(crate) struct Shared {

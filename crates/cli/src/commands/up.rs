@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchback_rack::config::{Durability, LinkKind, Overrides, Scheme, SyncChoice};
+use switchback_xdp::Mode;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,11 +22,15 @@ Examples:
       switchback up --data $(mktemp -d) --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --durability memory
   The write-through baseline on 8 nodes, with a password:
       switchback up --scheme netcache --nodes 8 --resp-password secret
+  The switch in the kernel, on a network of the rack's own that ends with it:
+      sudo switchback up --datapath xdp
 
 Prints one line on stdout once it serves: ready resp=ADDR metrics=ADDR. SIGINT and SIGTERM bring every cached record
 to its node and exit with 0; a second one exits at once.";
 
-/// Run a whole rack in this process: nodes, switch, controller, gateway. No root needed.
+/// Run a whole rack in this process: nodes, switch, controller, gateway.
+///
+/// No root needed, except for the datapath in the kernel.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct UpArgs {
@@ -69,6 +74,14 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "KIND")]
     links: Option<LinkKind>,
 
+    /// Where packets are processed: user (this process) or xdp (the kernel, in namespaces of the rack's own; needs root).
+    #[arg(long, value_name = "WHERE", default_value = "user", value_parser = ["user", "xdp"])]
+    datapath: String,
+
+    /// How the kernel is to do it: native (in the interface's driver) or generic (several times slower).
+    #[arg(long, value_name = "MODE", default_value = "native")]
+    xdp_mode: Mode,
+
     /// Records that the cache holds at most.
     #[arg(long, value_name = "N")]
     cache_records: Option<u32>,
@@ -102,8 +115,15 @@ impl UpArgs {
 
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let Some(config) = load(args.config.as_deref(), &args.overrides()) else { return Ok(ExitCode::from(2)) };
+    let kernel = (args.datapath == "xdp").then_some(args.xdp_mode);
+    if kernel.is_some() && args.links == Some(LinkKind::Memory) {
+        output::error(
+            "--links memory: the kernel sees only what goes through sockets; leave it out with --datapath xdp",
+        );
+        return Ok(ExitCode::from(2));
+    }
     let signals = serve::signals()?;
-    let rack = launch::embedded(&config)?;
+    let rack = launch::embedded(&config, kernel)?;
     let password = config.gateway.password.as_deref().is_some_and(|password| !password.is_empty());
     let hints = args.hints || std::io::stderr().is_terminal();
     serve::until_stopped(rack, &signals, Duration::from_millis(config.rack.drain_timeout_ms), |rack| {

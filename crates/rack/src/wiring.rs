@@ -1,0 +1,169 @@
+//! What connects the parts of a rack in one process, and where its switch is: queues or loopback sockets around the pipeline in this
+//! process, or a network of its own with the pipeline in the kernel.
+
+use crate::drive::{NodeLinks, SwitchHandle};
+use anyhow::Context;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use switchback_datapath::{Config as DatapathConfig, Datapath, SHARDS, Shard, Statistics};
+use switchback_net::{MemoryFabric, MemoryUplink, UdpLink, Uplink};
+use switchback_wire::Address;
+use switchback_xdp::{Attachment, Mode, Segment, XdpDatapath};
+
+/// Where clients find the switch of a rack that has a network of its own.
+const SWITCH_PORT: u16 = 5357;
+
+/// How the parts are to be connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wires {
+    /// Queues.
+    Memory,
+    /// Loopback sockets.
+    Udp(Buffers),
+    /// Sockets in network namespaces; the switch is the kernel's, attached in this mode.
+    Kernel(Buffers, Mode),
+}
+
+/// What each socket is to buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffers {
+    /// Bytes received and not taken.
+    pub receive: usize,
+    /// Bytes on their way.
+    pub send: usize,
+}
+
+impl Buffers {
+    fn bind(self, ip: Ipv4Addr, port: u16, whose: &str) -> anyhow::Result<UdpLink> {
+        let address = SocketAddr::new(IpAddr::V4(ip), port);
+        UdpLink::bind(address, self.receive, self.send).with_context(|| format!("{whose} socket"))
+    }
+}
+
+/// Where packets are processed.
+#[derive(Clone, Debug)]
+pub enum Pipeline {
+    /// In this process.
+    User(Arc<Datapath>),
+    /// In the kernel.
+    Kernel(Arc<XdpDatapath>),
+}
+
+impl Pipeline {
+    /// What was counted so far.
+    pub fn statistics(&self) -> Statistics {
+        match self {
+            Pipeline::User(datapath) => datapath.statistics(),
+            Pipeline::Kernel(datapath) => datapath.statistics(),
+        }
+    }
+}
+
+/// A switch of the kernel's on an interface of this process's own.
+pub struct KernelSwitch {
+    /// What the kernel left to this process.
+    pub passed: SwitchHandle,
+    attachment: Attachment,
+}
+
+impl KernelSwitch {
+    pub(crate) fn new(passed: SwitchHandle, attachment: Attachment) -> KernelSwitch {
+        KernelSwitch { passed, attachment }
+    }
+
+    /// The interface, and the mode in which the datapath is really attached to it.
+    pub fn attached(&self) -> (&str, Mode) {
+        (self.attachment.interface(), self.attachment.mode())
+    }
+}
+
+pub(crate) enum Wiring {
+    Memory(Arc<MemoryFabric>, Arc<Datapath>),
+    Udp(Buffers, Arc<Datapath>),
+    Kernel(Buffers, Mode, Segment, Arc<XdpDatapath>),
+}
+
+impl Wiring {
+    pub(crate) fn new(wires: Wires, config: &DatapathConfig, nodes: u16, clients: u16) -> anyhow::Result<Wiring> {
+        let user = || Datapath::new(config).map(Arc::new).context("the switch can't be made");
+        Ok(match wires {
+            Wires::Memory => {
+                let datapath = user()?;
+                let fabric = MemoryFabric::new(Arc::clone(&datapath), nodes, clients);
+                Wiring::Memory(Arc::new(fabric), datapath)
+            }
+            Wires::Udp(buffers) => Wiring::Udp(buffers, user()?),
+            Wires::Kernel(buffers, mode) => {
+                let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+                let segment = Segment::new(cpus as u32)?;
+                let endpoint = SocketAddr::from((Segment::SWITCH, SWITCH_PORT));
+                let datapath = XdpDatapath::new(config, endpoint.into()).context("the switch can't be made")?;
+                tracing::info!(paths = ?segment.paths(), "the rack has network namespaces of its own");
+                Wiring::Kernel(buffers, mode, segment, Arc::new(datapath))
+            }
+        })
+    }
+
+    pub(crate) fn pipeline(&self) -> Pipeline {
+        match self {
+            Wiring::Memory(_, datapath) | Wiring::Udp(_, datapath) => Pipeline::User(Arc::clone(datapath)),
+            Wiring::Kernel(.., datapath) => Pipeline::Kernel(Arc::clone(datapath)),
+        }
+    }
+
+    /// Counts packets dropped by queues.
+    pub(crate) fn dropped(&self) -> Box<dyn Fn() -> u64 + Send + Sync> {
+        match self {
+            Wiring::Memory(fabric, _) => {
+                let fabric = Arc::clone(fabric);
+                Box::new(move || fabric.dropped())
+            }
+            Wiring::Udp(..) | Wiring::Kernel(..) => Box::new(|| 0),
+        }
+    }
+
+    /// The links of a node, and its address.
+    pub(crate) fn node(&self, node: u16) -> anyhow::Result<(NodeLinks, Address)> {
+        let link = match self {
+            Wiring::Memory(fabric, _) => {
+                let links = NodeLinks::memory(fabric, node, shard(true, usize::from(node)));
+                return Ok((links, MemoryFabric::node_address(node)));
+            }
+            Wiring::Udp(buffers, _) => buffers.bind(Ipv4Addr::LOCALHOST, 0, "a node's")?,
+            Wiring::Kernel(buffers, _, segment, _) => {
+                segment.on_hosts(|| buffers.bind(Segment::HOSTS, 0, "a node's"))?
+            }
+        };
+        let address = link.address().into();
+        Ok((NodeLinks::Udp(Box::new(link)), address))
+    }
+
+    /// The links of a client.
+    pub(crate) fn client(&self, client: u16) -> anyhow::Result<Box<dyn Uplink>> {
+        Ok(match self {
+            Wiring::Memory(fabric, _) => Box::new(MemoryUplink::new(fabric, client, shard(false, usize::from(client)))),
+            Wiring::Udp(buffers, _) => Box::new(buffers.bind(Ipv4Addr::LOCALHOST, 0, "a client's")?),
+            Wiring::Kernel(buffers, _, segment, _) => {
+                Box::new(segment.on_hosts(|| buffers.bind(Segment::HOSTS, 0, "a client's"))?)
+            }
+        })
+    }
+
+    /// The socket of the switch, if it has one.
+    pub(crate) fn switch(&self) -> anyhow::Result<Option<UdpLink>> {
+        Ok(match self {
+            Wiring::Memory(..) => None,
+            Wiring::Udp(buffers, _) => Some(buffers.bind(Ipv4Addr::LOCALHOST, 0, "the switch's")?),
+            Wiring::Kernel(buffers, _, segment, _) => {
+                Some(segment.on_switch(|| buffers.bind(Segment::SWITCH, SWITCH_PORT, "the switch's"))?)
+            }
+        })
+    }
+}
+
+/// The shard of the `index`-th client or node thread. Clients have the lower half, so that the busiest never share one.
+pub(crate) fn shard(is_node: bool, index: usize) -> Shard {
+    let half = usize::from(SHARDS) / 2;
+    let at = index % half + if is_node { half } else { 0 };
+    Shard::new(at as u8)
+}
