@@ -2,13 +2,17 @@
 
 import ctypes
 import os
+import socket
+import struct
 import subprocess
+import threading
 import time
 import urllib.request
 
-from rack import Client, Failed, Process, temporary
+from rack import SWITCHBACK, Client, Failed, Process, temporary
 
 SPACES = {"switch": 1, "node0": 2, "node1": 3, "front": 4}
+SOL_PACKET, PACKET_AUXDATA = 263, 8
 ADDRESS = {4: ("10.0.7.{}", 24), 6: ("fd00::{}", 64)}
 
 
@@ -142,6 +146,141 @@ def is_attached():
         "prog/xdp" in run("ip", "-n", "switch", "link", "show", "eth0")
 
 
+def forwarding(version):
+    return run("ip", "netns", "exec", "switch", "cat", f"/proc/sys/net/ipv{version}/conf/eth0/forwarding").strip()
+
+
+def serve_echo(kind, address, port):
+    """Sends back whatever comes to an address of the switch's host."""
+    ready = threading.Event()
+
+    def serve():
+        enter("switch")
+        with socket.socket(kind, socket.SOCK_DGRAM) as server:
+            server.bind((address, port))
+            ready.set()
+            while True:
+                data, sender = server.recvfrom(1 << 16)
+                server.sendto(data, sender)
+
+    threading.Thread(target=serve, daemon=True).start()
+    if not ready.wait(30):
+        raise SystemExit(f"nothing can be served at {address} port {port}")
+
+
+def answered(ask, limit_s=30):
+    """The first packets may be lost while neighbours are looked for."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        try:
+            return ask()
+        except TimeoutError:
+            pass
+    raise SystemExit("no answer: the datapath keeps what isn't its own")
+
+
+def echo(kind, address, port, size):
+    data = os.urandom(size)
+    with socket.socket(kind, socket.SOCK_DGRAM) as client:
+        client.settimeout(1)
+        client.connect((address, port))
+
+        def ask():
+            client.send(data)
+            return client.recv(1 << 16)
+
+        if answered(ask) != data:
+            raise SystemExit(f"{size} bytes of UDP to {address} port {port} came back changed")
+
+
+def ping(kind, address):
+    v6 = kind == socket.AF_INET6
+    protocol, request, reply = (socket.IPPROTO_ICMPV6, 128, 129) if v6 else (socket.IPPROTO_ICMP, 8, 0)
+    body = struct.pack("!HH", os.getpid() & 0xffff, 1) + b"an echo is none of the switch's business"
+    words = struct.unpack(f"!{len(body) // 2}H", body)
+    checksum = ~((sum(words) + (request << 8)) % 0xffff) & 0xffff
+    with socket.socket(kind, socket.SOCK_RAW, protocol) as raw:
+        raw.settimeout(1)
+
+        def ask():
+            raw.sendto(struct.pack("!BBH", request, 0, checksum) + body, (address, 0))
+            while True:
+                packet = raw.recv(1 << 16)
+                packet = packet if v6 else packet[20:]
+                if packet[0] == reply and packet[4:] == body:
+                    return packet
+
+        answered(ask)
+
+
+def tagged():
+    """A frame with a VLAN tag arrives with it, even if it is for the switch's address and port."""
+    marker = os.urandom(40)
+    ready, found = threading.Event(), []
+
+    def watch():
+        enter("switch")
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as tap:
+            # The kernel takes the tag off, and says beside the packet what it was.
+            tap.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+            tap.bind(("eth0", 0))
+            tap.settimeout(30)
+            ready.set()
+            while not found:
+                data, beside, _, _ = tap.recvmsg(1 << 16, 1 << 10)
+                if data.endswith(marker):
+                    found.extend(struct.unpack("=IIIHHHH", aux)[5] for _, kind, aux in beside if kind == PACKET_AUXDATA)
+
+    def send():
+        enter("hub")
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+            wire.bind(("switch", 0))
+            udp = struct.pack("!HHHH", 4000, 5357, 8 + len(marker), 0) + marker
+            ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, bytes([10, 0, 7, 9]), bytes([10, 0, 7, 1]))
+            wire.send(destination + bytes(6) + b"\x81\0" + struct.pack("!H", 7) + b"\x08\0" + ip + udp)
+
+    destination = bytes.fromhex(run("ip", "netns", "exec", "switch", "cat", "/sys/class/net/eth0/address").strip().replace(":", ""))
+    watcher, sender = threading.Thread(target=watch), threading.Thread(target=send)
+    watcher.start()
+    ready.wait(30)
+    sender.start()
+    watcher.join()
+    if found != [7]:
+        raise SystemExit(f"a frame of VLAN 7 arrived with the tags {found}")
+
+
+def passes():
+    """With the datapath on the interface, everything else on it works as ever: the rack's control channel and metrics (TCP), and these."""
+    v4, v6 = socket.AF_INET, socket.AF_INET6
+    ping(v4, "10.0.7.1")
+    ping(v6, "fd00::1")
+    for kind, address in [(v4, "10.0.7.1"), (v6, "fd00::1")]:
+        serve_echo(kind, address, 5358)
+        # Another port; the longer ones in IP fragments.
+        for size in [1, 1000, 3000, 60_000]:
+            echo(kind, address, 5358, size)
+    tagged()
+    print("what isn't ours is passed: ICMP, UDP, IP fragments, TCP, VLAN tags")
+
+
+def refuses(rack, interface, words):
+    """A switch that can't be native on an interface doesn't start, and says what to do."""
+    command = [SWITCHBACK, "switch", "--config", rack.config, "--datapath", "xdp", "--iface", interface]
+    result = subprocess.run(["ip", "netns", "exec", "switch", *command], capture_output=True, text=True, timeout=120)
+    if result.returncode != 1 or not all(word in result.stderr for word in words):
+        raise SystemExit(f"{interface}: {result.returncode} {result.stderr!r}")
+
+
+def refusals(rack):
+    run("ip", "-n", "switch", "link", "set", "eth0", "mtu", "1400")
+    refuses(rack, "eth0", ["1400", "mtu 1500"])
+    run("ip", "-n", "switch", "link", "set", "eth0", "mtu", "1500")
+    run("ip", "-n", "switch", "link", "add", "slow0", "type", "bridge")
+    refuses(rack, "slow0", ["slow0", "--xdp-mode generic"])
+    run("ip", "-n", "switch", "link", "del", "slow0")
+    refuses(rack, "none0", ["no interface none0"])
+
+
 def scenario(version, mode):
     with temporary() as directory:
         rack = Rack(directory, version, mode)
@@ -153,10 +292,14 @@ def scenario(version, mode):
             # 1000 bytes need more room than a veth leaves behind a request: they come by way of the process.
             values = check(client, rack, [1, 100, 200, 1000])
             text = rack.metrics()
-            if f'mode="{mode}"' not in text:
+            if f'switchback_xdp_attached{{switch="0",interface="eth0",mode="{mode}"}} 1' not in text:
                 raise SystemExit("the metrics don't say the mode")
             print(f"IPv{version} {mode}: {total(text, 'switchback_absorbed_writes_total'):.0f} writes absorbed,"
                   f" {total(text, 'switchback_xdp_passed_total'):.0f} packets left to the process")
+            if (version, mode) == (4, "native"):
+                passes()
+            if forwarding(version) != "1":
+                raise SystemExit("the interface doesn't forward")
             # kill -9 leaves nothing on the interface; the next start serves, and nothing acknowledged is lost.
             rack.parts["switch 0"].kill()
             if is_attached():
@@ -175,6 +318,10 @@ def scenario(version, mode):
                 raise SystemExit("the switch didn't end well")
             if is_attached():
                 raise SystemExit("a stopped switch left its program behind")
+            if forwarding(version) != "0" or os.listdir("/run/switchback"):
+                raise SystemExit("the interface still forwards, after a switch that was killed and one that was stopped")
+            if version == 4:
+                refusals(rack)
         except BaseException:
             for name in os.listdir(directory):
                 if name.endswith(".log"):

@@ -19,6 +19,18 @@ pub enum Mode {
     Offloaded,
 }
 
+impl Mode {
+    /// `XDP_ATTACHED_*`.
+    pub(crate) fn of_kernel(attached: u8) -> Option<Mode> {
+        match attached {
+            1 => Some(Mode::Native),
+            2 => Some(Mode::Generic),
+            3 => Some(Mode::Offloaded),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -43,7 +55,7 @@ impl FromStr for Mode {
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 /// IPv6 and UDP headers with the longest packet.
-const MTU_MIN: u32 = PACKET_BYTES_MAX as u32 + 48;
+pub const MTU_MIN: u32 = PACKET_BYTES_MAX as u32 + 48;
 
 /// A datapath on an interface. Dropping it, or the end of the process however it ends, takes it off again: the kernel keeps a link only
 /// as long as somebody has it open.
@@ -81,13 +93,9 @@ impl Attachment {
         let flags = if mode == Mode::Generic { XDP_FLAGS_SKB_MODE } else { XDP_FLAGS_DRV_MODE };
         let program = datapath.loaded.program("switchback");
         let link = sys::link(program, found.index, flags).map_err(|error| refusal(interface, mode, &error))?;
-        let attached = sys::attached_mode(found.index).map_err(|error| Error::System("asking for the mode", error))?;
-        let mode = match attached {
-            1 => Mode::Native,
-            2 => Mode::Generic,
-            3 => Mode::Offloaded,
-            other => return Err(Error::Interface(format!("{interface}: attached in the unknown mode {other}"))),
-        };
+        let attached = sys::query(found.index).map_err(|error| Error::System("asking for the mode", error))?.mode;
+        let unknown = || Error::Interface(format!("{interface}: attached in the unknown mode {attached}"));
+        let mode = Mode::of_kernel(attached).ok_or_else(unknown)?;
         let v4 = datapath.endpoint().ip[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
         let forwarding = Forwarding::enable(interface, v4)?;
         let peer = peer::attach(datapath.loaded.program("switchback_pass"), &found, namespace)?;

@@ -6,6 +6,7 @@
 
 mod attach;
 mod forwarding;
+mod inspect;
 mod layout;
 mod netlink;
 mod object;
@@ -16,9 +17,10 @@ mod state;
 mod sys;
 mod target;
 
-pub use attach::{Attachment, Mode};
+pub use attach::{Attachment, MTU_MIN, Mode};
+pub use inspect::{Interface, inspect, interfaces};
 pub use netlink::{Link, links};
-pub use object::is_built_in;
+pub use object::{is_built_in, map_bytes};
 pub use peer::within;
 pub use segment::Segment;
 pub use target::XdpTarget;
@@ -57,7 +59,7 @@ pub enum Error {
     /// The process may not.
     #[error(
         "{0} needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN: run it with sudo, in a container with \
-         `docker run --privileged`; `switchback doctor` says what else is missing"
+         `docker run --privileged`; `switchback doctor --datapath xdp` says what else is missing"
     )]
     Privilege(&'static str),
     /// libbpf refused.

@@ -43,6 +43,8 @@ pub struct Link {
     pub name: String,
     /// The longest packet that it sends.
     pub mtu: u32,
+    /// Whether it is set up.
+    pub is_up: bool,
     /// The number of the interface that it is tied to; of a veth, its other end.
     pub peer: Option<u32>,
     /// This namespace's number for the one that the other end is in; none: this one.
@@ -128,7 +130,8 @@ fn answers(socket: &mut File, is_dump: bool, mut take: impl FnMut(u16, &[u8])) -
 }
 
 fn link_of(body: &[u8]) -> Link {
-    let mut link = Link { index: u32_at(body, 4), ..Link::default() };
+    let is_up = u32_at(body, 8) & IFF_UP != 0;
+    let mut link = Link { index: u32_at(body, 4), is_up, ..Link::default() };
     for (kind, value) in attributes(body.get(16..).unwrap_or_default()) {
         match kind {
             IFLA_IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),

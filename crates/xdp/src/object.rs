@@ -133,6 +133,20 @@ impl Loaded {
     }
 }
 
+/// Bytes that the maps of a configuration hold, without loading anything; the kernel's own bookkeeping comes on top.
+pub fn map_bytes(config: &Config) -> Result<u64, Error> {
+    let object = OBJECT.ok_or(Error::NotBuiltIn)?;
+    config.check()?;
+    keep_messages();
+    let mut open = ObjectBuilder::default().open_memory(object)?;
+    let mut bytes = 0;
+    for mut map in open.maps_mut() {
+        size(&mut map, config, Address::default())?;
+        bytes += u64::from(map.max_entries()) * u64::from(map.key_size() + map.value_size()).max(1);
+    }
+    Ok(bytes)
+}
+
 fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<(), Error> {
     let name = map.name().to_string_lossy().into_owned();
     let slots: u32 = config.classes.iter().map(|class| class.slots).sum();

@@ -56,13 +56,39 @@ pub(crate) fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Res
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The mode in which something is attached to an interface: `XDP_ATTACHED_*`.
-pub(crate) fn attached_mode(ifindex: u32) -> io::Result<u8> {
+/// What the kernel says of an interface's XDP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Query {
+    /// The mode in which something is attached: `XDP_ATTACHED_*`.
+    pub(crate) mode: u8,
+    /// What its driver can: `NETDEV_XDP_ACT_*`. 0 if this kernel doesn't say.
+    pub(crate) features: u64,
+}
+
+/// Asks for an interface's XDP.
+pub(crate) fn query(ifindex: u32) -> io::Result<Query> {
     let mut options =
         bpf::bpf_xdp_query_opts { sz: size_of::<bpf::bpf_xdp_query_opts>() as bpf::size_t, ..Default::default() };
     // SAFETY: the options live during the call, which fills them.
     check(unsafe { bpf::bpf_xdp_query(ifindex as i32, 0, &mut options) })?;
-    Ok(options.attach_mode)
+    Ok(Query { mode: options.attach_mode, features: options.feature_flags })
+}
+
+/// Asks an interface's driver something; `words` begin with the command, as ethtool's structs do.
+pub(crate) fn ethtool(interface: &str, words: &mut [u32]) -> io::Result<()> {
+    let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
+    // SAFETY: plain integers, of which zero is a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request.ifr_name[..room].iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
+    // SAFETY: both live during the call; the callers' words have the length of the struct that their command fills.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Moves the calling thread into a network namespace.

@@ -1,66 +1,15 @@
-//! What building needs: the kernel datapath's objects, and Switchback itself in a checkout.
+//! What building Switchback in a checkout needs.
 
 use super::{Check, first_line, version_in};
 use std::path::Path;
 
-const KERNEL: &str = "kernel datapath (not needed for `switchback up`)";
 const BUILD: &str = "building from this checkout";
-/// The oldest clang whose BPF backend takes the pipeline.
-const CLANG_MIN: u32 = 15;
 /// As in Cargo.toml.
 const RUST_MIN: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// Whether the working directory is Switchback's own repository.
 pub(super) fn in_a_checkout() -> bool {
     Path::new("datapath/pipeline.h").exists() && Path::new("Cargo.toml").exists()
-}
-
-pub(super) fn kernel_datapath() -> Vec<Check> {
-    vec![clang(), bpftool(), btf(), root()]
-}
-
-fn clang() -> Check {
-    let mend = "apt-get install clang-19 (or the newest clang there is): it compiles the datapath for the kernel";
-    let names = (CLANG_MIN..=22).rev().map(|version| format!("clang-{version}")).chain(["clang".to_owned()]);
-    for name in names {
-        let Some(line) = first_line(&name, &["--version"]) else { continue };
-        match version_in(&line) {
-            Some((major, _)) if major >= CLANG_MIN => return Check::fits(KERNEL, "clang", format!("{name}: {line}")),
-            _ => return Check::optional(KERNEL, "clang", format!("{line}; {CLANG_MIN} or newer is needed"), mend),
-        }
-    }
-    Check::optional(KERNEL, "clang", "not found", mend)
-}
-
-fn bpftool() -> Check {
-    let found = ["bpftool", "/usr/sbin/bpftool"].into_iter().find_map(|program| first_line(program, &["version"]));
-    match found {
-        Some(version) => Check::fits(KERNEL, "bpftool", version),
-        None => {
-            Check::optional(KERNEL, "bpftool", "not found", "apt-get install bpftool (Ubuntu: linux-tools-generic)")
-        }
-    }
-}
-
-fn btf() -> Check {
-    match Path::new("/sys/kernel/btf/vmlinux").exists() {
-        true => Check::fits(KERNEL, "BTF", "/sys/kernel/btf/vmlinux"),
-        false => {
-            Check::optional(KERNEL, "BTF", "the kernel has no type information", "a kernel with CONFIG_DEBUG_INFO_BTF")
-        }
-    }
-}
-
-fn root() -> Check {
-    match rustix::process::geteuid().is_root() {
-        true => Check::fits(KERNEL, "privileges", "root"),
-        false => Check::optional(
-            KERNEL,
-            "privileges",
-            "not root",
-            "loading into the kernel needs root, or CAP_BPF and CAP_NET_ADMIN",
-        ),
-    }
 }
 
 pub(super) fn checkout() -> Vec<Check> {

@@ -2,6 +2,7 @@
 
 mod build;
 mod disk;
+mod kernel;
 mod machine;
 mod network;
 
@@ -18,8 +19,12 @@ const EXAMPLES: &str = "\
 Examples:
   switchback doctor
   switchback doctor --config rack.toml -o json
+  What a switch in the kernel needs, on one machine and on an interface:
+      sudo switchback doctor --datapath xdp
+      sudo switchback doctor --iface eth1
 
-Exits with 1 if something is missing that a rack needs. What is only good to have is marked and doesn't count.";
+Exits with 1 if something is missing that a rack needs. What is only good to have is marked and doesn't count; the kernel
+datapath counts with --datapath xdp or --iface.";
 
 /// Check this machine: what fits, what is missing, how to mend it.
 #[derive(Args, Clone, Debug)]
@@ -32,6 +37,14 @@ pub(crate) struct DoctorArgs {
     /// Check this directory for data.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+
+    /// Where packets are to be processed: user (a process) or xdp (the kernel).
+    #[arg(long, value_name = "WHERE", default_value = "user", value_parser = ["user", "xdp"])]
+    datapath: String,
+
+    /// Check this interface, for a switch in the kernel.
+    #[arg(long, value_name = "IF")]
+    iface: Option<String>,
 
     /// How to answer.
     #[arg(short, long, value_enum, default_value_t = OutputForm::Text, value_name = "FORM")]
@@ -80,7 +93,8 @@ impl Check {
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let overrides = Overrides { data: args.data.clone(), ..Overrides::default() };
     let Some(config) = load(args.config.as_deref(), &overrides) else { return Ok(ExitCode::FAILURE) };
-    let checks = checks(&config);
+    let wanted = args.iface.is_some() || args.datapath == "xdp";
+    let checks = checks(&config, &kernel::Facts::look(&config, args.iface.as_deref(), wanted));
     match args.output {
         OutputForm::Json => output::line(&serde_json::to_string_pretty(&checks)?),
         OutputForm::Text => output::line(text(&checks, Paint::stdout()).trim_end()),
@@ -89,11 +103,11 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     Ok(if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn checks(config: &RackConfig) -> Vec<Check> {
+fn checks(config: &RackConfig, kernel: &kernel::Facts) -> Vec<Check> {
     let mut checks = machine::checks(config);
     checks.extend(disk::checks(config));
     checks.extend(network::checks(config));
-    checks.extend(build::kernel_datapath());
+    checks.extend(kernel::checks(kernel));
     if build::in_a_checkout() {
         checks.extend(build::checkout());
     }
@@ -191,7 +205,7 @@ build
             metrics: Some("127.0.0.1:0".parse().unwrap()),
             ..Overrides::default()
         };
-        let checks = checks(&RackConfig::load(None, &overrides).unwrap());
+        let checks = checks(&RackConfig::load(None, &overrides).unwrap(), &kernel::Facts::default());
         let check = |name: &str| checks.iter().find(|check| check.name == name).unwrap();
         assert_eq!(check("gateway port").verdict, Verdict::Missing);
         assert!(check("gateway port").mend.as_ref().unwrap().contains("--resp"));
