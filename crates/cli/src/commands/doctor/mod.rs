@@ -23,8 +23,8 @@ Examples:
       sudo switchback doctor --datapath xdp
       sudo switchback doctor --iface eth1
 
-Exits with 1 if something is missing that a rack needs. What is only good to have is marked and doesn't count; the kernel
-datapath counts with --datapath xdp or --iface.";
+Exits with 1 if something is missing that a rack needs. What is only good to have is marked and doesn't count; what the
+kernel datapath needs counts with --datapath xdp or --iface.";
 
 /// Check this machine: what fits, what is missing, how to mend it.
 #[derive(Args, Clone, Debug)]
