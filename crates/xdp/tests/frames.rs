@@ -4,50 +4,13 @@
 
 mod common;
 
-use common::may_load;
+use common::{KEY, header, may_load, switch};
 use std::net::SocketAddr;
-use switchback_datapath::{ClassConfig, Config, Verdict};
 use switchback_wire::*;
-use switchback_xdp::XdpDatapath;
 
 const XDP_DROP: u32 = 1;
 const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
-const KEY: &[u8] = b"a key of 21 bytes....";
-
-/// A switch with one record, written once.
-fn switch(endpoint: &str, value: &[u8]) -> XdpDatapath {
-    let endpoint: SocketAddr = endpoint.parse().unwrap();
-    let config = Config {
-        classes: vec![ClassConfig { value_bytes: 1024, slots: 4 }],
-        lanes: 4,
-        partitions: 1,
-        nodes: 1,
-        sketch_width: 64,
-        ..Config::default()
-    };
-    let datapath = XdpDatapath::new(&config, endpoint.into()).unwrap();
-    datapath.set_route(0, &[0]).unwrap();
-    let control = |header: Header| {
-        let mut packet = Packet::build(Header { epoch: 1, key_hash: hash(), ..header }, &[], KEY);
-        assert_eq!(datapath.inject(&mut packet), Verdict::Reply);
-    };
-    control(Header { generation: 1, ..Header::new(Op::SetEpoch) });
-    control(Header::new(Op::Admit));
-    datapath.lookup_insert(&hash(), 0, 0).unwrap();
-    control(Header::new(Op::SetValid));
-    let mut write = Packet::build(header(Op::Write), value, KEY);
-    assert_eq!(datapath.process(&mut write, Address::in_memory(1, 1), 0, 0), Verdict::Reply);
-    datapath
-}
-
-fn hash() -> KeyHash {
-    HashKey([3; 16]).hash(KEY)
-}
-
-fn header(op: Op) -> Header {
-    Header { epoch: 1, key_hash: hash(), request: 1, ..Header::new(op) }
-}
 
 fn sum(bytes: &[u8]) -> u16 {
     let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));

@@ -64,3 +64,40 @@ subject!(
     |this, packet, from, now_ms, random| XdpDatapath::process(this, packet, from, now_ms, random),
     Kernel::load
 );
+
+/// The key of [`switch`]'s record.
+pub(crate) const KEY: &[u8] = b"a key of 21 bytes....";
+
+/// A switch with one record, written once.
+pub(crate) fn switch(endpoint: &str, value: &[u8]) -> XdpDatapath {
+    let endpoint: std::net::SocketAddr = endpoint.parse().unwrap();
+    let config = Config {
+        classes: vec![ClassConfig { value_bytes: 1024, slots: 4 }],
+        lanes: 4,
+        partitions: 1,
+        nodes: 1,
+        sketch_width: 64,
+        ..Config::default()
+    };
+    let datapath = XdpDatapath::new(&config, endpoint.into()).unwrap();
+    datapath.set_route(0, &[0]).unwrap();
+    let control = |header: Header| {
+        let mut packet = Packet::build(Header { epoch: 1, key_hash: hash(), ..header }, &[], KEY);
+        assert_eq!(datapath.inject(&mut packet), Verdict::Reply);
+    };
+    control(Header { generation: 1, ..Header::new(Op::SetEpoch) });
+    control(Header::new(Op::Admit));
+    datapath.lookup_insert(&hash(), 0, 0).unwrap();
+    control(Header::new(Op::SetValid));
+    let mut write = Packet::build(header(Op::Write), value, KEY);
+    assert_eq!(datapath.process(&mut write, Address::in_memory(1, 1), 0, 0), Verdict::Reply);
+    datapath
+}
+
+fn hash() -> KeyHash {
+    HashKey([3; 16]).hash(KEY)
+}
+
+pub(crate) fn header(op: Op) -> Header {
+    Header { epoch: 1, key_hash: hash(), request: 1, ..Header::new(op) }
+}

@@ -73,6 +73,11 @@ impl Facts {
         }
     }
 
+    /// Whether somebody means to use it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted
+    }
+
     /// Something without which it doesn't run.
     fn needed(&self, name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
         let verdict = if self.wanted { Verdict::Missing } else { Verdict::Optional };

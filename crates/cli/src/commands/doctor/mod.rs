@@ -106,7 +106,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 fn checks(config: &RackConfig, kernel: &kernel::Facts) -> Vec<Check> {
     let mut checks = machine::checks(config);
     checks.extend(disk::checks(config));
-    checks.extend(network::checks(config));
+    checks.extend(network::checks(config, kernel.is_wanted()));
     checks.extend(kernel::checks(kernel));
     if build::in_a_checkout() {
         checks.extend(build::checkout());

@@ -9,7 +9,8 @@ use switchback_rack::config::{LinkKind, RackConfig, Shape};
 
 const GROUP: &str = "machine";
 
-pub(super) fn checks(config: &RackConfig) -> Vec<Check> {
+/// `in_kernel`: the kernel is to be the switch, which takes sockets.
+pub(super) fn checks(config: &RackConfig, in_kernel: bool) -> Vec<Check> {
     let mut checks = vec![
         tcp("gateway port", config.gateway.resp, "--resp ADDR or resp in [gateway]"),
         tcp("metrics port", config.rack.metrics, "--metrics ADDR or metrics in [rack]"),
@@ -30,7 +31,7 @@ pub(super) fn checks(config: &RackConfig) -> Vec<Check> {
             ));
         }
     }
-    let memory = config.shape == Shape::Embedded && config.links.kind == LinkKind::Memory;
+    let memory = config.shape == Shape::Embedded && config.links.kind == LinkKind::Memory && !in_kernel;
     for (name, wanted_kb) in [("rmem_max", config.links.receive_buffer_kb), ("wmem_max", config.links.send_buffer_kb)] {
         checks.push(buffer(name, u64::from(wanted_kb) << 10, memory));
     }

@@ -1,0 +1,61 @@
+//! Networks of a process's own: a datapath on each, clients with sockets.
+
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
+
+mod common;
+
+use common::{KEY, header, may_load, switch};
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+use switchback_wire::*;
+use switchback_xdp::{Attachment, Error, Mode, Segment};
+
+/// A network with a switch that has one record.
+struct Rack {
+    attachment: Attachment,
+    client: UdpSocket,
+    _segment: Segment,
+}
+
+impl Rack {
+    fn new(value: &[u8], mode: Mode) -> Rack {
+        let datapath = switch(&format!("{}:5357", Segment::SWITCH), value);
+        let segment = Segment::new(2).unwrap();
+        let attachment = segment.attach(&datapath, mode).unwrap();
+        let bind = || UdpSocket::bind((Segment::HOSTS, 0)).map_err(|error| Error::System("binding", error));
+        let client = segment.on_hosts(bind).unwrap();
+        client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        client.connect((Segment::SWITCH, 5357)).unwrap();
+        Rack { attachment, client, _segment: segment }
+    }
+
+    /// What a client reads. Nobody but the kernel is there to answer.
+    fn read(&self) -> Vec<u8> {
+        let mut bytes = [0; PACKET_BYTES_MAX];
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(60) {
+            self.client.send(Packet::build(header(Op::Read), &[], KEY).bytes()).unwrap();
+            if let Ok(length) = self.client.recv(&mut bytes) {
+                let answer = PacketRef::parse(&bytes[..length]).unwrap();
+                assert_eq!(answer.header.op, Op::ReadReply);
+                return answer.value.to_vec();
+            }
+        }
+        panic!("no answer");
+    }
+}
+
+#[test]
+fn two_networks_with_the_same_names_and_addresses_know_nothing_of_each_other() {
+    if !may_load("segment") {
+        return;
+    }
+    let (one, two) = (Rack::new(b"one", Mode::Native), Rack::new(b"two", Mode::Generic));
+    assert_eq!((one.attachment.mode(), two.attachment.mode()), (Mode::Native, Mode::Generic));
+    assert!(one.attachment.has_peer_program());
+    for _ in 0..10 {
+        assert_eq!((one.read(), two.read()), (b"one".to_vec(), b"two".to_vec()));
+    }
+    drop(one);
+    assert_eq!(two.read(), b"two");
+}
