@@ -99,6 +99,11 @@ impl Recovery {
         }
     }
 
+    /// A client is gone, and has nothing more to tell: there is nobody to wait for.
+    pub(super) fn closed(&mut self, client: u64) {
+        self.clients.remove(&client);
+    }
+
     /// Nothing was heard of anybody for this long, since nobody listened.
     pub(super) fn slept(&mut self, now: Now, slept_us: u64, lease_us: u64) {
         for gathered in self.clients.values_mut() {

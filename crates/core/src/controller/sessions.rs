@@ -44,6 +44,9 @@ impl Controller {
                     self.directory.sessions.remove(&client);
                     self.clients.remove(&client);
                     self.store_directory();
+                    if let Phase::Recovering(recovery) = &mut self.phase {
+                        recovery.closed(client);
+                    }
                 }
             }
         }
