@@ -19,7 +19,7 @@ pub struct Ablation {
     pub mechanisms: Mechanisms,
     /// What the racks are about that miss it soonest.
     pub focus: Option<Focus>,
-    /// So many seeds are enough to catch it; 0: more than a test can run.
+    /// So many seeds are enough to catch it.
     pub seeds: u64,
 }
 
@@ -111,7 +111,7 @@ impl Ablation {
             "an offer is cleared once the switch's entry is gone, not once its record is stored",
             Mechanisms { late_clearing: false, ..ALL },
         )
-        .caught_in(0, Some(Focus::Splits)),
+        .caught_in(200, Some(Focus::Stragglers)),
         parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })
             .caught_in(10, Some(Focus::Restarts)),
         parts(

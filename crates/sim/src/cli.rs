@@ -42,7 +42,7 @@ pub struct SimArgs {
     /// Write a readable log of every event to this file (of one seed)
     #[arg(long, value_name = "FILE", requires = "seed")]
     pub trace: Option<PathBuf>,
-    /// What racks are mostly about: anything, evictions, switches, splits, restarts, snapshots, disks, clients or bypass (drawn unless given)
+    /// What racks are mostly about: anything, evictions, switches, splits, stragglers, restarts, snapshots, disks, clients or bypass (drawn unless given)
     #[arg(long, value_name = "NAME")]
     pub focus: Option<Focus>,
     /// How many seeds run at a time (as many as there are cores unless given)

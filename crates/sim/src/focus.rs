@@ -19,6 +19,8 @@ pub enum Focus {
     Switches,
     /// Switches and clients lose the controller, but not each other.
     Splits,
+    /// Clients that only read are left behind with a switch that was taken for dead, while keys come and go.
+    Stragglers,
     /// Nodes, controller and clients die again and again, while switches do now and then.
     Restarts,
     /// Snapshots of a busy cache, one after the other.
@@ -36,10 +38,11 @@ pub enum Focus {
 
 impl Focus {
     /// Those that narrow something.
-    pub const NARROW: [Focus; 8] = [
+    pub const NARROW: [Focus; 9] = [
         Focus::Evictions,
         Focus::Switches,
         Focus::Splits,
+        Focus::Stragglers,
         Focus::Restarts,
         Focus::Snapshots,
         Focus::Disks,
@@ -54,6 +57,7 @@ impl Focus {
             Focus::Evictions => "evictions",
             Focus::Switches => "switches",
             Focus::Splits => "splits",
+            Focus::Stragglers => "stragglers",
             Focus::Restarts => "restarts",
             Focus::Snapshots => "snapshots",
             Focus::Disks => "disks",
@@ -75,6 +79,7 @@ impl Focus {
             Focus::Evictions => evictions(plan, random),
             Focus::Switches => switches(plan, random),
             Focus::Splits => splits(plan, random),
+            Focus::Stragglers => stragglers(plan, random),
             Focus::Restarts => restarts(plan, random),
             Focus::Snapshots => snapshots(plan, random),
             Focus::Disks => disks(plan, random),
@@ -203,6 +208,34 @@ fn splits(plan: &mut Plan, random: &mut Random) {
     let kinds = [(FaultKind::Zombie, 8), (FaultKind::PauseClient, 2), (FaultKind::PauseSwitch, 2)];
     let lasts_us = plan.times.lease_us * random.between(1, 2);
     plan.faults = faults(&kinds, random.logarithmic(20_000, 200_000), lasts_us, random);
+}
+
+fn stragglers(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 4), (1, 4));
+    quick_recoveries(plan, random);
+    plan.topology.switches = random.between(2, 3) as u8;
+    plan.topology.clients = plan.topology.clients.clamp(3, 6);
+    plan.topology.eviction_sample = random.between(1, 2) as usize;
+    plan.topology.threshold = 1;
+    plan.load.threads = plan.load.threads.clamp(4, 8);
+    plan.load.think_us = random.logarithmic(500, 2_000);
+    plan.load.operations = 10_000;
+    plan.load.readers = 0.6;
+    plan.load.mix = [1.0, 0.5, 0.2 * random.unit(), 0.0, 0.0, 0.0];
+    // Who waits for a switch that can't answer soon asks it for another key.
+    plan.data.delay_us = random.logarithmic(2, 50);
+    plan.data.jitter_us = random.logarithmic(1, 50);
+    plan.disks.commit_us = random.logarithmic(5, 200);
+    plan.times.client_retry_us = (500, 1_000);
+    plan.times.deadline_us = random.logarithmic(4_000, 10_000);
+    plan.times.agent_us = random.logarithmic(20, 200);
+    plan.times.switch_timeout_us = plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
+    plan.times.lease_us = random.logarithmic(20_000, 100_000) + 20 * (plan.control.delay_us + plan.control.jitter_us);
+    plan.times.drift_us = plan.times.lease_us / 20;
+    plan.times.spool_wait_us = random.logarithmic(20_000, 100_000);
+    plan.control.reconnect_us = random.logarithmic(200, 5_000);
+    plan.times.switch_lost_us = plan.times.switch_timeout_us + plan.control.reconnect_us;
+    plan.faults = faults(&[(FaultKind::Zombie, 1)], plan.times.lease_us, plan.times.lease_us, random);
 }
 
 fn restarts(plan: &mut Plan, random: &mut Random) {

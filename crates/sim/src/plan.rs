@@ -170,6 +170,8 @@ pub struct Load {
     pub expiring: (f64, u64),
     /// Share of keys that are too long for the cache.
     pub long_keys: f64,
+    /// Share of clients that only read.
+    pub readers: f64,
     /// Share of clients that keep a spool.
     pub spooled: f64,
     /// Operations in all.
@@ -454,6 +456,7 @@ fn draw_load(random: &mut Random, clients: u8) -> Load {
         large: if random.chance(0.2) { (random.unit() * 0.1, random.logarithmic(1_100, 60_000)) } else { (0.0, 2_000) },
         expiring: if random.chance(0.2) { (random.unit() * 0.5, random.logarithmic(1, 500)) } else { (0.0, 1) },
         long_keys: if random.chance(0.1) { 0.2 } else { 0.0 },
+        readers: 0.0,
         spooled: *random.pick(&[0.0, 0.0, 0.5, 1.0]),
         operations: random.logarithmic(2_000, 30_000),
     }

@@ -84,14 +84,18 @@ fn cross_check(world: &World) -> Option<Violation> {
     None
 }
 
-/// The operations that contradict each other: the one that shows it, and those that made or told of the versions that it ignores and finds.
+/// The operations that contradict each other: the one that shows it, those that made or told of the versions that it ignores and finds,
+/// and, if its answer is of an old epoch, the last one of a newer epoch that was answered before it was asked.
 fn smallest(world: &World, violation: &Violation, ops: &[(OpIndex, &Op)]) -> String {
     let mut out = String::new();
     let Some(shown) = violation.op.map(|op| world.history.ops[op as usize]) else { return out };
     let known = shown.floor / 2;
     let wanted = |op: &Op| op.seq != 0 && (op.seq == known || op.seq == shown.seq || op.seq == shown.guard);
     let index = violation.op;
-    let contradict = ops.iter().filter(|(other, op)| Some(*other) == index || wanted(op));
+    let newer = |op: &&(OpIndex, &Op)| op.1.epoch > shown.epoch && op.1.responded < shown.invoked;
+    let owner = ops.iter().filter(newer).max_by_key(|(_, op)| op.responded).map(|(other, _)| *other);
+    let owner = owner.filter(|_| violation.check == Check::TwoOwners);
+    let contradict = ops.iter().filter(|(other, op)| Some(*other) == index || Some(*other) == owner || wanted(op));
     let _ = writeln!(out, "the smallest part that breaks it:");
     for (other, op) in contradict.take(SMALLEST_OPS) {
         let _ = writeln!(out, "   #{other:<6} {op}");

@@ -107,6 +107,11 @@ impl Workload {
         }
     }
 
+    /// What a thread of a client that only reads does next.
+    pub(crate) fn draw_read(&mut self) -> Intent {
+        Intent::Read(self.draw_key())
+    }
+
     /// Length of a value that replaces another.
     pub(crate) fn bytes(&mut self) -> usize {
         self.draw_bytes()

@@ -58,6 +58,7 @@ pub(super) struct ClientSlot {
     /// The version of each key that the application saw last.
     known: Vec<Seq>,
     spool: Option<Spool>,
+    only_reads: bool,
 }
 
 impl ClientSlot {
@@ -71,6 +72,7 @@ impl ClientSlot {
             threads: vec![Thread::default(); usize::from(plan.load.threads)],
             known: vec![Seq::NONE; plan.load.keys as usize],
             spool: random.chance(plan.load.spooled).then(Spool::default),
+            only_reads: random.chance(plan.load.readers),
         }
     }
 
@@ -422,7 +424,8 @@ impl World {
         if self.history.ops.len() as u64 >= self.plan.load.operations {
             return None;
         }
-        Some(self.workload.draw())
+        let only_reads = self.clients[usize::from(client)].only_reads;
+        Some(if only_reads { self.workload.draw_read() } else { self.workload.draw() })
     }
 
     /// What an intent asks, and how many bytes it writes.
