@@ -433,13 +433,19 @@ void switchback_clear(struct switchback *switchback)
 
 // ---- statistics ----
 
+u64 switchback_statistic(struct switchback *switchback, u32 index)
+{
+    u64 sum = 0;
+    for (u32 shard = 0; shard <= SHARDS; shard++) {
+        sum += load_relaxed(&switchback->statistics[shard * STATISTIC_STRIDE + index]);
+    }
+    return sum;
+}
+
 void switchback_statistics(struct switchback *switchback, u64 *sums)
 {
-    memset(sums, 0, STATISTIC_COUNT * sizeof(u64));
-    for (u32 shard = 0; shard <= SHARDS; shard++) {
-        for (u32 i = 0; i < STATISTIC_COUNT; i++) {
-            sums[i] += load_relaxed(&switchback->statistics[shard * STATISTIC_STRIDE + i]);
-        }
+    for (u32 i = 0; i < STATISTIC_COUNT; i++) {
+        sums[i] = switchback_statistic(switchback, i);
     }
 }
 

@@ -101,8 +101,9 @@ void switchback_clear(struct switchback *switchback);
 
 // The next report's length, or 0; `bytes` is a buffer of PACKET_BYTES_MAX. Any thread.
 u32 switchback_next_report(struct switchback *switchback, u8 *bytes);
-// Counters and drops, STATISTIC_COUNT of them, summed over the shards. Any thread.
+// Counters and drops, STATISTIC_COUNT of them, summed over the shards; or one of them. Any thread.
 void switchback_statistics(struct switchback *switchback, u64 *sums);
+u64 switchback_statistic(struct switchback *switchback, u32 index);
 const char *switchback_statistic_name(u32 index);
 
 // State injection, for tests. False: there is no such place.

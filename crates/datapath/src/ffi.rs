@@ -128,6 +128,7 @@ unsafe extern "C" {
     fn switchback_clear(handle: *mut Opaque);
     fn switchback_next_report(handle: *mut Opaque, bytes: *mut u8) -> u32;
     fn switchback_statistics(handle: *mut Opaque, sums: *mut u64);
+    fn switchback_statistic(handle: *mut Opaque, index: u32) -> u64;
     fn switchback_statistic_name(index: u32) -> *const c_char;
     fn switchback_peek_record(handle: *mut Opaque, location: u32, image: *mut RecordImage) -> bool;
     fn switchback_poke_record(handle: *mut Opaque, location: u32, image: *const RecordImage) -> bool;
@@ -219,6 +220,12 @@ impl Handle {
         // SAFETY: C writes one number for each name; `new` has checked that there is room for them.
         unsafe { switchback_statistics(self.0.as_ptr(), sums.as_mut_ptr()) }
         sums
+    }
+
+    pub(crate) fn statistic(&self, index: usize) -> u64 {
+        assert!(index < crate::statistics::COUNT);
+        // SAFETY: there is a number of this index, as checked above.
+        unsafe { switchback_statistic(self.0.as_ptr(), index as u32) }
     }
 
     pub(crate) fn peek_record(&self, location: u32) -> Option<RecordImage> {

@@ -9,6 +9,7 @@ pub mod state;
 mod statistics;
 
 pub use config::{ClassConfig, Config, Features};
+use statistics::place;
 pub use statistics::{COUNT as STATISTIC_COUNT, DropReason, Statistics};
 
 use std::array;
@@ -273,7 +274,12 @@ impl Datapath {
 
     /// Reports that found no room, since the datapath was made.
     pub fn reports_lost(&self) -> u64 {
-        self.statistics().reports_lost
+        self.handle.statistic(place::reports_lost)
+    }
+
+    /// Requests that missed the cache, since the datapath was made.
+    pub fn misses(&self) -> u64 {
+        self.handle.statistic(place::read_misses) + self.handle.statistic(place::write_misses)
     }
 
     /// What was counted so far, summed over the shards.

@@ -87,6 +87,15 @@ macro_rules! statistics {
         }
 
         const COUNTERS: &[&str] = &[$(stringify!($field),)*];
+
+        /// The counters' places in C's order.
+        #[allow(non_upper_case_globals)]
+        pub(crate) mod place {
+            #[allow(non_camel_case_types, dead_code)]
+            enum Order { $($field,)* }
+            $(#[allow(dead_code)] pub(crate) const $field: usize = Order::$field as usize;)*
+        }
+
         /// How many numbers there are.
         pub const COUNT: usize = COUNTERS.len() + DropReason::ALL.len();
 

@@ -77,8 +77,7 @@ impl Target for NativeTarget {
     }
 
     fn misses(&self) -> u64 {
-        let statistics = self.datapath.statistics();
-        statistics.read_misses + statistics.write_misses
+        self.datapath.misses()
     }
 
     fn classes(&self) -> Vec<(u32, u32)> {

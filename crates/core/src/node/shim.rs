@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq};
 
+/// Buffers that wait for the next packets.
+const BUFFERS_KEPT: usize = 64;
+
 /// Limits and times of a node.
 #[derive(Clone, Debug)]
 pub struct NodeLimits {
@@ -163,7 +166,10 @@ pub struct Shim {
     next_op: OpId,
     pending: BTreeMap<OpId, Pending>,
     ops: Vec<EngineOp>,
-    packets: VecDeque<(Address, Packet)>,
+    packets: VecDeque<(Address, Box<Packet>)>,
+    /// Buffers of packets that were sent, for the next ones.
+    #[allow(clippy::vec_box)] // They are moved, and they are long.
+    buffers: Vec<Box<Packet>>,
     pub(super) reports: VecDeque<NodeReport>,
     pub(super) next_hello_us: u64,
     pub(super) next_retry_us: u64,
@@ -240,6 +246,7 @@ impl Shim {
             pending: BTreeMap::new(),
             ops: Vec::new(),
             packets: VecDeque::new(),
+            buffers: Vec::new(),
             reports: VecDeque::new(),
             next_hello_us: now.monotonic_us,
             next_retry_us: now.monotonic_us,
@@ -431,6 +438,9 @@ impl Shim {
     pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<Address> {
         let (to, next) = self.packets.pop_front()?;
         packet.copy_from(next.bytes()).expect("a packet is as long as any other at most");
+        if self.buffers.len() < BUFFERS_KEPT {
+            self.buffers.push(next);
+        }
         Some(to)
     }
 
@@ -441,12 +451,14 @@ impl Shim {
 
     /// Sends a packet.
     pub(super) fn send(&mut self, to: Address, header: Header, value: &[u8], key: &[u8]) {
-        self.packets.push_back((to, Packet::build(header, value, key)));
+        let mut packet = self.buffers.pop().unwrap_or_default();
+        packet.fill(header, value, key);
+        self.packets.push_back((to, packet));
     }
 
     /// Sends a packet that is kept, too.
     pub(super) fn send_packet(&mut self, to: Address, packet: Packet) {
-        self.packets.push_back((to, packet));
+        self.packets.push_back((to, Box::new(packet)));
     }
 
     /// When to call [`Shim::handle_timeout`] next, of the monotonic clock.

@@ -338,11 +338,10 @@ impl Agent {
 
     /// Takes what the datapath reports.
     pub fn take_reports(&mut self, target: &mut dyn Target) {
-        let mut packet = Packet::new();
         let mut told = false;
-        while target.next_report(&mut packet) {
-            let Some(loaded) = LoadedRecord::from_packet(&packet) else { continue };
-            match packet.parse().map(|parts| parts.header.op) {
+        while target.next_report(&mut self.packet) {
+            let Some(loaded) = LoadedRecord::from_packet(&self.packet) else { continue };
+            match self.packet.parse().map(|parts| parts.header.op) {
                 Ok(Op::Original) => {
                     self.statistics.originals += 1;
                     if let Some(snapshot) = &mut self.snapshot {

@@ -179,8 +179,7 @@ impl Target for Between<'_> {
     }
 
     fn misses(&self) -> u64 {
-        let statistics = self.running.statistics();
-        statistics.read_misses + statistics.write_misses
+        self.running.misses()
     }
 
     fn classes(&self) -> Vec<(u32, u32)> {
