@@ -7,6 +7,7 @@ use crate::plan::{Plan, Scheme};
 use crate::run::{Outcome, run as run_plan};
 use crate::sweep;
 use clap::Args;
+use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
@@ -92,11 +93,14 @@ struct Total {
     cached: u64,
     faults: BTreeMap<&'static str, u64>,
     violations: Vec<Outcome>,
+    /// CPU time of each run.
+    cpu: Vec<Duration>,
 }
 
 impl Total {
-    fn add(&mut self, outcome: Outcome) {
+    fn add(&mut self, outcome: Outcome, cpu: Duration) {
         self.seeds += 1;
+        self.cpu.push(cpu);
         self.operations += outcome.operations;
         self.events += outcome.statistics.events;
         self.virtual_us += outcome.virtual_us;
@@ -110,6 +114,23 @@ impl Total {
             self.violations.push(outcome);
         }
     }
+
+    fn cpu_seconds(&self) -> f64 {
+        self.cpu.iter().sum::<Duration>().as_secs_f64()
+    }
+
+    fn median_cpu_seconds(&mut self) -> f64 {
+        self.cpu.sort_unstable();
+        self.cpu.get(self.cpu.len() / 2).map_or(0.0, Duration::as_secs_f64)
+    }
+}
+
+/// Runs a plan; how much time of a core it took, however busy the machine is.
+fn run_timed(plan: Plan, text: bool) -> (Outcome, Duration) {
+    let cpu = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    let began = cpu();
+    let outcome = run_plan(plan, text);
+    (outcome, cpu().saturating_sub(began))
 }
 
 /// Prints a line. Nobody there to read it (`| head`) is no reason to fail.
@@ -138,7 +159,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
     for outcome in &total.violations {
         say!("{}", describe(outcome));
     }
-    summarize(&total, seconds);
+    summarize(&mut total, seconds);
     if let Some(path) = &args.json
         && let Err(error) = std::fs::write(path, to_json(&total, seconds))
     {
@@ -199,10 +220,10 @@ fn run_one(args: &SimArgs, seed: u64) -> Total {
     let mut total = Total::default();
     let mut text = String::new();
     for scheme in schemes(args) {
-        let outcome = run_plan(plan(args, seed, scheme), args.trace.is_some());
+        let (outcome, cpu) = run_timed(plan(args, seed, scheme), args.trace.is_some());
         say!("seed {seed} {}: trace {:016x}", scheme.name(), outcome.trace);
         text.push_str(&outcome.text);
-        total.add(outcome);
+        total.add(outcome, cpu);
     }
     if let Some(path) = &args.trace
         && let Err(error) = std::fs::write(path, text)
@@ -229,12 +250,12 @@ fn run_many(args: &SimArgs, began: Instant) -> Total {
                         return;
                     }
                     for scheme in &schemes {
-                        let outcome = run_plan(plan(args, seed, *scheme), false);
+                        let (outcome, cpu) = run_timed(plan(args, seed, *scheme), false);
                         if outcome.violation.is_some() && !args.keep_going {
                             stop.store(true, Ordering::Relaxed);
                         }
                         let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                        total.add(outcome);
+                        total.add(outcome, cpu);
                         progress(&total, began);
                     }
                 }
@@ -272,7 +293,7 @@ fn describe(outcome: &Outcome) -> String {
     )
 }
 
-fn summarize(total: &Total, seconds: f64) {
+fn summarize(total: &mut Total, seconds: f64) {
     say!(
         "{} runs, {} operations ({} answered by the cache), {} recoveries, {} snapshots, {} faults, {} violations",
         total.seeds,
@@ -289,6 +310,9 @@ fn summarize(total: &Total, seconds: f64) {
         total.events as f64 / seconds,
         total.virtual_us as f64 / 1e6
     );
+    let (cpu_seconds, median) = (total.cpu_seconds(), total.median_cpu_seconds());
+    let rate = total.operations as f64 / cpu_seconds;
+    say!("{cpu_seconds:.1} s of CPU time, {rate:.0} operations in each; the median run took {median:.3}");
 }
 
 fn to_json(total: &Total, seconds: f64) -> String {
@@ -310,6 +334,7 @@ fn to_json(total: &Total, seconds: f64) -> String {
         "faults": total.faults,
         "violations": total.violations.iter().map(violation).collect::<Vec<_>>(),
         "seconds": seconds,
+        "cpu_seconds": total.cpu_seconds(),
     });
     format!("{json:#}\n")
 }

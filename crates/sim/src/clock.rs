@@ -5,6 +5,9 @@ use switchback_core::Now;
 /// The date at which every run begins, in milliseconds since the Unix epoch.
 pub const EPOCH_MS: u64 = 1_800_000_000_000;
 
+/// More than a month.
+const FAR_US: u64 = 1 << 42;
+
 /// A part's clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -20,7 +23,7 @@ impl Clock {
     /// What the part's clocks say at a virtual time.
     #[inline]
     pub fn now(&self, at_us: u64) -> Now {
-        let drifted = at_us as i64 + (at_us as i128 * i128::from(self.drift_ppm) / 1_000_000) as i64;
+        let drifted = at_us as i64 + at_us as i64 * self.drift_ppm / 1_000_000;
         let unix_ms = (EPOCH_MS + at_us / 1000).saturating_add_signed(self.skew_ms);
         Now { monotonic_us: self.zero_us + drifted as u64, unix_ms }
     }
@@ -31,8 +34,10 @@ impl Clock {
         if monotonic_us == u64::MAX {
             return u64::MAX;
         }
-        let wanted = i128::from(monotonic_us.saturating_sub(self.zero_us));
-        let mut at = (wanted * 1_000_000 / i128::from(1_000_000 + self.drift_ppm)) as u64;
+        // What is further away than any run is long comes as late as one likes.
+        let wanted = monotonic_us.saturating_sub(self.zero_us).min(FAR_US);
+        let monotonic_us = self.zero_us + wanted;
+        let mut at = wanted * 1_000_000 / 1_000_000u64.saturating_add_signed(self.drift_ppm);
         while self.now(at).monotonic_us < monotonic_us {
             at += 1;
         }

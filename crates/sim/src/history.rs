@@ -199,21 +199,28 @@ fn word(op: OpIndex, at: usize) -> u64 {
 pub fn fill_value(op: OpIndex, bytes: usize, to: &mut Vec<u8>) {
     assert!(bytes >= VALUE_BYTES_MIN);
     to.clear();
-    to.extend_from_slice(&u64::from(op).to_le_bytes());
+    to.resize(bytes, 0);
+    let (head, rest) = to.split_first_chunk_mut::<8>().expect("long enough");
+    *head = u64::from(op).to_le_bytes();
+    let mut words = rest.chunks_exact_mut(8);
     let mut at = 1;
-    while to.len() < bytes {
-        let word = word(op, at).to_le_bytes();
-        let left = (bytes - to.len()).min(8);
-        to.extend_from_slice(&word[..left]);
+    for chunk in &mut words {
+        chunk.copy_from_slice(&word(op, at).to_le_bytes());
         at += 1;
     }
+    let last = words.into_remainder();
+    last.copy_from_slice(&word(op, at).to_le_bytes()[..last.len()]);
 }
 
 /// The operation that wrote a value, if it is that value, whole and unchanged (its length is still to be compared).
 pub fn writer_of(value: &[u8]) -> Option<OpIndex> {
     let (head, rest) = value.split_first_chunk::<8>()?;
     let op = u32::try_from(u64::from_le_bytes(*head)).ok()?;
-    let whole = rest.chunks(8).enumerate().all(|(at, chunk)| word(op, at + 1).to_le_bytes()[..chunk.len()] == *chunk);
+    let words = rest.chunks_exact(8);
+    let last = words.remainder();
+    let count = words.len();
+    let same = |(at, chunk): (usize, &[u8])| u64::from_le_bytes(chunk.try_into().expect("eight")) == word(op, at + 1);
+    let whole = words.enumerate().all(same) && word(op, count + 1).to_le_bytes()[..last.len()] == *last;
     whole.then_some(op)
 }
 
