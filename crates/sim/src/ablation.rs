@@ -194,7 +194,7 @@ impl Ablation {
         )
         .caught_in(40, Some(Focus::Splits)),
         parts("no-lease", "a client without a lease accepts no answer", Mechanisms { lease: false, ..ALL })
-            .caught_in(60, Some(Focus::Splits)),
+            .caught_in(150, Some(Focus::Splits)),
         parts(
             "resend-over-epoch",
             "open writes end as indeterminate with their epoch",

@@ -184,7 +184,9 @@ fn switches(plan: &mut Plan, random: &mut Random) {
             3 * plan.times.heartbeat_us + 10 * (plan.control.delay_us + plan.control.jitter_us);
         plan.times.switch_lost_us = plan.times.switch_timeout_us + plan.control.reconnect_us;
         let lasts_us = random.logarithmic(50, 500);
-        plan.faults = faults(&[(FaultKind::CrashSwitch, 1)], random.logarithmic(3_000, 30_000), lasts_us, random);
+        // A switch that never lives until its clients have heard of it serves nobody.
+        let every_us = random.logarithmic(3_000, 30_000).max(4 * plan.control.delay_us);
+        plan.faults = faults(&[(FaultKind::CrashSwitch, 1)], every_us, lasts_us, random);
         return;
     }
     let kinds = [(FaultKind::CrashSwitch, 8), (FaultKind::BreakConnections, 3), (FaultKind::SlowControl, 2)];

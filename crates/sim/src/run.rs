@@ -5,7 +5,7 @@ use crate::check::{Check, Violation};
 use crate::history::{Op, OpIndex};
 use crate::plan::{FaultKind, Plan};
 use crate::world::{World, WorldStatistics};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 /// Histories of a key that are no longer than this are searched, too.
@@ -16,8 +16,6 @@ const SEARCH_STEPS: u64 = 20_000;
 const SEARCHED_KEYS: usize = 4;
 /// Lines of a history that a report prints.
 const REPORTED_OPS: usize = 40;
-/// Lines of its smallest part.
-const SMALLEST_OPS: usize = 8;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -84,21 +82,29 @@ fn cross_check(world: &World) -> Option<Violation> {
     None
 }
 
-/// The operations that contradict each other: the one that shows it, those that made or told of the versions that it ignores and finds,
-/// and, if its answer is of an old epoch, the last one of a newer epoch that was answered before it was asked.
+/// The operations that contradict each other: the one that shows it, and of each version that it ignores, finds or expects the write and
+/// who told of it first; what came between the version that a condition expects and its own; and if the answer is of an old epoch, the
+/// last one of a newer epoch that was answered before it was asked.
 fn smallest(world: &World, violation: &Violation, ops: &[(OpIndex, &Op)]) -> String {
     let mut out = String::new();
     let Some(shown) = violation.op.map(|op| world.history.ops[op as usize]) else { return out };
-    let known = shown.floor / 2;
-    let wanted = |op: &Op| op.seq != 0 && (op.seq == known || op.seq == shown.seq || op.seq == shown.guard);
-    let index = violation.op;
-    let newer = |op: &&(OpIndex, &Op)| op.1.epoch > shown.epoch && op.1.responded < shown.invoked;
-    let owner = ops.iter().filter(newer).max_by_key(|(_, op)| op.responded).map(|(other, _)| *other);
-    let owner = owner.filter(|_| violation.check == Check::TwoOwners);
-    let contradict = ops.iter().filter(|(other, op)| Some(*other) == index || Some(*other) == owner || wanted(op));
+    let mut contradict: BTreeSet<OpIndex> = violation.op.into_iter().collect();
+    for seq in [shown.floor / 2, shown.seq, shown.guard].into_iter().filter(|seq| *seq != 0) {
+        let of_version = || ops.iter().filter(|(_, op)| op.seq == seq && op.responded < shown.responded);
+        contradict.extend(of_version().filter(|(_, op)| op.changes()).map(|(index, _)| *index).take(2));
+        contradict.extend(of_version().min_by_key(|(_, op)| op.responded).map(|(index, _)| *index));
+    }
+    if violation.check == Check::Condition {
+        let between = ops.iter().filter(|(_, op)| op.changes() && shown.guard < op.seq && op.seq < shown.seq);
+        contradict.extend(between.map(|(index, _)| *index).take(2));
+    }
+    if violation.check == Check::TwoOwners {
+        let newer = ops.iter().filter(|(_, op)| op.epoch > shown.epoch && op.responded < shown.invoked);
+        contradict.extend(newer.max_by_key(|(_, op)| op.responded).map(|(index, _)| *index));
+    }
     let _ = writeln!(out, "the smallest part that breaks it:");
-    for (other, op) in contradict.take(SMALLEST_OPS) {
-        let _ = writeln!(out, "   #{other:<6} {op}");
+    for index in contradict {
+        let _ = writeln!(out, "   #{index:<6} {}", world.history.ops[index as usize]);
     }
     out
 }

@@ -47,3 +47,17 @@ fn a_run_is_settled_once_no_message_is_held_up() {
         is_green(seed, Focus::Switches);
     }
 }
+
+/// Not the product's: an answer had waited for its client's spool, and came after a recovery had given the client up with what it kept.
+#[test]
+fn an_answer_that_comes_after_its_client_was_given_up_is_no_evidence() {
+    for seed in [140, 495] {
+        is_green(seed, Focus::Stragglers);
+    }
+}
+
+/// Not the product's: switches died faster than a control message travels, and hardly any operation could be answered.
+#[test]
+fn a_switch_lives_until_its_clients_have_heard_of_it() {
+    is_green(394, Focus::Switches);
+}

@@ -350,6 +350,13 @@ impl Witness {
         }
     }
 
+    /// The same for one answer, which its client handed out only later.
+    pub fn weaken_one(&mut self, history: &mut History, index: OpIndex) {
+        let op = &mut history.ops[index as usize];
+        op.weak = true;
+        self.keys[op.key as usize].has_weak = true;
+    }
+
     /// What only weak evidence speaks for has turned out to be lost.
     fn forget_weak(&mut self, history: &History, key: u32, position: u64) {
         let strong = history.of_key(key).filter(|(_, op)| !op.weak && op.responded != u64::MAX && op.seq != 0);

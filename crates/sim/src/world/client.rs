@@ -31,6 +31,8 @@ struct Thread {
 struct Done {
     token: u64,
     answer: Answer,
+    /// While it waited for the spool, a recovery gave its client up, with what it rests on.
+    given_up: bool,
 }
 
 /// What a client keeps on its disk.
@@ -166,6 +168,18 @@ impl World {
         let life = slot.life;
         self.witness
             .weaken(&mut self.history, client, life, |key, seq| kept.get(&key).is_some_and(|kept| *kept >= seq));
+    }
+
+    /// The recovery of this epoch no longer waited for the client: what it alone keeps is lost, as promised.
+    pub(super) fn give_up_client(&mut self, client: u8, epoch: u32) {
+        self.weaken_client(client);
+        let slot = &mut self.clients[usize::from(client)];
+        slot.abandoned_in = epoch;
+        if let Some(spool) = &mut slot.spool {
+            for done in spool.answers.iter_mut().chain(&mut spool.next_answers) {
+                done.given_up = true;
+            }
+        }
     }
 
     fn kept(&self, kept: &PreservedRecord) -> Option<(u32, Seq)> {
@@ -317,15 +331,19 @@ impl World {
         if op == SCANS {
             self.statistics.scans += 1;
         } else {
-            self.finish_op(client, thread, op as OpIndex, done.answer);
+            self.finish_op(client, thread, op as OpIndex, done);
         }
         // A key gets hot only if it is asked for faster than counters are cleared.
         let pause_us = if self.is_healed() { 1 } else { self.workload.pause_us() };
         self.queue.push(self.now_us + pause_us, Event::Submit(client, thread));
     }
 
-    fn finish_op(&mut self, client: u8, thread: u16, index: OpIndex, answer: Answer) {
+    fn finish_op(&mut self, client: u8, thread: u16, index: OpIndex, done: Done) {
+        let answer = done.answer;
         let checked = self.witness.answered(&mut self.history, index, answer, self.now_us);
+        if answer.at_risk && done.given_up {
+            self.witness.weaken_one(&mut self.history, index);
+        }
         let op = self.history.ops[index as usize];
         self.trace.line(self.now_us, || format!("#{index} key-{} {op}", op.key));
         let slot = &mut self.clients[usize::from(client)];
@@ -516,5 +534,5 @@ fn take_apart(completion: &Completion<'_>, epoch: u32, at_risk: bool) -> Done {
         Outcome::NoSpace | Outcome::Indeterminate => (Told::Unknown, Seq::NONE, NO_OP),
     };
     let answer = Answer { told, seq, saw, epoch, cached: completion.cached, at_risk };
-    Done { token: completion.token, answer }
+    Done { token: completion.token, answer, given_up: false }
 }

@@ -238,9 +238,8 @@ impl World {
         self.statistics.recoveries += 1;
         for client in abandoned {
             self.trace.line(self.now_us, || format!("client{client} is abandoned by the recovery of epoch {epoch}"));
-            self.weaken_client(client as u8);
-            let slot = &mut self.clients[client as usize];
-            slot.abandoned_in = epoch;
+            self.give_up_client(client as u8, epoch);
+            let slot = &self.clients[client as usize];
             // Clocks differ by a few per cent.
             let times = &self.plan.times;
             let silent_us = self.now_us - slot.heard_us;
