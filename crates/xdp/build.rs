@@ -10,14 +10,17 @@ const CLANG_MIN: u32 = 15;
 
 fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let object = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("xdp.bpf.o");
+    let objects = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let source = manifest.join("../../datapath");
     println!("cargo::rerun-if-changed={}", source.display());
     println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rustc-check-cfg=cfg(has_object)");
     match clang() {
         Some(clang) => {
-            compile(&clang, &source.join("xdp.bpf.c"), &object);
+            for name in ["xdp.bpf", "measure.bpf"] {
+                let file = |extension| format!("{name}.{extension}");
+                compile(&clang, &source.join(file("c")), &objects.join(file("o")));
+            }
             println!("cargo::rustc-cfg=has_object");
         }
         None => println!("cargo::warning=no clang {CLANG_MIN} or newer: the kernel datapath is left out"),

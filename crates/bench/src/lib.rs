@@ -9,7 +9,7 @@ mod generator;
 pub mod limit;
 pub mod rack;
 mod redis;
-mod report;
+pub mod report;
 mod runs;
 pub mod verify;
 pub mod workload;

@@ -53,7 +53,7 @@ impl FromStr for Mode {
 }
 
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
-const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+pub(crate) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 /// IPv6 and UDP headers with the longest packet.
 pub const MTU_MIN: u32 = PACKET_BYTES_MAX as u32 + 48;
 

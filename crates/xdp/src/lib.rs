@@ -8,6 +8,7 @@ mod attach;
 mod forwarding;
 mod inspect;
 mod layout;
+pub mod measure;
 mod netlink;
 mod object;
 mod peer;
@@ -21,13 +22,13 @@ pub use attach::{Attachment, MTU_MIN, Mode};
 pub use inspect::{Interface, inspect, interfaces};
 pub use netlink::{Link, links};
 pub use object::{is_built_in, map_bytes};
-pub use peer::within;
+pub use peer::{new_network, within};
 pub use segment::Segment;
 pub use target::XdpTarget;
 
 use layout::place;
 use libbpf_rs::{MapCore, MapFlags};
-use object::Loaded;
+use object::{Loaded, Object};
 use reports::Reports;
 use std::io;
 use std::os::fd::AsFd;
@@ -103,7 +104,11 @@ pub fn permission() -> Result<(), Error> {
 impl XdpDatapath {
     /// Loads it. It serves nothing yet: inject SET_EPOCH, set routes and nodes, attach. Packets to `endpoint` are its own.
     pub fn new(config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
-        let loaded = Loaded::new(config, endpoint)?;
+        XdpDatapath::load(Object::Switch, config, endpoint)
+    }
+
+    fn load(object: Object, config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
+        let loaded = Loaded::new(object, config, endpoint)?;
         let shared = Shared::new(loaded.map(".data.shared").as_fd())
             .map_err(|error| Error::System("mapping the datapath's registers", error))?;
         let reports = Mutex::new(Reports::new(&loaded, config.partitions)?);
@@ -138,7 +143,7 @@ impl XdpDatapath {
 
     fn run(&self, program: &str, packet: &[u8], out: &mut [u8]) -> io::Result<sys::Ran> {
         loop {
-            match sys::test_run(self.loaded.program(program), packet, out, 1) {
+            match sys::test_run(self.loaded.program(program), packet, out) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }
@@ -304,29 +309,12 @@ impl XdpDatapath {
         while self.next_report(&mut packet) {}
     }
 
-    /// Names of the programs and how many instructions they have.
-    pub fn instructions(&self) -> Vec<(String, usize)> {
-        self.loaded.instructions()
-    }
-
-    /// Names of the maps, their entries and bytes.
-    pub fn map_sizes(&self) -> Vec<(String, u32, u64)> {
-        self.loaded.map_sizes()
-    }
-
     /// A frame as the attached program makes it: the action, and what came out.
     pub fn frame(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
         let mut out = vec![0; 2048];
-        let ran = sys::test_run(self.loaded.program("switchback"), frame, &mut out, 1)?;
+        let ran = sys::test_run(self.loaded.program("switchback"), frame, &mut out)?;
         out.truncate(ran.length);
         Ok((ran.value, out))
-    }
-
-    /// The same frame again and again through the attached program's code, on this CPU: verdict and time of one.
-    pub fn time(&self, program: &str, frame: &[u8], repeat: u32) -> io::Result<(u32, Duration)> {
-        let mut out = [0; 2048];
-        let ran = sys::test_run(self.loaded.program(program), frame, &mut out, repeat)?;
-        Ok((ran.value, ran.took))
     }
 }
 

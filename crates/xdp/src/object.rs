@@ -9,14 +9,34 @@ use std::sync::{Mutex, Once, PoisonError};
 use switchback_datapath::Config;
 use switchback_wire::{Address, PACKET_BYTES_MAX};
 
-#[cfg(has_object)]
-const OBJECT: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o")));
-#[cfg(not(has_object))]
-const OBJECT: Option<&[u8]> = None;
+/// What can be loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Object {
+    /// xdp.bpf.c.
+    Switch,
+    /// measure.bpf.c: the same, and what measures it.
+    Measured,
+}
+
+impl Object {
+    /// Compiled, if there was a clang that compiles for BPF.
+    #[cfg(has_object)]
+    fn bytes(self) -> Option<&'static [u8]> {
+        Some(match self {
+            Object::Switch => include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o")),
+            Object::Measured => include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o")),
+        })
+    }
+
+    #[cfg(not(has_object))]
+    fn bytes(self) -> Option<&'static [u8]> {
+        None
+    }
+}
 
 /// Whether this program was built with a clang that compiles for BPF.
 pub fn is_built_in() -> bool {
-    OBJECT.is_some()
+    Object::Switch.bytes().is_some()
 }
 
 /// Size classes that the pipeline has maps for.
@@ -82,12 +102,12 @@ impl Parameters {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     maps: HashMap<String, MapHandle>,
-    programs: HashMap<String, (OwnedFd, usize)>,
+    programs: HashMap<String, OwnedFd>,
 }
 
 impl Loaded {
-    pub(crate) fn new(config: &Config, endpoint: Address) -> Result<Loaded, Error> {
-        let object = OBJECT.ok_or(Error::NotBuiltIn)?;
+    pub(crate) fn new(object: Object, config: &Config, endpoint: Address) -> Result<Loaded, Error> {
+        let object = object.bytes().ok_or(Error::NotBuiltIn)?;
         config.check()?;
         keep_messages();
         let mut open = ObjectBuilder::default().name("switchback")?.open_memory(object)?;
@@ -102,34 +122,21 @@ impl Loaded {
         let mut programs = HashMap::new();
         for program in loaded.progs() {
             let fd = program.as_fd().try_clone_to_owned().map_err(|error| Error::System("keeping a program", error))?;
-            programs.insert(program.name().to_string_lossy().into_owned(), (fd, program.insn_cnt()));
+            programs.insert(program.name().to_string_lossy().into_owned(), fd);
         }
         Ok(Loaded { maps, programs })
     }
 
     pub(crate) fn map(&self, name: &str) -> &MapHandle {
-        self.maps.get(name).unwrap_or_else(|| panic!("datapath/tables_bpf.h has no map {name}"))
+        self.maps.get(name).unwrap_or_else(|| panic!("datapath has no map {name}"))
     }
 
     pub(crate) fn program(&self, name: &str) -> BorrowedFd<'_> {
-        self.programs.get(name).unwrap_or_else(|| panic!("datapath/xdp.bpf.c has no program {name}")).0.as_fd()
+        self.programs.get(name).unwrap_or_else(|| panic!("datapath has no program {name}")).as_fd()
     }
 
-    /// Names and instructions of the programs.
-    pub(crate) fn instructions(&self) -> Vec<(String, usize)> {
-        let mut all: Vec<_> = self.programs.iter().map(|(name, (_, count))| (name.clone(), *count)).collect();
-        all.sort();
-        all
-    }
-
-    /// Names and sizes (entries, bytes of all) of the maps.
-    pub(crate) fn map_sizes(&self) -> Vec<(String, u32, u64)> {
-        let bytes =
-            |map: &MapHandle| u64::from(map.max_entries()) * u64::from(map.key_size() + map.value_size()).max(1);
-        let mut all: Vec<_> =
-            self.maps.iter().map(|(name, map)| (name.clone(), map.max_entries(), bytes(map))).collect();
-        all.sort();
-        all
+    pub(crate) fn maps(&self) -> impl Iterator<Item = (&str, &MapHandle)> {
+        self.maps.iter().map(|(name, map)| (name.as_str(), map))
     }
 }
 

@@ -23,24 +23,68 @@ pub(crate) struct Ran {
     pub(crate) took: Duration,
 }
 
-/// Runs an XDP program on a packet, `repeat` times.
-pub(crate) fn test_run(program: BorrowedFd<'_>, packet: &[u8], out: &mut [u8], repeat: u32) -> io::Result<Ran> {
+/// Runs an XDP program on a packet.
+pub(crate) fn test_run(program: BorrowedFd<'_>, packet: &[u8], out: &mut [u8]) -> io::Result<Ran> {
+    let options = bpf::bpf_test_run_opts {
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        repeat: 1,
+        ..Default::default()
+    };
+    // SAFETY: the buffer lives during the call and has the length that it is told.
+    unsafe { run(program, packet, options) }
+}
+
+/// Runs an XDP program again and again on this CPU, each time on what the last one left of the packet, as if it had arrived on an
+/// interface.
+pub(crate) fn test_repeat(program: BorrowedFd<'_>, packet: &[u8], interface: u32, repeat: u32) -> io::Result<Ran> {
+    let context =
+        bpf::xdp_md { data_end: packet.len() as u32, ingress_ifindex: interface, ..Default::default() };
+    let mut options = bpf::bpf_test_run_opts { repeat: repeat as i32, ..Default::default() };
+    if interface != 0 {
+        options.ctx_in = (&raw const context).cast();
+        options.ctx_size_in = size_of::<bpf::xdp_md>() as u32;
+    }
+    // SAFETY: the context lives during the call and has the length that it is told; nothing is written back.
+    unsafe { run(program, packet, options) }
+}
+
+/// Lets the kernel make so many frames, `batch` at a time, and do with each what the program says.
+pub(crate) fn test_live(program: BorrowedFd<'_>, packet: &[u8], frames: u32, batch: u32) -> io::Result<()> {
+    let options = bpf::bpf_test_run_opts {
+        repeat: frames as i32,
+        flags: bpf::BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch_size: batch,
+        ..Default::default()
+    };
+    // SAFETY: nothing is written back.
+    unsafe { run(program, packet, options) }.map(|_| ())
+}
+
+/// # Safety
+/// What the options point to is as long as they say.
+unsafe fn run(program: BorrowedFd<'_>, packet: &[u8], options: bpf::bpf_test_run_opts) -> io::Result<Ran> {
     let mut options = bpf::bpf_test_run_opts {
         sz: size_of::<bpf::bpf_test_run_opts>() as bpf::size_t,
         data_in: packet.as_ptr().cast(),
         data_size_in: packet.len() as u32,
-        data_out: out.as_mut_ptr().cast(),
-        data_size_out: out.len() as u32,
-        repeat: repeat as i32,
-        ..Default::default()
+        ..options
     };
-    // SAFETY: both buffers live during the call and have the lengths that it is told.
+    // SAFETY: the packet lives during the call; the rest is the caller's promise.
     check(unsafe { bpf::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) })?;
     Ok(Ran {
         value: options.retval,
         length: options.data_size_out as usize,
         took: Duration::from_nanos(options.duration.into()),
     })
+}
+
+/// Has the kernel count what programs take, as long as the descriptor that this returns is open.
+pub(crate) fn count_run_time() -> io::Result<OwnedFd> {
+    // SAFETY: a call without pointers.
+    let fd = check(unsafe { bpf::bpf_enable_stats(bpf::BPF_STATS_RUN_TIME) })?;
+    // SAFETY: the kernel has just made this descriptor, for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Attaches a program to an interface for as long as the descriptor that this returns is open.

@@ -5,7 +5,7 @@ mod table;
 mod text;
 
 pub(crate) use progress::Bar;
-pub(crate) use table::{Table, grouped};
+pub use table::{Table, grouped};
 pub(crate) use text::{describe, headline, text_of_run, text_of_summary};
 
 use crate::cli::LoadArgs;
@@ -44,14 +44,18 @@ pub(crate) struct Report {
 
 /// The machine that it ran on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(crate) struct Machine {
-    pub(crate) cpus: usize,
-    pub(crate) model: String,
-    pub(crate) kernel: String,
+pub struct Machine {
+    /// That this process may use.
+    pub cpus: usize,
+    /// Of the processor.
+    pub model: String,
+    /// Its version.
+    pub kernel: String,
 }
 
 impl Machine {
-    pub(crate) fn here() -> Machine {
+    /// This one.
+    pub fn here() -> Machine {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let model =
@@ -323,15 +327,18 @@ pub(crate) struct Summary {
 
 /// The middle of several figures and how far they lie apart.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
+pub struct Spread {
+    /// The middle one.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
 }
 
 impl Spread {
     /// Of at least one figure.
-    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -344,7 +351,7 @@ impl Spread {
     }
 
     /// From the median to the farther end, over the median.
-    pub(crate) fn relative(&self) -> f64 {
+    pub fn relative(&self) -> f64 {
         (self.max - self.median).max(self.median - self.min) / self.median
     }
 }

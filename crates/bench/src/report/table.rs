@@ -4,16 +4,18 @@ use std::fmt;
 
 /// Rows of cells; the first column is flush left, all others flush right.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new<const N: usize>(head: [&str; N]) -> Table {
+    /// With these headings.
+    pub fn new<const N: usize>(head: [&str; N]) -> Table {
         Table { rows: vec![head.map(str::to_owned).into()] }
     }
 
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    /// One more row.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(cells.into());
     }
 }
@@ -37,7 +39,7 @@ impl fmt::Display for Table {
 }
 
 /// A whole number with its thousands apart.
-pub(crate) fn grouped(number: f64) -> String {
+pub fn grouped(number: f64) -> String {
     if !number.is_finite() {
         return "-".to_owned();
     }

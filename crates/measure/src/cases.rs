@@ -1,0 +1,86 @@
+//! What is measured: one kind of packet on one size of table.
+
+use serde::Serialize;
+use switchback_wire::{Header, Op};
+
+/// Length of keys.
+pub(crate) const KEY_BYTES: usize = 16;
+
+/// What is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Operation {
+    Read,
+    Write,
+    Delete,
+}
+
+/// Whether the cache has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Outcome {
+    Hit,
+    Miss,
+}
+
+/// The size of the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Size {
+    pub(crate) value_bytes: u32,
+    pub(crate) slots: u32,
+}
+
+/// That which all headline figures are of.
+pub(crate) const USUAL: Size = Size { value_bytes: 128, slots: 1 << 16 };
+
+/// One cell of the matrix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Case {
+    pub(crate) operation: Operation,
+    pub(crate) outcome: Outcome,
+    pub(crate) cpus: usize,
+}
+
+impl Case {
+    /// The cases of one table, on up to `cpus` CPUs; deletes last, since they leave no values.
+    pub(crate) fn all(cpus: usize) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for operation in [Operation::Read, Operation::Write, Operation::Delete] {
+            for outcome in [Outcome::Hit, Outcome::Miss] {
+                cases.extend((1..=cpus).map(|cpus| Case { operation, outcome, cpus }));
+            }
+        }
+        cases
+    }
+
+    /// The request's header but for key, lane and number, and the length of its value.
+    pub(crate) fn request(&self, size: Size) -> (Header, usize) {
+        let (op, value_bytes) = match self.operation {
+            Operation::Read => (Op::Read, 0),
+            Operation::Write => (Op::Write, size.value_bytes as usize),
+            Operation::Delete => (Op::Delete, 0),
+        };
+        (Header { epoch: 1, ..Header::new(op) }, value_bytes)
+    }
+
+    /// The counter that counts packets of this case.
+    pub(crate) fn counted(&self, statistics: &switchback_datapath::Statistics) -> u64 {
+        match (self.operation, self.outcome) {
+            (Operation::Read, Outcome::Hit) => statistics.read_hits,
+            (Operation::Read, Outcome::Miss) => statistics.read_misses,
+            (_, Outcome::Hit) => statistics.absorbed_writes,
+            (_, Outcome::Miss) => statistics.forwarded_writes,
+        }
+    }
+}
+
+impl std::fmt::Display for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let operation = match self.operation {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Delete => "delete",
+        };
+        write!(f, "{} {operation}", if self.outcome == Outcome::Hit { "hit" } else { "miss" })
+    }
+}

@@ -1,0 +1,120 @@
+//! The pipeline in the kernel: test runs that repeat, and live frames on a veth pair.
+
+use crate::cases::{Case, KEY_BYTES, Outcome, Size};
+use crate::matrix::{self, PACKETS, Subject, Tables, fill};
+use crate::native::config;
+use crate::network::Pair;
+use crate::pinned::{Took, on_cpus, pin};
+use crate::requests::{Request, requests};
+use anyhow::{Context as _, ensure};
+use std::time::Instant;
+use switchback_datapath::{Statistics, TableError, Verdict};
+use switchback_wire::{Address, KeyHash, Packet};
+use switchback_xdp::measure::{Meter, Step};
+
+/// A filled table in the kernel and the requests for it.
+pub(crate) struct Kernel {
+    meter: Meter,
+    size: Size,
+    hits: Vec<Request>,
+    misses: Vec<Request>,
+    /// What the kernel's requests are now.
+    current: Option<(Case, bool)>,
+}
+
+impl Tables for Meter {
+    fn inject(&self, packet: &mut Packet) -> Verdict {
+        (**self).inject(packet)
+    }
+
+    fn insert(&self, hash: &KeyHash, slot: u32) -> Result<(), TableError> {
+        self.lookup_insert(hash, 0, slot)
+    }
+
+    fn set_route(&self, partition: u16) -> Result<(), TableError> {
+        (**self).set_route(partition, &[0])
+    }
+
+    fn set_node(&self, address: Address) {
+        (**self).set_node(0, address);
+    }
+
+    fn process(&self, packet: &mut Packet) -> Verdict {
+        (**self).process(packet, Address::in_memory(1, 0), 1, 1)
+    }
+}
+
+impl Kernel {
+    pub(crate) fn new(size: Size, cpus: usize) -> anyhow::Result<Kernel> {
+        let config = config(size, cpus);
+        let meter = Meter::new(&config)?;
+        fill(&meter, &config, size)?;
+        let (hits, misses) = (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));
+        Ok(Kernel { meter, size, hits, misses, current: None })
+    }
+
+    /// Makes the kernel's requests those of a case. `sends`: a frame's verdict is carried out, too.
+    pub(crate) fn prepare(&mut self, case: &Case, sends: bool) -> anyhow::Result<()> {
+        if self.current == Some((*case, sends)) {
+            return Ok(());
+        }
+        if self.current.is_none_or(|(current, _)| current.outcome != case.outcome) {
+            let requests = if case.outcome == Outcome::Hit { &self.hits } else { &self.misses };
+            self.meter.set_keys(requests.iter().map(|request| (request.hash, request.key)))?;
+        }
+        let (header, value_bytes) = case.request(self.size);
+        let packet = Packet::build(header, &vec![7; value_bytes], &[0; KEY_BYTES]);
+        self.meter.set_request(&packet, sends)?;
+        self.current = Some((*case, sends));
+        Ok(())
+    }
+
+    fn repeat(&self, step: Step, cpus: usize, interface: u32) -> anyhow::Result<Took> {
+        on_cpus(cpus, PACKETS, |_| {
+            let ran = self.meter.run(step, interface, PACKETS as u32).context("running the datapath in the kernel")?;
+            ensure!(ran.0 != 0, "the kernel's requests are not what the measurement expects");
+            Ok(ran.1 * PACKETS as u32)
+        })
+    }
+
+    /// As a round, of frames that come in on this interface and whose verdicts are carried out up to the last: routes are looked up.
+    pub(crate) fn routed(&mut self, case: &Case, interface: u32) -> anyhow::Result<Took> {
+        self.prepare(case, true)?;
+        self.repeat(Step::Packet, case.cpus, interface)
+    }
+
+    /// Frames a second that one CPU makes, sends to the datapath on a veth, and gets back.
+    pub(crate) fn live(&mut self, case: &Case, pair: &Pair, frames: u32) -> anyhow::Result<f64> {
+        self.prepare(case, true)?;
+        let line = self.meter.attach(&pair.server, &pair.client)?;
+        let rate = std::thread::scope(|scope| {
+            let run = || {
+                pin(crate::pinned::cpus()[0])?;
+                let before = self.meter.returned();
+                let start = Instant::now();
+                self.meter.generate(frames).context("sending live frames")?;
+                let took = start.elapsed();
+                anyhow::Ok((self.meter.returned() - before) as f64 / took.as_secs_f64())
+            };
+            scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        drop(line);
+        rate
+    }
+
+    pub(crate) fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+impl Subject for Kernel {
+    fn round(&mut self, step: matrix::Step, case: &Case) -> anyhow::Result<Took> {
+        self.prepare(case, case.outcome == Outcome::Hit)?;
+        let step = if step == matrix::Step::Build { Step::Build } else { Step::Packet };
+        self.repeat(step, case.cpus, 0)
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.meter.statistics()
+    }
+}

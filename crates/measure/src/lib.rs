@@ -1,0 +1,18 @@
+//! What a packet costs the switch: `switchback datapath bench`.
+//!
+//! The native build and the kernel's are driven with the same requests in the same run. Throughput of whole racks is
+//! `switchback-bench`'s business.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod cases;
+pub mod cli;
+mod kernel;
+mod matrix;
+mod native;
+mod network;
+mod pinned;
+mod report;
+mod requests;
+
+pub use cli::DatapathArgs;

@@ -1,0 +1,149 @@
+//! All cases on one size of tables, native and in the kernel, in turn.
+
+use crate::cases::{Case, Size};
+use crate::pinned::Took;
+use crate::requests::Request;
+use anyhow::ensure;
+use serde::Serialize;
+use switchback_bench::report::Spread;
+use switchback_datapath::{Config, Statistics, TableError, Verdict};
+use switchback_wire::{Address, Header, KeyHash, Op, Packet};
+
+/// Packets between two looks at the clock: few enough that most stretches are not preempted on a busy machine.
+pub(crate) const PACKETS: usize = 1 << 15;
+/// Lanes of each CPU.
+pub(crate) const LANES: u32 = switchback_xdp::measure::LANES;
+/// The number of the first request that is measured: above all that filled the tables.
+pub(crate) const FIRST_REQUEST: u64 = 1 << 32;
+/// Where misses go.
+pub(crate) const NODE: ([u8; 4], u16) = ([10, 213, 0, 3], 5400);
+
+/// What a round does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Build,
+    Packet,
+}
+
+/// A datapath that is measured.
+pub(crate) trait Subject {
+    /// So many packets on each CPU.
+    fn round(&mut self, step: Step, case: &Case) -> anyhow::Result<Took>;
+    fn statistics(&self) -> Statistics;
+}
+
+/// What fills a datapath's tables.
+pub(crate) trait Tables {
+    fn inject(&self, packet: &mut Packet) -> Verdict;
+    fn insert(&self, hash: &KeyHash, slot: u32) -> Result<(), TableError>;
+    fn set_route(&self, partition: u16) -> Result<(), TableError>;
+    fn set_node(&self, address: Address);
+    fn process(&self, packet: &mut Packet) -> Verdict;
+}
+
+/// Gives every slot a key, and every key a value.
+pub(crate) fn fill(tables: &impl Tables, config: &Config, size: Size) -> anyhow::Result<()> {
+    let control = |header: Header, key: &[u8]| {
+        let mut packet = Packet::build(header, &[], key);
+        let verdict = tables.inject(&mut packet);
+        ensure!(verdict == Verdict::Reply, "the datapath refuses {:?}: {verdict:?}", header.op);
+        Ok(())
+    };
+    for partition in 0..config.partitions {
+        tables.set_route(partition as u16)?;
+    }
+    tables.set_node(std::net::SocketAddr::from(NODE).into());
+    control(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, b"-")?;
+    let value = vec![7; size.value_bytes as usize];
+    let mut packet = Packet::new();
+    for slot in 0..size.slots {
+        let Request { key, hash, .. } = Request::new(slot.into(), 0);
+        let header = Header { slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
+        control(header, &key)?;
+        tables.insert(&hash, slot)?;
+        control(Header { op: Op::SetValid, ..header }, &key)?;
+        let request = u64::from(slot / LANES) + 1;
+        packet.fill(Header { epoch: 1, request, lane: slot % LANES, op: Op::Write, slot: 0, ..header }, &value, &key);
+        let verdict = tables.process(&mut packet);
+        ensure!(verdict == Verdict::Reply, "the datapath refuses the first write of a key: {verdict:?}");
+    }
+    Ok(())
+}
+
+/// What one case cost.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Cost {
+    /// A packet, made and processed.
+    pub(crate) ns: Spread,
+    /// Making it alone.
+    pub(crate) building_ns: f64,
+    pub(crate) instructions: Option<f64>,
+    /// Of the packets, how many met what the case says; the others met a record or lane that another CPU had.
+    pub(crate) share: f64,
+}
+
+/// A row of the matrix.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    #[serde(flatten)]
+    pub(crate) size: Size,
+    #[serde(flatten)]
+    pub(crate) case: Case,
+    pub(crate) native: Cost,
+    pub(crate) xdp: Option<Cost>,
+}
+
+struct Rounds {
+    took: Vec<Took>,
+    building: Vec<f64>,
+    counted: u64,
+}
+
+impl Rounds {
+    fn new() -> Rounds {
+        Rounds { took: Vec::new(), building: Vec::new(), counted: 0 }
+    }
+
+    fn add(&mut self, subject: &mut dyn Subject, case: &Case) -> anyhow::Result<()> {
+        self.building.push(subject.round(Step::Build, case)?.ns);
+        let before = case.counted(&subject.statistics());
+        self.took.push(subject.round(Step::Packet, case)?);
+        self.counted += case.counted(&subject.statistics()) - before;
+        Ok(())
+    }
+
+    fn cost(self, case: &Case) -> anyhow::Result<Cost> {
+        let share = self.counted as f64 / (self.took.len() * case.cpus * PACKETS) as f64;
+        ensure!(case.cpus > 1 || share > 0.999, "{case}: only {:.1} % of the packets are such", share * 100.0);
+        let median = |figures: Vec<f64>| Spread::of(figures).map(|spread| spread.median);
+        let instructions = self.took.iter().map(|took| took.instructions).collect::<Option<Vec<_>>>();
+        Ok(Cost {
+            ns: Spread::of(self.took.iter().map(|took| took.ns)).expect("there are rounds"),
+            building_ns: median(self.building).unwrap_or_default(),
+            instructions: instructions.and_then(median),
+            share,
+        })
+    }
+}
+
+/// Measures one case on both, in turn.
+pub(crate) fn measure(
+    native: &mut dyn Subject,
+    mut kernel: Option<&mut dyn Subject>,
+    (size, case): (Size, Case),
+    rounds: usize,
+) -> anyhow::Result<Row> {
+    let (mut of_native, mut of_kernel) = (Rounds::new(), Rounds::new());
+    // One that doesn't count warms up.
+    for round in 0..=rounds {
+        of_native.add(native, &case)?;
+        if let Some(kernel) = &mut kernel {
+            of_kernel.add(*kernel, &case)?;
+        }
+        if round == 0 {
+            (of_native, of_kernel) = (Rounds::new(), Rounds::new());
+        }
+    }
+    let xdp = if kernel.is_some() { Some(of_kernel.cost(&case)?) } else { None };
+    Ok(Row { size, case, native: of_native.cost(&case)?, xdp })
+}

@@ -1,0 +1,99 @@
+//! The pipeline in user space, called one packet after the other.
+
+use crate::cases::{Case, Outcome, Size};
+use crate::matrix::{FIRST_REQUEST, LANES, PACKETS, Step, Subject, Tables, fill};
+use crate::pinned::{Took, on_cpus, timed};
+use crate::requests::{REQUESTS, Request, requests};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Statistics, TableError, Verdict};
+use switchback_wire::{Address, Header, KeyHash, Packet};
+
+const CLIENT: Address = Address::in_memory(1, 0);
+/// As many packets as a driver takes from a socket at once.
+const BATCH: usize = 32;
+
+/// A filled table and the requests for it.
+pub(crate) struct Native {
+    datapath: Datapath,
+    size: Size,
+    hits: Vec<Request>,
+    misses: Vec<Request>,
+    /// Of each CPU: requests that it has made.
+    made: Vec<AtomicUsize>,
+}
+
+impl Tables for Datapath {
+    fn inject(&self, packet: &mut Packet) -> Verdict {
+        self.inject(packet)
+    }
+
+    fn insert(&self, hash: &KeyHash, slot: u32) -> Result<(), TableError> {
+        self.lookup_insert(hash, 0, slot)
+    }
+
+    fn set_route(&self, partition: u16) -> Result<(), TableError> {
+        self.set_route(partition, &[0])
+    }
+
+    fn set_node(&self, address: Address) {
+        self.set_node(0, address);
+    }
+
+    fn process(&self, packet: &mut Packet) -> Verdict {
+        self.process(packet, CLIENT, 1, 1, Shard::default())
+    }
+}
+
+/// The tables of one size.
+pub(crate) fn config(size: Size, cpus: usize) -> Config {
+    let classes = vec![ClassConfig { value_bytes: size.value_bytes, slots: size.slots }];
+    Config { classes, lanes: LANES * cpus as u32, ..Config::default() }
+}
+
+impl Native {
+    pub(crate) fn new(size: Size, cpus: usize) -> anyhow::Result<Native> {
+        let config = config(size, cpus);
+        let datapath = Datapath::new(&config)?;
+        fill(&datapath, &config, size)?;
+        let made = (0..cpus).map(|cpu| AtomicUsize::new(cpu * REQUESTS / cpus)).collect();
+        let (hits, misses) = (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));
+        Ok(Native { datapath, size, hits, misses, made })
+    }
+
+    fn stretch(&self, step: Step, case: &Case, cpu: usize, batch: &mut [Packet]) {
+        let requests = if case.outcome == Outcome::Hit { &self.hits } else { &self.misses };
+        let (header, value_bytes) = case.request(self.size);
+        let value = vec![7; value_bytes];
+        let first = self.made[cpu].fetch_add(PACKETS, Ordering::Relaxed);
+        for chunk in (first..first + PACKETS).step_by(BATCH) {
+            for (at, packet) in (chunk..).zip(&mut *batch) {
+                let request = &requests[at % REQUESTS];
+                let lane = cpu as u32 * LANES + at as u32 % LANES;
+                let header = Header { key_hash: request.hash, request: FIRST_REQUEST + at as u64, lane, ..header };
+                packet.fill(header, &value, &request.key);
+            }
+            if step == Step::Packet {
+                for (at, packet) in (chunk..).zip(&mut *batch) {
+                    let random = requests[at % REQUESTS].random;
+                    black_box(self.datapath.process(packet, CLIENT, 1, random, Shard::new(cpu as u8)));
+                }
+            }
+            black_box(&*batch);
+        }
+    }
+}
+
+impl Subject for Native {
+    fn round(&mut self, step: Step, case: &Case) -> anyhow::Result<Took> {
+        let this = &*self;
+        on_cpus(case.cpus, PACKETS, |cpu| {
+            let mut batch = vec![Packet::new(); BATCH];
+            Ok(timed(|| this.stretch(step, case, cpu, &mut batch)))
+        })
+    }
+
+    fn statistics(&self) -> Statistics {
+        self.datapath.statistics()
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
+//
+// What measures the pipeline in the kernel: requests made there, so that nothing else is in the way. Loaded
+// for a measurement only (crates/xdp/src/measure.rs); a switch knows nothing of it.
+//
+// `measure_build` makes the next request, `measure_packet` takes it through the pipeline too, both in the
+// frame of a BPF_PROG_TEST_RUN that repeats them. `measure_generate` sends it on to an interface, and
+// `measure_sink` is where what comes back ends.
+#include "xdp.bpf.c"
+
+#define MEASURE_HEAD_BYTES 160u
+#define MEASURE_KEY_BYTES  16u
+#define MEASURE_LANES      256u        // of each CPU
+#define MEASURE_FIRST      (1ull << 32) // the first request's number, above those that filled the tables
+#define MEASURE_REQUESTS   (1u << 18)
+
+struct measure_settings {
+    u32 frame_bytes;
+    u32 value_bytes;
+    u32 ifindex; // where requests are sent
+    u32 sends;   // whether the verdict is carried out, too
+    u64 head[MEASURE_HEAD_BYTES / 8];
+};
+
+struct measure_request {
+    u64 hash_high; // big-endian
+    u64 hash_low;
+    u64 key[MEASURE_KEY_BYTES / 8];
+};
+
+struct measure_state {
+    u64 request;
+    u64 returned;
+};
+
+_Static_assert(sizeof(struct frame_v4) + sizeof(struct wire) <= MEASURE_HEAD_BYTES, "a request's head");
+
+MAP(measure_setting, BPF_MAP_TYPE_ARRAY, u32, struct measure_settings, 1);
+MAP(measure_requests, BPF_MAP_TYPE_ARRAY, u32, struct measure_request, MEASURE_REQUESTS);
+MAP(measure_states, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct measure_state, 1);
+
+// The next request in the frame, whatever is in it.
+STEP struct measure_settings *measure_next(struct xdp_md *frame)
+{
+    u32 zero = 0;
+    struct measure_settings *settings = bpf_map_lookup_elem(&measure_setting, &zero);
+    struct measure_state *state = bpf_map_lookup_elem(&measure_states, &zero);
+    if (settings == NULL || state == NULL) {
+        return NULL;
+    }
+    u32 cpu = bpf_get_smp_processor_id();
+    // Each CPU begins elsewhere.
+    u32 index = ((u32)++state->request + cpu * 7919) & (MEASURE_REQUESTS - 1);
+    struct measure_request *request = bpf_map_lookup_elem(&measure_requests, &index);
+    int bytes = (int)((u64)frame->data_end - (u64)frame->data);
+    if (request == NULL || (bytes != (int)settings->frame_bytes &&
+                            bpf_xdp_adjust_tail(frame, (int)settings->frame_bytes - bytes) != 0)) {
+        return NULL;
+    }
+    barrier();
+    u64 *head = (void *)(long)frame->data;
+    struct wire *wire = (void *)head + sizeof(struct frame_v4);
+    if ((void *)head + MEASURE_HEAD_BYTES > (void *)(long)frame->data_end) {
+        return NULL;
+    }
+    for (u32 i = 0; i < MEASURE_HEAD_BYTES / 8; i++) {
+        head[i] = settings->head[i];
+    }
+    wire->request = to_be64(MEASURE_FIRST + state->request);
+    wire->lane = to_be32(cpu * MEASURE_LANES + ((u32)state->request & (MEASURE_LANES - 1)));
+    wire->hash_high = request->hash_high;
+    wire->hash_low = request->hash_low;
+    u32 key_at = sizeof(struct frame_v4) + HEADER_BYTES + (settings->value_bytes & 2047);
+    return bpf_xdp_store_bytes(frame, key_at, request->key, MEASURE_KEY_BYTES) == 0 ? settings : NULL;
+}
+
+SEC("xdp")
+int measure_build(struct xdp_md *frame)
+{
+    return measure_next(frame) != NULL ? XDP_PASS : XDP_ABORTED;
+}
+
+SEC("xdp")
+int measure_packet(struct xdp_md *frame)
+{
+    struct measure_settings *settings = measure_next(frame);
+    struct call call = {.location = NO_LOCATION};
+    struct route_back back = {0};
+    if (settings == NULL || !frame_parse(frame, &call, &back)) {
+        return XDP_ABORTED;
+    }
+    u32 verdict = pipeline((struct packet *)(void *)frame, &call);
+    if (is_drop(verdict)) {
+        return XDP_DROP;
+    }
+    return settings->sends ? frame_send(frame, &call, &back, verdict) : XDP_PASS;
+}
+
+SEC("xdp")
+int measure_generate(struct xdp_md *frame)
+{
+    struct measure_settings *settings = measure_next(frame);
+    return settings != NULL ? (int)bpf_redirect(settings->ifindex, 0) : XDP_ABORTED;
+}
+
+SEC("xdp")
+int measure_sink(struct xdp_md *frame)
+{
+    u32 zero = 0;
+    struct measure_state *state = bpf_map_lookup_elem(&measure_states, &zero);
+    (void)frame;
+    if (state != NULL) {
+        state->returned += 1;
+    }
+    return XDP_DROP;
+}
