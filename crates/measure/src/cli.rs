@@ -5,8 +5,8 @@ use crate::kernel::Kernel;
 use crate::matrix::{self, Subject};
 use crate::native::Native;
 use crate::network::Pair;
-use crate::report::{EndToEnd, METHOD, Report, Xdp, usual};
 use crate::pinned;
+use crate::report::{EndToEnd, METHOD, Report, Resources, Xdp, usual};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -100,11 +100,12 @@ fn bench(args: &BenchArgs, with_kernel: bool) -> anyhow::Result<Report> {
     }
     bar.finish_and_clear();
     let native = usual(&matrix, |row| Some(&row.native)).context("the usual size wasn't measured")?;
-    let xdp = xdp.zip(usual(&matrix, |row| row.xdp.as_ref())).map(|((routed, end_to_end), pipeline)| Xdp {
+    let xdp = xdp.zip(usual(&matrix, |row| row.xdp.as_ref())).map(|((routed, end_to_end, resources), pipeline)| Xdp {
         pipeline,
         miss_routed_ns: routed,
         ops_per_second_core: end_to_end.read_hits.median.min(end_to_end.write_hits.median),
         end_to_end,
+        resources,
     });
     Ok(Report {
         machine: Machine::here(),
@@ -117,7 +118,7 @@ fn bench(args: &BenchArgs, with_kernel: bool) -> anyhow::Result<Report> {
 }
 
 /// A routed miss, and frames on a veth.
-fn end_to_end(kernel: &mut Kernel, rounds: usize) -> anyhow::Result<(f64, EndToEnd)> {
+fn end_to_end(kernel: &mut Kernel, rounds: usize) -> anyhow::Result<(f64, EndToEnd, Resources)> {
     const FRAMES: u32 = 1 << 18;
     let pair = Pair::new()?;
     let case = |operation, outcome| Case { operation, outcome, cpus: 1 };
@@ -129,6 +130,7 @@ fn end_to_end(kernel: &mut Kernel, rounds: usize) -> anyhow::Result<(f64, EndToE
     // Writes first: the matrix ended with deletes.
     let (write_hits, read_hits) = (live(Operation::Write)?, live(Operation::Read)?);
     let miss = case(Operation::Read, Outcome::Miss);
-    let routed = (0..rounds).map(|_| kernel.routed(&miss, pair.index).map(|took| took.ns)).collect::<anyhow::Result<_>>()?;
-    Ok((spread(routed)?.median, EndToEnd { read_hits, write_hits }))
+    let routed =
+        (0..rounds).map(|_| kernel.routed(&miss, pair.index).map(|took| took.ns)).collect::<anyhow::Result<_>>()?;
+    Ok((spread(routed)?.median, EndToEnd { read_hits, write_hits }, Resources::of(kernel.meter())))
 }

@@ -76,7 +76,7 @@ impl Native {
             if step == Step::Packet {
                 for (at, packet) in (chunk..).zip(&mut *batch) {
                     let random = requests[at % REQUESTS].random;
-                    black_box(self.datapath.process(packet, CLIENT, 1, random, Shard::new(cpu as u8)));
+                    let _counted = black_box(self.datapath.process(packet, CLIENT, 1, random, Shard::new(cpu as u8)));
                 }
             }
             black_box(&*batch);

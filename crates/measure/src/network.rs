@@ -14,7 +14,8 @@ pub(crate) struct Pair {
 
 /// Runs `ip` with these words.
 pub(crate) fn ip(words: &str) -> anyhow::Result<()> {
-    let output = Command::new("ip").args(words.split(' ')).output().context("running `ip` (apt-get install iproute2)")?;
+    let output =
+        Command::new("ip").args(words.split(' ')).output().context("running `ip` (apt-get install iproute2)")?;
     let reason = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "`ip {words}`: {}", reason.trim());
     Ok(())

@@ -5,6 +5,7 @@ use crate::matrix::{Cost, Row};
 use serde::Serialize;
 use std::fmt::Write as _;
 use switchback_bench::report::{Machine, Spread, Table, grouped};
+use switchback_xdp::XdpDatapath;
 
 /// What the figures include.
 pub(crate) const METHOD: &str = "\
@@ -33,6 +34,100 @@ pub(crate) struct Xdp {
     /// CPU.
     pub(crate) ops_per_second_core: f64,
     pub(crate) end_to_end: EndToEnd,
+    pub(crate) resources: Resources,
+}
+
+/// What the kernel says that the pipeline takes.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Resources {
+    pub(crate) programs: Vec<Program>,
+    pub(crate) maps: Vec<Map>,
+}
+
+/// A program, and the stages that are functions of their own.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Program {
+    name: String,
+    instructions: u32,
+    verified_instructions: u32,
+    stack_bytes: u32,
+    functions: Vec<Function>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Function {
+    name: String,
+    instructions: u32,
+    machine_bytes: u32,
+    stack_bytes: Option<u32>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Map {
+    name: String,
+    entries: u32,
+    bytes: u64,
+}
+
+impl Resources {
+    /// Those of the programs that a switch has.
+    pub(crate) fn of(datapath: &XdpDatapath) -> Resources {
+        let is_switchs = |name: &str| !name.starts_with("measure_");
+        let function =
+            |(index, (name, instructions, machine_bytes)): (usize, &(String, u32, u32)), stack: &[u32]| Function {
+                name: name.clone(),
+                instructions: *instructions,
+                machine_bytes: *machine_bytes,
+                stack_bytes: stack.get(index).copied(),
+            };
+        let programs = datapath.program_resources().into_iter().filter(|program| is_switchs(&program.name));
+        let programs = programs.map(|program| Program {
+            functions: program.functions.iter().enumerate().map(|at| function(at, &program.stack_bytes)).collect(),
+            name: program.name,
+            instructions: program.instructions,
+            verified_instructions: program.verified,
+            stack_bytes: program.stack_bytes.iter().sum(),
+        });
+        let maps = datapath.map_resources().into_iter().filter(|map| is_switchs(&map.name));
+        let maps = maps.map(|map| Map { name: map.name, entries: map.entries, bytes: map.bytes });
+        Resources { programs: programs.collect(), maps: maps.collect() }
+    }
+
+    fn text(&self) -> String {
+        let mut programs =
+            Table::new(["program, function", "instructions", "verified", "machine bytes", "stack bytes"]);
+        for program in &self.programs {
+            let machine: u32 = program.functions.iter().map(|function| function.machine_bytes).sum();
+            let number = |number: u32| grouped(number.into());
+            programs.row([
+                program.name.clone(),
+                number(program.instructions),
+                number(program.verified_instructions),
+                number(machine),
+                number(program.stack_bytes),
+            ]);
+            for function in program.functions.iter().filter(|_| program.functions.len() > 1) {
+                programs.row([
+                    format!("  {}", function.name),
+                    number(function.instructions),
+                    String::new(),
+                    number(function.machine_bytes),
+                    function.stack_bytes.map_or_else(String::new, number),
+                ]);
+            }
+        }
+        let mut maps = Table::new(["map", "entries", "MiB"]);
+        for map in self.maps.iter().filter(|map| map.bytes >= 1 << 16) {
+            maps.row([
+                map.name.clone(),
+                grouped(map.entries.into()),
+                format!("{:.1}", map.bytes as f64 / (1u64 << 20) as f64),
+            ]);
+        }
+        let all = self.maps.iter().map(|map| map.bytes).sum::<u64>() as f64 / (1u64 << 20) as f64;
+        maps.row(["all".to_owned(), String::new(), format!("{all:.1}")]);
+        format!("{programs}\n{maps}")
+    }
 }
 
 /// Operations a second of one CPU that does everything.
@@ -59,8 +154,7 @@ pub(crate) struct Report {
 pub(crate) fn usual(rows: &[Row], of: impl Fn(&Row) -> Option<&Cost>) -> Option<Native> {
     let cost = |operation: Operation, outcome: Outcome| {
         let wanted = |row: &&Row| {
-            row.size == USUAL
-                && (row.case.operation, row.case.outcome, row.case.cpus) == (operation, outcome, 1)
+            row.size == USUAL && (row.case.operation, row.case.outcome, row.case.cpus) == (operation, outcome, 1)
         };
         rows.iter().find(wanted).and_then(&of)
     };
@@ -97,7 +191,17 @@ impl Report {
             text += "Instructions: not available, this machine has no counters (or /proc/sys/kernel/perf_event_paranoid forbids).\n\n";
         }
         let mut table = Table::new([
-            "packet", "value", "slots", "CPUs", "native, ns", "building", "instr.", "XDP, ns", "building", "instr.", "as meant",
+            "packet",
+            "value",
+            "slots",
+            "CPUs",
+            "native, ns",
+            "building",
+            "instr.",
+            "XDP, ns",
+            "building",
+            "instr.",
+            "as meant",
         ]);
         for row in &self.matrix {
             let Size { value_bytes, slots } = row.size;
@@ -134,11 +238,10 @@ impl Xdp {
         row("hit, write, ns", format!("{:.0}", self.pipeline.write_hit_ns), "<= 110");
         row("miss, ns", format!("{:.0}", self.pipeline.miss_ns), "<= 80");
         row("miss, routed, ns", format!("{:.0}", self.miss_routed_ns), "");
-        let rate = |spread: &Spread| {
-            format!("{} ({}..{})", grouped(spread.median), grouped(spread.min), grouped(spread.max))
-        };
+        let rate =
+            |spread: &Spread| format!("{} ({}..{})", grouped(spread.median), grouped(spread.min), grouped(spread.max));
         row("cached reads/s, made in the kernel", rate(&self.end_to_end.read_hits), ">= 4,500,000");
         row("cached writes/s, made in the kernel", rate(&self.end_to_end.write_hits), ">= 4,500,000");
-        table.to_string()
+        format!("{table}\n{}", self.resources.text())
     }
 }

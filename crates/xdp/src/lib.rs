@@ -13,6 +13,7 @@ mod netlink;
 mod object;
 mod peer;
 mod reports;
+mod resources;
 mod segment;
 mod state;
 mod sys;
@@ -23,6 +24,7 @@ pub use inspect::{Interface, inspect, interfaces};
 pub use netlink::{Link, links};
 pub use object::{is_built_in, map_bytes};
 pub use peer::{new_network, within};
+pub use resources::{MapResources, ProgramResources};
 pub use segment::Segment;
 pub use target::XdpTarget;
 

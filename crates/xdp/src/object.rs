@@ -2,8 +2,11 @@
 
 use crate::Error;
 use crate::layout::place;
+use crate::resources::stack_of;
+use crate::sys;
 use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenMapMut, PrintLevel};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, Once, PoisonError};
 use switchback_datapath::Config;
@@ -103,17 +106,21 @@ impl Parameters {
 pub(crate) struct Loaded {
     maps: HashMap<String, MapHandle>,
     programs: HashMap<String, OwnedFd>,
+    stack_bytes: HashMap<String, Vec<u32>>,
 }
 
 impl Loaded {
     pub(crate) fn new(object: Object, config: &Config, endpoint: Address) -> Result<Loaded, Error> {
-        let object = object.bytes().ok_or(Error::NotBuiltIn)?;
+        let bytes = object.bytes().ok_or(Error::NotBuiltIn)?;
         config.check()?;
         keep_messages();
-        let mut open = ObjectBuilder::default().name("switchback")?.open_memory(object)?;
+        let mut open = ObjectBuilder::default().name("switchback")?.open_memory(bytes)?;
         for mut map in open.maps_mut() {
             size(&mut map, config, endpoint)?;
         }
+        // (Not of a switch: whoever asks for the summary doesn't get the reason of a refusal.)
+        let asked = open.progs_mut().filter(|_| object == Object::Measured);
+        let logs: Vec<_> = asked.map(|mut program| (program.name().to_owned(), sys::Log::of(&mut program))).collect();
         let loaded = open.load().map_err(|error| Error::Load(error.to_string(), take_messages()))?;
         let mut maps = HashMap::new();
         for map in loaded.maps() {
@@ -124,7 +131,9 @@ impl Loaded {
             let fd = program.as_fd().try_clone_to_owned().map_err(|error| Error::System("keeping a program", error))?;
             programs.insert(program.name().to_string_lossy().into_owned(), fd);
         }
-        Ok(Loaded { maps, programs })
+        let stack = |(name, log): &(OsString, sys::Log)| (name.to_string_lossy().into_owned(), stack_of(&log.text()));
+        let stack_bytes = logs.iter().map(stack).collect();
+        Ok(Loaded { maps, programs, stack_bytes })
     }
 
     pub(crate) fn map(&self, name: &str) -> &MapHandle {
@@ -133,6 +142,15 @@ impl Loaded {
 
     pub(crate) fn program(&self, name: &str) -> BorrowedFd<'_> {
         self.programs.get(name).unwrap_or_else(|| panic!("datapath has no program {name}")).as_fd()
+    }
+
+    /// Bytes of stack of a program's functions.
+    pub(crate) fn stack_bytes(&self, program: &str) -> Vec<u32> {
+        self.stack_bytes.get(program).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn programs(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
+        self.programs.iter().map(|(name, program)| (name.as_str(), program.as_fd()))
     }
 
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&str, &MapHandle)> {

@@ -1,5 +1,6 @@
 //! System calls that libbpf-rs has no safe form of: all of this crate's `unsafe`.
 
+use libbpf_rs::{AsRawLibbpf as _, OpenProgramMut};
 use libbpf_sys as bpf;
 use std::io;
 use std::mem::size_of;
@@ -38,8 +39,7 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, packet: &[u8], out: &mut [u8]) -
 /// Runs an XDP program again and again on this CPU, each time on what the last one left of the packet, as if it had arrived on an
 /// interface.
 pub(crate) fn test_repeat(program: BorrowedFd<'_>, packet: &[u8], interface: u32, repeat: u32) -> io::Result<Ran> {
-    let context =
-        bpf::xdp_md { data_end: packet.len() as u32, ingress_ifindex: interface, ..Default::default() };
+    let context = bpf::xdp_md { data_end: packet.len() as u32, ingress_ifindex: interface, ..Default::default() };
     let mut options = bpf::bpf_test_run_opts { repeat: repeat as i32, ..Default::default() };
     if interface != 0 {
         options.ctx_in = (&raw const context).cast();
@@ -79,12 +79,26 @@ unsafe fn run(program: BorrowedFd<'_>, packet: &[u8], options: bpf::bpf_test_run
     })
 }
 
-/// Has the kernel count what programs take, as long as the descriptor that this returns is open.
-pub(crate) fn count_run_time() -> io::Result<OwnedFd> {
-    // SAFETY: a call without pointers.
-    let fd = check(unsafe { bpf::bpf_enable_stats(bpf::BPF_STATS_RUN_TIME) })?;
-    // SAFETY: the kernel has just made this descriptor, for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+/// Where the verifier writes its summary of a program.
+pub(crate) struct Log(Box<[u8]>);
+
+impl Log {
+    /// To be kept until the program is loaded.
+    pub(crate) fn of(program: &mut OpenProgramMut<'_>) -> Log {
+        const SUMMARY: u32 = 4;
+        let mut log = Log(vec![0; 4096].into());
+        program.set_log_level(SUMMARY);
+        let at = program.as_libbpf_object().as_ptr();
+        // SAFETY: the program isn't loaded yet, and the buffer doesn't move with the box. Whoever loads it keeps this until then.
+        let _unchanged_if_it_fails =
+            unsafe { bpf::bpf_program__set_log_buf(at, log.0.as_mut_ptr().cast(), log.0.len() as _) };
+        log
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        String::from_utf8_lossy(&self.0[..end]).into_owned()
+    }
 }
 
 /// Attaches a program to an interface for as long as the descriptor that this returns is open.
