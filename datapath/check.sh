@@ -51,7 +51,9 @@ if ! has clang-19 || [ ! -e /usr/include/bpf/bpf_helpers.h ]; then
 fi
 step "clang-19 -target bpf"
 # shellcheck disable=SC2086
-clang-19 -target bpf -mcpu=v3 -O2 -g $warnings -I"/usr/include/$(uname -m)-linux-gnu" -c xdp.bpf.c -o "$out/xdp.bpf.o"
+for program in xdp measure; do
+    clang-19 -target bpf -mcpu=v3 -O2 -g $warnings -I"/usr/include/$(uname -m)-linux-gnu" -c $program.bpf.c -o "$out/$program.bpf.o"
+done
 
 if [ "$(id -u)" != 0 ] || ! has bpftool; then
     skip "the verifier; how to run: as root, with bpftool installed"

@@ -10,7 +10,7 @@
 
 #define MEASURE_HEAD_BYTES 160u
 #define MEASURE_KEY_BYTES  16u
-#define MEASURE_LANES      256u        // of each CPU
+#define MEASURE_LANES      256u         // of each CPU
 #define MEASURE_FIRST      (1ull << 32) // the first request's number, above those that filled the tables
 #define MEASURE_REQUESTS   (1u << 18)
 
