@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// A packet in an XDP frame: read and written by helpers, at offsets, since the verifier follows no computed
-// pointer far.
+// A packet in an XDP frame. Values and keys are moved by words, each checked, since the verifier follows no
+// computed length: a helper that moves bytes costs more than a value's words. The functions that do it are
+// global, so the verifier looks at each once and not on every path to it.
 #pragma once
 
 struct packet; // struct xdp_md
@@ -44,10 +45,79 @@ STEP u32 packet_key_at(const struct call *call)
     return packet_value_at(call) + call->header.value_bytes;
 }
 
+// Where in a packet something may begin.
+#define AT_MAX 2047u
+
+#define MOVE_WORD(to_, from_, i) ((u64 *)(void *)(to_))[i] = ((const u64 *)(const void *)(from_))[i];
+
+// Moves `bytes`, at most `max` (a constant), `packet_at_` being the one of `to` and `from` that is in the
+// frame. What doesn't fit there stays behind.
+#define MOVE_BYTES(end, packet_at_, to, from, bytes, max)                                                    \
+    do {                                                                                                     \
+        for (u32 i_ = 0; i_ < (max) / 64 && (bytes) >= 64 && (packet_at_) + 64 <= (end); i_++) {             \
+            MOVE_WORD(to, from, 0)                                                                           \
+            MOVE_WORD(to, from, 1)                                                                           \
+            MOVE_WORD(to, from, 2)                                                                           \
+            MOVE_WORD(to, from, 3)                                                                           \
+            MOVE_WORD(to, from, 4)                                                                           \
+            MOVE_WORD(to, from, 5)                                                                           \
+            MOVE_WORD(to, from, 6)                                                                           \
+            MOVE_WORD(to, from, 7)                                                                           \
+            (to) += 64, (from) += 64, (bytes) -= 64;                                                         \
+            forget(bytes);                                                                                   \
+        }                                                                                                    \
+        for (u32 i_ = 0; i_ < 8 && (bytes) >= 8 && (packet_at_) + 8 <= (end); i_++) {                        \
+            MOVE_WORD(to, from, 0)                                                                           \
+            (to) += 8, (from) += 8, (bytes) -= 8;                                                            \
+            forget(bytes);                                                                                   \
+        }                                                                                                    \
+        for (u32 i_ = 0; i_ < 7 && (bytes) >= 1 && (packet_at_) + 1 <= (end); i_++) {                        \
+            *(to)++ = *(from)++, (bytes) -= 1;                                                               \
+            forget(bytes);                                                                                   \
+        }                                                                                                    \
+    } while (0)
+
+// From the frame into memory and back; `bytes` isn't 0. False: it isn't all there, and nothing was moved.
+#define packet_load(packet, at, memory, bytes_, max)                                                         \
+    ({                                                                                                       \
+        u32 at_ = (at), left_ = (bytes_);                                                                    \
+        forget(at_);                                                                                         \
+        const u8 *from_ = (const u8 *)(long)FRAME(packet)->data + (at_ & AT_MAX);                            \
+        const u8 *end_ = (const u8 *)(long)FRAME(packet)->data_end;                                          \
+        u8 *to_ = (u8 *)(memory);                                                                            \
+        MOVE_BYTES(end_, from_, to_, from_, left_, max);                                                     \
+        left_ == 0;                                                                                          \
+    })
+
+#define packet_store(packet, at, memory, bytes_, max)                                                        \
+    ({                                                                                                       \
+        u32 at_ = (at), left_ = (bytes_);                                                                    \
+        forget(at_);                                                                                         \
+        u8 *to_ = (u8 *)(long)FRAME(packet)->data + (at_ & AT_MAX);                                          \
+        const u8 *end_ = (const u8 *)(long)FRAME(packet)->data_end;                                          \
+        const u8 *from_ = (const u8 *)(memory);                                                              \
+        MOVE_BYTES(end_, to_, to_, from_, left_, max);                                                       \
+        left_ == 0;                                                                                          \
+    })
+
 STEP struct scratch *packet_scratch(void)
 {
     u32 index = 0;
     return bpf_map_lookup_elem(&scratches, &index);
+}
+
+// The packet's key from its place `at` to where it outlives a resize, and back; not of longer keys than are
+// cached. 0: done.
+__attribute__((noinline)) int packet_keep_key(struct xdp_md *frame, u32 at, u32 key_bytes)
+{
+    struct scratch *scratch = packet_scratch();
+    return scratch != NULL && packet_load(frame, at, scratch->key, key_bytes, CACHED_KEY_BYTES_MAX) ? 0 : -1;
+}
+
+__attribute__((noinline)) int packet_restore_key(struct xdp_md *frame, u32 at, u32 key_bytes)
+{
+    struct scratch *scratch = packet_scratch();
+    return scratch != NULL && packet_store(frame, at, scratch->key, key_bytes, CACHED_KEY_BYTES_MAX) ? 0 : -1;
 }
 
 // Makes room behind the packet, or takes some away. Where a driver leaves little behind a frame (veth: some
@@ -88,12 +158,17 @@ STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_byte
     if (scratch == NULL || key_bytes == 0 || key_bytes > KEY_BYTES_MAX) {
         return false;
     }
-    if (bpf_xdp_load_bytes(FRAME(packet), packet_key_at(call), scratch->key, key_bytes) != 0 ||
-        !packet_grow(packet, call, (int)(value_bytes - old_bytes))) {
+    bool is_short = key_bytes <= CACHED_KEY_BYTES_MAX;
+    long kept = is_short ? packet_keep_key(FRAME(packet), packet_key_at(call), key_bytes)
+                         : bpf_xdp_load_bytes(FRAME(packet), packet_key_at(call), scratch->key, key_bytes);
+    if (kept != 0 || !packet_grow(packet, call, (int)(value_bytes - old_bytes))) {
         return false;
     }
     call->header.value_bytes = (u16)value_bytes;
-    return bpf_xdp_store_bytes(FRAME(packet), packet_key_at(call), scratch->key, key_bytes) == 0;
+    long restored = is_short
+                        ? packet_restore_key(FRAME(packet), packet_key_at(call), key_bytes)
+                        : bpf_xdp_store_bytes(FRAME(packet), packet_key_at(call), scratch->key, key_bytes);
+    return restored == 0;
 }
 
 STEP bool packet_resize_for(struct packet *packet, struct call *call, struct record *record)
@@ -114,40 +189,46 @@ STEP bool packet_resize_for(struct packet *packet, struct call *call, struct rec
 }
 
 // Between the value in the packet and one in a record, found again by its location so that its size is known.
-#define COPY(helper, class_)                                                                                 \
+#define MOVE(move, class_)                                                                                   \
     {                                                                                                        \
-        struct record *at = bpf_map_lookup_elem(&records_##class_, &slot);                                   \
-        if (at != NULL && length > 0 && length <= parameters.value_bytes[class_]) {                          \
-            (void)helper(FRAME(packet), packet_value_at(call), at + 1, length);                              \
+        struct record *record = bpf_map_lookup_elem(&records_##class_, &slot);                               \
+        if (record != NULL && bytes > 0 && bytes <= parameters.value_bytes[class_]) {                        \
+            (void)move(frame, at, record + 1, bytes, CACHED_VALUE_BYTES_MAX);                                \
         }                                                                                                    \
-        return;                                                                                              \
+        return 0;                                                                                            \
     }
 
-#define COPY_BY_CLASS(helper)                                                                                \
-    u32 length = call->header.value_bytes;                                                                   \
+#define MOVE_BY_CLASS(move)                                                                                  \
     u32 slot = slot_of(location);                                                                            \
-    forget(length);                                                                                          \
     switch (class_of(location)) {                                                                            \
     case 0:                                                                                                  \
-        COPY(helper, 0)                                                                                      \
+        MOVE(move, 0)                                                                                        \
     case 1:                                                                                                  \
-        COPY(helper, 1)                                                                                      \
+        MOVE(move, 1)                                                                                        \
     case 2:                                                                                                  \
-        COPY(helper, 2)                                                                                      \
+        MOVE(move, 2)                                                                                        \
     default:                                                                                                 \
-        COPY(helper, 3)                                                                                      \
+        MOVE(move, 3)                                                                                        \
     }
+
+__attribute__((noinline)) int packet_move_from_record(struct xdp_md *frame, u32 at, u32 location, u32 bytes)
+{
+    MOVE_BY_CLASS(packet_store)
+}
+
+__attribute__((noinline)) int packet_move_to_record(struct xdp_md *frame, u32 at, u32 location,
+                                                    u32 bytes){MOVE_BY_CLASS(packet_load)}
 
 STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record, u32 location)
 {
     (void)record;
-    COPY_BY_CLASS(bpf_xdp_store_bytes)
+    (void)packet_move_from_record(FRAME(packet), packet_value_at(call), location, call->header.value_bytes);
 }
 
 STEP void packet_get_value(struct packet *packet, struct call *call, struct record *record, u32 location)
 {
     (void)record;
-    COPY_BY_CLASS(bpf_xdp_load_bytes)
+    (void)packet_move_to_record(FRAME(packet), packet_value_at(call), location, call->header.value_bytes);
 }
 
 STEP void packet_put_bytes(struct packet *packet, struct call *call, void *bytes, u32 length)
@@ -174,6 +255,7 @@ STEP void packet_get_key(struct packet *packet, struct call *call, struct record
     packet_load_key(packet, call, record->key);
 }
 
+// By words as far as they go; the rest of the record's last one is 0.
 STEP bool packet_has_key(struct packet *packet, struct call *call, const struct record *record)
 {
     struct scratch *scratch = packet_scratch();
@@ -181,7 +263,11 @@ STEP bool packet_has_key(struct packet *packet, struct call *call, const struct 
     if (scratch == NULL || record->key_bytes != key_bytes || key_bytes > CACHED_KEY_BYTES_MAX) {
         return false;
     }
-    packet_load_key(packet, call, scratch->key);
+    u32 last = (key_bytes - 1) / 8 & (CACHED_KEY_BYTES_MAX / 8 - 1);
+    *(u64 *)(void *)(scratch->key + 8 * last) = 0;
+    if (packet_keep_key(FRAME(packet), packet_key_at(call), key_bytes) != 0) {
+        return false;
+    }
     u64 difference = 0;
     for (u32 i = 0; i < CACHED_KEY_BYTES_MAX / 8; i++) {
         if (8 * i >= key_bytes) {

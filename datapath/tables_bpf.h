@@ -99,6 +99,7 @@ struct {
 // other on a CPU.
 #define FRONT_BYTES_MAX 192u
 struct scratch {
+    u64 random;
     u8 key[KEY_BYTES_MAX];
     u8 front[FRONT_BYTES_MAX];
 };
@@ -206,9 +207,16 @@ STEP u64 table_now_ms(const struct call *call)
                              : bpf_ktime_get_ns() / 1000000 + load_relaxed(&shared.clock_offset_ms);
 }
 
+// For sampling: a linear congruential generator of each CPU's, since the kernel's costs as much as a lookup.
 STEP u32 table_random(const struct call *call)
 {
-    return call->random != 0 ? call->random : bpf_get_prandom_u32();
+    u32 index = 0;
+    struct scratch *scratch = call->random == 0 ? bpf_map_lookup_elem(&scratches, &index) : NULL;
+    if (scratch == NULL) {
+        return call->random;
+    }
+    scratch->random = scratch->random * 6364136223846793005ull + 1442695040888963407ull;
+    return (u32)(scratch->random >> 32);
 }
 
 STEP u16 table_partition(struct call *call)
