@@ -1,0 +1,178 @@
+//! A snapshot in the kernel while another CPU writes: originals are reported before they are overwritten, so what the agent puts
+//! together is one point in time.
+
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
+
+mod common;
+
+use common::may_load;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use switchback_datapath::{ClassConfig, Config, DropReason, Verdict};
+use switchback_wire::*;
+use switchback_xdp::XdpDatapath;
+
+const KEYS: u32 = 16;
+const SNAPSHOTS: u32 = 60;
+const CLIENT: Address = Address::in_memory(1, 1);
+
+/// Ends the writer, also if this thread fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn key(slot: u32) -> [u8; 4] {
+    slot.to_be_bytes()
+}
+
+fn header(op: Op, key: &[u8]) -> Header {
+    Header { epoch: 1, key_hash: HashKey([5; 16]).hash(key), ..Header::new(op) }
+}
+
+/// A control packet, repeated while the other CPU holds the record, as the agent does.
+fn control(datapath: &XdpDatapath, header: Header, key: &[u8]) -> Packet {
+    loop {
+        let mut packet = Packet::build(header, &[], key);
+        match datapath.inject(&mut packet) {
+            Verdict::Reply => return packet,
+            Verdict::Drop(DropReason::Contended) => {}
+            other => panic!("{:?}: {other:?}", header.op),
+        }
+    }
+}
+
+fn switch() -> XdpDatapath {
+    let config = Config {
+        classes: vec![ClassConfig { value_bytes: 1024, slots: KEYS }],
+        lanes: 8,
+        partitions: 1,
+        nodes: 1,
+        sketch_width: 64,
+        reports: 4096,
+        ..Config::default()
+    };
+    let datapath = XdpDatapath::new(&config, Address::default()).unwrap();
+    datapath.set_route(0, &[0]).unwrap();
+    control(&datapath, Header { generation: 1, ..header(Op::SetEpoch, b"-") }, b"-");
+    for slot in 0..KEYS {
+        let key = key(slot);
+        control(&datapath, Header { slot, ..header(Op::Admit, &key) }, &key);
+        datapath.lookup_insert(&header(Op::Admit, &key).key_hash, 0, slot).unwrap();
+        control(&datapath, Header { slot, ..header(Op::SetValid, &key) }, &key);
+    }
+    datapath
+}
+
+/// A value that shows whether it is whole: `n`, as often as `n` says.
+fn value(n: u64) -> Vec<u8> {
+    n.to_be_bytes().repeat(1 + (n % 128) as usize)
+}
+
+fn assert_whole(value: &[u8]) -> u64 {
+    let n = u64::from_be_bytes(value[..8].try_into().unwrap());
+    assert_eq!(value.len(), 8 * (1 + (n % 128) as usize), "as long as it says");
+    assert!(value.chunks(8).all(|word| word == n.to_be_bytes()), "all of one write");
+    n
+}
+
+/// Goes round the keys, writing 1 to all, then 2 to all...
+fn write_rounds(datapath: &XdpDatapath, rounds: &AtomicU64, stop: &AtomicBool) {
+    let mut request = 0;
+    for round in 1u64.. {
+        for slot in 0..KEYS {
+            let key = key(slot);
+            loop {
+                request += 1;
+                let mut packet = Packet::build(Header { request, ..header(Op::Write, &key) }, &value(round), &key);
+                match datapath.process(&mut packet, CLIENT, 0, 0) {
+                    Verdict::Reply => break,
+                    Verdict::Drop(DropReason::Contended) => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        rounds.store(round, Ordering::Relaxed);
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// Takes a snapshot as the agent does: loads all, and waits for the originals of what changed meanwhile.
+fn snapshot(datapath: &XdpDatapath, generation: u32, once_begun: impl FnOnce()) -> (Vec<u64>, usize) {
+    control(datapath, Header { generation, ..header(Op::SnapshotBegin, b"-") }, b"-");
+    once_begun();
+    let mut values: Vec<Option<u64>> = Vec::new();
+    for slot in 0..KEYS {
+        let packet = control(datapath, Header { slot, ..header(Op::LoadRecord, b"-") }, b"-");
+        let parts = packet.parse().unwrap();
+        assert!(parts.header.generation <= generation);
+        values.push((parts.header.generation < generation).then(|| assert_whole(parts.value)));
+    }
+    control(datapath, header(Op::SnapshotEnd, b"-"), b"-");
+    // The writer may still be reporting what it saw before the end.
+    let mut report = Packet::new();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut originals = 0;
+    loop {
+        let found = datapath.next_report(&mut report);
+        if !found && values.iter().all(Option::is_some) {
+            return (values.into_iter().flatten().collect(), originals);
+        }
+        assert!(Instant::now() < deadline, "an original is missing");
+        if found {
+            let parts = report.parse().unwrap();
+            assert_eq!((parts.header.op, parts.header.generation < generation), (Op::Original, true));
+            let at = &mut values[parts.header.slot as usize];
+            if at.is_none() {
+                *at = Some(assert_whole(parts.value));
+                originals += 1;
+            }
+        }
+    }
+}
+
+/// At any point in time the values go down by one at most once from the first key to the last, since one writer goes round them.
+#[test]
+fn a_snapshot_is_one_point_in_time() {
+    if !may_load("snapshots while another CPU writes") {
+        return;
+    }
+    let datapath = switch();
+    let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut originals = 0;
+    thread::scope(|scope| {
+        let _ends = Stop(&stop);
+        let writer = scope.spawn(|| write_rounds(&datapath, &rounds, &stop));
+        while rounds.load(Ordering::Relaxed) == 0 && !writer.is_finished() {
+            thread::yield_now();
+        }
+        let wait_for_a_round = || {
+            let now = rounds.load(Ordering::Relaxed);
+            while rounds.load(Ordering::Relaxed) <= now + 1 && !writer.is_finished() {
+                thread::yield_now();
+            }
+        };
+        for generation in 2..2 + SNAPSHOTS {
+            // Every other one begins long before anything is loaded, so all of it is overwritten meanwhile.
+            let is_late = generation % 2 == 0;
+            let (values, used) = snapshot(&datapath, generation, || {
+                if is_late {
+                    wait_for_a_round()
+                }
+            });
+            let changes: Vec<_> = values.windows(2).filter(|pair| pair[0] != pair[1]).collect();
+            assert!(changes.len() <= 1, "one point in time: {values:?}");
+            assert!(changes.iter().all(|pair| pair[0] == pair[1] + 1), "one point in time: {values:?}");
+            originals += used;
+            wait_for_a_round();
+        }
+    });
+    assert_eq!(datapath.reports_lost(), 0);
+    assert!(originals >= SNAPSHOTS as usize / 2 * KEYS as usize, "{originals} originals");
+}
