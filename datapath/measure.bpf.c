@@ -70,8 +70,8 @@ STEP struct measure_settings *measure_next(struct xdp_md *frame)
     wire->lane = to_be32(cpu * MEASURE_LANES + ((u32)state->request & (MEASURE_LANES - 1)));
     wire->hash_high = request->hash_high;
     wire->hash_low = request->hash_low;
-    u32 key_at = sizeof(struct frame_v4) + HEADER_BYTES + (settings->value_bytes & 2047);
-    return bpf_xdp_store_bytes(frame, key_at, request->key, MEASURE_KEY_BYTES) == 0 ? settings : NULL;
+    u32 key_at = sizeof(struct frame_v4) + HEADER_BYTES + settings->value_bytes;
+    return packet_store(frame, key_at, request->key, MEASURE_KEY_BYTES, 64) ? settings : NULL;
 }
 
 SEC("xdp")

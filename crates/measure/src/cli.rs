@@ -4,15 +4,15 @@ use crate::cases::{Case, Operation, Outcome, Size, USUAL};
 use crate::kernel::Kernel;
 use crate::matrix::{self, Subject};
 use crate::native::Native;
-use crate::network::Pair;
-use crate::pinned;
 use crate::report::{EndToEnd, METHOD, Report, Resources, Xdp, usual};
+use crate::{peers, pinned};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use switchback_bench::report::{Machine, Spread};
+use switchback_xdp::Segment;
 
 /// The switch's pipeline by itself.
 #[derive(Args, Clone, Debug)]
@@ -47,11 +47,7 @@ struct BenchArgs {
 pub fn run(args: &DatapathArgs) -> anyhow::Result<ExitCode> {
     let DatapathCommand::Bench(args) = &args.command;
     let report = match switchback_xdp::permission() {
-        Ok(()) => {
-            // The veths and all that is attached to them go with this namespace.
-            let network = switchback_xdp::new_network()?;
-            switchback_xdp::within(&network, || Ok(bench(args, true)))??
-        }
+        Ok(()) => bench(args, true)?,
         Err(error) => {
             eprintln!(
                 "native only: {error}\nhow to run the rest: sudo switchback datapath bench, from a build with clang 15 or newer"
@@ -95,18 +91,29 @@ fn bench(args: &BenchArgs, with_kernel: bool) -> anyhow::Result<Report> {
         }
         if let (Some(kernel), USUAL) = (&mut kernel, size) {
             bar.set_message("frames on a veth");
-            xdp = Some(end_to_end(kernel, rounds)?);
+            let segment = Segment::new(1)?;
+            let end_to_end = end_to_end(kernel, &segment, rounds)?;
+            bar.set_message("one read after the other");
+            xdp = Some((
+                end_to_end,
+                peers::measure(kernel, &native, &segment, rounds.min(9))?,
+                Resources::of(kernel.meter()),
+            ));
         }
     }
     bar.finish_and_clear();
     let native = usual(&matrix, |row| Some(&row.native)).context("the usual size wasn't measured")?;
-    let xdp = xdp.zip(usual(&matrix, |row| row.xdp.as_ref())).map(|((routed, end_to_end, resources), pipeline)| Xdp {
-        pipeline,
-        miss_routed_ns: routed,
-        ops_per_second_core: end_to_end.read_hits.median.min(end_to_end.write_hits.median),
-        end_to_end,
-        resources,
-    });
+    let xdp =
+        xdp.zip(usual(&matrix, |row| row.xdp.as_ref())).map(|(((routed, end_to_end), peers, resources), pipeline)| {
+            Xdp {
+                pipeline,
+                miss_routed_ns: routed,
+                ops_per_second_core: end_to_end.read_hits.median.min(end_to_end.write_hits.median),
+                end_to_end,
+                peers,
+                resources,
+            }
+        });
     Ok(Report {
         machine: Machine::here(),
         method: METHOD,
@@ -118,19 +125,24 @@ fn bench(args: &BenchArgs, with_kernel: bool) -> anyhow::Result<Report> {
 }
 
 /// A routed miss, and frames on a veth.
-fn end_to_end(kernel: &mut Kernel, rounds: usize) -> anyhow::Result<(f64, EndToEnd, Resources)> {
+fn end_to_end(kernel: &mut Kernel, segment: &Segment, rounds: usize) -> anyhow::Result<(f64, EndToEnd)> {
     const FRAMES: u32 = 1 << 18;
-    let pair = Pair::new()?;
     let case = |operation, outcome| Case { operation, outcome, cpus: 1 };
     let spread = |figures: Vec<f64>| Spread::of(figures).context("no rounds");
     let mut live = |operation| {
         let case = case(operation, Outcome::Hit);
-        spread((0..rounds).map(|_| kernel.live(&case, &pair, FRAMES)).collect::<anyhow::Result<_>>()?)
+        let figures = (0..rounds).map(|_| kernel.live(&case, segment, FRAMES)).collect::<anyhow::Result<Vec<_>>>()?;
+        let of = |clock: usize| spread(figures.iter().map(|figure| figure[clock]).collect());
+        anyhow::Ok((of(0)?, of(1)?))
     };
     // Writes first: the matrix ended with deletes.
-    let (write_hits, read_hits) = (live(Operation::Write)?, live(Operation::Read)?);
+    let (write_hits, write_hits_per_cpu_second) = live(Operation::Write)?;
+    let (read_hits, read_hits_per_cpu_second) = live(Operation::Read)?;
     let miss = case(Operation::Read, Outcome::Miss);
     let routed =
-        (0..rounds).map(|_| kernel.routed(&miss, pair.index).map(|took| took.ns)).collect::<anyhow::Result<_>>()?;
-    Ok((spread(routed)?.median, EndToEnd { read_hits, write_hits }, Resources::of(kernel.meter())))
+        (0..rounds).map(|_| kernel.routed(&miss, segment).map(|took| took.ns)).collect::<anyhow::Result<_>>()?;
+    Ok((
+        spread(routed)?.median,
+        EndToEnd { read_hits, write_hits, read_hits_per_cpu_second, write_hits_per_cpu_second },
+    ))
 }

@@ -1,16 +1,17 @@
 //! The pipeline in the kernel: test runs that repeat, and live frames on a veth pair.
 
 use crate::cases::{Case, KEY_BYTES, Outcome, Size};
-use crate::matrix::{self, PACKETS, Subject, Tables, fill};
+use crate::matrix::{self, NODE, PACKETS, Subject, Tables, fill};
 use crate::native::config;
-use crate::network::Pair;
-use crate::pinned::{Took, on_cpus, pin};
+use crate::pinned::{Took, cpu_time, cpus, on_cpus, pin};
 use crate::requests::{Request, requests};
 use anyhow::{Context as _, ensure};
+use std::net::UdpSocket;
 use std::time::Instant;
 use switchback_datapath::{Statistics, TableError, Verdict};
 use switchback_wire::{Address, KeyHash, Packet};
-use switchback_xdp::measure::{Meter, Step};
+use switchback_xdp::Segment;
+use switchback_xdp::measure::{Meter, Program, Step};
 
 /// A filled table in the kernel and the requests for it.
 pub(crate) struct Kernel {
@@ -77,29 +78,32 @@ impl Kernel {
         })
     }
 
-    /// As a round, of frames that come in on this interface and whose verdicts are carried out up to the last: routes are looked up.
-    pub(crate) fn routed(&mut self, case: &Case, interface: u32) -> anyhow::Result<Took> {
+    /// As a round, of frames that come in on the segment and whose verdicts are carried out up to the last: routes are looked up.
+    pub(crate) fn routed(&mut self, case: &Case, segment: &Segment) -> anyhow::Result<Took> {
         self.prepare(case, true)?;
-        self.repeat(Step::Packet, case.cpus, interface)
+        let attached = segment.on_switch(|| self.meter.put(Program::Switch, Segment::SWITCH_INTERFACE))?;
+        // The node's neighbour is known once somebody has talked to it.
+        segment.on_switch(|| {
+            let socket = UdpSocket::bind((Segment::SWITCH, 0)).context("binding a socket")?;
+            socket.send_to(b"-", NODE).context("asking for the node's neighbour")
+        })?;
+        segment.on_switch(|| self.repeat(Step::Packet, case.cpus, attached.index))
     }
 
-    /// Frames a second that one CPU makes, sends to the datapath on a veth, and gets back.
-    pub(crate) fn live(&mut self, case: &Case, pair: &Pair, frames: u32) -> anyhow::Result<f64> {
+    /// Frames a second that one CPU makes, sends to the datapath on a veth, and gets back: by the clock on the wall, and by that of the CPU.
+    pub(crate) fn live(&mut self, case: &Case, segment: &Segment, frames: u32) -> anyhow::Result<[f64; 2]> {
         self.prepare(case, true)?;
-        let line = self.meter.attach(&pair.server, &pair.client)?;
-        let rate = std::thread::scope(|scope| {
-            let run = || {
-                pin(crate::pinned::cpus()[0])?;
-                let before = self.meter.returned();
-                let start = Instant::now();
-                self.meter.generate(frames).context("sending live frames")?;
-                let took = start.elapsed();
-                anyhow::Ok((self.meter.returned() - before) as f64 / took.as_secs_f64())
-            };
-            scope.spawn(run).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        drop(line);
-        rate
+        let _switch = segment.on_switch(|| self.meter.put(Program::Switch, Segment::SWITCH_INTERFACE))?;
+        let sink = segment.on_hosts(|| self.meter.put(Program::Sink, Segment::HOSTS_INTERFACE))?;
+        self.meter.send_to(&sink)?;
+        segment.on_hosts(|| {
+            pin(cpus()[0])?;
+            let before = self.meter.returned();
+            let (start, cpu) = (Instant::now(), cpu_time());
+            self.meter.generate(frames).context("sending live frames")?;
+            let took = [start.elapsed(), cpu_time() - cpu];
+            Ok(took.map(|took| (self.meter.returned() - before) as f64 / took.as_secs_f64()))
+        })
     }
 
     pub(crate) fn meter(&self) -> &Meter {

@@ -10,7 +10,7 @@ pub mod cli;
 mod kernel;
 mod matrix;
 mod native;
-mod network;
+mod peers;
 mod pinned;
 mod report;
 mod requests;

@@ -5,6 +5,7 @@ use crate::pinned::Took;
 use crate::requests::Request;
 use anyhow::ensure;
 use serde::Serialize;
+use std::net::Ipv4Addr;
 use switchback_bench::report::Spread;
 use switchback_datapath::{Config, Statistics, TableError, Verdict};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet};
@@ -16,7 +17,7 @@ pub(crate) const LANES: u32 = switchback_xdp::measure::LANES;
 /// The number of the first request that is measured: above all that filled the tables.
 pub(crate) const FIRST_REQUEST: u64 = 1 << 32;
 /// Where misses go.
-pub(crate) const NODE: ([u8; 4], u16) = ([10, 213, 0, 3], 5400);
+pub(crate) const NODE: (Ipv4Addr, u16) = (switchback_xdp::Segment::HOSTS, 5400);
 
 /// What a round does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,19 +56,29 @@ pub(crate) fn fill(tables: &impl Tables, config: &Config, size: Size) -> anyhow:
     tables.set_node(std::net::SocketAddr::from(NODE).into());
     control(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, b"-")?;
     let value = vec![7; size.value_bytes as usize];
-    let mut packet = Packet::new();
     for slot in 0..size.slots {
         let Request { key, hash, .. } = Request::new(slot.into(), 0);
         let header = Header { slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
         control(header, &key)?;
         tables.insert(&hash, slot)?;
         control(Header { op: Op::SetValid, ..header }, &key)?;
-        let request = u64::from(slot / LANES) + 1;
-        packet.fill(Header { epoch: 1, request, lane: slot % LANES, op: Op::Write, slot: 0, ..header }, &value, &key);
-        let verdict = tables.process(&mut packet);
-        ensure!(verdict == Verdict::Reply, "the datapath refuses the first write of a key: {verdict:?}");
+        write(tables, slot, u64::from(slot / LANES) + 1, &value)?;
     }
     Ok(())
+}
+
+fn write(tables: &impl Tables, slot: u32, request: u64, value: &[u8]) -> anyhow::Result<()> {
+    let Request { key, hash, .. } = Request::new(slot.into(), 0);
+    let header = Header { epoch: 1, request, lane: slot % LANES, key_hash: hash, ..Header::new(Op::Write) };
+    let verdict = tables.process(&mut Packet::build(header, value, &key));
+    ensure!(verdict == Verdict::Reply, "the datapath refuses to write a key: {verdict:?}");
+    Ok(())
+}
+
+/// Gives the first keys values again, after all else.
+pub(crate) fn restore(tables: &impl Tables, size: Size, keys: u32) -> anyhow::Result<()> {
+    let value = vec![7; size.value_bytes as usize];
+    (0..keys).try_for_each(|slot| write(tables, slot, u64::MAX - u64::from(keys - slot), &value))
 }
 
 /// What one case cost.

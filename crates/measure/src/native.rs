@@ -5,6 +5,7 @@ use crate::matrix::{FIRST_REQUEST, LANES, PACKETS, Step, Subject, Tables, fill};
 use crate::pinned::{Took, on_cpus, timed};
 use crate::requests::{REQUESTS, Request, requests};
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Statistics, TableError, Verdict};
 use switchback_wire::{Address, Header, KeyHash, Packet};
@@ -15,7 +16,7 @@ const BATCH: usize = 32;
 
 /// A filled table and the requests for it.
 pub(crate) struct Native {
-    datapath: Datapath,
+    datapath: Arc<Datapath>,
     size: Size,
     hits: Vec<Request>,
     misses: Vec<Request>,
@@ -58,7 +59,11 @@ impl Native {
         fill(&datapath, &config, size)?;
         let made = (0..cpus).map(|cpu| AtomicUsize::new(cpu * REQUESTS / cpus)).collect();
         let (hits, misses) = (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));
-        Ok(Native { datapath, size, hits, misses, made })
+        Ok(Native { datapath: Arc::new(datapath), size, hits, misses, made })
+    }
+
+    pub(crate) fn datapath(&self) -> &Arc<Datapath> {
+        &self.datapath
     }
 
     fn stretch(&self, step: Step, case: &Case, cpu: usize, batch: &mut [Packet]) {

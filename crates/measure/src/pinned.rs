@@ -77,6 +77,12 @@ pub(crate) fn on_cpus(
     Ok(Took { ns, instructions })
 }
 
+/// What the calling thread has had of a CPU so far.
+pub(crate) fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// The time of a piece of work.
 pub(crate) fn timed(work: impl FnOnce()) -> Duration {
     let start = Instant::now();

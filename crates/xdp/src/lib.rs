@@ -23,7 +23,7 @@ pub use attach::{Attachment, MTU_MIN, Mode};
 pub use inspect::{Interface, inspect, interfaces};
 pub use netlink::{Link, links};
 pub use object::{is_built_in, map_bytes};
-pub use peer::{new_network, within};
+pub use peer::within;
 pub use resources::{MapResources, ProgramResources};
 pub use segment::Segment;
 pub use target::XdpTarget;

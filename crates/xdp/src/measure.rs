@@ -1,7 +1,7 @@
 //! What measures the pipeline in the kernel: requests made there, in test runs or as live frames on a veth.
 
 use crate::object::Object;
-use crate::{Error, XdpDatapath, netlink, sys};
+use crate::{Error, Segment, XdpDatapath, netlink, sys};
 use libbpf_rs::{MapCore, MapFlags};
 use std::io;
 use std::ops::Deref;
@@ -40,15 +40,12 @@ impl Deref for Meter {
     }
 }
 
-/// The endpoint of a switch that is measured, and the client's.
-const SWITCH: [u8; 4] = [10, 213, 0, 2];
-const CLIENT: [u8; 4] = [10, 213, 0, 1];
 const CLIENT_PORT: u16 = 4000;
 
 impl Meter {
     /// Loads it.
     pub fn new(config: &Config) -> Result<Meter, Error> {
-        let endpoint = Address::from(std::net::SocketAddr::from((SWITCH, switchback_wire::SWITCH_PORT)));
+        let endpoint = Address::from(std::net::SocketAddr::from((Segment::SWITCH, switchback_wire::SWITCH_PORT)));
         Ok(Meter { datapath: XdpDatapath::load(Object::Measured, config, endpoint)?, frame: Vec::new() })
     }
 
@@ -86,13 +83,6 @@ impl Meter {
         self.set("measure_setting", 0, &settings)
     }
 
-    fn set_interface(&self, index: u32) -> Result<(), Error> {
-        let zero = 0u32.to_ne_bytes();
-        let mut settings = self.loaded.map("measure_setting").lookup(&zero, MapFlags::ANY)?.unwrap_or_default();
-        settings[8..12].copy_from_slice(&index.to_ne_bytes());
-        self.set("measure_setting", 0, &settings)
-    }
-
     /// Runs so many requests on this CPU, as if they had come in on an interface (0: none in particular). The last one's XDP action, and
     /// what one took.
     pub fn run(&self, step: Step, interface: u32, repeat: u32) -> io::Result<(u32, Duration)> {
@@ -104,24 +94,35 @@ impl Meter {
         Ok((ran.value, ran.took))
     }
 
-    /// Puts the datapath on one end of a veth pair of this network namespace and the sink on the other.
-    pub fn attach(&self, switch: &str, client: &str) -> Result<Line, Error> {
+    /// Puts a program on an interface of this thread's network namespace, in its driver.
+    pub fn put(&self, program: Program, interface: &str) -> Result<Put, Error> {
         let links = netlink::links().map_err(|error| Error::System("listing interfaces", error))?;
-        let index = |name: &str| {
-            let link = links.iter().find(|link| link.name == name);
-            link.map(|link| link.index).ok_or_else(|| Error::Interface(format!("there is no interface {name}")))
+        let link = links.iter().find(|link| link.name == interface);
+        let index = link.ok_or_else(|| Error::Interface(format!("there is no interface {interface}")))?.index;
+        let name = match program {
+            Program::Switch => "switchback",
+            Program::Sink => "measure_sink",
         };
-        let put = |program: &str, on: u32| {
-            sys::link(self.loaded.program(program), on, crate::attach::XDP_FLAGS_DRV_MODE)
-                .map_err(|error| Error::System("attaching to a veth", error))
-        };
-        let client = index(client)?;
-        let links = [put("switchback", index(switch)?)?, put("measure_sink", client)?];
-        self.set_interface(client)?;
-        Ok(Line { _links: links })
+        sys::link(self.loaded.program(name), index, crate::attach::XDP_FLAGS_DRV_MODE)
+            .map(|link| Put { _link: link, index })
+            .map_err(|error| Error::System("attaching to a veth", error))
     }
 
-    /// Sends so many requests along a [`Line`], on this CPU, and waits for the last.
+    /// Where [`Meter::generate`] sends: to the other end of this interface.
+    pub fn send_to(&self, interface: &Put) -> Result<(), Error> {
+        let zero = 0u32.to_ne_bytes();
+        let mut settings = self.loaded.map("measure_setting").lookup(&zero, MapFlags::ANY)?.unwrap_or_default();
+        settings[8..12].copy_from_slice(&interface.index.to_ne_bytes());
+        self.set("measure_setting", 0, &settings)
+    }
+
+    /// What the attached program has taken and how often it ran, as long as somebody has the kernel count it.
+    pub fn run_time(&self) -> (Duration, u64) {
+        let run = self.program_resources().into_iter().find(|program| program.name == "switchback");
+        run.map_or((Duration::ZERO, 0), |program| program.run_time)
+    }
+
+    /// Sends so many requests to the other end of an interface, on this CPU, and waits for the last.
     pub fn generate(&self, frames: u32) -> io::Result<()> {
         const BATCH: u32 = 64;
         // A frame that comes back is used again, with the length of the answer unless the program changes what it began with: so it
@@ -130,7 +131,7 @@ impl Meter {
         sys::test_live(self.loaded.program("measure_generate"), &too_long, frames, BATCH)
     }
 
-    /// Frames that came back along a [`Line`].
+    /// Frames that ended in the sink.
     pub fn returned(&self) -> u64 {
         let states = self.loaded.map("measure_states").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
         let returned = |state: &Vec<u8>| state.get(8..16)?.try_into().ok().map(u64::from_ne_bytes);
@@ -138,10 +139,36 @@ impl Meter {
     }
 }
 
-/// A veth pair with the datapath at one end.
+/// What can be put on an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// The datapath.
+    Switch,
+    /// Where frames end.
+    Sink,
+}
+
+/// A program on an interface, until it is dropped.
 #[derive(Debug)]
-pub struct Line {
-    _links: [OwnedFd; 2],
+pub struct Put {
+    _link: OwnedFd,
+    /// The interface's.
+    pub index: u32,
+}
+
+/// Has the kernel count what programs take, until it is dropped. It looks at the clock twice for that.
+#[derive(Debug)]
+pub struct RunTimes {
+    _on: OwnedFd,
+}
+
+impl RunTimes {
+    /// From now on.
+    pub fn count() -> Result<RunTimes, Error> {
+        sys::count_run_time()
+            .map(|on| RunTimes { _on: on })
+            .map_err(|error| Error::System("having the kernel count run times", error))
+    }
 }
 
 /// A frame from a client, without UDP's checksum.
@@ -150,7 +177,7 @@ fn frame(packet: &Packet) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
     frame.extend((length + 20).to_be_bytes());
     frame.extend([0, 9, 0x40, 0, 64, 17, 0, 0]);
-    frame.extend([CLIENT, SWITCH].concat());
+    frame.extend([Segment::HOSTS, Segment::SWITCH].map(|address| address.octets()).concat());
     frame.extend([CLIENT_PORT, switchback_wire::SWITCH_PORT, length, 0].map(u16::to_be_bytes).concat());
     debug_assert_eq!(frame.len(), HEADERS_BYTES);
     frame.extend(packet.bytes());

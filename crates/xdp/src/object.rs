@@ -160,7 +160,7 @@ impl Loaded {
 
 /// Bytes that the maps of a configuration hold, without loading anything; the kernel's own bookkeeping comes on top.
 pub fn map_bytes(config: &Config) -> Result<u64, Error> {
-    let object = OBJECT.ok_or(Error::NotBuiltIn)?;
+    let object = Object::Switch.bytes().ok_or(Error::NotBuiltIn)?;
     config.check()?;
     keep_messages();
     let mut open = ObjectBuilder::default().open_memory(object)?;

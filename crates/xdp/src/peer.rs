@@ -50,19 +50,6 @@ fn namespaces() -> Vec<File> {
     named.chain(processes).filter_map(&mut open).collect()
 }
 
-/// A network namespace of nobody's, which is gone when the file is closed and nobody is in it any more.
-pub fn new_network() -> Result<File, Error> {
-    let make = || {
-        sys::unshare()?;
-        File::open("/proc/thread-self/ns/net")
-    };
-    // A thread of its own, since it can't always go back.
-    std::thread::spawn(make)
-        .join()
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        .map_err(|error| Error::System("making a network namespace", error))
-}
-
 /// Runs something in another network namespace, on a thread of its own, since a thread can't always go back.
 pub fn within<T: Send, E: Send + From<Error>>(
     namespace: &File,

@@ -6,6 +6,7 @@ use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{MapCore, Program};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// A loaded program.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +23,8 @@ pub struct ProgramResources {
     pub stack_bytes: Vec<u32>,
     /// Its functions: itself and the stages that aren't inlined, with their BPF instructions and bytes of machine code.
     pub functions: Vec<(String, u32, u32)>,
+    /// What it has taken and how often it ran, while the kernel counted.
+    pub run_time: (Duration, u64),
 }
 
 /// A map.
@@ -90,6 +93,7 @@ fn of_program(name: &str, stack_bytes: Vec<u32>, info: &ProgramInfo) -> ProgramR
         machine_bytes: info.jited_func_lens.iter().sum(),
         stack_bytes,
         functions: functions.collect(),
+        run_time: (Duration::from_nanos(info.run_time_ns), info.run_cnt),
     }
 }
 

@@ -10,9 +10,8 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Names of the veth's ends.
-const INTERFACE: &str = "switch";
-const HOSTS_INTERFACE: &str = "hosts";
+const INTERFACE: &str = Segment::SWITCH_INTERFACE;
+const HOSTS_INTERFACE: &str = Segment::HOSTS_INTERFACE;
 const PREFIX_BITS: u8 = 24;
 /// Queues of a veth at most, one for each CPU that may send at a time.
 const QUEUES_MAX: u32 = 16;
@@ -25,6 +24,10 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// The name of the switch's interface, on its side.
+    pub const SWITCH_INTERFACE: &str = "switch";
+    /// The name of the interface on the other.
+    pub const HOSTS_INTERFACE: &str = "hosts";
     /// The switch's address.
     pub const SWITCH: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
     /// The address of nodes and clients, who tell each other apart by their ports.

@@ -101,6 +101,14 @@ impl Log {
     }
 }
 
+/// Has the kernel count what programs take, as long as the descriptor that this returns is open.
+pub(crate) fn count_run_time() -> io::Result<OwnedFd> {
+    // SAFETY: a call without pointers.
+    let fd = check(unsafe { bpf::bpf_enable_stats(bpf::BPF_STATS_RUN_TIME) })?;
+    // SAFETY: the kernel has just made this descriptor, for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
 /// Attaches a program to an interface for as long as the descriptor that this returns is open.
 pub(crate) fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
     let options = bpf::bpf_link_create_opts {
