@@ -35,8 +35,8 @@ test: ## Set up, and pass every test
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-soak: setup ## Simulate seed after seed until stopped, or for SECONDS
-	@scripts/soak.sh
+soak: setup ## Simulate seed after seed until stopped, for SECONDS_MAX, or SEEDS of them
+	@ARGS='$(ARGS)' scripts/soak.sh
 
 bench: setup ## Measure every scheme beside its limit
 	@$(CARGO) build --release --quiet --bin switchback

@@ -310,6 +310,9 @@ fn summarize(total: &mut Total, seconds: f64) {
         total.events as f64 / seconds,
         total.virtual_us as f64 / 1e6
     );
+    let struck = total.faults.iter().filter(|(_, count)| **count > 0);
+    let struck: Vec<_> = struck.map(|(kind, count)| format!("{kind} {count}")).collect();
+    say!("faults: {}", struck.join(", "));
     let (cpu_seconds, median) = (total.cpu_seconds(), total.median_cpu_seconds());
     let rate = total.operations as f64 / cpu_seconds;
     say!("{cpu_seconds:.1} s of CPU time, {rate:.0} operations in each; the median run took {median:.3}");

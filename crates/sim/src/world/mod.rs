@@ -71,6 +71,8 @@ pub struct World {
     clocks: Vec<Clock>,
     /// When each part's timer rings next.
     armed_us: Vec<u64>,
+    /// The last time of each part's clock that was asked for, and when that is.
+    asked: Vec<(u64, u64)>,
     paused_until_us: Vec<u64>,
     value: Vec<u8>,
     /// What was asked and answered.
@@ -106,6 +108,7 @@ impl World {
             ending_state: Ending::default(),
             clocks,
             armed_us: vec![u64::MAX; PARTS_MAX],
+            asked: vec![(0, 0); PARTS_MAX],
             paused_until_us: vec![0; PARTS_MAX],
             value: Vec::new(),
             history: History::default(),
@@ -174,7 +177,11 @@ impl World {
         if monotonic_us == u64::MAX {
             return;
         }
-        let at_us = self.clocks[usize::from(index)].when(monotonic_us);
+        let asked = &mut self.asked[usize::from(index)];
+        if asked.0 != monotonic_us {
+            *asked = (monotonic_us, self.clocks[usize::from(index)].when(monotonic_us));
+        }
+        let at_us = asked.1;
         self.arm_at(index, at_us);
     }
 
