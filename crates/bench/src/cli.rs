@@ -263,7 +263,7 @@ fn parse_not_negative(text: &str) -> Result<f64, String> {
     if number >= 0.0 { Ok(number) } else { Err("it can't be negative".to_owned()) }
 }
 
-fn parse_theta(text: &str) -> Result<f64, String> {
+pub(crate) fn parse_theta(text: &str) -> Result<f64, String> {
     let theta = parse_not_negative(text)?;
     if theta <= 10.0 { Ok(theta) } else { Err("beyond 10 there is only one key".to_owned()) }
 }

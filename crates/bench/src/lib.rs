@@ -1,4 +1,4 @@
-//! Workloads, their analytic limit, and the wall-clock load generator.
+//! Workloads, their analytic limit, what it predicts for a trace, and the wall-clock load generator.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -7,6 +7,7 @@ pub mod cli;
 mod fake;
 mod generator;
 pub mod limit;
+pub mod predict;
 pub mod rack;
 mod redis;
 pub mod report;

@@ -34,18 +34,36 @@ use switchback_wire::{HashKey, KeyHash, partition_of};
 /// 0.99 the hottest million draw three quarters, and none of the rest more than 5e-8.
 pub const EXACT_KEYS: u64 = 1_000_000;
 
+/// A share of keys without number below this is what rounding leaves of none.
+const ROUNDING: f64 = 1e-9;
+
 /// Where the load of a workload falls.
 #[derive(Clone, Debug)]
 pub struct Placement {
     hot: Vec<Hot>,
     /// What the keys that are not looked at one by one draw, as `(reads, writes)` of each node.
     rest: Vec<(f64, f64)>,
+    /// The same of each partition.
+    rest_of_partition: (f64, f64),
+    partitions: u32,
+}
+
+/// What one key draws.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct KeyShare {
+    /// Which key.
+    pub hash: KeyHash,
+    /// Its share of all reads.
+    pub reads: f64,
+    /// Its share of all writes.
+    pub writes: f64,
+    /// Whether a cache may hold it.
+    pub cacheable: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Hot {
-    hash: KeyHash,
-    share: f64,
+    key: KeyShare,
     head: u16,
     tail: u16,
 }
@@ -110,25 +128,36 @@ impl Placement {
     /// Places keys by their shares, hottest first, under `routes` (replicas of each partition: writes go to the first, reads to the last).
     /// What the shares lack to 1 is spread as evenly as keys without number are.
     pub fn new(routes: &[Vec<u16>], shares: impl Iterator<Item = (KeyHash, f64)>) -> Placement {
+        let key = |(hash, share)| KeyShare { hash, reads: share, writes: share, cacheable: true };
+        Placement::of_keys(routes, shares.map(key))
+    }
+
+    /// The same of keys that aren't read and written alike.
+    pub fn of_keys(routes: &[Vec<u16>], keys: impl Iterator<Item = KeyShare>) -> Placement {
         let partitions = routes.len() as u32;
         let ends = |route: &Vec<u16>| {
             let head = *route.first().expect("a partition has a replica");
             (head, *route.last().expect("a partition has a replica"))
         };
         let nodes = routes.iter().flatten().max().map_or(0, |&node| usize::from(node) + 1);
-        let place = |(hash, share): (KeyHash, f64)| {
-            let (head, tail) = ends(&routes[usize::from(partition_of(&hash, partitions))]);
-            Hot { hash, share, head, tail }
+        let place = |key: KeyShare| {
+            let (head, tail) = ends(&routes[usize::from(partition_of(&key.hash, partitions))]);
+            Hot { key, head, tail }
         };
-        let hot: Vec<_> = shares.map(place).collect();
-        let left = (1.0 - hot.iter().rev().map(|hot| hot.share).sum::<f64>()).max(0.0) / f64::from(partitions);
+        let hot: Vec<_> = keys.map(place).collect();
+        // Small ones first, so that rounding doesn't add up.
+        let left = |share: fn(&KeyShare) -> f64| {
+            let left = 1.0 - hot.iter().rev().map(|hot| share(&hot.key)).sum::<f64>();
+            if left > ROUNDING { left / f64::from(partitions) } else { 0.0 }
+        };
+        let rest_of_partition = (left(|key| key.reads), left(|key| key.writes));
         let mut rest = vec![(0.0, 0.0); nodes];
         for route in routes {
             let (head, tail) = ends(route);
-            rest[usize::from(tail)].0 += left;
-            rest[usize::from(head)].1 += left;
+            rest[usize::from(tail)].0 += rest_of_partition.0;
+            rest[usize::from(head)].1 += rest_of_partition.1;
         }
-        Placement { hot, rest }
+        Placement { hot, rest, rest_of_partition, partitions }
     }
 
     /// Places a workload on a rack, after `phase` changes of popularity. Workloads without lasting favourites (inserts, read-latest) spread
@@ -155,33 +184,77 @@ impl Placement {
 
     /// Hashes of the `count` hottest keys.
     pub fn hottest(&self, count: usize) -> HashSet<KeyHash> {
-        self.hot.iter().take(count).map(|hot| hot.hash).collect()
+        self.hot.iter().take(count).map(|hot| hot.key.hash).collect()
     }
 
-    /// The share of operations that concern these keys.
+    /// The share of operations that concern these keys, of a workload in which keys are read and written alike.
     pub fn share_of(&self, keys: &HashSet<KeyHash>) -> f64 {
         // Not sum(): of nothing at all that is -0.
-        self.hot.iter().filter(|hot| keys.contains(&hot.hash)).fold(0.0, |sum, hot| sum + hot.share)
+        self.hot.iter().filter(|hot| keys.contains(&hot.key.hash)).fold(0.0, |sum, hot| sum + hot.key.reads)
+    }
+
+    /// Requests per operation that each partition draws, without a cache.
+    pub fn partition_load(&self, demand: Demand) -> Vec<f64> {
+        let requests = |reads, writes| demand.reads * reads + demand.writes * writes;
+        let (reads, writes) = self.rest_of_partition;
+        let mut load = vec![requests(reads, writes); self.partitions as usize];
+        for Hot { key, .. } in &self.hot {
+            load[usize::from(partition_of(&key.hash, self.partitions))] += requests(key.reads, key.writes);
+        }
+        load
     }
 
     /// The limit under `policy` with these keys cached. (Cached keys that are not among the [`EXACT_KEYS`] hottest take nothing off.)
     pub fn limit(&self, demand: Demand, policy: Policy, cached: &HashSet<KeyHash>) -> Limit {
         let cached: Vec<bool> = match policy {
             Policy::NoCache => vec![false; self.hot.len()],
-            _ => self.hot.iter().map(|hot| cached.contains(&hot.hash)).collect(),
+            _ => self.hot.iter().map(|hot| cached.contains(&hot.key.hash)).collect(),
         };
-        let at = |refresh_services, ops| self.node_load(demand, policy, &cached, refresh_services, ops);
-        let node_load = match policy {
-            Policy::WriteThrough { refresh_services } if refresh_services > 0.0 => {
-                at(refresh_services, self.solve(|ops| max(&at(refresh_services, ops))))
+        self.limit_of(demand, policy, &cached)
+    }
+
+    /// The limit with the `count` hottest cacheable keys cached.
+    pub fn limit_of_hottest(&self, demand: Demand, policy: Policy, count: usize) -> Limit {
+        let mut room = if policy == Policy::NoCache { 0 } else { count };
+        let admit = |hot: &Hot| {
+            let admitted = room > 0 && hot.key.cacheable;
+            room -= usize::from(admitted);
+            admitted
+        };
+        let cached: Vec<bool> = self.hot.iter().map(admit).collect();
+        self.limit_of(demand, policy, &cached)
+    }
+
+    fn limit_of(&self, demand: Demand, policy: Policy, cached: &[bool]) -> Limit {
+        let mut node_load = self.certain_load(demand, policy, cached);
+        if let Policy::WriteThrough { refresh_services } = policy
+            && refresh_services > 0.0
+        {
+            // Keys that nobody writes are never invalid.
+            let cached = self.hot.iter().zip(cached).filter(|(hot, cached)| **cached && hot.key.writes > 0.0);
+            let misses: Vec<_> = cached
+                .map(|(hot, _)| {
+                    let writes_a_refresh = demand.writes * hot.key.writes * refresh_services;
+                    (usize::from(hot.tail), demand.reads * hot.key.reads, writes_a_refresh)
+                })
+                .filter(|(_, reads, writes_a_refresh)| *reads > 0.0 && *writes_a_refresh > 0.0)
+                .collect();
+            let at = |ops: f64| {
+                let mut load = node_load.clone();
+                for &(tail, reads, writes_a_refresh) in &misses {
+                    load[tail] -= reads * (-ops * writes_a_refresh).exp_m1();
+                }
+                load
+            };
+            if !misses.is_empty() {
+                node_load = at(self.solve(|ops| max(&at(ops))));
             }
-            _ => at(0.0, 0.0),
-        };
+        }
         Limit { ops_per_capacity: 1.0 / max(&node_load), node_load }
     }
 
-    /// Requests that each node serves per operation, at a throughput of `ops` operations a service.
-    fn node_load(&self, demand: Demand, policy: Policy, cached: &[bool], refresh_services: f64, ops: f64) -> Vec<f64> {
+    /// Requests that each node serves per operation, however many those are: all but reads of cached keys that writes have made invalid.
+    fn certain_load(&self, demand: Demand, policy: Policy, cached: &[bool]) -> Vec<f64> {
         let mut load: Vec<f64> =
             self.rest.iter().map(|(reads, writes)| demand.reads * reads + demand.writes * writes).collect();
         for (hot, &cached) in self.hot.iter().zip(cached) {
@@ -189,10 +262,10 @@ impl Placement {
                 _ if !cached => (1.0, 1.0),
                 Policy::NoCache => (1.0, 1.0),
                 Policy::WriteBack => continue,
-                Policy::WriteThrough { .. } => (-(-ops * demand.writes * hot.share * refresh_services).exp_m1(), 1.0),
+                Policy::WriteThrough { .. } => (0.0, 1.0),
             };
-            load[usize::from(hot.tail)] += hot.share * demand.reads * reads;
-            load[usize::from(hot.head)] += hot.share * demand.writes * writes;
+            load[usize::from(hot.tail)] += hot.key.reads * demand.reads * reads;
+            load[usize::from(hot.head)] += hot.key.writes * demand.writes * writes;
         }
         load
     }
@@ -260,6 +333,45 @@ mod tests {
                 assert!((limit.node_load[node] - load).abs() < 1e-12, "{policy:?} node {node}");
             }
             assert!((limit.ops(1000.0) - 1000.0 / max(&load)).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn keys_may_be_read_and_written_in_their_own_shares() {
+        // Key 0 is only written, key 1 only read, key 2 fits no cache; reads and writes are as many.
+        let (routes, demand) = (routes(4, 1), Demand { reads: 0.5, writes: 0.5 });
+        let key = |position: u64, reads, writes, cacheable| {
+            let hash = KeyHash::at_position(position << 62);
+            KeyShare { hash, reads, writes, cacheable }
+        };
+        let keys = [key(0, 0.0, 0.8, true), key(1, 0.6, 0.0, true), key(2, 0.4, 0.2, false)];
+        let placement = Placement::of_keys(&routes, keys.into_iter());
+        assert_eq!(placement.partition_load(demand), [0.4, 0.3, 0.2 + 0.5 * 0.2, 0.0]);
+        let load = |policy, count| placement.limit_of_hottest(demand, policy, count).node_load[0];
+        let through = |refresh_services| Policy::WriteThrough { refresh_services };
+        for (policy, count, expected) in [
+            (Policy::NoCache, 3, 1.0),
+            (Policy::WriteBack, 0, 1.0),
+            (Policy::WriteBack, 1, 0.6),
+            (Policy::WriteBack, 2, 0.3),
+            (Policy::WriteBack, 3, 0.3),
+            (through(0.0), 1, 1.0),
+            (through(0.0), 3, 0.7),
+            // Nobody writes the key that is read, so it is never invalid.
+            (through(1e9), 3, 0.7),
+        ] {
+            let load = load(policy, count);
+            assert!((load - expected).abs() < 1e-12, "{policy:?} {count}: {load}");
+        }
+        // A cache for everything leaves nodes nothing at all.
+        let placement = Placement::of_keys(
+            &routes,
+            keys.into_iter().take(2).map(|key| KeyShare { writes: 1.0, reads: 0.5, ..key }),
+        );
+        let all_reads = Demand { reads: 1.0, writes: 0.0 };
+        for policy in [Policy::WriteBack, through(100.0)] {
+            let limit = placement.limit_of_hottest(all_reads, policy, 2);
+            assert_eq!((limit.ops_per_capacity, limit.node_load[0]), (f64::INFINITY, 0.0), "{policy:?}");
         }
     }
 

@@ -5,6 +5,7 @@ mod table;
 mod text;
 
 pub(crate) use progress::Bar;
+pub(crate) use table::percent;
 pub use table::{Table, grouped};
 pub(crate) use text::{describe, headline, text_of_run, text_of_summary};
 

@@ -1,0 +1,279 @@
+//! What each scheme would make of some traffic: limits, and what follows from them.
+
+use super::traffic::Traffic;
+use crate::limit::{KeyShare, Limit, Placement, Policy};
+use crate::report::Spread;
+use crate::workload::{Demand, mix};
+use serde::Serialize;
+use switchback_wire::HashKey;
+
+/// A gain below this is none: maps differ by as much.
+const GAIN_MIN: f64 = 1.1;
+/// The load counts as even if the rack does this share of what it would do if all nodes were equally busy.
+const EVEN: f64 = 0.95;
+
+/// The rack that is thought of.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(super) struct Rack {
+    pub(super) nodes: u16,
+    pub(super) partitions: u32,
+    pub(super) cache_records: u32,
+    pub(super) slot_bytes: u32,
+    /// Requests a second that one node serves.
+    pub(super) node_capacity: Option<f64>,
+    /// Outstanding requests of a closed loop.
+    pub(super) outstanding: u32,
+    pub(super) seed: u64,
+    /// Random partition maps to look at.
+    pub(super) maps: u32,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Way {
+    NoCache,
+    WriteThrough,
+    WriteThroughClosedLoop,
+    WriteBack,
+}
+
+impl Way {
+    pub(super) const ALL: [Way; 4] = [Way::NoCache, Way::WriteThrough, Way::WriteThroughClosedLoop, Way::WriteBack];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Way::NoCache => "no cache",
+            Way::WriteThrough => "write-through (NetCache), ideal",
+            Way::WriteThroughClosedLoop => "write-through, nodes full",
+            Way::WriteBack => "write-back (FarReach)",
+        }
+    }
+
+    fn policy(self, rack: &Rack) -> Policy {
+        match self {
+            Way::NoCache => Policy::NoCache,
+            Way::WriteThrough => Policy::WriteThrough { refresh_services: 0.0 },
+            Way::WriteThroughClosedLoop => Policy::WriteThrough { refresh_services: f64::from(rack.outstanding) },
+            Way::WriteBack => Policy::WriteBack,
+        }
+    }
+}
+
+/// What one way of caching comes to. What is infinite (nodes serve nothing) is `None`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Outcome {
+    pub(super) way: Way,
+    /// Share of requests that nodes needn't serve.
+    pub(super) hit_ratio: f64,
+    /// Operations a second over what one node can serve.
+    pub(super) limit: Option<f64>,
+    /// Operations a second, if the nodes' capacity is given.
+    pub(super) limit_ops: Option<f64>,
+    /// Over no cache.
+    pub(super) gain: Option<f64>,
+    /// The same over several maps.
+    pub(super) gains: Option<Spread>,
+    /// Share of all requests that each node serves.
+    pub(super) node_load: Vec<f64>,
+    pub(super) imbalance: f64,
+}
+
+/// Gains with so many records cached.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(super) struct Step {
+    pub(super) records: u64,
+    pub(super) write_through: Option<f64>,
+    pub(super) write_back: Option<f64>,
+}
+
+/// Whether it is worth it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    /// Write-back does what no write-through cache can.
+    WriteBack,
+    /// Write-back does what a write-through cache can't while nodes are busy.
+    UnderLoad,
+    /// So few writes go to what is hot that a write-through cache does as well.
+    WriteThrough,
+    /// The load is even already.
+    Even,
+    /// What is hot fits no slot.
+    TooLarge,
+    /// The load is spread over more keys than the cache holds.
+    TooMany,
+}
+
+impl Verdict {
+    /// Whether write-back is better than what there was before.
+    pub(super) fn pays(self) -> bool {
+        matches!(self, Verdict::WriteBack | Verdict::UnderLoad)
+    }
+}
+
+/// Everything that is predicted.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Prediction {
+    pub(super) source: String,
+    pub(super) rack: Rack,
+    pub(super) operations: Option<u64>,
+    pub(super) operations_per_second: Option<f64>,
+    pub(super) distinct_keys: u64,
+    /// Otherwise there are more keys, and those that count as cold are taken to be spread evenly.
+    pub(super) all_keys_counted: bool,
+    /// Shares of all requests.
+    pub(super) read_share: f64,
+    pub(super) cacheable_share: f64,
+    /// Share of all requests that each partition draws.
+    pub(super) partition_load: Vec<f64>,
+    pub(super) outcomes: Vec<Outcome>,
+    /// As few records cached even the load out; `None`: no number of them does.
+    pub(super) sufficient_records: Option<u64>,
+    pub(super) steps: Vec<Step>,
+    pub(super) verdict: Verdict,
+    pub(super) notes: Vec<String>,
+}
+
+/// Traffic on a rack, under one map.
+struct Map<'a> {
+    traffic: &'a Traffic,
+    rack: &'a Rack,
+    number: u32,
+    placement: Placement,
+    none: Limit,
+}
+
+impl<'a> Map<'a> {
+    /// Map `number` of those that the rack's seed gives.
+    fn new(traffic: &'a Traffic, rack: &'a Rack, number: u32) -> Map<'a> {
+        let word = |at: u64| mix(mix(rack.seed) ^ (u64::from(number) << 1 | at)).to_be_bytes();
+        let hash_key = HashKey([word(0), word(1)].concat().try_into().expect("twice eight bytes"));
+        let routes: Vec<_> =
+            (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]).collect();
+        let keys = traffic.keys.iter().map(|key| KeyShare { hash: hash_key.hash(&key.hash.0), ..*key });
+        let placement = Placement::of_keys(&routes, keys);
+        let none = placement.limit_of_hottest(traffic.demand, Policy::NoCache, 0);
+        Map { traffic, rack, number, placement, none }
+    }
+
+    fn limit(&self, way: Way, records: usize) -> Limit {
+        self.placement.limit_of_hottest(self.traffic.demand, way.policy(self.rack), records)
+    }
+
+    fn gain(&self, way: Way, records: usize) -> f64 {
+        self.limit(way, records).ops_per_capacity / self.none.ops_per_capacity
+    }
+
+    fn outcome(&self, way: Way, gains: Option<Spread>) -> Outcome {
+        let limit = self.limit(way, self.rack.cache_records as usize);
+        let requests = self.traffic.demand.reads + self.traffic.demand.writes;
+        let left: f64 = limit.node_load.iter().sum();
+        let finite = |number: f64| number.is_finite().then_some(number);
+        Outcome {
+            way,
+            hit_ratio: (1.0 - left / requests).max(0.0),
+            limit: finite(limit.ops_per_capacity),
+            limit_ops: self.rack.node_capacity.and_then(|capacity| finite(limit.ops(capacity))),
+            gain: finite(limit.ops_per_capacity / self.none.ops_per_capacity),
+            gains,
+            imbalance: limit.imbalance(),
+            node_load: limit.node_load.iter().map(|load| load / requests).collect(),
+        }
+    }
+
+    /// The fewest records with which write-back does as much as if all nodes were equally busy.
+    fn sufficient_records(&self) -> Option<usize> {
+        let requests = self.traffic.demand.reads + self.traffic.demand.writes;
+        let even = EVEN * f64::from(self.rack.nodes) / requests;
+        let suffices = |records: usize| self.limit(Way::WriteBack, records).ops_per_capacity >= even;
+        let (mut low, mut high) = (0, self.traffic.keys.iter().filter(|key| key.cacheable).count());
+        if !suffices(high) {
+            return None;
+        }
+        while low < high {
+            let middle = (low + high) / 2;
+            if suffices(middle) { high = middle } else { low = middle + 1 }
+        }
+        Some(low)
+    }
+
+    /// Gains at 10, 32, 100, 316 and so on records, up to all.
+    fn steps(&self) -> Vec<Step> {
+        let all = self.traffic.keys.iter().filter(|key| key.cacheable).count();
+        let sizes = (2..=12).map(|half| 10f64.powf(f64::from(half) / 2.0).round() as usize);
+        let step = |records: usize| {
+            let gain = |way| Some(self.gain(way, records)).filter(|gain| gain.is_finite());
+            Step { records: records as u64, write_through: gain(Way::WriteThrough), write_back: gain(Way::WriteBack) }
+        };
+        sizes.take_while(|&records| records < all).chain((all > 0).then_some(all)).map(step).collect()
+    }
+
+    fn verdict(&self) -> Verdict {
+        let gain = |way| self.gain(way, self.rack.cache_records as usize);
+        let back = gain(Way::WriteBack);
+        if back >= GAIN_MIN * gain(Way::WriteThrough) {
+            Verdict::WriteBack
+        } else if back >= GAIN_MIN * gain(Way::WriteThroughClosedLoop) {
+            Verdict::UnderLoad
+        } else if back >= GAIN_MIN {
+            Verdict::WriteThrough
+        } else if self.gain_if_all_fit() >= GAIN_MIN {
+            Verdict::TooLarge
+        } else if self.none.imbalance() < GAIN_MIN {
+            Verdict::Even
+        } else {
+            Verdict::TooMany
+        }
+    }
+
+    fn gain_if_all_fit(&self) -> f64 {
+        let keys = self.traffic.keys.iter().map(|key| KeyShare { cacheable: true, ..*key }).collect();
+        let fitting = Traffic { keys, ..self.traffic.clone() };
+        Map::new(&fitting, self.rack, self.number).gain(Way::WriteBack, self.rack.cache_records as usize)
+    }
+}
+
+/// What each way of caching comes to on one map, and whether it is worth it.
+pub(super) fn assess(traffic: &Traffic, rack: &Rack) -> (Vec<Outcome>, Verdict) {
+    let map = Map::new(traffic, rack, 0);
+    (Way::ALL.into_iter().map(|way| map.outcome(way, None)).collect(), map.verdict())
+}
+
+/// What the schemes would make of this traffic.
+pub(super) fn predict(traffic: &Traffic, rack: Rack) -> Prediction {
+    let map = Map::new(traffic, &rack, 0);
+    let mut gains = vec![Vec::new(); Way::ALL.len()];
+    for number in 0..rack.maps {
+        let other = Map::new(traffic, &rack, number);
+        for (gains, way) in gains.iter_mut().zip(Way::ALL) {
+            gains.push(other.gain(way, rack.cache_records as usize));
+        }
+    }
+    let spread = |gains: Vec<f64>| Spread::of(gains).filter(|spread| spread.max.is_finite());
+    let outcomes = Way::ALL.into_iter().zip(gains).map(|(way, gains)| map.outcome(way, spread(gains))).collect();
+    let Demand { reads, writes } = traffic.demand;
+    let partition_load = map.placement.partition_load(traffic.demand);
+    Prediction {
+        outcomes,
+        sufficient_records: map.sufficient_records().map(|records| records as u64),
+        steps: map.steps(),
+        verdict: map.verdict(),
+        partition_load: partition_load.into_iter().map(|load| load / (reads + writes)).collect(),
+        source: traffic.source.clone(),
+        rack,
+        operations: traffic.operations,
+        operations_per_second: traffic.operations.zip(traffic.seconds).map(|(ops, seconds)| ops as f64 / seconds),
+        distinct_keys: traffic.distinct_keys,
+        all_keys_counted: traffic.all_keys_counted,
+        read_share: reads / (reads + writes),
+        cacheable_share: traffic.cacheable_share,
+        notes: traffic.notes.clone(),
+    }
+}
+
+impl Prediction {
+    pub(super) fn outcome(&self, way: Way) -> &Outcome {
+        self.outcomes.iter().find(|outcome| outcome.way == way).expect("all ways are looked at")
+    }
+}

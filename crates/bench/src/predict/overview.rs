@@ -1,0 +1,178 @@
+//! All published clusters side by side: what fits a cache, what each scheme gains, and where write-back does not pay.
+
+use super::analysis::{Outcome, Rack, Verdict, Way, assess};
+use super::text::gain;
+use super::traffic::Traffic;
+use crate::limit::EXACT_KEYS;
+use crate::report::{Table, grouped, percent};
+use crate::workload::{Cluster, Demand, twitter};
+use serde::Serialize;
+use std::fmt::Write as _;
+use switchback_wire::CACHED_KEY_BYTES_MAX;
+
+/// Slots of a Tofino, and of the software targets.
+const SLOTS: [u32; 2] = [128, 1024];
+
+/// One cluster.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Row {
+    cluster: u16,
+    key_bytes: Option<u32>,
+    value_bytes: Option<u32>,
+    rate_ops: Option<f64>,
+    alpha: Option<f64>,
+    /// Whether its mean record fits slots of 128 and 1024 B.
+    cacheable: [Option<bool>; 2],
+    write_share: Option<f64>,
+    outcomes: Vec<Outcome>,
+    verdict: Option<Verdict>,
+    /// Why there is none.
+    unknown: Option<String>,
+}
+
+impl Row {
+    fn of(cluster: &'static Cluster, rack: Rack) -> Row {
+        let fits = |slot: u32| {
+            let (key_bytes, value_bytes) = cluster.key_bytes.zip(cluster.value_bytes)?;
+            Some(key_bytes as usize <= CACHED_KEY_BYTES_MAX && value_bytes <= slot)
+        };
+        // What is cached and as many again; of the rest each key draws next to nothing.
+        let exact_keys = (2 * u64::from(rack.cache_records)).clamp(100_000, EXACT_KEYS);
+        let mut row = Row {
+            cluster: cluster.number,
+            key_bytes: cluster.key_bytes,
+            value_bytes: cluster.value_bytes,
+            rate_ops: cluster.rate_ops,
+            alpha: cluster.alpha,
+            cacheable: SLOTS.map(fits),
+            write_share: None,
+            outcomes: Vec::new(),
+            verdict: None,
+            unknown: None,
+        };
+        match Traffic::of_cluster(cluster, None, rack.slot_bytes.into(), exact_keys) {
+            Ok(traffic) => {
+                let (outcomes, verdict) = assess(&traffic, &rack);
+                let Demand { reads, writes } = traffic.demand;
+                row = Row { write_share: Some(writes / (reads + writes)), outcomes, verdict: Some(verdict), ..row };
+            }
+            Err(reason) => row.unknown = Some(reason.to_string()),
+        }
+        row
+    }
+
+    /// The gain of one way of caching, as text.
+    fn gain(&self, way: Way) -> Option<String> {
+        self.outcomes.iter().find(|outcome| outcome.way == way).map(|outcome| gain(outcome.gain))
+    }
+}
+
+/// Predicts for each cluster.
+pub(super) fn overview(rack: Rack) -> Vec<Row> {
+    twitter::clusters().iter().map(|cluster| Row::of(cluster, rack)).collect()
+}
+
+/// The overview as people read it.
+pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
+    let mut text = format!(
+        "{} clusters of Twitter's caches by their published mean figures (Yang et al., OSDI 2020; CC BY 4.0),\n\
+         each as if on {} nodes with {} records of at most {} B cached. Gains are limits, over no cache; far beyond\n\
+         the number of nodes, the switch and the clients are the limit. All values of a cluster are taken to have its\n\
+         mean length, and operations of less than 1 %, which weren't published, not to occur.\n\n",
+        rows.len(),
+        rack.nodes,
+        grouped(f64::from(rack.cache_records)),
+        rack.slot_bytes
+    );
+    text += &fitting(rows);
+    text += &paying(rows);
+    let head = ["cluster", "writes", "zipf", "key", "value", "128 B", "1024 B", "through", "full", "back", ""];
+    let mut table = Table::new(head);
+    for row in rows {
+        let known = |number: Option<String>| number.unwrap_or_else(|| "?".to_owned());
+        let fits = |fits: Option<bool>| known(fits.map(|fits| if fits { "fits" } else { "-" }.to_owned()));
+        table.row([
+            format!("twitter:{}", row.cluster),
+            known(row.write_share.map(percent)),
+            known(row.alpha.map(|alpha| format!("{alpha:.2}"))),
+            known(row.key_bytes.map(|bytes| bytes.to_string())),
+            known(row.value_bytes.map(|bytes| bytes.to_string())),
+            fits(row.cacheable[0]),
+            fits(row.cacheable[1]),
+            known(row.gain(Way::WriteThrough)),
+            known(row.gain(Way::WriteThroughClosedLoop)),
+            known(row.gain(Way::WriteBack)),
+            row.verdict.map_or("unknown", short).to_owned(),
+        ]);
+    }
+    let _ = write!(text, "\n{table}");
+    text += "\n  through: ideal write-through; full: write-through while nodes are full; back: write-back\n";
+    for row in rows {
+        if let Some(reason) = &row.unknown {
+            let _ = writeln!(text, "  {reason}");
+        }
+    }
+    text
+}
+
+/// What share fits the slots.
+fn fitting(rows: &[Row]) -> String {
+    let known: Vec<_> =
+        rows.iter().filter_map(|row| Some((row.cacheable[0]?, row.cacheable[1]?, row.rate_ops?))).collect();
+    let all: f64 = known.iter().map(|(.., rate)| rate).sum();
+    let mut text = String::new();
+    for (at, slot) in SLOTS.iter().enumerate() {
+        let fit = known.iter().filter(|(small, large, _)| [*small, *large][at]);
+        let (count, rate) = fit.fold((0, 0.0), |(count, sum), (.., rate)| (count + 1, sum + rate));
+        let share = percent(rate / all);
+        let _ = writeln!(
+            text,
+            "Slots of {slot} B hold the mean record of {count} of {} clusters, with {share} of the requests.",
+            known.len()
+        );
+    }
+    text
+}
+
+/// Where write-back pays, and where not, and why.
+fn paying(rows: &[Row]) -> String {
+    let of = |verdict: Verdict| -> Vec<String> {
+        rows.iter().filter(|row| row.verdict == Some(verdict)).map(|row| row.cluster.to_string()).collect()
+    };
+    let known = rows.iter().filter(|row| row.verdict.is_some()).count();
+    let not = rows.iter().filter(|row| row.verdict.is_some_and(|verdict| !verdict.pays())).count();
+    let mut text = format!("\nWRITE-BACK DOES NOT PAY in {not} of the {known} clusters whose figures are known:\n");
+    for (verdict, why) in [
+        (Verdict::WriteThrough, "a write-through cache does about as well: few writes go to what is hot"),
+        (Verdict::TooLarge, "values are too large for a slot"),
+        (Verdict::Even, "the load is even already, or nearly"),
+        (Verdict::TooMany, "the load is spread over more keys than the cache holds"),
+    ] {
+        let clusters = of(verdict);
+        if !clusters.is_empty() {
+            let _ = writeln!(text, "  {:>2} {why}: {}", clusters.len(), clusters.join(", "));
+        }
+    }
+    let _ = writeln!(text, "It pays in {}:", known - not);
+    for (verdict, why) in [
+        (Verdict::WriteBack, "more than any write-through cache"),
+        (Verdict::UnderLoad, "more than a write-through cache whose nodes are full"),
+    ] {
+        let clusters = of(verdict);
+        if !clusters.is_empty() {
+            let _ = writeln!(text, "  {:>2} {why}: {}", clusters.len(), clusters.join(", "));
+        }
+    }
+    text
+}
+
+fn short(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::WriteBack => "pays",
+        Verdict::UnderLoad => "pays under load",
+        Verdict::WriteThrough => "NO: write-through does",
+        Verdict::Even => "NO: even",
+        Verdict::TooLarge => "NO: too large",
+        Verdict::TooMany => "NO: too many keys",
+    }
+}
