@@ -4,6 +4,7 @@
 //! it on a rack that is only thought of ([`analysis`]). What is predicted are limits: the best that each scheme can do with the hottest records cached.
 
 mod analysis;
+mod chart;
 mod columns;
 mod monitor;
 mod overview;
@@ -92,6 +93,10 @@ pub struct PredictArgs {
     /// Writes everything to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+
+    /// Draws the load of the nodes and the gains by size of the cache to this file (not of twitter:all).
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 }
 
 fn parse_partitions(text: &str) -> Result<u32, String> {
@@ -134,6 +139,10 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     };
     let prediction = analysis::predict(&traffic, rack);
     print!("{}", text::text(&prediction));
+    if let Some(path) = &args.svg {
+        let svg = chart::svg(&prediction).context("the figure")?;
+        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+    }
     write_json(args.json.as_deref(), &prediction)
 }
 

@@ -242,11 +242,16 @@ fn the_command_runs_from_file_to_json() {
     let directory = tempfile::tempdir().unwrap();
     let (trace, json) = (directory.path().join("t.csv"), directory.path().join("t.json"));
     std::fs::write(&trace, csv(&[("a", "set", 10, 50), ("b", "get", 10, 50)])).unwrap();
+    let svg = directory.path().join("t.svg");
     let line = |extra: &str| {
         let words = format!("predict --trace {} --json {} {extra}", trace.display(), json.display());
         Cli::try_parse_from(words.split_whitespace()).map(|cli| run(&cli.predict))
     };
-    line("--nodes 4 --cache-records 1 --node-capacity 5,000").unwrap().unwrap();
+    line(&format!("--nodes 4 --cache-records 1 --node-capacity 5,000 --svg {}", svg.display())).unwrap().unwrap();
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>"));
+    // Four bars of each kind, their keys, and the background.
+    assert!(drawn.matches("<rect").count() >= 2 * 4 + 2 && drawn.contains("write-through, ideal"), "{drawn}");
     let read: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!((&read["rack"]["nodes"], &read["operations"]), (&4.into(), &100.into()));
     assert_eq!(read["partition_load"].as_array().unwrap().len(), 4096);
