@@ -2,10 +2,12 @@
 
 use crate::output;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use switchback_rack::admin::MetricsServer;
 use switchback_rack::config::RackConfig;
+use switchback_rack::drive::PacketLog;
 use switchback_rack::embedded::EmbeddedRack;
 use switchback_rack::front;
 use switchback_rack::kernel::KernelSwitchPart;
@@ -34,11 +36,26 @@ pub(crate) trait Running {
 /// A part of a distributed rack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Part {
-    /// In user space, or in the kernel on an interface.
-    Switch(u16, Option<Interface>),
+    Switch(u16, Datapath),
     Node(u16),
     Controller,
     Gateway,
+}
+
+/// Where a switch processes packets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Datapath {
+    /// In user space, where packets can be written to a file.
+    User(Option<CaptureFile>),
+    /// In the kernel, on an interface.
+    Kernel(Interface),
+}
+
+/// A file for packets, and how long it may become.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CaptureFile {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes_max: u64,
 }
 
 /// Where the kernel is to run the datapath.
@@ -79,8 +96,8 @@ impl Running for EmbeddedRack {
 /// Starts one part.
 pub(crate) fn part(config: &RackConfig, part: &Part) -> anyhow::Result<Box<dyn Running>> {
     match part {
-        Part::Switch(index, None) => switch(config, *index),
-        Part::Switch(index, Some(interface)) => kernel_switch(config, *index, interface),
+        Part::Switch(index, Datapath::User(capture)) => switch(config, *index, capture.as_ref()),
+        Part::Switch(index, Datapath::Kernel(interface)) => kernel_switch(config, *index, interface),
         Part::Node(index) => node(config, *index),
         Part::Controller => controller(config),
         Part::Gateway => gateway(config),
@@ -142,8 +159,9 @@ fn serve_metrics(
     Ok(address.map(start).transpose()?)
 }
 
-fn switch(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
-    let part = SwitchPart::start(config, index)?;
+fn switch(config: &RackConfig, index: u16, capture: Option<&CaptureFile>) -> anyhow::Result<Box<dyn Running>> {
+    let log = capture.map(|file| PacketLog::create(&file.path, file.bytes_max)).transpose()?;
+    let part = SwitchPart::start(config, index, log)?;
     let (datapath, agent) = (Arc::clone(&part.datapath), part.agent.clone());
     let counted = Arc::clone(&datapath);
     let supervisor = Supervisor {

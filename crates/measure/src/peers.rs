@@ -143,6 +143,7 @@ fn user_space(native: &Native, segment: &Segment) -> anyhow::Result<Round> {
             link,
             nodes: Default::default(),
             shard: Shard::default(),
+            packet_log: None,
         };
         anyhow::Ok(thread.start(stop.clone())?)
     })?;

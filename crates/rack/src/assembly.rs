@@ -156,7 +156,13 @@ impl Assembly {
                 let datapath = Arc::clone(datapath);
                 let target = NativeTarget::new(Arc::clone(&datapath), &blueprint.datapath);
                 if let Some(link) = link {
-                    let thread = SwitchThread { datapath, link, nodes: target.nodes(), shard: shard(false, 0) };
+                    let thread = SwitchThread {
+                        datapath,
+                        link,
+                        nodes: target.nodes(),
+                        shard: shard(false, 0),
+                        packet_log: None,
+                    };
                     self.threads.push(thread.start(self.stop.clone())?.1);
                 }
                 self.start_agent(blueprint, address, target)

@@ -5,7 +5,7 @@ use crate::blueprint;
 use crate::config::{Durability, RackConfig};
 use crate::drive::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle, NodeLinks, NodeThread,
-    Stop, SwitchHandle, SwitchThread,
+    PacketLog, Stop, SwitchHandle, SwitchThread,
 };
 use crate::front;
 use anyhow::{Context, anyhow, ensure};
@@ -83,8 +83,8 @@ pub struct SwitchPart {
 }
 
 impl SwitchPart {
-    /// Starts switch `index` of the rack. Which one serves the controller decides.
-    pub fn start(config: &RackConfig, index: u16) -> anyhow::Result<SwitchPart> {
+    /// Starts switch `index` of the rack, which writes its packets to `packet_log`. Which one serves the controller decides.
+    pub fn start(config: &RackConfig, index: u16, packet_log: Option<PacketLog>) -> anyhow::Result<SwitchPart> {
         let switch =
             config.switches.get(usize::from(index)).with_context(|| no_such("switch", index, config.switches.len()))?;
         let clock = Clock::default();
@@ -94,8 +94,13 @@ impl SwitchPart {
         let link = bind(switch.address, config, "the switch")?;
         let (address, meter) = (link.address(), Arc::new(link.meter()?));
         let mut threads = Threads::default();
-        let thread =
-            SwitchThread { datapath: Arc::clone(&datapath), link, nodes: target.nodes(), shard: Shard::new(0) };
+        let thread = SwitchThread {
+            datapath: Arc::clone(&datapath),
+            link,
+            nodes: target.nodes(),
+            shard: Shard::new(0),
+            packet_log,
+        };
         let (switch, joined) = thread.start(threads.stop.clone())?;
         threads.joined.push(joined);
         let agent = Agent::new(draw_boot(), address.into(), blueprint::agent(config), clock.now());

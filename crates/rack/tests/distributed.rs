@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use switchback_client::{Client, ClientConfig, Error, Options};
 use switchback_rack::config::{Overrides, RackConfig};
+use switchback_rack::drive::PacketLog;
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
 use switchback_wire::partition_of;
 
@@ -93,7 +94,9 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     let config = config(directory.path());
     let controller = ControllerPart::start(&config).unwrap();
     let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
-    let first = SwitchPart::start(&config, 0).unwrap();
+    let capture = directory.path().join("packets.pcap");
+    let log = PacketLog::create(&capture, 1 << 20).unwrap();
+    let first = SwitchPart::start(&config, 0, Some(log)).unwrap();
     let client = Client::connect(config.controller.listen, options()).await.unwrap();
     warm(&client).await;
     let large = vec![7; 100_000];
@@ -103,11 +106,13 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     }
     let absorbed = first.datapath.statistics().absorbed_writes;
     assert!(absorbed > 50, "{absorbed} writes were absorbed");
-    let second = SwitchPart::start(&config, 1).unwrap();
+    let second = SwitchPart::start(&config, 1, None).unwrap();
     let before = controller.controller.call(|controller, _| controller.epoch()).unwrap();
     // The standby has said hello; then the first is gone, with everything in it.
     tokio::time::sleep(Duration::from_millis(200)).await;
     first.stop();
+    let captured = std::fs::metadata(&capture).unwrap().len();
+    assert!((10_000..=1 << 20).contains(&captured), "{captured} B of packets");
     for key in 0..50u32 {
         assert_eq!(value(&client, &key.to_be_bytes()).await, Some(vec![1; 100]), "key {key}");
     }
@@ -131,7 +136,7 @@ async fn without_any_switch_clients_send_to_the_nodes() {
     let config = config(directory.path());
     let controller = ControllerPart::start(&config).unwrap();
     let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
-    let switch = SwitchPart::start(&config, 0).unwrap();
+    let switch = SwitchPart::start(&config, 0, None).unwrap();
     let client = Client::connect(config.controller.listen, options()).await.unwrap();
     warm(&client).await;
     for key in 0..50u32 {
@@ -152,7 +157,7 @@ async fn without_any_switch_clients_send_to_the_nodes() {
         assert_eq!(value(&client, &key.to_be_bytes()).await, Some(vec![2; 100]), "key {key}");
         write(&client, &key.to_be_bytes(), &[3; 100]).await;
     }
-    let switch = SwitchPart::start(&config, 1).unwrap();
+    let switch = SwitchPart::start(&config, 1, None).unwrap();
     warm(&client).await;
     assert!(!controller.controller.call(|controller, _| controller.is_bypassing()).unwrap());
     assert!(switch.datapath.statistics().absorbed_writes > 0);
@@ -169,7 +174,7 @@ async fn a_controller_may_restart_while_the_rack_serves() {
     let config = config(directory.path());
     let controller = ControllerPart::start(&config).unwrap();
     let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
-    let switch = SwitchPart::start(&config, 0).unwrap();
+    let switch = SwitchPart::start(&config, 0, None).unwrap();
     let client = Client::connect(config.controller.listen, options()).await.unwrap();
     warm(&client).await;
     let epoch = controller.controller.call(|controller, _| controller.epoch()).unwrap();
@@ -211,7 +216,7 @@ async fn a_dead_nodes_cached_records_are_served_and_stored_when_it_is_back() {
     let controller = ControllerPart::start(&config).unwrap();
     let node = NodePart::start(&config, 0).unwrap();
     let victim = NodePart::start(&config, 1).unwrap();
-    let switch = SwitchPart::start(&config, 0).unwrap();
+    let switch = SwitchPart::start(&config, 0, None).unwrap();
     let client = Client::connect(config.controller.listen, options()).await.unwrap();
     warm(&client).await;
     let cached = controller.controller.call(|controller, _| controller.cached_keys()).unwrap();

@@ -4,8 +4,9 @@ use crate::ablation::Ablation;
 use crate::check::{Check, strings};
 use crate::focus::Focus;
 use crate::plan::{Plan, Scheme};
-use crate::run::{Outcome, run as run_plan};
+use crate::run::{Outcome, run_traced};
 use crate::sweep;
+use crate::trace::Wanted;
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -43,6 +44,9 @@ pub struct SimArgs {
     /// Write a readable log of every event to this file (of one seed)
     #[arg(long, value_name = "FILE", requires = "seed")]
     pub trace: Option<PathBuf>,
+    /// Write all packets that arrive somewhere to this file, for Wireshark (of one seed and scheme; 256 MiB at most)
+    #[arg(long, value_name = "FILE", requires = "seed", requires = "scheme")]
+    pub pcap: Option<PathBuf>,
     /// What racks are mostly about: anything, evictions, switches, splits, stragglers, restarts, snapshots, disks, clients or bypass (drawn unless given)
     #[arg(long, value_name = "NAME")]
     pub focus: Option<Focus>,
@@ -126,10 +130,10 @@ impl Total {
 }
 
 /// Runs a plan; how much time of a core it took, however busy the machine is.
-fn run_timed(plan: Plan, text: bool) -> (Outcome, Duration) {
+fn run_timed(plan: Plan, wanted: Wanted) -> (Outcome, Duration) {
     let cpu = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
     let began = cpu();
-    let outcome = run_plan(plan, text);
+    let outcome = run_traced(plan, wanted);
     (outcome, cpu().saturating_sub(began))
 }
 
@@ -220,17 +224,25 @@ fn run_one(args: &SimArgs, seed: u64) -> Total {
     let mut total = Total::default();
     let mut text = String::new();
     for scheme in schemes(args) {
-        let (outcome, cpu) = run_timed(plan(args, seed, scheme), args.trace.is_some());
+        let wanted = Wanted { text: args.trace.is_some(), packets: args.pcap.is_some() };
+        let (mut outcome, cpu) = run_timed(plan(args, seed, scheme), wanted);
         say!("seed {seed} {}: trace {:016x}", scheme.name(), outcome.trace);
         text.push_str(&outcome.text);
+        if let Some(path) = &args.pcap {
+            write(path, &std::mem::take(&mut outcome.capture));
+        }
         total.add(outcome, cpu);
     }
-    if let Some(path) = &args.trace
-        && let Err(error) = std::fs::write(path, text)
-    {
-        eprintln!("{} can't be written: {error}", path.display());
+    if let Some(path) = &args.trace {
+        write(path, text.as_bytes());
     }
     total
+}
+
+fn write(path: &Path, bytes: &[u8]) {
+    if let Err(error) = std::fs::write(path, bytes) {
+        eprintln!("{} can't be written: {error}", path.display());
+    }
 }
 
 fn run_many(args: &SimArgs, began: Instant) -> Total {
@@ -250,7 +262,7 @@ fn run_many(args: &SimArgs, began: Instant) -> Total {
                         return;
                     }
                     for scheme in &schemes {
-                        let (outcome, cpu) = run_timed(plan(args, seed, *scheme), false);
+                        let (outcome, cpu) = run_timed(plan(args, seed, *scheme), Wanted::default());
                         if outcome.violation.is_some() && !args.keep_going {
                             stop.store(true, Ordering::Relaxed);
                         }

@@ -4,6 +4,7 @@ use crate::check::search::{Found, search};
 use crate::check::{Check, Violation};
 use crate::history::{Op, OpIndex};
 use crate::plan::{FaultKind, Plan};
+use crate::trace::Wanted;
 use crate::world::{World, WorldStatistics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -36,13 +37,20 @@ pub struct Outcome {
     pub trace: u64,
     /// The trace, if it was wanted.
     pub text: String,
+    /// The packets as a capture file, if they were wanted.
+    pub capture: Vec<u8>,
     /// Virtual time.
     pub virtual_us: u64,
 }
 
-/// Runs a plan.
+/// Runs a plan, with a trace in text if that is wanted.
 pub fn run(plan: Plan, text: bool) -> Outcome {
-    let mut world = World::new(plan, text);
+    run_traced(plan, Wanted { text, packets: false })
+}
+
+/// Runs a plan.
+pub fn run_traced(plan: Plan, wanted: Wanted) -> Outcome {
+    let mut world = World::new(plan, wanted);
     world.run();
     let violation = world.violation().cloned().or_else(|| cross_check(&world));
     let report = violation.as_ref().map_or(String::new(), |violation| explain(&world, violation));
@@ -58,6 +66,7 @@ pub fn run(plan: Plan, text: bool) -> Outcome {
         faults,
         trace: world.trace.hash(),
         text: world.trace.text().to_owned(),
+        capture: world.trace.take_capture(),
         virtual_us: world.now_us(),
     }
 }

@@ -1,18 +1,33 @@
 //! What happened, as a hash (always) and as text (on demand). The same seed and binary make the same trace.
 
 use std::fmt::{self, Write as _};
+use switchback_wire::{Address, Capture};
+
+/// A capture of a run's packets is no longer than this.
+const CAPTURE_BYTES_MAX: u64 = 256 << 20;
+
+/// What a trace is to hold beside the hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wanted {
+    /// A line an event; much slower.
+    pub text: bool,
+    /// All packets that arrive somewhere, as a capture file.
+    pub packets: bool,
+}
 
 /// A run's trace.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Trace {
     hash: u64,
     text: Option<String>,
+    capture: Option<Capture<Vec<u8>>>,
 }
 
 impl Trace {
-    /// A trace; with text it is much slower.
-    pub fn new(text: bool) -> Trace {
-        Trace { hash: 0xcbf2_9ce4_8422_2325, text: text.then(String::new) }
+    /// A trace.
+    pub fn new(wanted: Wanted) -> Trace {
+        let capture = wanted.packets.then(|| Capture::new(Vec::new(), CAPTURE_BYTES_MAX).expect("memory takes bytes"));
+        Trace { hash: 0xcbf2_9ce4_8422_2325, text: wanted.text.then(String::new), capture }
     }
 
     /// Whether text is wanted.
@@ -46,6 +61,19 @@ impl Trace {
             let line = line();
             let _ = writeln!(text, "{at_us:>10} {line}");
         }
+    }
+
+    /// Captures a packet, if packets are wanted and there is room.
+    #[inline]
+    pub fn packet(&mut self, at_us: u64, from: Address, to: Address, packet: &[u8]) {
+        if let Some(capture) = &mut self.capture {
+            capture.write(at_us, from, to, packet).expect("memory takes bytes");
+        }
+    }
+
+    /// Takes the capture file out; empty if packets weren't wanted.
+    pub fn take_capture(&mut self) -> Vec<u8> {
+        self.capture.take().map(Capture::into_inner).unwrap_or_default()
     }
 
     /// The hash so far.

@@ -7,6 +7,7 @@ mod hash;
 mod header;
 mod op;
 mod packet;
+mod pcap;
 mod seq;
 
 pub use address::Address;
@@ -14,6 +15,7 @@ pub use hash::{HashKey, KeyHash, partition_of};
 pub use header::{DecodeError, Header};
 pub use op::{Op, Status, flags, record_flags};
 pub use packet::{Packet, PacketRef, push_scan_entry, scan_entries};
+pub use pcap::Capture;
 pub use seq::{EPOCH_MAX, SEQ_COUNTER_BITS, Seq};
 
 /// First two bytes of every packet.

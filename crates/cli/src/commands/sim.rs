@@ -12,6 +12,8 @@ Examples:
       switchback sim --minutes 10 --json sim.json
   One seed again, with every event:
       switchback sim --seed 42 --scheme farreach --trace trace.txt
+  Its packets, for Wireshark (with tools/wireshark/switchback.lua):
+      switchback sim --seed 42 --scheme farreach --pcap packets.pcap
   Without a mechanism, to see what it is good for:
       switchback sim --ablate no-fence
   The table of docs/guarantees.md:

@@ -5,6 +5,7 @@ mod controller;
 mod files;
 mod kernel;
 mod node;
+mod packet_log;
 mod switch;
 
 pub use agent::{AgentHandle, AgentThread};
@@ -12,6 +13,7 @@ pub use controller::{ControllerHandle, ControllerThread};
 pub use files::{ControllerFiles, FilesError};
 pub use kernel::KernelThread;
 pub use node::{NodeHandle, NodeLinks, NodeThread};
+pub use packet_log::PacketLog;
 pub use switch::{SwitchHandle, SwitchThread};
 
 use mio::{Poll, Token, Waker};

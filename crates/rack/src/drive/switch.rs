@@ -1,6 +1,6 @@
 //! The data plane of a switch in user space: a socket around the datapath.
 
-use super::{SOCKET, Stop, poll, spawn, wait};
+use super::{PacketLog, SOCKET, Stop, poll, spawn, wait};
 use mio::Events;
 use std::io;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct SwitchThread {
     pub nodes: NodeAddresses,
     /// Where its thread counts.
     pub shard: Shard,
+    /// Where its packets are written, in and out.
+    pub packet_log: Option<PacketLog>,
 }
 
 impl SwitchThread {
@@ -61,6 +63,9 @@ impl SwitchThread {
         let mut more = false;
         while !stop.is_asked() {
             let timeout = if more { Duration::ZERO } else { Duration::from_millis(20) };
+            if !more {
+                self.flush_log();
+            }
             wait(&mut poll, &mut events, Some(timeout));
             more = true;
             for _ in 0..BURST {
@@ -69,26 +74,41 @@ impl SwitchThread {
                     break;
                 };
                 handle.packets.fetch_add(1, Ordering::Relaxed);
+                if let Some(log) = &mut self.packet_log {
+                    log.write(from, self.link.address().into(), &packet);
+                }
                 self.pass(from, &mut packet, dice.roll());
             }
             self.link.flush();
+        }
+        self.flush_log();
+    }
+
+    fn flush_log(&mut self) {
+        if let Some(log) = &mut self.packet_log {
+            log.flush();
         }
     }
 
     fn pass(&mut self, from: Address, packet: &mut Packet, random: u32) {
         match self.datapath.process(packet, from, unix_ms(), random, self.shard) {
-            Verdict::Reply => {
-                self.link.send(reply_address(from, packet), packet);
-            }
+            Verdict::Reply => send(&mut self.link, &mut self.packet_log, reply_address(from, packet), packet),
             Verdict::Forward(replicas) => {
                 let Ok(nodes) = self.nodes.read() else { return };
                 for node in replicas.iter() {
                     if let Some(to) = nodes.get(usize::from(*node)) {
-                        self.link.send(*to, packet);
+                        send(&mut self.link, &mut self.packet_log, *to, packet);
                     }
                 }
             }
             Verdict::Drop(_) | Verdict::Pass => {}
         }
     }
+}
+
+fn send(link: &mut UdpLink, log: &mut Option<PacketLog>, to: Address, packet: &Packet) {
+    if let Some(log) = log {
+        log.write(link.address().into(), to, packet);
+    }
+    link.send(to, packet);
 }

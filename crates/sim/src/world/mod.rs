@@ -23,7 +23,7 @@ use crate::parts::{PARTS_MAX, Part};
 use crate::plan::Plan;
 use crate::queue::{Event, EventQueue};
 use crate::random::Random;
-use crate::trace::Trace;
+use crate::trace::{Trace, Wanted};
 use crate::workload::Workload;
 use client::ClientSlot;
 use controller::ControllerSlot;
@@ -88,7 +88,7 @@ pub struct World {
 
 impl World {
     /// The world of a plan, at virtual time 0.
-    pub fn new(plan: Plan, text: bool) -> World {
+    pub fn new(plan: Plan, wanted: Wanted) -> World {
         let mut random = Random::new(plan.seed ^ 0x005e_ed0f_7031);
         let clocks = (0..PARTS_MAX).map(|_| draw_clock(&plan, &mut random)).collect();
         let workload = Workload::new(&plan.load, random.fork());
@@ -113,7 +113,7 @@ impl World {
             value: Vec::new(),
             history: History::default(),
             witness: Witness::new(plan.load.keys, skew_ms),
-            trace: Trace::new(text),
+            trace: Trace::new(wanted),
             statistics: WorldStatistics::default(),
             violation: None,
             workload,
