@@ -354,9 +354,7 @@ struct RedisServer {
 
 impl RedisServer {
     fn start(args: &RedisArgs) -> anyhow::Result<RedisServer> {
-        let parent = args.data.clone().unwrap_or_else(std::env::temp_dir);
-        let data = tempfile::Builder::new().prefix("switchback-redis-").tempdir_in(&parent);
-        let data = data.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
+        let data = data_directory(args.data.clone().unwrap_or_else(std::env::temp_dir))?;
         let address = free_address();
         let child = spawn(address, data.path(), args.durability)?;
         let mut server = RedisServer { child, address, _data: data };
@@ -370,6 +368,13 @@ impl RedisServer {
         }
         Ok(server)
     }
+}
+
+/// A directory in `parent`, which is made if it isn't there; it goes with the server.
+fn data_directory(parent: PathBuf) -> anyhow::Result<TempDir> {
+    let made = std::fs::create_dir_all(&parent);
+    let data = made.and_then(|()| tempfile::Builder::new().prefix("switchback-redis-").tempdir_in(&parent));
+    data.with_context(|| format!("cannot make a directory in {}", parent.display()))
 }
 
 fn spawn(address: SocketAddr, data: &Path, durability: Durability) -> anyhow::Result<Child> {
@@ -402,6 +407,16 @@ mod tests {
         assert_eq!(parse_csv(&warned, "GET").unwrap().0, 1_149_425.38);
         assert!(parse_csv(CSV, "SET").is_err());
         assert!(parse_csv("", "GET").is_err());
+    }
+
+    #[test]
+    fn the_directory_for_data_is_made() {
+        let parent = tempfile::tempdir().unwrap();
+        let data = data_directory(parent.path().join("not/there/yet")).unwrap();
+        assert!(data.path().starts_with(parent.path().join("not/there/yet")) && data.path().is_dir());
+        let file = parent.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        assert!(data_directory(file.clone()).unwrap_err().to_string().contains(file.to_str().unwrap()));
     }
 
     #[test]

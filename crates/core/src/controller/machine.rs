@@ -189,7 +189,8 @@ impl Controller {
         let highest = directory.routes.iter().flatten().max().map_or(0, |node| usize::from(*node) + 1);
         if highest != config.nodes.len() {
             let (was, is) = (highest, config.nodes.len());
-            let text = format!("this rack was made with {was} nodes and can't be opened with {is}: set nodes = {was}");
+            let mend = format!("say --nodes {was}, or count = {was} under [nodes]");
+            let text = format!("this rack was made with {was} nodes and can't be opened with {is}: {mend}");
             return Err(EngineError::Io(text));
         }
         directory.starts += 1;
