@@ -8,7 +8,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
-use switchback_datapath::{ClassConfig, Config, Datapath, DropReason, Item, Shard, Verdict};
+use switchback_datapath::{BATCH, ClassConfig, Config, Datapath, Item, Shard, Verdict};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet};
 
 const OPERATIONS: usize = 1 << 18;
@@ -93,9 +93,6 @@ fn new_datapath(value_bytes: u32, slots: u32) -> Datapath {
 
 /// Packets between two looks at the clock: few enough that most stretches are not preempted on a shared machine.
 const STRETCH: usize = 8192;
-/// As many packets as a driver takes from a socket at once.
-const BATCH: usize = 32;
-
 struct Bench<'a> {
     datapath: &'a Datapath,
     value: &'a [u8],
@@ -244,8 +241,7 @@ fn main() {
         for value_bytes in [16, 128, 1024] {
             let datapath = new_datapath(value_bytes, slots);
             let value = vec![7u8; value_bytes as usize];
-            let empty =
-                Item { packet: Packet::new(), from: CLIENT, random: 0, verdict: Verdict::Drop(DropReason::None) };
+            let empty = Item { from: CLIENT, ..Item::default() };
             let batch = vec![empty; BATCH];
             let mut bench = Bench { datapath: &datapath, value: &value, next_request: 0, batch };
             let hits = requests(slots, 0);

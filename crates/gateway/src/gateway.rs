@@ -140,7 +140,7 @@ impl Gateway {
             index,
             poll,
             listeners,
-            link: Link { session, uplink, control, packet: Link::new_packet() },
+            link: Link::new(session, uplink, control),
             running: Running::new(now, config, replies, spool.is_some()),
             spool,
             accepts: true,

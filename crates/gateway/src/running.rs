@@ -1,6 +1,7 @@
 //! The commands under way, and what drives them through the session.
 
 mod many;
+mod queued;
 
 use crate::arena::Arena;
 use crate::batch::Batch;
@@ -13,11 +14,12 @@ use crate::operation::{Action, Answer, Operation, Parent, State};
 use crate::replies::{Address, Replies};
 use crate::resp::Args;
 use crate::statistics::Answerer;
+use queued::{BATCH, Queued};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use switchback_core::Now;
 use switchback_core::client::{Completion, Outcome, Session, SubmitError};
-use switchback_net::{ControlLink, Sent, Uplink};
+use switchback_net::{ControlLink, Outgoing, Sent, Uplink};
 use switchback_wire::Packet;
 
 /// Set in the tokens of scans; the rest is the batch's index.
@@ -36,6 +38,30 @@ pub(crate) struct Link {
     pub(crate) uplink: Box<dyn Uplink>,
     pub(crate) control: Box<dyn ControlLink>,
     pub(crate) packet: Box<Packet>,
+    /// Room for what is sent at once.
+    pub(crate) batch: Vec<Outgoing>,
+}
+
+impl Link {
+    pub(crate) fn new(session: Session, uplink: Box<dyn Uplink>, control: Box<dyn ControlLink>) -> Link {
+        let batch = vec![Outgoing::default(); BATCH];
+        Link { session, uplink, control, packet: Box::new(Packet::new()), batch }
+    }
+
+    /// Takes as many packets from the session as fit a batch, and sends them.
+    #[inline]
+    fn send_batch(&mut self) -> usize {
+        let mut count = 0;
+        for outgoing in &mut self.batch {
+            let Some(to) = self.session.poll_transmit(&mut outgoing.item.packet) else { break };
+            outgoing.to = to;
+            count += 1;
+        }
+        if count > 0 {
+            self.uplink.send_batch(&mut self.batch[..count]);
+        }
+        count
+    }
 }
 
 /// Where answers go.
@@ -61,6 +87,7 @@ pub(crate) struct Running {
     work: VecDeque<u32>,
     parked: VecDeque<Work>,
     chains: Chains,
+    queued: Queued,
     current: u32,
 }
 
@@ -81,6 +108,7 @@ impl Running {
             work: VecDeque::new(),
             parked: VecDeque::new(),
             chains: Chains::default(),
+            queued: Queued::default(),
             current: NONE,
         }
     }
@@ -100,7 +128,6 @@ impl Running {
     pub(crate) fn start(&mut self, link: &mut Link, id: ConnectionId, verb: Verb, action: Action, args: [&[u8]; 2]) {
         let Some(connection) = self.outbox.replies.connections.get_mut(id) else { return };
         let number = connection.next_reply();
-        let was_empty = connection.slots.is_empty();
         connection.unfinished += 1;
         let at = self.operations.take();
         let operation = &mut self.operations[at];
@@ -108,15 +135,9 @@ impl Running {
         operation.arrived_us = self.now.monotonic_us;
         operation.fill(args[0], args[1]);
         connection.held_bytes += operation.held_bytes();
-        if !was_empty {
-            self.outbox.replies.reserve(id);
-        }
+        self.outbox.replies.reserve(id);
         self.begin(link, at);
         self.drive(link);
-        // With nothing before it, an answer that has come already went straight to the output.
-        if was_empty && self.outbox.replies.connections.get(id).is_some_and(|connection| connection.first == number) {
-            self.outbox.replies.reserve(id);
-        }
     }
 
     /// Whether a key can be asked for at all.
@@ -127,6 +148,10 @@ impl Running {
 
     /// Lets an operation run, or wait for those before it.
     fn begin(&mut self, link: &mut Link, at: u32) {
+        // Chains know what couldn't be answered at once, so what is queued on the same key goes first.
+        if self.queued.may_hold(&self.operations[at].key) {
+            self.pump(link);
+        }
         if !self.chains.is_empty() {
             let names = self.chain_names(at);
             if names.into_iter().flatten().any(|name| self.chains.tail(name).is_some()) {
@@ -164,7 +189,7 @@ impl Running {
         }
     }
 
-    /// Submits an operation's requests as long as the answers come at once.
+    /// Submits an operation's next request, which goes with the next batch.
     #[inline]
     fn run(&mut self, link: &mut Link, at: u32) {
         self.current = at;
@@ -180,14 +205,19 @@ impl Running {
             match link.session.submit(self.now, operation.request(), u64::from(at)) {
                 Ok(()) => {
                     operation.state = State::Submitted;
-                    self.pump(link);
+                    self.queued.push(at, &operation.key);
+                    if self.queued.is_full() {
+                        self.pump(link);
+                    }
                 }
                 Err(SubmitError::TooLarge) => self.deliver(at, &Answer::Failed(Failure::KeyLength)),
+                // What is queued may be all that is in its way.
+                Err(_) if !self.queued.is_empty() => self.pump(link),
                 Err(_) => self.park(at),
             }
         }
         self.current = NONE;
-        if matches!(self.operations[at].state, State::Submitted | State::Parked) {
+        if self.operations[at].state == State::Parked {
             self.join(at);
         }
     }
@@ -202,16 +232,38 @@ impl Running {
         self.parked.push_back(Work::Operation(at));
     }
 
-    /// Sends what the session has to send, and takes the answers that come at once.
+    /// Sends what the session has to send, in batches, and takes the answers that come at once. Who hasn't finished then, others
+    /// may have to wait for.
     #[inline]
     pub(crate) fn pump(&mut self, link: &mut Link) {
-        while let Some(to) = link.session.poll_transmit(&mut link.packet) {
-            if link.uplink.send(to, &mut link.packet) == Sent::Answered
-                && let Some(completion) = link.session.receive(self.now, &link.packet)
-            {
-                self.complete(completion);
+        loop {
+            let count = link.send_batch();
+            if count == 0 {
+                break;
+            }
+            for Outgoing { item, sent, .. } in &link.batch[..count] {
+                if *sent == Sent::Answered
+                    && let Some(completion) = link.session.receive(self.now, &item.packet)
+                {
+                    self.complete(completion);
+                }
             }
         }
+        while let Some(at) = self.queued.pop() {
+            if self.operations[at].state != State::Free {
+                self.join(at);
+            }
+        }
+    }
+
+    /// Sends what is queued, and goes on until nothing is; false if nothing was.
+    pub(crate) fn settle(&mut self, link: &mut Link) -> bool {
+        let was_queued = !self.queued.is_empty();
+        while !self.queued.is_empty() {
+            self.pump(link);
+            self.drive(link);
+        }
+        was_queued
     }
 
     /// Does what can be done without waiting.

@@ -37,6 +37,8 @@ impl Worker {
         loop {
             match self.execute_input(id) {
                 Turn::Drained => {}
+                // It may be waiting for no more than what it has queued itself.
+                Turn::Stalled if self.running.settle(&mut self.link) => {}
                 Turn::Stalled => return,
                 Turn::Over => return self.running.outbox.replies.mark_dirty(id),
             }

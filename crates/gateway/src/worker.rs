@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
-use switchback_wire::Packet;
 
 /// Tokens below are connections.
 pub(crate) const LISTENER: usize = usize::MAX - 1024;
@@ -123,6 +122,7 @@ impl Worker {
         if self.running.outbox.replies.resume.is_empty() {
             self.running.outbox.replies.resume = resume;
         }
+        self.running.settle(&mut self.link);
         self.link.uplink.flush();
         self.send_messages();
         self.persist();
@@ -428,10 +428,4 @@ fn send(connection: &mut Connection) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-impl Link {
-    pub(crate) fn new_packet() -> Box<Packet> {
-        Box::new(Packet::new())
-    }
 }

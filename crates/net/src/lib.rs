@@ -15,7 +15,7 @@ mod tcp;
 mod udp;
 
 pub use clock::{Clock, unix_ms, until};
-pub use link::{ControlLink, Sent, Uplink};
+pub use link::{ControlLink, Outgoing, SEND_BATCH, Sent, Uplink};
 pub use mailbox::Mailbox;
 pub use memory::{ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, SWITCH_ADDRESS, reply_address};
 pub use meter::{SocketMeter, SocketQueue};

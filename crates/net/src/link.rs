@@ -5,6 +5,7 @@ use mio::{Registry, Token, Waker};
 use std::io;
 use std::sync::Arc;
 use switchback_core::control::{ClientNotice, ClientReport};
+use switchback_datapath::Item;
 use switchback_wire::{Address, Packet};
 
 /// What became of a packet that was sent.
@@ -16,6 +17,33 @@ pub enum Sent {
     OnItsWay,
 }
 
+/// Packets that are worth sending at once.
+pub const SEND_BATCH: usize = switchback_datapath::BATCH;
+
+/// A packet of a batch to send.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// The packet; embedded racks find the rest filled in as the datapath needs it.
+    pub item: Item,
+    /// Where it goes.
+    pub to: Address,
+    /// What became of it.
+    pub sent: Sent,
+}
+
+impl Default for Outgoing {
+    fn default() -> Outgoing {
+        Outgoing { item: Item::default(), to: Address::default(), sent: Sent::OnItsWay }
+    }
+}
+
+impl AsMut<Item> for Outgoing {
+    #[inline]
+    fn as_mut(&mut self) -> &mut Item {
+        &mut self.item
+    }
+}
+
 /// The data path of one client thread to its switch.
 pub trait Uplink: Send {
     /// Makes the thread's poll wake up when packets arrive: by `token` (sockets) or by `waker` (memory).
@@ -23,6 +51,13 @@ pub trait Uplink: Send {
 
     /// Sends a packet; it may be queued until [`Uplink::flush`].
     fn send(&mut self, to: Address, packet: &mut Packet) -> Sent;
+
+    /// Sends packets in this order, each as by [`Uplink::send`].
+    fn send_batch(&mut self, batch: &mut [Outgoing]) {
+        for outgoing in batch {
+            outgoing.sent = self.send(outgoing.to, &mut outgoing.item.packet);
+        }
+    }
 
     /// Sends what is queued. Call at the end of a batch.
     fn flush(&mut self);

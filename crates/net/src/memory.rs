@@ -2,7 +2,7 @@
 //! through the datapath itself and passes it on.
 
 use crate::clock::unix_ms;
-use crate::link::{ControlLink, Sent, Uplink};
+use crate::link::{ControlLink, Outgoing, Sent, Uplink};
 use crate::mailbox::Mailbox;
 use crate::port::PeerPort;
 use mio::{Registry, Token, Waker};
@@ -96,7 +96,22 @@ impl MemoryFabric {
     /// Runs a packet of `from` through the datapath and passes it on; true if the answer is in the buffer, for `from`.
     #[inline]
     pub fn pass(&self, from: Address, packet: &mut Packet, random: u32, shard: Shard) -> bool {
-        match self.datapath.process(packet, from, unix_ms(), random, shard) {
+        let verdict = self.datapath.process(packet, from, unix_ms(), random, shard);
+        self.pass_on(from, packet, verdict)
+    }
+
+    /// As [`MemoryFabric::pass`] of each packet, in this order; a packet's `from` says whose it is.
+    fn pass_batch(&self, batch: &mut [Outgoing], shard: Shard) {
+        self.datapath.process_batch(batch, unix_ms(), shard);
+        for Outgoing { item, sent, .. } in batch {
+            let is_answered = self.pass_on(item.from, &item.packet, item.verdict);
+            *sent = if is_answered { Sent::Answered } else { Sent::OnItsWay };
+        }
+    }
+
+    #[inline]
+    fn pass_on(&self, from: Address, packet: &Packet, verdict: Verdict) -> bool {
+        match verdict {
             Verdict::Reply => {
                 let to = reply_address(from, packet);
                 if to == from {
@@ -181,6 +196,13 @@ impl Uplink for MemoryUplink {
             true => Sent::Answered,
             false => Sent::OnItsWay,
         }
+    }
+
+    fn send_batch(&mut self, batch: &mut [Outgoing]) {
+        for Outgoing { item, .. } in &mut *batch {
+            (item.from, item.random) = (self.address, self.dice.roll());
+        }
+        self.fabric.pass_batch(batch, self.shard);
     }
 
     fn flush(&mut self) {}

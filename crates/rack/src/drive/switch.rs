@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use switchback_datapath::{Datapath, Shard, Verdict};
+use switchback_datapath::{BATCH, Datapath, Item, Shard, Verdict};
 use switchback_net::{Dice, NodeAddresses, UdpLink, reply_address, unix_ms};
 use switchback_wire::{Address, Packet};
 
@@ -58,7 +58,7 @@ impl SwitchThread {
 
     fn run(mut self, mut poll: mio::Poll, stop: &Stop, handle: &SwitchHandle) {
         let mut events = Events::with_capacity(8);
-        let mut packet = Packet::new();
+        let mut batch = vec![Item::default(); BATCH];
         let mut dice = Dice::new(0xd1ce);
         let mut more = false;
         while !stop.is_asked() {
@@ -67,17 +67,17 @@ impl SwitchThread {
                 self.flush_log();
             }
             wait(&mut poll, &mut events, Some(timeout));
-            more = true;
-            for _ in 0..BURST {
-                let Some(from) = self.link.receive(&mut packet) else {
-                    more = false;
-                    break;
-                };
-                handle.packets.fetch_add(1, Ordering::Relaxed);
-                if let Some(log) = &mut self.packet_log {
-                    log.write(from, self.link.address().into(), &packet);
+            for _ in 0..BURST / BATCH {
+                let count = self.receive(&mut batch, &mut dice);
+                handle.add(count as u64);
+                self.datapath.process_batch(&mut batch[..count], unix_ms(), self.shard);
+                for item in &batch[..count] {
+                    self.pass_on(item);
                 }
-                self.pass(from, &mut packet, dice.roll());
+                more = count == BATCH;
+                if !more {
+                    break;
+                }
             }
             self.link.flush();
         }
@@ -90,9 +90,22 @@ impl SwitchThread {
         }
     }
 
-    fn pass(&mut self, from: Address, packet: &mut Packet, random: u32) {
-        match self.datapath.process(packet, from, unix_ms(), random, self.shard) {
-            Verdict::Reply => send(&mut self.link, &mut self.packet_log, reply_address(from, packet), packet),
+    /// Fills the batch as far as there are packets.
+    fn receive(&mut self, batch: &mut [Item], dice: &mut Dice) -> usize {
+        for (count, item) in batch.iter_mut().enumerate() {
+            let Some(from) = self.link.receive(&mut item.packet) else { return count };
+            if let Some(log) = &mut self.packet_log {
+                log.write(from, self.link.address().into(), &item.packet);
+            }
+            (item.from, item.random) = (from, dice.roll());
+        }
+        batch.len()
+    }
+
+    fn pass_on(&mut self, item: &Item) {
+        let packet = &item.packet;
+        match item.verdict {
+            Verdict::Reply => send(&mut self.link, &mut self.packet_log, reply_address(item.from, packet), packet),
             Verdict::Forward(replicas) => {
                 let Ok(nodes) = self.nodes.read() else { return };
                 for node in replicas.iter() {
