@@ -16,15 +16,6 @@ use switchback_wire::*;
 const KEY: &[u8] = b"a hot key";
 const RUN: Duration = Duration::from_millis(1500);
 
-/// Ends the other threads, also if this one fails.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 fn config() -> Config {
     Config {
         classes: vec![ClassConfig { value_bytes: 1024, slots: 64 }],
