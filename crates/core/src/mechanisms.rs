@@ -34,8 +34,8 @@ pub struct Mechanisms {
     pub no_snapshot_in_recovery: bool,
     /// Recovery waits for every client (rule 9).
     pub gather_all: bool,
-    /// A write that expects an absent key is sent back once where tombstones may have been dropped.
-    pub confirm_absent: bool,
+    /// A write that expected an absent key and was refused stays refused (a fence) once the record that refused it is gone.
+    pub fenced_refusals: bool,
     /// A node arbitrates lanes in a bypass epoch.
     pub bypass_lanes: bool,
     /// A node serves a bypass epoch in one life only.
@@ -99,7 +99,7 @@ impl Mechanisms {
         release_after_durable: true,
         no_snapshot_in_recovery: true,
         gather_all: true,
-        confirm_absent: true,
+        fenced_refusals: true,
         bypass_lanes: true,
         bypass_once: true,
         wait_while_heard: true,

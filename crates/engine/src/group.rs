@@ -172,7 +172,8 @@ impl Group {
                 return refusal;
             }
             if inherits {
-                record.since = Some(found.stored.map_or(found.dropped, |version| version.base));
+                let base = found.stored.map_or(found.dropped, |version| version.base);
+                record.since = Some(base.min(record.seq));
             }
         }
         if !single {

@@ -163,6 +163,11 @@ fn a_condition_begins_its_chain_at_the_floor(engine: &mut dyn Restartable) {
     let inherits = Record { since: Record::INHERITED, ..record(12, b"x") };
     assert_eq!(run_one(engine, put(b"a", inherits, PutCondition::IfSeq(Seq::NONE))), stored());
     assert_eq!(run_one(engine, get(b"a")), got(Record { since: Some(Seq(9)), ..record(12, b"x") }));
+    // A record of the cache may be older than the floor: its chain begins with it.
+    let late = Record { since: Record::INHERITED, ..record(4, b"y") };
+    run(engine, [floor_of(b"b", 9)]);
+    assert_eq!(run_one(engine, put(b"b", late, NEWER)), stored());
+    assert_eq!(run_one(engine, get(b"b")), got(Record { since: Some(Seq(4)), ..record(4, b"y") }));
 }
 
 /// Fails if live records are dropped, or dead ones above the floor, or if dead ones below it stay; or if an older version comes back.

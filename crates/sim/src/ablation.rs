@@ -127,9 +127,9 @@ impl Ablation {
         )
         .caught_in(400, Some(Focus::Disks)),
         parts(
-            "no-confirmation",
-            "a write that expects an absent key is confirmed where tombstones may have been dropped",
-            Mechanisms { confirm_absent: false, ..ALL },
+            "no-refusal-fence",
+            "a write that expected an absent key and was refused never runs, even when the record that refused it is gone",
+            Mechanisms { fenced_refusals: false, ..ALL },
         )
         .caught_in(100, Some(Focus::Floors)),
         parts(

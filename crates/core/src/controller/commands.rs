@@ -115,6 +115,12 @@ impl Commands {
         self.outstanding.clear();
     }
 
+    /// The cache's state is to be learned anew; what was under way to change it no longer counts. But nodes may yet clear the offers that
+    /// they were told to: those must not be taken meanwhile.
+    pub(super) fn clear_but_offers(&mut self) {
+        self.outstanding.retain(|_, outstanding| matches!(outstanding.purpose, Purpose::ClearOffers(_)));
+    }
+
     /// When [`Commands::due`] has something to send.
     pub(super) fn next_us(&self) -> u64 {
         self.outstanding.values().map(|outstanding| outstanding.send_at_us).min().unwrap_or(u64::MAX)

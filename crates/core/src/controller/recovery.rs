@@ -468,7 +468,7 @@ impl Controller {
     fn resync(&mut self, now: Now, switch: u16) {
         let classes = self.switches[&switch].classes.clone();
         self.cache = Cache::new(&classes, self.config.cache_records);
-        self.commands.clear();
+        self.commands.clear_but_offers();
         self.waiting.clear();
         self.phase = Phase::Resyncing;
         let body = SwitchCommand::ListEntries(None);

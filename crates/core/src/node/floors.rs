@@ -2,10 +2,12 @@
 //!
 //! A number that made a fence, a tombstone or an expiring record becomes its bucket's floor a period or two later. From then on a write
 //! up to the floor is not applied to an absent key: nobody could tell any more whether it ran before its record was dropped. It
-//! is not sent back either, so that it can't run twice; its client has given up on it long before.
+//! is not sent back either, so that it can't run twice; its client has given up on it long before. To a record that is there it isn't
+//! applied either, for its fence may be gone, but there it is sent back.
 //!
 //! What comes out of the cache may be older than any floor. It is stored only under an offer, and above the floor that the offer was made at:
-//! everything else are late duplicates of what was stored before.
+//! everything else are late duplicates of what was stored before. (Or it is what a client kept that a recovery had stopped waiting for; it
+//! still overwrites what is older, as long as the offer lasts. To an absent key the engine applies nothing up to the base.)
 
 use super::shim::{Pending, Shim};
 use crate::floors::{Floors, seq_bucket};
@@ -25,9 +27,10 @@ pub(super) struct RisingFloors {
     noted: BTreeMap<u16, Seq>,
     due: BTreeMap<u16, Seq>,
     next_period_us: u64,
-    /// Floors that may not be on the disk: until they are, no fence is dropped.
+    /// Floors that are on their way to the disk, and those that failed to get there: until all are saved, no fence is dropped.
     saving: usize,
     base_failed: bool,
+    failed: BTreeMap<u16, Seq>,
     swept: KeyHash,
 }
 
@@ -40,6 +43,7 @@ impl RisingFloors {
             next_period_us: now.monotonic_us,
             saving: 0,
             base_failed: false,
+            failed: BTreeMap::new(),
             swept: KeyHash([0; 16]),
         }
     }
@@ -48,6 +52,11 @@ impl RisingFloors {
     pub(super) fn note(&mut self, hash: &KeyHash, seq: Seq) {
         let noted = self.noted.entry(seq_bucket(hash)).or_default();
         *noted = (*noted).max(seq);
+    }
+
+    /// Whether all floors are on the disk.
+    pub(super) fn is_saved(&self) -> bool {
+        self.saving == 0 && !self.base_failed && self.failed.is_empty()
     }
 
     /// The floors that rise now. They count at once: more is refused then, never less.
@@ -75,22 +84,28 @@ impl Shim {
         self.submit(Pending::Floors(Vec::new()), |id| EngineOp::SetFloor { id, floor });
     }
 
-    /// Raises what is due, and drops fences that floors stand for.
+    fn save_floors(&mut self, floors: Vec<(u16, Seq)>) {
+        if !floors.is_empty() {
+            self.rising.saving += 1;
+            self.submit(Pending::Floors(floors.clone()), |id| EngineOp::RaiseFloors { id, floors });
+        }
+    }
+
+    /// Saves again what failed, raises what is due, and drops fences that floors stand for.
     pub(super) fn raise_floors(&mut self, now: Now) {
         if self.rising.base_failed {
             self.rising.base_failed = false;
             self.save_base();
         }
+        let failed = std::mem::take(&mut self.rising.failed);
+        self.save_floors(failed.into_iter().collect());
         if now.monotonic_us >= self.rising.next_period_us {
             self.rising.next_period_us = now.in_us(self.limits.floor_period_us);
             let floors = self.rising.period_over();
-            if !floors.is_empty() {
-                self.rising.saving += 1;
-                self.statistics.floors_raised += floors.len() as u64;
-                self.submit(Pending::Floors(floors.clone()), |id| EngineOp::RaiseFloors { id, floors });
-            }
+            self.statistics.floors_raised += floors.len() as u64;
+            self.save_floors(floors);
         }
-        if self.rising.saving == 0 && !self.rising.base_failed {
+        if self.rising.is_saved() {
             self.sweep_fences();
         }
     }
@@ -103,8 +118,8 @@ impl Shim {
         }
         self.rising.base_failed |= floors.is_empty();
         for (bucket, floor) in floors {
-            let due = self.rising.due.entry(bucket).or_default();
-            *due = (*due).max(floor);
+            let failed = self.rising.failed.entry(bucket).or_default();
+            *failed = (*failed).max(floor);
         }
     }
 
@@ -121,7 +136,7 @@ impl Shim {
     /// Whether a record out of the cache may be new to this node.
     pub(super) fn may_come_from_cache(&self, hash: &KeyHash, seq: Seq) -> bool {
         let marked = self.marks.get(hash).filter(|marked| marked.mark.offer != 0);
-        let is_new = marked.is_some_and(|marked| seq > marked.mark.floor.max(self.rising.floors.base()));
+        let is_new = marked.is_some_and(|marked| seq > marked.mark.floor);
         is_new || !self.mechanisms.offered_stores
     }
 }

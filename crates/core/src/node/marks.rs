@@ -66,6 +66,11 @@ impl Marks {
         self.keys.get(hash).map_or(Seq::NONE, |marked| marked.mark.fence)
     }
 
+    /// The fence that survives a restart.
+    pub(super) fn saved_fence(&self, hash: &KeyHash) -> Seq {
+        self.keys.get(hash).map_or(Seq::NONE, |marked| marked.saved_fence)
+    }
+
     fn entry(&mut self, hash: &KeyHash, key: &[u8]) -> &mut MarkedKey {
         self.keys.entry(*hash).or_insert_with(|| MarkedKey {
             key: key.to_vec(),

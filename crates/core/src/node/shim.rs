@@ -93,6 +93,8 @@ pub(super) enum Pending {
     Write { request: Request, update: Option<Vec<u8>>, again: Option<Vec<u8>>, offer: bool },
     /// Not newer than the fence: only the stored seq tells whether to answer or to bounce.
     Fenced { request: Request, value: Vec<u8>, staged: bool },
+    /// Answer this write that its condition failed, once the fence is durable.
+    Refusal { request: Request, told: Seq, fence: Seq },
     /// Answer a pull of fragments.
     Pull(Request),
     /// Answer a scan.
@@ -154,8 +156,6 @@ pub struct Shim {
     pub(super) completions: BTreeMap<u32, LaneCompletion>,
     /// Conditional writes in the engine: a duplicate must not be decided again meanwhile.
     pub(super) deciding: BTreeSet<(u32, u64)>,
-    /// By lane, the request that was sent back to be confirmed, and its highest number so far.
-    pub(super) sent_back: BTreeMap<u32, (u64, Seq)>,
     /// Highest seq that was handed to the engine, by bucket; a higher one needs no read to be known as newer.
     pub(super) newest: Vec<Seq>,
     pub(super) staged: StagedValues,
@@ -235,7 +235,6 @@ impl Shim {
             marks,
             completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
             deciding: BTreeSet::new(),
-            sent_back: BTreeMap::new(),
             newest: vec![known; SEQ_BUCKETS],
             staged: StagedValues::new(limits.staged_bytes_max),
             updates: BTreeMap::new(),
@@ -355,8 +354,12 @@ impl Shim {
 
     /// Forgets an operation: its answer is ignored.
     fn forget(&mut self, id: OpId) {
-        if let Some(Pending::Write { request, .. }) = self.pending.remove(&id) {
-            self.deciding.remove(&(request.header.lane, request.header.request));
+        match self.pending.remove(&id) {
+            Some(Pending::Write { request, .. }) => {
+                self.deciding.remove(&(request.header.lane, request.header.request));
+            }
+            Some(Pending::Fenced { request, .. }) => self.nothing_came(&request.header),
+            _ => {}
         }
     }
 
@@ -370,10 +373,11 @@ impl Shim {
             }
         }
         self.note_commit(&pending, &done.result);
-        if let (Some(arbiter), Err(_)) = (&mut self.arbiter, &done.result)
-            && let Pending::Write { request, .. } | Pending::Fenced { request, .. } = &pending
+        if let Pending::Write { request, .. } | Pending::Fenced { request, .. } | Pending::Refusal { request, .. } =
+            &pending
+            && done.result.is_err()
         {
-            arbiter.failed(&request.header);
+            self.nothing_came(&request.header);
         }
         match (pending, done.result) {
             (Pending::Read(request), Ok(EngineReply::Got(record))) => self.answer_read(now, request, record),
@@ -388,6 +392,7 @@ impl Shim {
                 self.answer_scan(now, request, end, keys, next);
             }
             (Pending::Step { before } | Pending::Fence { before, .. }, Err(_)) => self.forget(before),
+            (Pending::Refusal { request, told, fence }, Ok(_)) => self.refusal_saved(&request, told, fence),
             (Pending::Fence { hash, fence, .. }, Ok(_)) => self.marks.fence_saved(&hash, fence),
             (Pending::Offer { hash, offer, value_bytes }, result) => {
                 self.offer_marked(hash, offer, value_bytes, result)

@@ -3,6 +3,7 @@
 use super::shim::{CacheUpdate, Pending, Request, Shim, bucket_of};
 use crate::storage::{EngineError, EngineOp, EngineReply, LaneCompletion, PutCondition, Record};
 use crate::time::Now;
+use std::ops::Bound;
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq, Status, flags, is_large, record_flags};
 
 impl Shim {
@@ -19,10 +20,9 @@ impl Shim {
             if self.deciding.contains(&lane) {
                 return; // a duplicate of what the engine is deciding: that answer is the answer
             }
-        }
-        if !self.is_confirmed(&header) {
-            self.bounce(&request, parts.value);
-            return;
+            if self.is_past(lane) {
+                return; // its completion would replace a newer one, of which copies may still come
+            }
         }
         let large = header.has(flags::LARGE) && header.op == Op::Write;
         let staged = if large { self.staged.take(lane, header.total_bytes) } else { None };
@@ -44,6 +44,13 @@ impl Shim {
     fn was_applied(&self, header: &Header) -> bool {
         let done = self.completions.get(&header.lane);
         done.is_some_and(|done| done.request == header.request && done.seq == header.seq)
+    }
+
+    /// Whether a conditional write of a later request of the lane was applied, or is being decided: nobody waits for this one any more.
+    fn is_past(&self, (lane, request): (u32, u64)) -> bool {
+        let later = (Bound::Excluded((lane, request)), Bound::Included((lane, u64::MAX)));
+        self.completions.get(&lane).is_some_and(|done| done.request > request)
+            || self.deciding.range(later).next().is_some()
     }
 
     /// Hands a write to the engine.
@@ -120,7 +127,11 @@ impl Shim {
             Err(stored) if conditional => {
                 self.statistics.condition_failed += 1;
                 let told = self.version_told(stored);
-                self.send_write_reply(&request, Status::ConditionFailed, told);
+                if header.guard == Seq::NONE.0 && stored < header.seq {
+                    self.refuse_for_good(request, told);
+                } else {
+                    self.send_write_reply(&request, Status::ConditionFailed, told);
+                }
             }
             Err(stored) => match again.filter(|_| stored != header.seq) {
                 // Overwritten, or overtaken by a write that ran upon the version before: only the stored record tells.
@@ -169,17 +180,41 @@ impl Shim {
         } else if header.seq <= base {
             self.statistics.superseded += 1;
             self.send_write_reply(&request, Status::Ok, header.seq);
-        } else if header.seq <= stored || header.seq <= self.marks.fence(&header.key_hash).max(floor) {
+        } else if header.seq <= stored || header.seq <= self.marks.saved_fence(&header.key_hash) {
             self.bounce(&request, &value);
+        } else if header.seq <= self.marks.fence(&header.key_hash) {
+            self.save_fence(request, value, staged);
+        } else if header.seq <= floor && self.mechanisms.floor {
+            // Sent back it may run anew: that no copy of it runs here must be known after a restart, too.
+            match self.rising.is_saved() {
+                true => self.bounce(&request, &value),
+                false => self.nothing_came(&header),
+            }
         } else if header.has(flags::LARGE) && !staged {
             self.send_write_reply(&request, Status::FragmentsMissing, header.seq);
         } else {
-            // The fence fell meanwhile (a floor covers it): an ordinary write by now, unless it has to be confirmed now.
-            if !self.is_confirmed(&header) {
-                self.bounce(&request, &value);
-                return;
-            }
+            // The fence fell meanwhile (a floor covers it): an ordinary write by now.
             self.apply(request, value);
+        }
+    }
+
+    /// The commit of a fence failed. It is tried again before a write below is sent back: that no copy of it runs here must be known after a
+    /// restart, too.
+    fn save_fence(&mut self, request: Request, value: Vec<u8>, staged: bool) {
+        let (hash, key) = (request.header.key_hash, request.key.clone());
+        let Some(marked) = self.marks.get(&hash) else { return };
+        let mark = marked.mark;
+        let before = self.upcoming(1);
+        let named = key.clone();
+        let pending = Pending::Fence { hash, fence: mark.fence, before };
+        self.submit(pending, |id| EngineOp::SetMark { id, hash, key: named, mark: Some(mark) });
+        self.submit(Pending::Fenced { request, value, staged }, |id| EngineOp::Get { id, hash, key });
+    }
+
+    /// Nothing came of a write: its next copy is another try.
+    pub(super) fn nothing_came(&mut self, header: &Header) {
+        if let Some(arbiter) = &mut self.arbiter {
+            arbiter.failed(header);
         }
     }
 
@@ -201,24 +236,26 @@ impl Shim {
         self.send(request.switch, bounce, value, &request.key);
     }
 
-    /// A write that expects an absent key, where tombstones may have been dropped in this epoch: it may be a late copy of one that such a
-    /// tombstone refused. So it is sent back once; if it comes again under a new number, its lane was still waiting.
-    fn is_confirmed(&mut self, header: &Header) -> bool {
-        let expects_nothing = header.has(flags::CONDITIONAL) && header.guard == Seq::NONE.0;
-        let floors = &self.rising.floors;
-        if !expects_nothing || floors.of(&header.key_hash) <= floors.base() || !self.mechanisms.confirm_absent {
-            return true;
-        }
-        // Each number counts once: a copy of it is sent back again, and so is one of a request that the lane is done with.
-        let now = (header.request, header.seq);
-        match self.sent_back.insert(header.lane, now) {
-            Some(before) if before >= now => {
-                self.sent_back.insert(header.lane, before);
-                false
-            }
-            Some((request, _)) => request == header.request,
-            None => false,
-        }
+    /// A write that expected an absent key found a record. Should that vanish (deleted, or expired, and dropped), a late copy of the write must
+    /// not run after all: a fence keeps it from that, and is durable before the write is answered.
+    fn refuse_for_good(&mut self, request: Request, told: Seq) {
+        let Header { key_hash: hash, seq, .. } = request.header;
+        self.rising.note(&hash, seq);
+        let mark =
+            if self.mechanisms.fenced_refusals { self.marks.raise_fence(&hash, &request.key, seq) } else { None };
+        let Some(mark) = mark else {
+            self.send_write_reply(&request, Status::ConditionFailed, told);
+            return;
+        };
+        let key = request.key.clone();
+        let pending = Pending::Refusal { request, told, fence: mark.fence };
+        self.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+    }
+
+    /// The fence of a refused write is durable.
+    pub(super) fn refusal_saved(&mut self, request: &Request, told: Seq, fence: Seq) {
+        self.marks.fence_saved(&request.header.key_hash, fence);
+        self.send_write_reply(request, Status::ConditionFailed, told);
     }
 
     /// The version that a failed condition is told: of an absent key none, as a read says, not the floor that its writes have to exceed.

@@ -62,7 +62,7 @@ impl Model {
         let mut record = record;
         if record.since == Record::INHERITED {
             let before = self.records.get(&key).map(Record::base);
-            record.since = Some(before.unwrap_or(self.floors.of(&key.0)));
+            record.since = Some(before.unwrap_or(self.floors.of(&key.0)).min(record.seq));
         }
         self.records.insert(key, record);
         if let Some(trace) = trace {

@@ -340,9 +340,9 @@ impl Witness {
         Violation::of(check, op.key, index, text)
     }
 
-    /// The client of some answers is gone for good, with what they rest on: `lost` says which keys' newest it alone kept.
-    pub fn weaken(&mut self, history: &mut History, client: u8, life: u16, lost: impl Fn(u32, Seq) -> bool) {
-        for op in history.ops.iter_mut().filter(|op| op.client == client && op.life == life && op.at_risk) {
+    /// The client of some answers, in its lives since this one, is gone for good, with what they rest on: `lost` says which keys' newest it alone kept.
+    pub fn weaken(&mut self, history: &mut History, client: u8, since_life: u16, lost: impl Fn(u32, Seq) -> bool) {
+        for op in history.ops.iter_mut().filter(|op| op.client == client && op.life >= since_life && op.at_risk) {
             if !op.weak && lost(op.key, Seq(op.seq)) {
                 op.weak = true;
                 self.keys[op.key as usize].has_weak = true;

@@ -165,9 +165,10 @@ impl World {
             (None, Some(spool)) => spool.disk.values().filter_map(|kept| self.kept(kept)).collect(),
             (None, None) => return,
         };
-        let life = slot.life;
-        self.witness
-            .weaken(&mut self.history, client, life, |key, seq| kept.get(&key).is_some_and(|kept| *kept >= seq));
+        // A spool outlives the lives that wrote it.
+        let since_life = if slot.spool.is_some() { 0 } else { slot.life };
+        let lost = |key, seq| kept.get(&key).is_some_and(|kept| *kept >= seq);
+        self.witness.weaken(&mut self.history, client, since_life, lost);
     }
 
     /// The recovery of this epoch no longer waited for the client: what it alone keeps is lost, as promised.

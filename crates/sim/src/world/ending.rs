@@ -56,8 +56,8 @@ impl World {
     fn enter(&mut self, phase: Phase) {
         self.trace.line(self.now_us, || format!("phase {phase:?}"));
         self.phase = phase;
-        self.ending_state.since_us = self.now_us;
-        self.ending_state.deadline_us = self.now_us + self.patience_us();
+        self.ending_state.since_us = self.now_us.max(self.pauses_end_us());
+        self.ending_state.deadline_us = self.ending_state.since_us + self.patience_us();
         // Threads that had nothing to do look again.
         for client in 0..self.clients.len() as u8 {
             for thread in 0..self.plan.load.threads {

@@ -266,8 +266,11 @@ impl World {
         }
         self.network.heal();
         self.control.heal();
-        for until_us in &mut self.paused_until_us {
-            *until_us = (*until_us).min(self.now_us);
-        }
+    }
+
+    /// When the last pause is over. It isn't cut short by the end of faults: what waits in the sockets of whoever pauses must not be
+    /// overtaken by what is sent later.
+    pub(super) fn pauses_end_us(&self) -> u64 {
+        self.paused_until_us.iter().copied().max().unwrap_or(0)
     }
 }
