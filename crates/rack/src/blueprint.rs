@@ -79,7 +79,10 @@ pub fn agent(config: &RackConfig) -> AgentConfig {
 
 /// A node's limits.
 pub fn limits(config: &RackConfig) -> NodeLimits {
-    NodeLimits { heartbeat_us: config.rack.heartbeat_ms * 1000, ..NodeLimits::default() }
+    let limits = NodeLimits::default();
+    // A client may be configured to wait for long: floors should not pass what it waits for.
+    let floor_period_us = limits.floor_period_us.max(4 * config.client.deadline_ms * 1000);
+    NodeLimits { heartbeat_us: config.rack.heartbeat_ms * 1000, floor_period_us, ..limits }
 }
 
 /// A session's configuration.

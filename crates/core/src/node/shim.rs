@@ -29,8 +29,10 @@ pub struct NodeLimits {
     pub staged_bytes_max: usize,
     /// Engine operations under way; beyond this packets are dropped.
     pub operations_max: usize,
-    /// Fences and tombstones live for one or two of these: longer than any client waits for an answer. Not by default: the simulator still
-    /// loses deletes when they live for milliseconds (`--focus floors`, seeds 53 and 350).
+    /// Fences and tombstones live for one or two of these. Safety doesn't depend on it (the simulator raises floors after milliseconds), but a
+    /// write whose copies are still on their way when a floor passes it may end as indeterminate. So it is several times what
+    /// a client waits for an answer (5 s by default), and far longer than a packet lives in a rack. Longer periods keep
+    /// more marks: one for each key that was fenced meanwhile.
     pub floor_period_us: u64,
 }
 
@@ -42,7 +44,7 @@ impl Default for NodeLimits {
             marks_max: 1 << 20,
             staged_bytes_max: 64 << 20,
             operations_max: 1 << 16,
-            floor_period_us: u64::MAX / 4,
+            floor_period_us: 30_000_000,
         }
     }
 }
