@@ -255,7 +255,9 @@ fn restarts(plan: &mut Plan, random: &mut Random) {
         (FaultKind::CrashSwitch, 4),
         (FaultKind::CrashTwo, 4),
     ];
-    plan.faults = faults(&kinds, random.logarithmic(3_000, 100_000), random.logarithmic(100, 20_000), random);
+    let (every_us, lasts_us) = (random.logarithmic(3_000, 100_000), random.logarithmic(100, 20_000));
+    // If more than one part is down all the time, nothing happens that could go wrong.
+    plan.faults = faults(&kinds, every_us.max(lasts_us), lasts_us, random);
 }
 
 fn snapshots(plan: &mut Plan, random: &mut Random) {

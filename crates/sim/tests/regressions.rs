@@ -61,3 +61,36 @@ fn an_answer_that_comes_after_its_client_was_given_up_is_no_evidence() {
 fn a_switch_lives_until_its_clients_have_heard_of_it() {
     is_green(394, Focus::Switches);
 }
+
+/// A record of the cache that was older than its bucket's floor began its chain above itself (53), and a write that a tombstone had refused ran
+/// when that was dropped (1087, 1196, 2028).
+#[test]
+fn what_floors_cover_stays_covered() {
+    for seed in [53, 1087, 1196, 2028] {
+        is_green(seed, Focus::Floors);
+    }
+}
+
+/// A late copy of a conditional write took the place of the completion of its lane's next one.
+#[test]
+fn a_late_write_of_a_lane_replaces_no_completion() {
+    is_green(2501, Focus::Floors);
+}
+
+/// A controller that took stock of the cache anew forgot which offers it had told nodes to clear, and took one of them.
+#[test]
+fn taking_stock_forgets_no_offer_that_is_being_cleared() {
+    is_green(2891, Focus::Floors);
+}
+
+/// Not the product's: what a spool had kept since an earlier life of its client still counted after a recovery had given the client up.
+#[test]
+fn a_spool_that_was_given_up_proves_nothing() {
+    is_green(350, Focus::Floors);
+}
+
+/// Not the product's: what waited for a part that paused was overtaken when the end of faults cut the pause short.
+#[test]
+fn the_end_of_faults_reorders_no_connection() {
+    is_green(1737, Focus::Evictions);
+}
