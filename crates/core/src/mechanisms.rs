@@ -74,8 +74,6 @@ pub struct Mechanisms {
     pub rising_admissions: bool,
     /// A version that made the cache refuse a condition is preserved like one that was read (rule 7).
     pub kept_refusals: bool,
-    /// After a failed commit nothing is bounced until one has succeeded.
-    pub uncertain_commits: bool,
     /// The controller takes no offer that it has told its node to clear.
     pub settled_offers: bool,
     /// Below a risen floor a chain that began upon nothing says nothing of older writes.
@@ -119,7 +117,6 @@ impl Mechanisms {
         client_life: true,
         rising_admissions: true,
         kept_refusals: true,
-        uncertain_commits: true,
         settled_offers: true,
         unsure_chains: true,
     };

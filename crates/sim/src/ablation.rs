@@ -159,12 +159,6 @@ impl Ablation {
             Mechanisms { chain: false, ..ALL },
         )
         .caught_in(20, Some(Focus::Disks)),
-        parts(
-            "bounce-after-failed-commit",
-            "after a failed commit nothing is bounced until one has succeeded",
-            Mechanisms { uncertain_commits: false, ..ALL },
-        )
-        .caught_in(800, Some(Focus::Disks)),
         parts("no-preservation", "clients keep what the cache acknowledged", Mechanisms { preservation: false, ..ALL })
             .caught_in(10, Some(Focus::Switches)),
         parts(

@@ -194,11 +194,6 @@ impl Shim {
             self.send_offers();
             self.repeat_updates();
             self.raise_floors(now);
-            if self.uncertain {
-                // Any commit that succeeds ends the uncertainty.
-                let state = postcard::to_stdvec(&self.state).expect("plain data has an encoding");
-                self.submit(Pending::Nothing, |op| EngineOp::SetState { id: op, state });
-            }
         }
     }
 

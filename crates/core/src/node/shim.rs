@@ -152,8 +152,6 @@ pub struct Shim {
     /// In a bypass epoch.
     pub(super) arbiter: Option<Arbiter>,
     pub(super) rising: RisingFloors,
-    /// The last commit failed: what was in it may be on the disk.
-    pub(super) uncertain: bool,
     pub(super) marks: Marks,
     pub(super) completions: BTreeMap<u32, LaneCompletion>,
     /// Conditional writes in the engine: a duplicate must not be decided again meanwhile.
@@ -233,7 +231,6 @@ impl Shim {
             arbiter: state.config.as_ref().and_then(|config| Arbiter::of(state.epoch, config)),
             state,
             rising,
-            uncertain: false,
             marks,
             completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
             deciding: BTreeSet::new(),
@@ -374,7 +371,6 @@ impl Shim {
                 self.statistics.dropped_no_space += 1;
             }
         }
-        self.note_commit(&pending, &done.result);
         if let Pending::Write { request, .. } | Pending::Fenced { request, .. } | Pending::Refusal { request, .. } =
             &pending
             && done.result.is_err()
@@ -409,24 +405,6 @@ impl Shim {
                 self.update_cache(hash, &key, record.unwrap_or_default());
             }
             // A read that failed is not answered: damaged bytes are never served, and the client tells its user.
-            _ => {}
-        }
-    }
-
-    /// A commit that failed may yet come to light in a crash, until another one has succeeded.
-    fn note_commit(&mut self, pending: &Pending, result: &Result<EngineReply, EngineError>) {
-        let reads = matches!(
-            pending,
-            Pending::Read(_)
-                | Pending::Fenced { .. }
-                | Pending::Pull(_)
-                | Pending::Scan(..)
-                | Pending::Named { .. }
-                | Pending::Refresh { .. }
-        );
-        match result {
-            Ok(EngineReply::Put(Ok(())) | EngineReply::Set) => self.uncertain = false,
-            Err(_) if !reads => self.uncertain = true,
             _ => {}
         }
     }

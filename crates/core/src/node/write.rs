@@ -219,11 +219,11 @@ impl Shim {
     }
 
     /// Sends a write back to whoever arbitrates its lane: it runs under a new number if the lane still waits for it, else never.
+    ///
+    /// No copy of it may run here any more, not even from a commit that failed and that a crash brings to light: so what the bounce rests on is
+    /// durable, and a commit that succeeds buries those that failed before.
     fn bounce(&mut self, request: &Request, value: &[u8]) {
         let header = request.header;
-        if self.uncertain && self.mechanisms.uncertain_commits {
-            return; // a copy of it may have been in the commit that failed: bounced, it could run twice
-        }
         self.statistics.bounced += 1;
         if let Some(arbiter) = &mut self.arbiter {
             arbiter.bounced(&header);
