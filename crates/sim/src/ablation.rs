@@ -85,7 +85,7 @@ impl Ablation {
             "a fence outlives the eviction of its key",
             Mechanisms { lasting_fence: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Evictions)),
+        .caught_in(1600, Some(Focus::Evictions)),
         datapath(
             "no-condition-adm",
             "a forwarded conditional write keeps older answers from promoting",

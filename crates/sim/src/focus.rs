@@ -37,7 +37,7 @@ pub enum Focus {
 
 impl Focus {
     /// Those that narrow something.
-    pub const NARROW: [Focus; 9] = [
+    pub const NARROW: [Focus; 10] = [
         Focus::Evictions,
         Focus::Switches,
         Focus::Splits,
