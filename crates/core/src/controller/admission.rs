@@ -83,9 +83,12 @@ impl Controller {
                 declined.push((hash, id));
             }
         }
+        // A node repeats what it hasn't heard of; to tell it once is enough, since commands are repeated, too.
+        let telling = self.commands.telling_held(node);
+        held.retain(|offer| !telling.contains(offer));
         if !held.is_empty() {
-            let body = NodeCommand::OffersHeld(held);
-            self.commands.command_node(now, self.directory.epoch, node, Purpose::OffersHeld, body);
+            let purpose = Purpose::OffersHeld(held.clone());
+            self.commands.command_node(now, self.directory.epoch, node, purpose, NodeCommand::OffersHeld(held));
         }
         self.decline(now, node, declined);
     }

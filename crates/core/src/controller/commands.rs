@@ -15,7 +15,7 @@ pub(super) enum Purpose {
     StoreEvicted(Vec<EntryId>),
     Remove(Vec<EntryId>),
     ClearOffers(Vec<(KeyHash, u64)>),
-    OffersHeld,
+    OffersHeld(Vec<(KeyHash, u64)>),
     OfferKeys,
     Snapshot(u32),
     DurableGeneration,
@@ -100,6 +100,16 @@ impl Commands {
     pub(super) fn clearing(&self) -> BTreeSet<(KeyHash, u64)> {
         let offers = self.outstanding.values().filter_map(|outstanding| match &outstanding.purpose {
             Purpose::ClearOffers(offers) => Some(offers),
+            _ => None,
+        });
+        offers.flatten().copied().collect()
+    }
+
+    /// Offers that a node was told are known, and may not have heard so yet.
+    pub(super) fn telling_held(&self, node: u16) -> BTreeSet<(KeyHash, u64)> {
+        let to_node = self.outstanding.values().filter(|outstanding| outstanding.to == Peer::Node(node));
+        let offers = to_node.filter_map(|outstanding| match &outstanding.purpose {
+            Purpose::OffersHeld(offers) => Some(offers),
             _ => None,
         });
         offers.flatten().copied().collect()
