@@ -22,8 +22,7 @@ fn an_offer_that_is_repeated_is_answered_by_one_command() {
         }
         controller.commands_outstanding()
     };
-    let hello =
-        SwitchReport::Hello { boot: 1, address: Address::in_memory(2, 0), epoch: 0, classes: vec![(1024, 16)] };
+    let hello = SwitchReport::Hello { boot: 1, address: Address::in_memory(2, 0), epoch: 0, classes: vec![(1024, 16)] };
     hear(0, Peer::Switch(0), Message::FromSwitch(hello));
     let offer = Offer { id: 7, hash: KeyHash([1; 16]), key: b"key".to_vec(), value_bytes: 8 };
     let mut repeat = |at_us| {

@@ -476,5 +476,8 @@ fn draw_faults(random: &mut Random, switches: u8) -> Faults {
     if weights.is_empty() {
         weights.push((FaultKind::CrashSwitch, 1));
     }
-    Faults { every_us: random.logarithmic(10_000, 1_500_000), weights, lasts_us: random.logarithmic(1_000, 500_000) }
+    let every_us = random.logarithmic(10_000, 1_500_000);
+    // With more than some ten faults at a time nobody is served.
+    let lasts_us = random.logarithmic(1_000, 500_000).min(10 * every_us);
+    Faults { every_us, weights, lasts_us }
 }
