@@ -3,12 +3,9 @@
 use crate::assembly::Blueprint;
 use crate::config::{LinkKind, RackConfig, Scheme, SyncChoice};
 use crate::wiring::{Buffers, Wires};
-use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg32;
 use std::path::PathBuf;
 use switchback_core::client::ClientConfig;
-use switchback_core::controller::ControllerConfig;
+use switchback_core::controller::{ControllerConfig, deal_partitions};
 use switchback_core::node::NodeLimits;
 use switchback_core::switch::AgentConfig;
 use switchback_datapath::{ClassConfig, Config as DatapathConfig, Features};
@@ -43,7 +40,7 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
     let rack = &config.rack;
     ControllerConfig {
         nodes: Vec::new(),
-        routes: routes(config.nodes.len() as u16, rack.partitions, seed),
+        routes: deal_partitions(config.nodes.len() as u16, rack.partitions, seed),
         caching: scheme != Scheme::NoCache,
         write_back: scheme == Scheme::FarReach,
         write_through: scheme == Scheme::NetCache,
@@ -67,12 +64,11 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
 
 /// The agent's times.
 pub fn agent(config: &RackConfig) -> AgentConfig {
-    // When cold keys have filled every counter to half the threshold, the least of a key's four counters still tells hot from cold.
-    let noise = f64::from(config.cache.threshold) / 2.0 * f64::from(config.cache.sketch_width);
+    let cache = &config.cache;
     AgentConfig {
-        reset_misses: (noise / config.cache.sampling.max(1e-6)) as u64 + 1,
+        reset_misses: AgentConfig::misses_of_a_sketch(cache.sketch_width, cache.threshold, cache.sampling),
         heartbeat_us: config.rack.heartbeat_ms * 1000,
-        reset_us: config.cache.reset_period_ms * 1000,
+        reset_us: cache.reset_period_ms * 1000,
         ..AgentConfig::default()
     }
 }
@@ -114,16 +110,6 @@ pub fn engine(config: &RackConfig, node: usize) -> (PathBuf, EngineOptions) {
     (node.data.clone(), options)
 }
 
-/// Every node gets as many partitions as any other, give or take one, in an order drawn from `seed`.
-pub fn routes(nodes: u16, partitions: u32, seed: u64) -> Vec<Vec<u16>> {
-    assert!(nodes > 0 && partitions >= u32::from(nodes));
-    let mut random = Pcg32::seed_from_u64(seed ^ 0x7061_7274);
-    let first = random.random_range(0..nodes);
-    let mut routes: Vec<u16> = (0..partitions).map(|p| ((p + u32::from(first)) % u32::from(nodes)) as u16).collect();
-    routes.shuffle(&mut random);
-    routes.into_iter().map(|node| vec![node]).collect()
-}
-
 /// What sockets are to buffer.
 pub fn buffers(config: &RackConfig) -> Buffers {
     let bytes = |kb: u32| kb as usize * 1024;
@@ -149,22 +135,5 @@ pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
             LinkKind::Udp => Wires::Udp(buffers(config)),
         },
         seed: None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn partitions_are_dealt_out_evenly() {
-        for nodes in [1, 3, 4, 16] {
-            let routes = routes(nodes, 256, 7);
-            let counts: Vec<_> =
-                (0..nodes).map(|node| routes.iter().filter(|route| route[0] == node).count()).collect();
-            assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
-        }
-        assert_eq!(routes(4, 256, 7), routes(4, 256, 7));
-        assert_ne!(routes(4, 256, 7), routes(4, 256, 8));
     }
 }

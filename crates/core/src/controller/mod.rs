@@ -10,6 +10,7 @@ mod commands;
 mod directory;
 mod eviction;
 mod machine;
+mod partitions;
 mod recovery;
 mod sessions;
 mod snapshots;
@@ -17,4 +18,5 @@ mod status;
 
 pub use directory::{Files, PendingStore, StoreFile, merge_stores};
 pub use machine::{Controller, ControllerConfig, Effect};
+pub use partitions::deal_partitions;
 pub use status::{CachedKeyStatus, ControllerStatus, NodeStatus, RecoveryTimes, SwitchStatus};

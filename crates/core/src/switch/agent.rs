@@ -46,6 +46,15 @@ impl Default for AgentConfig {
     }
 }
 
+impl AgentConfig {
+    /// After how many misses to clear a sketch: when cold keys have filled every counter to half the threshold, the least of a key's four
+    /// counters still tells hot from cold.
+    pub fn misses_of_a_sketch(width: u32, threshold: u32, sampling: f64) -> u64 {
+        let noise = f64::from(threshold) / 2.0 * f64::from(width);
+        (noise / sampling.max(1e-6)) as u64 + 1
+    }
+}
+
 /// Counters of an agent.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
