@@ -3,6 +3,7 @@
 pub(crate) mod config;
 pub(crate) mod ctl;
 pub(crate) mod doctor;
+pub(crate) mod experiment;
 pub(crate) mod part;
 pub(crate) mod sim;
 pub(crate) mod up;

@@ -1,0 +1,132 @@
+//! `switchback experiment`.
+
+use crate::experiments::{Context, Experiment, Finding};
+use crate::output::Report;
+use crate::profile::Profile;
+use crate::trial::Effort;
+use anyhow::{Context as _, ensure};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What `switchback experiment` is given.
+#[derive(clap::Args, Clone, Debug)]
+pub struct ExperimentArgs {
+    /// Which experiments: `all`, or numbers (1 to 9) of the paper's
+    #[arg(required = true, value_name = "EXPERIMENT")]
+    experiments: Vec<String>,
+    /// Directory for CSV files, figures and the report; made if it doesn't exist
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Fewer repetitions and shorter runs: a look, not a result
+    #[arg(long)]
+    quick: bool,
+    /// Seed of the first repetition; the same seed gives the same figures
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Costs of the parts: `paper` (its testbed) or `software` (its nodes, this repository's switch)
+    #[arg(long, default_value = "paper", value_parser = Profile::by_name)]
+    profile: Profile,
+    /// Runs at a time; as many as there are processors if not given
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+impl ExperimentArgs {
+    fn effort(&self) -> Effort {
+        if self.quick { Effort::QUICK } else { Effort::FULL }
+    }
+}
+
+/// The experiments of these names, in order, each once.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(Experiment::ALL.iter().collect());
+    }
+    let known: Vec<_> = Experiment::ALL.iter().map(|experiment| experiment.number.to_string()).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        anyhow::bail!("there is no experiment {name:?}: it is all, or some of {}", known.join(" "));
+    }
+    Ok(Experiment::ALL.iter().filter(|experiment| names.contains(&experiment.number.to_string())).collect())
+}
+
+/// Runs experiments, and leaves what they found in a directory.
+///
+/// # Errors
+/// Names that nothing has, a directory that can't be written.
+pub fn run(args: &ExperimentArgs) -> anyhow::Result<()> {
+    let experiments = chosen(&args.experiments)?;
+    ensure!(args.threads != Some(0), "--threads 0: at least one run at a time");
+    std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let mut findings = Vec::new();
+    for experiment in experiments {
+        let context = Context {
+            profile: args.profile.clone(),
+            effort: args.effort(),
+            seed: args.seed,
+            threads,
+            progress: progress(experiment.number),
+        };
+        let begun = Instant::now();
+        let finding = experiment.run(&context);
+        context.progress.finish_and_clear();
+        write(&args.out, &finding)?;
+        print(&finding, begun.elapsed());
+        findings.push(finding);
+        report(args, &findings).write(&args.out)?;
+    }
+    println!("{} has the CSV files, the figures and the report (report.html, report.md)", args.out.display());
+    Ok(())
+}
+
+fn progress(number: u8) -> ProgressBar {
+    let bar = ProgressBar::new(1).with_prefix(format!("Exp#{number}"));
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} runs, {eta} left");
+    bar.set_style(style.expect("the template is right"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// The report of what was found so far: an experiment that is interrupted leaves those before it.
+fn report<'a>(args: &'a ExperimentArgs, findings: &'a [Finding]) -> Report<'a> {
+    let quick = if args.quick { " --quick" } else { "" };
+    let (names, profile, seed) = (args.experiments.join(" "), args.profile.name, args.seed);
+    Report {
+        profile: &args.profile,
+        command: format!("switchback experiment {names}{quick} --profile {profile} --seed {seed} --out DIR"),
+        seed,
+        repetitions: args.effort().repetitions,
+        findings,
+    }
+}
+
+/// Writes an experiment's files.
+fn write(out: &Path, finding: &Finding) -> anyhow::Result<()> {
+    for (name, csv) in &finding.csv {
+        let path = out.join(format!("{name}.csv"));
+        std::fs::write(&path, csv.text()).with_context(|| path.display().to_string())?;
+    }
+    finding.figures.iter().try_for_each(|figure| figure.write(out))
+}
+
+fn print(finding: &Finding, took: Duration) {
+    println!("Exp#{} {} ({:.0} s)", finding.number, finding.title, took.as_secs_f64());
+    for table in &finding.tables {
+        println!("{}", table.text());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experiments_are_chosen_by_number_and_an_unknown_one_is_told_which_there_are() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let numbers = |chosen: Vec<&Experiment>| chosen.iter().map(|experiment| experiment.number).collect::<Vec<_>>();
+        assert_eq!(numbers(chosen(&names(&["3", "1", "3"])).unwrap()), [1, 3]);
+        assert_eq!(chosen(&names(&["all"])).unwrap().len(), Experiment::ALL.len());
+        assert!(chosen(&names(&["12"])).err().unwrap().to_string().contains("some of 1 "));
+    }
+}

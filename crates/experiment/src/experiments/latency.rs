@@ -1,0 +1,163 @@
+//! Exp#2: latency against target throughput, in an open loop, counted from when a request was to be sent.
+
+use super::sweep::{COLUMNS, row, start};
+use super::{Context, Finding};
+use crate::output::{Csv, Figure, Series, Table};
+use crate::pool;
+use crate::student::Estimate;
+use crate::trial::{Bench, Case, Measured};
+use crate::world::Drive;
+use switchback_bench::Scheme;
+
+/// Targets in operations a second.
+const TARGETS: [f64; 11] = [0.1e6, 0.2e6, 0.4e6, 0.5e6, 0.6e6, 0.8e6, 1.0e6, 1.2e6, 1.4e6, 1.6e6, 1.8e6];
+/// A rack that does less than this share of its target does not keep up: its latency is as long as the run.
+const KEPT_UP: f64 = 0.98;
+/// Requests that clients may have under way.
+const LANES: u32 = 2048;
+/// Operations of a target, as a multiple of the least that is measured anywhere.
+const RUN: u64 = 1;
+
+/// One target's measurements.
+#[derive(Clone, Default)]
+struct Point {
+    target_ops: f64,
+    measured: Measured,
+    /// Mean, median, 99th percentile.
+    latency_us: (f64, f64, f64),
+}
+
+struct Job {
+    scheme: Scheme,
+    is_cold: bool,
+    seed: u64,
+}
+
+/// Runs it.
+pub(crate) fn run(context: &Context) -> Finding {
+    let mut jobs = Vec::new();
+    for scheme in Scheme::ALL {
+        for is_cold in [false, true] {
+            jobs.extend(context.seeds().into_iter().map(|seed| Job { scheme, is_cold, seed }));
+        }
+    }
+    context.progress.set_length(jobs.len() as u64);
+    let results = pool::run(context.threads, &jobs, |job| {
+        let points = climb(context, job);
+        context.progress.inc(1);
+        points
+    });
+    let columns = [&COLUMNS[..], &["target_ops", "mean_us", "p50_us", "p99_us"]].concat();
+    let mut csv = Csv::new(&columns);
+    for (job, points) in jobs.iter().zip(&results) {
+        let case = Case { is_cold: job.is_cold, ..Case::default() };
+        for point in points {
+            let mut fields = row(context, job.scheme, &case, job.seed, &point.measured);
+            let (mean, p50, p99) = point.latency_us;
+            fields.extend([format!("{:.0}", point.target_ops), us(mean), us(p50), us(p99)]);
+            csv.row(&fields);
+        }
+    }
+    Finding {
+        number: 2,
+        title: "Latency by target throughput",
+        paper: "Workload A, 16 servers, mean latencies: FarReach reduces NoCache's by 64.9 % and NetCache's by 72.0 % at a target of 0.8 MOPS, \
+                where the busiest server of the others is overloaded.",
+        differs: "Beyond the capacity of its busiest node a rack's open-loop latency grows as long as one measures: such points are shown as \
+                  overloaded instead of a number that depends on the length of the run.",
+        csv: vec![("exp2", csv)],
+        figures: [false, true].map(|is_cold| figure(context, is_cold, &jobs, &results)).to_vec(),
+        tables: [false, true].map(|is_cold| summary(is_cold, &jobs, &results)).to_vec(),
+    }
+}
+
+/// Goes from target to target until the rack does not keep up.
+fn climb(context: &Context, job: &Job) -> Vec<Point> {
+    let case = Case { is_cold: job.is_cold, ..Case::default() };
+    let bench = Bench::new(case, &context.profile, job.seed);
+    let mut world = bench.warm_up(bench.setup_with(job.scheme, LANES), &context.effort);
+    world.drive(Drive::Script);
+    world.finish_all();
+    let operations = RUN * context.effort.operations.0;
+    let mut points = Vec::new();
+    for target_ops in TARGETS {
+        world.drive(Drive::Open(target_ops));
+        let run_ns = (operations as f64 / target_ops * 1e9) as u64;
+        world.run_for(run_ns / 4);
+        world.measure_latencies();
+        let busy_before = world.busy_ns();
+        world.run_for(run_ns);
+        let measured = bench.measured(job.scheme, &world, &busy_before);
+        let latency_us = world.meter.latency_us().unwrap_or_default();
+        let keeps_up = measured.throughput_ops >= KEPT_UP * target_ops;
+        points.push(Point { target_ops, measured, latency_us });
+        if !keeps_up {
+            break;
+        }
+    }
+    points
+}
+
+fn us(us: f64) -> String {
+    format!("{us:.1}")
+}
+
+/// Latencies of all repetitions at a target; none if one of them did not keep up.
+fn latencies(
+    jobs: &[Job],
+    results: &[Vec<Point>],
+    is_cold: bool,
+    scheme: Scheme,
+    target_ops: f64,
+) -> Option<[Estimate; 3]> {
+    let runs = jobs.iter().zip(results).filter(|(job, _)| job.scheme == scheme && job.is_cold == is_cold);
+    let mut samples = [Vec::new(), Vec::new(), Vec::new()];
+    for (_, points) in runs {
+        let point = points.iter().find(|point| point.target_ops == target_ops)?;
+        if point.measured.throughput_ops < KEPT_UP * target_ops {
+            return None;
+        }
+        let (mean, p50, p99) = point.latency_us;
+        [mean, p50, p99].into_iter().zip(&mut samples).for_each(|(value, samples)| samples.push(value));
+    }
+    Some(samples.map(|samples| Estimate::of(&samples)))
+}
+
+fn figure(context: &Context, is_cold: bool, jobs: &[Job], results: &[Vec<Point>]) -> Figure {
+    let names = ["mean", "99th percentile"];
+    let line = |scheme: Scheme, which: usize| {
+        let at = |target_ops: f64| {
+            let three = latencies(jobs, results, is_cold, scheme, target_ops)?;
+            Some((target_ops / 1e6, three[2 * which]))
+        };
+        Series {
+            label: format!("{scheme}, {}", names[which]),
+            points: TARGETS.into_iter().filter_map(at).collect(),
+            is_limit: false,
+        }
+    };
+    Figure {
+        name: format!("exp2_{}", start(is_cold)),
+        title: format!("Exp#2 Latency by target throughput, {}", start(is_cold)),
+        x_label: "target throughput, Mops",
+        y_label: "latency, us",
+        ticks: Vec::new(),
+        is_logarithmic: true,
+        series: Scheme::ALL.into_iter().flat_map(|scheme| [line(scheme, 0), line(scheme, 1)]).collect(),
+        origin: context.origin(),
+    }
+}
+
+fn summary(is_cold: bool, jobs: &[Job], results: &[Vec<Point>]) -> Table {
+    let title = format!("Latency in us (modelled), {}: mean, median, 99th percentile", start(is_cold));
+    let mut table = Table::new(title, &["target Mops", "nocache", "netcache", "farreach"]);
+    for target_ops in TARGETS {
+        let mut cells = vec![format!("{:.1}", target_ops / 1e6)];
+        cells.extend(Scheme::ALL.map(|scheme| match latencies(jobs, results, is_cold, scheme, target_ops) {
+            Some(three) => three.map(|estimate| format!("{:.0}", estimate.mean)).join(", "),
+            None => "overloaded".to_owned(),
+        }));
+        table.row(cells);
+    }
+    table
+}

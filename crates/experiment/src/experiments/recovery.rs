@@ -1,0 +1,173 @@
+//! Exp#9: how long a rack takes to recover from the death of its switch, by what was cached.
+
+use super::{Context, Finding};
+use crate::output::{COMMIT, Csv, Figure, Series, Table};
+use crate::pool;
+use crate::profile::Profile;
+use crate::student::Estimate;
+use crate::trial::{Bench, Case};
+use switchback_bench::Scheme;
+use switchback_bench::workload::Workload;
+use switchback_core::controller::RecoveryTimes;
+
+/// Cached records.
+const SIZES: [u32; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
+/// What a look leaves out: to fill a cache of a million records takes most of its time.
+fn sizes(context: &Context) -> &'static [u32] {
+    if context.effort.is_quick { &SIZES[..4] } else { &SIZES }
+}
+
+/// A recovery takes no longer.
+const AT_MOST_NS: u64 = 600_000_000_000;
+
+struct Job {
+    profile: &'static Profile,
+    cache_records: u32,
+    seed: u64,
+}
+
+/// Runs it, with each profile: what a table costs is what differs.
+pub(crate) fn run(context: &Context) -> Finding {
+    let mut jobs = Vec::new();
+    for profile in Profile::ALL {
+        for cache_records in sizes(context) {
+            let cache_records = *cache_records;
+            jobs.extend(context.seeds().into_iter().map(|seed| Job { profile, cache_records, seed }));
+        }
+    }
+    context.progress.set_length(jobs.len() as u64);
+    let results = pool::run(context.threads, &jobs, |job| {
+        let times = recover(context, job);
+        context.progress.inc(1);
+        times
+    });
+    Finding {
+        number: 9,
+        title: "Time of recovery by size of the cache",
+        paper: "Writes only, 16 servers, 100 to 10,000 cached records: about 1 s to update a server, mostly to collect what clients and the \
+                controller have; 1 to 1.35 s to fill the cache again; 2.35 s in all at most.",
+        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's. Nothing here takes \
+                  the paper's second to collect records: clients answer the controller by themselves, in parallel.",
+        csv: vec![("exp9", csv(&jobs, &results))],
+        figures: Profile::ALL.map(|profile| figure(context, profile, &jobs, &results)).to_vec(),
+        tables: Profile::ALL.map(|profile| summary(sizes(context), profile, &jobs, &results)).to_vec(),
+    }
+}
+
+/// Kills the switch of a busy rack.
+fn recover(context: &Context, job: &Job) -> RecoveryTimes {
+    let case = Case { workload: Workload::Mix(100.0), cache_records: job.cache_records, ..Case::default() };
+    let bench = Bench::new(case, job.profile, job.seed);
+    let mut world = bench.warm(Scheme::FarReach, &context.effort);
+    world.run_for(context.effort.before_crash_ns);
+    let epoch = world.status().epoch;
+    world.kill_switch();
+    let is_over = |times: &RecoveryTimes| times.epoch > epoch && times.readmit_us > 0;
+    let mut waited_ns = 0;
+    loop {
+        // The controller takes the times; to ask it for them costs real time in a large cache.
+        let step_ns = (waited_ns / 20).max(1_000_000);
+        world.run_for(step_ns);
+        waited_ns += step_ns;
+        let status = world.status();
+        if let Some(times) = status.recovery.filter(is_over) {
+            return times;
+        }
+        assert!(waited_ns < AT_MOST_NS, "no recovery within {} s: {:?}", AT_MOST_NS / 1_000_000_000, status.recovery);
+    }
+}
+
+/// All steps together.
+fn total_us(times: &RecoveryTimes) -> u64 {
+    times.detect_us + times.collect_us + times.store_us + times.readmit_us
+}
+
+fn csv(jobs: &[Job], results: &[RecoveryTimes]) -> Csv {
+    let mut csv = Csv::new(&[
+        "kind",
+        "profile",
+        "scheme",
+        "servers",
+        "workload",
+        "cache_records",
+        "gathered",
+        "stored",
+        "detect_us",
+        "collect_us",
+        "store_us",
+        "readmit_us",
+        "total_us",
+        "seed",
+        "commit",
+    ]);
+    for (job, times) in jobs.iter().zip(results) {
+        csv.row(&[
+            "modelled".to_owned(),
+            job.profile.name.to_owned(),
+            Scheme::FarReach.to_string(),
+            Case::default().servers.to_string(),
+            Workload::Mix(100.0).to_string(),
+            job.cache_records.to_string(),
+            times.gathered.to_string(),
+            times.records.to_string(),
+            times.detect_us.to_string(),
+            times.collect_us.to_string(),
+            times.store_us.to_string(),
+            times.readmit_us.to_string(),
+            total_us(times).to_string(),
+            job.seed.to_string(),
+            COMMIT.to_owned(),
+        ]);
+    }
+    csv
+}
+
+/// A step's mean over the repetitions, in milliseconds.
+fn mean_ms(profile: &Profile, cache_records: u32, jobs: &[Job], results: &[RecoveryTimes], us: Step) -> Estimate {
+    let mine = |job: &Job| job.profile == profile && job.cache_records == cache_records;
+    let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
+    Estimate::of(&runs.map(|(_, times)| us(times) as f64 / 1000.0).collect::<Vec<_>>())
+}
+
+/// What tells how long a step took.
+type Step = fn(&RecoveryTimes) -> u64;
+
+/// The steps, and what tells them.
+const STEPS: [(&str, Step); 5] = [
+    ("detect", |times| times.detect_us),
+    ("collect", |times| times.collect_us),
+    ("store", |times| times.store_us),
+    ("re-admit", |times| times.readmit_us),
+    ("in all", total_us),
+];
+
+fn figure(context: &Context, profile: &Profile, jobs: &[Job], results: &[RecoveryTimes]) -> Figure {
+    let sizes = sizes(context);
+    let line = |(label, us): (&str, Step)| Series {
+        label: label.to_owned(),
+        points: (0..sizes.len()).map(|at| (at as f64, mean_ms(profile, sizes[at], jobs, results, us))).collect(),
+        is_limit: false,
+    };
+    Figure {
+        name: format!("exp9_{}", profile.name),
+        title: format!("Exp#9 Time of recovery, profile {}", profile.name),
+        x_label: "cached records",
+        y_label: "ms",
+        ticks: sizes.iter().map(u32::to_string).collect(),
+        is_logarithmic: true,
+        series: STEPS.map(line).to_vec(),
+        origin: context.origin_of(profile.name),
+    }
+}
+
+fn summary(sizes: &[u32], profile: &Profile, jobs: &[Job], results: &[RecoveryTimes]) -> Table {
+    let title = format!("Time of recovery in ms (modelled), profile {}", profile.name);
+    let mut table = Table::new(title, &["cached", "stored", "detect", "collect", "store", "re-admit", "in all"]);
+    for &size in sizes {
+        let stored = mean_ms(profile, size, jobs, results, |times| times.records).mean * 1000.0;
+        let mut cells = vec![size.to_string(), format!("{stored:.0}")];
+        cells.extend(STEPS.map(|(_, us)| format!("{:.1}", mean_ms(profile, size, jobs, results, us).mean)));
+        table.row(cells);
+    }
+    table
+}

@@ -1,0 +1,286 @@
+//! Throughput against one parameter: Exp#1, #3, #4, #5 and #6.
+
+use super::{Context, Finding};
+use crate::output::{COMMIT, Csv, Figure, Series, Table};
+use crate::pool;
+use crate::student::Estimate;
+use crate::trial::{Bench, Case, Measured};
+use switchback_bench::Scheme;
+use switchback_bench::workload::Workload;
+
+/// A parameter and its values.
+pub(crate) struct Sweep {
+    number: u8,
+    file: &'static str,
+    title: &'static str,
+    /// What the parameter is called.
+    parameter: &'static str,
+    is_logarithmic: bool,
+    /// Values of the parameter: name and case.
+    points: fn() -> Vec<(String, Case)>,
+    paper: &'static str,
+    differs: &'static str,
+}
+
+/// Exp#1.
+pub(crate) const WORKLOADS: Sweep = Sweep {
+    number: 1,
+    file: "exp1",
+    title: "Throughput by workload",
+    parameter: "workload",
+    is_logarithmic: false,
+    points: || {
+        let all = [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F];
+        all.into_iter().map(|workload| (workload.to_string(), Case { workload, ..Case::default() })).collect()
+    },
+    paper: "16 servers: FarReach exceeds NoCache by 90.8 % (A), 55.0 % (B), 84.3 % (C), 71.7 % (F), NetCache by 83.9 % (A), 20.0 % (B), \
+            61.4 % (F); the same as NetCache on C, and as both on Insert and D. A node does 0.06 MOPS.",
+    differs: "The paper's own gains are well below the limit of write-back for such a workload; it does not say what held its switch or its \
+              clients back. Here nothing but nodes has a capacity, and FarReach meets its limit.",
+};
+
+/// Exp#3.
+pub(crate) const SERVERS: Sweep = Sweep {
+    number: 3,
+    file: "exp3",
+    title: "Scalability: throughput by number of servers",
+    parameter: "servers",
+    is_logarithmic: true,
+    points: || {
+        let all = [16, 32, 64, 128, 256, 1024];
+        all.into_iter().map(|servers| (servers.to_string(), Case { servers, ..Case::default() })).collect()
+    },
+    paper: "Workload A: FarReach reaches 1.9, 2.5, 3.9 and 6.6 times NoCache with 16, 32, 64 and 128 servers; NetCache is as NoCache.",
+    differs: "As in Exp#1: write-back's own limit is two to three times higher than what the paper measured. 256 and 1024 servers are not \
+              in the paper.",
+};
+
+/// Exp#4.
+pub(crate) const WRITES: Sweep = Sweep {
+    number: 4,
+    file: "exp4",
+    title: "Throughput by share of writes",
+    parameter: "write_percent",
+    is_logarithmic: false,
+    points: || {
+        let case = |percent| Case { workload: Workload::Mix(percent), ..Case::default() };
+        [0.0, 25.0, 50.0, 75.0, 100.0].into_iter().map(|percent| (percent.to_string(), case(percent))).collect()
+    },
+    paper: "FarReach exceeds NoCache by 67.1 to 135.3 %, and NetCache by 48.3 to 185.7 % from 25 % of writes on; without writes it is as \
+            NetCache. At 100 % NetCache is below NoCache, because nodes update the cache.",
+    differs: "The cost of an update was fitted to the last of these: 135.3 against 185.7 % make NetCache 0.82 of NoCache.",
+};
+
+/// Exp#5.
+pub(crate) const SKEW: Sweep = Sweep {
+    number: 5,
+    file: "exp5",
+    title: "Throughput by skew",
+    parameter: "theta",
+    is_logarithmic: false,
+    points: || {
+        let case = |theta| Case { workload: Workload::Mix(100.0), theta, ..Case::default() };
+        [0.0, 0.9, 0.95, 0.99, 1.2].into_iter().map(|theta| (theta.to_string(), case(theta))).collect()
+    },
+    paper: "Writes only. Uniform: about 1 MOPS with every scheme. Skewed: FarReach exceeds NoCache by 34.2 to 135.3 %, NetCache by 50.4 to \
+            185.7 %, the more the higher the skew.",
+    differs: "16 nodes of 0.06 MOPS make 0.96 MOPS of uniform requests. 1.2 is not in the paper.",
+};
+
+/// Exp#6.
+pub(crate) const VALUES: Sweep = Sweep {
+    number: 6,
+    file: "exp6",
+    title: "Throughput by size of values",
+    parameter: "value_bytes",
+    is_logarithmic: false,
+    points: || {
+        let case = |value_bytes| Case { workload: Workload::Mix(100.0), value_bytes, ..Case::default() };
+        [16, 32, 64, 128, 256, 512, 1024].into_iter().map(|bytes| (bytes.to_string(), case(bytes))).collect()
+    },
+    paper: "Writes only, 16 to 128 B: FarReach has 2.3 times NoCache's and NetCache's throughput at every size. 256 B do not fit the switch: \
+            about 0.7 MOPS with every scheme.",
+    differs: "A slot of this switch holds up to 1024 B, so nothing changes beyond 128 B. A node's service time does not depend on the size \
+              here, since the paper gives one figure only. At 256 B the paper's rack is without a cache: compare its 0.7 MOPS to NoCache.",
+};
+
+/// One run of a sweep.
+struct Job {
+    point: usize,
+    is_cold: bool,
+    seed: u64,
+}
+
+/// Runs a sweep.
+pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
+    let points = (sweep.points)();
+    let mut jobs = Vec::new();
+    for point in 0..points.len() {
+        for is_cold in [false, true] {
+            jobs.extend(context.seeds().into_iter().map(|seed| Job { point, is_cold, seed }));
+        }
+    }
+    context.progress.set_length((jobs.len() * Scheme::ALL.len()) as u64);
+    let results = pool::run(context.threads, &jobs, |job| {
+        let case = Case { is_cold: job.is_cold, ..points[job.point].1.clone() };
+        let bench = Bench::new(case, &context.profile, job.seed);
+        Scheme::ALL.map(|scheme| {
+            let measured = bench.throughput(scheme, &context.effort);
+            context.progress.inc(1);
+            measured
+        })
+    });
+    let names: Vec<_> = points.iter().map(|(name, _)| name.clone()).collect();
+    let view = |is_cold| View { sweep, names: &names, is_cold, jobs: &jobs, results: &results };
+    let views = [view(false), view(true)];
+    Finding {
+        number: sweep.number,
+        title: sweep.title,
+        paper: sweep.paper,
+        differs: sweep.differs,
+        csv: vec![(sweep.file, csv(context, &points, &jobs, &results))],
+        figures: views.iter().map(|view| view.figure(context)).collect(),
+        tables: views.iter().map(View::table).collect(),
+    }
+}
+
+/// The columns that every row has.
+pub(crate) const COLUMNS: [&str; 19] = [
+    "kind",
+    "profile",
+    "scheme",
+    "servers",
+    "workload",
+    "theta",
+    "value_bytes",
+    "records",
+    "cache_records",
+    "start",
+    "throughput_ops",
+    "limit_ops",
+    "of_limit",
+    "hit_ratio",
+    "cached",
+    "busiest_node",
+    "failed",
+    "seed",
+    "commit",
+];
+
+/// A row of these columns.
+pub(crate) fn row(context: &Context, scheme: Scheme, case: &Case, seed: u64, measured: &Measured) -> Vec<String> {
+    vec![
+        "modelled".to_owned(),
+        context.profile.name.to_owned(),
+        scheme.to_string(),
+        case.servers.to_string(),
+        case.workload.to_string(),
+        case.theta.to_string(),
+        case.value_bytes.to_string(),
+        case.records.to_string(),
+        case.cache_records.to_string(),
+        start(case.is_cold).to_owned(),
+        format!("{:.0}", measured.throughput_ops),
+        format!("{:.0}", measured.limit_ops),
+        format!("{:.4}", measured.throughput_ops / measured.limit_ops),
+        format!("{:.4}", measured.hit_ratio),
+        measured.cached.to_string(),
+        format!("{:.4}", measured.busiest),
+        measured.failed.to_string(),
+        seed.to_string(),
+        COMMIT.to_owned(),
+    ]
+}
+
+/// How a run begins.
+pub(crate) fn start(is_cold: bool) -> &'static str {
+    if is_cold { "cold" } else { "preloaded" }
+}
+
+fn csv(context: &Context, points: &[(String, Case)], jobs: &[Job], results: &[[Measured; 3]]) -> Csv {
+    let mut csv = Csv::new(&COLUMNS);
+    for (job, measured) in jobs.iter().zip(results) {
+        let case = Case { is_cold: job.is_cold, ..points[job.point].1.clone() };
+        for (scheme, measured) in Scheme::ALL.into_iter().zip(measured) {
+            csv.row(&row(context, scheme, &case, job.seed, measured));
+        }
+    }
+    csv
+}
+
+/// What runs of one kind of start say about each value of the parameter.
+struct View<'a> {
+    sweep: &'a Sweep,
+    names: &'a [String],
+    is_cold: bool,
+    jobs: &'a [Job],
+    results: &'a [[Measured; 3]],
+}
+
+impl View<'_> {
+    /// The mean of something over the repetitions of a point.
+    fn of(&self, point: usize, value: impl Fn(&[Measured; 3]) -> f64) -> Estimate {
+        let runs = self.jobs.iter().zip(self.results);
+        let mine = runs.filter(|(job, _)| job.point == point && job.is_cold == self.is_cold);
+        Estimate::of(&mine.map(|(_, measured)| value(measured)).collect::<Vec<_>>())
+    }
+
+    /// Means of the repetitions, and how they compare.
+    fn table(&self) -> Table {
+        let title = format!("Throughput in Mops (modelled), {}: mean and 95 % confidence", start(self.is_cold));
+        let head = [
+            self.sweep.parameter,
+            "nocache",
+            "netcache",
+            "farreach",
+            "limit",
+            "of limit",
+            "nocache of limit",
+            "x nocache",
+            "x netcache",
+        ];
+        let mut table = Table::new(title, &head);
+        for (point, name) in self.names.iter().enumerate() {
+            let ratio = |other: usize| self.of(point, |m| m[2].throughput_ops / m[other].throughput_ops).mean;
+            let of_limit = |scheme: usize| self.of(point, |m| m[scheme].throughput_ops / m[scheme].limit_ops).mean;
+            let mut cells = vec![name.clone()];
+            cells.extend((0..3).map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))));
+            cells.push(mops(self.of(point, |m| m[2].limit_ops)));
+            cells.extend([2, 0].map(|scheme| format!("{:.3}", of_limit(scheme))));
+            cells.extend([0, 1].map(|other| format!("{:.2}", ratio(other))));
+            table.row(cells);
+        }
+        table
+    }
+
+    fn figure(&self, context: &Context) -> Figure {
+        let in_mops =
+            |estimate: Estimate| Estimate { mean: estimate.mean / 1e6, half_width: estimate.half_width / 1e6 };
+        let series = |label: &str, is_limit, value: &dyn Fn(&[Measured; 3]) -> f64| Series {
+            label: label.to_owned(),
+            points: (0..self.names.len()).map(|point| (point as f64, in_mops(self.of(point, value)))).collect(),
+            is_limit,
+        };
+        let mut all: Vec<_> = Scheme::ALL
+            .into_iter()
+            .enumerate()
+            .map(|(at, scheme)| series(scheme.name(), false, &|m| m[at].throughput_ops))
+            .collect();
+        all.push(series("limit of write-back", true, &|m| m[2].limit_ops));
+        Figure {
+            name: format!("{}_{}", self.sweep.file, start(self.is_cold)),
+            title: format!("Exp#{} {}, {}", self.sweep.number, self.sweep.title, start(self.is_cold)),
+            x_label: self.sweep.parameter,
+            y_label: "throughput, Mops",
+            ticks: self.names.to_vec(),
+            is_logarithmic: self.sweep.is_logarithmic,
+            series: all,
+            origin: context.origin(),
+        }
+    }
+}
+
+/// Millions a second.
+pub(crate) fn mops(estimate: Estimate) -> String {
+    format!("{:.3} +-{:.3}", estimate.mean / 1e6, estimate.half_width / 1e6)
+}

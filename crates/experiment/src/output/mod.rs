@@ -1,0 +1,14 @@
+//! What experiments leave behind: CSV files, figures, the report.
+
+pub(crate) mod csv;
+pub(crate) mod figure;
+pub(crate) mod report;
+pub(crate) mod table;
+
+pub(crate) use csv::Csv;
+pub(crate) use figure::{Figure, Series};
+pub(crate) use report::Report;
+pub(crate) use table::Table;
+
+/// The commit that this was built from.
+pub(crate) const COMMIT: &str = env!("SWITCHBACK_COMMIT");

@@ -1,0 +1,85 @@
+//! The report: one text, as Markdown and as HTML.
+
+use super::COMMIT;
+use super::table::{Table, escape};
+use crate::experiments::Finding;
+use crate::profile::Profile;
+use anyhow::Context;
+use std::path::Path;
+
+/// What the report is about.
+pub(crate) struct Report<'a> {
+    pub(crate) profile: &'a Profile,
+    /// The command line, so that it can be run again.
+    pub(crate) command: String,
+    pub(crate) seed: u64,
+    pub(crate) repetitions: u64,
+    pub(crate) findings: &'a [Finding],
+}
+
+const INTRODUCTION: &str = "Every figure is modelled: the production pipeline and state machines run in virtual time, \
+with service times, delays and capacities as parameters. The limit is the best throughput that the scheme could have \
+with the very partition map and cache content that ran: the capacity of a node over the largest share of requests that \
+the cache leaves to one.";
+
+const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}\
+table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\
+td:first-child,th:first-child{text-align:left}caption{text-align:left;font-weight:bold}img{max-width:100%}";
+
+impl Report<'_> {
+    /// Writes `report.md` and `report.html`.
+    pub(crate) fn write(&self, directory: &Path) -> anyhow::Result<()> {
+        for (name, text) in [("report.md", self.markdown()), ("report.html", self.html())] {
+            let path = directory.join(name);
+            std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    fn origin(&self) -> String {
+        format!("Commit {COMMIT}, seeds {} to {}: {}", self.seed, self.seed + self.repetitions - 1, self.command)
+    }
+
+    fn parameters(&self) -> Table {
+        let mut table =
+            Table::new(format!("Parameters of profile {}", self.profile.name), &["parameter", "value", "source"]);
+        for (name, value, source) in self.profile.describe() {
+            table.row(vec![name.to_owned(), value, source.to_owned()]);
+        }
+        table
+    }
+
+    fn markdown(&self) -> String {
+        let mut text = format!("# FarReach's evaluation, modelled\n\n{INTRODUCTION}\n\n{}\n\n", self.origin());
+        text += &format!("{}\n", self.parameters().markdown());
+        for finding in self.findings {
+            text += &format!("## Exp#{}: {}\n\nThe paper: {}\n\n", finding.number, finding.title, finding.paper);
+            for figure in &finding.figures {
+                text += &format!("![{}]({}.svg)\n\n", figure.title, figure.name);
+            }
+            finding.tables.iter().for_each(|table| text += &format!("{}\n", table.markdown()));
+            text += &format!("Why they differ: {}\n\n", finding.differs);
+        }
+        text
+    }
+
+    fn html(&self) -> String {
+        let mut html = format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>FarReach's evaluation, modelled</title>\
+             <style>{STYLE}</style></head><body>\n<h1>FarReach's evaluation, modelled</h1>\n<p>{}</p>\n<p>{}</p>\n{}",
+            escape(INTRODUCTION),
+            escape(&self.origin()),
+            self.parameters().html()
+        );
+        for finding in self.findings {
+            html += &format!("<h2>Exp#{}: {}</h2>\n", finding.number, escape(finding.title));
+            html += &format!("<p><b>The paper:</b> {}</p>\n", escape(finding.paper));
+            for figure in &finding.figures {
+                html += &format!("<p><img src=\"{}.svg\" alt=\"{}\"></p>\n", figure.name, escape(&figure.title));
+            }
+            finding.tables.iter().for_each(|table| html += &table.html());
+            html += &format!("<p><b>Why they differ:</b> {}</p>\n", escape(finding.differs));
+        }
+        html + "</body></html>\n"
+    }
+}

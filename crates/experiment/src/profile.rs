@@ -1,0 +1,124 @@
+//! Every parameter of the model, and where it comes from.
+
+/// Costs and delays of a rack's parts. Times are in nanoseconds.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Profile {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// How long a node's engine works for a read.
+    pub(crate) node_read_ns: u64,
+    /// The same for a write; a durable mark (an offer, a fence) is a write.
+    pub(crate) node_write_ns: u64,
+    /// What it takes a node to send a cached key's new value to the switch and to take its acknowledgement (NetCache).
+    pub(crate) cache_update_ns: u64,
+    /// Service times are uniform in this share around their mean.
+    pub(crate) service_spread: f64,
+    /// From one network stack through the wire to the next.
+    pub(crate) link_ns: u64,
+    /// Through the switch's pipeline.
+    pub(crate) pipeline_ns: u64,
+    /// From the controller to any part, or back.
+    pub(crate) control_link_ns: u64,
+    /// Bytes a microsecond of a control connection.
+    pub(crate) control_bytes_per_us: u64,
+    /// What the agent works for an entry that it admits, evicts or removes.
+    pub(crate) agent_entry_ns: u64,
+    /// What it works for a record that it loads for a snapshot.
+    pub(crate) agent_load_ns: u64,
+    /// Until a file of the controller is on its disk, beside the time for its bytes.
+    pub(crate) store_ns: u64,
+    /// Bytes a microsecond of the controller's disk.
+    pub(crate) store_bytes_per_us: u64,
+    /// From the crash of a switch until its successor says hello.
+    pub(crate) switch_restart_ns: u64,
+}
+
+/// A parameter as reports show it: name, value, source.
+pub(crate) type Described = (&'static str, String, &'static str);
+
+impl Profile {
+    /// The paper's testbed.
+    pub(crate) const PAPER: Profile = Profile {
+        name: "paper",
+        node_read_ns: 16_667,
+        node_write_ns: 16_667,
+        cache_update_ns: 4_700,
+        service_spread: 0.5,
+        link_ns: 5_000,
+        pipeline_ns: 400,
+        control_link_ns: 50_000,
+        control_bytes_per_us: 5_000,
+        agent_entry_ns: 35_000,
+        agent_load_ns: 35_000,
+        store_ns: 5_000_000,
+        store_bytes_per_us: 100,
+        switch_restart_ns: 10_000_000,
+    };
+
+    /// Nodes and links of the paper, and the software switch of this repository: its tables are memory, not a Tofino's behind PCIe.
+    pub(crate) const SOFTWARE: Profile =
+        Profile { name: "software", pipeline_ns: 100, agent_entry_ns: 1_000, agent_load_ns: 500, ..Profile::PAPER };
+
+    /// All of them.
+    pub(crate) const ALL: [&Profile; 2] = [&Profile::PAPER, &Profile::SOFTWARE];
+
+    /// The profile of a name.
+    pub(crate) fn by_name(name: &str) -> Result<Profile, String> {
+        let found = Profile::ALL.into_iter().find(|profile| profile.name == name);
+        found.cloned().ok_or_else(|| {
+            let names: Vec<_> = Profile::ALL.iter().map(|profile| profile.name).collect();
+            format!("there is no profile {name:?}; profiles are {}", names.join(", "))
+        })
+    }
+
+    /// Requests a second that a node serves at most, if as many are writes as are reads.
+    pub(crate) fn node_capacity_ops(&self) -> f64 {
+        2e9 / (self.node_read_ns + self.node_write_ns) as f64
+    }
+
+    /// All parameters, for reports.
+    pub(crate) fn describe(&self) -> Vec<Described> {
+        let us = |ns: u64| format!("{} us", ns as f64 / 1000.0);
+        let software = self.name == Profile::SOFTWARE.name;
+        let tables = if software {
+            "measured: docs/performance.md has 27 to 55 ns a packet; an admission is four control packets and a message's share"
+        } else {
+            "the paper's Exp#9: re-admission takes 0.35 s longer for 10,000 records than for 100"
+        };
+        vec![
+            ("node, read", us(self.node_read_ns), "the paper, VI-B: 0.06 MOPS a RocksDB server"),
+            ("node, write", us(self.node_write_ns), "the same"),
+            (
+                "node, cache update",
+                us(self.cache_update_ns),
+                "fitted to one ratio of the paper, Exp#4 at 100 % writes: NetCache 0.82 of NoCache; used everywhere",
+            ),
+            ("service time", format!("uniform, +-{} %", self.service_spread * 100.0), "assumed"),
+            ("link, one way", us(self.link_ns), "assumed: 40 Gbps and two network stacks"),
+            ("pipeline", us(self.pipeline_ns), if software { tables } else { "the paper, VI-A: hundreds of ns" }),
+            ("control link, one way", us(self.control_link_ns), "assumed: TCP in one rack"),
+            ("control link", format!("{} MB/s", self.control_bytes_per_us), "the paper, VI-A: 40 Gbps"),
+            ("agent, an entry", us(self.agent_entry_ns), tables),
+            (
+                "agent, a record of a snapshot",
+                us(self.agent_load_ns),
+                if software { tables } else { "as for an entry" },
+            ),
+            ("controller, a file", us(self.store_ns), "assumed: one sync of a hard disk's cache"),
+            ("controller, its bytes", format!("{} MB/s", self.store_bytes_per_us), "assumed: a hard disk"),
+            ("switch, restart", us(self.switch_restart_ns), "assumed: a standby or a supervised process"),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_found_by_name_and_an_unknown_one_is_told_which_there_are() {
+        assert_eq!(Profile::by_name("paper").unwrap(), Profile::PAPER);
+        assert!(Profile::by_name("tofino").unwrap_err().contains("paper, software"));
+        assert!((Profile::PAPER.node_capacity_ops() - 60_000.0).abs() < 5.0);
+    }
+}

@@ -1,0 +1,105 @@
+//! What happens next. Packets on links of one delay arrive in the order they were sent, so they need no heap.
+
+use crate::queue::EventQueue;
+use crate::world::Event;
+use std::collections::VecDeque;
+use switchback_wire::{Address, Packet};
+
+/// A packet under way. It keeps its buffer from hop to hop.
+pub(crate) struct Flight {
+    pub(crate) packet: Packet,
+    /// Who sent it.
+    pub(crate) from: Address,
+    /// Which node or client gets it; of no meaning to the switch.
+    pub(crate) to: u16,
+}
+
+/// The links of the data plane, by where they lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Link {
+    Switch,
+    Node,
+    Client,
+}
+
+const LINKS: [Link; 3] = [Link::Switch, Link::Node, Link::Client];
+
+/// The next thing.
+pub(crate) enum Next {
+    Arrival(Link, Box<Flight>),
+    Event(Event),
+}
+
+/// Packets on links, and all other events.
+#[derive(Default)]
+pub(crate) struct Timeline {
+    #[allow(clippy::vec_box)] // They are moved from hop to hop, and they are long.
+    lines: [VecDeque<(u64, Box<Flight>)>; 3],
+    queue: EventQueue<Event>,
+    #[allow(clippy::vec_box)]
+    spare: Vec<Box<Flight>>,
+}
+
+impl Timeline {
+    /// An empty buffer.
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> Box<Flight> {
+        let fresh = || Box::new(Flight { packet: Packet::new(), from: Address::default(), to: 0 });
+        self.spare.pop().unwrap_or_else(fresh)
+    }
+
+    /// Takes a buffer back.
+    #[inline]
+    pub(crate) fn done(&mut self, flight: Box<Flight>) {
+        self.spare.push(flight);
+    }
+
+    /// Sends a packet. All packets of a link take equally long.
+    #[inline]
+    pub(crate) fn send(&mut self, link: Link, at_ns: u64, flight: Box<Flight>) {
+        let line = &mut self.lines[link as usize];
+        debug_assert!(line.back().is_none_or(|(last_ns, _)| *last_ns <= at_ns));
+        line.push_back((at_ns, flight));
+    }
+
+    /// Adds another event.
+    #[inline]
+    pub(crate) fn push(&mut self, at_ns: u64, event: Event) {
+        self.queue.push(at_ns, event);
+    }
+
+    /// Forgets packets on their way to the switch: nobody listens.
+    pub(crate) fn cut_switch(&mut self) {
+        let line = &mut self.lines[Link::Switch as usize];
+        self.spare.extend(line.drain(..).map(|(_, flight)| flight));
+    }
+
+    /// When the next thing happens.
+    #[inline]
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        let lines = self.lines.iter().filter_map(|line| line.front().map(|(at_ns, _)| *at_ns));
+        lines.chain(self.queue.next_at()).min()
+    }
+
+    /// Takes the next thing; of one instant packets first, in the order of the links.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(u64, Next)> {
+        let mut first_ns = self.queue.next_at().unwrap_or(u64::MAX);
+        let mut from = None;
+        for link in LINKS {
+            if let Some((at_ns, _)) = self.lines[link as usize].front()
+                && (*at_ns < first_ns || (*at_ns == first_ns && from.is_none()))
+            {
+                first_ns = *at_ns;
+                from = Some(link);
+            }
+        }
+        match from {
+            Some(link) => {
+                let (at_ns, flight) = self.lines[link as usize].pop_front()?;
+                Some((at_ns, Next::Arrival(link, flight)))
+            }
+            None => self.queue.pop().map(|(at_ns, event)| (at_ns, Next::Event(event))),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! One run: a rack is made, filled, driven and measured, and its limit is computed for the very map and content that it ran.
+
+use crate::profile::Profile;
+use crate::world::{Drive, Setup, World};
+use std::collections::HashSet;
+use switchback_bench::Scheme;
+use switchback_bench::limit::{Placement, Policy};
+use switchback_bench::workload::{Change, KeySpace, Workload, WorkloadSpec, ZipfShares};
+use switchback_wire::KeyHash;
+
+/// Records of a rack: the paper's.
+pub(crate) const RECORDS: u64 = 100_000_000;
+/// Cached records: the paper's.
+pub(crate) const CACHE_RECORDS: u32 = 10_000;
+/// Bytes of a key: the paper's.
+pub(crate) const KEY_BYTES: usize = 16;
+/// How many services of a node a request waits on average, in a closed loop: enough to keep the busiest node busy. A large rack's nodes are
+/// not equally busy, so that fewer will do.
+fn queue_services(servers: u16) -> f64 {
+    if servers <= 64 { 32.0 } else { 16.0 }
+}
+
+/// Lanes of one session at most.
+const SESSION_LANES: u32 = 4096;
+/// Lanes of a rack at most.
+const LANES_MAX: f64 = 65_536.0;
+
+/// How long runs take.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Effort {
+    /// Repetitions, each with a seed of its own.
+    pub(crate) repetitions: u64,
+    /// Requests that the busiest node is to serve while it is measured: their number's root is the error.
+    pub(crate) busiest_requests: f64,
+    /// Operations that are measured at least, and at most.
+    pub(crate) operations: (u64, u64),
+    /// Operations after which a cold cache counts as warm at the latest.
+    pub(crate) learning: u64,
+    /// Virtual time between two changes of popularity, and how many there are (Exp#7).
+    pub(crate) change_ns: u64,
+    pub(crate) changes: u32,
+    /// How long snapshots are watched (Exp#8).
+    pub(crate) snapshots_ns: u64,
+    /// How long a rack is busy before its switch dies (Exp#9).
+    pub(crate) before_crash_ns: u64,
+    pub(crate) is_quick: bool,
+}
+
+impl Effort {
+    /// For results.
+    pub(crate) const FULL: Effort = Effort {
+        repetitions: 5,
+        busiest_requests: 10_000.0,
+        operations: (100_000, 4_000_000),
+        learning: 3_000_000,
+        change_ns: 5_000_000_000,
+        changes: 3,
+        snapshots_ns: 20_000_000_000,
+        before_crash_ns: 1_000_000_000,
+        is_quick: false,
+    };
+    /// For a look.
+    pub(crate) const QUICK: Effort = Effort {
+        repetitions: 2,
+        busiest_requests: 2_500.0,
+        operations: (30_000, 300_000),
+        learning: 400_000,
+        change_ns: 2_000_000_000,
+        changes: 1,
+        snapshots_ns: 10_000_000_000,
+        before_crash_ns: 200_000_000,
+        is_quick: true,
+    };
+}
+
+/// What is run.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Case {
+    pub(crate) workload: Workload,
+    pub(crate) theta: f64,
+    pub(crate) records: u64,
+    pub(crate) change: Option<Change>,
+    pub(crate) servers: u16,
+    pub(crate) value_bytes: usize,
+    pub(crate) cache_records: u32,
+    pub(crate) snapshot_us: u64,
+    /// The cache is empty at first, and learns what is hot.
+    pub(crate) is_cold: bool,
+}
+
+impl Default for Case {
+    fn default() -> Case {
+        Case {
+            workload: Workload::A,
+            theta: 0.99,
+            records: RECORDS,
+            change: None,
+            servers: 16,
+            value_bytes: 128,
+            cache_records: CACHE_RECORDS,
+            snapshot_us: 10_000_000,
+            is_cold: false,
+        }
+    }
+}
+
+/// What a run was measured at.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) throughput_ops: f64,
+    /// The best possible with the scheme, this map and this content; of a write-through cache the ideal.
+    pub(crate) limit_ops: f64,
+    /// The share that the cache answered.
+    pub(crate) hit_ratio: f64,
+    pub(crate) cached: usize,
+    /// How busy the busiest node was.
+    pub(crate) busiest: f64,
+    pub(crate) failed: u64,
+    /// Requests simulated, and events.
+    pub(crate) operations: u64,
+    pub(crate) steps: u64,
+}
+
+/// Everything of a case that its schemes share.
+pub(crate) struct Bench {
+    pub(crate) case: Case,
+    profile: Profile,
+    seed: u64,
+    placement: Placement,
+}
+
+impl Bench {
+    /// Looks at a case under a seed.
+    pub(crate) fn new(case: Case, profile: &Profile, seed: u64) -> Bench {
+        let setup = Bench::setup_of(&case, profile, seed, Scheme::NoCache, 2);
+        let keys = KeySpace::new(seed, KEY_BYTES);
+        let placement = Placement::of_workload(&setup.workload, 0, keys, &setup.routes(), setup.hash_key());
+        Bench { case, profile: profile.clone(), seed, placement }
+    }
+
+    fn setup_of(case: &Case, profile: &Profile, seed: u64, scheme: Scheme, lanes: u32) -> Setup {
+        let Case { workload, theta, records, change, .. } = *case;
+        Setup {
+            scheme,
+            servers: case.servers,
+            clients: lanes.div_ceil(SESSION_LANES).max(2) as u16,
+            lanes,
+            workload: WorkloadSpec { workload, theta, records, change, seed },
+            key_bytes: KEY_BYTES,
+            value_bytes: case.value_bytes,
+            slot_bytes: case.value_bytes as u32,
+            cache_records: case.cache_records,
+            snapshot_us: case.snapshot_us,
+            profile: profile.clone(),
+            seed,
+        }
+    }
+
+    /// The rack of a scheme: with as many requests under way as fill its busiest node.
+    pub(crate) fn setup(&self, scheme: Scheme) -> Setup {
+        let seconds = queue_services(self.case.servers) / self.profile.node_capacity_ops();
+        let wanted = (self.limit_ops(scheme, &self.hottest()) * seconds).clamp(64.0, LANES_MAX) as u32;
+        let clients = wanted.div_ceil(SESSION_LANES).max(2);
+        self.setup_with(scheme, wanted.next_multiple_of(clients))
+    }
+
+    /// The rack of a scheme, with so many lanes.
+    pub(crate) fn setup_with(&self, scheme: Scheme, lanes: u32) -> Setup {
+        Bench::setup_of(&self.case, &self.profile, self.seed, scheme, lanes)
+    }
+
+    /// The hottest keys, as many as the cache holds.
+    pub(crate) fn hottest(&self) -> HashSet<KeyHash> {
+        self.placement.hottest(self.case.cache_records as usize)
+    }
+
+    /// The limit of a scheme with these keys cached.
+    pub(crate) fn limit_ops(&self, scheme: Scheme, cached: &HashSet<KeyHash>) -> f64 {
+        let (capacity, demand) = (self.profile.node_capacity_ops(), self.case.workload.demand());
+        if self.case.workload == Workload::D && scheme != Scheme::NoCache {
+            // What is hot moves from node to node: nodes are equally busy. At best the newest records are always cached when they are read.
+            let hot = ZipfShares::new(self.case.records, self.case.theta).head(self.case.cache_records.into());
+            return f64::from(self.case.servers) * capacity / (demand.reads * (1.0 - hot) + demand.writes);
+        }
+        self.placement.limit(demand, Policy::ideal(scheme), cached).ops(capacity)
+    }
+
+    /// What a cache can hold of this case's records.
+    pub(crate) fn preloadable(&self) -> Vec<u64> {
+        let spec = self.setup_with(Scheme::FarReach, 2).workload;
+        spec.hottest(self.case.cache_records.into()).collect()
+    }
+
+    /// A rack of this scheme, its cache filled or warmed up, its clients asking in a closed loop.
+    pub(crate) fn warm(&self, scheme: Scheme, effort: &Effort) -> World {
+        self.warm_up(self.setup(scheme), effort)
+    }
+
+    /// The same of a given rack.
+    pub(crate) fn warm_up(&self, setup: Setup, effort: &Effort) -> World {
+        let scheme = setup.scheme;
+        let mut world = World::new(setup);
+        if scheme != Scheme::NoCache && !self.case.is_cold {
+            world.preload(&self.preloadable());
+        }
+        world.drive(Drive::Closed);
+        if scheme != Scheme::NoCache && self.case.is_cold {
+            learn(&mut world, effort);
+        }
+        world
+    }
+
+    /// Operations that tell the throughput of a scheme well enough.
+    fn operations(&self, scheme: Scheme, effort: &Effort) -> u64 {
+        let share = self.profile.node_capacity_ops() / self.limit_ops(scheme, &self.hottest());
+        ((effort.busiest_requests / share) as u64).clamp(effort.operations.0, effort.operations.1)
+    }
+
+    /// Measures the throughput of a scheme.
+    pub(crate) fn throughput(&self, scheme: Scheme, effort: &Effort) -> Measured {
+        let mut world = self.warm(scheme, effort);
+        let operations = self.operations(scheme, effort);
+        let forever = 3_600_000_000_000;
+        world.run_operations((operations / 4).max(10 * u64::from(world.setup().lanes)), forever);
+        world.measure();
+        let busy_before = world.busy_ns();
+        world.run_operations(operations, forever);
+        self.measured(scheme, &world, &busy_before)
+    }
+
+    /// What a rack has done since its meter began.
+    pub(crate) fn measured(&self, scheme: Scheme, world: &World, busy_before: &[u64]) -> Measured {
+        let meter = &world.meter;
+        let ns = (world.now_ns() - meter.since_ns) as f64;
+        let busy = world.busy_ns();
+        let busiest = busy.iter().zip(busy_before).map(|(now, before)| now - before).max().unwrap_or(0);
+        let cached: HashSet<_> = world.cached_hashes().into_iter().collect();
+        Measured {
+            throughput_ops: meter.completed as f64 * 1e9 / ns,
+            limit_ops: self.limit_ops(scheme, &cached),
+            hit_ratio: meter.cached as f64 / (meter.completed as f64).max(1.0),
+            cached: cached.len(),
+            busiest: busiest as f64 / ns,
+            failed: meter.failed,
+            operations: meter.completed,
+            steps: world.statistics.steps,
+        }
+    }
+}
+
+/// Runs until the cache's content hardly grows any more.
+fn learn(world: &mut World, effort: &Effort) {
+    let chunk = effort.learning / 6;
+    for _ in 0..6 {
+        let before = world.cached();
+        world.run_operations(chunk, 3_600_000_000_000);
+        if before > 0 && world.cached() <= before * 51 / 50 {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds of work for the whole file: few records, few nodes.
+    const TINY: Effort = Effort {
+        repetitions: 1,
+        busiest_requests: 3_000.0,
+        operations: (10_000, 40_000),
+        learning: 60_000,
+        ..Effort::QUICK
+    };
+
+    fn tiny(workload: Workload) -> Case {
+        Case { workload, records: 100_000, servers: 4, cache_records: 500, ..Case::default() }
+    }
+
+    fn throughput(case: Case, scheme: Scheme, seed: u64) -> Measured {
+        Bench::new(case, &Profile::PAPER, seed).throughput(scheme, &TINY)
+    }
+
+    #[test]
+    fn the_same_seed_is_the_same_run_and_another_one_is_not() {
+        for is_cold in [false, true] {
+            let case = Case { is_cold, ..tiny(Workload::A) };
+            let run = throughput(case.clone(), Scheme::FarReach, 7);
+            assert_eq!(throughput(case.clone(), Scheme::FarReach, 7), run);
+            assert_ne!(throughput(case, Scheme::FarReach, 8), run);
+        }
+    }
+
+    #[test]
+    fn no_throughput_is_above_its_limit_and_write_back_reaches_it() {
+        for workload in [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F] {
+            for scheme in Scheme::ALL {
+                let run = throughput(tiny(workload), scheme, 3);
+                let of_limit = run.throughput_ops / run.limit_ops;
+                assert_eq!(run.failed, 0, "{workload} {scheme}");
+                // The busiest node serves 3,000 requests: its share of a sample is off by a few times 2 %.
+                assert!(of_limit < 1.08, "{workload} {scheme}: {of_limit}");
+                if workload.is_static() && scheme != Scheme::NetCache {
+                    assert!(of_limit > 0.92, "{workload} {scheme}: {of_limit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_schemes_differ_as_they_must() {
+        let run = |workload, scheme| throughput(tiny(workload), scheme, 5);
+        let ops = |workload| Scheme::ALL.map(|scheme| run(workload, scheme).throughput_ops);
+        let [nocache, netcache, farreach] = ops(Workload::Mix(100.0));
+        assert!(farreach > 1.5 * nocache, "write-back takes writes off nodes: {farreach} against {nocache}");
+        assert!(netcache < nocache, "nodes of a write-through cache also update it: {netcache} against {nocache}");
+        let [nocache, netcache, farreach] = ops(Workload::C);
+        assert!(netcache > 1.5 * nocache && (netcache / farreach - 1.0).abs() < 0.02, "reads are the same to both");
+    }
+
+    #[test]
+    fn a_cold_cache_learns_what_is_hot() {
+        let case = Case { is_cold: true, ..tiny(Workload::A) };
+        let (cold, none) = (throughput(case.clone(), Scheme::FarReach, 9), throughput(case, Scheme::NoCache, 9));
+        assert!(cold.cached > 20 && cold.throughput_ops > 1.2 * none.throughput_ops, "{cold:?} {none:?}");
+    }
+
+    #[test]
+    fn a_rack_recovers_from_the_death_of_its_switch_and_goes_on() {
+        let bench = Bench::new(tiny(Workload::Mix(100.0)), &Profile::SOFTWARE, 11);
+        let mut world = bench.warm(Scheme::FarReach, &TINY);
+        world.run_operations(5_000, 10_000_000_000);
+        let epoch = world.status().epoch;
+        world.kill_switch();
+        world.run_for(3_000_000_000);
+        let status = world.status();
+        let times = status.recovery.expect("there was a recovery");
+        assert!(times.epoch > epoch && times.records > 0 && times.readmit_us > 0, "{times:?}");
+        // A few are being exchanged for hotter ones at any moment.
+        assert!(world.entries() > 450, "what was cached is cached again: {}", world.entries());
+        world.measure();
+        assert!(world.run_operations(5_000, 10_000_000_000), "clients go on");
+        assert_eq!(world.meter.failed, 0);
+    }
+
+    #[test]
+    fn an_open_loop_brings_what_it_is_told_to() {
+        let bench = Bench::new(tiny(Workload::A), &Profile::PAPER, 13);
+        let mut world = bench.warm_up(bench.setup_with(Scheme::FarReach, 256), &TINY);
+        world.drive(Drive::Script);
+        world.finish_all();
+        world.drive(Drive::Open(50_000.0));
+        world.measure_latencies();
+        world.run_for(400_000_000);
+        let completed = world.meter.completed as f64;
+        assert!((completed / 20_000.0 - 1.0).abs() < 0.05, "{completed} of 20,000");
+        let (mean_us, median_us, p99_us) = world.meter.latency_us().unwrap();
+        // Two links and the pipeline, for a hit; a node's service more for a miss.
+        assert!(median_us > 10.0 && mean_us < 200.0 && p99_us >= median_us, "{mean_us} {median_us} {p99_us}");
+    }
+}

@@ -1,0 +1,249 @@
+//! A client: the production session, and threads that ask in a closed loop, from a script, or at a given rate.
+
+use super::{Part, World};
+use crate::timeline::{Flight, Link};
+use rand::RngExt;
+use std::collections::VecDeque;
+use switchback_bench::workload::{Requests, Verb};
+use switchback_core::client::{Operation, Outcome, Session, SubmitError};
+use switchback_core::control::{ClientNotice, Message};
+use switchback_wire::Seq;
+
+/// How long a thread waits that could not submit.
+const AGAIN_NS: u64 = 1_000_000;
+
+/// What a thread is doing.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    verb: Verb,
+    index: u64,
+    /// When the operation was to begin.
+    begun_ns: u64,
+    /// The second half of an operation that reads first: the version that was read.
+    writes_back: Option<Seq>,
+}
+
+impl Thread {
+    /// About to begin an operation.
+    fn new(verb: Verb, index: u64, begun_ns: u64) -> Thread {
+        Thread { verb, index, begun_ns, writes_back: None }
+    }
+
+    fn reads_first(&self) -> bool {
+        matches!(self.verb, Verb::Rmw | Verb::Cas)
+    }
+}
+
+/// A client.
+pub(super) struct ClientSlot {
+    pub(super) session: Session,
+    requests: Requests,
+    threads: Vec<Thread>,
+    idle: Vec<u32>,
+    /// Records that are to be read, once.
+    pub(super) script: VecDeque<u64>,
+    /// Operations that could not begin when they were to, since no thread was free.
+    backlog: VecDeque<u64>,
+}
+
+/// What makes threads ask.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Drive {
+    /// Nothing but scripts.
+    Script,
+    /// A thread asks again as soon as it is answered.
+    Closed,
+    /// Operations begin at random, so many a second of all clients together.
+    Open(f64),
+}
+
+impl ClientSlot {
+    pub(super) fn new(session: Session, requests: Requests, threads: u32) -> ClientSlot {
+        let thread = Thread::new(Verb::Read, 0, 0);
+        ClientSlot {
+            session,
+            requests,
+            threads: vec![thread; threads as usize],
+            idle: (0..threads).rev().collect(),
+            script: VecDeque::new(),
+            backlog: VecDeque::new(),
+        }
+    }
+
+    /// Whether no thread waits for an answer.
+    pub(super) fn is_idle(&self) -> bool {
+        self.idle.len() == self.threads.len()
+    }
+
+    pub(super) fn set_phase(&mut self, phase: u32) {
+        self.requests.set_phase(phase);
+    }
+}
+
+impl World {
+    #[inline]
+    pub(super) fn client_receives(&mut self, flight: Box<Flight>) {
+        let now = self.now();
+        let client = flight.to;
+        let slot = &mut self.clients[usize::from(client)];
+        let completion = slot.session.receive(now, &flight.packet);
+        let done = completion.map(|done| (done.token as u32, version(&done.outcome), done.cached));
+        self.timeline.done(flight);
+        if let Some((thread, version, cached)) = done {
+            self.finish(client, thread, version, cached);
+        }
+        self.pump_client(client);
+    }
+
+    pub(super) fn client_hears(&mut self, client: u16, notice: ClientNotice) {
+        let now = self.now();
+        self.clients[usize::from(client)].session.handle_message(now, notice);
+        self.pump_client(client);
+    }
+
+    pub(super) fn wake_client(&mut self, client: u16) {
+        let now = self.now();
+        let session = &mut self.clients[usize::from(client)].session;
+        if now.monotonic_us >= session.poll_timeout() {
+            session.handle_timeout(now);
+        }
+        self.pump_client(client);
+        self.wake_threads(client);
+    }
+
+    /// An operation's request was answered, or given up.
+    #[inline]
+    fn finish(&mut self, client: u16, thread: u32, version: Option<Seq>, cached: bool) {
+        let slot = &mut self.clients[usize::from(client)];
+        let state = &mut slot.threads[thread as usize];
+        if version.is_some() && state.reads_first() && state.writes_back.is_none() {
+            state.writes_back = version;
+            return self.submit(client, thread);
+        }
+        if state.verb == Verb::Insert {
+            slot.requests.inserted(state.index);
+        }
+        let latency_ns = self.now_ns - state.begun_ns;
+        self.meter.finished(self.now_ns, latency_ns, version.is_some(), cached);
+        self.begin(client, thread);
+    }
+
+    /// A free thread takes up what there is to do, if there is something.
+    fn begin(&mut self, client: u16, thread: u32) {
+        let slot = &mut self.clients[usize::from(client)];
+        let begun_ns = match (self.drive, slot.script.pop_front()) {
+            (_, Some(index)) => {
+                slot.threads[thread as usize] = Thread::new(Verb::Read, index, self.now_ns);
+                return self.submit(client, thread);
+            }
+            (Drive::Closed, None) => Some(self.now_ns),
+            (Drive::Open(_), None) => slot.backlog.pop_front(),
+            (Drive::Script, None) => None,
+        };
+        let Some(begun_ns) = begun_ns else {
+            slot.idle.push(thread);
+            return;
+        };
+        let request = slot.requests.next_request();
+        slot.threads[thread as usize] = Thread::new(request.verb, request.index, begun_ns);
+        self.submit(client, thread);
+    }
+
+    /// Sends a thread's request.
+    #[inline]
+    fn submit(&mut self, client: u16, thread: u32) {
+        let now = self.now();
+        let slot = &mut self.clients[usize::from(client)];
+        let state = slot.threads[thread as usize];
+        self.keys.write_key(state.index, &mut self.key);
+        let key = &self.key;
+        let condition = match state.verb {
+            Verb::Add => Some(Seq::NONE),
+            Verb::Cas => state.writes_back,
+            _ => None,
+        };
+        let reads = state.verb == Verb::Read || (state.reads_first() && state.writes_back.is_none());
+        let operation = match reads {
+            true => Operation::Read { key },
+            false => Operation::Write { key, value: &self.value, expiry_ms: 0, condition },
+        };
+        match slot.session.submit(now, operation, thread.into()) {
+            Ok(()) => {}
+            Err(SubmitError::TooLarge) => unreachable!("the setup keeps to the limits"),
+            // No session, or preserved records wait for a snapshot: the thread asks again, for something else.
+            Err(_) => {
+                self.statistics.refused += 1;
+                slot.idle.push(thread);
+                self.arm_at(Part::Client(client), self.now_ns + AGAIN_NS);
+            }
+        }
+    }
+
+    /// Idle threads look for something to do.
+    pub(super) fn wake_threads(&mut self, client: u16) {
+        let slot = &mut self.clients[usize::from(client)];
+        let is_open = slot.session.is_open(super::at(self.now_ns));
+        let wanted = match self.drive {
+            _ if !is_open => 0,
+            Drive::Closed => slot.idle.len(),
+            Drive::Open(_) => slot.idle.len().min(slot.script.len() + slot.backlog.len()),
+            Drive::Script => slot.idle.len().min(slot.script.len()),
+        };
+        let woken = slot.idle.split_off(slot.idle.len() - wanted);
+        for thread in woken.into_iter().rev() {
+            self.begin(client, thread);
+        }
+        self.pump_client(client);
+    }
+
+    /// The next operation of an open loop begins.
+    pub(super) fn operation_arrives(&mut self) {
+        let Drive::Open(rate) = self.drive else { return };
+        let client = (self.arrivals % self.clients.len() as u64) as u16;
+        self.arrivals += 1;
+        let slot = &mut self.clients[usize::from(client)];
+        slot.backlog.push_back(self.now_ns);
+        if let Some(thread) = slot.idle.pop() {
+            self.begin(client, thread);
+            self.pump_client(client);
+        }
+        let pause_ns = -(1.0 - self.random.random::<f64>()).ln() * 1e9 / rate;
+        self.timeline.push(self.now_ns + pause_ns as u64, super::Event::Operation);
+    }
+
+    /// Sends what the session has to send.
+    #[inline]
+    pub(super) fn pump_client(&mut self, client: u16) {
+        let arrives_ns = self.now_ns + self.setup.profile.link_ns;
+        loop {
+            let mut flight = self.timeline.buffer();
+            let session = &mut self.clients[usize::from(client)].session;
+            if session.poll_transmit(&mut flight.packet).is_none() {
+                self.timeline.done(flight);
+                break;
+            }
+            flight.from = Part::Client(client).address();
+            self.timeline.send(Link::Switch, arrives_ns, flight);
+        }
+        while let Some(completion) = self.clients[usize::from(client)].session.poll_completion() {
+            let (thread, version) = (completion.token as u32, version(&completion.outcome));
+            self.finish(client, thread, version, false);
+        }
+        while let Some(report) = self.clients[usize::from(client)].session.poll_message() {
+            self.send_message(Part::Client(client), Message::FromClient(report));
+        }
+        let due_us = self.clients[usize::from(client)].session.poll_timeout();
+        self.arm(Part::Client(client), due_us);
+    }
+}
+
+/// The version that an operation read or made, if it ended well; that of a record that refused a condition is one, too.
+fn version(outcome: &Outcome<'_>) -> Option<Seq> {
+    match outcome {
+        Outcome::Value { seq, .. }
+        | Outcome::NotFound { seq }
+        | Outcome::Written { seq }
+        | Outcome::ConditionFailed { seq } => Some(*seq),
+        _ => None,
+    }
+}

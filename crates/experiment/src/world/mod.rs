@@ -1,0 +1,385 @@
+//! A rack in virtual time: the production datapath and state machines, with service times, delays and capacities around them.
+//!
+//! Unlike the simulator's world this one has no faults but a crash of the switch, counts in nanoseconds, and is built to be fast: it is to
+//! tell how much a rack does, not whether it is right. Nothing happens but in [`World::step`]; everything follows from [`Setup::seed`].
+
+mod client;
+mod controller;
+mod meter;
+mod node;
+mod part;
+mod switch;
+
+use crate::profile::Profile;
+use crate::timeline::{Link, Next, Timeline};
+use client::ClientSlot;
+use controller::{ControlPlane, ControllerSlot};
+use node::NodeSlot;
+use part::Part;
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+use switch::SwitchSlot;
+use switchback_bench::Scheme;
+use switchback_bench::workload::{KeySpace, WorkloadSpec};
+use switchback_core::Now;
+use switchback_core::client::{ClientConfig, Session};
+use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files, deal_partitions};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_wire::HashKey;
+
+pub(crate) use client::Drive;
+pub(crate) use meter::Meter;
+
+/// The date at which every run begins, in milliseconds since the Unix epoch.
+const EPOCH_MS: u64 = 1_800_000_000_000;
+/// Partitions of a rack, as the product deals them out.
+const PARTITIONS: u32 = 4096;
+
+/// A rack and its workload.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) scheme: Scheme,
+    pub(crate) servers: u16,
+    pub(crate) clients: u16,
+    /// Of all clients together.
+    pub(crate) lanes: u32,
+    pub(crate) workload: WorkloadSpec,
+    pub(crate) key_bytes: usize,
+    pub(crate) value_bytes: usize,
+    /// Longest value that the cache takes.
+    pub(crate) slot_bytes: u32,
+    pub(crate) cache_records: u32,
+    /// Time between two snapshots; 0: none.
+    pub(crate) snapshot_us: u64,
+    pub(crate) profile: Profile,
+    pub(crate) seed: u64,
+}
+
+impl Setup {
+    /// Partitions of the rack.
+    pub(crate) fn partitions(&self) -> u32 {
+        PARTITIONS.max(u32::from(self.servers).next_power_of_two())
+    }
+
+    /// Replicas of each partition.
+    pub(crate) fn routes(&self) -> Vec<Vec<u16>> {
+        deal_partitions(self.servers, self.partitions(), self.seed)
+    }
+
+    /// The rack's hash key: drawn by the controller, from the seed.
+    pub(crate) fn hash_key(&self) -> HashKey {
+        let controller = Controller::new(self.controller(), Mechanisms::ALL, &Files::default(), self.seed, at(0));
+        controller.expect("a new rack has no damaged files").hash_key()
+    }
+
+    fn controller(&self) -> ControllerConfig {
+        ControllerConfig {
+            nodes: (0..self.servers).map(|node| Part::Node(node).address()).collect(),
+            routes: self.routes(),
+            caching: self.scheme != Scheme::NoCache,
+            write_back: self.scheme == Scheme::FarReach,
+            write_through: self.scheme == Scheme::NetCache,
+            cache_records: self.cache_records as usize,
+            lanes: (self.lanes, self.lanes / u32::from(self.clients)),
+            snapshot_us: if self.snapshot_us == 0 { u64::MAX / 4 } else { self.snapshot_us },
+            ..ControllerConfig::default()
+        }
+    }
+
+    /// No packet is lost but in a crash of the switch: a request is sent again only when it must have been, whatever the queue it waits in.
+    fn client(&self) -> ClientConfig {
+        let longest_queue_us = u64::from(self.lanes) * self.profile.node_write_ns * 2 / 1000;
+        let retry_us = (longest_queue_us.max(10_000), longest_queue_us.max(500_000));
+        let deadline_us = (10 * retry_us.1).max(5_000_000);
+        ClientConfig { lanes: self.lanes / u32::from(self.clients), retry_us, deadline_us, ..ClientConfig::default() }
+    }
+}
+
+/// What happens beside the arrival of packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// A node's engine is done.
+    Served(u16),
+    /// A part's timer.
+    Wake(Part),
+    /// A control message arrives: its place among those under way.
+    Message(u32),
+    /// The agent of this boot is done with a command.
+    Agent(u64),
+    /// The agent of this boot looks for reports.
+    Poll(u64),
+    /// The controller's oldest file is on its disk.
+    Stored,
+    /// An operation of an open loop begins.
+    Operation,
+    /// A switch starts.
+    SwitchStarts,
+}
+
+/// Counters of a run.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Statistics {
+    pub(crate) steps: u64,
+    pub(crate) dropped: u64,
+    pub(crate) refused: u64,
+}
+
+/// A rack.
+pub(crate) struct World {
+    setup: Setup,
+    now_ns: u64,
+    timeline: Timeline,
+    random: Pcg64Mcg,
+    controller: ControllerSlot,
+    control: ControlPlane,
+    switch: SwitchSlot,
+    nodes: Vec<NodeSlot>,
+    clients: Vec<ClientSlot>,
+    /// When each part's timer rings next.
+    armed_ns: Vec<u64>,
+    drive: Drive,
+    arrivals: u64,
+    keys: KeySpace,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    pub(crate) meter: Meter,
+    pub(crate) statistics: Statistics,
+}
+
+impl World {
+    /// A rack that serves, with its sessions open and nothing cached.
+    pub(crate) fn new(setup: Setup) -> World {
+        assert!(setup.lanes > 0 && setup.lanes.is_multiple_of(setup.clients.into()));
+        let now = at(0);
+        let files = Files::default();
+        let controller = Controller::new(setup.controller(), Mechanisms::ALL, &files, setup.seed, now);
+        let client = |index: u16| {
+            let session = Session::new(setup.client(), u64::from(index) + 1, setup.seed ^ u64::from(index), now);
+            let requests = setup.workload.requests(index.into(), setup.clients.into());
+            ClientSlot::new(session, requests, setup.lanes / u32::from(setup.clients))
+        };
+        let mut world = World {
+            now_ns: 0,
+            timeline: Timeline::default(),
+            random: Pcg64Mcg::seed_from_u64(setup.seed ^ 0x7669_7274),
+            controller: ControllerSlot::new(controller.expect("a new rack has no damaged files")),
+            control: ControlPlane::default(),
+            switch: SwitchSlot::default(),
+            nodes: (0..setup.servers).map(|node| NodeSlot::new(node, setup.value_bytes, now)).collect(),
+            clients: (0..setup.clients).map(client).collect(),
+            armed_ns: vec![u64::MAX; 2 + usize::from(setup.servers) + usize::from(setup.clients)],
+            drive: Drive::Script,
+            arrivals: 0,
+            keys: KeySpace::new(setup.workload.seed, setup.key_bytes),
+            key: Vec::new(),
+            value: vec![b'v'; setup.value_bytes],
+            meter: Meter::new(0),
+            statistics: Statistics::default(),
+            setup,
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        self.pump_controller();
+        self.start_switch();
+        (0..self.setup.servers).for_each(|node| self.wake_node(node));
+        (0..self.setup.clients).for_each(|client| self.wake_client(client));
+        let ready = |world: &World| {
+            let open = |client: &ClientSlot| client.session.is_open(world.now());
+            world.controller.controller.is_ready_for_clients() && world.clients.iter().all(open)
+        };
+        assert!(self.run_while(60_000_000_000, |world| !ready(world)), "the rack serves within a minute");
+    }
+
+    /// What every part's clocks say: there is one time.
+    #[inline]
+    fn now(&self) -> Now {
+        at(self.now_ns)
+    }
+
+    /// The virtual time.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Sees to it that a part's timer rings at this time of its clock.
+    #[inline]
+    fn arm(&mut self, part: Part, monotonic_us: u64) {
+        if monotonic_us != u64::MAX {
+            self.arm_at(part, monotonic_us.saturating_mul(1000));
+        }
+    }
+
+    #[inline]
+    fn arm_at(&mut self, part: Part, at_ns: u64) {
+        // Never at once: a part that always has something to do must not stop the world.
+        let at_ns = at_ns.max(self.now_ns + 1000);
+        let armed_ns = &mut self.armed_ns[part.index(&self.setup)];
+        if at_ns < *armed_ns {
+            *armed_ns = at_ns;
+            self.timeline.push(at_ns, Event::Wake(part));
+        }
+    }
+
+    fn wake(&mut self, part: Part) {
+        let armed_ns = &mut self.armed_ns[part.index(&self.setup)];
+        if *armed_ns != self.now_ns {
+            return; // it was set to another time since
+        }
+        *armed_ns = u64::MAX;
+        match part {
+            Part::Controller => self.wake_controller(),
+            Part::Switch => self.wake_switch(),
+            Part::Node(node) => self.wake_node(node),
+            Part::Client(client) => self.wake_client(client),
+        }
+    }
+
+    /// Takes the next thing that happens.
+    #[inline]
+    fn step(&mut self) {
+        let Some((at_ns, next)) = self.timeline.pop() else {
+            unreachable!("heartbeats never end");
+        };
+        debug_assert!(at_ns >= self.now_ns);
+        self.now_ns = at_ns;
+        self.statistics.steps += 1;
+        match next {
+            Next::Arrival(Link::Switch, flight) => self.switch_receives(flight),
+            Next::Arrival(Link::Node, flight) => self.node_receives(flight),
+            Next::Arrival(Link::Client, flight) => self.client_receives(flight),
+            Next::Event(Event::Served(node)) => self.served(node),
+            Next::Event(Event::Wake(part)) => self.wake(part),
+            Next::Event(Event::Message(place)) => self.message_arrives(place),
+            Next::Event(Event::Agent(boot)) => self.agent_done(boot),
+            Next::Event(Event::Poll(boot)) => self.poll_reports(boot),
+            Next::Event(Event::Stored) => self.stored(),
+            Next::Event(Event::Operation) => self.operation_arrives(),
+            Next::Event(Event::SwitchStarts) => self.start_switch(),
+        }
+    }
+
+    /// Runs while a condition holds, at most until a time from now has passed; whether the condition ended.
+    pub(crate) fn run_while(&mut self, at_most_ns: u64, condition: impl Fn(&World) -> bool) -> bool {
+        let end_ns = self.now_ns + at_most_ns;
+        while condition(self) {
+            if self.timeline.next_ns().is_none_or(|next_ns| next_ns > end_ns) {
+                self.now_ns = end_ns;
+                return false;
+            }
+            self.step();
+        }
+        true
+    }
+
+    /// Runs for a time.
+    pub(crate) fn run_for(&mut self, ns: u64) {
+        self.run_while(ns, |_| true);
+    }
+
+    /// Runs until so many more operations ended, at most for a time.
+    pub(crate) fn run_operations(&mut self, count: u64, at_most_ns: u64) -> bool {
+        let end = self.meter.completed + self.meter.failed + count;
+        self.run_while(at_most_ns, |world| world.meter.completed + world.meter.failed < end)
+    }
+
+    /// Makes clients ask from now on.
+    pub(crate) fn drive(&mut self, drive: Drive) {
+        let was_open = matches!(self.drive, Drive::Open(_));
+        self.drive = drive;
+        if matches!(drive, Drive::Open(_)) && !was_open {
+            self.timeline.push(self.now_ns, Event::Operation);
+        }
+        (0..self.setup.clients).for_each(|client| self.wake_threads(client));
+    }
+
+    /// Makes the clients read these records, and waits for it.
+    pub(crate) fn read_all(&mut self, indexes: &[u64]) {
+        let clients = self.clients.len();
+        for (at, index) in indexes.iter().enumerate() {
+            self.clients[at % clients].script.push_back(*index);
+        }
+        (0..self.setup.clients).for_each(|client| self.wake_threads(client));
+        self.finish_all();
+    }
+
+    /// Lets every operation end that was begun.
+    pub(crate) fn finish_all(&mut self) {
+        let is_done = |world: &World| world.clients.iter().all(|client| client.is_idle() && client.script.is_empty());
+        assert!(self.run_while(3_600_000_000_000, |world| !is_done(world)), "requests end");
+    }
+
+    /// Admits the hottest records, and waits until they are cached and filled; how many are.
+    pub(crate) fn preload(&mut self, indexes: &[u64]) -> usize {
+        let keys = indexes.iter().map(|index| self.keys.key(*index)).collect();
+        let now = self.now();
+        self.controller.controller.preload(now, keys);
+        self.pump_controller();
+        let mut before = usize::MAX;
+        while before != self.entries() && self.entries() < indexes.len() {
+            before = self.entries();
+            self.run_while(1_000_000_000, |world| world.entries() < indexes.len());
+        }
+        // The first read of a record makes it latest.
+        self.read_all(indexes);
+        self.entries()
+    }
+
+    /// Goes to the popularity after so many changes.
+    pub(crate) fn set_phase(&mut self, phase: u32) {
+        self.clients.iter_mut().for_each(|client| client.set_phase(phase));
+    }
+
+    /// The switch dies with everything in it; another one starts.
+    pub(crate) fn kill_switch(&mut self) {
+        self.crash_switch();
+        self.switch_is_lost();
+        self.timeline.push(self.now_ns + self.setup.profile.switch_restart_ns, Event::SwitchStarts);
+    }
+
+    /// The setup.
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Keys that are cached.
+    pub(crate) fn cached(&self) -> usize {
+        self.controller.controller.cached()
+    }
+
+    /// What the controller tells.
+    pub(crate) fn status(&self) -> ControllerStatus {
+        self.controller.controller.status(self.now())
+    }
+
+    /// Bytes on the control plane so far.
+    pub(crate) fn control_bytes(&self) -> u64 {
+        self.control.bytes
+    }
+
+    /// How long each node was busy, so far.
+    pub(crate) fn busy_ns(&self) -> Vec<u64> {
+        self.nodes.iter().map(|node| node.busy_ns).collect()
+    }
+
+    /// Begins to measure.
+    pub(crate) fn measure(&mut self) {
+        self.meter = Meter::new(self.now_ns);
+    }
+
+    /// Begins to measure, latencies as well.
+    pub(crate) fn measure_latencies(&mut self) {
+        self.meter = Meter::new(self.now_ns).with_latencies();
+    }
+
+    /// Begins to measure, by buckets of time as well.
+    pub(crate) fn measure_series(&mut self, bucket_ns: u64) {
+        self.meter = Meter::new(self.now_ns).with_buckets(bucket_ns);
+    }
+}
+
+fn at(ns: u64) -> Now {
+    Now { monotonic_us: ns / 1000, unix_ms: EPOCH_MS + ns / 1_000_000 }
+}

@@ -1,0 +1,152 @@
+//! A node: the production shim, and one server with a queue in front of it. Every operation of the engine takes its time.
+
+use super::{Event, Part, World};
+use crate::profile::Profile;
+use crate::storage::ModelledStore;
+use crate::timeline::{Flight, Link};
+use rand::RngExt;
+use std::collections::VecDeque;
+use switchback_bench::Scheme;
+use switchback_core::Now;
+use switchback_core::control::{Command, Message, NodeCommand};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_core::node::{NodeLimits, Shim};
+use switchback_core::storage::{EngineOp, Loaded};
+use switchback_wire::{Op, Packet};
+
+/// A node.
+pub(super) struct NodeSlot {
+    pub(super) shim: Shim,
+    pub(super) store: ModelledStore,
+    #[allow(clippy::vec_box)]
+    queue: VecDeque<Box<Flight>>,
+    waiting: Vec<EngineOp>,
+    serving: Vec<EngineOp>,
+    is_busy: bool,
+    /// Work that was done for no operation of the engine: cache updates.
+    debt_ns: u64,
+    /// How long it was busy.
+    pub(super) busy_ns: u64,
+}
+
+/// What an operation of the engine takes.
+fn cost_ns(profile: &Profile, op: &EngineOp) -> u64 {
+    match op {
+        EngineOp::Get { .. } | EngineOp::Scan { .. } => profile.node_read_ns,
+        _ => profile.node_write_ns,
+    }
+}
+
+impl NodeSlot {
+    /// Node `index`, just started.
+    pub(super) fn new(index: u16, value_bytes: usize, now: Now) -> NodeSlot {
+        let address = Part::Node(index).address();
+        let boot = u64::from(index) + 1;
+        let limits = NodeLimits::default();
+        let shim = Shim::new(index, boot, address, limits, Mechanisms::ALL, Loaded::default(), now);
+        NodeSlot {
+            shim: shim.expect("an empty store is in order"),
+            store: ModelledStore::new(value_bytes),
+            queue: VecDeque::new(),
+            waiting: Vec::new(),
+            serving: Vec::new(),
+            is_busy: false,
+            debt_ns: 0,
+            busy_ns: 0,
+        }
+    }
+}
+
+impl World {
+    #[inline]
+    pub(super) fn node_receives(&mut self, flight: Box<Flight>) {
+        let node = flight.to;
+        self.nodes[usize::from(node)].queue.push_back(flight);
+        self.serve(node);
+    }
+
+    pub(super) fn node_hears(&mut self, node: u16, command: Command<NodeCommand>) {
+        let now = self.now();
+        self.nodes[usize::from(node)].shim.handle_command(now, command);
+        self.pump_node(node);
+        self.serve(node);
+    }
+
+    pub(super) fn wake_node(&mut self, node: u16) {
+        let now = self.now();
+        let shim = &mut self.nodes[usize::from(node)].shim;
+        if now.monotonic_us >= shim.poll_timeout() {
+            shim.handle_timeout(now);
+        }
+        self.pump_node(node);
+        self.serve(node);
+    }
+
+    /// Takes the next operations: those that wait in the shim, then a packet's.
+    fn serve(&mut self, node: u16) {
+        loop {
+            let now = self.now();
+            let slot = &mut self.nodes[usize::from(node)];
+            if slot.is_busy {
+                return;
+            }
+            if slot.waiting.is_empty() {
+                let Some(flight) = slot.queue.pop_front() else { return };
+                slot.shim.handle_packet(now, flight.from, &flight.packet);
+                self.timeline.done(flight);
+                self.pump_node(node);
+                continue;
+            }
+            std::mem::swap(&mut slot.waiting, &mut slot.serving);
+            let work_ns: u64 = slot.serving.iter().map(|op| cost_ns(&self.setup.profile, op)).sum();
+            let spread = self.setup.profile.service_spread;
+            let factor = 1.0 + spread * (2.0 * self.random.random::<f64>() - 1.0);
+            let takes_ns = (work_ns as f64 * factor) as u64 + std::mem::take(&mut slot.debt_ns);
+            slot.is_busy = true;
+            slot.busy_ns += takes_ns;
+            self.timeline.push(self.now_ns + takes_ns, Event::Served(node));
+        }
+    }
+
+    /// A node's engine is done.
+    pub(super) fn served(&mut self, node: u16) {
+        let now = self.now();
+        let slot = &mut self.nodes[usize::from(node)];
+        slot.is_busy = false;
+        for op in slot.serving.drain(..) {
+            let done = slot.store.execute(op);
+            slot.shim.handle_done(now, done);
+        }
+        self.pump_node(node);
+        self.serve(node);
+    }
+
+    /// Passes on what the shim has to say.
+    fn pump_node(&mut self, node: u16) {
+        let arrives_ns = self.now_ns + self.setup.profile.link_ns;
+        loop {
+            let mut flight = self.timeline.buffer();
+            let slot = &mut self.nodes[usize::from(node)];
+            if slot.shim.poll_packet(&mut flight.packet).is_none() {
+                self.timeline.done(flight);
+                break;
+            }
+            if self.setup.scheme == Scheme::NetCache && is_cache_update(&flight.packet) {
+                slot.debt_ns += self.setup.profile.cache_update_ns;
+            }
+            flight.from = Part::Node(node).address();
+            self.timeline.send(Link::Switch, arrives_ns, flight);
+        }
+        while let Some(report) = self.nodes[usize::from(node)].shim.poll_report() {
+            self.send_message(Part::Node(node), Message::FromNode(report));
+        }
+        let slot = &mut self.nodes[usize::from(node)];
+        slot.shim.take_ops(&mut slot.waiting);
+        let due_us = slot.shim.poll_timeout();
+        self.arm(Part::Node(node), due_us);
+    }
+}
+
+fn is_cache_update(packet: &Packet) -> bool {
+    packet.parse().is_ok_and(|parts| parts.header.op == Op::CacheUpdate)
+}

@@ -1,0 +1,260 @@
+//! The switch: the production datapath and agent. A packet takes the pipeline's time; what the agent does takes the agent's.
+
+use super::{Event, Part, World};
+use crate::timeline::{Flight, Link};
+use rand::RngExt;
+use std::collections::VecDeque;
+use switchback_bench::Scheme;
+use switchback_core::control::{Command, Location, Message, SwitchCommand};
+use switchback_core::switch::{Agent, AgentConfig, Target};
+use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Verdict};
+use switchback_wire::{Address, KeyHash, Packet};
+
+/// How often the agent looks for reports of the datapath.
+const POLL_NS: u64 = 500_000;
+/// Counters in a row of the sketch, and from which estimate on a key is hot: the paper's, and the product's.
+const SKETCH: (u32, u32, f64) = (1 << 16, 20, 0.5);
+/// Reports that may wait: as the product sizes it.
+const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
+
+/// The parts of a running switch.
+struct Running {
+    datapath: Datapath,
+    agent: Agent,
+}
+
+/// A switch, or its place.
+#[derive(Default)]
+pub(super) struct SwitchSlot {
+    running: Option<Box<Running>>,
+    pub(super) boot: u64,
+    commands: VecDeque<Command<SwitchCommand>>,
+    is_busy: bool,
+}
+
+/// The datapath as its agent drives it.
+struct Native<'a>(&'a Datapath, Vec<(u32, u32)>);
+
+impl Target for Native<'_> {
+    fn inject(&mut self, packet: &mut Packet) -> bool {
+        matches!(self.0.inject(packet), Verdict::Reply)
+    }
+
+    fn lookup_insert(&mut self, hash: &KeyHash, at: Location) -> bool {
+        self.0.lookup_insert(hash, at.class, at.slot).is_ok()
+    }
+
+    fn lookup_remove(&mut self, hash: &KeyHash, at: Location) {
+        self.0.lookup_remove(hash, at.class, at.slot);
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn set_route(&mut self, partition: u16, replicas: &[u16]) {
+        self.0.set_route(partition, replicas).expect("the controller knows the rack");
+    }
+
+    fn set_node(&mut self, node: u16, address: Address) {
+        self.0.set_node(node, address);
+    }
+
+    fn set_lanes(&mut self, lanes: u32) {
+        self.0.set_lanes(lanes);
+    }
+
+    fn next_report(&mut self, packet: &mut Packet) -> bool {
+        self.0.next_report(packet)
+    }
+
+    fn reports_lost(&self) -> u64 {
+        self.0.reports_lost()
+    }
+
+    fn misses(&self) -> u64 {
+        let statistics = self.0.statistics();
+        statistics.read_misses + statistics.write_misses
+    }
+
+    fn classes(&self) -> Vec<(u32, u32)> {
+        self.1.clone()
+    }
+
+    fn sketch_width(&self) -> u32 {
+        SKETCH.0
+    }
+}
+
+impl World {
+    /// Slots of one class: `(value bytes, slots)`.
+    fn classes(&self) -> Vec<(u32, u32)> {
+        // As many again: entries under eviction keep their slots until their node has stored them.
+        vec![(self.setup.slot_bytes, self.setup.cache_records.max(1) * 5 / 4 + 16)]
+    }
+
+    fn datapath_config(&self) -> Config {
+        let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
+        Config {
+            features: match self.setup.scheme {
+                Scheme::NoCache => Features::NOCACHE,
+                Scheme::NetCache => Features::NETCACHE,
+                Scheme::FarReach => Features::FARREACH,
+            },
+            classes: self.classes().iter().map(class).collect(),
+            lanes: self.setup.lanes,
+            partitions: self.setup.partitions(),
+            nodes: self.setup.servers,
+            sketch_width: SKETCH.0,
+            threshold: SKETCH.1,
+            sampling: SKETCH.2,
+            reports: self.setup.cache_records.next_power_of_two().clamp(REPORTS.0, REPORTS.1),
+        }
+    }
+
+    pub(super) fn start_switch(&mut self) {
+        let config = AgentConfig {
+            reset_misses: AgentConfig::misses_of_a_sketch(SKETCH.0, SKETCH.1, SKETCH.2),
+            ..AgentConfig::default()
+        };
+        let now = self.now();
+        let datapath = Datapath::new(&self.datapath_config()).expect("the setup makes sense");
+        let slot = &mut self.switch;
+        slot.boot += 1;
+        slot.is_busy = false;
+        let agent = Agent::new(slot.boot, Part::Switch.address(), config, now);
+        slot.running = Some(Box::new(Running { datapath, agent }));
+        let boot = slot.boot;
+        self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
+        self.agent_acts(|agent, target| agent.handle_timeout(now, target));
+    }
+
+    pub(super) fn crash_switch(&mut self) {
+        self.switch.running = None;
+        self.switch.boot += 1;
+        self.switch.commands.clear();
+        self.timeline.cut_switch();
+    }
+
+    #[inline]
+    pub(super) fn switch_receives(&mut self, mut flight: Box<Flight>) {
+        let bits: u32 = self.random.random();
+        let unix_ms = self.now().unix_ms;
+        let Some(running) = &self.switch.running else {
+            self.timeline.done(flight);
+            return;
+        };
+        let verdict = running.datapath.process(&mut flight.packet, flight.from, unix_ms, bits, Shard::default());
+        let to = match verdict {
+            Verdict::Reply => match flight.packet.parse() {
+                // An acknowledged cache update goes back to where it came from.
+                Ok(parts) if parts.header.op == switchback_wire::Op::CacheUpdateAck => flight.from,
+                Ok(parts) => parts.header.origin,
+                Err(_) => flight.from,
+            },
+            Verdict::Forward(replicas) => Part::Node(replicas[0]).address(),
+            Verdict::Drop(_) | Verdict::Pass => {
+                self.statistics.dropped += 1;
+                self.timeline.done(flight);
+                return;
+            }
+        };
+        let arrives_ns = self.now_ns + self.setup.profile.pipeline_ns + self.setup.profile.link_ns;
+        flight.from = Part::Switch.address();
+        let (link, index) = match Part::of_address(&to) {
+            Some(Part::Node(node)) => (Link::Node, node),
+            Some(Part::Client(client)) => (Link::Client, client),
+            _ => unreachable!("the switch answers clients and nodes"),
+        };
+        flight.to = index;
+        self.timeline.send(link, arrives_ns, flight);
+    }
+
+    pub(super) fn switch_hears(&mut self, command: Command<SwitchCommand>) {
+        if self.switch.running.is_none() {
+            return;
+        }
+        self.switch.commands.push_back(command);
+        self.agent_begins();
+    }
+
+    /// The agent takes its next command: it is done after its time.
+    fn agent_begins(&mut self) {
+        let slot = &mut self.switch;
+        let Some(command) = slot.commands.front().filter(|_| !slot.is_busy) else { return };
+        let entries = match &command.body {
+            SwitchCommand::Admit(entries) => entries.len(),
+            SwitchCommand::EvictBegin { candidates, .. } => candidates.len(),
+            SwitchCommand::Remove(entries) => entries.len(),
+            _ => 0,
+        };
+        slot.is_busy = true;
+        let takes_ns = entries as u64 * self.setup.profile.agent_entry_ns;
+        let boot = slot.boot;
+        self.timeline.push(self.now_ns + takes_ns, Event::Agent(boot));
+    }
+
+    /// The agent is done with its command.
+    pub(super) fn agent_done(&mut self, boot: u64) {
+        if self.switch.boot != boot || self.switch.running.is_none() {
+            return;
+        }
+        let now = self.now();
+        self.switch.is_busy = false;
+        if let Some(command) = self.switch.commands.pop_front() {
+            self.agent_acts(|agent, target| agent.handle_command(now, command, target));
+        }
+        self.agent_begins();
+    }
+
+    pub(super) fn wake_switch(&mut self) {
+        let now = self.now();
+        self.agent_acts(|agent, target| {
+            if now.monotonic_us >= agent.poll_timeout() {
+                agent.handle_timeout(now, target);
+            }
+        });
+    }
+
+    pub(super) fn poll_reports(&mut self, boot: u64) {
+        if self.switch.boot == boot && self.switch.running.is_some() {
+            self.agent_acts(|agent, target| agent.take_reports(target));
+            self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
+        }
+    }
+
+    /// Lets the agent do something, and passes on what comes of it.
+    fn agent_acts(&mut self, acts: impl FnOnce(&mut Agent, &mut dyn Target)) {
+        let classes = self.classes();
+        let Some(running) = &mut self.switch.running else { return };
+        let Running { datapath, agent } = &mut **running;
+        acts(agent, &mut Native(datapath, classes));
+        let due_us = agent.poll_timeout();
+        let mut reports = Vec::new();
+        while let Some(report) = agent.poll_report() {
+            reports.push(report);
+        }
+        for report in reports {
+            self.send_message(Part::Switch, Message::FromSwitch(report));
+        }
+        match due_us {
+            // A step of a snapshot.
+            0 => {
+                let loads = AgentConfig::default().loads_a_step as u64;
+                self.arm_at(Part::Switch, self.now_ns + loads * self.setup.profile.agent_load_ns);
+            }
+            _ => self.arm(Part::Switch, due_us),
+        }
+    }
+
+    /// Keys in the switch's tables.
+    pub(crate) fn entries(&self) -> usize {
+        self.switch.running.as_ref().map_or(0, |running| running.agent.cached())
+    }
+
+    /// Keys in the cache, without those under eviction.
+    pub(crate) fn cached_hashes(&self) -> Vec<KeyHash> {
+        let Some(running) = &self.switch.running else { return Vec::new() };
+        running.agent.entries().filter(|(_, evicting)| !evicting).map(|(entry, _)| entry.hash).collect()
+    }
+}
