@@ -17,8 +17,9 @@ fn sizes(context: &Context) -> &'static [u32] {
     if context.effort.is_quick { &SIZES[..4] } else { &SIZES }
 }
 
-/// A recovery takes no longer.
-const AT_MOST_NS: u64 = 600_000_000_000;
+/// How long re-admission is waited for, beside what the agent needs for so many entries. It has no end, as the controller counts it, while
+/// hot keys that were not cached keep coming: always so in a small cache.
+const PATIENCE_NS: u64 = 2_000_000_000;
 
 struct Job {
     profile: &'static Profile,
@@ -46,8 +47,11 @@ pub(crate) fn run(context: &Context) -> Finding {
         title: "Time of recovery by size of the cache",
         paper: "Writes only, 16 servers, 100 to 10,000 cached records: about 1 s to update a server, mostly to collect what clients and the \
                 controller have; 1 to 1.35 s to fill the cache again; 2.35 s in all at most.",
-        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's. Nothing here takes \
-                  the paper's second to collect records: clients answer the controller by themselves, in parallel.",
+        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's. \
+                  Nothing here takes the paper's second to collect records: clients answer the controller by \
+                  themselves, in parallel. Detection is counted from the last sign of life of any switch, and here a \
+                  successor says hello 10 ms after the crash. Re-admission ends, as the controller counts it, when no \
+                  offer waits: in a small cache new hot keys always do (\"no end\").",
         csv: vec![("exp9", csv(&jobs, &results))],
         figures: Profile::ALL.map(|profile| figure(context, profile, &jobs, &results)).to_vec(),
         tables: Profile::ALL.map(|profile| summary(sizes(context), profile, &jobs, &results)).to_vec(),
@@ -62,18 +66,19 @@ fn recover(context: &Context, job: &Job) -> RecoveryTimes {
     world.run_for(context.effort.before_crash_ns);
     let epoch = world.status().epoch;
     world.kill_switch();
-    let is_over = |times: &RecoveryTimes| times.epoch > epoch && times.readmit_us > 0;
     let mut waited_ns = 0;
+    let at_most_ns = PATIENCE_NS + 3 * u64::from(job.cache_records) * job.profile.agent_entry_ns;
     loop {
         // The controller takes the times; to ask it for them costs real time in a large cache.
         let step_ns = (waited_ns / 20).max(1_000_000);
         world.run_for(step_ns);
         waited_ns += step_ns;
         let status = world.status();
-        if let Some(times) = status.recovery.filter(is_over) {
+        let times = status.recovery.filter(|times| times.epoch > epoch);
+        if let Some(times) = times.filter(|times| times.readmit_us > 0 || waited_ns >= at_most_ns) {
             return times;
         }
-        assert!(waited_ns < AT_MOST_NS, "no recovery within {} s: {:?}", AT_MOST_NS / 1_000_000_000, status.recovery);
+        assert!(waited_ns < 10 * at_most_ns, "no recovery within {} s", waited_ns / 1_000_000_000);
     }
 }
 
@@ -166,7 +171,12 @@ fn summary(sizes: &[u32], profile: &Profile, jobs: &[Job], results: &[RecoveryTi
     for &size in sizes {
         let stored = mean_ms(profile, size, jobs, results, |times| times.records).mean * 1000.0;
         let mut cells = vec![size.to_string(), format!("{stored:.0}")];
-        cells.extend(STEPS.map(|(_, us)| format!("{:.1}", mean_ms(profile, size, jobs, results, us).mean)));
+        let mine = |job: &Job| job.profile == profile && job.cache_records == size;
+        let ended = jobs.iter().zip(results).filter(|(job, _)| mine(job)).all(|(_, times)| times.readmit_us > 0);
+        cells.extend(STEPS.map(|(name, us)| match name {
+            "re-admit" | "in all" if !ended => "no end".to_owned(),
+            _ => format!("{:.1}", mean_ms(profile, size, jobs, results, us).mean),
+        }));
         table.row(cells);
     }
     table
