@@ -131,7 +131,7 @@ impl Ablation {
             "a write that expected an absent key and was refused never runs, even when the record that refused it is gone",
             Mechanisms { fenced_refusals: false, ..ALL },
         )
-        .caught_in(100, Some(Focus::Floors)),
+        .caught_in(800, Some(Focus::Floors)),
         parts(
             "no-floor",
             "a node doesn't apply what is below the floor to absent keys",

@@ -47,6 +47,9 @@ fn check_one(
         let text = format!("#{index} became {} although it expected {found}", Seq(op.seq));
         return Err(Violation::of(Check::Condition, op.key, index, text));
     }
+    if op.weak && !is_known(history, op) {
+        return Ok(()); // it went with its client, so what came between may have come back with another
+    }
     if found == Seq::NONE {
         return check_absent(history, of_key, index, op);
     }
@@ -87,10 +90,14 @@ fn check_absent(history: &History, of_key: &[OpIndex], index: OpIndex, op: &Op) 
 
 /// Whether a change was still there: what only clients knew of that are gone may have gone with its switch.
 fn survived(history: &History, change: &Op, conditional: &Op) -> bool {
-    let told = |op: &Op| matches!(op.told, Told::Value | Told::Absent | Told::Written);
-    let known = |op: &Op| op.seq == change.seq && !op.weak && told(op);
     let over = Seq(change.seq).epoch() < Seq(conditional.seq).epoch();
-    !over || history.of_key(change.key).any(|(_, op)| known(op))
+    !over || is_known(history, change)
+}
+
+/// Whether somebody who still counts knows of the version that a change made.
+fn is_known(history: &History, change: &Op) -> bool {
+    let told = |op: &Op| matches!(op.told, Told::Value | Told::Absent | Told::Written);
+    history.of_key(change.key).any(|(_, op)| op.seq == change.seq && !op.weak && told(op))
 }
 
 /// Whether a change must stand where its number says.

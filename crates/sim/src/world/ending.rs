@@ -90,7 +90,9 @@ impl World {
                 }
             }
             Phase::Reading(key) => {
-                if key >= self.workload.keys() && self.clients.iter().all(super::ClientSlot::is_idle) {
+                // Offers of the load may wait: the key that is to be absorbed would have to queue behind them.
+                let read = key >= self.workload.keys() && self.clients.iter().all(super::ClientSlot::is_idle);
+                if read && !self.do_offers_wait() {
                     self.begin_warming();
                 }
             }
@@ -154,6 +156,12 @@ impl World {
             && self.nodes.iter().all(super::NodeSlot::is_idle)
             && self.switches.iter().all(super::SwitchSlot::is_idle)
             && self.clients.iter().all(super::ClientSlot::is_idle)
+    }
+
+    fn do_offers_wait(&self) -> bool {
+        let now = self.now(Part::Controller);
+        let controller = self.controller.controller.as_ref();
+        controller.is_some_and(|controller| controller.status(now).waiting_offers > 0)
     }
 
     fn absorbed(&self) -> u64 {
