@@ -334,8 +334,7 @@ impl World {
         } else {
             self.finish_op(client, thread, op as OpIndex, done);
         }
-        // A key gets hot only if it is asked for faster than counters are cleared.
-        let pause_us = if self.is_healed() { 1 } else { self.workload.pause_us() };
+        let pause_us = if self.is_healed() { self.ending_pause_us() } else { self.workload.pause_us() };
         self.queue.push(self.now_us + pause_us, Event::Submit(client, thread));
     }
 

@@ -40,6 +40,8 @@ pub(super) struct Ending {
 
 /// Operations on one key after which the cache must have absorbed a write.
 const WARMING_MAX: u32 = 200_000;
+/// So many of them come as fast as they can.
+const WARMING_FAST: u32 = 20_000;
 
 impl World {
     pub(super) fn is_healed(&self) -> bool {
@@ -90,9 +92,7 @@ impl World {
                 }
             }
             Phase::Reading(key) => {
-                // Offers of the load may wait: the key that is to be absorbed would have to queue behind them.
-                let read = key >= self.workload.keys() && self.clients.iter().all(super::ClientSlot::is_idle);
-                if read && !self.do_offers_wait() {
+                if key >= self.workload.keys() && self.clients.iter().all(super::ClientSlot::is_idle) {
                     self.begin_warming();
                 }
             }
@@ -158,10 +158,13 @@ impl World {
             && self.clients.iter().all(super::ClientSlot::is_idle)
     }
 
-    fn do_offers_wait(&self) -> bool {
-        let now = self.now(Part::Controller);
-        let controller = self.controller.controller.as_ref();
-        controller.is_some_and(|controller| controller.status(now).waiting_offers > 0)
+    /// A thread's pause after the faults: a key gets hot only if it is asked for faster than counters are cleared, but it may have to queue
+    /// behind thousands of offers of the load.
+    pub(super) fn ending_pause_us(&self) -> u64 {
+        match self.phase {
+            Phase::Warming(count) if count > WARMING_FAST => 1_000,
+            _ => 1,
+        }
     }
 
     fn absorbed(&self) -> u64 {
