@@ -9,9 +9,15 @@ use switchback_core::mechanisms::Mechanisms;
 use switchback_wire::Address;
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
+/// When a switch that has said nothing since counts as dead.
+const LATER: Now = Now { monotonic_us: 2_000_000, unix_ms: 1_800_000_001_000 };
+
+const HELLO: ClientReport =
+    ClientReport::Hello { boot: 7, sent_us: 0, lanes: 4, epoch: 0, pressure: false, spooled: false };
 
 /// A controller, and what it told its clients.
 struct Rack {
+    now: Now,
     controller: Controller,
     told: Vec<(u64, ClientNotice)>,
 }
@@ -22,15 +28,12 @@ impl Rack {
         let node = Address::in_memory(3, 0);
         let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..ControllerConfig::default() };
         let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW).expect("a new rack");
-        let mut rack = Rack { controller, told: Vec::new() };
+        let mut rack = Rack { now: NOW, controller, told: Vec::new() };
         let hello = NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false };
         rack.hear(Peer::Node(0), Message::FromNode(hello));
         rack.switch_starts(1);
         for client in clients {
-            rack.client_says(
-                *client,
-                ClientReport::Hello { boot: 7, sent_us: 0, lanes: 4, epoch: 0, pressure: false, spooled: false },
-            );
+            rack.client_says(*client, HELLO);
         }
         assert!(rack.controller.is_serving());
         rack
@@ -48,7 +51,7 @@ impl Rack {
     }
 
     fn hear(&mut self, from: Peer, message: Message) {
-        self.controller.handle_message(NOW, Envelope { from, to: Peer::Controller, message });
+        self.controller.handle_message(self.now, Envelope { from, to: Peer::Controller, message });
         while let Some(effect) = self.controller.poll_effect() {
             self.carry_out(effect);
         }
@@ -56,7 +59,7 @@ impl Rack {
 
     fn carry_out(&mut self, effect: Effect) {
         let envelope = match effect {
-            Effect::Store(_, id, _) => return self.controller.handle_stored(NOW, id),
+            Effect::Store(_, id, _) => return self.controller.handle_stored(self.now, id),
             Effect::Send(envelope) => envelope,
         };
         let answer = match envelope.message {
@@ -73,7 +76,7 @@ impl Rack {
             }
             message => panic!("a controller doesn't send {message:?}"),
         };
-        self.controller.handle_message(NOW, Envelope { from: envelope.to, to: Peer::Controller, message: answer });
+        self.controller.handle_message(self.now, Envelope { from: envelope.to, to: Peer::Controller, message: answer });
     }
 
     fn answers_gather(&mut self, client: u64) {
@@ -104,4 +107,17 @@ fn a_client_that_closes_its_session_during_a_recovery_is_no_longer_waited_for() 
     rack.client_says(11, ClientReport::Close { boot: 7 });
     assert!(rack.controller.is_serving(), "it is still waited for");
     assert_eq!(rack.controller.abandoned_clients(), (2, &[][..]), "it gave nothing up that it had promised to keep");
+}
+
+#[test]
+fn a_client_whose_first_hello_came_while_there_was_no_switch_is_waited_for() {
+    let mut rack = Rack::with_clients(&[]);
+    rack.now = LATER;
+    rack.controller.handle_timeout(LATER);
+    assert!(!rack.controller.is_serving(), "the switch isn't dead yet");
+    rack.client_says(10, HELLO);
+    rack.switch_starts(2);
+    assert!(!rack.controller.is_serving(), "it wasn't waited for");
+    rack.answers_gather(10);
+    assert!(rack.controller.is_serving());
 }

@@ -29,7 +29,7 @@ impl Controller {
                 if self.directory.active.is_none() && !self.directory.bypass {
                     return; // nobody to send packets to yet; it asks again
                 }
-                self.open_session(client, boot, lanes, spooled);
+                self.open_session(now, client, boot, lanes, spooled);
                 self.gather_from(client, epoch);
                 self.grant(now, client, sent_us);
                 if pressure {
@@ -74,7 +74,7 @@ impl Controller {
     }
 
     /// Opens the client's session unless it is open or there are no lanes left.
-    fn open_session(&mut self, client: u64, boot: u64, lanes: u32, spooled: bool) {
+    fn open_session(&mut self, now: Now, client: u64, boot: u64, lanes: u32, spooled: bool) {
         let known = self.directory.sessions.get(&client);
         if known.is_some_and(|session| session.boot == boot && session.spooled == spooled) {
             return;
@@ -91,7 +91,7 @@ impl Controller {
         self.directory.sessions_opened += 1;
         let number = self.directory.sessions_opened;
         self.directory.sessions.insert(client, SessionEntry { boot, lane_first, lanes, number, spooled });
-        let state = ClientState { lease_until_us: 0, spooled, heard_us: 0 };
+        let state = ClientState { lease_until_us: 0, spooled, heard_us: now.monotonic_us };
         let state = self.clients.entry(client).or_insert(state);
         state.spooled = spooled;
         self.store_directory();
