@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use switchback_rack::admin::MetricsServer;
 use switchback_rack::config::RackConfig;
-use switchback_rack::drive::PacketLog;
+use switchback_rack::drive::{AgentHandle, PacketLog};
 use switchback_rack::embedded::EmbeddedRack;
 use switchback_rack::front;
 use switchback_rack::kernel::KernelSwitchPart;
 use switchback_rack::metrics::{self, Samples, Sources};
 use switchback_rack::parts::{ControllerPart, GatewayPart, NodePart, SwitchPart};
-use switchback_rack::supervise::Supervisor;
+use switchback_rack::supervise::{Counted, Supervisor};
 use switchback_xdp::Mode;
 
 /// A rack or a part that serves.
@@ -159,16 +159,16 @@ fn serve_metrics(
     Ok(address.map(start).transpose()?)
 }
 
+fn switch_supervisor(config: &RackConfig, agent: &AgentHandle, count: Counted) -> Supervisor {
+    Supervisor { datapath: Some(count), agent: Some(agent.clone()), ..Supervisor::new(config) }
+}
+
 fn switch(config: &RackConfig, index: u16, capture: Option<&CaptureFile>) -> anyhow::Result<Box<dyn Running>> {
     let log = capture.map(|file| PacketLog::create(&file.path, file.bytes_max)).transpose()?;
     let part = SwitchPart::start(config, index, log)?;
     let (datapath, agent) = (Arc::clone(&part.datapath), part.agent.clone());
     let counted = Arc::clone(&datapath);
-    let supervisor = Supervisor {
-        datapath: Some(Box::new(move || counted.statistics())),
-        agent: Some(agent.clone()),
-        ..Supervisor::new(config)
-    };
+    let supervisor = switch_supervisor(config, &agent, Box::new(move || counted.statistics()));
     let sources = common(config);
     let (label, meter) = (index.to_string(), Arc::clone(&part.meter));
     sources.add(move |samples: &mut Samples| {
@@ -191,11 +191,7 @@ fn kernel_switch(config: &RackConfig, index: u16, at: &Interface) -> anyhow::Res
     let part = KernelSwitchPart::start(config, index, &at.name, at.mode)?;
     let (datapath, agent) = (Arc::clone(&part.datapath), part.agent.clone());
     let counted = Arc::clone(&datapath);
-    let supervisor = Supervisor {
-        datapath: Some(Box::new(move || counted.statistics())),
-        agent: Some(agent.clone()),
-        ..Supervisor::new(config)
-    };
+    let supervisor = switch_supervisor(config, &agent, Box::new(move || counted.statistics()));
     let sources = common(config);
     let (name, mode) = (at.name.clone(), part.attached().1.to_string());
     let ready = format!("switch={index} datapath=xdp interface={name} mode={mode}");

@@ -5,11 +5,11 @@
 
 mod common;
 
-use common::may_load;
+use common::{assert_whole, control, may_load, small_switch, value_of};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use switchback_datapath::{ClassConfig, Config, DropReason, Verdict};
+use switchback_datapath::{DropReason, Verdict};
 use switchback_wire::*;
 use switchback_xdp::XdpDatapath;
 
@@ -34,31 +34,8 @@ fn header(op: Op, key: &[u8]) -> Header {
     Header { epoch: 1, key_hash: HashKey([5; 16]).hash(key), ..Header::new(op) }
 }
 
-/// A control packet, repeated while the other CPU holds the record, as the agent does.
-fn control(datapath: &XdpDatapath, header: Header, key: &[u8]) -> Packet {
-    loop {
-        let mut packet = Packet::build(header, &[], key);
-        match datapath.inject(&mut packet) {
-            Verdict::Reply => return packet,
-            Verdict::Drop(DropReason::Contended) => {}
-            other => panic!("{:?}: {other:?}", header.op),
-        }
-    }
-}
-
 fn switch() -> XdpDatapath {
-    let config = Config {
-        classes: vec![ClassConfig { value_bytes: 1024, slots: KEYS }],
-        lanes: 8,
-        partitions: 1,
-        nodes: 1,
-        sketch_width: 64,
-        reports: 4096,
-        ..Config::default()
-    };
-    let datapath = XdpDatapath::new(&config, Address::default()).unwrap();
-    datapath.set_route(0, &[0]).unwrap();
-    control(&datapath, Header { generation: 1, ..header(Op::SetEpoch, b"-") }, b"-");
+    let datapath = small_switch(KEYS);
     for slot in 0..KEYS {
         let key = key(slot);
         control(&datapath, Header { slot, ..header(Op::Admit, &key) }, &key);
@@ -66,18 +43,6 @@ fn switch() -> XdpDatapath {
         control(&datapath, Header { slot, ..header(Op::SetValid, &key) }, &key);
     }
     datapath
-}
-
-/// A value that shows whether it is whole: `n`, as often as `n` says.
-fn value(n: u64) -> Vec<u8> {
-    n.to_be_bytes().repeat(1 + (n % 128) as usize)
-}
-
-fn assert_whole(value: &[u8]) -> u64 {
-    let n = u64::from_be_bytes(value[..8].try_into().unwrap());
-    assert_eq!(value.len(), 8 * (1 + (n % 128) as usize), "as long as it says");
-    assert!(value.chunks(8).all(|word| word == n.to_be_bytes()), "all of one write");
-    n
 }
 
 /// Goes round the keys, writing 1 to all, then 2 to all...
@@ -88,7 +53,7 @@ fn write_rounds(datapath: &XdpDatapath, rounds: &AtomicU64, stop: &AtomicBool) {
             let key = key(slot);
             loop {
                 request += 1;
-                let mut packet = Packet::build(Header { request, ..header(Op::Write, &key) }, &value(round), &key);
+                let mut packet = Packet::build(Header { request, ..header(Op::Write, &key) }, &value_of(round), &key);
                 match datapath.process(&mut packet, CLIENT, 0, 0) {
                     Verdict::Reply => break,
                     Verdict::Drop(DropReason::Contended) => {}

@@ -5,13 +5,13 @@
 
 mod common;
 
-use common::may_load;
+use common::{assert_whole, control, may_load, small_switch, value_of};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use switchback_datapath::{ClassConfig, Config, DropReason, Verdict};
+use switchback_datapath::{DropReason, Verdict};
 use switchback_wire::*;
 use switchback_xdp::XdpDatapath;
 
@@ -27,46 +27,12 @@ fn header(op: Op) -> Header {
     Header { epoch: 1, key_hash: hash(), ..Header::new(op) }
 }
 
-fn control(datapath: &XdpDatapath, header: Header) -> Packet {
-    let mut packet = Packet::build(header, &[], KEY);
-    loop {
-        match datapath.inject(&mut packet) {
-            Verdict::Reply => return packet,
-            Verdict::Drop(DropReason::Contended) => packet = Packet::build(header, &[], KEY),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
 fn switch() -> XdpDatapath {
-    let config = Config {
-        classes: vec![ClassConfig { value_bytes: 1024, slots: 4 }],
-        lanes: 8,
-        partitions: 1,
-        nodes: 1,
-        sketch_width: 64,
-        reports: 4096,
-        ..Config::default()
-    };
-    let datapath = XdpDatapath::new(&config, Address::default()).unwrap();
-    datapath.set_route(0, &[0]).unwrap();
-    control(&datapath, Header { generation: 1, ..header(Op::SetEpoch) });
-    control(&datapath, header(Op::Admit));
+    let datapath = small_switch(4);
+    control(&datapath, header(Op::Admit), KEY);
     datapath.lookup_insert(&hash(), 0, 0).unwrap();
-    control(&datapath, header(Op::SetValid));
+    control(&datapath, header(Op::SetValid), KEY);
     datapath
-}
-
-/// A value that shows whether it is whole: `n`, as often as `n` says.
-fn value(n: u64) -> Vec<u8> {
-    n.to_be_bytes().repeat(1 + (n % 128) as usize)
-}
-
-fn assert_whole(value: &[u8]) -> u64 {
-    let n = u64::from_be_bytes(value[..8].try_into().unwrap());
-    assert_eq!(value.len(), 8 * (1 + (n % 128) as usize), "as long as it says");
-    assert!(value.chunks(8).all(|word| word == n.to_be_bytes()), "all of one write");
-    n
 }
 
 /// One of the CPUs that this process may use, each for one of the threads as far as they go.
@@ -100,7 +66,7 @@ fn values_are_whole_and_numbers_have_no_gaps() {
             for request in 1..=WRITES {
                 let n = request * 2 + index as u64;
                 let (verdict, packet) =
-                    send(datapath, Header { lane: index as u32, request, ..header(Op::Write) }, &value(n));
+                    send(datapath, Header { lane: index as u32, request, ..header(Op::Write) }, &value_of(n));
                 match verdict {
                     Verdict::Reply => {
                         written.insert(packet.parse().unwrap().header.seq.0, n);
@@ -154,7 +120,7 @@ fn copies_of_a_request_run_once() {
                     return answers;
                 }
                 let (verdict, packet) =
-                    send(datapath, Header { lane: 3, request, ..header(Op::Write) }, &value(request));
+                    send(datapath, Header { lane: 3, request, ..header(Op::Write) }, &value_of(request));
                 match verdict {
                     Verdict::Reply => {
                         answers.push((request, packet.parse().unwrap().header.seq.0));

@@ -24,6 +24,49 @@ pub(crate) fn may_load(what: &str) -> bool {
     }
 }
 
+/// A control packet, repeated while the other CPU holds the record, as the agent does.
+pub(crate) fn control(datapath: &XdpDatapath, header: Header, key: &[u8]) -> Packet {
+    loop {
+        let mut packet = Packet::build(header, &[], key);
+        match datapath.inject(&mut packet) {
+            Verdict::Reply => return packet,
+            Verdict::Drop(DropReason::Contended) => {}
+            other => panic!("{:?}: {other:?}", header.op),
+        }
+    }
+}
+
+/// A switch for the CPUs to meet on: one class of so many slots, one partition, epoch 1.
+pub(crate) fn small_switch(slots: u32) -> XdpDatapath {
+    let config = Config {
+        classes: vec![ClassConfig { value_bytes: 1024, slots }],
+        lanes: 8,
+        partitions: 1,
+        nodes: 1,
+        sketch_width: 64,
+        reports: 4096,
+        ..Config::default()
+    };
+    let datapath = XdpDatapath::new(&config, Address::default()).unwrap();
+    datapath.set_route(0, &[0]).unwrap();
+    let begin = Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) };
+    control(&datapath, begin, b"-");
+    datapath
+}
+
+/// A value that shows whether it is whole: `n`, as often as `n` says.
+pub(crate) fn value_of(n: u64) -> Vec<u8> {
+    n.to_be_bytes().repeat(1 + (n % 128) as usize)
+}
+
+/// The `n` of such a value, which must be whole.
+pub(crate) fn assert_whole(value: &[u8]) -> u64 {
+    let n = u64::from_be_bytes(value[..8].try_into().unwrap());
+    assert_eq!(value.len(), 8 * (1 + (n % 128) as usize), "as long as it says");
+    assert!(value.chunks(8).all(|word| word == n.to_be_bytes()), "all of one write");
+    n
+}
+
 /// Loading takes most of a second, so what was loaded for the last vector is used again, after it has forgotten everything.
 pub(crate) struct Kernel(Rc<XdpDatapath>);
 
