@@ -1,36 +1,79 @@
 //! What a controller does about offers that its answers don't reach.
 
 use switchback_core::Now;
-use switchback_core::control::{Envelope, Message, NodeReport, Offer, Peer, SwitchReport};
+use switchback_core::control::{Envelope, Message, NodeCommand, NodeReport, Offer, Peer, SwitchReport};
 use switchback_core::controller::{Controller, ControllerConfig, Effect, Files};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_wire::{Address, KeyHash};
 
+fn now(at_us: u64) -> Now {
+    Now { monotonic_us: 1_000_000 + at_us, unix_ms: 1_800_000_000_000 }
+}
+
+/// A controller whose switch has said hello and answers nothing: whatever is offered waits.
+struct Rack {
+    controller: Controller,
+    told: Vec<NodeCommand>,
+}
+
+impl Rack {
+    fn with_slots(slots: u32) -> Rack {
+        let node = Address::in_memory(3, 0);
+        let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..ControllerConfig::default() };
+        let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, now(0)).expect("a new rack");
+        let mut rack = Rack { controller, told: Vec::new() };
+        let (address, classes) = (Address::in_memory(2, 0), vec![(1024, slots)]);
+        let hello = SwitchReport::Hello { boot: 1, address, epoch: 0, classes };
+        rack.hear(0, Peer::Switch(0), Message::FromSwitch(hello));
+        rack
+    }
+
+    fn hear(&mut self, at_us: u64, from: Peer, message: Message) {
+        self.controller.handle_message(now(at_us), Envelope { from, to: Peer::Controller, message });
+        while let Some(effect) = self.controller.poll_effect() {
+            match effect {
+                Effect::Store(_, id, _) => self.controller.handle_stored(now(at_us), id),
+                Effect::Send(Envelope { message: Message::ToNode(command), .. }) => self.told.push(command.body),
+                _ => {}
+            }
+        }
+    }
+
+    fn offered(&mut self, at_us: u64, key: u8) {
+        let offer = Offer { id: key.into(), hash: KeyHash([key; 16]), key: vec![key], value_bytes: 8 };
+        let offers = NodeReport::Offers { epoch: 1, offers: vec![offer] };
+        self.hear(at_us, Peer::Node(0), Message::FromNode(offers));
+    }
+
+    fn declined(&self, key: u8) -> bool {
+        let offer = (KeyHash([key; 16]), u64::from(key));
+        self.told.iter().any(|body| matches!(body, NodeCommand::ClearOffers(offers) if offers.contains(&offer)))
+    }
+}
+
 /// A node repeats its offers until it hears that they are known. While it hears nothing, the controller must not remember each repetition.
 #[test]
 fn an_offer_that_is_repeated_is_answered_by_one_command() {
-    let now = |at_us: u64| Now { monotonic_us: 1_000_000 + at_us, unix_ms: 1_800_000_000_000 };
-    let node = Address::in_memory(3, 0);
-    let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..ControllerConfig::default() };
-    let mut controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, now(0)).expect("a new rack");
-    let mut hear = |at_us: u64, from: Peer, message: Message| {
-        controller.handle_message(now(at_us), Envelope { from, to: Peer::Controller, message });
-        while let Some(effect) = controller.poll_effect() {
-            if let Effect::Store(_, id, _) = effect {
-                controller.handle_stored(now(at_us), id);
-            }
-        }
-        controller.commands_outstanding()
-    };
-    let hello = SwitchReport::Hello { boot: 1, address: Address::in_memory(2, 0), epoch: 0, classes: vec![(1024, 16)] };
-    hear(0, Peer::Switch(0), Message::FromSwitch(hello));
-    let offer = Offer { id: 7, hash: KeyHash([1; 16]), key: b"key".to_vec(), value_bytes: 8 };
+    let mut rack = Rack::with_slots(16);
     let mut repeat = |at_us| {
-        let offers = vec![offer.clone()];
-        hear(at_us, Peer::Node(0), Message::FromNode(NodeReport::Offers { epoch: 1, offers }))
+        rack.offered(at_us, 7);
+        rack.controller.commands_outstanding()
     };
     let once = repeat(1_000);
     for times in 2..100 {
         assert_eq!(repeat(times * 1_000), once, "after {times} times");
     }
+}
+
+/// One that was declined while it waited would be admitted under an offer that its node had cleared: what the cache absorbed for it would be
+/// refused by the node as a late duplicate.
+#[test]
+fn an_offer_that_waits_is_not_declined_when_it_is_repeated_to_a_full_queue() {
+    let mut rack = Rack::with_slots(2);
+    for key in 1..=5 {
+        rack.offered(key.into(), key);
+    }
+    rack.offered(10, 3);
+    assert!(!rack.declined(3) && !rack.declined(4), "the first two have slots, these wait");
+    assert!(rack.declined(5), "no more wait than there are slots");
 }

@@ -43,10 +43,11 @@ impl Step<'_> {
         self.answer_read(packet, Op::ReadReply);
     }
 
-    /// What comes out of the cache is stored only under an offer, above its floor, and iff newer.
+    /// What comes out of the cache is stored only under an offer, above its floor, and iff newer: to an absent key nothing up to the floor
+    /// of the epoch.
     pub(crate) fn store_from_cache(&mut self, version: Version) {
         let node = self.state.node;
-        let offered = node.offer != 0 && version.seq > node.offer_floor.max(node.floor_of_epoch);
+        let offered = node.offer != 0 && version.seq > node.offer_floor;
         if !offered && self.has(Mechanism::OfferedStores) {
             return;
         }

@@ -7,50 +7,62 @@ use crate::time::Now;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash, partition_of};
 
-/// Offers that wait for a slot; more are declined, and come again if their keys stay hot.
+/// Offers that wait for a slot, but never more than the cache has slots, or who comes last would wait while the cache is filled anew many
+/// times. More are declined, and come again if their keys stay hot.
 const WAITING_MAX: usize = 16_384;
 /// Admission commands under way at a time: what arrives meanwhile shares the next one.
 const ADMITS_MAX: usize = 4;
 
-/// Offers that wait for a slot.
+/// Offers that wait for a slot, first come first served.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    queue: VecDeque<(u16, Offer)>,
-    queued: BTreeMap<KeyHash, u64>,
+    queue: VecDeque<KeyHash>,
+    offers: BTreeMap<KeyHash, (u16, Offer)>,
     pub(super) declined: u64,
 }
 
 impl Waiting {
     pub(super) fn len(&self) -> usize {
+        assert_eq!(self.queue.len(), self.offers.len());
         self.queue.len()
     }
 
     pub(super) fn clear(&mut self) {
         self.queue.clear();
-        self.queued.clear();
+        self.offers.clear();
     }
 
+    fn contains(&self, hash: &KeyHash) -> bool {
+        self.offers.contains_key(hash)
+    }
+
+    /// The newest offer of a key stands, at the place of its first.
     fn push(&mut self, node: u16, offer: Offer) {
-        if self.queued.insert(offer.hash, offer.id).is_none() {
-            self.queue.push_back((node, offer));
+        let hash = offer.hash;
+        if self.offers.insert(hash, (node, offer)).is_none() {
+            self.queue.push_back(hash);
         }
     }
 
     fn pop(&mut self) -> Option<(u16, Offer)> {
-        let (node, offer) = self.queue.pop_front()?;
-        self.queued.remove(&offer.hash);
-        Some((node, offer))
+        let hash = self.queue.pop_front()?;
+        self.offers.remove(&hash)
+    }
+
+    fn remove(&mut self, hash: &KeyHash) {
+        if self.offers.remove(hash).is_some() {
+            self.queue.retain(|waiting| waiting != hash);
+        }
     }
 
     /// Takes everything out, to be declined.
     pub(super) fn drain(&mut self) -> Vec<(u16, Offer)> {
-        self.queued.clear();
-        self.queue.drain(..).collect()
+        std::iter::from_fn(|| self.pop()).collect()
     }
 
     /// The class that the first one waits for decides whom to evict.
     pub(super) fn first(&self) -> Option<&Offer> {
-        self.queue.front().map(|(_, offer)| offer)
+        self.queue.front().map(|hash| &self.offers[hash].1)
     }
 }
 
@@ -75,10 +87,12 @@ impl Controller {
                 let entry = cached.entry.id;
                 self.cache.set_offer(entry, id);
                 held.push((hash, id));
-            } else if self.can_admit(&offer) {
+            } else if self.fits(&offer) && (self.waiting.contains(&hash) || self.has_room_to_wait()) {
                 self.waiting.push(node, offer);
                 held.push((hash, id));
             } else {
+                // Left to wait it would be admitted under an offer that its node has cleared.
+                self.waiting.remove(&hash);
                 self.waiting.declined += 1;
                 declined.push((hash, id));
             }
@@ -93,12 +107,15 @@ impl Controller {
         self.decline(now, node, declined);
     }
 
-    fn can_admit(&self, offer: &Offer) -> bool {
+    /// Whether the cache can take this key at all.
+    fn fits(&self, offer: &Offer) -> bool {
         self.config.caching
-            && !self.draining
-            && self.waiting.len() < WAITING_MAX
             && offer.key.len() <= CACHED_KEY_BYTES_MAX
             && self.cache.class_for(offer.value_bytes).is_some()
+    }
+
+    fn has_room_to_wait(&self) -> bool {
+        !self.draining && self.waiting.len() < WAITING_MAX.min(self.cache.capacity())
     }
 
     /// Tells a node that its offers came to nothing, so that it may offer those keys again.

@@ -51,6 +51,12 @@ impl Cache {
         self.evicting
     }
 
+    /// How many keys it can hold.
+    pub(super) fn capacity(&self) -> usize {
+        let slots: usize = self.classes.iter().map(|class| class.slots as usize).sum();
+        self.limit.min(slots)
+    }
+
     /// Whether it holds as many keys as it may.
     pub(super) fn is_full(&self) -> bool {
         self.occupied >= self.limit
