@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Forgetting everything in BPF maps but the lookup table, which user space empties: what switchback_clear of
-// native.c does, for the same reasons in the same order.
+// Forgetting everything in BPF maps: what switchback_clear of native.c does, for the same reasons in the same
+// order.
 #pragma once
 
 #include "record.h"
@@ -10,7 +10,6 @@
 #define CLEAR_MAX (1u << 23)
 
 struct clearing {
-    u32 size_class;
     u32 left; // what couldn't be locked
 };
 
@@ -38,12 +37,21 @@ static long clear_lane(u32 index, void *with)
     return 0;
 }
 
+static long clear_bucket(u32 index, void *with)
+{
+    (void)with;
+    struct bucket *bucket = bpf_map_lookup_elem(&lookups, &index);
+    if (bucket == NULL) {
+        return 1;
+    }
+    bucket_clear(bucket);
+    return 0;
+}
+
 static long clear_record(u32 index, void *with)
 {
     struct clearing *clearing = with;
-    struct call call = {0};
-    u32 location = location_of(clearing->size_class & (CLASS_MAX - 1), index & SLOTS_MAX);
-    struct record *record = table_record(&call, location);
+    struct record *record = bpf_map_lookup_elem(&records, &index);
     if (record == NULL) {
         return 1;
     }
@@ -97,10 +105,8 @@ STEP bool clear_all(void)
     struct clearing clearing = {0};
     (void)exchange(&shared.registers.epoch, 0u);
     repeat(CLEAR_MAX, clear_lane, &clearing);
-    for (u32 i = 0; i < CLASS_MAX; i++) {
-        clearing.size_class = i;
-        repeat(CLEAR_MAX, clear_record, &clearing);
-    }
+    repeat(CLEAR_MAX, clear_bucket, NULL);
+    repeat(CLEAR_MAX, clear_record, &clearing);
     repeat(CLEAR_MAX, clear_counter, NULL);
     repeat(CLEAR_MAX, clear_sketch, NULL);
     repeat(CLEAR_MAX, clear_sequence, NULL);

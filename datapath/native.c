@@ -122,8 +122,7 @@ static bool new_classes(struct switchback *switchback, const struct switchback_c
     switchback->lookup.mask = (u32)(buckets - 1);
     switchback->lookup.buckets = allocate(buckets, sizeof(struct bucket));
     for (u64 i = 0; switchback->lookup.buckets != NULL && i < buckets; i++) {
-        memset(switchback->lookup.buckets[i].locations, 0xff,
-               sizeof(switchback->lookup.buckets[i].locations));
+        bucket_clear(&switchback->lookup.buckets[i]);
     }
     return switchback->lookup.buckets != NULL;
 }
@@ -294,45 +293,14 @@ static struct record *record_at(struct switchback *switchback, u32 location)
 
 u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location)
 {
-    struct lookup_table *table = &switchback->lookup;
-    u32 probe = 0, entry = 0;
-    if (record_at(switchback, location) == NULL) {
-        return INSERT_NO_SLOT;
-    }
-    if (hash_high == 0 || lookup_locate(table, hash_high, hash_low, &probe, &entry)) {
-        return INSERT_DUPLICATE;
-    }
-    if (!lookup_locate_free(table, hash_low, &probe, &entry)) {
-        return INSERT_FULL;
-    }
-    // First the way to it, then the entry.
-    for (u32 passed = 0; passed < probe; passed++) {
-        bucket_add_overflow(lookup_bucket(table, hash_low, passed), 1);
-    }
-    bucket_set(lookup_bucket(table, hash_low, probe), entry, hash_high, location);
-    // Seen by every packet whose seq is later than the one that SET_VALID is about to read.
-    fence_full();
-    return INSERT_OK;
+    return record_at(switchback, location) != NULL
+               ? lookup_insert(&switchback->lookup, hash_high, hash_low, location)
+               : INSERT_NO_SLOT;
 }
 
 bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location)
 {
-    struct lookup_table *table = &switchback->lookup;
-    u32 probe = 0, entry = 0;
-    if (!lookup_locate(table, hash_high, hash_low, &probe, &entry)) {
-        return false;
-    }
-    struct bucket *bucket = lookup_bucket(table, hash_low, probe);
-    if (bucket->locations[entry] != location) {
-        return false;
-    }
-    bucket_set(bucket, entry, 0, NO_LOCATION);
-    for (u32 passed = 0; passed < probe; passed++) {
-        invariant(lookup_bucket(table, hash_low, passed)->overflow > 0);
-        bucket_add_overflow(lookup_bucket(table, hash_low, passed), ~0u);
-    }
-    fence_full();
-    return true;
+    return lookup_remove(&switchback->lookup, hash_high, hash_low, location);
 }
 
 void switchback_set_route(struct switchback *switchback, u32 partition, u64 route)
@@ -404,12 +372,7 @@ void switchback_clear(struct switchback *switchback)
         lane_unlock(lane);
     }
     for (u32 i = 0; i <= switchback->lookup.mask; i++) {
-        struct bucket *bucket = &switchback->lookup.buckets[i];
-        bucket_write_begin(bucket);
-        memset(bucket->tags, 0, sizeof(bucket->tags));
-        memset(bucket->locations, 0xff, sizeof(bucket->locations));
-        store_relaxed(&bucket->overflow, 0u);
-        bucket_write_end(bucket);
+        bucket_clear(&switchback->lookup.buckets[i]);
     }
     for (u32 i = 0; i < switchback->class_count; i++) {
         struct size_class *of = &switchback->classes[i];

@@ -90,8 +90,7 @@ void switchback_process(struct switchback *switchback, struct switchback_item *i
 void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
                        struct switchback_verdict *verdict);
 
-// Tables. One caller at a time.
-enum switchback_insert { INSERT_OK, INSERT_DUPLICATE, INSERT_FULL, INSERT_NO_SLOT };
+// Tables. One caller at a time. What is inserted: an `enum lookup_insert` of lookup.h.
 u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location);
 bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location);
 void switchback_set_route(struct switchback *switchback, u32 partition, u64 route);

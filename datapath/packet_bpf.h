@@ -188,12 +188,12 @@ STEP bool packet_resize_for(struct packet *packet, struct call *call, struct rec
     return bpf_xdp_store_bytes(FRAME(packet), packet_key_at(call), record->key, key_bytes) == 0;
 }
 
-// Between the value in the packet and one in a record, found again by its location so that its size is known.
+// Between the packet's value and a slot's.
 #define MOVE(move, class_)                                                                                   \
     {                                                                                                        \
-        struct record *record = bpf_map_lookup_elem(&records_##class_, &slot);                               \
-        if (record != NULL && bytes > 0 && bytes <= parameters.value_bytes[class_]) {                        \
-            (void)move(frame, at, record + 1, bytes, CACHED_VALUE_BYTES_MAX);                                \
+        void *value = bpf_map_lookup_elem(&values_##class_, &slot);                                          \
+        if (value != NULL && bytes > 0 && bytes <= parameters.value_bytes[class_]) {                         \
+            (void)move(frame, at, value, bytes, CACHED_VALUE_BYTES_MAX);                                     \
         }                                                                                                    \
         return 0;                                                                                            \
     }

@@ -80,8 +80,17 @@ typedef u64 ANY_ALIGNMENT be64;
 #define exchange(at, x)            __sync_lock_test_and_set((at), (x))
 #define fetch_add(at, x)           __sync_fetch_and_add((at), (x))
 #define store_release(at, x)       ((void)exchange((at), (x)))
-#define prefetch(at)               ((void)0)
-#define prefetch_for_write(at)     ((void)0)
+// There is no instruction for it; a load that nobody waits for does as well.
+#define prefetch(at) ((void)load_relaxed((const u8 *)(const void *)(at)))
+// `then` where two 64-bit words are equal, else `otherwise`, without a branch: there is no conditional move.
+#define if_equal(a, b, then, otherwise)                                                                      \
+    ({                                                                                                       \
+        u64 difference_ = (a) ^ (b);                                                                         \
+        u64 is_different_ = (difference_ | -difference_) >> 63;                                              \
+        forget(is_different_);                                                                               \
+        is_different_ -= 1;                                                                                  \
+        (__typeof__(otherwise))(((then) & is_different_) | ((otherwise) & ~is_different_));                  \
+    })
 // How often a reader or writer tries a record again; the other side is another CPU that can't be preempted in
 // it.
 #define RECORD_ATTEMPTS 8
@@ -119,12 +128,13 @@ STEP void relax(u32 attempt)
         __typeof__(*(at)) expected_ = (a);                                                                   \
         __atomic_compare_exchange_n((at), &expected_, (b), false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);       \
     })
-#define exchange(at, x)        __atomic_exchange_n((at), (x), __ATOMIC_SEQ_CST)
-#define fetch_add(at, x)       __atomic_fetch_add((at), (x), __ATOMIC_SEQ_CST)
-#define prefetch(at)           __builtin_prefetch((at), 0, 3)
-#define prefetch_for_write(at) __builtin_prefetch((at), 1, 3)
+#define exchange(at, x)                 __atomic_exchange_n((at), (x), __ATOMIC_SEQ_CST)
+#define fetch_add(at, x)                __atomic_fetch_add((at), (x), __ATOMIC_SEQ_CST)
+#define if_equal(a, b, then, otherwise) ((a) == (b) ? (then) : (otherwise))
+#define prefetch(at)                    __builtin_prefetch((at), 0, 3)
+#define prefetch_for_write(at)          __builtin_prefetch((at), 1, 3)
 // In user space the other side may be preempted in the middle of it, so wait longer than a time slice.
-#define RECORD_ATTEMPTS        (1u << 16)
+#define RECORD_ATTEMPTS                 (1u << 16)
 // Runs `step(index, with)` so many times, or until it returns 1.
 #define repeat(times, step, with)                                                                            \
     for (u32 index_ = 0, times_ = (times); index_ < times_ && (step)(index_, (with)) == 0; index_++) {       \

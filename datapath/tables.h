@@ -102,6 +102,17 @@ STEP u16 route_node(u64 route, u32 index)
     return (u16)(route >> (16 * index));
 }
 
+// A cache line of the lookup table; see lookup.h.
+#define BUCKET_ENTRIES 4u
+struct bucket {
+    u32 version;
+    u32 overflow;
+    u64 tags[BUCKET_ENTRIES];
+    u32 locations[BUCKET_ENTRIES]; // NO_LOCATION: free
+    u64 padding;
+};
+_Static_assert(sizeof(struct bucket) == 64, "a bucket is a cache line");
+
 enum lookup_result { LOOKUP_MISS, LOOKUP_HIT, LOOKUP_CONTENDED };
 
 #ifdef __bpf__

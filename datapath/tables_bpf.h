@@ -4,18 +4,22 @@
 // of values are fixed, since the verifier checks them.
 #pragma once
 
+#define CACHE_LINE     64u
+#define PREFETCH_BYTES 256u
+
 struct parameters {
     u64 features;
     u64 sampling; // of 2^32
     u32 threshold;
     u32 sketch_width;
     u32 partition_shift;
+    u32 lookup_mask; // buckets, less one
     u32 class_count;
     u32 slots[CLASS_MAX];
-    u32 value_bytes[CLASS_MAX];  // of a class's longest value
-    u32 counter_base[CLASS_MAX]; // of a class's first slot in `counters`
-    struct address endpoint;     // where clients send packets
-    u16 reserved[3];
+    u32 value_bytes[CLASS_MAX]; // of a class's longest value
+    u32 record_base[CLASS_MAX]; // of a class's first slot in `records` and `counters`
+    struct address endpoint;    // where clients send packets
+    u16 reserved[5];
 };
 
 const volatile struct parameters parameters SEC(".rodata.parameters") = {
@@ -24,10 +28,11 @@ const volatile struct parameters parameters SEC(".rodata.parameters") = {
     .threshold = 20,
     .sketch_width = 1 << 16,
     .partition_shift = 32 - 12,
+    .lookup_mask = (1 << 14) - 1,
     .class_count = 4,
     .slots = {8192, 8192, 8192, 8192},
     .value_bytes = {128, 256, 512, 1024},
-    .counter_base = {0, 8192, 2 * 8192, 3 * 8192},
+    .record_base = {0, 8192, 2 * 8192, 3 * 8192},
     .endpoint = {.ip = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}, .port = SWITCH_PORT},
 };
 
@@ -46,10 +51,15 @@ struct shared shared SEC(".data.shared") = {{0}, 0};
         __type(value, value_);                                                                               \
     } name_ SEC(".maps")
 
-struct hash {
-    u64 high;
-    u64 low;
-};
+// An array whose first element begins a page. (Others begin 8 bytes before a cache line's end.)
+#define ALIGNED_ARRAY(name_, value_, entries_)                                                               \
+    struct {                                                                                                 \
+        __uint(type, BPF_MAP_TYPE_ARRAY);                                                                    \
+        __uint(map_flags, BPF_F_MMAPABLE);                                                                   \
+        __uint(max_entries, entries_);                                                                       \
+        __type(key, u32);                                                                                    \
+        __type(value, value_);                                                                               \
+    } name_ SEC(".maps")
 
 // What a report looks like; the record's value follows.
 struct report {
@@ -60,25 +70,29 @@ struct report {
     struct record record;
 };
 
-// A class's records, each with room for its value. The loader sets both sizes.
-#define RECORDS(class_, value_bytes_)                                                                        \
+// A class's values; the loader sets both sizes.
+#define VALUES(class_, value_bytes_)                                                                         \
     struct {                                                                                                 \
         __uint(type, BPF_MAP_TYPE_ARRAY);                                                                    \
+        __uint(map_flags, BPF_F_MMAPABLE);                                                                   \
         __uint(max_entries, 8192);                                                                           \
         __uint(key_size, sizeof(u32));                                                                       \
-        __uint(value_size, sizeof(struct record) + (value_bytes_));                                          \
-    } records_##class_ SEC(".maps")
+        __uint(value_size, value_bytes_);                                                                    \
+    } values_##class_ SEC(".maps")
 
-RECORDS(0, 128);
-RECORDS(1, 256);
-RECORDS(2, 512);
-RECORDS(3, 1024);
+VALUES(0, 128);
+VALUES(1, 256);
+VALUES(2, 512);
+VALUES(3, 1024);
 
-MAP(lookups, BPF_MAP_TYPE_HASH, struct hash, u32, 4 * 8192);
+// The records of all classes, without their values: what the verifier looks at for one map it would look at
+// again for each of four.
+ALIGNED_ARRAY(records, struct record, 4 * 8192);
+ALIGNED_ARRAY(lookups, struct bucket, 1 << 14);
 MAP(counters, BPF_MAP_TYPE_ARRAY, u32, u32, 4 * 8192);
 MAP(sketches, BPF_MAP_TYPE_ARRAY, u32, u32, SKETCH_ROWS * (1 << 16));
 MAP(sequences, BPF_MAP_TYPE_ARRAY, u32, u64, SEQUENCE_BUCKETS);
-MAP(lanes, BPF_MAP_TYPE_ARRAY, u32, struct lane, 1 << 16);
+ALIGNED_ARRAY(lanes, struct lane, 1 << 16);
 MAP(routes, BPF_MAP_TYPE_ARRAY, u32, u64, 1 << 16);
 MAP(nodes, BPF_MAP_TYPE_HASH, struct address, u32, 1 << 12);
 MAP(node_addresses, BPF_MAP_TYPE_ARRAY, u32, struct address, 1 << 12);
@@ -117,34 +131,92 @@ STEP struct registers *registers_of(struct call *call)
     return &shared.registers;
 }
 
+struct lookup_table {
+    u32 mask;
+};
+
+STEP struct bucket *lookup_bucket(const struct lookup_table *table, u64 hash_low, u32 probe)
+{
+    u32 index = ((u32)hash_low + probe) & table->mask;
+    return bpf_map_lookup_elem(&lookups, &index);
+}
+
+#include "lookup.h"
+
+STEP struct lookup_table table_lookup(void)
+{
+    return (struct lookup_table){.mask = parameters.lookup_mask};
+}
+
+// The beginning of a value, on its way while the record is looked at.
+#define PREFETCH_VALUE(class_)                                                                               \
+    {                                                                                                        \
+        const u8 *value = bpf_map_lookup_elem(&values_##class_, &slot);                                      \
+        for (u32 at = 0; value != NULL && at < PREFETCH_BYTES && at < parameters.value_bytes[class_];        \
+             at += CACHE_LINE) {                                                                             \
+            prefetch(value + at);                                                                            \
+        }                                                                                                    \
+        break;                                                                                               \
+    }
+
+STEP void table_prefetch_value(u32 location)
+{
+    u32 slot = slot_of(location);
+    switch (class_of(location)) {
+    case 0:
+        PREFETCH_VALUE(0)
+    case 1:
+        PREFETCH_VALUE(1)
+    case 2:
+        PREFETCH_VALUE(2)
+    default:
+        PREFETCH_VALUE(3)
+    }
+}
+
+// Global, so the verifier looks at it once. The result above the location.
+__attribute__((noinline)) u64 lookup_patiently(u64 tag, u64 hash_low)
+{
+    struct lookup_table table = table_lookup();
+    u32 location = NO_LOCATION;
+    u64 found = lookup_all(&table, tag, hash_low, &location);
+    return found << 32 | location;
+}
+
 STEP enum lookup_result table_location(struct call *call)
 {
-    struct hash hash = {call->header.hash_high, call->header.hash_low};
-    u32 *location = bpf_map_lookup_elem(&lookups, &hash);
-    if (location == NULL) {
+    struct lookup_table table = table_lookup();
+    u64 tag = call->header.hash_high, hash_low = call->header.hash_low;
+    const struct bucket *bucket = lookup_bucket(&table, hash_low, 0);
+    u32 version = 0;
+    if (bucket == NULL) {
         return LOOKUP_MISS;
     }
-    call->location = *location;
-    return LOOKUP_HIT;
+    if (likely(lookup_first(bucket, tag, &version, &call->location))) {
+        if (call->location == NO_LOCATION) {
+            return LOOKUP_MISS;
+        }
+        table_prefetch_value(call->location);
+        return LOOKUP_HIT;
+    }
+    u64 found = lookup_patiently(tag, hash_low);
+    call->location = (u32)found;
+    return (enum lookup_result)(found >> 32);
+}
+
+// A slot's place among those of all classes; above all of them where there is none.
+STEP u32 table_index(u32 location)
+{
+    u32 size_class = class_of(location) & (CLASS_MAX - 1);
+    bool exists = slot_of(location) < parameters.slots[size_class];
+    return exists ? parameters.record_base[size_class] + slot_of(location) : ~0u;
 }
 
 STEP struct record *table_record(struct call *call, u32 location)
 {
     (void)call;
-    u32 slot = slot_of(location);
-    if (class_of(location) >= parameters.class_count) {
-        return NULL;
-    }
-    switch (class_of(location)) {
-    case 0:
-        return bpf_map_lookup_elem(&records_0, &slot);
-    case 1:
-        return bpf_map_lookup_elem(&records_1, &slot);
-    case 2:
-        return bpf_map_lookup_elem(&records_2, &slot);
-    default:
-        return bpf_map_lookup_elem(&records_3, &slot);
-    }
+    u32 index = table_index(location);
+    return bpf_map_lookup_elem(&records, &index);
 }
 
 STEP u32 table_value_capacity(struct call *call, u32 location)
@@ -156,10 +228,7 @@ STEP u32 table_value_capacity(struct call *call, u32 location)
 STEP u32 *table_counter(struct call *call, u32 location)
 {
     (void)call;
-    u32 index = parameters.counter_base[class_of(location) & (CLASS_MAX - 1)] + slot_of(location);
-    if (slot_of(location) >= parameters.slots[class_of(location) & (CLASS_MAX - 1)]) {
-        return NULL;
-    }
+    u32 index = table_index(location);
     return bpf_map_lookup_elem(&counters, &index);
 }
 
@@ -234,7 +303,11 @@ STEP u64 table_route(struct call *call, u16 partition)
 
 STEP void table_prefetch(struct call *call)
 {
-    (void)call;
+    struct lookup_table table = table_lookup();
+    const struct bucket *bucket = call->injected ? NULL : lookup_bucket(&table, call->header.hash_low, 0);
+    if (bucket != NULL) {
+        prefetch(bucket);
+    }
 }
 
 STEP bool table_is_node(struct call *call, const struct address *address)
@@ -254,7 +327,7 @@ STEP void count(struct call *call, u32 statistic)
 
 #define REPORT(class_)                                                                                       \
     {                                                                                                        \
-        u32 bytes_ = sizeof(struct record) + parameters.value_bytes[class_];                                 \
+        void *value = bpf_map_lookup_elem(&values_##class_, &slot);                                          \
         struct report *report =                                                                              \
             bpf_ringbuf_reserve(&reports, sizeof(*report) + parameters.value_bytes[class_], 0);              \
         if (report == NULL) {                                                                                \
@@ -264,13 +337,15 @@ STEP void count(struct call *call, u32 statistic)
         report->location = location;                                                                         \
         report->epoch = call->epoch;                                                                         \
         report->reserved = 0;                                                                                \
-        (void)bpf_probe_read_kernel(&report->record, bytes_, record);                                        \
+        (void)bpf_probe_read_kernel(&report->record, sizeof(*record), record);                               \
+        (void)bpf_probe_read_kernel(report + 1, parameters.value_bytes[class_], value);                      \
         bpf_ringbuf_submit(report, 0);                                                                       \
         return true;                                                                                         \
     }
 
 STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)
 {
+    u32 slot = slot_of(location);
     switch (class_of(location)) {
     case 0:
         REPORT(0)

@@ -3,7 +3,44 @@
 // Tables in plain memory.
 #pragma once
 
-#include "lookup_native.h"
+struct lookup_table {
+    struct bucket *buckets;
+    u32 mask;
+};
+
+STEP struct bucket *lookup_bucket(const struct lookup_table *table, u64 hash_low, u32 probe)
+{
+    return &table->buckets[((u32)hash_low + probe) & table->mask];
+}
+
+#include "lookup.h"
+
+// A lookup made ahead of its packet, so that memory has time; it still holds while the bucket has its
+// version.
+struct ahead {
+    const struct bucket *bucket;
+    u32 version;
+    u32 location;
+};
+
+STEP void lookup_begin(const struct lookup_table *table, u64 hash_low, struct ahead *ahead)
+{
+    ahead->bucket = lookup_bucket(table, hash_low, 0);
+    prefetch(ahead->bucket);
+}
+
+STEP void lookup_ahead(u64 tag, struct ahead *ahead)
+{
+    if (unlikely(!lookup_first(ahead->bucket, tag, &ahead->version, &ahead->location))) {
+        // Not for this bucket alone to say. No bucket has an odd version when it is compared.
+        ahead->version = 1;
+    }
+}
+
+STEP bool lookup_holds(const struct ahead *ahead)
+{
+    return likely(load_acquire(&ahead->bucket->version) == ahead->version && (ahead->version & 1) == 0);
+}
 
 #define CACHE_LINE 64u
 // The last shard belongs to the agent, whose packets may come from any thread.
@@ -106,14 +143,25 @@ STEP void table_prefetch_record(const struct switchback *switchback, u32 locatio
     prefetch_for_write(&of->counters[slot_of(location)]);
 }
 
+static __attribute__((noinline)) enum lookup_result lookup_patiently(const struct lookup_table *table,
+                                                                     u64 tag, u64 hash_low, u32 *location)
+{
+    return lookup_all(table, tag, hash_low, location);
+}
+
 STEP enum lookup_result table_location(struct call *call)
 {
     if (call->ahead != NULL && lookup_holds(call->ahead)) {
         call->location = call->ahead->location;
         return call->location != NO_LOCATION ? LOOKUP_HIT : LOOKUP_MISS;
     }
-    enum lookup_result found = lookup_find(&call->switchback->lookup, call->header.hash_high,
-                                           call->header.hash_low, &call->location);
+    const struct lookup_table *table = &call->switchback->lookup;
+    u64 tag = call->header.hash_high, hash_low = call->header.hash_low;
+    u32 version = 0, location = NO_LOCATION;
+    enum lookup_result found = lookup_first(lookup_bucket(table, hash_low, 0), tag, &version, &location)
+                                   ? location != NO_LOCATION ? LOOKUP_HIT : LOOKUP_MISS
+                                   : lookup_patiently(table, tag, hash_low, &location);
+    call->location = location;
     if (found == LOOKUP_HIT) {
         table_prefetch_record(call->switchback, call->location);
     }

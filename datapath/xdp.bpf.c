@@ -3,10 +3,11 @@
 // The pipeline in the kernel.
 //
 // `switchback` takes frames of an interface: Ethernet, IPv4 or IPv6, UDP to the switch's endpoint. Everything
-// else is passed to the kernel untouched, VLAN tags, IP options and fragments included. Three programs are
+// else is passed to the kernel untouched, VLAN tags, IP options and fragments included. Four programs are
 // never attached; the agent runs them by BPF_PROG_TEST_RUN: `switchback_control` on a control packet,
-// `switchback_replay` on a packet that it has got another way, `switchback_clear` to forget everything.
-// `switchback_pass` belongs on a veth's other end, without which the driver loses what is sent.
+// `switchback_replay` on a packet that it has got another way, `switchback_lookup` on a change of the lookup
+// table, `switchback_clear` to forget everything. `switchback_pass` belongs on a veth's other end, without
+// which the driver loses what is sent.
 #include "pipeline.h"
 #include "frame.h"
 #include "clear.h"
@@ -64,6 +65,28 @@ int switchback_replay(struct xdp_md *frame)
         replay->route = call.route;
     }
     return (int)verdict;
+}
+
+// Made here because nothing preempts this between a bucket's two versions, as it could a process.
+struct lookup_change {
+    u64 tag;
+    u64 hash_low;
+    u32 location;
+    u32 inserts; // else it removes
+};
+_Static_assert(sizeof(struct lookup_change) == 24, "as in crates/xdp");
+
+// An `enum lookup_insert`, or whether the entry was removed.
+SEC("xdp")
+int switchback_lookup(struct xdp_md *frame)
+{
+    const struct lookup_change *change = (void *)(long)frame->data;
+    struct lookup_table table = table_lookup();
+    if ((const void *)(change + 1) > (void *)(long)frame->data_end) {
+        return -1;
+    }
+    return change->inserts != 0 ? (int)lookup_insert(&table, change->tag, change->hash_low, change->location)
+                                : lookup_remove(&table, change->tag, change->hash_low, change->location);
 }
 
 SEC("xdp")

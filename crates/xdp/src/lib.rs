@@ -119,6 +119,8 @@ impl XdpDatapath {
         for partition in 0..config.partitions {
             datapath.update("routes", &partition.to_ne_bytes(), &u64::MAX.to_ne_bytes(), MapFlags::ANY);
         }
+        // Not all empty tables are zeros.
+        datapath.clear();
         datapath.set_lanes(config.lanes);
         datapath.set_clock();
         Ok(datapath)
@@ -207,23 +209,32 @@ impl XdpDatapath {
     pub fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
         let exists = self.config.classes.get(usize::from(class)).is_some_and(|class| slot < class.slots);
         let location = location(class, slot).filter(|_| exists).ok_or(TableError::Slot)?;
-        let _one_at_a_time = self.tables();
-        let lookups = self.loaded.map("lookups");
-        match lookups.update(&hash_key(hash), &location.to_ne_bytes(), MapFlags::NO_EXIST) {
-            Ok(()) => Ok(()),
-            Err(error) if error.kind() == libbpf_rs::ErrorKind::AlreadyExists => Err(TableError::Duplicate),
-            Err(_) => Err(TableError::Full),
+        match self.change_lookup(hash, location, true) {
+            0 => Ok(()),
+            1 => Err(TableError::Duplicate),
+            _ => Err(TableError::Full),
         }
     }
 
     /// Takes the entry out again; false if the key isn't there, or at another slot. Before REMOVE.
     pub fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
+        location(class, slot).is_some_and(|location| self.change_lookup(hash, location, false) == 1)
+    }
+
+    /// `struct lookup_change` of xdp.bpf.c, and what the program says to it.
+    fn change_lookup(&self, hash: &KeyHash, location: u32, inserts: bool) -> u32 {
+        let mut change = [0; 24];
+        change[..16].copy_from_slice(&hash_key(hash));
+        change[16..20].copy_from_slice(&location.to_ne_bytes());
+        change[20..].copy_from_slice(&u32::from(inserts).to_ne_bytes());
         let _one_at_a_time = self.tables();
-        let lookups = self.loaded.map("lookups");
-        let key = hash_key(hash);
-        let found = lookups.lookup(&key, MapFlags::ANY).ok().flatten();
-        let wanted = location(class, slot).map(|location| location.to_ne_bytes().to_vec());
-        found.is_some() && found == wanted && lookups.delete(&key).is_ok()
+        match self.run("switchback_lookup", &change, &mut [0; 24]) {
+            Ok(ran) => ran.value,
+            Err(error) => {
+                tracing::error!(%error, "the kernel doesn't run a change of the lookup table");
+                u32::MAX
+            }
+        }
     }
 
     /// Gives a partition its replicas, from the head to the tail; none takes it out of service.
@@ -296,11 +307,6 @@ impl XdpDatapath {
     pub fn clear(&self) {
         let _one_at_a_time = self.tables();
         self.shared.set_u32(place("registers.epoch"), 0);
-        let lookups = self.loaded.map("lookups");
-        let keys: Vec<_> = lookups.keys().collect();
-        for key in keys {
-            let _gone = lookups.delete(&key);
-        }
         let mut out = [0; 64];
         const XDP_PASS: u32 = 2;
         // A packet may hold a lock; it is soon done.

@@ -54,12 +54,13 @@ struct Parameters {
     threshold: u32,
     sketch_width: u32,
     partition_shift: u32,
+    lookup_mask: u32,
     class_count: u32,
     slots: [u32; CLASSES],
     value_bytes: [u32; CLASSES],
-    counter_base: [u32; CLASSES],
+    record_base: [u32; CLASSES],
     endpoint: Address,
-    reserved: [u16; 3],
+    reserved: [u16; 5],
 }
 
 impl Parameters {
@@ -70,6 +71,7 @@ impl Parameters {
             threshold: config.threshold,
             sketch_width: config.sketch_width,
             partition_shift: 32 - config.partitions.trailing_zeros(),
+            lookup_mask: buckets(config) - 1,
             class_count: config.classes.len() as u32,
             endpoint,
             ..Parameters::default()
@@ -78,7 +80,7 @@ impl Parameters {
         for (i, class) in config.classes.iter().enumerate() {
             parameters.slots[i] = class.slots;
             parameters.value_bytes[i] = class.value_bytes;
-            parameters.counter_base[i] = base;
+            parameters.record_base[i] = base;
             base += class.slots;
         }
         parameters
@@ -88,10 +90,8 @@ impl Parameters {
         let mut bytes = Vec::new();
         bytes.extend(self.features.to_ne_bytes());
         bytes.extend(self.sampling.to_ne_bytes());
-        for word in [self.threshold, self.sketch_width, self.partition_shift, self.class_count] {
-            bytes.extend(word.to_ne_bytes());
-        }
-        for word in self.slots.iter().chain(&self.value_bytes).chain(&self.counter_base) {
+        let words = [self.threshold, self.sketch_width, self.partition_shift, self.lookup_mask, self.class_count];
+        for word in words.iter().chain(&self.slots).chain(&self.value_bytes).chain(&self.record_base) {
             bytes.extend(word.to_ne_bytes());
         }
         bytes.extend(self.endpoint.ip);
@@ -172,14 +172,26 @@ pub fn map_bytes(config: &Config) -> Result<u64, Error> {
     Ok(bytes)
 }
 
+fn slots(config: &Config) -> u32 {
+    config.classes.iter().map(|class| class.slots).sum()
+}
+
+/// As many as natively: half full at most, so that most lookups read one.
+fn buckets(config: &Config) -> u32 {
+    (slots(config).div_ceil(2) + 1).next_power_of_two()
+}
+
+/// Bytes of a class's slot for values: they are moved by words.
+pub(crate) fn slot_bytes(value_bytes: u32) -> u32 {
+    value_bytes.next_multiple_of(8)
+}
+
 fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<(), Error> {
     let name = map.name().to_string_lossy().into_owned();
-    let slots: u32 = config.classes.iter().map(|class| class.slots).sum();
     match name.as_str() {
         ".rodata.parameters" => map.set_initial_value(&Parameters::new(config, endpoint).bytes())?,
-        // Half full at most, so that chains are short.
-        "lookups" => map.set_max_entries(2 * slots.max(1))?,
-        "counters" => map.set_max_entries(slots.max(1))?,
+        "lookups" => map.set_max_entries(buckets(config))?,
+        "records" | "counters" => map.set_max_entries(slots(config).max(1))?,
         "sketches" => map.set_max_entries(4 * config.sketch_width)?,
         "lanes" => map.set_max_entries(config.lanes)?,
         "routes" => map.set_max_entries(config.partitions)?,
@@ -189,10 +201,10 @@ fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<
             map.set_max_entries(room.next_power_of_two().clamp(4096, 1 << 30) as u32)?;
         }
         _ => {
-            if let Some(class) = name.strip_prefix("records_").and_then(|class| class.parse::<usize>().ok()) {
+            if let Some(class) = name.strip_prefix("values_").and_then(|class| class.parse::<usize>().ok()) {
                 let (value_bytes, slots) =
                     config.classes.get(class).map_or((8, 1), |class| (class.value_bytes, class.slots));
-                map.set_value_size(place("size.record") as u32 + value_bytes.next_multiple_of(8))?;
+                map.set_value_size(slot_bytes(value_bytes))?;
                 map.set_max_entries(slots)?;
             }
         }

@@ -1,6 +1,7 @@
 //! The state behind the packets, as vectors describe it: the twin of [`switchback_datapath::state`]. For tests.
 
 use crate::layout::{Fields, FieldsMut, place};
+use crate::object::slot_bytes;
 use crate::{XdpDatapath, hash_key};
 use libbpf_rs::{MapCore, MapFlags};
 use switchback_datapath::location;
@@ -8,7 +9,8 @@ use switchback_datapath::state::{Lane, Record, Registers};
 use switchback_wire::KeyHash;
 
 impl XdpDatapath {
-    fn counter_index(&self, class: u8, slot: u32) -> u32 {
+    /// A slot's place among those of all classes.
+    fn index(&self, class: u8, slot: u32) -> u32 {
         self.config.classes.iter().take(usize::from(class)).map(|class| class.slots).sum::<u32>() + slot
     }
 
@@ -19,24 +21,28 @@ impl XdpDatapath {
     /// A record as it is; `None` if there is no such slot.
     pub fn peek_record(&self, class: u8, slot: u32) -> Option<Record> {
         location(class, slot).filter(|_| usize::from(class) < self.config.classes.len())?;
-        let map = format!("records_{class}");
+        let values = format!("values_{class}");
+        if slot >= self.config.classes[usize::from(class)].slots {
+            return None;
+        }
+        let index = self.index(class, slot);
         loop {
-            let before = self.array(&map, slot)?;
-            let after = self.array(&map, slot)?;
+            let before = self.array("records", index)?;
+            let value = self.array(&values, slot)?;
+            let after = self.array("records", index)?;
             let version = Fields { of: "record", bytes: &before }.u32("version");
             if before == after && version.is_multiple_of(2) {
-                return Some(self.record(&before, class, slot));
+                return Some(self.record(&before, &value, index));
             }
         }
     }
 
-    fn record(&self, bytes: &[u8], class: u8, slot: u32) -> Record {
+    fn record(&self, bytes: &[u8], value: &[u8], index: u32) -> Record {
         let fields = Fields { of: "record", bytes };
         let mut hash = KeyHash::default();
         hash.0[..8].copy_from_slice(&fields.u64("hash_high").to_be_bytes());
         hash.0[8..].copy_from_slice(&fields.u64("hash_low").to_be_bytes());
-        let counter = self.array("counters", self.counter_index(class, slot)).unwrap_or_default();
-        let value_at = place("size.record");
+        let counter = self.array("counters", index).unwrap_or_default();
         Record {
             state: fields.u8("state"),
             seq: fields.u64("seq"),
@@ -47,7 +53,7 @@ impl XdpDatapath {
             counter: counter.first_chunk::<4>().map_or(0, |bytes| u32::from_ne_bytes(*bytes)),
             hash,
             key: fields.bytes("key", usize::from(fields.u16("key_bytes"))).to_vec(),
-            value: bytes[value_at..value_at + usize::from(fields.u16("value_bytes"))].to_vec(),
+            value: value[..usize::from(fields.u16("value_bytes"))].to_vec(),
         }
     }
 
@@ -57,9 +63,9 @@ impl XdpDatapath {
         if slot >= size.slots || record.value.len() > size.value_bytes as usize || record.key.len() > 128 {
             return false;
         }
-        let value_at = place("size.record");
-        let mut bytes = vec![0; value_at + size.value_bytes.next_multiple_of(8) as usize];
-        bytes[value_at..value_at + record.value.len()].copy_from_slice(&record.value);
+        let mut value = record.value.clone();
+        value.resize(slot_bytes(size.value_bytes) as usize, 0);
+        let mut bytes = vec![0; place("size.record")];
         let mut fields = FieldsMut { of: "record", bytes: &mut bytes };
         fields.set("state", &[record.state]);
         fields.set("seq", &record.seq.to_ne_bytes());
@@ -72,8 +78,9 @@ impl XdpDatapath {
         fields.set("key_bytes", &(record.key.len() as u16).to_ne_bytes());
         fields.set("value_bytes", &(record.value.len() as u16).to_ne_bytes());
         fields.set("key", &record.key);
-        self.update(&format!("records_{class}"), &slot.to_ne_bytes(), &bytes, MapFlags::ANY);
-        let index = self.counter_index(class, slot);
+        let index = self.index(class, slot);
+        self.update(&format!("values_{class}"), &slot.to_ne_bytes(), &value, MapFlags::ANY);
+        self.update("records", &index.to_ne_bytes(), &bytes, MapFlags::ANY);
         self.update("counters", &index.to_ne_bytes(), &record.counter.to_ne_bytes(), MapFlags::ANY);
         true
     }
