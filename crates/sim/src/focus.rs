@@ -185,7 +185,9 @@ fn switches(plan: &mut Plan, random: &mut Random) {
         plan.times.switch_lost_us = plan.times.switch_timeout_us + plan.control.reconnect_us;
         let lasts_us = random.logarithmic(50, 500);
         // A switch that never lives until its clients have heard of it serves nobody.
-        let every_us = random.logarithmic(3_000, 30_000).max(4 * plan.control.delay_us);
+        let (times, store_us) = (&plan.times, plan.disks.store_us);
+        let heard_us = 4 * (plan.control.delay_us + store_us) + times.controller_retry_us + times.hello_us;
+        let every_us = random.logarithmic(3_000, 30_000).max(heard_us);
         plan.faults = faults(&[(FaultKind::CrashSwitch, 1)], every_us, lasts_us, random);
         return;
     }
