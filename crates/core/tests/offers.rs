@@ -77,3 +77,24 @@ fn an_offer_that_waits_is_not_declined_when_it_is_repeated_to_a_full_queue() {
     assert!(!rack.declined(3) && !rack.declined(4), "the first two have slots, these wait");
     assert!(rack.declined(5), "no more wait than there are slots");
 }
+
+/// What a switch held that died is offered again all at once: nothing of it that there is room for may be declined, however long the
+/// switch takes to admit it.
+#[test]
+fn no_offer_is_declined_that_there_is_room_for() {
+    const SLOTS: u64 = 50_000;
+    let mut rack = Rack::with_slots(SLOTS as u32);
+    let offer = |number: u64| {
+        let mut hash = [0; 16];
+        hash[8..].copy_from_slice(&number.to_be_bytes());
+        Offer { id: number + 1, hash: KeyHash(hash), key: b"key".to_vec(), value_bytes: 8 }
+    };
+    let mut declined_of = |range: std::ops::Range<u64>| {
+        let offers = NodeReport::Offers { epoch: 1, offers: range.map(offer).collect() };
+        rack.hear(0, Peer::Node(0), Message::FromNode(offers));
+        rack.controller.status(now(0)).declined_offers
+    };
+    assert_eq!(declined_of(0..SLOTS), 0);
+    // Beyond that they wait for evictions: not all can.
+    assert!(declined_of(SLOTS..2 * SLOTS) > 0);
+}

@@ -262,7 +262,7 @@ fn add_controller(status: &mut RackStatus, known: &ControllerStatus, config: &Ra
     status.switches = known.switches.iter().map(switch).collect();
     status.recovery = known.recovery.map(|times| RecoveryStatus {
         epoch: times.epoch,
-        complete: times.readmit_us > 0 || known.waiting_offers == 0,
+        complete: times.missing == 0,
         detect_seconds: seconds(times.detect_us),
         collect_seconds: seconds(times.collect_us),
         store_seconds: seconds(times.store_us),

@@ -7,8 +7,8 @@ use crate::time::Now;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash, partition_of};
 
-/// Offers that wait for a slot, but never more than the cache has slots, or who comes last would wait while the cache is filled anew many
-/// times. More are declined, and come again if their keys stay hot.
+/// Offers that wait for an eviction. More wait only where there is room for them, so never more than the cache has slots, or who comes last
+/// would wait while the cache is filled anew many times. The others are declined, and come again if their keys stay hot.
 const WAITING_MAX: usize = 16_384;
 /// Admission commands under way at a time: what arrives meanwhile shares the next one.
 const ADMITS_MAX: usize = 4;
@@ -72,10 +72,9 @@ impl Controller {
             return; // what is cached isn't known yet; nodes repeat their offers
         }
         let (mut held, mut declined) = (Vec::new(), Vec::new());
-        let clearing = self.commands.clearing();
         for offer in offers {
             let (hash, id) = (offer.hash, offer.id);
-            if clearing.contains(&(hash, id)) && self.mechanisms.settled_offers {
+            if self.commands.is_clearing(hash, id) && self.mechanisms.settled_offers {
                 continue; // declined a moment ago: taken now, it would be in the cache and then cleared at its node
             }
             if self.directory.bypass {
@@ -98,8 +97,7 @@ impl Controller {
             }
         }
         // A node repeats what it hasn't heard of; to tell it once is enough, since commands are repeated, too.
-        let telling = self.commands.telling_held(node);
-        held.retain(|offer| !telling.contains(offer));
+        held.retain(|(hash, id)| !self.commands.is_telling(*hash, *id));
         if !held.is_empty() {
             let purpose = Purpose::OffersHeld(held.clone());
             self.commands.command_node(now, self.directory.epoch, node, purpose, NodeCommand::OffersHeld(held));
@@ -115,11 +113,16 @@ impl Controller {
     }
 
     fn has_room_to_wait(&self) -> bool {
-        !self.draining && self.waiting.len() < WAITING_MAX.min(self.cache.capacity())
+        let evictions = WAITING_MAX.min(self.cache.capacity());
+        !self.draining && self.waiting.len() < evictions.max(self.cache.room())
     }
 
     /// Tells a node that its offers came to nothing, so that it may offer those keys again.
     pub(super) fn decline(&mut self, now: Now, node: u16, offers: Vec<(KeyHash, u64)>) {
+        for (hash, _) in &offers {
+            self.missing.remove(hash);
+        }
+        self.note_readmission(now);
         for batch in offers.chunks(BATCH_MAX) {
             let purpose = Purpose::ClearOffers(batch.to_vec());
             let body = NodeCommand::ClearOffers(batch.to_vec());
@@ -135,10 +138,7 @@ impl Controller {
             return;
         }
         let mut full = false;
-        while !full
-            && self.waiting.len() > 0
-            && self.commands.count(|purpose| matches!(purpose, Purpose::Admit(_))) < ADMITS_MAX
-        {
+        while !full && self.waiting.len() > 0 && self.commands.admits() < ADMITS_MAX {
             let mut batch = Vec::new();
             while batch.len() < BATCH_MAX {
                 let Some(offer) = self.waiting.first() else { break };
@@ -175,14 +175,22 @@ impl Controller {
             let admitting = self.cache.get(id).is_some_and(|key| key.stage == Stage::Admitting);
             if admitting && !refused.contains(&id) {
                 self.cache.set_stage(id, Stage::Cached);
+                if let Some(key) = self.cache.get(id) {
+                    self.missing.remove(&key.entry.hash);
+                }
             }
         }
         // A refused key has no entry in the switch: what remains is what remains after a removal.
         self.removed(now, refused);
-        if let Some(times) = &mut self.times
-            && times.readmit_us == 0
-            && self.waiting.len() == 0
-        {
+        self.note_readmission(now);
+    }
+
+    /// After a recovery: how many keys of those that were cached are still missing, and when none was any more.
+    fn note_readmission(&mut self, now: Now) {
+        let epoch = self.directory.epoch;
+        let Some(times) = self.times.as_mut().filter(|times| times.epoch == epoch && times.missing > 0) else { return };
+        times.missing = self.missing.len() as u64;
+        if times.missing == 0 {
             times.readmit_us = now.monotonic_us - times.released_at_us;
         }
     }

@@ -28,6 +28,8 @@ pub(super) struct Cache {
     occupied: usize,
     evicting: usize,
     limit: usize,
+    /// Keys of each node, whatever their stage.
+    of_node: BTreeMap<u16, usize>,
 }
 
 impl Cache {
@@ -57,6 +59,11 @@ impl Cache {
         self.limit.min(slots)
     }
 
+    /// How many more keys it can hold.
+    pub(super) fn room(&self) -> usize {
+        self.capacity() - self.occupied
+    }
+
     /// Whether it holds as many keys as it may.
     pub(super) fn is_full(&self) -> bool {
         self.occupied >= self.limit
@@ -68,6 +75,11 @@ impl Cache {
 
     pub(super) fn find(&self, hash: &KeyHash) -> Option<&CachedKey> {
         self.by_hash.get(hash).and_then(|id| self.keys.get(id))
+    }
+
+    /// Keys that a node stores.
+    pub(super) fn of_node(&self, node: u16) -> usize {
+        self.of_node.get(&node).copied().unwrap_or(0)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &CachedKey> {
@@ -106,6 +118,7 @@ impl Cache {
         let id = key.entry.id;
         let before = self.by_hash.insert(key.entry.hash, id);
         assert!(before.is_none(), "a key is cached once");
+        *self.of_node.entry(key.node).or_default() += 1;
         let before = self.keys.insert(id, key);
         assert!(before.is_none(), "an incarnation is used once");
     }
@@ -164,6 +177,7 @@ impl Cache {
         if let Some(key) = self.keys.get(&id) {
             assert_eq!(key.stage, Stage::Clearing);
             self.by_hash.remove(&key.entry.hash);
+            *self.of_node.entry(key.node).or_default() -= 1;
             self.keys.remove(&id);
         }
     }

@@ -34,12 +34,28 @@ struct Outstanding {
     pause_us: u64,
 }
 
-/// The table of outstanding commands.
+/// Offers that outstanding commands are about.
+type Offers = BTreeSet<(KeyHash, u64, CommandId)>;
+
+/// The table of outstanding commands. There may be as many as there are offers after a recovery, so nothing that is done for every message
+/// looks through them all.
 #[derive(Debug)]
 pub(super) struct Commands {
     outstanding: BTreeMap<CommandId, Outstanding>,
+    /// When each is sent, for the first time or again.
+    schedule: BTreeSet<(u64, CommandId)>,
+    /// Admissions among them.
+    admits: usize,
+    /// Offers that nodes were told to clear and may not have cleared yet.
+    clearing: Offers,
+    /// Offers that nodes were told are known, and may not have heard so yet.
+    telling: Offers,
     next: CommandId,
     retry_us: u64,
+}
+
+fn contains(offers: &Offers, hash: KeyHash, offer: u64) -> bool {
+    offers.range((hash, offer, 0)..=(hash, offer, CommandId::MAX)).next().is_some()
 }
 
 /// Longest pause between two repetitions.
@@ -48,7 +64,15 @@ const PAUSE_US_MAX: u64 = 500_000;
 impl Commands {
     /// `starts` makes ids unique over restarts of the controller.
     pub(super) fn new(starts: u32, retry_us: u64) -> Commands {
-        Commands { outstanding: BTreeMap::new(), next: u64::from(starts) << 40 | 1, retry_us }
+        Commands {
+            outstanding: BTreeMap::new(),
+            schedule: BTreeSet::new(),
+            admits: 0,
+            clearing: Offers::new(),
+            telling: Offers::new(),
+            next: u64::from(starts) << 40 | 1,
+            retry_us,
+        }
     }
 
     fn add(&mut self, now: Now, to: Peer, purpose: Purpose, message: impl FnOnce(CommandId) -> Message) {
@@ -56,7 +80,40 @@ impl Commands {
         self.next += 1;
         let pause_us = self.retry_us;
         let send_at_us = now.monotonic_us;
+        self.schedule.insert((send_at_us, id));
+        match &purpose {
+            Purpose::Admit(_) => self.admits += 1,
+            Purpose::ClearOffers(offers) => {
+                self.clearing.extend(offers.iter().map(|(hash, offer)| (*hash, *offer, id)))
+            }
+            Purpose::OffersHeld(offers) => self.telling.extend(offers.iter().map(|(hash, offer)| (*hash, *offer, id))),
+            _ => {}
+        }
         self.outstanding.insert(id, Outstanding { to, message: message(id), purpose, send_at_us, pause_us });
+    }
+
+    fn remove(&mut self, id: CommandId) -> Option<Purpose> {
+        let Outstanding { purpose, send_at_us, .. } = self.outstanding.remove(&id)?;
+        self.schedule.remove(&(send_at_us, id));
+        match &purpose {
+            Purpose::Admit(_) => self.admits -= 1,
+            Purpose::ClearOffers(offers) => offers.iter().for_each(|(hash, offer)| {
+                self.clearing.remove(&(*hash, *offer, id));
+            }),
+            Purpose::OffersHeld(offers) => offers.iter().for_each(|(hash, offer)| {
+                self.telling.remove(&(*hash, *offer, id));
+            }),
+            _ => {}
+        }
+        Some(purpose)
+    }
+
+    /// Sets when a command is sent again.
+    fn send_at(&mut self, id: CommandId, at_us: u64, pause_us: u64) {
+        let Some(outstanding) = self.outstanding.get_mut(&id) else { return };
+        self.schedule.remove(&(outstanding.send_at_us, id));
+        self.schedule.insert((at_us, id));
+        (outstanding.send_at_us, outstanding.pause_us) = (at_us, pause_us);
     }
 
     pub(super) fn command_switch(&mut self, now: Now, epoch: u32, switch: u16, purpose: Purpose, body: SwitchCommand) {
@@ -73,22 +130,21 @@ impl Commands {
         if outstanding.to != from {
             return None;
         }
-        self.outstanding.remove(&id).map(|outstanding| outstanding.purpose)
+        self.remove(id)
     }
 
     /// A command failed for now: it is repeated after a pause.
     pub(super) fn failed(&mut self, now: Now, id: CommandId) {
-        if let Some(outstanding) = self.outstanding.get_mut(&id) {
-            outstanding.send_at_us = now.in_us(outstanding.pause_us);
+        if let Some(pause_us) = self.outstanding.get(&id).map(|outstanding| outstanding.pause_us) {
+            self.send_at(id, now.in_us(pause_us), pause_us);
         }
     }
 
     /// A peer is back: repeat at once what it may have missed.
     pub(super) fn repeat_to(&mut self, now: Now, peer: Peer) {
-        for outstanding in self.outstanding.values_mut().filter(|outstanding| outstanding.to == peer) {
-            outstanding.send_at_us = now.monotonic_us;
-            outstanding.pause_us = self.retry_us;
-        }
+        let of_peer = self.outstanding.iter().filter(|(_, outstanding)| outstanding.to == peer);
+        let ids: Vec<_> = of_peer.map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.send_at(id, now.monotonic_us, self.retry_us));
     }
 
     /// Whether a command with such a purpose is outstanding.
@@ -96,52 +152,57 @@ impl Commands {
         self.outstanding.values().any(|outstanding| wanted(&outstanding.purpose))
     }
 
-    /// Offers that nodes were told to clear and may not have cleared yet.
-    pub(super) fn clearing(&self) -> BTreeSet<(KeyHash, u64)> {
-        let offers = self.outstanding.values().filter_map(|outstanding| match &outstanding.purpose {
-            Purpose::ClearOffers(offers) => Some(offers),
-            _ => None,
-        });
-        offers.flatten().copied().collect()
+    /// Whether a node was told to clear this offer and may not have cleared it yet.
+    pub(super) fn is_clearing(&self, hash: KeyHash, offer: u64) -> bool {
+        contains(&self.clearing, hash, offer)
     }
 
-    /// Offers that a node was told are known, and may not have heard so yet.
-    pub(super) fn telling_held(&self, node: u16) -> BTreeSet<(KeyHash, u64)> {
-        let to_node = self.outstanding.values().filter(|outstanding| outstanding.to == Peer::Node(node));
-        let offers = to_node.filter_map(|outstanding| match &outstanding.purpose {
-            Purpose::OffersHeld(offers) => Some(offers),
-            _ => None,
-        });
-        offers.flatten().copied().collect()
+    /// Whether a node was told that this offer is known, and may not have heard so yet.
+    pub(super) fn is_telling(&self, hash: KeyHash, offer: u64) -> bool {
+        contains(&self.telling, hash, offer)
     }
 
-    /// How many commands with such a purpose are outstanding.
-    pub(super) fn count(&self, wanted: impl Fn(&Purpose) -> bool) -> usize {
-        self.outstanding.values().filter(|outstanding| wanted(&outstanding.purpose)).count()
+    /// How many commands are outstanding.
+    pub(super) fn len(&self) -> usize {
+        self.outstanding.len()
+    }
+
+    /// How many of them are admissions.
+    pub(super) fn admits(&self) -> usize {
+        self.admits
     }
 
     /// The epoch is over, and with it every command.
     pub(super) fn clear(&mut self) {
         self.outstanding.clear();
+        self.schedule.clear();
+        self.admits = 0;
+        self.clearing.clear();
+        self.telling.clear();
     }
 
     /// The cache's state is to be learned anew; what was under way to change it no longer counts. But nodes may yet clear the offers that
     /// they were told to: those must not be taken meanwhile.
     pub(super) fn clear_but_offers(&mut self) {
-        self.outstanding.retain(|_, outstanding| matches!(outstanding.purpose, Purpose::ClearOffers(_)));
+        let others = self.outstanding.iter().filter(|(_, other)| !matches!(other.purpose, Purpose::ClearOffers(_)));
+        for id in others.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.remove(id);
+        }
     }
 
     /// When [`Commands::due`] has something to send.
     pub(super) fn next_us(&self) -> u64 {
-        self.outstanding.values().map(|outstanding| outstanding.send_at_us).min().unwrap_or(u64::MAX)
+        self.schedule.first().map_or(u64::MAX, |(at_us, _)| *at_us)
     }
 
     /// Commands to send now, for the first time or again.
     pub(super) fn due(&mut self, now: Now, mut send: impl FnMut(Envelope)) {
-        for outstanding in self.outstanding.values_mut().filter(|due| due.send_at_us <= now.monotonic_us) {
-            outstanding.send_at_us = now.in_us(outstanding.pause_us);
-            outstanding.pause_us = (outstanding.pause_us * 2).min(PAUSE_US_MAX);
+        let due = self.schedule.range(..=(now.monotonic_us, CommandId::MAX));
+        for id in due.map(|(_, id)| *id).collect::<Vec<_>>() {
+            let outstanding = &self.outstanding[&id];
             send(Envelope { from: Peer::Controller, to: outstanding.to, message: outstanding.message.clone() });
+            let pause_us = outstanding.pause_us;
+            self.send_at(id, now.in_us(pause_us), (pause_us * 2).min(PAUSE_US_MAX));
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::storage::EngineError;
 use crate::time::Now;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
-use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::{Address, HashKey};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use switchback_wire::{Address, HashKey, KeyHash};
 
 /// What a rack is made of, and its times.
 #[derive(Clone, Debug)]
@@ -145,6 +145,10 @@ pub struct Controller {
     pub(super) next_entry: u64,
     pub(super) waiting_since_us: u64,
     pub(super) times: Option<RecoveryTimes>,
+    /// Keys that were cached when a switch died, until they are cached again or declined.
+    pub(super) missing: BTreeSet<KeyHash>,
+    /// The last sign of life of the switch that serves, or served last.
+    pub(super) active_heard_us: u64,
     /// The last recovery that has gathered, and whom it no longer waited for.
     pub(super) abandoned: (u32, Vec<u64>),
     effects: VecDeque<Effect>,
@@ -222,6 +226,8 @@ impl Controller {
             next_entry: u64::from(directory.starts) << 40 | 1,
             waiting_since_us: now.monotonic_us,
             times: None,
+            missing: BTreeSet::new(),
+            active_heard_us: now.monotonic_us,
             abandoned: (0, Vec::new()),
             effects: VecDeque::new(),
             held_back: VecDeque::new(),
@@ -356,7 +362,7 @@ impl Controller {
                 self.evict_themselves(now, entries);
             }
             SwitchReport::SnapshotChunk { epoch, generation, index, records } if epoch == self.directory.epoch => {
-                self.snapshot_chunk(generation, index, records);
+                self.snapshot_chunk(now, generation, index, records);
             }
             SwitchReport::SnapshotEnd { epoch, generation, chunks, complete } if epoch == self.directory.epoch => {
                 self.snapshot_end(now, generation, chunks, complete);

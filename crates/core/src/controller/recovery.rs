@@ -3,7 +3,7 @@
 //! Also here: which switch is alive, and what a restarted controller does with one that is.
 
 use super::cache::Cache;
-use super::commands::Purpose;
+use super::commands::{Purpose, Stage};
 use super::machine::{Controller, Phase, SwitchState};
 use super::sessions::ClientState;
 use super::status::RecoveryTimes;
@@ -133,6 +133,9 @@ impl Controller {
     ) {
         let dead_at_us = now.in_us(self.config.switch_timeout_us);
         let heard_us = now.monotonic_us;
+        if self.directory.active == Some((switch, boot)) {
+            self.active_heard_us = heard_us;
+        }
         let state = SwitchState { boot, address, epoch, classes, dead_at_us, heard_us };
         self.switches.insert(switch, state);
         let active = self.directory.active;
@@ -184,8 +187,7 @@ impl Controller {
 
     /// Raises the epoch; everything else follows once that is durable. Without a switch it is a bypass epoch.
     pub(super) fn start_recovery(&mut self, now: Now, switch: Option<u16>) {
-        let before = self.directory.active.and_then(|(active, _)| self.switches.get(&active));
-        let last_heard_us = before.map_or(now.monotonic_us, |state| state.heard_us);
+        let silent_since_us = self.directory.active.map_or(now.monotonic_us, |_| self.active_heard_us);
         let state = switch.map(|switch| (switch, self.switches[&switch].clone()));
         self.directory.epoch += 1;
         self.directory.active = state.as_ref().map(|(switch, state)| (*switch, state.boot));
@@ -193,6 +195,10 @@ impl Controller {
         self.commands.clear();
         self.snapshots.abandon();
         self.waiting.clear();
+        // One whose offer is being cleared may be offered no more.
+        let cached = self.cache.iter().filter(|key| key.stage != Stage::Clearing);
+        self.missing.extend(cached.map(|key| key.entry.hash));
+        self.active_heard_us = state.as_ref().map_or(now.monotonic_us, |(_, state)| state.heard_us);
         let classes = state.map_or(Vec::new(), |(_, state)| state.classes);
         self.cache = Cache::new(&classes, self.config.cache_records);
         let stored_by = self.store_directory();
@@ -208,7 +214,7 @@ impl Controller {
             times: RecoveryTimes {
                 epoch: self.directory.epoch,
                 started_us: now.monotonic_us,
-                detect_us: now.monotonic_us - last_heard_us,
+                detect_us: now.monotonic_us - silent_since_us,
                 ..RecoveryTimes::default()
             },
         }));
@@ -457,6 +463,7 @@ impl Controller {
         let mut times = recovery.times;
         times.store_us = now.monotonic_us - times.started_us - times.collect_us;
         times.released_at_us = now.monotonic_us;
+        times.missing = self.missing.len() as u64;
         self.times = Some(times);
         self.directory.recovered_epoch = self.directory.epoch;
         self.store_directory();

@@ -124,11 +124,12 @@ impl Controller {
         }
     }
 
-    pub(super) fn snapshot_chunk(&mut self, generation: u32, index: u32, records: Vec<KeyedRecord>) {
+    pub(super) fn snapshot_chunk(&mut self, now: Now, generation: u32, index: u32, records: Vec<KeyedRecord>) {
         let Some(taking) = &mut self.snapshots.taking else { return };
         // A chunk out of its place (a connection broke) makes the snapshot incomplete: its end will tell.
         if taking.generation == generation && taking.chunks == index {
             taking.chunks += 1;
+            taking.progress_us = now.monotonic_us;
             taking.records.extend(records);
         }
     }

@@ -19,8 +19,10 @@ pub struct RecoveryTimes {
     pub store_us: u64,
     /// When that was.
     pub released_at_us: u64,
-    /// Until every key that was cached was admitted again; 0 while it lasts.
+    /// Until every key that was cached was admitted again, or declined; 0 while some are missing.
     pub readmit_us: u64,
+    /// Keys that were cached and have not come back yet.
+    pub missing: u64,
     /// Preserved records that clients sent.
     pub gathered: u64,
     /// Records that were stored.
@@ -140,7 +142,7 @@ impl Controller {
 
     /// Commands that wait for their answer.
     pub fn commands_outstanding(&self) -> usize {
-        self.commands.count(|_| true)
+        self.commands.len()
     }
 
     /// Everything at a glance.
@@ -159,7 +161,7 @@ impl Controller {
             epoch: node.epoch,
             held: node.held,
             silent_us: silent(node.heard_us),
-            cached_keys: self.cache.iter().filter(|key| usize::from(key.node) == index).count(),
+            cached_keys: self.cache.of_node(index as u16),
             error: node.error.clone(),
         };
         let active = self.directory.active.map(|(active, _)| active);

@@ -322,10 +322,10 @@ impl Agent {
             self.tell_evicted_themselves(target);
             self.next_retry_us = now.in_us(self.config.retry_us);
         }
-        if self.entries.all().any(|cached| cached.evicted_itself) {
-            self.next_retry_us = self.next_retry_us.min(now.in_us(self.config.retry_us));
-        } else {
+        if self.entries.evicted_themselves().is_empty() {
             self.next_retry_us = u64::MAX;
+        } else {
+            self.next_retry_us = self.next_retry_us.min(now.in_us(self.config.retry_us));
         }
     }
 
@@ -367,14 +367,9 @@ impl Agent {
     }
 
     fn evicts_itself(&mut self, id: EntryId) -> bool {
-        let Some(cached) = self.entries.get_mut(id) else { return false };
-        if cached.evicting {
-            return false;
-        }
-        cached.evicting = true;
-        cached.evicted_itself = true;
-        self.statistics.evicted_themselves += 1;
-        true
+        let begun = self.entries.evicts_itself(id);
+        self.statistics.evicted_themselves += u64::from(begun);
+        begun
     }
 
     /// A record whose report was lost waits for its eviction, and the controller for the report: whenever reports are lost, all entries
@@ -402,8 +397,7 @@ impl Agent {
     }
 
     fn tell_evicted_themselves(&mut self, target: &mut dyn Target) {
-        let ids: Vec<_> =
-            self.entries.all().filter(|cached| cached.evicted_itself).map(|cached| cached.entry.id).collect();
+        let ids: Vec<_> = self.entries.evicted_themselves().iter().copied().collect();
         for batch in ids.chunks(BATCH_MAX) {
             let entries: Vec<_> =
                 batch.iter().filter_map(|id| Some((*id, self.begin_eviction(*id, target)?))).collect();

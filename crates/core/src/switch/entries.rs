@@ -1,15 +1,13 @@
 //! What the agent believes to be in the lookup table.
 
 use crate::control::{Entry, EntryId, Location};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A cached key and how far its eviction is.
 #[derive(Clone, Debug)]
 pub(super) struct CachedEntry {
     pub(super) entry: Entry,
     pub(super) evicting: bool,
-    /// The datapath began the eviction: the controller must hear of it until it removes the entry.
-    pub(super) evicted_itself: bool,
 }
 
 /// Cached keys by incarnation and by place.
@@ -17,6 +15,8 @@ pub(super) struct CachedEntry {
 pub(super) struct Entries {
     by_id: BTreeMap<EntryId, CachedEntry>,
     by_place: BTreeMap<Location, EntryId>,
+    /// Evictions that the datapath began: the controller must hear of them until it removes the entries.
+    evicted_themselves: BTreeSet<EntryId>,
 }
 
 impl Entries {
@@ -40,13 +40,14 @@ impl Entries {
     pub(super) fn insert(&mut self, entry: Entry) {
         let before = self.by_place.insert(entry.at, entry.id);
         assert!(before.is_none(), "a slot holds one entry");
-        self.by_id.insert(entry.id, CachedEntry { entry, evicting: false, evicted_itself: false });
+        self.by_id.insert(entry.id, CachedEntry { entry, evicting: false });
     }
 
     pub(super) fn remove(&mut self, id: EntryId) -> Option<CachedEntry> {
         let cached = self.by_id.remove(&id)?;
         let at = self.by_place.remove(&cached.entry.at);
         assert_eq!(at, Some(id));
+        self.evicted_themselves.remove(&id);
         Some(cached)
     }
 
@@ -60,9 +61,21 @@ impl Entries {
 
     /// Nobody knows any more which evictions have begun.
     pub(super) fn disown_evictions(&mut self) {
-        for cached in self.by_id.values_mut().filter(|cached| cached.evicting) {
-            cached.evicted_itself = true;
-        }
+        let evicting = self.by_id.iter().filter(|(_, cached)| cached.evicting).map(|(id, _)| *id);
+        self.evicted_themselves.extend(evicting);
+    }
+
+    /// The datapath began this eviction; false if it had begun.
+    pub(super) fn evicts_itself(&mut self, id: EntryId) -> bool {
+        let Some(cached) = self.by_id.get_mut(&id).filter(|cached| !cached.evicting) else { return false };
+        cached.evicting = true;
+        self.evicted_themselves.insert(id);
+        true
+    }
+
+    /// Entries of which the controller must hear that their evictions have begun.
+    pub(super) fn evicted_themselves(&self) -> &BTreeSet<EntryId> {
+        &self.evicted_themselves
     }
 
     /// Up to `limit` entries from a place on, and the place to go on from.

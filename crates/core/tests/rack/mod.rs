@@ -1,0 +1,137 @@
+//! A controller driven by hand: switch, node and storage do at once what they are told.
+#![allow(dead_code, unreachable_pub, missing_docs)] // Each file of tests uses a part of it.
+
+use switchback_core::Now;
+use switchback_core::control::{
+    ClientNotice, ClientReport, Command, Envelope, Message, NodeReport, Offer, Peer, SwitchCommand, SwitchReport,
+    SwitchResult,
+};
+use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, RecoveryTimes};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_wire::{Address, KeyHash};
+
+pub const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
+/// When a switch that has said nothing since counts as dead.
+pub const LATER: Now = Now { monotonic_us: 2_000_000, unix_ms: 1_800_000_001_000 };
+
+pub const HELLO: ClientReport =
+    ClientReport::Hello { boot: 7, sent_us: 0, lanes: 4, epoch: 0, pressure: false, spooled: false };
+
+/// A controller, and what it told its clients.
+pub struct Rack {
+    pub now: Now,
+    pub controller: Controller,
+    pub told: Vec<(u64, ClientNotice)>,
+    /// Snapshots that the switch was told to take.
+    pub snapshots: Vec<u32>,
+}
+
+impl Rack {
+    /// One switch, one node, and these clients with a session.
+    pub fn with_clients(clients: &[u64]) -> Rack {
+        Rack::new(ControllerConfig::default(), clients)
+    }
+
+    /// The same with a configuration of its own.
+    pub fn new(config: ControllerConfig, clients: &[u64]) -> Rack {
+        let node = Address::in_memory(3, 0);
+        let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..config };
+        let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW).expect("a new rack");
+        let mut rack = Rack { now: NOW, controller, told: Vec::new(), snapshots: Vec::new() };
+        let hello = NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false };
+        rack.hear(Peer::Node(0), Message::FromNode(hello));
+        rack.switch_starts(1);
+        for client in clients {
+            rack.client_says(*client, HELLO);
+        }
+        assert!(rack.controller.is_serving());
+        rack
+    }
+
+    /// The switch has (re)started.
+    pub fn switch_starts(&mut self, boot: u64) {
+        let hello =
+            SwitchReport::Hello { boot, address: Address::in_memory(2, 0), epoch: 0, classes: vec![(1024, 16)] };
+        self.hear(Peer::Switch(0), Message::FromSwitch(hello));
+    }
+
+    pub fn client_says(&mut self, client: u64, report: ClientReport) {
+        self.hear(Peer::Client(client), Message::FromClient(report));
+    }
+
+    pub fn hear(&mut self, from: Peer, message: Message) {
+        self.controller.handle_message(self.now, Envelope { from, to: Peer::Controller, message });
+        self.carry_out_all();
+    }
+
+    /// So many microseconds pass.
+    pub fn pass(&mut self, us: u64) {
+        self.now.monotonic_us += us;
+        self.controller.handle_timeout(self.now);
+        self.carry_out_all();
+    }
+
+    /// So many microseconds pass, and the switch says hello now and then.
+    pub fn lives_for(&mut self, us: u64) {
+        for _ in 0..us / 100_000 {
+            self.pass(100_000);
+            self.switch_starts(1);
+        }
+    }
+
+    /// The node offers these keys.
+    pub fn node_offers(&mut self, keys: &[u8]) {
+        let offer = |key: &u8| {
+            let id = u64::from(self.controller.epoch()) << 8 | u64::from(*key);
+            Offer { id, hash: KeyHash([*key; 16]), key: vec![*key], value_bytes: 8 }
+        };
+        let (epoch, offers) = (self.controller.epoch(), keys.iter().map(offer).collect());
+        self.hear(Peer::Node(0), Message::FromNode(NodeReport::Offers { epoch, offers }));
+    }
+
+    /// What the controller tells of its last recovery.
+    pub fn recovery(&self) -> RecoveryTimes {
+        self.controller.status(self.now).recovery.expect("there was a recovery")
+    }
+
+    fn carry_out_all(&mut self) {
+        while let Some(effect) = self.controller.poll_effect() {
+            self.carry_out(effect);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        let envelope = match effect {
+            Effect::Store(_, id, _) => return self.controller.handle_stored(self.now, id),
+            Effect::Send(envelope) => envelope,
+        };
+        let answer = match envelope.message {
+            Message::ToSwitch(command) => {
+                let Command { id, epoch, body } = command;
+                let result = match body {
+                    SwitchCommand::Admit(_) => SwitchResult::Admitted { refused: Vec::new() },
+                    SwitchCommand::Snapshot { generation } => {
+                        self.snapshots.push(generation);
+                        SwitchResult::Ok
+                    }
+                    _ => SwitchResult::Ok,
+                };
+                Message::FromSwitch(SwitchReport::Done { id, epoch, result })
+            }
+            Message::ToNode(command) => {
+                Message::FromNode(NodeReport::Done { id: command.id, epoch: command.epoch, error: None })
+            }
+            Message::ToClient(notice) => {
+                let Peer::Client(client) = envelope.to else { panic!("{:?} is no client", envelope.to) };
+                return self.told.push((client, notice));
+            }
+            message => panic!("a controller doesn't send {message:?}"),
+        };
+        self.controller.handle_message(self.now, Envelope { from: envelope.to, to: Peer::Controller, message: answer });
+    }
+
+    pub fn answers_gather(&mut self, client: u64) {
+        let epoch = self.controller.epoch();
+        self.client_says(client, ClientReport::Preserved { epoch, chunk: 0, last: true, records: Vec::new() });
+    }
+}
