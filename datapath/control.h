@@ -11,7 +11,7 @@
 #include "record.h"
 
 // How many counters one LOAD_COUNTERS may ask for.
-#define COUNTERS_LOADED_MAX 64u
+#define COUNTERS_LOADED_MAX 32u
 // How many counters one RESET_* may clear.
 #define RESET_MAX (1u << 20)
 

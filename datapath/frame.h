@@ -301,7 +301,7 @@ STEP int frame_route(struct xdp_md *frame, const struct address *to, bool is_v6,
     return hop.ifindex == frame->ingress_ifindex ? XDP_TX : (int)bpf_redirect(hop.ifindex, 0);
 }
 
-STAGE int frame_send(struct xdp_md *frame, struct call *call, const struct route_back *back, u32 verdict)
+STAGE int frame_send_on(struct xdp_md *frame, struct call *call, const struct route_back *back, u32 verdict)
 {
     struct address to = {0};
     u32 bytes = packet_length((struct packet *)(void *)frame, call);
@@ -318,4 +318,17 @@ STAGE int frame_send(struct xdp_md *frame, struct call *call, const struct route
         count(call, (u32)COUNTER_COUNT + DROP_ROUTE);
     }
     return action;
+}
+
+// An answer to whom the request came from, over IPv4, needs nothing that isn't known: no receiver to be read
+// from the packet, no route.
+STEP int frame_send(struct xdp_md *frame, struct call *call, const struct route_back *back, u32 verdict)
+{
+    bool goes_back = verdict == REPLY && call->stamps_origin && !back->is_v6;
+    if (!goes_back) {
+        return frame_send_on(frame, call, back, verdict);
+    }
+    u32 bytes = packet_length((struct packet *)(void *)frame, call);
+    bool is_whole = frame_rewrite_v4(frame, &call->from, bytes) && set_hop(frame, back->ours, back->theirs);
+    return is_whole ? XDP_TX : XDP_DROP;
 }

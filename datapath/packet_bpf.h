@@ -106,6 +106,50 @@ STEP struct scratch *packet_scratch(void)
     return bpf_map_lookup_elem(&scratches, &index);
 }
 
+// Most keys are as short as this: two words, which overlap unless the key is 16 bytes long, and no call.
+struct short_key {
+    u64 first;
+    u64 last;
+};
+
+STEP bool is_short_key(u32 key_bytes)
+{
+    return likely(key_bytes >= 8 && key_bytes <= 16);
+}
+
+// Where the last word begins.
+STEP u32 short_key_last(u32 key_bytes)
+{
+    u32 last = key_bytes - 8;
+    forget(last);
+    return last & 15;
+}
+
+STEP bool packet_load_short_key(struct packet *packet, u32 at, u32 key_bytes, struct short_key *key)
+{
+    forget(at);
+    const u8 *first = (const u8 *)(long)FRAME(packet)->data + (at & AT_MAX);
+    const u8 *last = first + short_key_last(key_bytes), *end = (const u8 *)(long)FRAME(packet)->data_end;
+    if (first + sizeof(u64) > end || last + sizeof(u64) > end) {
+        return false;
+    }
+    *key = (struct short_key){*(const u64 *)(const void *)first, *(const u64 *)(const void *)last};
+    return true;
+}
+
+STEP bool packet_store_short_key(struct packet *packet, u32 at, u32 key_bytes, const struct short_key *key)
+{
+    forget(at);
+    u8 *first = (u8 *)(long)FRAME(packet)->data + (at & AT_MAX);
+    u8 *last = first + short_key_last(key_bytes), *end = (u8 *)(long)FRAME(packet)->data_end;
+    if (first + sizeof(u64) > end || last + sizeof(u64) > end) {
+        return false;
+    }
+    *(u64 *)(void *)first = key->first;
+    *(u64 *)(void *)last = key->last;
+    return true;
+}
+
 // The packet's key from its place `at` to where it outlives a resize, and back; not of longer keys than are
 // cached. 0: done.
 __attribute__((noinline)) int packet_keep_key(struct xdp_md *frame, u32 at, u32 key_bytes)
@@ -148,12 +192,21 @@ STEP bool packet_grow(struct packet *packet, struct call *call, int bytes)
 
 STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_bytes)
 {
-    struct scratch *scratch = packet_scratch();
     u32 key_bytes = call->header.key_bytes;
     u32 old_bytes = call->header.value_bytes;
+    struct short_key key;
     if (old_bytes == value_bytes) {
         return true;
     }
+    if (is_short_key(key_bytes)) {
+        if (!packet_load_short_key(packet, packet_key_at(call), key_bytes, &key) ||
+            !packet_grow(packet, call, (int)(value_bytes - old_bytes))) {
+            return false;
+        }
+        call->header.value_bytes = (u16)value_bytes;
+        return packet_store_short_key(packet, packet_key_at(call), key_bytes, &key);
+    }
+    struct scratch *scratch = packet_scratch();
     forget(key_bytes);
     if (scratch == NULL || key_bytes == 0 || key_bytes > KEY_BYTES_MAX) {
         return false;
@@ -258,8 +311,16 @@ STEP void packet_get_key(struct packet *packet, struct call *call, struct record
 // By words as far as they go; the rest of the record's last one is 0.
 STEP bool packet_has_key(struct packet *packet, struct call *call, const struct record *record)
 {
-    struct scratch *scratch = packet_scratch();
     u32 key_bytes = call->header.key_bytes;
+    struct short_key key;
+    if (is_short_key(key_bytes)) {
+        const u8 *last = record->key + short_key_last(key_bytes);
+        return record->key_bytes == key_bytes &&
+               packet_load_short_key(packet, packet_key_at(call), key_bytes, &key) &&
+               ((*(const u64 *)(const void *)record->key ^ key.first) |
+                (*(const u64 *)(const void *)last ^ key.last)) == 0;
+    }
+    struct scratch *scratch = packet_scratch();
     if (scratch == NULL || record->key_bytes != key_bytes || key_bytes > CACHED_KEY_BYTES_MAX) {
         return false;
     }

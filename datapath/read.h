@@ -123,7 +123,7 @@ STEP u32 read_finish(struct packet *packet, struct call *call, enum read_result 
     return header->op == OP_READ_REPLY ? REPLY : FORWARD_TO_TAIL;
 }
 
-STAGE u32 read_request(struct packet *packet, struct call *call)
+STEP u32 read_request(struct packet *packet, struct call *call)
 {
     struct seen seen = {0};
     enum read_result result = READ_MISS;

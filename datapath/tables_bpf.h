@@ -148,7 +148,34 @@ STEP struct lookup_table table_lookup(void)
     return (struct lookup_table){.mask = parameters.lookup_mask};
 }
 
-// The beginning of a value, on its way while the record is looked at.
+// A slot's place among those of all classes; above all of them where there is none.
+STEP u32 table_index(u32 location)
+{
+    u32 size_class = class_of(location) & (CLASS_MAX - 1);
+    bool exists = slot_of(location) < parameters.slots[size_class];
+    return exists ? parameters.record_base[size_class] + slot_of(location) : ~0u;
+}
+
+STEP struct record *table_record(struct call *call, u32 location)
+{
+    (void)call;
+    u32 index = table_index(location);
+    return bpf_map_lookup_elem(&records, &index);
+}
+
+STEP u32 table_value_capacity(struct call *call, u32 location)
+{
+    (void)call;
+    return parameters.value_bytes[class_of(location) & (CLASS_MAX - 1)];
+}
+
+STEP u32 *table_counter(struct call *call, u32 location)
+{
+    (void)call;
+    u32 index = table_index(location);
+    return bpf_map_lookup_elem(&counters, &index);
+}
+
 #define PREFETCH_VALUE(class_)                                                                               \
     {                                                                                                        \
         const u8 *value = bpf_map_lookup_elem(&values_##class_, &slot);                                      \
@@ -159,10 +186,18 @@ STEP struct lookup_table table_lookup(void)
         break;                                                                                               \
     }
 
-STEP void table_prefetch_value(u32 location)
+// All that a hit needs is on its way at once.
+STEP void table_prefetch_slot(struct call *call)
 {
-    u32 slot = slot_of(location);
-    switch (class_of(location)) {
+    const struct record *record = table_record(call, call->location);
+    const u32 *counter = table_counter(call, call->location);
+    u32 slot = slot_of(call->location);
+    if (record == NULL || counter == NULL) {
+        return;
+    }
+    prefetch(record);
+    prefetch(counter);
+    switch (class_of(call->location)) {
     case 0:
         PREFETCH_VALUE(0)
     case 1:
@@ -196,40 +231,12 @@ STEP enum lookup_result table_location(struct call *call)
         if (call->location == NO_LOCATION) {
             return LOOKUP_MISS;
         }
-        table_prefetch_value(call->location);
+        table_prefetch_slot(call);
         return LOOKUP_HIT;
     }
     u64 found = lookup_patiently(tag, hash_low);
     call->location = (u32)found;
     return (enum lookup_result)(found >> 32);
-}
-
-// A slot's place among those of all classes; above all of them where there is none.
-STEP u32 table_index(u32 location)
-{
-    u32 size_class = class_of(location) & (CLASS_MAX - 1);
-    bool exists = slot_of(location) < parameters.slots[size_class];
-    return exists ? parameters.record_base[size_class] + slot_of(location) : ~0u;
-}
-
-STEP struct record *table_record(struct call *call, u32 location)
-{
-    (void)call;
-    u32 index = table_index(location);
-    return bpf_map_lookup_elem(&records, &index);
-}
-
-STEP u32 table_value_capacity(struct call *call, u32 location)
-{
-    (void)call;
-    return parameters.value_bytes[class_of(location) & (CLASS_MAX - 1)];
-}
-
-STEP u32 *table_counter(struct call *call, u32 location)
-{
-    (void)call;
-    u32 index = table_index(location);
-    return bpf_map_lookup_elem(&counters, &index);
 }
 
 STEP u64 *table_sequence(struct call *call, u32 bucket)
@@ -307,6 +314,11 @@ STEP void table_prefetch(struct call *call)
     const struct bucket *bucket = call->injected ? NULL : lookup_bucket(&table, call->header.hash_low, 0);
     if (bucket != NULL) {
         prefetch(bucket);
+    }
+    const u64 *sequence =
+        call->header.op == OP_WRITE ? table_sequence(call, (u32)call->header.hash_low) : NULL;
+    if (sequence != NULL) {
+        prefetch(sequence);
     }
 }
 

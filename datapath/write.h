@@ -168,7 +168,7 @@ STEP u32 write_new(struct packet *packet, struct call *call, struct lane *entry)
     }
 }
 
-STAGE u32 write_request(struct packet *packet, struct call *call)
+STEP u32 write_request(struct packet *packet, struct call *call)
 {
     u32 verdict = CONTINUE;
     struct lane *entry = lane_lock(call, &verdict);
