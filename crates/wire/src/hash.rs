@@ -64,6 +64,6 @@ impl fmt::Debug for KeyHash {
 #[inline]
 pub fn partition_of(hash: &KeyHash, partitions: u32) -> u16 {
     assert!(partitions.is_power_of_two() && partitions <= 1 << 16);
-    let top = u32::from(u16::from_be_bytes([hash.0[0], hash.0[1]]));
+    let top = (hash.position() >> 48) as u32;
     ((top * partitions) >> 16) as u16
 }

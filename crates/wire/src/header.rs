@@ -57,20 +57,25 @@ pub enum DecodeError {
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
+    #[inline]
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let (head, tail) = self.0.split_first_chunk::<N>().expect("the header's length was checked");
         self.0 = tail;
         *head
     }
+    #[inline]
     fn u8(&mut self) -> u8 {
         self.take::<1>()[0]
     }
+    #[inline]
     fn u16(&mut self) -> u16 {
         u16::from_be_bytes(self.take())
     }
+    #[inline]
     fn u32(&mut self) -> u32 {
         u32::from_be_bytes(self.take())
     }
+    #[inline]
     fn u64(&mut self) -> u64 {
         u64::from_be_bytes(self.take())
     }
@@ -78,6 +83,7 @@ impl Cursor<'_> {
 
 impl Header {
     /// A header of `op` with everything else zero.
+    #[inline]
     pub fn new(op: Op) -> Header {
         Header {
             op,
@@ -114,6 +120,7 @@ impl Header {
     }
 
     /// Length of the packet that this header begins.
+    #[inline]
     pub fn packet_bytes(&self) -> usize {
         HEADER_BYTES + usize::from(self.value_bytes) + usize::from(self.key_bytes)
     }
@@ -147,6 +154,7 @@ impl Header {
         Ok(header)
     }
 
+    #[inline]
     fn decode_fields(from: &mut Cursor<'_>) -> Result<Header, DecodeError> {
         let op = Op::from_u8(from.u8()).ok_or(DecodeError::Unknown)?;
         Ok(Header {

@@ -102,6 +102,13 @@ impl Packet {
         Some((Op::from_u8(bytes[4])?, Address { ip, port }))
     }
 
+    /// Value and key, at a glance, of a packet that was filled in here.
+    #[inline]
+    pub fn value_and_key(&self) -> (&[u8], &[u8]) {
+        let (head, body) = self.bytes().split_at(HEADER_BYTES);
+        body.split_at(usize::from(u16::from_be_bytes([head[80], head[81]])))
+    }
+
     /// Takes the packet apart.
     #[inline]
     pub fn parse(&self) -> Result<PacketRef<'_>, DecodeError> {

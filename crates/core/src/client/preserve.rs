@@ -19,16 +19,14 @@ pub struct PreservedRecord {
     pub generation: u32,
 }
 
-/// A version that is kept, as seen lately.
-#[derive(Clone, Copy, Debug, Default)]
-struct Recent {
+/// Which version of a key is kept, and where. Readers see the same version again and again: they need no look at the entry.
+#[derive(Clone, Copy, Debug)]
+struct Version {
     hash: KeyHash,
     seq: Seq,
     generation: u32,
+    at: u32,
 }
-
-/// Versions that are remembered as kept; a power of two.
-const RECENT: usize = 1 << 14;
 
 #[derive(Clone, Debug, Default)]
 struct Entry {
@@ -42,9 +40,7 @@ struct Entry {
 /// Entries live in a slab and keep their buffers, so that preserving a hot key again allocates nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Preservation {
-    /// What was kept last, by the low bits of the key hash: readers see the same version again and again.
-    recent: Vec<Recent>,
-    index: HashTable<u32>,
+    index: HashTable<Version>,
     entries: Vec<Entry>,
     free: Vec<u32>,
     touched: Vec<u32>,
@@ -52,7 +48,7 @@ pub struct Preservation {
 }
 
 /// What an entry costs beside key and value.
-const ENTRY_BYTES: usize = size_of::<Entry>() + 8;
+const ENTRY_BYTES: usize = size_of::<Entry>() + 2 * size_of::<Version>();
 
 impl Preservation {
     /// How many keys are kept.
@@ -83,21 +79,22 @@ impl Preservation {
         expiry_ms: u64,
         generation: u32,
     ) {
-        if self.recent.is_empty() {
-            self.recent.resize(RECENT, Recent::default());
-        }
-        let recent = &mut self.recent[hash.low() as usize & (RECENT - 1)];
-        if recent.hash == hash && recent.seq == seq && recent.generation >= generation {
-            return;
-        }
-        *recent = Recent { hash, seq, generation };
-        let at = self.find_or_insert(hash, key);
+        let entries = &self.entries;
+        let found = self.index.find_mut(hash.low(), |version| {
+            // A sequence number is given out once.
+            version.hash == hash && (version.seq == seq || entries[version.at as usize].kept.key == key)
+        });
+        let at = match found {
+            // Equal: seen again by a reader, or answered again with a later generation. The later one is the safe one.
+            Some(version) if (version.seq, version.generation) >= (seq, generation) => return,
+            Some(version) => {
+                (version.seq, version.generation) = (seq, generation);
+                version.at
+            }
+            None => self.insert(hash, key, seq, generation),
+        };
         let entry = &mut self.entries[at as usize];
         let record = &mut entry.kept.record;
-        // Equal: seen again by a reader, or answered again with a later generation. The later one is the safe one.
-        if seq < record.seq || (seq == record.seq && generation <= entry.kept.generation) {
-            return;
-        }
         self.bytes += value.len();
         self.bytes -= record.value.len();
         record.seq = seq;
@@ -112,15 +109,8 @@ impl Preservation {
         }
     }
 
-    fn find_or_insert(&mut self, hash: KeyHash, key: &[u8]) -> u32 {
-        let entries = &self.entries;
-        let found = self.index.find(hash.low(), |&at| {
-            let kept = &entries[at as usize].kept;
-            kept.hash == hash && kept.key == key
-        });
-        if let Some(&at) = found {
-            return at;
-        }
+    /// Makes room for a key's first version; the entry's record is the caller's to fill in.
+    fn insert(&mut self, hash: KeyHash, key: &[u8], seq: Seq, generation: u32) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             (self.entries.len() - 1) as u32
@@ -131,18 +121,13 @@ impl Preservation {
         entry.kept.hash = hash;
         entry.kept.key.clear();
         entry.kept.key.extend_from_slice(key);
-        entry.kept.record.seq = Seq::NONE;
-        entry.kept.record.value.clear();
-        entry.kept.generation = 0;
         self.bytes += ENTRY_BYTES + key.len();
-        let entries = &self.entries;
-        self.index.insert_unique(hash.low(), at, |&at| entries[at as usize].kept.hash.low());
+        self.index.insert_unique(hash.low(), Version { hash, seq, generation, at }, |version| version.hash.low());
         at
     }
 
     /// Drops every record of which `gone` says that it is durable elsewhere.
     fn release(&mut self, gone: impl Fn(&PreservedRecord) -> bool) {
-        self.recent.clear();
         for at in 0..self.entries.len() {
             let entry = &mut self.entries[at];
             if !entry.used || !gone(&entry.kept) {
@@ -152,7 +137,7 @@ impl Preservation {
             let hash = entry.kept.hash;
             self.bytes -= ENTRY_BYTES + entry.kept.key.len() + entry.kept.record.value.len();
             entry.kept.record.value.clear();
-            let found = self.index.find_entry(hash.low(), |&other| other == at as u32);
+            let found = self.index.find_entry(hash.low(), |version| version.at == at as u32);
             found.expect("every used entry is indexed").remove();
             self.free.push(at as u32);
         }

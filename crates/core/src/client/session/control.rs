@@ -1,0 +1,237 @@
+//! Time and the controller: retries, the lease, epochs and gathers (design, section 6).
+
+use super::*;
+
+impl Session {
+    /// Takes the next outcome that no packet brought.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<Completion<'static>> {
+        self.finished.pop_front()
+    }
+
+    /// When to call [`Session::handle_timeout`] next, of the monotonic clock.
+    pub fn poll_timeout(&self) -> u64 {
+        let gather_us = self.gather.as_ref().map_or(u64::MAX, |gather| gather.retry_at_us);
+        self.next_hello_us.min(self.next_retry_us).min(gather_us)
+    }
+
+    /// Sends again what was not answered, gives up what is too old, renews the lease.
+    pub fn handle_timeout(&mut self, now: Now) {
+        if now.monotonic_us >= self.next_hello_us {
+            self.say_hello(now);
+        }
+        if now.monotonic_us >= self.next_retry_us {
+            self.retry_lanes(now);
+        }
+        if let Some(gather) = &mut self.gather
+            && now.monotonic_us >= gather.retry_at_us
+        {
+            gather.retry_at_us = now.in_us(self.config.hello_us);
+            let open = gather.chunks.iter().filter(|(done, _)| !done);
+            self.messages.extend(open.map(|(_, chunk)| chunk.clone()));
+        }
+    }
+
+    fn say_hello(&mut self, now: Now) {
+        let pressure = self.preserved.bytes() > self.config.preserve_bytes_max / 2;
+        self.messages.push_back(ClientReport::Hello {
+            boot: self.boot,
+            sent_us: now.monotonic_us,
+            lanes: self.config.lanes,
+            epoch: self.epoch,
+            pressure,
+            spooled: self.config.spooled,
+        });
+        // Three tries within a lease; while there is none, or memory is short, as often as is decent.
+        let pause_us = if self.is_open(now) && !pressure { self.lease_us / 4 } else { self.config.hello_us };
+        self.next_hello_us = now.in_us(pause_us.max(self.config.hello_us));
+    }
+
+    fn retry_lanes(&mut self, now: Now) {
+        self.next_retry_us = u64::MAX;
+        for index in 0..self.lanes.len() as u32 {
+            let lane = &mut self.lanes[index as usize];
+            if matches!(lane.state, State::Free | State::Done(_)) {
+                continue;
+            }
+            if now.monotonic_us < lane.retry_at_us {
+                self.next_retry_us = self.next_retry_us.min(lane.retry_at_us);
+                continue;
+            }
+            if now.monotonic_us >= lane.submitted_us + self.config.deadline_us {
+                self.give_up(index);
+                continue;
+            }
+            lane.attempt += 1;
+            self.statistics.retries += 1;
+            let request = lane.request;
+            if matches!(lane.state, State::Staging(_)) {
+                self.send_fragments(index, true);
+            } else {
+                self.sends.push_back(Send::Request(index, request));
+            }
+            self.arm(index, now);
+        }
+    }
+
+    /// Ends an operation without an answer.
+    fn give_up(&mut self, index: u32) {
+        let lane = &mut self.lanes[index as usize];
+        let outcome = match lane.asked() {
+            Op::Read | Op::Scan => Outcome::TimedOut,
+            // What was only staged cannot happen any more: the request number is not used again.
+            _ if matches!(lane.state, State::Staging(_)) && lane.attempt == 0 => Outcome::TimedOut,
+            _ => Outcome::Indeterminate,
+        };
+        match outcome {
+            Outcome::Indeterminate => self.statistics.indeterminate += 1,
+            _ => self.statistics.timed_out += 1,
+        }
+        self.large_bytes -= large_bytes(&lane.state);
+        lane.state = State::Free;
+        self.free.push(index);
+        let (token, submitted_us) = (lane.token, lane.submitted_us);
+        self.finished.push_back(Completion { token, outcome, cached: false, submitted_us });
+    }
+
+    /// Takes the next message for the controller.
+    pub fn poll_message(&mut self) -> Option<ClientReport> {
+        self.messages.pop_front()
+    }
+
+    /// Takes a message of the controller.
+    pub fn handle_message(&mut self, now: Now, notice: ClientNotice) {
+        match notice {
+            ClientNotice::Granted(grant) => self.granted(now, grant),
+            ClientNotice::Gather { epoch, destination } => self.gather(now, epoch, destination),
+            ClientNotice::Gathered { epoch, chunk } => {
+                let Some(gather) = &mut self.gather else { return };
+                if gather.epoch != epoch {
+                    return;
+                }
+                if let Some((done, _)) = gather.chunks.get_mut(chunk as usize) {
+                    *done = true;
+                }
+                if gather.chunks.iter().all(|(done, _)| *done) {
+                    self.gather = None;
+                }
+            }
+        }
+    }
+
+    fn granted(&mut self, now: Now, grant: Grant) {
+        // An answer to an earlier life of this client (it may have waited for the controller's disk), a clock that ran ahead of us, an
+        // older epoch: nothing to gain from it.
+        let is_mine = grant.boot == self.boot || !self.config.mechanisms.client_life;
+        if !is_mine || grant.epoch < self.epoch || grant.hello_us > now.monotonic_us {
+            return;
+        }
+        if grant.epoch > self.epoch && self.epoch != 0 {
+            self.gather(now, grant.epoch, grant.destination.clone());
+        }
+        let fresh = self.epoch == 0 || grant.lane_first != self.lane_first || grant.lanes as usize != self.lanes.len();
+        if fresh {
+            self.open(&grant);
+        }
+        self.destination = grant.destination;
+        self.lease_us = grant.lease_us;
+        self.lease_until_us = self.lease_until_us.max(grant.hello_us.saturating_add(grant.lease_us));
+        if grant.durable_generation > self.durable_generation {
+            self.durable_generation = grant.durable_generation;
+            self.preserved.release_older_generations(grant.durable_generation);
+        }
+        if grant.recovered_epoch > self.recovered_epoch {
+            self.recovered_epoch = grant.recovered_epoch;
+            self.preserved.release_older_epochs(grant.recovered_epoch);
+        }
+    }
+
+    /// Takes over the lanes of a new grant.
+    fn open(&mut self, grant: &Grant) {
+        for index in 0..self.lanes.len() as u32 {
+            if !matches!(self.lanes[index as usize].state, State::Free | State::Done(_)) {
+                self.give_up(index);
+            }
+        }
+        self.epoch = grant.epoch;
+        self.hash_key = grant.hash_key;
+        self.partitions = grant.partitions;
+        self.lane_first = grant.lane_first;
+        let lane = Lane {
+            request: grant.request_base,
+            state: State::Free,
+            token: 0,
+            packet: Packet::new(),
+            hash: KeyHash::default(),
+            expiry_ms: 0,
+            refused: None,
+            submitted_us: 0,
+            retry_at_us: 0,
+            attempt: 0,
+        };
+        self.lanes = vec![lane; grant.lanes as usize];
+        self.free = (0..grant.lanes).rev().collect();
+    }
+
+    /// Moves to a new epoch and answers the gather, in one step (rule 9).
+    fn gather(&mut self, now: Now, epoch: u32, destination: Destination) {
+        let answering = self.gather.as_ref().is_some_and(|gather| gather.epoch == epoch);
+        if epoch < self.epoch || answering {
+            return;
+        }
+        // The same epoch again: a controller that restarted during the recovery asks anew.
+        if epoch > self.epoch {
+            self.change_epoch(now, epoch, destination);
+        }
+        let records: Vec<_> = self.preserved.keyed().collect();
+        let mut chunks: Vec<_> = records.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
+        if chunks.is_empty() {
+            chunks.push(Vec::new());
+        }
+        let count = chunks.len();
+        let chunks = chunks.into_iter().enumerate().map(|(chunk, records)| {
+            let last = chunk + 1 == count;
+            (false, ClientReport::Preserved { epoch, chunk: chunk as u32, last, records })
+        });
+        let chunks: Vec<_> = chunks.collect();
+        self.messages.extend(chunks.iter().map(|(_, chunk)| chunk.clone()));
+        self.gather = Some(Gather { epoch, chunks, retry_at_us: now.in_us(self.config.hello_us) });
+        if !self.config.mechanisms.release_after_recovery {
+            self.preserved.release_older_epochs(epoch);
+        }
+    }
+
+    fn change_epoch(&mut self, now: Now, epoch: u32, destination: Destination) {
+        self.epoch = epoch;
+        self.destination = destination;
+        self.statistics.epoch_changes += 1;
+        self.sends.clear();
+        for index in 0..self.lanes.len() as u32 {
+            let lane = &mut self.lanes[index as usize];
+            match lane.state {
+                State::Free | State::Done(_) => continue,
+                State::Pulling(..) => {
+                    self.large_bytes -= large_bytes(&lane.state);
+                    lane.state = State::Open;
+                }
+                State::Open | State::Staging(_) | State::Committing(_) => {}
+            }
+            let parts = lane.packet.parse().expect("the lane's own packet");
+            if matches!(parts.header.op, Op::Read | Op::Scan) || !self.config.mechanisms.end_with_epoch {
+                let header = Header { epoch, ..parts.header };
+                lane.packet.rewrite(&header);
+                let request = lane.request;
+                self.sends.push_back(Send::Request(index, request));
+                self.arm(index, now);
+            } else {
+                self.give_up(index);
+            }
+        }
+    }
+
+    /// Ends the session: nothing is preserved any more, or it is given up. To be sent before the client goes.
+    pub fn close(&mut self) {
+        self.messages.push_back(ClientReport::Close { boot: self.boot });
+        self.lease_until_us = 0;
+    }
+}
