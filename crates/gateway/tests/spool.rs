@@ -23,7 +23,9 @@ fn contents(directory: &Path) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
     // The lock goes with the gateway; so what is read is a copy.
     let copy = tempfile::tempdir().unwrap();
     for path in segments(directory) {
-        fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+        let copied = fs::copy(&path, copy.path().join(path.file_name().unwrap()));
+        // Deleted meanwhile.
+        assert!(copied.is_ok() || !path.exists(), "{copied:?}");
     }
     let mut preserved = Preservation::default();
     let opened = SpoolDirectory::open(copy.path()).unwrap();
@@ -152,6 +154,8 @@ fn a_spool_is_rewritten_when_it_is_long_and_keeps_the_newest() {
         write(&mut spool, &mut preserved);
         assert!(spool.bytes() <= 100_000 + 200);
     }
+    spool.sync().unwrap();
+    assert_eq!(segments(directory.path()).len(), 1);
     let found = contents(directory.path());
     assert_eq!(found.iter().map(|(_, seq, _)| *seq).collect::<Vec<_>>().iter().sum::<u64>(), (4990..5000).sum());
 }
@@ -169,9 +173,13 @@ fn long_spools_go_on_in_new_segments_and_old_ones_are_deleted() {
     }
     assert!(segments(directory.path()).len() >= 3);
     spool.release(2, false);
+    spool.sync().unwrap();
     let rest = contents(directory.path());
     assert!(rest.len() < 70, "{}", rest.len());
     assert!((50..=100).all(|seq| rest.iter().any(|(_, found, _)| *found == seq)));
+    spool.release(4, false);
+    spool.sync().unwrap();
+    // What is written to at the end goes when all before it is gone.
     spool.release(4, false);
     assert!(contents(directory.path()).is_empty());
     // And it is still of use.

@@ -3,13 +3,14 @@
 //! Append-only segments, each record with a checksum. A segment goes when all its records are durable in a snapshot; when the segments
 //! outgrow a limit they are rewritten with only what is preserved, the newest version of each key.
 
+mod background;
 mod directory;
 mod record;
-mod sync;
 
 pub use directory::{SpoolDirectory, SpoolError};
 
 use crate::statistics::WorkerStatistics;
+use background::Background;
 use directory::{HEADER, load, segment_path, sync_directory};
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
@@ -20,7 +21,6 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_core::client::{Preservation, PreservedRecord};
-use sync::Syncer;
 
 /// A segment longer than this is followed by a new one.
 const SEGMENT_BYTES_MAX: u64 = 32 << 20;
@@ -93,7 +93,7 @@ pub struct Spool {
     /// The file can't be trusted, or too much couldn't be written: only a rewrite helps.
     needs_rewrite: bool,
     always: bool,
-    syncer: Option<Syncer>,
+    background: Background,
     sync_times: Vec<Duration>,
     last_rewrite_bytes: u64,
 }
@@ -117,10 +117,8 @@ impl Spool {
             sealed.push_back(Segment { path: found.path, bytes, newest_generation });
         }
         let (live, file) = create(path, worker, next_number).map_err(SpoolError::io("create a segment in", path))?;
-        let syncer = match durability {
-            Durability::EverySecond => Some(Syncer::start(worker).map_err(SpoolError::io("start a thread for", path))?),
-            Durability::Always | Durability::Memory => None,
-        };
+        sync_directory(path).map_err(SpoolError::io("sync", path))?;
+        let background = Background::start(path, worker).map_err(SpoolError::io("start a thread for", path))?;
         let spool = Spool {
             directory: path.to_owned(),
             worker,
@@ -137,7 +135,7 @@ impl Spool {
             retry_at: None,
             needs_rewrite: false,
             always: durability == Durability::Always,
-            syncer,
+            background,
             sync_times: Vec::new(),
             last_rewrite_bytes: 0,
         };
@@ -263,10 +261,12 @@ impl Spool {
         self.note_written(statistics)
     }
 
-    /// Tells the background thread; learns from it how its syncs went.
+    /// Has what was written synced, if it isn't yet; learns how that went with what was written before.
     fn note_written(&mut self, statistics: &WorkerStatistics) -> io::Result<()> {
-        let Some(syncer) = &self.syncer else { return Ok(()) };
-        let result = syncer.written(&self.file, &mut self.sync_times);
+        if self.always {
+            return Ok(());
+        }
+        let result = self.background.written(&self.file, &mut self.sync_times);
         for time in self.sync_times.drain(..) {
             statistics.spool_syncs.record(time.as_micros() as u64, 1);
         }
@@ -290,11 +290,12 @@ impl Spool {
         self.bytes_max.max(2 * self.last_rewrite_bytes)
     }
 
-    /// Begins a new segment.
+    /// Begins a new segment. Whoever syncs what was written to the old one, and what will be to this, is the same as ever.
     fn rotate(&mut self) -> io::Result<()> {
-        // A sealed segment is not synced by anybody later.
-        self.file.sync_data()?;
         let (live, file) = create(&self.directory, self.worker, self.next_number)?;
+        if self.always {
+            sync_directory(&self.directory)?;
+        }
         self.next_number += 1;
         self.sealed.push_back(std::mem::replace(&mut self.live, live));
         self.file = Arc::new(file);
@@ -318,14 +319,12 @@ impl Spool {
         let live = Segment { path, bytes, newest_generation };
         self.sealed.push_back(std::mem::replace(&mut self.live, live));
         self.file = Arc::new(file);
-        if let Some(syncer) = &self.syncer {
-            syncer.forget();
-        }
+        self.background.forget();
         self.last_rewrite_bytes = bytes;
         self.needs_rewrite = false;
         self.forget_unwritten();
-        while let Some(segment) = self.sealed.pop_front() {
-            delete(&segment.path);
+        for segment in self.sealed.drain(..) {
+            self.background.delete(segment.path);
         }
         Ok(())
     }
@@ -340,37 +339,31 @@ impl Spool {
         // In order, so that an older version never outlives a newer one.
         while self.sealed.front().is_some_and(is_done) {
             if let Some(segment) = self.sealed.pop_front() {
-                delete(&segment.path);
+                self.background.delete(segment.path);
             }
         }
         let is_empty = self.live.bytes <= HEADER.len() as u64;
-        if self.sealed.is_empty() && !is_empty && is_done(&self.live) && self.file.set_len(HEADER.len() as u64).is_ok()
-        {
+        let is_oldest = self.sealed.is_empty() && self.background.has_deleted();
+        if is_oldest && !is_empty && is_done(&self.live) && self.file.set_len(HEADER.len() as u64).is_ok() {
             self.live.bytes = HEADER.len() as u64;
             self.live.newest_generation = 0;
         }
     }
 
-    /// Makes everything written durable: at an orderly end.
+    /// Makes everything written durable, and everything deleted gone: at an orderly end.
     pub fn sync(&self) -> io::Result<()> {
+        self.background.finish()?;
         self.file.sync_data()
     }
 }
 
-/// Deletes a segment. If that fails it is loaded again at the next start, which does no harm: what is old is known to be.
-fn delete(path: &Path) {
-    if let Err(error) = fs::remove_file(path) {
-        tracing::warn!(path = %path.display(), %error, "can't delete a segment of the spool");
-    }
-}
-
+/// Creates an empty segment; its name isn't durable yet.
 fn create(directory: &Path, worker: usize, number: u64) -> io::Result<(Segment, File)> {
     let path = segment_path(directory, worker, number);
     // Appending, so that truncation needs no seek.
     let file = OpenOptions::new().create(true).append(true).open(&path)?;
     file.set_len(0)?;
     (&file).write_all(&HEADER)?;
-    sync_directory(directory)?;
     Ok((Segment { path, bytes: HEADER.len() as u64, newest_generation: 0 }, file))
 }
 
