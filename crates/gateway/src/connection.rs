@@ -1,5 +1,6 @@
 //! A client's connection: its buffers, and its replies in order.
 
+use crate::arena::Arena;
 use crate::resp::Parser;
 use mio::net::TcpStream;
 use std::collections::VecDeque;
@@ -101,22 +102,24 @@ impl Input {
     }
 }
 
-/// A reply that can't be written yet, because it or one before it isn't known.
+/// Stands for a reply that isn't known yet.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
+
+/// A reply that is known before its turn.
 #[derive(Debug, Default)]
-pub(crate) struct Slot {
+pub(crate) struct Early {
     pub(crate) buffer: Vec<u8>,
-    pub(crate) is_ready: bool,
     /// What it tells isn't in the spool yet.
     pub(crate) unspooled: Option<Unspooled>,
 }
 
 /// A reply that must wait for the spool, and go wrong with it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unspooled {
     /// Of whatever this iteration of the loop absorbed or read.
     Any,
-    /// Of this key.
-    Key(Box<[u8]>),
+    /// Of the key with this number, see [`Replies::unspooled_key`](crate::replies::Replies::unspooled_key).
+    Key(u32),
 }
 
 /// One client.
@@ -129,10 +132,10 @@ pub(crate) struct Connection {
     pub(crate) parser: Parser,
     pub(crate) out: Vec<u8>,
     pub(crate) sent: usize,
-    /// Replies from number `first` on that aren't in `out`.
-    pub(crate) slots: VecDeque<Slot>,
+    /// Replies from number `first` on that aren't in `out`: which [`Early`] one it is, or [`UNKNOWN`].
+    pub(crate) slots: VecDeque<u32>,
     pub(crate) first: u64,
-    /// Bytes in the slots' buffers.
+    /// Bytes in the early replies' buffers.
     pub(crate) slot_bytes: usize,
     /// Operations and batches under way, and the bytes that they hold.
     pub(crate) unfinished: usize,
@@ -216,18 +219,27 @@ impl Connection {
         self.unfinished == 0 && self.slots.is_empty()
     }
 
-    /// Moves the replies that are ready and at their turn to `out`; tells of each unspooled one where it is.
-    pub(crate) fn advance(&mut self, pool: &mut Pool, mut unspooled: impl FnMut(Unspooled, u32, u32)) {
-        while self.slots.front().is_some_and(|slot| slot.is_ready) {
-            let Some(slot) = self.slots.pop_front() else { break };
+    /// Moves the replies that are known and at their turn to `out`; tells of each unspooled one where it is.
+    pub(crate) fn advance(
+        &mut self,
+        early: &mut Arena<Early>,
+        pool: &mut Pool,
+        mut unspooled: impl FnMut(Unspooled, u32, u32),
+    ) {
+        while let Some(&at) = self.slots.front()
+            && at != UNKNOWN
+        {
+            self.slots.pop_front();
             self.first += 1;
-            self.slot_bytes -= slot.buffer.len();
+            let reply = &mut early[at];
+            self.slot_bytes -= reply.buffer.len();
             let from = self.out.len();
-            self.out.extend_from_slice(&slot.buffer);
-            if let Some(of) = slot.unspooled {
+            self.out.extend_from_slice(&reply.buffer);
+            if let Some(of) = reply.unspooled.take() {
                 unspooled(of, from as u32, self.out.len() as u32);
             }
-            pool.reuse_output(slot.buffer);
+            pool.reuse_output(std::mem::take(&mut reply.buffer));
+            early.give_back(at);
         }
     }
 }

@@ -70,8 +70,20 @@ pub(crate) fn execute(
         return Flow::Done;
     }
     let is_idle = connection.is_idle();
+    // Nearly all commands are one of these.
+    match verb {
+        Verb::Get if check_key(args.get(1)).is_ok() => {
+            running.start(link, id, verb, Action::Get, args.get(1), &[]);
+            return Flow::Done;
+        }
+        Verb::Set if args.len() == 3 && check_key(args.get(1)).is_ok() => {
+            running.start(link, id, verb, Action::Set { expiry_ms: 0 }, args.get(1), args.get(2));
+            return Flow::Done;
+        }
+        _ => {}
+    }
     match plan(verb, args, running.now.unix_ms) {
-        Ok(Plan::One(action, operands)) => running.start(link, id, verb, action, operands),
+        Ok(Plan::One(action, [key, argument])) => running.start(link, id, verb, action, key, argument),
         Ok(Plan::Many(Kind::Flush | Kind::Count)) | Ok(Plan::Scan(_)) if !is_idle => return Flow::Wait,
         Ok(Plan::Many(kind)) => running.start_batch(link, id, verb, kind, |batch| {
             if !matches!(kind, Kind::Flush | Kind::Count) {
@@ -226,9 +238,6 @@ fn is_either(option: &[u8], one: &str, other: &str) -> bool {
 
 #[inline]
 fn set_action(args: Args<'_>, now_ms: u64) -> Result<Action, Failure> {
-    if args.len() == 3 {
-        return Ok(Action::Set { expiry_ms: 0 });
-    }
     Ok(match options::set(args, now_ms)? {
         SetOptions { only_if: SetIf::Always, get: false, expiry: Expiry::At(expiry_ms) } => Action::Set { expiry_ms },
         options => Action::SetIf(options, false),

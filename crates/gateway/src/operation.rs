@@ -180,7 +180,6 @@ impl Operation {
         self.state = State::Free;
         self.connection = ConnectionId::default();
         self.parent = Parent::Nobody;
-        self.places = Default::default();
         for buffer in [&mut self.argument, &mut self.stored] {
             if buffer.capacity() > KEPT_BYTES_MAX {
                 *buffer = Vec::new();

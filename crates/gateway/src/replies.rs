@@ -1,7 +1,8 @@
 //! The connections of a worker and the replies that go to them: in order, and not before they are spooled.
 
+use crate::arena::Arena;
 use crate::command::Verb;
-use crate::connection::{Connection, ConnectionId, Pool, Slot, Unspooled};
+use crate::connection::{Connection, ConnectionId, Early, Pool, UNKNOWN, Unspooled};
 use crate::failure::ErrorKind;
 use crate::operation::Answer;
 use crate::resp::write;
@@ -76,12 +77,21 @@ impl Connections {
 }
 
 /// A stretch of a connection's output that tells something that isn't in the spool yet.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Journaled {
     connection: ConnectionId,
     from: u32,
     to: u32,
     of: Unspooled,
+}
+
+/// Commands answered in one iteration of the loop that are counted alike.
+#[derive(Debug)]
+struct Finished {
+    verb: Verb,
+    answerer: Answerer,
+    arrived_us: u64,
+    count: u64,
 }
 
 /// A reply's way back: whose command it answers, and when that came.
@@ -102,10 +112,13 @@ pub(crate) struct Replies {
     pub(crate) dirty: Vec<ConnectionId>,
     /// Can be gone on with.
     pub(crate) resume: Vec<ConnectionId>,
+    /// Replies before their turn.
+    early: Arena<Early>,
     journal: Vec<Journaled>,
     unspooled_slots: Vec<(ConnectionId, u64)>,
-    /// Commands answered in this iteration of the loop.
-    finished: Vec<(Verb, Answerer, u64)>,
+    /// What [`Unspooled::Key`] numbers.
+    unspooled_keys: Vec<Box<[u8]>>,
+    finished: Vec<Finished>,
     all: Arc<GatewayStatistics>,
     worker: usize,
 }
@@ -117,8 +130,10 @@ impl Replies {
             pool: Pool::default(),
             dirty: Vec::new(),
             resume: Vec::new(),
+            early: Arena::default(),
             journal: Vec::new(),
             unspooled_slots: Vec::new(),
+            unspooled_keys: Vec::new(),
             finished: Vec::new(),
             all,
             worker,
@@ -162,7 +177,7 @@ impl Replies {
         write: impl FnOnce(&mut Vec<u8>, bool),
     ) {
         if let Some(verb) = to.verb {
-            self.finished.push((verb, answerer, to.arrived_us));
+            self.count(verb, answerer, to.arrived_us);
         }
         let id = to.connection;
         let Some(connection) = self.connections.get_mut(id) else { return };
@@ -173,12 +188,13 @@ impl Replies {
         if connection.first != to.number {
             let at = (to.number - connection.first) as usize;
             let Some(slot) = connection.slots.get_mut(at) else { return };
-            slot.buffer = self.pool.output();
-            write(&mut slot.buffer, connection.resp3);
-            connection.slot_bytes += slot.buffer.len();
-            slot.is_ready = true;
-            slot.unspooled = unspooled;
-            if slot.unspooled.is_some() {
+            *slot = self.early.take();
+            let early = &mut self.early[*slot];
+            early.buffer = self.pool.output();
+            write(&mut early.buffer, connection.resp3);
+            connection.slot_bytes += early.buffer.len();
+            early.unspooled = unspooled;
+            if unspooled.is_some() {
                 self.unspooled_slots.push((id, to.number));
             }
             return;
@@ -195,7 +211,17 @@ impl Replies {
         }
         if connection.slots.pop_front().is_some() {
             let put = |of, from, to| journal.push(Journaled { connection: id, from, to, of });
-            connection.advance(&mut self.pool, put);
+            connection.advance(&mut self.early, &mut self.pool, put);
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, verb: Verb, answerer: Answerer, arrived_us: u64) {
+        match self.finished.last_mut() {
+            Some(last) if (last.verb, last.answerer, last.arrived_us) == (verb, answerer, arrived_us) => {
+                last.count += 1
+            }
+            _ => self.finished.push(Finished { verb, answerer, arrived_us, count: 1 }),
         }
     }
 
@@ -219,35 +245,58 @@ impl Replies {
     #[inline]
     pub(crate) fn reserve(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {
-            connection.slots.push_back(Slot::default());
+            connection.slots.push_back(UNKNOWN);
         }
+    }
+
+    /// Takes a connection out, and what waits for its turn there.
+    pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
+        let mut connection = self.connections.remove(id)?;
+        for at in connection.slots.drain(..).filter(|&at| at != UNKNOWN) {
+            self.pool.reuse_output(std::mem::take(&mut self.early[at].buffer));
+            self.early[at].unspooled = None;
+            self.early.give_back(at);
+        }
+        Some(connection)
+    }
+
+    /// A reply waits for what the spool is to hold of this key.
+    pub(crate) fn unspooled_key(&mut self, key: &[u8]) -> Unspooled {
+        self.unspooled_keys.push(key.into());
+        Unspooled::Key((self.unspooled_keys.len() - 1) as u32)
     }
 
     /// Everything that the replies of this iteration tell is in the spool, or needs not be.
     pub(crate) fn spooled(&mut self) {
         self.journal.clear();
         while let Some((id, number)) = self.unspooled_slots.pop() {
-            if let Some(slot) = self.slot(id, number) {
-                slot.unspooled = None;
+            if let Some(early) = self.early(id, number) {
+                early.unspooled = None;
             }
         }
+        self.unspooled_keys.clear();
     }
 
-    fn slot(&mut self, id: ConnectionId, number: u64) -> Option<&mut Slot> {
-        let connection = self.connections.get_mut(id)?;
+    fn early(&mut self, id: ConnectionId, number: u64) -> Option<&mut Early> {
+        let connection = self.connections.get(id)?;
         let at = number.checked_sub(connection.first)?;
-        connection.slots.get_mut(at as usize)
+        connection.slots.get(at as usize).filter(|&&at| at != UNKNOWN).map(|&at| &mut self.early[at])
     }
 
     /// The spool couldn't be written: replies that tell what isn't in it become errors.
-    pub(crate) fn not_spooled(&mut self, error: &str, is_unspooled: impl Fn(&Unspooled) -> bool) {
+    pub(crate) fn not_spooled(&mut self, error: &str, is_missing: impl Fn(&[u8]) -> bool) {
+        let keys = std::mem::take(&mut self.unspooled_keys);
+        let is_unspooled = |of| match of {
+            Unspooled::Any => true,
+            Unspooled::Key(at) => is_missing(&keys[at as usize]),
+        };
         let mut reply = Vec::new();
         write::error(&mut reply, error);
         let mut count = 0;
         while let Some((id, number)) = self.unspooled_slots.pop() {
-            let Some(slot) = self.slot(id, number) else { continue };
-            if slot.unspooled.take().is_some_and(|of| is_unspooled(&of)) {
-                let before = std::mem::replace(&mut slot.buffer, reply.clone()).len();
+            let Some(early) = self.early(id, number) else { continue };
+            if early.unspooled.take().is_some_and(is_unspooled) {
+                let before = std::mem::replace(&mut early.buffer, reply.clone()).len();
                 if let Some(connection) = self.connections.get_mut(id) {
                     connection.slot_bytes = connection.slot_bytes + reply.len() - before;
                 }
@@ -257,7 +306,7 @@ impl Replies {
         let mut journal = std::mem::take(&mut self.journal);
         // From the back, so that what is before a replaced reply stays where it was noted.
         journal.sort_by_key(|entry| (entry.connection.index, entry.from));
-        for entry in journal.drain(..).rev().filter(|entry| is_unspooled(&entry.of)) {
+        for entry in journal.drain(..).rev().filter(|entry| is_unspooled(entry.of)) {
             if let Some(connection) = self.connections.get_mut(entry.connection) {
                 connection.out.splice(entry.from as usize..entry.to as usize, reply.iter().copied());
                 count += 1;
@@ -277,8 +326,8 @@ impl Replies {
     /// Counts what was answered in this iteration; its replies are being written now.
     pub(crate) fn count_finished(&mut self, now_us: u64) {
         let statistics = &self.all.workers()[self.worker];
-        for (verb, answerer, arrived_us) in self.finished.drain(..) {
-            statistics.latency(verb, answerer).record(now_us.saturating_sub(arrived_us), 1);
+        for Finished { verb, answerer, arrived_us, count } in self.finished.drain(..) {
+            statistics.latency(verb, answerer).record(now_us.saturating_sub(arrived_us), count);
         }
     }
 }

@@ -125,7 +125,15 @@ impl Running {
 
     /// Starts a command on one key.
     #[inline]
-    pub(crate) fn start(&mut self, link: &mut Link, id: ConnectionId, verb: Verb, action: Action, args: [&[u8]; 2]) {
+    pub(crate) fn start(
+        &mut self,
+        link: &mut Link,
+        id: ConnectionId,
+        verb: Verb,
+        action: Action,
+        key: &[u8],
+        argument: &[u8],
+    ) {
         let Some(connection) = self.outbox.replies.connections.get_mut(id) else { return };
         let number = connection.next_reply();
         connection.unfinished += 1;
@@ -133,7 +141,7 @@ impl Running {
         let operation = &mut self.operations[at];
         operation.begin(id, Parent::Reply(number), verb, action);
         operation.arrived_us = self.now.monotonic_us;
-        operation.fill(args[0], args[1]);
+        operation.fill(key, argument);
         connection.held_bytes += operation.held_bytes();
         self.outbox.replies.reserve(id);
         self.begin(link, at);
@@ -340,10 +348,21 @@ impl Running {
     #[inline]
     fn finish(&mut self, at: u32) {
         let operation = &mut self.operations[at];
-        let (id, held, places) = (operation.connection, operation.held_bytes(), operation.places);
+        let (id, held) = (operation.connection, operation.held_bytes());
         let counts = matches!(operation.parent, Parent::Reply(_));
-        operation.end();
+        if operation.places[0].joined {
+            self.leave(at);
+        }
+        self.operations[at].end();
         self.operations.give_back(at);
+        if counts {
+            self.release(id, held);
+        }
+    }
+
+    /// Takes an operation out of its chains.
+    fn leave(&mut self, at: u32) {
+        let places = std::mem::take(&mut self.operations[at].places);
         for (chain, place) in places.into_iter().enumerate().filter(|(_, place)| place.joined) {
             if place.next == NONE {
                 self.chains.remove(place.name);
@@ -356,11 +375,9 @@ impl Running {
                 self.make_ready(place.next);
             }
         }
-        if counts {
-            self.release(id, held);
-        }
     }
 
+    #[inline]
     fn release(&mut self, id: ConnectionId, held_bytes: usize) {
         let Some(connection) = self.outbox.replies.connections.get_mut(id) else { return };
         connection.unfinished -= 1;
@@ -454,7 +471,7 @@ impl Outbox {
                 let by = if operation.cached { Answerer::Cache } else { Answerer::Node };
                 let unspooled = (self.spools && operation.cached).then(|| match self.spool_failure {
                     None => Unspooled::Any,
-                    Some(_) => Unspooled::Key(operation.key.as_slice().into()),
+                    Some(_) => self.replies.unspooled_key(&operation.key),
                 });
                 self.replies.answer(to, answer, by, unspooled);
             }

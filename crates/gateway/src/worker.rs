@@ -1,6 +1,6 @@
 //! One thread: its connections, its session, its spool. Nothing here blocks but the poll, and the disk where durability asks for it.
 
-use crate::connection::{Connection, ConnectionId, Unspooled};
+use crate::connection::{Connection, ConnectionId};
 use crate::failure::{ErrorKind, Failure};
 use crate::resp::write;
 use crate::running::{Link, Running};
@@ -194,10 +194,7 @@ impl Worker {
         let is_new = self.running.outbox.spool_failure.is_none();
         let text = format!("MISCONF {why}; if this was a write, it may or may not last");
         if self.running.outbox.replies.has_unspooled() {
-            self.running.outbox.replies.not_spooled(&text, |of| match of {
-                Unspooled::Any => true,
-                Unspooled::Key(key) => spool.is_missing(key),
-            });
+            self.running.outbox.replies.not_spooled(&text, |key| spool.is_missing(key));
         }
         if is_new {
             self.running.fail_unspooled_batches(&Failure::Text(text));
@@ -327,7 +324,7 @@ impl Worker {
 
     pub(crate) fn close(&mut self, id: ConnectionId) {
         let replies = &mut self.running.outbox.replies;
-        let Some(mut connection) = replies.connections.remove(id) else { return };
+        let Some(mut connection) = replies.remove(id) else { return };
         // It is closed next anyway.
         let _ = self.poll.registry().deregister(&mut connection.stream);
         self.shared.clients().remove(&connection.number);

@@ -1,6 +1,6 @@
 //! Inline commands: a line of words, quoted as in redis-cli, for people with telnet.
 
-use super::parser::Range;
+use super::args::Range;
 
 /// Splits a line into words: their text goes to `text`, where they are goes to `words`. False: quotes don't match.
 pub(super) fn split(line: &[u8], text: &mut Vec<u8>, words: &mut Vec<Range>) -> bool {

@@ -1,9 +1,11 @@
 //! The Redis protocol: requests in ([`Parser`]), replies out ([`write`]).
 
+mod args;
 mod inline;
 mod number;
 mod parser;
 pub mod write;
 
+pub use args::{Args, Range};
 pub use number::parse_i64;
-pub use parser::{Args, Parsed, Parser, ParserLimits, ProtocolError, Range};
+pub use parser::{Parsed, Parser, ParserLimits, ProtocolError};

@@ -1,78 +1,15 @@
 //! The request parser: incremental, without copies. A command's arguments are ranges of the connection's input buffer, and what was
 //! parsed of an unfinished command is not parsed again when more of it arrives.
 
+use super::args::{Args, Range};
 use super::{inline, parse_i64};
 use memchr::memchr;
 use thiserror::Error;
 
 /// Longest line that can hold a length.
 const LENGTH_LINE_MAX: usize = 64;
-
-/// Where an argument is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Range {
-    from: u32,
-    to: u32,
-}
-
-impl Range {
-    /// From byte `from` to before byte `to`. Input buffers are limited far below 4 GiB.
-    pub fn new(from: usize, to: usize) -> Range {
-        let narrow = |at: usize| u32::try_from(at).expect("buffers are shorter than 4 GiB");
-        Range { from: narrow(from), to: narrow(to) }
-    }
-
-    /// First byte.
-    pub fn from(self) -> usize {
-        self.from as usize
-    }
-
-    /// Byte after the last.
-    pub fn to(self) -> usize {
-        self.to as usize
-    }
-}
-
-/// The arguments of a command, its name included.
-#[derive(Clone, Copy, Debug)]
-pub struct Args<'a> {
-    bytes: &'a [u8],
-    ranges: &'a [Range],
-}
-
-impl<'a> Args<'a> {
-    /// Arguments at `ranges` of `bytes`.
-    pub fn new(bytes: &'a [u8], ranges: &'a [Range]) -> Args<'a> {
-        Args { bytes, ranges }
-    }
-
-    /// How many.
-    #[inline]
-    pub fn len(&self) -> usize {
-        self.ranges.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
-    }
-
-    /// Argument `at`, which must be there.
-    #[inline]
-    pub fn get(&self, at: usize) -> &'a [u8] {
-        &self.bytes[self.ranges[at].from()..self.ranges[at].to()]
-    }
-
-    /// All from `first` on.
-    pub fn from(self, first: usize) -> impl ExactSizeIterator<Item = &'a [u8]> {
-        self.ranges[first..].iter().map(move |range| &self.bytes[range.from()..range.to()])
-    }
-
-    /// Their length in bytes together.
-    pub fn bytes(&self) -> usize {
-        self.ranges.iter().map(|range| range.to() - range.from()).sum()
-    }
-}
+/// Digits of nearly all lengths.
+const SHORT_LENGTH: usize = 4;
 
 /// What one command may be.
 #[derive(Clone, Debug)]
@@ -307,7 +244,7 @@ impl Parser {
     #[inline]
     pub fn args<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
         let bytes = if self.is_inline { &self.inline[..] } else { input };
-        Args { bytes, ranges: &self.ranges }
+        Args::new(bytes, &self.ranges)
     }
 
     /// The command that was found is dealt with; the caller consumes its bytes.
@@ -350,6 +287,20 @@ fn bulk_line(input: &[u8], from: usize, limits: &ParserLimits) -> Result<Option<
     Ok(Some((length, end)))
 }
 
+/// The number that `line` is, and its digits, if they are few, as nearly always, and the line is whole.
+#[inline]
+fn short_length(line: &[u8]) -> Option<(u32, usize)> {
+    let mut number = 0;
+    for (at, &byte) in line.iter().take(SHORT_LENGTH + 1).enumerate() {
+        match byte {
+            b'0'..=b'9' if at < SHORT_LENGTH => number = 10 * number + u32::from(byte - b'0'),
+            b'\r' if at > 0 && (at == 1 || line[0] != b'0') && at + 1 < line.len() => return Some((number, at)),
+            _ => break,
+        }
+    }
+    None
+}
+
 /// The number after the first byte of the line at `from` (`None` if it is none), and where the next line begins.
 #[inline]
 fn length_line(
@@ -358,7 +309,9 @@ fn length_line(
     too_long: ProtocolError,
 ) -> Result<Option<(Option<i64>, usize)>, ProtocolError> {
     let line = &input[from + 1..];
-    // Lengths are short: a loop beats a search.
+    if let Some((length, end)) = short_length(line) {
+        return Ok(Some((Some(length.into()), from + 1 + end + 2)));
+    }
     let end = line.iter().take(LENGTH_LINE_MAX).position(|&byte| byte == b'\r');
     match end {
         None if line.len() >= LENGTH_LINE_MAX => Err(too_long),
@@ -410,6 +363,17 @@ mod tests {
             }
         }
         events
+    }
+
+    #[test]
+    fn short_lengths_are_read_as_long_ones() {
+        for text in (0..100_000).map(|i| i.to_string()).chain(["", "-1", "00", "01", "1x"].map(String::from)) {
+            let whole = format!("{text}\r\n");
+            let wanted = parse_i64(text.as_bytes()).filter(|_| (1..=SHORT_LENGTH).contains(&text.len()));
+            let wanted = wanted.filter(|&length| length >= 0).map(|length| (length as u32, text.len()));
+            assert_eq!(short_length(whole.as_bytes()), wanted, "{text}");
+            assert_eq!(short_length(&whole.as_bytes()[..whole.len() - 1]), None, "{text}");
+        }
     }
 
     fn command(words: &[&str]) -> Event {
