@@ -2,7 +2,7 @@
 
 use crate::experiments::{Context, Experiment, Finding};
 use crate::output::Report;
-use crate::profile::Profile;
+use crate::profile::Chosen;
 use crate::trial::Effort;
 use anyhow::{Context as _, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -24,9 +24,10 @@ pub struct ExperimentArgs {
     /// Seed of the first repetition; the same seed gives the same figures
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Costs of the parts: `paper` (its testbed) or `software` (its nodes, this repository's switch)
-    #[arg(long, default_value = "paper", value_parser = Profile::by_name)]
-    profile: Profile,
+    /// Costs of the parts: `paper` (its testbed), `software` (its nodes, this repository's switch), or a file that `switchback calibrate`
+    /// wrote of a machine
+    #[arg(long, default_value = "paper", value_name = "NAME|FILE")]
+    profile: Chosen,
     /// Runs at a time; as many as there are processors if not given
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -62,7 +63,7 @@ pub fn run(args: &ExperimentArgs) -> anyhow::Result<()> {
     let mut findings = Vec::new();
     for experiment in experiments {
         let context = Context {
-            profile: args.profile.clone(),
+            profile: args.profile.profile.clone(),
             effort: args.effort(),
             seed: args.seed,
             threads,
@@ -91,7 +92,7 @@ fn progress(number: u8) -> ProgressBar {
 /// The report of what was found so far: an experiment that is interrupted leaves those before it.
 fn report<'a>(args: &'a ExperimentArgs, findings: &'a [Finding]) -> Report<'a> {
     let quick = if args.quick { " --quick" } else { "" };
-    let (names, profile, seed) = (args.experiments.join(" "), args.profile.name, args.seed);
+    let (names, profile, seed) = (args.experiments.join(" "), &args.profile.given, args.seed);
     Report {
         profile: &args.profile,
         command: format!("switchback experiment {names}{quick} --profile {profile} --seed {seed} --out DIR"),

@@ -6,6 +6,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod calibration;
 mod cli;
 mod experiments;
 mod output;
@@ -19,3 +20,4 @@ mod trial;
 mod world;
 
 pub use cli::{ExperimentArgs, run};
+pub use output::COMMIT;

@@ -1,5 +1,9 @@
 //! Every parameter of the model, and where it comes from.
 
+use crate::calibration::Calibration;
+use std::path::Path;
+use std::str::FromStr;
+
 /// Costs and delays of a rack's parts. Times are in nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Profile {
@@ -7,8 +11,12 @@ pub(crate) struct Profile {
     pub(crate) name: &'static str,
     /// How long a node's engine works for a read.
     pub(crate) node_read_ns: u64,
-    /// The same for a write; a durable mark (an offer, a fence) is a write.
+    /// The same for a write.
     pub(crate) node_write_ns: u64,
+    /// For a write with a condition, whose record is read first.
+    pub(crate) node_conditional_ns: u64,
+    /// For a durable mark: an offer, a fence, a floor.
+    pub(crate) node_mark_ns: u64,
     /// What it takes a node to send a cached key's new value to the switch and to take its acknowledgement (NetCache).
     pub(crate) cache_update_ns: u64,
     /// Service times are uniform in this share around their mean.
@@ -34,7 +42,37 @@ pub(crate) struct Profile {
 }
 
 /// A parameter as reports show it: name, value, source.
-pub(crate) type Described = (&'static str, String, &'static str);
+pub(crate) type Described = (String, String, String);
+
+/// A profile as the command line names it: one of the program's, or a file of `switchback calibrate`.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Chosen {
+    /// What was given.
+    pub(crate) given: String,
+    pub(crate) profile: Profile,
+    /// What a report says of it.
+    pub(crate) described: Vec<Described>,
+}
+
+impl FromStr for Chosen {
+    type Err = String;
+
+    fn from_str(given: &str) -> Result<Chosen, String> {
+        let unknown = match Profile::by_name(given) {
+            Ok(profile) => {
+                let described = profile.describe();
+                return Ok(Chosen { given: given.to_owned(), profile, described });
+            }
+            Err(unknown) => unknown,
+        };
+        let path = Path::new(given);
+        if !path.exists() {
+            return Err(format!("{unknown}, and there is no such file, as switchback calibrate writes one"));
+        }
+        let calibration = Calibration::read(path).map_err(|error| format!("{error:#}"))?;
+        Ok(Chosen { given: given.to_owned(), profile: calibration.profile(), described: calibration.describe() })
+    }
+}
 
 impl Profile {
     /// The paper's testbed.
@@ -42,6 +80,8 @@ impl Profile {
         name: "paper",
         node_read_ns: 16_667,
         node_write_ns: 16_667,
+        node_conditional_ns: 16_667,
+        node_mark_ns: 16_667,
         cache_update_ns: 4_700,
         service_spread: 0.5,
         link_ns: 5_000,
@@ -85,9 +125,11 @@ impl Profile {
         } else {
             "the paper's Exp#9: re-admission takes 0.35 s longer for 10,000 records than for 100"
         };
-        vec![
+        let rows = [
             ("node, read", us(self.node_read_ns), "the paper, VI-B: 0.06 MOPS a RocksDB server"),
             ("node, write", us(self.node_write_ns), "the same"),
+            ("node, conditional write", us(self.node_conditional_ns), "as for a write"),
+            ("node, durable mark", us(self.node_mark_ns), "as for a write"),
             (
                 "node, cache update",
                 us(self.cache_update_ns),
@@ -107,7 +149,8 @@ impl Profile {
             ("controller, a file", us(self.store_ns), "assumed: one sync of a hard disk's cache"),
             ("controller, its bytes", format!("{} MB/s", self.store_bytes_per_us), "assumed: a hard disk"),
             ("switch, restart", us(self.switch_restart_ns), "assumed: a standby or a supervised process"),
-        ]
+        ];
+        rows.map(|(name, value, source)| (name.to_owned(), value, source.to_owned())).to_vec()
     }
 }
 
@@ -119,6 +162,8 @@ mod tests {
     fn a_profile_is_found_by_name_and_an_unknown_one_is_told_which_there_are() {
         assert_eq!(Profile::by_name("paper").unwrap(), Profile::PAPER);
         assert!(Profile::by_name("tofino").unwrap_err().contains("paper, software"));
+        let chosen: Chosen = "software".parse().unwrap();
+        assert_eq!((chosen.profile, chosen.described), (Profile::SOFTWARE, Profile::SOFTWARE.describe()));
         assert!((Profile::PAPER.node_capacity_ops() - 60_000.0).abs() < 5.0);
     }
 }

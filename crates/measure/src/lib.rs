@@ -1,10 +1,11 @@
-//! What a packet costs the switch: `switchback datapath bench`.
+//! What a packet costs the switch (`switchback datapath bench`), and what every part costs (`switchback calibrate`).
 //!
 //! The native build and the kernel's are driven with the same requests in the same run. Throughput of whole racks is
 //! `switchback-bench`'s business.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod calibrate;
 mod cases;
 pub mod cli;
 mod kernel;
@@ -15,4 +16,5 @@ mod pinned;
 mod report;
 mod requests;
 
+pub use calibrate::{CalibrateArgs, run as calibrate};
 pub use cli::DatapathArgs;

@@ -11,4 +11,4 @@ pub(crate) use report::Report;
 pub(crate) use table::Table;
 
 /// The commit that this was built from.
-pub(crate) const COMMIT: &str = env!("SWITCHBACK_COMMIT");
+pub const COMMIT: &str = env!("SWITCHBACK_COMMIT");

@@ -3,13 +3,13 @@
 use super::COMMIT;
 use super::table::{Table, escape};
 use crate::experiments::Finding;
-use crate::profile::Profile;
+use crate::profile::Chosen;
 use anyhow::Context;
 use std::path::Path;
 
 /// What the report is about.
 pub(crate) struct Report<'a> {
-    pub(crate) profile: &'a Profile,
+    pub(crate) profile: &'a Chosen,
     /// The command line, so that it can be run again.
     pub(crate) command: String,
     pub(crate) seed: u64,
@@ -42,9 +42,9 @@ impl Report<'_> {
 
     fn parameters(&self) -> Table {
         let mut table =
-            Table::new(format!("Parameters of profile {}", self.profile.name), &["parameter", "value", "source"]);
-        for (name, value, source) in self.profile.describe() {
-            table.row(vec![name.to_owned(), value, source.to_owned()]);
+            Table::new(format!("Parameters of profile {}", self.profile.given), &["parameter", "value", "source"]);
+        for (name, value, source) in &self.profile.described {
+            table.row(vec![name.clone(), value.clone(), source.clone()]);
         }
         table
     }

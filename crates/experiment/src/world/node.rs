@@ -11,7 +11,7 @@ use switchback_core::Now;
 use switchback_core::control::{Command, Message, NodeCommand};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{EngineOp, Loaded};
+use switchback_core::storage::{EngineOp, Loaded, PutCondition};
 use switchback_wire::{Op, Packet};
 
 /// A node.
@@ -33,7 +33,9 @@ pub(super) struct NodeSlot {
 fn cost_ns(profile: &Profile, op: &EngineOp) -> u64 {
     match op {
         EngineOp::Get { .. } | EngineOp::Scan { .. } => profile.node_read_ns,
-        _ => profile.node_write_ns,
+        EngineOp::Put { condition: PutCondition::IfSeq(_), .. } => profile.node_conditional_ns,
+        EngineOp::Put { .. } => profile.node_write_ns,
+        _ => profile.node_mark_ns,
     }
 }
 

@@ -1,0 +1,312 @@
+//! A node: the production shim over RocksDB, with a socket on loopback, driven as its thread drives it.
+//!
+//! A round is a group of requests that wait in the socket. Timed is what the node's thread does: take them, let the shim and the
+//! engine do them as one commit, send the answers. Filling the socket and looking at the answers is not.
+
+use super::{Effort, sample, us};
+use crate::pinned::cpu_time;
+use anyhow::{Context as _, ensure};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Instant;
+use switchback_core::control::{Command, NodeCommand, NodeConfig};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_core::node::{NodeLimits, Shim};
+use switchback_core::storage::{Engine, EngineDone, EngineOp, Loaded, Mark, PutCondition, Record};
+use switchback_engine::{MemoryEngine, Options, RocksEngine, SyncPolicy};
+use switchback_experiment::calibration::{Node, Sample};
+use switchback_net::{Clock, UdpLink};
+use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags, partition_of};
+
+/// Requests of a round: as many as wait at a busy node on average, in the model's closed loops.
+pub(super) const GROUP: usize = 32;
+/// Records of one group while loading.
+const LOAD_GROUP: usize = 2000;
+const VALUE_BYTES: usize = 128;
+const PARTITIONS: usize = 256;
+const HASH_KEY: HashKey = HashKey([7; 16]);
+/// Epoch that the node serves.
+const EPOCH: u32 = 1;
+
+pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
+    let (mut engine, loaded) = RocksEngine::open(scratch.join("node"), &Options::default())?;
+    fill(&mut engine, effort.records)?;
+    engine.flush()?;
+    let mark_us = marks(&mut engine, effort)?;
+    let mut bed = Bed::new(engine, loaded, effort.records, false)?;
+    let read_us = bed.sample(effort, Ask::Read)?;
+    let write_us = bed.sample(effort, Ask::Write)?;
+    let conditional_us = bed.sample(effort, Ask::Conditional)?;
+    bed.engine.close()?;
+    let cache_update_us = cache_updates(effort)?;
+    Ok(Node { read_us, write_us, conditional_us, mark_us, cache_update_us })
+}
+
+fn key(index: u64) -> [u8; 16] {
+    let mut key = *b"calibrate:......";
+    key[8..].copy_from_slice(&index.to_be_bytes());
+    key
+}
+
+fn execute(engine: &mut impl Engine, ops: &mut Vec<EngineOp>) -> anyhow::Result<()> {
+    let mut done = Vec::new();
+    engine.execute(ops, &mut done);
+    done.into_iter().try_for_each(|done| done.result.map(|_| ())).context("the engine")
+}
+
+fn fill(engine: &mut impl Engine, records: u64) -> anyhow::Result<()> {
+    let mut ops = Vec::new();
+    for index in 0..records {
+        let (hash, key) = (HASH_KEY.hash(&key(index)), key(index).to_vec());
+        let record = Record { seq: Seq::new(0, 1), value: vec![7; VALUE_BYTES], ..Record::default() };
+        let condition = PutCondition::Newer { known: true };
+        ops.push(EngineOp::Put { id: index, hash, key, record, condition, completion: None });
+        if ops.len() == LOAD_GROUP || index + 1 == records {
+            execute(engine, &mut ops)?;
+        }
+    }
+    Ok(())
+}
+
+/// Durable marks, the engine's part: the shim's is a look at a table.
+fn marks(engine: &mut impl Engine, effort: &Effort) -> anyhow::Result<Sample> {
+    let (mut wall, mut cpu) = (Vec::new(), Vec::new());
+    for round in 0..effort.rounds {
+        let mark = Some(Mark { fence: Seq::NONE, offer: round as u64 + 1, floor: Seq::NONE });
+        let set = |id: u64| EngineOp::SetMark { id, hash: HASH_KEY.hash(&key(id)), key: key(id).to_vec(), mark };
+        let mut ops: Vec<_> = (0..GROUP as u64).map(set).collect();
+        let (start, cpu_start) = (Instant::now(), cpu_time());
+        execute(engine, &mut ops)?;
+        wall.push(us(start.elapsed()) / GROUP as f64);
+        cpu.push(us(cpu_time() - cpu_start) / GROUP as f64);
+    }
+    let mut ops: Vec<_> = (0..GROUP as u64)
+        .map(|id| EngineOp::SetMark { id, hash: HASH_KEY.hash(&key(id)), key: key(id).to_vec(), mark: None })
+        .collect();
+    execute(engine, &mut ops)?;
+    Ok(with_cpu(wall, cpu))
+}
+
+fn with_cpu(wall: Vec<f64>, cpu: Vec<f64>) -> Sample {
+    Sample { cpu: Some(sample(cpu).median), ..sample(wall) }
+}
+
+/// The difference that an update of the cache makes to a write, without RocksDB, whose spread is wider than the difference.
+fn cache_updates(effort: &Effort) -> anyhow::Result<Sample> {
+    let mut engine = MemoryEngine::new(SyncPolicy::None);
+    fill(&mut engine, effort.records.min(20_000))?;
+    let loaded = engine.loaded();
+    let mut bed = Bed::new(engine, loaded, effort.records.min(20_000), true)?;
+    let mut differences = Vec::new();
+    for _ in 0..effort.rounds {
+        let (plain, updating) = (bed.round(Ask::Write)?, bed.round(Ask::Update)?);
+        differences.push(updating.wall_us - plain.wall_us);
+    }
+    Ok(sample(differences.into_iter().map(|difference| difference.max(0.0)).collect()))
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ask {
+    Read,
+    Write,
+    Conditional,
+    /// A write of a cached key, which the node brings to the cache.
+    Update,
+}
+
+/// What an operation of a round took.
+struct Took {
+    wall_us: f64,
+    cpu_us: f64,
+}
+
+/// A node, and its switch's end of the link.
+struct Bed<E> {
+    shim: Shim,
+    engine: E,
+    link: UdpLink,
+    switch: UdpLink,
+    clock: Clock,
+    random: Pcg64Mcg,
+    /// The version of each record.
+    seqs: Vec<Seq>,
+    written: u64,
+    requests: u64,
+    packet: Packet,
+    ops: Vec<EngineOp>,
+    done: Vec<EngineDone>,
+}
+
+impl<E: Engine> Bed<E> {
+    fn new(engine: E, loaded: Loaded, records: u64, write_through: bool) -> anyhow::Result<Bed<E>> {
+        let bind = || {
+            let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            UdpLink::bind(loopback, 1 << 20, 1 << 20).context("a socket on loopback")
+        };
+        let (link, switch, clock) = (bind()?, bind()?, Clock::default());
+        let address = Address::from(link.address());
+        let shim = Shim::new(0, 1, address, NodeLimits::default(), Mechanisms::ALL, loaded, clock.now())?;
+        let config = NodeConfig {
+            hash_key: HASH_KEY,
+            routes: vec![vec![0]; PARTITIONS],
+            switch: Some(switch.address().into()),
+            lanes: GROUP as u32,
+            write_through,
+        };
+        let mut bed = Bed {
+            shim,
+            engine,
+            link,
+            switch,
+            clock,
+            random: Pcg64Mcg::seed_from_u64(1),
+            seqs: vec![Seq::new(0, 1); records as usize],
+            written: 0,
+            requests: 0,
+            packet: Packet::new(),
+            ops: Vec::new(),
+            done: Vec::new(),
+        };
+        for (id, body) in [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })] {
+            bed.shim.handle_command(bed.clock.now(), Command { id, epoch: EPOCH, body });
+            bed.ask_engine();
+        }
+        Ok(bed)
+    }
+
+    fn sample(&mut self, effort: &Effort, ask: Ask) -> anyhow::Result<Sample> {
+        // Some that don't count warm up.
+        (0..effort.rounds / 4).try_for_each(|_| self.round(ask).map(|_| ()))?;
+        let took = (0..effort.rounds).map(|_| self.round(ask)).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(with_cpu(took.iter().map(|took| took.wall_us).collect(), took.iter().map(|took| took.cpu_us).collect()))
+    }
+
+    /// One group, from the socket and back.
+    fn round(&mut self, ask: Ask) -> anyhow::Result<Took> {
+        let node = self.link.address().into();
+        for lane in 0..GROUP as u32 {
+            let packet = self.request(ask, lane);
+            self.switch.send(node, &packet);
+        }
+        self.switch.flush();
+        let served = self.timed(|bed| {
+            bed.take(GROUP)?;
+            bed.ask_engine();
+            bed.answer();
+            Ok(())
+        })?;
+        let updates = self.look_at_answers(ask)?;
+        let acknowledged = self.timed(|bed| bed.take(updates))?;
+        let each = |of: fn(&Took) -> f64| (of(&served) + of(&acknowledged)) / GROUP as f64;
+        Ok(Took { wall_us: each(|took| took.wall_us), cpu_us: each(|took| took.cpu_us) })
+    }
+
+    fn timed(&mut self, work: impl FnOnce(&mut Self) -> anyhow::Result<()>) -> anyhow::Result<Took> {
+        let (start, cpu_start) = (Instant::now(), cpu_time());
+        work(self)?;
+        Ok(Took { wall_us: us(start.elapsed()), cpu_us: us(cpu_time() - cpu_start) })
+    }
+
+    /// A request as the switch forwards it.
+    fn request(&mut self, ask: Ask, lane: u32) -> Packet {
+        let index = self.random.random_range(0..self.seqs.len());
+        let key = key(index as u64);
+        let hash = HASH_KEY.hash(&key);
+        self.requests += 1;
+        let mut header = Header {
+            epoch: EPOCH,
+            partition: partition_of(&hash, PARTITIONS as u32),
+            key_hash: hash,
+            request: self.requests,
+            lane,
+            ..Header::new(if ask == Ask::Read { Op::Read } else { Op::Write })
+        };
+        if ask == Ask::Read {
+            return Packet::build(header, &[], &key);
+        }
+        match ask {
+            Ask::Conditional => (header.flags, header.guard) = (flags::CONDITIONAL, self.seqs[index].0),
+            Ask::Update => header.flags = flags::CACHED,
+            Ask::Read | Ask::Write => {}
+        }
+        self.written += 1;
+        header.seq = Seq::new(EPOCH, self.written);
+        self.seqs[index] = header.seq;
+        Packet::build(header, &[8; VALUE_BYTES], &key)
+    }
+
+    /// Takes packets from the socket, which has them all: what is sent over loopback is there when the call returns.
+    fn take(&mut self, count: usize) -> anyhow::Result<()> {
+        let now = self.clock.now();
+        for _ in 0..count {
+            let from = self.link.receive(&mut self.packet).context("a packet was lost on loopback")?;
+            self.shim.handle_packet(now, from, &self.packet);
+        }
+        Ok(())
+    }
+
+    fn ask_engine(&mut self) {
+        let now = self.clock.now();
+        loop {
+            self.shim.take_ops(&mut self.ops);
+            if self.ops.is_empty() {
+                return;
+            }
+            self.engine.execute(&mut self.ops, &mut self.done);
+            self.done.drain(..).for_each(|done| self.shim.handle_done(now, done));
+        }
+    }
+
+    fn answer(&mut self) {
+        while let Some(to) = self.shim.poll_packet(&mut self.packet) {
+            self.link.send(to, &self.packet);
+        }
+        self.link.flush();
+        while self.shim.poll_report().is_some() {}
+    }
+
+    /// Every request must have been done. Acknowledges updates of the cache; how many there were.
+    fn look_at_answers(&mut self, ask: Ask) -> anyhow::Result<usize> {
+        let (mut well, mut updates) = (0, 0);
+        while let Some(node) = self.switch.receive(&mut self.packet) {
+            let header = self.packet.parse().context("an answer")?.header;
+            match header.op {
+                Op::CacheUpdate => {
+                    let acknowledgement = Header { op: Op::CacheUpdateAck, ..header };
+                    self.switch.send(node, &Packet::build(acknowledgement, &[], &[0; 16]));
+                    updates += 1;
+                }
+                _ => well += usize::from(header.status == Status::Ok),
+            }
+        }
+        self.switch.flush();
+        let expected = if ask == Ask::Update { GROUP } else { 0 };
+        ensure!(
+            (well, updates) == (GROUP, expected),
+            "{ask:?}: {well} of {GROUP} requests were done, {updates} updates sent"
+        );
+        Ok(updates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_request_is_done() {
+        let mut engine = MemoryEngine::new(SyncPolicy::None);
+        fill(&mut engine, 100).unwrap();
+        let loaded = engine.loaded();
+        let mut bed = Bed::new(engine, loaded, 100, true).unwrap();
+        for ask in [Ask::Read, Ask::Write, Ask::Conditional, Ask::Update, Ask::Read] {
+            for _ in 0..3 {
+                bed.round(ask).unwrap();
+            }
+        }
+        assert_eq!(bed.shim.statistics().writes, 3 * 3 * GROUP as u64);
+    }
+}
