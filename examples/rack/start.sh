@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Starts a rack of one process a part on this host, says how to talk to it, and stops it on Ctrl-C.
 # Usage: start.sh [RACK_TOML]     SWITCHBACK=/path/to/switchback chooses the program.
+# NODE_CAPACITY=OPS caps each node at so many requests a second, to play slower servers.
 set -uo pipefail
 # A process group for each part: Ctrl-C is for this script alone, which stops them in order.
 set -m
@@ -11,6 +12,9 @@ program=${SWITCHBACK:-$(command -v switchback || echo "$here/../../target/releas
 [ -x "$program" ] || { echo "no program at $program: run \`make build\` first, or set SWITCHBACK" >&2; exit 1; }
 "$program" config check "$config" >&2 || exit 1
 
+# The controller's, where `ctl` asks: that of [rack], the first in the file.
+metrics=$(sed -n 's/^metrics *= *"\([^"]*\)".*/\1/p' "$config" | head -1)
+capacity=(${NODE_CAPACITY:+--capacity "$NODE_CAPACITY"})
 logs=$(mktemp -d)
 pids=()
 names=()
@@ -27,7 +31,7 @@ stop() {
     local last=$((${#pids[@]} - 1))
     if [ "$last" -ge 0 ]; then
         if [ "${names[$last]}" = gateway ]; then end "${pids[$last]}"; fi
-        "$program" ctl drain >&2
+        "$program" ctl drain --metrics "${metrics:-127.0.0.1:9464}" >&2
         for ((i = last; i >= 0; i--)); do end "${pids[$i]}"; done
     fi
     rm -rf "$logs"
@@ -63,7 +67,7 @@ trap 'stop; exit 0' INT TERM
 switches=$(grep -c '^\[\[switch\]\]' "$config")
 nodes=$(grep -c '^\[\[node\]\]' "$config")
 start controller controller
-for ((n = 0; n < nodes; n++)); do start "node-$n" node --index "$n"; done
+for ((n = 0; n < nodes; n++)); do start "node-$n" node --index "$n" "${capacity[@]}"; done
 for ((s = 0; s < switches; s++)); do start "switch-$s" switch --index "$s"; done
 start gateway gateway
 for ((i = 0; i < ${#pids[@]}; i++)); do ready "$i" || { stop; exit 1; }; done

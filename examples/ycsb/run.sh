@@ -5,16 +5,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 host=$1 port=$2
 shift 2
-build=${BUILD_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/switchback-examples}/ycsb
-mkdir -p "$build"
-mvn -q -B -f "$here/pom.xml" -DbuildDirectory="$build" package
-
-ycsb() {
-    java -cp "$build/classes:$build/lib/*" site.ycsb.Client "$@" \
-        -db switchback.RespClient -P "$here/workloada" -threads "${THREADS:-8}" \
-        -p resp.host="$host" -p resp.port="$port" \
-        -p recordcount="${RECORDS:-1000}" -p operationcount="${OPERATIONS:-10000}"
-}
+# shellcheck source=ycsb.sh
+. "$here/ycsb.sh"
 
 # A status other than OK, or a value other than the one that was written, is a failure.
 checked() {

@@ -34,10 +34,11 @@ pub(crate) trait Running {
 }
 
 /// A part of a distributed rack.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Part {
     Switch(u16, Datapath),
-    Node(u16),
+    /// With the requests a second that it serves at most.
+    Node(u16, Option<f64>),
     Controller,
     Gateway,
 }
@@ -98,7 +99,7 @@ pub(crate) fn part(config: &RackConfig, part: &Part) -> anyhow::Result<Box<dyn R
     match part {
         Part::Switch(index, Datapath::User(capture)) => switch(config, *index, capture.as_ref()),
         Part::Switch(index, Datapath::Kernel(interface)) => kernel_switch(config, *index, interface),
-        Part::Node(index) => node(config, *index),
+        Part::Node(index, capacity_ops) => node(config, *index, *capacity_ops),
         Part::Controller => controller(config),
         Part::Gateway => gateway(config),
     }
@@ -212,8 +213,8 @@ fn kernel_switch(config: &RackConfig, index: u16, at: &Interface) -> anyhow::Res
     }))
 }
 
-fn node(config: &RackConfig, index: u16) -> anyhow::Result<Box<dyn Running>> {
-    let part = NodePart::start(config, index)?;
+fn node(config: &RackConfig, index: u16, capacity_ops: Option<f64>) -> anyhow::Result<Box<dyn Running>> {
+    let part = NodePart::start_capped(config, index, capacity_ops)?;
     let supervisor = Supervisor { nodes: vec![(index, part.node.clone())], ..Supervisor::new(config) };
     let sources = common(config);
     let (handle, label, meter) = (part.node.clone(), index.to_string(), Arc::clone(&part.meter));

@@ -139,6 +139,11 @@ pub struct NodePart {
 impl NodePart {
     /// Starts node `index` of the rack.
     pub fn start(config: &RackConfig, index: u16) -> anyhow::Result<NodePart> {
+        NodePart::start_capped(config, index, None)
+    }
+
+    /// The same, serving so many requests a second at most, to play a slower server.
+    pub fn start_capped(config: &RackConfig, index: u16, capacity_ops: Option<f64>) -> anyhow::Result<NodePart> {
         let node = config.nodes.get(usize::from(index)).with_context(|| no_such("node", index, config.nodes.len()))?;
         let address = node.address.context("a node of a distributed rack has an address")?;
         let clock = Clock::default();
@@ -153,7 +158,7 @@ impl NodePart {
         let port = connect(Peer::Node(index), config.controller.listen)?;
         let links = NodeLinks::Udp(Box::new(link));
         let mut threads = Threads::default();
-        let thread = NodeThread { shim, engine, links, port, clock, capacity_ops: None };
+        let thread = NodeThread { shim, engine, links, port, clock, capacity_ops };
         let (node, joined) = thread.start(threads.stop.clone())?;
         threads.joined.push(joined);
         Ok(NodePart { node, address, meter, threads })

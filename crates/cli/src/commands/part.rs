@@ -52,6 +52,9 @@ pub(crate) struct NodeArgs {
     /// Which [[node]] of the file, from 0.
     #[arg(short, long, value_name = "N")]
     index: u16,
+    /// Serve this many requests a second at most: plays a slower server, so that nodes are the bottleneck of a measurement.
+    #[arg(long, value_name = "OPS", value_parser = clap::value_parser!(u32).range(1..))]
+    capacity: Option<u32>,
 }
 
 /// Run the controller of a distributed rack.
@@ -96,7 +99,7 @@ pub(crate) fn switch(args: &SwitchArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
-    run(&args.config, &Overrides::default(), Part::Node(args.index))
+    run(&args.config, &Overrides::default(), Part::Node(args.index, args.capacity.map(f64::from)))
 }
 
 pub(crate) fn controller(args: &ControllerArgs) -> anyhow::Result<ExitCode> {
@@ -135,7 +138,7 @@ fn listed(config: &RackConfig, part: &Part) -> Result<(), String> {
     }
     let (name, index, count) = match *part {
         Part::Switch(index, _) => ("switch", index, config.switches.len()),
-        Part::Node(index) => ("node", index, config.nodes.len()),
+        Part::Node(index, _) => ("node", index, config.nodes.len()),
         Part::Controller | Part::Gateway => return Ok(()),
     };
     match usize::from(index) < count {
@@ -155,8 +158,8 @@ mod tests {
         let embedded = listed(&parse(""), &Part::Controller).unwrap_err();
         assert!(embedded.contains("switchback up --config"), "{embedded}");
         let rack = parse("[[switch]]\naddress = '127.0.0.1:1'\n[[node]]\naddress = '127.0.0.1:2'");
-        assert_eq!(listed(&rack, &Part::Node(0)), Ok(()));
-        let error = listed(&rack, &Part::Node(1)).unwrap_err();
+        assert_eq!(listed(&rack, &Part::Node(0, None)), Ok(()));
+        let error = listed(&rack, &Part::Node(1, None)).unwrap_err();
         assert_eq!(error, "--index 1: the file lists 1 as [[node]], from 0 to 0");
     }
 }
