@@ -85,8 +85,15 @@ ours() {
 }
 
 commit=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
-echo "kind,generator,scheme,servers,node_capacity_ops,workload,threads,seconds,throughput_ops,read_mean_us,read_p99_us,write_mean_us,write_p99_us,load,commit" >"$out/ycsb.csv"
+columns=kind,generator,scheme,servers,node_capacity_ops,workload,threads,seconds
+echo "$columns,throughput_ops,read_mean_us,read_p99_us,write_mean_us,write_p99_us,load,commit" >"$out/ycsb.csv"
 declare -A ops
+# A row: generator, scheme, workload, operations a second, four latencies.
+row() {
+    local load
+    load=$(cut -d' ' -f1 /proc/loadavg)
+    echo "measured,$1,$2,$nodes,$capacity,$3,$THREADS,$seconds,$4,$5,$6,$7,$8,$load,$commit" >>"$out/ycsb.csv"
+}
 for scheme in nocache netcache farreach; do
     echo "== $scheme" >&2
     start "$scheme"
@@ -97,17 +104,18 @@ for scheme in nocache netcache farreach; do
         # New records of workload D are in nobody's way afterwards: it is the last.
         # shellcheck disable=SC2046
         checked -t $(proportions "$workload") -p maxexecutiontime="$seconds" -p dataintegrity=true
-        load=$(cut -d' ' -f1 /proc/loadavg)
         write=UPDATE
         [ "$workload" = d ] && write=INSERT
         ops[ycsb,$scheme,$workload]=$(figure OVERALL 'Throughput(ops\/sec)')
-        echo "measured,ycsb,$scheme,$nodes,$capacity,$workload,$THREADS,$seconds,${ops[ycsb,$scheme,$workload]},$(figure READ 'AverageLatency(us)'),$(figure READ '99thPercentileLatency(us)'),$(figure $write 'AverageLatency(us)'),$(figure $write '99thPercentileLatency(us)'),$load,$commit" >>"$out/ycsb.csv"
+        row ycsb "$scheme" "$workload" "${ops[ycsb,$scheme,$workload]}" \
+            "$(figure READ 'AverageLatency(us)')" "$(figure READ '99thPercentileLatency(us)')" \
+            "$(figure $write 'AverageLatency(us)')" "$(figure $write '99thPercentileLatency(us)')"
         echo "   $workload: ${ops[ycsb,$scheme,$workload]} ops/s" >&2
     done
     stop
     for workload in a b c f d; do
         ops[ours,$scheme,$workload]=$(ours "$scheme" "$workload")
-        echo "measured,switchback bench,$scheme,$nodes,$capacity,$workload,$THREADS,$seconds,${ops[ours,$scheme,$workload]},,,,,$(cut -d' ' -f1 /proc/loadavg),$commit" >>"$out/ycsb.csv"
+        row 'switchback bench' "$scheme" "$workload" "${ops[ours,$scheme,$workload]}" '' '' '' ''
     done
 done
 
@@ -119,15 +127,15 @@ whole() { awk -v a="${1:-0}" 'BEGIN { printf "%.0f", a }'; }
     echo "| workload | nocache | netcache | farreach | x nocache | x netcache |"
     echo "| --- | ---: | ---: | ---: | ---: | ---: |"
     for workload in a b c f d; do
-        row="| $workload |"
+        line="| $workload |"
         for scheme in nocache netcache farreach; do
-            row+=" $(whole "${ops[ycsb,$scheme,$workload]}") ($(whole "${ops[ours,$scheme,$workload]}")) |"
+            line+=" $(whole "${ops[ycsb,$scheme,$workload]}") ($(whole "${ops[ours,$scheme,$workload]}")) |"
         done
         for other in nocache netcache; do
-            row+=" $(over "${ops[ycsb,farreach,$workload]}" "${ops[ycsb,$other,$workload]}")"
-            row+=" ($(over "${ops[ours,farreach,$workload]}" "${ops[ours,$other,$workload]}")) |"
+            line+=" $(over "${ops[ycsb,farreach,$workload]}" "${ops[ycsb,$other,$workload]}")"
+            line+=" ($(over "${ops[ours,farreach,$workload]}" "${ops[ours,$other,$workload]}")) |"
         done
-        echo "$row"
+        echo "$line"
     done
     echo
     echo "$nodes nodes of $capacity requests/s, $RECORDS records of 128 B, a cache of $cache that learned for $warm_up s, $THREADS requests under way,"

@@ -132,6 +132,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_positive)]
     pub(crate) change_every: f64,
 
+    /// Seconds between two snapshots of the cache; 0: none.
+    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_not_negative)]
+    pub(crate) snapshot_period: f64,
+
     /// Checks every read and write against what was written and acknowledged, and at the end reads every record that was written. Ends with a
     /// failure if anything doesn't match.
     #[arg(long)]

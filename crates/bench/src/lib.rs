@@ -12,6 +12,7 @@ pub mod rack;
 mod redis;
 pub mod report;
 mod runs;
+pub mod single;
 pub mod verify;
 pub mod workload;
 

@@ -5,6 +5,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
+use switchback_core::controller::RecoveryTimes;
 use switchback_net::{ControlLink, Uplink};
 use switchback_wire::{HashKey, KeyHash};
 
@@ -72,6 +74,8 @@ pub struct RackOptions {
     pub lanes: u32,
     /// Length of all values, for the cache's slot classes.
     pub value_bytes: u32,
+    /// Milliseconds between two snapshots of the cache; 0: none.
+    pub snapshot_period_ms: u64,
     /// Feeds whatever is random about the rack.
     pub seed: u64,
     /// Where nodes keep their data; `None`: a temporary directory. A run finds it empty and leaves it empty.
@@ -97,6 +101,8 @@ pub struct RackStatistics {
     pub dropped: u64,
     /// Snapshots that became durable.
     pub snapshots: u64,
+    /// Bytes of the last of them.
+    pub snapshot_bytes: u64,
 }
 
 /// What a client needs of the rack.
@@ -136,6 +142,16 @@ pub trait BenchRack {
 
     /// Hashes of the keys that are cached now, in any order.
     fn cached(&self) -> Vec<KeyHash>;
+
+    /// The switch dies with all it knows, and after a while another one serves.
+    fn replace_switch(&mut self, restart: Duration) -> anyhow::Result<()> {
+        anyhow::bail!("the switch of this rack can't be replaced, neither at once nor after {restart:?}")
+    }
+
+    /// What the last recovery took, if there was one.
+    fn recovery(&self) -> Option<RecoveryTimes> {
+        None
+    }
 
     /// The counters as of now. Called while clients run, a few times a second.
     fn statistics(&self) -> RackStatistics;

@@ -1,7 +1,7 @@
 //! Runs of all schemes and repetitions, in turn.
 
 use crate::cli::{Arrivals, LoadArgs, Rate, Shape};
-use crate::generator::{Measured, Plan, measure};
+use crate::generator::{Crash, Measured, Plan, measure};
 use crate::limit::{Placement, Policy};
 use crate::rack::{BenchRack, RackFactory, RackOptions, Scheme};
 use crate::report::{
@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
+use switchback_core::controller::RecoveryTimes;
 use switchback_wire::KeyHash;
 
 /// Runs everything and reports it on stdout.
@@ -41,7 +42,8 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
     println!("{}", describe(args, &shape, &report.notes, &report.machine));
     for repetition in 1..=args.repeat {
         for &scheme in &args.schemes {
-            let run = run_once(args, &shape, scheme, repetition, racks).with_context(|| format!("scheme {scheme}"))?;
+            let run = run_once(args, &shape, scheme, repetition, racks, None);
+            let (run, _) = run.with_context(|| format!("scheme {scheme}"))?;
             print!("{}", headline(&run, args.repeat));
             report.runs.push(run);
             report.summary = summarize(&report.runs);
@@ -83,29 +85,32 @@ fn options(args: &LoadArgs, shape: &Shape) -> RackOptions {
         clients: args.clients,
         lanes: args.window,
         value_bytes: shape.value_bytes,
+        snapshot_period_ms: (args.snapshot_period * 1000.0) as u64,
         seed: args.seed,
         data: args.data.clone(),
     }
 }
 
-/// One scheme on one fresh rack.
-fn run_once(
+/// One scheme on one fresh rack; and what a recovery took, if its switch was to crash.
+pub(crate) fn run_once(
     args: &LoadArgs,
     shape: &Shape,
     scheme: Scheme,
     repetition: u32,
     racks: &mut dyn RackFactory,
-) -> anyhow::Result<Run> {
+    crash: Option<Crash>,
+) -> anyhow::Result<(Run, Option<RecoveryTimes>)> {
     let mut bar = Bar::new(format!("{:8}", scheme.name()), Duration::from_secs_f64(args.seconds));
     bar.say("starting");
     let mut rack = racks.start(scheme, &options(args, shape)).context("the rack does not start")?;
     // Stopped in any case, or its data would be left behind.
-    let result = run_on(args, shape, scheme, repetition, rack.as_mut(), &mut bar);
+    let result = run_on(args, shape, scheme, repetition, rack.as_mut(), &mut bar, crash);
+    let recovery = rack.recovery().filter(|_| crash.is_some());
     bar.say("stopping");
     let stopped = rack.stop().context("the rack does not stop");
     bar.clear();
     let run = result?;
-    stopped.map(|()| run)
+    stopped.map(|()| (run, recovery))
 }
 
 fn run_on(
@@ -115,6 +120,7 @@ fn run_on(
     repetition: u32,
     rack: &mut dyn BenchRack,
     bar: &mut Bar,
+    crash: Option<Crash>,
 ) -> anyhow::Result<Run> {
     let spec = spec(args, shape);
     let keys = KeySpace::new(args.seed, shape.key_bytes as usize);
@@ -133,7 +139,7 @@ fn run_on(
     }
     let placement = Placement::of_workload(&spec, 0, keys, &rack.routes(), rack.hash_key());
     let rate_ops = rate_ops(args, scheme, &placement, rack);
-    let plan = plan(args, shape, spec, keys, rate_ops);
+    let plan = Plan { crash, ..plan(args, shape, spec, keys, rate_ops) };
     let measured = measure(rack, &plan, &mut |progress| bar.update(progress))?;
     let placement = match measured.phase {
         0 => placement,
@@ -156,6 +162,7 @@ fn plan(args: &LoadArgs, shape: &Shape, spec: WorkloadSpec, keys: KeySpace, rate
         warmup: Duration::from_secs_f64(args.warmup),
         measured: Duration::from_secs_f64(args.seconds),
         change_every: args.change.map(|_| Duration::from_secs_f64(args.change_every)),
+        crash: None,
         verify: args.verify,
         node_capacity_ops: args.node_capacity,
     }

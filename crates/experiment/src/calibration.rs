@@ -68,6 +68,9 @@ impl Sample {
     }
 }
 
+/// A table's figures: name, meaning, sample.
+type Rows = Vec<(&'static str, &'static str, Sample)>;
+
 /// Declares a table of the file: names and meanings of its samples.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident { $($(#[doc = $meaning:literal])* $field:ident,)* }) => {
@@ -78,7 +81,7 @@ macro_rules! table {
 
         impl $name {
             /// Names, meanings and figures.
-            fn rows(&self) -> Vec<(&'static str, &'static str, Sample)> {
+            fn rows(&self) -> Rows {
                 vec![$((stringify!($field), concat!($($meaning),*).trim_ascii(), self.$field),)*]
             }
         }
@@ -110,6 +113,10 @@ table! {
         write_us,
         /// a conditional write: its record is read first
         conditional_us,
+        /// a read, when nothing else waits
+        read_alone_us,
+        /// a write, when nothing else waits: it is synced for itself
+        write_alone_us,
         /// a durable mark: an offer
         mark_us,
         /// a cached key's new value sent to the switch, and its acknowledgement taken (NetCache)
@@ -222,7 +229,7 @@ impl Calibration {
         })
     }
 
-    fn tables(&self) -> [(&'static str, Vec<(&'static str, &'static str, Sample)>); 7] {
+    fn tables(&self) -> [(&'static str, Rows); 7] {
         [
             ("node", self.node.rows()),
             ("pipeline", self.pipeline.rows()),
@@ -278,11 +285,15 @@ impl Calibration {
             node_read_ns: us(self.node.read_us),
             node_write_ns: us(self.node.write_us),
             node_conditional_ns: us(self.node.conditional_us),
+            node_alone_ns: [us(self.node.read_alone_us), us(self.node.write_alone_us)],
             node_mark_ns: us(self.node.mark_us),
             cache_update_ns: us(self.node.cache_update_us),
             // The middle eight tenths of a uniform distribution are eight tenths of its width.
             service_spread: ((high - low) / (2.0 * 0.8 * median)).min(0.95),
+            node_cap_ns: 0,
             link_ns: us(self.link.udp_us),
+            embedded_ns: us(self.link.embedded_us),
+            is_embedded: false,
             pipeline_ns: ns((self.pipeline.read_hit_ns.median + self.pipeline.write_hit_ns.median) / 2.0, 1.0),
             control_link_ns: us(self.control.delay_us),
             control_bytes_per_us: ns(self.control.mb_per_s.median, 1.0),

@@ -19,6 +19,8 @@ fn calibration() -> Calibration {
         read_us: Sample { cpu: Some(7.5), ..sample(10.0) },
         write_us: sample(40.0),
         conditional_us: sample(50.0),
+        read_alone_us: sample(20.0),
+        write_alone_us: sample(400.0),
         mark_us: sample(41.0),
         cache_update_us: sample(0.25),
     };

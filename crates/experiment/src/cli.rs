@@ -1,5 +1,6 @@
 //! `switchback experiment`.
 
+use crate::counterpart::{self, Request};
 use crate::experiments::{Context, Experiment, Finding};
 use crate::output::Report;
 use crate::profile::Chosen;
@@ -8,6 +9,7 @@ use anyhow::{Context as _, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use switchback_bench::rack::RackFactory;
 
 /// What `switchback experiment` is given.
 #[derive(clap::Args, Clone, Debug)]
@@ -18,6 +20,10 @@ pub struct ExperimentArgs {
     /// Directory for CSV files, figures and the report; made if it doesn't exist
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Run each experiment's counterpart instead: a small rack in virtual time, and the same one by the wall clock, with RocksDB in capped nodes
+    /// (of 1, 2, 7, 8 and 9)
+    #[arg(long)]
+    measured: bool,
     /// Fewer repetitions and shorter runs: a look, not a result
     #[arg(long)]
     quick: bool,
@@ -26,7 +32,7 @@ pub struct ExperimentArgs {
     seed: u64,
     /// Costs of the parts: `paper` (its testbed), `software` (its nodes, this repository's switch), or a file that `switchback calibrate`
     /// wrote of a machine
-    #[arg(long, default_value = "paper", value_name = "NAME|FILE")]
+    #[arg(long, default_value = "paper", default_value_if("measured", "true", "software"), value_name = "NAME|FILE")]
     profile: Chosen,
     /// Runs at a time; as many as there are processors if not given
     #[arg(long, value_name = "N")]
@@ -51,14 +57,19 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     Ok(Experiment::ALL.iter().filter(|experiment| names.contains(&experiment.number.to_string())).collect())
 }
 
-/// Runs experiments, and leaves what they found in a directory.
+/// Runs experiments, and leaves what they found in a directory. Counterparts are measured on racks of `racks`.
 ///
 /// # Errors
 /// Names that nothing has, a directory that can't be written.
-pub fn run(args: &ExperimentArgs) -> anyhow::Result<()> {
+pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result<()> {
     let experiments = chosen(&args.experiments)?;
     ensure!(args.threads != Some(0), "--threads 0: at least one run at a time");
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
+    if args.measured {
+        let experiments: Vec<_> = experiments.iter().map(|experiment| experiment.number).collect();
+        let (is_quick, seed, chosen, out) = (args.quick, args.seed, &args.profile, args.out.as_path());
+        return counterpart::run(&Request { experiments: &experiments, is_quick, seed, chosen, out }, racks);
+    }
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let mut findings = Vec::new();
     for experiment in experiments {

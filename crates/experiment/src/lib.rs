@@ -8,6 +8,7 @@
 
 pub mod calibration;
 mod cli;
+mod counterpart;
 mod experiments;
 mod output;
 mod pool;

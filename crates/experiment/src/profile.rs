@@ -15,14 +15,22 @@ pub(crate) struct Profile {
     pub(crate) node_write_ns: u64,
     /// For a write with a condition, whose record is read first.
     pub(crate) node_conditional_ns: u64,
+    /// For a read and for a write when nothing else waits: there is no group to share a sync with.
+    pub(crate) node_alone_ns: [u64; 2],
     /// For a durable mark: an offer, a fence, a floor.
     pub(crate) node_mark_ns: u64,
     /// What it takes a node to send a cached key's new value to the switch and to take its acknowledgement (NetCache).
     pub(crate) cache_update_ns: u64,
     /// Service times are uniform in this share around their mean.
     pub(crate) service_spread: f64,
+    /// Of a node that is capped (`--node-capacity`): between two requests that it begins, on average. 0: it is not.
+    pub(crate) node_cap_ns: u64,
     /// From one network stack through the wire to the next.
     pub(crate) link_ns: u64,
+    /// From one thread of a process to another.
+    pub(crate) embedded_ns: u64,
+    /// The rack is one process, in which clients and nodes run the pipeline themselves: all links but the queues of nodes and clients are calls.
+    pub(crate) is_embedded: bool,
     /// Through the switch's pipeline.
     pub(crate) pipeline_ns: u64,
     /// From the controller to any part, or back.
@@ -39,6 +47,15 @@ pub(crate) struct Profile {
     pub(crate) store_bytes_per_us: u64,
     /// From the crash of a switch until its successor says hello.
     pub(crate) switch_restart_ns: u64,
+}
+
+/// How long packets take to whom. In one process an answer of a node waits in the client's queue; as all packets to one kind of part take
+/// equally long, the way to the node takes both times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Links {
+    pub(crate) switch: u64,
+    pub(crate) node: u64,
+    pub(crate) client: u64,
 }
 
 /// A parameter as reports show it: name, value, source.
@@ -81,10 +98,14 @@ impl Profile {
         node_read_ns: 16_667,
         node_write_ns: 16_667,
         node_conditional_ns: 16_667,
+        node_alone_ns: [16_667; 2],
         node_mark_ns: 16_667,
         cache_update_ns: 4_700,
         service_spread: 0.5,
+        node_cap_ns: 0,
         link_ns: 5_000,
+        embedded_ns: 5_000,
+        is_embedded: false,
         pipeline_ns: 400,
         control_link_ns: 50_000,
         control_bytes_per_us: 5_000,
@@ -113,7 +134,15 @@ impl Profile {
 
     /// Requests a second that a node serves at most, if as many are writes as are reads.
     pub(crate) fn node_capacity_ops(&self) -> f64 {
-        2e9 / (self.node_read_ns + self.node_write_ns) as f64
+        2e9 / (self.node_read_ns + self.node_write_ns).max(2 * self.node_cap_ns) as f64
+    }
+
+    /// How long packets take to the switch, to a node, to a client.
+    pub(crate) fn links_ns(&self) -> Links {
+        match self.is_embedded {
+            true => Links { switch: 0, node: 2 * self.embedded_ns, client: 0 },
+            false => Links { switch: self.link_ns, node: self.link_ns, client: self.link_ns },
+        }
     }
 
     /// All parameters, for reports.

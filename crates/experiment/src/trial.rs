@@ -1,7 +1,7 @@
 //! One run: a rack is made, filled, driven and measured, and its limit is computed for the very map and content that it ran.
 
 use crate::profile::Profile;
-use crate::world::{Drive, Setup, World};
+use crate::world::{Drive, PARTITIONS, Setup, World};
 use std::collections::HashSet;
 use switchback_bench::Scheme;
 use switchback_bench::limit::{Placement, Policy};
@@ -84,6 +84,7 @@ pub(crate) struct Case {
     pub(crate) value_bytes: usize,
     pub(crate) cache_records: u32,
     pub(crate) snapshot_us: u64,
+    pub(crate) partitions: u32,
     /// The cache is empty at first, and learns what is hot.
     pub(crate) is_cold: bool,
 }
@@ -99,6 +100,7 @@ impl Default for Case {
             value_bytes: 128,
             cache_records: CACHE_RECORDS,
             snapshot_us: 10_000_000,
+            partitions: PARTITIONS,
             is_cold: false,
         }
     }
@@ -151,6 +153,7 @@ impl Bench {
             slot_bytes: case.value_bytes as u32,
             cache_records: case.cache_records,
             snapshot_us: case.snapshot_us,
+            partitions: case.partitions,
             profile: profile.clone(),
             seed,
         }

@@ -16,10 +16,10 @@ use switchback_core::controller::{Controller, ControllerConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::switch::{Agent, AgentConfig, Target};
-use switchback_datapath::Config as DatapathConfig;
+use switchback_datapath::{Config as DatapathConfig, Verdict};
 use switchback_engine::{Options as EngineOptions, RocksEngine};
 use switchback_net::{ClientControl, Clock, ControlLink, MemoryHub, NativeTarget, SWITCH_ADDRESS, Uplink};
-use switchback_wire::Address;
+use switchback_wire::{Address, Header, Op, Packet};
 use switchback_xdp::XdpTarget;
 
 /// What to assemble.
@@ -65,6 +65,10 @@ pub struct Assembly {
     wiring: Wiring,
     stop: Stop,
     threads: Vec<JoinHandle<()>>,
+    /// The agent's thread ends earlier when its switch is replaced.
+    agent_thread: Option<(Stop, JoinHandle<()>)>,
+    agent_config: AgentConfig,
+    datapath_config: DatapathConfig,
 }
 
 /// A number that no other start draws.
@@ -96,6 +100,9 @@ impl Assembly {
             wiring,
             stop: Stop::default(),
             threads: Vec::new(),
+            agent_thread: None,
+            agent_config: blueprint.agent.clone(),
+            datapath_config: blueprint.datapath.clone(),
         };
         let addresses = assembly.start_nodes(&blueprint, engines)?;
         assembly.start_controller(&blueprint, addresses, files, &found, seed)?;
@@ -165,7 +172,7 @@ impl Assembly {
                     };
                     self.threads.push(thread.start(self.stop.clone())?.1);
                 }
-                self.start_agent(blueprint, address, target)
+                self.start_agent(address, target)
             }
             Wiring::Kernel(_, mode, segment, datapath) => {
                 let datapath = Arc::clone(datapath);
@@ -176,24 +183,51 @@ impl Assembly {
                 let (passed, joined) = thread.start(self.stop.clone())?;
                 self.threads.push(joined);
                 self.kernel = Some(KernelSwitch::new(passed, attachment));
-                self.start_agent(blueprint, address, target)
+                self.start_agent(address, target)
             }
         }
     }
 
-    fn start_agent<T: Target + Send + 'static>(
-        &mut self,
-        blueprint: &Blueprint,
-        address: Address,
-        target: T,
-    ) -> anyhow::Result<()> {
-        let agent = Agent::new(draw_boot(), address, blueprint.agent.clone(), self.clock.now());
+    fn start_agent<T: Target + Send + 'static>(&mut self, address: Address, target: T) -> anyhow::Result<()> {
+        let agent = Agent::new(draw_boot(), address, self.agent_config.clone(), self.clock.now());
         let port = self.hub.port(Peer::Switch(0));
         let thread = AgentThread { agent, target, port, clock: self.clock };
-        let (handle, joined) = thread.start(self.stop.clone())?;
+        let stop = Stop::default();
+        let (handle, joined) = thread.start(stop.clone())?;
         self.agent = handle;
-        self.threads.push(joined);
+        self.agent_thread = Some((stop, joined));
         Ok(())
+    }
+
+    /// Ends the agent's thread.
+    fn stop_agent(&mut self) {
+        if let Some((stop, thread)) = self.agent_thread.take() {
+            stop.ask();
+            if thread.join().is_err() {
+                tracing::error!("the agent's thread had panicked");
+            }
+        }
+    }
+
+    /// The switch dies with all it knows; its successor starts after `restart`. The parts of one process die together, so this is for
+    /// measurements of a recovery only.
+    ///
+    /// # Errors
+    /// A switch with a socket or in the kernel: its process can be killed.
+    pub fn replace_switch(&mut self, restart: Duration) -> anyhow::Result<()> {
+        let Wiring::Memory(_, datapath) = &self.wiring else {
+            anyhow::bail!("only the switch of a rack with links in memory can be replaced");
+        };
+        let datapath = Arc::clone(datapath);
+        self.stop_agent();
+        // Epoch 0 refuses every packet, as a switch does that isn't there.
+        let nobody = Header { generation: 1, ..Header::new(Op::SetEpoch) };
+        let refused = datapath.inject(&mut Packet::build(nobody, &[], b"-"));
+        anyhow::ensure!(refused == Verdict::Reply, "the datapath keeps its epoch: {refused:?}");
+        datapath.clear();
+        self.hub.disconnect(Peer::Switch(0));
+        std::thread::sleep(restart);
+        self.start_agent(SWITCH_ADDRESS, NativeTarget::new(datapath, &self.datapath_config))
     }
 
     /// Waits until the first recovery, which every start is, leaves only clients to wait for.
@@ -270,12 +304,14 @@ impl Assembly {
 
     /// Whether a thread has ended by itself.
     pub fn has_failed(&self) -> bool {
-        !self.stop.is_asked() && self.threads.iter().any(JoinHandle::is_finished)
+        let agent = self.agent_thread.iter().map(|(_, thread)| thread);
+        !self.stop.is_asked() && self.threads.iter().chain(agent).any(JoinHandle::is_finished)
     }
 
     /// Ends all threads; engines are closed.
     pub fn stop(mut self) {
         self.stop.ask();
+        self.stop_agent();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the rack had panicked");
@@ -287,6 +323,9 @@ impl Assembly {
 impl Drop for Assembly {
     fn drop(&mut self) {
         self.stop.ask();
+        if let Some((stop, _)) = &self.agent_thread {
+            stop.ask();
+        }
     }
 }
 

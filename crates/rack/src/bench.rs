@@ -13,6 +13,7 @@ use switchback_bench::rack::{
 };
 use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
+use switchback_core::controller::RecoveryTimes;
 use switchback_core::storage::{Engine, EngineOp, PutCondition, Record};
 use switchback_wire::{HashKey, KeyHash, Seq, partition_of};
 
@@ -55,6 +56,7 @@ impl RackFactory for EmbeddedFactory {
             ..Overrides::default()
         };
         let mut config = RackConfig::load(None, &overrides)?;
+        config.rack.snapshot_period_ms = options.snapshot_period_ms;
         config.cache.classes = Cache::classes_of_one_size(options.cache_records, options.value_bytes);
         config.client.lanes = options.lanes;
         let clients = u16::try_from(options.clients).context("too many clients")?;
@@ -172,10 +174,22 @@ impl BenchRack for EmbeddedBench {
         keys.iter().map(|key| self.hash_key.hash(&key.key)).collect()
     }
 
+    fn replace_switch(&mut self, restart: Duration) -> anyhow::Result<()> {
+        self.assembly.replace_switch(restart)
+    }
+
+    fn recovery(&self) -> Option<RecoveryTimes> {
+        self.assembly.controller.call(|controller, now| controller.status(now).recovery)?
+    }
+
     fn statistics(&self) -> RackStatistics {
         let datapath = self.assembly.pipeline.statistics();
         let agent = self.assembly.agent.statistics();
-        let snapshots = self.assembly.controller.call(|controller, _| controller.snapshots_completed());
+        let snapshots = self.assembly.controller.call(|controller, now| {
+            let status = controller.status(now);
+            (status.snapshots_completed, status.snapshot_bytes)
+        });
+        let (snapshots, snapshot_bytes) = snapshots.unwrap_or_default();
         RackStatistics {
             node_ops: self.assembly.nodes.iter().map(|node| node.served()).collect(),
             hits: datapath.read_hits + datapath.write_hits - datapath.fenced_reads,
@@ -184,7 +198,8 @@ impl BenchRack for EmbeddedBench {
             admissions: agent.admitted,
             evictions: agent.evicted,
             dropped: (self.assembly.dropped())() + datapath.drops.iter().sum::<u64>(),
-            snapshots: snapshots.unwrap_or(0),
+            snapshots,
+            snapshot_bytes,
         }
     }
 

@@ -38,8 +38,19 @@ pub(crate) struct Plan {
     pub(crate) warmup: Duration,
     pub(crate) measured: Duration,
     pub(crate) change_every: Option<Duration>,
+    /// The switch dies meanwhile.
+    pub(crate) crash: Option<Crash>,
     pub(crate) verify: bool,
     pub(crate) node_capacity_ops: Option<f64>,
+}
+
+/// The death of a switch.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Crash {
+    /// When, of the measured time.
+    pub(crate) after: Duration,
+    /// Until its successor starts.
+    pub(crate) restart: Duration,
 }
 
 /// What was measured.
@@ -96,7 +107,6 @@ pub(crate) fn measure(
         change_ns: plan.change_every.map_or(u64::MAX, |every| every.as_nanos() as u64),
     };
     let links = (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
-    let rack: &dyn BenchRack = rack;
     let (watched, harvests) = std::thread::scope(|scope| {
         let clients: Vec<_> = links
             .into_iter()
@@ -186,7 +196,7 @@ fn client_config(plan: &Plan) -> ClientConfig {
 
 /// Starts the clients, once they are ready, and takes the rack's counters at both ends of the measured time.
 fn watch(
-    rack: &dyn BenchRack,
+    rack: &mut dyn BenchRack,
     plan: &Plan,
     shared: &Shared<'_>,
     clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>],
@@ -202,10 +212,15 @@ fn watch(
     wait_until(shared, clients, times.from_ns, &mut |_| ())?;
     let before = rack.statistics();
     let began_ns = shared.clock.now_ns();
-    wait_until(shared, clients, times.to_ns, &mut |now_ns| {
+    let mut look = |now_ns| {
         let operations = shared.progress.iter().map(|operations| operations.load(Ordering::Relaxed)).sum();
         progress(Progress::Measuring(Duration::from_nanos(now_ns - times.from_ns), operations));
-    })?;
+    };
+    if let Some(crash) = plan.crash {
+        wait_until(shared, clients, times.from_ns + crash.after.as_nanos() as u64, &mut look)?;
+        rack.replace_switch(crash.restart)?;
+    }
+    wait_until(shared, clients, times.to_ns, &mut look)?;
     let after = rack.statistics();
     // The rack's counters are read a little late at both ends: what counts is the time between.
     let scale = (times.to_ns - times.from_ns) as f64 / (shared.clock.now_ns() - began_ns).max(1) as f64;
@@ -276,6 +291,7 @@ fn difference(before: &RackStatistics, after: &RackStatistics, scale: f64) -> Ra
         evictions: over(before.evictions, after.evictions),
         dropped: over(before.dropped, after.dropped),
         snapshots: over(before.snapshots, after.snapshots),
+        snapshot_bytes: after.snapshot_bytes,
     }
 }
 

@@ -56,6 +56,14 @@ impl Recorder {
         }
     }
 
+    /// Latencies of all operations.
+    pub(crate) fn all_latencies(&self) -> Histogram<u64> {
+        let mut all = self.latencies[0][0].clone();
+        let others = self.latencies.iter().flatten().skip(1);
+        others.for_each(|histogram| all.add(histogram).expect("all histograms have the same bounds"));
+        all
+    }
+
     #[inline]
     fn is_measured(&self, ns: u64) -> bool {
         (self.from_ns..self.to_ns).contains(&ns)

@@ -23,6 +23,7 @@ fn plan(workload: Workload) -> Plan {
         measured: Duration::from_millis(200),
         change_every: None,
         verify: true,
+        crash: None,
         node_capacity_ops: None,
     }
 }

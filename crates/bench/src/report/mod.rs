@@ -118,6 +118,8 @@ pub(crate) struct Run {
     pub(crate) node_imbalance: f64,
     /// By verb, then by who answered (`cache`, `node`, `all`).
     pub(crate) latency_us: BTreeMap<&'static str, BTreeMap<&'static str, Latency>>,
+    /// Of all verbs together.
+    pub(crate) latency_all_us: Option<Latency>,
     /// How long after it was due an operation of an open loop was begun: part of its latency.
     pub(crate) lateness_us: Option<Latency>,
     /// Requests sent again, over requests: an upper bound of what got lost.
@@ -148,13 +150,14 @@ pub(crate) struct Run {
 
 /// Latencies of one kind, in microseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub(crate) struct Latency {
-    pub(crate) count: u64,
-    pub(crate) mean: f64,
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
-    pub(crate) p999: f64,
-    pub(crate) max: f64,
+#[allow(missing_docs)] // Their names say it.
+pub struct Latency {
+    pub count: u64,
+    pub mean: f64,
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
 }
 
 impl Latency {
@@ -168,11 +171,11 @@ impl Latency {
 
 /// What a change of popularity did.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub(crate) struct Recovery {
+pub struct Recovery {
     /// When it happened, in seconds of the measured time.
-    pub(crate) at: f64,
+    pub at: f64,
     /// After so many seconds half a second's throughput was back at 95 % of what it was before the first change; `null`: never.
-    pub(crate) recovered_after: Option<f64>,
+    pub recovered_after: Option<f64>,
 }
 
 /// What is known of a run before it is measured.
@@ -216,6 +219,7 @@ impl Run {
             node_imbalance: imbalance(&node_ops),
             node_ops,
             latency_us: latencies,
+            latency_all_us: Latency::of(&recorder.all_latencies()),
             lateness_us: Latency::of(&recorder.lateness),
             resent,
             failed,
@@ -224,7 +228,7 @@ impl Run {
             verified: verdict.as_ref().map(|verdict| verdict.verified),
             mismatches: verdict.as_ref().map(|verdict| verdict.mismatches),
             unswept,
-            changes: recoveries(&recorder.steps, seconds, context.change_every),
+            changes: context.change_every.map_or_else(Vec::new, |every| recoveries(&recorder.steps, seconds, every)),
             series: recorder.steps,
             cached_records: cached.len(),
             rack,
@@ -290,8 +294,8 @@ fn latencies(recorder: &Recorder) -> BTreeMap<&'static str, BTreeMap<&'static st
     by_verb
 }
 
-fn recoveries(steps: &[u64], seconds: f64, every: Option<Duration>) -> Vec<Recovery> {
-    let Some(every) = every else { return Vec::new() };
+/// What changes of popularity did, of operations that ended in each tenth of a second.
+pub fn recoveries(steps: &[u64], seconds: f64, every: Duration) -> Vec<Recovery> {
     let step = STEP_NS as f64 / 1e9;
     let mean = |steps: &[u64]| steps.iter().sum::<u64>() as f64 / steps.len().max(1) as f64;
     let step_of = |change: u32| (f64::from(change) * every.as_secs_f64() / step).round() as usize;
@@ -403,9 +407,8 @@ mod tests {
         let mut steps = vec![100; 80];
         steps[20..27].fill(50);
         steps[60..].fill(90);
-        let found = recoveries(&steps, 8.0, Some(Duration::from_secs(2)));
+        let found = recoveries(&steps, 8.0, Duration::from_secs(2));
         let expected = [(2.0, Some(0.7)), (4.0, Some(0.0)), (6.0, None)];
         assert_eq!(found, expected.map(|(at, recovered_after)| Recovery { at, recovered_after }));
-        assert_eq!(recoveries(&steps, 8.0, None), []);
     }
 }

@@ -12,6 +12,8 @@ Examples:
       switchback experiment 1 3 --out results
   Recovery, with other seeds:
       switchback experiment 9 --seed 100 --out results
+  The model beside the machine, in one run:
+      switchback experiment 1 2 7 8 9 --measured --out results
 
 The same seed gives the same figures, on any number of processors. docs/evaluation.md has the method.";
 
@@ -27,6 +29,6 @@ pub(crate) struct ExperimentCommand {
 }
 
 pub(crate) fn run(command: &ExperimentCommand) -> anyhow::Result<ExitCode> {
-    switchback_experiment::run(&command.args)?;
+    switchback_experiment::run(&command.args, &mut switchback_rack::bench::EmbeddedFactory)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -32,8 +32,8 @@ pub(crate) use meter::Meter;
 
 /// The date at which every run begins, in milliseconds since the Unix epoch.
 const EPOCH_MS: u64 = 1_800_000_000_000;
-/// Partitions of a rack, as the product deals them out.
-const PARTITIONS: u32 = 4096;
+/// Partitions of a large rack.
+pub(crate) const PARTITIONS: u32 = 4096;
 
 /// A rack and its workload.
 #[derive(Clone, Debug)]
@@ -51,14 +51,15 @@ pub(crate) struct Setup {
     pub(crate) cache_records: u32,
     /// Time between two snapshots; 0: none.
     pub(crate) snapshot_us: u64,
+    pub(crate) partitions: u32,
     pub(crate) profile: Profile,
     pub(crate) seed: u64,
 }
 
 impl Setup {
-    /// Partitions of the rack.
+    /// Partitions of the rack: at least one for each server.
     pub(crate) fn partitions(&self) -> u32 {
-        PARTITIONS.max(u32::from(self.servers).next_power_of_two())
+        self.partitions.max(u32::from(self.servers).next_power_of_two())
     }
 
     /// Replicas of each partition.
@@ -88,7 +89,8 @@ impl Setup {
 
     /// No packet is lost but in a crash of the switch: a request is sent again only when it must have been, whatever the queue it waits in.
     fn client(&self) -> ClientConfig {
-        let longest_queue_us = u64::from(self.lanes) * self.profile.node_write_ns * 2 / 1000;
+        let longest_queue_us =
+            u64::from(self.lanes) * self.profile.node_write_ns.max(self.profile.node_cap_ns) * 2 / 1000;
         let retry_us = (longest_queue_us.max(10_000), longest_queue_us.max(500_000));
         let deadline_us = (10 * retry_us.1).max(5_000_000);
         ClientConfig { lanes: self.lanes / u32::from(self.clients), retry_us, deadline_us, ..ClientConfig::default() }
@@ -100,6 +102,8 @@ impl Setup {
 pub(crate) enum Event {
     /// A node's engine is done.
     Served(u16),
+    /// A capped node may have something to begin.
+    LooksAgain(u16),
     /// A part's timer.
     Wake(Part),
     /// A control message arrives: its place among those under way.
@@ -251,6 +255,7 @@ impl World {
             Next::Arrival(Link::Node, flight) => self.node_receives(flight),
             Next::Arrival(Link::Client, flight) => self.client_receives(flight),
             Next::Event(Event::Served(node)) => self.served(node),
+            Next::Event(Event::LooksAgain(node)) => self.look_again(node),
             Next::Event(Event::Wake(part)) => self.wake(part),
             Next::Event(Event::Message(place)) => self.message_arrives(place),
             Next::Event(Event::Agent(boot)) => self.agent_done(boot),

@@ -14,6 +14,11 @@ use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineOp, Loaded, PutCondition};
 use switchback_wire::{Op, Packet};
 
+/// A capped node whose requests have to wait looks again after so long: the timeout of the rack's node thread.
+const LOOKS_AGAIN_NS: u64 = 1_000_000;
+/// What a capped node catches up with that was not there in time, as the rack's does.
+const CATCH_UP_NS: u64 = 5_000_000;
+
 /// A node.
 pub(super) struct NodeSlot {
     pub(super) shim: Shim,
@@ -23,15 +28,21 @@ pub(super) struct NodeSlot {
     waiting: Vec<EngineOp>,
     serving: Vec<EngineOp>,
     is_busy: bool,
+    /// When the cap lets the next request begin.
+    admits_ns: u64,
+    looks_again: bool,
     /// Work that was done for no operation of the engine: cache updates.
     debt_ns: u64,
     /// How long it was busy.
     pub(super) busy_ns: u64,
 }
 
-/// What an operation of the engine takes.
-fn cost_ns(profile: &Profile, op: &EngineOp) -> u64 {
+/// What an operation of the engine takes, with others in its group or alone.
+fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool) -> u64 {
+    let [read_alone_ns, write_alone_ns] = profile.node_alone_ns;
     match op {
+        EngineOp::Get { .. } if alone => read_alone_ns,
+        EngineOp::Put { condition: PutCondition::Newer { .. }, .. } if alone => write_alone_ns,
         EngineOp::Get { .. } | EngineOp::Scan { .. } => profile.node_read_ns,
         EngineOp::Put { condition: PutCondition::IfSeq(_), .. } => profile.node_conditional_ns,
         EngineOp::Put { .. } => profile.node_write_ns,
@@ -53,9 +64,21 @@ impl NodeSlot {
             waiting: Vec::new(),
             serving: Vec::new(),
             is_busy: false,
+            admits_ns: 0,
+            looks_again: false,
             debt_ns: 0,
             busy_ns: 0,
         }
+    }
+}
+
+impl NodeSlot {
+    /// Whether the cap lets another request begin: `switchback-rack`'s rule.
+    fn admits(&mut self, now_ns: u64, cap_ns: u64) -> bool {
+        self.admits_ns = self.admits_ns.max(now_ns.saturating_sub(CATCH_UP_NS));
+        let admits = self.admits_ns <= now_ns;
+        self.admits_ns += if admits { cap_ns } else { 0 };
+        admits
     }
 }
 
@@ -93,6 +116,14 @@ impl World {
                 return;
             }
             if slot.waiting.is_empty() {
+                let Some(flight) = slot.queue.front() else { return };
+                let cap_ns = self.setup.profile.node_cap_ns;
+                if cap_ns > 0 && is_request(&flight.packet) && !slot.admits(self.now_ns, cap_ns) {
+                    if !std::mem::replace(&mut slot.looks_again, true) {
+                        self.timeline.push(self.now_ns + LOOKS_AGAIN_NS, Event::LooksAgain(node));
+                    }
+                    return;
+                }
                 let Some(flight) = slot.queue.pop_front() else { return };
                 slot.shim.handle_packet(now, flight.from, &flight.packet);
                 self.timeline.done(flight);
@@ -100,7 +131,8 @@ impl World {
                 continue;
             }
             std::mem::swap(&mut slot.waiting, &mut slot.serving);
-            let work_ns: u64 = slot.serving.iter().map(|op| cost_ns(&self.setup.profile, op)).sum();
+            let alone = slot.queue.is_empty() && slot.serving.len() == 1;
+            let work_ns: u64 = slot.serving.iter().map(|op| cost_ns(&self.setup.profile, op, alone)).sum();
             let spread = self.setup.profile.service_spread;
             let factor = 1.0 + spread * (2.0 * self.random.random::<f64>() - 1.0);
             let takes_ns = (work_ns as f64 * factor) as u64 + std::mem::take(&mut slot.debt_ns);
@@ -108,6 +140,12 @@ impl World {
             slot.busy_ns += takes_ns;
             self.timeline.push(self.now_ns + takes_ns, Event::Served(node));
         }
+    }
+
+    /// A capped node looks for requests that it may begin now.
+    pub(super) fn look_again(&mut self, node: u16) {
+        self.nodes[usize::from(node)].looks_again = false;
+        self.serve(node);
     }
 
     /// A node's engine is done.
@@ -125,7 +163,7 @@ impl World {
 
     /// Passes on what the shim has to say.
     fn pump_node(&mut self, node: u16) {
-        let arrives_ns = self.now_ns + self.setup.profile.link_ns;
+        let arrives_ns = self.now_ns + self.setup.profile.links_ns().switch;
         loop {
             let mut flight = self.timeline.buffer();
             let slot = &mut self.nodes[usize::from(node)];
@@ -147,6 +185,12 @@ impl World {
         let due_us = slot.shim.poll_timeout();
         self.arm(Part::Node(node), due_us);
     }
+}
+
+/// What a cap counts.
+fn is_request(packet: &Packet) -> bool {
+    let op = packet.op_and_origin().map(|(op, _)| op);
+    matches!(op, Some(Op::Read | Op::Write | Op::Delete | Op::Fragment | Op::ReadFragment | Op::Scan))
 }
 
 fn is_cache_update(packet: &Packet) -> bool {

@@ -39,9 +39,11 @@ pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
     let read_us = bed.sample(effort, Ask::Read)?;
     let write_us = bed.sample(effort, Ask::Write)?;
     let conditional_us = bed.sample(effort, Ask::Conditional)?;
+    bed.group = 1;
+    let (read_alone_us, write_alone_us) = (bed.sample(effort, Ask::Read)?, bed.sample(effort, Ask::Write)?);
     bed.engine.close()?;
     let cache_update_us = cache_updates(effort)?;
-    Ok(Node { read_us, write_us, conditional_us, mark_us, cache_update_us })
+    Ok(Node { read_us, write_us, conditional_us, read_alone_us, write_alone_us, mark_us, cache_update_us })
 }
 
 fn key(index: u64) -> [u8; 16] {
@@ -130,6 +132,8 @@ struct Bed<E> {
     link: UdpLink,
     switch: UdpLink,
     clock: Clock,
+    /// Requests of a round.
+    group: usize,
     random: Pcg64Mcg,
     /// The version of each record.
     seqs: Vec<Seq>,
@@ -162,6 +166,7 @@ impl<E: Engine> Bed<E> {
             link,
             switch,
             clock,
+            group: GROUP,
             random: Pcg64Mcg::seed_from_u64(1),
             seqs: vec![Seq::new(0, 1); records as usize],
             written: 0,
@@ -187,20 +192,21 @@ impl<E: Engine> Bed<E> {
     /// One group, from the socket and back.
     fn round(&mut self, ask: Ask) -> anyhow::Result<Took> {
         let node = self.link.address().into();
-        for lane in 0..GROUP as u32 {
+        for lane in 0..self.group as u32 {
             let packet = self.request(ask, lane);
             self.switch.send(node, &packet);
         }
         self.switch.flush();
         let served = self.timed(|bed| {
-            bed.take(GROUP)?;
+            bed.take(bed.group)?;
             bed.ask_engine();
             bed.answer();
             Ok(())
         })?;
         let updates = self.look_at_answers(ask)?;
         let acknowledged = self.timed(|bed| bed.take(updates))?;
-        let each = |of: fn(&Took) -> f64| (of(&served) + of(&acknowledged)) / GROUP as f64;
+        let group = self.group as f64;
+        let each = |of: fn(&Took) -> f64| (of(&served) + of(&acknowledged)) / group;
         Ok(Took { wall_us: each(|took| took.wall_us), cpu_us: each(|took| took.cpu_us) })
     }
 
@@ -283,10 +289,10 @@ impl<E: Engine> Bed<E> {
             }
         }
         self.switch.flush();
-        let expected = if ask == Ask::Update { GROUP } else { 0 };
+        let (group, expected) = (self.group, if ask == Ask::Update { self.group } else { 0 });
         ensure!(
-            (well, updates) == (GROUP, expected),
-            "{ask:?}: {well} of {GROUP} requests were done, {updates} updates sent"
+            (well, updates) == (group, expected),
+            "{ask:?}: {well} of {group} requests done, {updates} updates sent"
         );
         Ok(updates)
     }
