@@ -159,6 +159,7 @@ impl Profile {
             ("node, write", us(self.node_write_ns), "the same"),
             ("node, conditional write", us(self.node_conditional_ns), "as for a write"),
             ("node, durable mark", us(self.node_mark_ns), "as for a write"),
+            ("node, a read or write alone", us(self.node_alone_ns[0]), "as in a queue"),
             (
                 "node, cache update",
                 us(self.cache_update_ns),
@@ -166,6 +167,7 @@ impl Profile {
             ),
             ("service time", format!("uniform, +-{} %", self.service_spread * 100.0), "assumed"),
             ("link, one way", us(self.link_ns), "assumed: 40 Gbps and two network stacks"),
+            ("thread to thread, in one process", us(self.embedded_ns), "assumed; counterparts only"),
             ("pipeline", us(self.pipeline_ns), if software { tables } else { "the paper, VI-A: hundreds of ns" }),
             ("control link, one way", us(self.control_link_ns), "assumed: TCP in one rack"),
             ("control link", format!("{} MB/s", self.control_bytes_per_us), "the paper, VI-A: 40 Gbps"),

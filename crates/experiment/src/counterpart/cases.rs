@@ -31,7 +31,7 @@ pub(super) struct Scale {
 impl Scale {
     pub(super) const FULL: Scale = Scale {
         nodes: 4,
-        capacity_ops: 2500.0,
+        capacity_ops: 1000.0,
         records: 100_000,
         cache_records: 1000,
         window: 256,

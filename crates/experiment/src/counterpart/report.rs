@@ -45,14 +45,14 @@ fn behind(experiment: u8) -> &'static str {
     match experiment {
         1 => {
             "Requests come in another order, so that the busiest node's share differs, most where few are measured; and \
-             on a busy machine threads that are not run in time let a node idle for longer than it catches up with. In D \
-             records are inserted and read at once: which of them are cached in time depends on delays of the control plane."
+             on a busy machine threads that are not run in time let a node idle for longer than it catches up with. In \
+             D records are inserted and read at once: which of them are cached in time depends on delays of the control plane."
         }
         2 => {
             "Measured latencies count from when an operation was due, and the load generator's thread begins it some tens \
-             of microseconds later, which the model has not: the last figure is without that. What is left is the CPU's: \
+             of microseconds later, which the model has not: the last figure is without that. The rest is the CPU's: \
              every thread of the rack, the generator and whatever else runs share it, so that a queue or a sync takes \
-             longer than alone, by the milliseconds of a time slice at worst, which is what the 99th percentiles show."
+             longer than alone, by the milliseconds of a time slice at worst: so do the 99th percentiles."
         }
         7 => {
             "Which keys are found hot depends on a sketch's samples, drawn differently; at these rates a key needs a part of \
@@ -95,6 +95,8 @@ fn compared(pair: &Pair) -> Vec<Compared> {
             for (at, name) in ["collect, ms", "store, ms", "re-admit, ms"].into_iter().enumerate() {
                 add(name, step(modelled, at), step(measured, at));
             }
+            let all = |figures: &Figures| figures.recovery_ms.map(|ms| ms.iter().sum());
+            add("in all, ms", all(modelled), all(measured));
         }
         _ => add("ops/s", ops(modelled), ops(measured)),
     }
@@ -204,8 +206,8 @@ fn markdown(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> String {
     let (least, most) = (loads.clone().fold(f64::MAX, f64::min), loads.fold(0.0, f64::max));
     let mut text = format!(
         "# The model and the machine\n\n{INTRODUCTION}\n\n{nodes} nodes of {capacity_ops} requests/s, {records} records of \
-         16 + 128 B, a cache of {cache_records}, preloaded; {window} requests under way where nothing else is said; {} s \
-         measured; seed {}, commit {COMMIT}, all else of profile {}. The machine's load was {least} to {most}.\n\n",
+         16 + 128 B, a cache of {cache_records}, preloaded; {window} requests under way where nothing else is said; \
+         {} s measured; seed {}, commit {COMMIT}, all else of profile {}. The machine's load was {least} to {most}.\n\n",
         measured.as_secs_f64(),
         request.seed,
         request.chosen.given,
