@@ -143,3 +143,64 @@ fn copies_of_a_request_run_once() {
     assert_eq!(seqs.len() as u64, WRITES, "each has its answer");
     assert!(seqs.values().is_sorted());
 }
+
+/// Keys come to one bucket of the lookup table and go, more than it has room for, while another CPU reads them: one that stays is always
+/// found, and whatever is found is what was asked for.
+#[test]
+fn keys_are_found_while_others_come_and_go() {
+    if !may_load("two CPUs on one bucket") {
+        return;
+    }
+    const KEYS: u8 = 6;
+    // The last one found the bucket full, and lives in the next.
+    const STAYS: u8 = KEYS - 1;
+    let datapath = small_switch(KEYS.into());
+    let hash = |i: u8| {
+        let mut hash = KeyHash([0; 16]);
+        (hash.0[0], hash.0[15]) = (i + 1, 3);
+        hash
+    };
+    let header = |op, i: u8| Header { epoch: 1, slot: i.into(), key_hash: hash(i), ..Header::new(op) };
+    for i in 0..KEYS {
+        control(&datapath, header(Op::Admit, i), &[i]);
+        datapath.lookup_insert(&hash(i), 0, i.into()).unwrap();
+        control(&datapath, header(Op::SetValid, i), &[i]);
+        let write = Header { request: 1, lane: i.into(), slot: 0, ..header(Op::Write, i) };
+        let verdict = datapath.process(&mut Packet::build(write, &value_of(i.into()), &[i]), CLIENT, 0, 0);
+        assert_eq!(verdict, Verdict::Reply);
+    }
+    let (start, is_over) = (Barrier::new(2), AtomicU64::new(0));
+    let reader = || {
+        pin(1);
+        start.wait();
+        let mut found = [0u64; KEYS as usize];
+        for i in (0..KEYS).cycle() {
+            if is_over.load(Ordering::Relaxed) == 1 {
+                break;
+            }
+            let mut packet = Packet::build(Header { slot: 0, ..header(Op::Read, i) }, &[], &[i]);
+            match datapath.process(&mut packet, CLIENT, 0, 0) {
+                Verdict::Reply => {
+                    assert_eq!(assert_whole(packet.parse().unwrap().value), u64::from(i));
+                    found[usize::from(i)] += 1;
+                }
+                Verdict::Drop(DropReason::Contended) => {}
+                other => assert_ne!(i, STAYS, "{other:?}"),
+            }
+        }
+        found
+    };
+    let found = thread::scope(|scope| {
+        let reader = scope.spawn(reader);
+        pin(0);
+        start.wait();
+        for n in 0..WRITES {
+            let i = (n % u64::from(STAYS)) as u8;
+            assert!(datapath.lookup_remove(&hash(i), 0, i.into()));
+            datapath.lookup_insert(&hash(i), 0, i.into()).unwrap();
+        }
+        is_over.store(1, Ordering::Relaxed);
+        reader.join().unwrap()
+    });
+    assert!(found[usize::from(STAYS)] > 0, "{found:?}");
+}
