@@ -5,7 +5,8 @@
 //
 // `measure_build` makes the next request, `measure_packet` takes it through the pipeline too, both in the
 // frame of a BPF_PROG_TEST_RUN that repeats them. `measure_generate` sends it on to an interface, and
-// `measure_sink` is where what comes back ends.
+// `measure_sink` is where what comes back ends. `measure_bounce`, in the datapath's place, only sends frames
+// back: what generator, drivers and sink take by themselves.
 #include "xdp.bpf.c"
 
 #define MEASURE_HEAD_BYTES 160u
@@ -101,6 +102,20 @@ int measure_generate(struct xdp_md *frame)
 {
     struct measure_settings *settings = measure_next(frame);
     return settings != NULL ? (int)bpf_redirect(settings->ifindex, 0) : XDP_ABORTED;
+}
+
+SEC("xdp")
+int measure_bounce(struct xdp_md *frame)
+{
+    struct ethhdr *ethernet = (void *)(long)frame->data;
+    if ((void *)(ethernet + 1) > (void *)(long)frame->data_end) {
+        return XDP_DROP;
+    }
+    u8 ours[ETH_ALEN];
+    __builtin_memcpy(ours, ethernet->h_dest, ETH_ALEN);
+    __builtin_memcpy(ethernet->h_dest, ethernet->h_source, ETH_ALEN);
+    __builtin_memcpy(ethernet->h_source, ours, ETH_ALEN);
+    return XDP_TX;
 }
 
 SEC("xdp")

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use switchback_bench::report::{Machine, Spread};
 use switchback_xdp::Segment;
+use switchback_xdp::measure::Program;
 
 /// The switch's pipeline by itself.
 #[derive(Args, Clone, Debug)]
@@ -129,20 +130,28 @@ fn end_to_end(kernel: &mut Kernel, segment: &Segment, rounds: usize) -> anyhow::
     const FRAMES: u32 = 1 << 18;
     let case = |operation, outcome| Case { operation, outcome, cpus: 1 };
     let spread = |figures: Vec<f64>| Spread::of(figures).context("no rounds");
-    let mut live = |operation| {
-        let case = case(operation, Outcome::Hit);
-        let figures = (0..rounds).map(|_| kernel.live(&case, segment, FRAMES)).collect::<anyhow::Result<Vec<_>>>()?;
+    let mut live = |program, operation| {
+        let sent = (program, case(operation, Outcome::Hit));
+        let figures = (0..rounds).map(|_| kernel.live(sent, segment, FRAMES)).collect::<anyhow::Result<Vec<_>>>()?;
         let of = |clock: usize| spread(figures.iter().map(|figure| figure[clock]).collect());
         anyhow::Ok((of(0)?, of(1)?))
     };
     // Writes first: the matrix ended with deletes.
-    let (write_hits, write_hits_per_cpu_second) = live(Operation::Write)?;
-    let (read_hits, read_hits_per_cpu_second) = live(Operation::Read)?;
+    let (write_hits, write_hits_per_cpu_second) = live(Program::Switch, Operation::Write)?;
+    let (read_hits, read_hits_per_cpu_second) = live(Program::Switch, Operation::Read)?;
+    let (bounced, bounced_per_cpu_second) = live(Program::Bounce, Operation::Read)?;
     let miss = case(Operation::Read, Outcome::Miss);
     let routed =
         (0..rounds).map(|_| kernel.routed(&miss, segment).map(|took| took.ns)).collect::<anyhow::Result<_>>()?;
     Ok((
         spread(routed)?.median,
-        EndToEnd { read_hits, write_hits, read_hits_per_cpu_second, write_hits_per_cpu_second },
+        EndToEnd {
+            read_hits,
+            write_hits,
+            bounced,
+            read_hits_per_cpu_second,
+            write_hits_per_cpu_second,
+            bounced_per_cpu_second,
+        },
     ))
 }

@@ -90,10 +90,15 @@ impl Kernel {
         segment.on_switch(|| self.repeat(Step::Packet, case.cpus, attached.index))
     }
 
-    /// Frames a second that one CPU makes, sends to the datapath on a veth, and gets back: by the clock on the wall, and by that of the CPU.
-    pub(crate) fn live(&mut self, case: &Case, segment: &Segment, frames: u32) -> anyhow::Result<[f64; 2]> {
-        self.prepare(case, true)?;
-        let _switch = segment.on_switch(|| self.meter.put(Program::Switch, Segment::SWITCH_INTERFACE))?;
+    /// Frames a second that one CPU makes, sends to a program on a veth, and gets back: by the clock on the wall, and by that of the CPU.
+    pub(crate) fn live(
+        &mut self,
+        (program, case): (Program, Case),
+        segment: &Segment,
+        frames: u32,
+    ) -> anyhow::Result<[f64; 2]> {
+        self.prepare(&case, true)?;
+        let _switch = segment.on_switch(|| self.meter.put(program, Segment::SWITCH_INTERFACE))?;
         let sink = segment.on_hosts(|| self.meter.put(Program::Sink, Segment::HOSTS_INTERFACE))?;
         self.meter.send_to(&sink)?;
         segment.on_hosts(|| {

@@ -139,9 +139,12 @@ impl Resources {
 pub(crate) struct EndToEnd {
     pub(crate) read_hits: Spread,
     pub(crate) write_hits: Spread,
+    /// Read requests that a program of a few instructions only sends back, in the datapath's place: what the machine does at most.
+    pub(crate) bounced: Spread,
     /// The same over the time that the CPU was ours: on a busy machine the clock on the wall counts others' turns, too.
     pub(crate) read_hits_per_cpu_second: Spread,
     pub(crate) write_hits_per_cpu_second: Spread,
+    pub(crate) bounced_per_cpu_second: Spread,
 }
 
 /// All of it.
@@ -250,8 +253,10 @@ impl Xdp {
         let end_to_end = &self.end_to_end;
         row("cached reads/s, made in the kernel", rate(&end_to_end.read_hits), ">= 4,500,000");
         row("cached writes/s, made in the kernel", rate(&end_to_end.write_hits), ">= 4,500,000");
+        row("  requests/s that are only sent back", rate(&end_to_end.bounced), "the machine's limit");
         row("  reads per second of CPU time", rate(&end_to_end.read_hits_per_cpu_second), "");
         row("  writes per second of CPU time", rate(&end_to_end.write_hits_per_cpu_second), "");
+        row("  only sent back, per second of CPU time", rate(&end_to_end.bounced_per_cpu_second), "");
         let peers = peers::text(&self.peers, self.pipeline.read_hit_ns);
         format!("{table}\n{peers}\n{}", self.resources.text())
     }

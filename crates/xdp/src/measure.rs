@@ -101,6 +101,7 @@ impl Meter {
         let index = link.ok_or_else(|| Error::Interface(format!("there is no interface {interface}")))?.index;
         let name = match program {
             Program::Switch => "switchback",
+            Program::Bounce => "measure_bounce",
             Program::Sink => "measure_sink",
         };
         sys::link(self.loaded.program(name), index, crate::attach::XDP_FLAGS_DRV_MODE)
@@ -144,6 +145,8 @@ impl Meter {
 pub enum Program {
     /// The datapath.
     Switch,
+    /// Sends every frame back as it is.
+    Bounce,
     /// Where frames end.
     Sink,
 }
