@@ -12,6 +12,7 @@ macro_rules! numbered {
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
             /// The one with this number on the wire.
+            #[inline]
             pub const fn from_u8(number: u8) -> Option<$name> {
                 match number { $($number => Some($name::$variant),)* _ => None }
             }

@@ -327,7 +327,8 @@ impl Session {
         }
         let cached = header.has(flags::CACHED);
         if self.is_plain(index, header) {
-            let (_, token, submitted_us) = self.finish(now, index, cached);
+            let (token, submitted_us) = self.finish(now, index, cached);
+            self.lanes[index as usize].state = State::Free;
             let outcome = match header.op {
                 Op::ReadReply => self.read_answer(index, header, parts.value),
                 _ => self.written(index, header),
@@ -335,7 +336,8 @@ impl Session {
             return Some(Completion { token, outcome, cached, submitted_us });
         }
         let outcome = self.answer(now, index, header, parts.value)?;
-        let (previous, token, submitted_us) = self.finish(now, index, cached);
+        let (token, submitted_us) = self.finish(now, index, cached);
+        let previous = std::mem::take(&mut self.lanes[index as usize].state);
         if let (State::Pulling(assembly, ..), Outcome::Value { seq, expiry_ms, .. }) = (previous, outcome)
             && assembly.is_complete()
         {
@@ -348,20 +350,19 @@ impl Session {
         Some(Completion { token, outcome, cached, submitted_us })
     }
 
-    /// Frees a lane whose operation ends; in which state it was, and the operation's token and time.
+    /// An operation ends: its token and time. What state the lane has next, the caller says.
     #[inline]
-    fn finish(&mut self, now: Now, index: u32, cached: bool) -> (State, u64, u64) {
-        let lane = &mut self.lanes[index as usize];
+    fn finish(&mut self, now: Now, index: u32, cached: bool) -> (u64, u64) {
+        let lane = &self.lanes[index as usize];
         self.statistics.completed += 1;
         if cached {
             self.statistics.answered_by_cache += 1;
         } else {
             self.retry.sample(now.monotonic_us - lane.submitted_us);
         }
-        let previous = std::mem::take(&mut lane.state);
-        self.large_bytes -= large_bytes(&previous);
+        self.large_bytes -= large_bytes(&lane.state);
         self.free.push(index);
-        (previous, lane.token, lane.submitted_us)
+        (lane.token, lane.submitted_us)
     }
 }
 
