@@ -128,37 +128,31 @@ STEP u32 slot_of(u32 location)
     return location & SLOTS_MAX;
 }
 
+#ifndef __bpf__
 struct switchback;
-struct ahead;
+struct run;
+struct switchback_item;
+struct foreknown;
+#endif
 
 struct call {
     struct header header; // as decoded by parse(), changed by the stages, written back by emit()
 #ifdef __bpf__
     struct address from; // the sender; compared by words, so it has to be aligned like them
-#else
-    const struct address *from;
 #endif
     u16 injected;      // by the agent, not from the wire
     u16 stamps_origin; // the answer goes to the sender, whose address isn't in the packet yet
     u32 epoch;         // the switch's when the packet came in; not 0
     u32 location;      // of the key, after its lookup
     u64 route;         // the replicas of the packet's partition
-    u64 now_ms;        // since the Unix epoch; in BPF 0: ask the kernel
-    u32 random;        // uniform; in BPF 0: ask the kernel
 #ifdef __bpf__
-    u32 at; // of the header in the frame
+    u64 now_ms; // since the Unix epoch; 0: ask the kernel
+    u32 random; // uniform; 0: ask the kernel
+    u32 at;     // of the header in the frame
 #else
-    u64 *statistics; // the caller's shard
     struct switchback *switchback;
-    const struct ahead *ahead; // NULL: the packet is alone
+    const struct run *run;
+    const struct switchback_item *item;
+    struct foreknown *foreknown;
 #endif
 };
-
-STEP const struct address *sender(const struct call *call)
-{
-#ifdef __bpf__
-    return &call->from;
-#else
-    return call->from;
-#endif
-}

@@ -17,7 +17,7 @@ STEP struct lane *lane_lock(struct call *call, u32 *verdict)
         *verdict = drop(LANE);
         return NULL;
     }
-    if (unlikely(!compare_exchange(&entry->locked, 0u, 1u))) {
+    if (unlikely(exchange(&entry->locked, 1u) != 0)) {
         *verdict = drop(BUSY);
         return NULL;
     }

@@ -14,29 +14,36 @@
 // How far from its own bucket an entry may be. In a table that is half full none gets there by chance.
 #define PROBES_MAX 16u
 
-// One bucket: the tag's location or NO_LOCATION, and whether to go on. False if the writer was in the bucket.
-STEP bool bucket_read(const struct bucket *bucket, u64 tag, u32 *version_seen, u32 *location, bool *goes_on)
+// One bucket, as if nobody wrote: the tag's location or NO_LOCATION, and whether there are entries further
+// on.
+STEP u32 bucket_find(const struct bucket *bucket, u64 tag, bool *goes_on)
 {
-    u32 version = load_acquire(&bucket->version);
     // Which of the four it is can't be predicted, so there is no branch on it. Free entries have tag 0, which
     // no key in the table has, and no location.
-    *location = NO_LOCATION;
+    u32 location = NO_LOCATION;
 #pragma GCC unroll 4
     for (u32 i = 0; i < BUCKET_ENTRIES; i++) {
         u32 here = load_relaxed(&bucket->locations[i]);
-        *location = if_equal(load_relaxed(&bucket->tags[i]), tag, here, *location);
+        location = if_equal(load_relaxed(&bucket->tags[i]), tag, here, location);
     }
     *goes_on = load_relaxed(&bucket->overflow) != 0;
-    *version_seen = version;
+    return location;
+}
+
+// The same; false if the writer was in the bucket.
+STEP bool bucket_read(const struct bucket *bucket, u64 tag, u32 *location, bool *goes_on)
+{
+    u32 version = load_acquire(&bucket->version);
+    *location = bucket_find(bucket, tag, goes_on);
     fence_acquire();
     return likely((version & 1) == 0 && load_relaxed(&bucket->version) == version);
 }
 
 // Whether the first bucket says it all, as nearly always: then `*location` is where the tag is.
-STEP bool lookup_first(const struct bucket *bucket, u64 tag, u32 *version, u32 *location)
+STEP bool lookup_first(const struct bucket *bucket, u64 tag, u32 *location)
 {
     bool goes_on = false;
-    bool is_whole = bucket_read(bucket, tag, version, location, &goes_on);
+    bool is_whole = bucket_read(bucket, tag, location, &goes_on);
     return likely(is_whole && (*location != NO_LOCATION || !goes_on));
 }
 
@@ -46,12 +53,11 @@ STEP enum lookup_result lookup_all(const struct lookup_table *table, u64 tag, u6
     u32 attempt = 0;
     for (u32 probe = 0; probe < PROBES_MAX && probe <= table->mask;) {
         const struct bucket *bucket = lookup_bucket(table, hash_low, probe);
-        u32 version = 0;
         bool goes_on = false;
         if (bucket == NULL) {
             break;
         }
-        if (unlikely(!bucket_read(bucket, tag, &version, location, &goes_on))) {
+        if (unlikely(!bucket_read(bucket, tag, location, &goes_on))) {
             // Not a miss: a write that took a hit for a miss would pass the record by.
             if (++attempt >= RECORD_ATTEMPTS) {
                 return LOOKUP_CONTENDED;

@@ -455,7 +455,7 @@ bool switchback_poke_record(struct switchback *switchback, u32 location,
     struct call call = {.switchback = switchback};
     struct record *record = table_record(&call, location);
     if (record == NULL || image->key_bytes > CACHED_KEY_BYTES_MAX ||
-        image->value_bytes > table_value_capacity(&call, location) || !record_lock(record)) {
+        image->value_bytes > found_at(switchback, location).value_bytes || !record_lock(record)) {
         return false;
     }
     record->seq = image->seq;

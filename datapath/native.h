@@ -34,13 +34,12 @@ struct switchback_verdict {
     u32 length;   // of the packet, which stays in its buffer
 };
 
-// A packet to process, and what became of it.
+// A packet to process.
 struct switchback_item {
     u8 *bytes; // a buffer of PACKET_BYTES_MAX
     const struct address *from;
     u32 length;
     u32 random; // uniform
-    struct switchback_verdict verdict;
 };
 
 // State as vectors describe it. For tests; packets are the only other way to change it.
@@ -82,10 +81,10 @@ struct switchback_registers_image {
 struct switchback *switchback_new(const struct switchback_config *config);
 void switchback_free(struct switchback *switchback);
 
-// Packets, in this order. Any number of threads, each with a shard of its own (0 to 15). What later packets
-// of a batch need is fetched into the CPU's caches meanwhile.
-void switchback_process(struct switchback *switchback, struct switchback_item *items, u32 count, u64 now_ms,
-                        u32 shard);
+// Packets, in this order, and what becomes of each. Any number of threads, each with a shard of its own (0 to
+// 15). What later packets of a batch need is fetched into the CPU's caches meanwhile.
+void switchback_process(struct switchback *switchback, const struct switchback_item *items,
+                        struct switchback_verdict *verdicts, u32 count, u64 now_ms, u32 shard);
 // One of the agent's control packets; `bytes` is a buffer of PACKET_BYTES_MAX.
 void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
                        struct switchback_verdict *verdict);

@@ -21,10 +21,19 @@ STEP void set_replicas(struct switchback_verdict *verdict, u64 route, bool is_re
     }
 }
 
-STEP void begin(struct switchback *switchback, struct call *call, u32 shard)
+STEP u64 *shard_of(struct switchback *switchback, u32 shard)
 {
-    call->switchback = switchback;
-    call->statistics = &switchback->statistics[shard * STATISTIC_STRIDE];
+    return &switchback->statistics[shard * STATISTIC_STRIDE];
+}
+
+// Control packets have neither a sender nor a key to look up beforehand.
+STEP void begin(struct call *call, const struct run *run, const struct switchback_item *item,
+                struct foreknown *foreknown)
+{
+    call->switchback = run->switchback;
+    call->run = run;
+    call->item = item;
+    call->foreknown = foreknown;
     call->location = NO_LOCATION;
     call->route = NO_ROUTE;
     call->epoch = 0;
@@ -47,63 +56,72 @@ STEP void finish(const struct packet *packet, const struct call *call, u32 resul
     }
 }
 
-// What all packets of a caller have in common.
-struct run {
-    struct switchback *switchback;
-    u64 now_ms;
-    u32 shard;
-};
-
 // The byte is there whatever the packet's length: its buffer holds the longest one.
 STEP u8 op_of(const struct switchback_item *item)
 {
     return item->bytes[__builtin_offsetof(struct wire, op)];
 }
 
-STEP void process(const struct run *run, struct switchback_item *item, const struct ahead *ahead)
+STEP void process(const struct run *run, const struct switchback_item *item, struct foreknown *foreknown,
+                  struct switchback_verdict *verdict)
 {
     struct packet packet = {.bytes = item->bytes, .length = item->length};
     struct call call;
-    begin(run->switchback, &call, run->shard);
-    call.from = item->from;
-    call.now_ms = run->now_ms;
-    call.random = item->random;
+    begin(&call, run, item, foreknown);
     call.injected = false;
-    call.ahead = ahead;
     u32 result = pipeline(&packet, &call);
-    finish(&packet, &call, result, &item->verdict);
+    finish(&packet, &call, result, verdict);
+}
+
+static __attribute__((noinline)) void process_other(const struct run *run, const struct switchback_item *item,
+                                                    struct foreknown *foreknown,
+                                                    struct switchback_verdict *verdict)
+{
+    if (op_of(item) == OP_READ || op_of(item) == OP_WRITE) {
+        __builtin_unreachable();
+    }
+    process(run, item, foreknown, verdict);
 }
 
 // The pipeline is compiled several times: where the operation is known beforehand, what others need falls
 // away, and the rest fits the registers.
-#define INSTANCE(name, is_ours)                                                                              \
-    static __attribute__((noinline)) void process_##name(                                                    \
-        const struct run *run, struct switchback_item *item, const struct ahead *ahead)                      \
-    {                                                                                                        \
-        u8 op = op_of(item);                                                                                 \
-        if (!(is_ours)) {                                                                                    \
-            __builtin_unreachable();                                                                         \
-        }                                                                                                    \
-        process(run, item, ahead);                                                                           \
-    }
-
-INSTANCE(read, op == OP_READ)
-INSTANCE(write, op == OP_WRITE)
-INSTANCE(other, op != OP_READ && op != OP_WRITE)
-
-STEP void process_one(const struct run *run, struct switchback_item *item, const struct ahead *ahead)
+STEP void process_one(const struct run *run, const struct switchback_item *item, struct foreknown *foreknown,
+                      struct switchback_verdict *verdict)
 {
     invariant(item->length <= PACKET_BYTES_MAX);
     switch (op_of(item)) {
     case OP_READ:
-        process_read(run, item, ahead);
+        process(run, item, foreknown, verdict);
         break;
     case OP_WRITE:
-        process_write(run, item, ahead);
+        process(run, item, foreknown, verdict);
         break;
     default:
-        process_other(run, item, ahead);
+        process_other(run, item, foreknown, verdict);
         break;
+    }
+}
+
+// What the packet will need: its lookup bucket, and of a write the sequence counter and the lane.
+STEP void foreknow_begin(struct switchback *switchback, const struct switchback_item *item,
+                         struct foreknown *foreknown)
+{
+    const struct wire *wire = (const struct wire *)(const void *)item->bytes;
+    u64 hash_low = from_be64(wire->hash_low);
+    lookup_begin(&switchback->lookup, hash_low, &foreknown->ahead);
+    if (wire->op != OP_READ) {
+        table_prefetch_write(switchback, hash_low, from_be32(wire->lane));
+    }
+}
+
+// The record that the bucket names.
+STEP void foreknow(const struct switchback *switchback, const struct switchback_item *item,
+                   struct foreknown *foreknown)
+{
+    const struct wire *wire = (const struct wire *)(const void *)item->bytes;
+    foreknown->found = found_at(switchback, lookup_ahead(from_be64(wire->hash_high), &foreknown->ahead));
+    if (foreknown->found.record != NULL) {
+        found_prefetch(&foreknown->found);
     }
 }
 
@@ -113,41 +131,31 @@ STEP void process_one(const struct run *run, struct switchback_item *item, const
 
 // First the tables, then the records that they name, then the packets: what one waits for comes while the
 // others are looked at. Whatever the packets are (their buffers are long enough), this changes nothing.
-static __attribute__((noinline)) void process_batch(const struct run *run, struct switchback_item *items,
-                                                    u32 count)
+static __attribute__((noinline)) void process_batch(const struct run *run,
+                                                    const struct switchback_item *items,
+                                                    struct switchback_verdict *verdicts, u32 count)
 {
-    struct switchback *switchback = run->switchback;
-    struct ahead aheads[BATCH_MAX];
+    struct foreknown foreknown[BATCH_MAX];
     for (u32 i = 0; i < count; i++) {
-        const struct wire *wire = (const struct wire *)(const void *)items[i].bytes;
-        u64 hash_low = from_be64(wire->hash_low);
-        lookup_begin(&switchback->lookup, hash_low, &aheads[i]);
-        if (wire->op != OP_READ) {
-            table_prefetch_write(switchback, hash_low, from_be32(wire->lane));
-        }
+        foreknow_begin(run->switchback, &items[i], &foreknown[i]);
     }
     for (u32 i = 0; i < count; i++) {
-        const struct wire *wire = (const struct wire *)(const void *)items[i].bytes;
-        lookup_ahead(from_be64(wire->hash_high), &aheads[i]);
-        table_prefetch_record(switchback, aheads[i].location);
+        foreknow(run->switchback, &items[i], &foreknown[i]);
     }
     for (u32 i = 0; i < count; i++) {
-        process_one(run, &items[i], &aheads[i]);
+        process_one(run, &items[i], &foreknown[i], &verdicts[i]);
     }
 }
 
-void switchback_process(struct switchback *switchback, struct switchback_item *items, u32 count, u64 now_ms,
-                        u32 shard)
+void switchback_process(struct switchback *switchback, const struct switchback_item *items,
+                        struct switchback_verdict *verdicts, u32 count, u64 now_ms, u32 shard)
 {
     invariant(shard < SHARDS);
-    const struct run run = {.switchback = switchback, .now_ms = now_ms, .shard = shard};
-    if (count == 1) {
-        process_one(&run, items, NULL);
-        return;
-    }
+    const struct run run = {
+        .switchback = switchback, .now_ms = now_ms, .statistics = shard_of(switchback, shard)};
     for (u32 done = 0; done < count; done += BATCH_MAX) {
         u32 left = count - done;
-        process_batch(&run, items + done, left < BATCH_MAX ? left : BATCH_MAX);
+        process_batch(&run, items + done, verdicts + done, left < BATCH_MAX ? left : BATCH_MAX);
     }
 }
 
@@ -155,9 +163,12 @@ void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
                        struct switchback_verdict *verdict)
 {
     invariant(length <= PACKET_BYTES_MAX);
+    const struct run run = {.switchback = switchback, .statistics = shard_of(switchback, CONTROL_SHARD)};
+    const struct switchback_item item = {.bytes = bytes, .length = length};
     struct packet packet = {.bytes = bytes, .length = length};
+    struct foreknown nothing = {0};
     struct call call = {.injected = true};
-    begin(switchback, &call, CONTROL_SHARD);
+    begin(&call, &run, &item, &nothing);
     u32 result = pipeline_control(&packet, &call);
     finish(&packet, &call, result, verdict);
 }

@@ -58,8 +58,7 @@ STEP enum read_result read_record(struct packet *packet, struct call *call, stru
                                                       : READ_CACHED;
     }
     if (result == READ_CACHED || result == READ_EMBEDDED) {
-        bool has_room = value_bytes <= table_value_capacity(call, call->location) &&
-                        packet_resize(packet, call, value_bytes);
+        bool has_room = value_bytes <= found_capacity(call) && packet_resize(packet, call, value_bytes);
         if (likely(has_room)) {
             packet_put_value(packet, call, record, call->location);
         } else {
@@ -130,12 +129,12 @@ STEP u32 read_request(struct packet *packet, struct call *call)
     call->header.guard = 0;
     enum lookup_result found = has_feature(call, FEATURE_CACHE) ? table_location(call) : LOOKUP_MISS;
     if (found != LOOKUP_MISS) {
-        struct record *record = found == LOOKUP_HIT ? table_record(call, call->location) : NULL;
+        struct record *record = found == LOOKUP_HIT ? found_record(call) : NULL;
         if (unlikely(record == NULL)) {
             return drop(CONTENDED);
         }
-        result = READ_AGAIN;
-        for (u32 attempt = 0; attempt < RECORD_ATTEMPTS && result == READ_AGAIN; attempt++) {
+        result = FIRST_APART ? read_record(packet, call, record, &seen) : READ_AGAIN;
+        for (u32 attempt = 0; attempt < RECORD_ATTEMPTS && unlikely(result == READ_AGAIN); attempt++) {
             forget(record);
             result = read_record(packet, call, record, &seen);
             if (unlikely(result == READ_AGAIN)) {

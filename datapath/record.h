@@ -21,14 +21,21 @@ STEP bool record_read_ok(struct record *record, u32 version)
     return likely((version & 1) == 0 && load_relaxed(&record->version) == version);
 }
 
-STEP bool record_lock(struct record *record)
+STEP bool record_try_lock(struct record *record)
+{
+    u32 version = load_relaxed(&record->version);
+    bool is_ours =
+        likely((version & 1) == 0) && likely(compare_exchange(&record->version, version, version + 1));
+    // The odd version is seen before anything that is written under it.
+    fence_release();
+    return is_ours;
+}
+
+SELDOM bool record_lock_again(struct record *record)
 {
     for (u32 attempt = 0; attempt < RECORD_ATTEMPTS; attempt++) {
         forget(record);
-        u32 version = load_relaxed(&record->version);
-        if (likely((version & 1) == 0 && compare_exchange(&record->version, version, version + 1))) {
-            // The odd version is seen before anything that is written under it.
-            fence_release();
+        if (record_try_lock(record)) {
             return true;
         }
         relax(attempt);
@@ -36,10 +43,16 @@ STEP bool record_lock(struct record *record)
     return false;
 }
 
+STEP bool record_lock(struct record *record)
+{
+    return (FIRST_APART && likely(record_try_lock(record))) || record_lock_again(record);
+}
+
 STEP void record_unlock(struct record *record)
 {
-    invariant((record->version & 1) == 1);
-    store_release(&record->version, record->version + 1);
+    u32 version = load_relaxed(&record->version);
+    invariant((version & 1) == 1);
+    store_release(&record->version, version + 1);
 }
 
 STEP bool record_is_valid(struct call *call, u8 state)
@@ -67,8 +80,7 @@ STEP u8 record_flags_of(u8 state)
 // Whether the packet's value can be the record's.
 STEP bool record_has_room(struct call *call)
 {
-    return !has_flag(&call->header, FLAG_LARGE) &&
-           call->header.value_bytes <= table_value_capacity(call, call->location);
+    return !has_flag(&call->header, FLAG_LARGE) && call->header.value_bytes <= found_capacity(call);
 }
 
 // A report to the agent, of the record as it is now. The caller has locked it.
@@ -92,7 +104,6 @@ STEP void record_enter_generation(struct call *call, struct record *record, u32 
 // The packet's value, seq and expiry become the record's, which is latest then.
 STEP void record_store(struct packet *packet, struct call *call, struct record *record, u8 new_state)
 {
-    invariant(record_has_room(call));
     record_enter_generation(call, record, call->location);
     record->seq = call->header.seq;
     record->expiry_ms = call->header.expiry_ms;
@@ -121,7 +132,7 @@ STEP struct record *record_find_locked(struct packet *packet, struct call *call,
     if (found == LOOKUP_MISS) {
         return NULL;
     }
-    struct record *record = found == LOOKUP_HIT ? table_record(call, call->location) : NULL;
+    struct record *record = found == LOOKUP_HIT ? found_record(call) : NULL;
     if (unlikely(record == NULL || !record_lock(record))) {
         *verdict = drop(CONTENDED);
         return NULL;

@@ -49,7 +49,7 @@ STEP void track_miss(struct call *call)
 // store, whose line was fetched along with the record.
 STEP void track_hit(struct call *call)
 {
-    u32 *counter = table_counter(call, call->location);
+    u32 *counter = found_counter(call);
     if (likely(counter != NULL)) {
         u32 value = load_relaxed(counter);
         store_relaxed(counter, value + (u32)(is_sampled(call) & (value != ~0u)));

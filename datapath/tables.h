@@ -8,19 +8,18 @@
 //     has_feature(call, bit)                  the scheme and its mechanisms
 //     table_location(call)                    the key hash's location: hit, miss or contended
 //     table_record(call, location)            struct record *, NULL where there is none
-//     table_value(record)                     the record's value (native only: BPF copies through
-//     packet_bpf.h) table_value_capacity(call, location)    the bytes that a value may have there
 //     table_counter(call, location)           the access counter beside the record: u32 *
-//     table_sequence(call, bucket)            u64 *
-//     table_lane(call, lane)                  struct lane *, NULL where there is none
-//     table_sketch(call, row, index)          u32 *
-//     table_sketch_width(call), table_sampling(call), table_threshold(call)
-//     table_partition(call), table_route(call, partition)     NO_ROUTE where there is none
-//     table_prefetch(call)                    what the packet will need by its key hash and lane
-//     table_is_node(call, address)
-//     table_report(call, record, location, op)  false: there was no room
-//     table_now_ms(call), table_random(call)  the call's; BPF asks the kernel when they are needed
-//     count(call, counter)                    statistics
+//     found_record(call), found_counter(call) those of the location that table_location found
+//     found_capacity(call)                    the bytes that a value may have there
+//     table_value(record)                     the record's value (native only: BPF copies through
+//     packet_bpf.h) table_sequence(call, bucket)            u64 * table_lane(call, lane) struct lane *, NULL
+//     where there is none table_sketch(call, row, index)          u32 * table_sketch_width(call),
+//     table_sampling(call), table_threshold(call) table_partition(call), table_route(call, partition)
+//     NO_ROUTE where there is none table_prefetch(call)                    what the packet will need by its
+//     key hash and lane table_is_node(call, address) table_report(call, record, location, op)  false: there
+//     was no room sender(call)                            struct address * table_now_ms(call),
+//     table_random(call)  the call's; BPF asks the kernel when they are needed count(call, counter)
+//     statistics
 #pragma once
 
 #include "call.h"

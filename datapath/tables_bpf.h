@@ -163,10 +163,9 @@ STEP struct record *table_record(struct call *call, u32 location)
     return bpf_map_lookup_elem(&records, &index);
 }
 
-STEP u32 table_value_capacity(struct call *call, u32 location)
+STEP u32 found_capacity(struct call *call)
 {
-    (void)call;
-    return parameters.value_bytes[class_of(location) & (CLASS_MAX - 1)];
+    return parameters.value_bytes[class_of(call->location) & (CLASS_MAX - 1)];
 }
 
 STEP u32 *table_counter(struct call *call, u32 location)
@@ -174,6 +173,16 @@ STEP u32 *table_counter(struct call *call, u32 location)
     (void)call;
     u32 index = table_index(location);
     return bpf_map_lookup_elem(&counters, &index);
+}
+
+STEP struct record *found_record(struct call *call)
+{
+    return table_record(call, call->location);
+}
+
+STEP u32 *found_counter(struct call *call)
+{
+    return table_counter(call, call->location);
 }
 
 #define PREFETCH_VALUE(class_)                                                                               \
@@ -223,11 +232,10 @@ STEP enum lookup_result table_location(struct call *call)
     struct lookup_table table = table_lookup();
     u64 tag = call->header.hash_high, hash_low = call->header.hash_low;
     const struct bucket *bucket = lookup_bucket(&table, hash_low, 0);
-    u32 version = 0;
     if (bucket == NULL) {
         return LOOKUP_MISS;
     }
-    if (likely(lookup_first(bucket, tag, &version, &call->location))) {
+    if (likely(lookup_first(bucket, tag, &call->location))) {
         if (call->location == NO_LOCATION) {
             return LOOKUP_MISS;
         }
@@ -275,6 +283,11 @@ STEP u32 table_threshold(struct call *call)
 {
     (void)call;
     return parameters.threshold;
+}
+
+STEP const struct address *sender(const struct call *call)
+{
+    return &call->from;
 }
 
 STEP u64 table_now_ms(const struct call *call)

@@ -14,13 +14,12 @@ STEP struct bucket *lookup_bucket(const struct lookup_table *table, u64 hash_low
 }
 
 #include "lookup.h"
+#include "native.h"
 
-// A lookup made ahead of its packet, so that memory has time; it still holds while the bucket has its
-// version.
+// A lookup made ahead of its packet, so that memory has time; it holds while the bucket has this version.
 struct ahead {
     const struct bucket *bucket;
     u32 version;
-    u32 location;
 };
 
 STEP void lookup_begin(const struct lookup_table *table, u64 hash_low, struct ahead *ahead)
@@ -29,17 +28,22 @@ STEP void lookup_begin(const struct lookup_table *table, u64 hash_low, struct ah
     prefetch(ahead->bucket);
 }
 
-STEP void lookup_ahead(u64 tag, struct ahead *ahead)
+// The location, or NO_LOCATION.
+STEP u32 lookup_ahead(u64 tag, struct ahead *ahead)
 {
-    if (unlikely(!lookup_first(ahead->bucket, tag, &ahead->version, &ahead->location))) {
-        // Not for this bucket alone to say. No bucket has an odd version when it is compared.
-        ahead->version = 1;
-    }
+    bool goes_on = false;
+    u32 version = load_acquire(&ahead->bucket->version);
+    u32 location = bucket_find(ahead->bucket, tag, &goes_on);
+    // An even version that is past never comes again: while the writer is in the bucket nothing holds, nor
+    // does what this bucket alone can't say.
+    ahead->version = (version & ~1u) - (location == NO_LOCATION && goes_on ? 2 : 0);
+    return location;
 }
 
 STEP bool lookup_holds(const struct ahead *ahead)
 {
-    return likely(load_acquire(&ahead->bucket->version) == ahead->version && (ahead->version & 1) == 0);
+    fence_acquire();
+    return likely(load_relaxed(&ahead->bucket->version) == ahead->version);
 }
 
 #define CACHE_LINE 64u
@@ -105,6 +109,13 @@ struct switchback {
 
 #define STATISTIC_STRIDE (((u64)STATISTIC_COUNT + 7u) / 8u * 8u)
 
+// What all packets of a caller have in common.
+struct run {
+    struct switchback *switchback;
+    u64 now_ms;
+    u64 *statistics; // the caller's shard
+};
+
 STEP bool has_feature(const struct call *call, u64 bit)
 {
     return (call->switchback->features & bit) != 0;
@@ -115,76 +126,95 @@ STEP struct registers *registers_of(struct call *call)
     return &call->switchback->registers;
 }
 
-STEP struct record *table_record(struct call *call, u32 location)
+// Where a record is, and what is beside it.
+struct found {
+    struct record *record; // NULL: there is none
+    u32 *counter;
+    u32 location;
+    u32 value_bytes; // that it has room for
+};
+
+STEP struct found found_at(const struct switchback *switchback, u32 location)
 {
-    if (unlikely(class_of(location) >= call->switchback->class_count)) {
-        return NULL;
+    const struct size_class *of = &switchback->classes[class_of(location)];
+    u64 slot = slot_of(location);
+    // Classes that aren't there have no slots, and no class has the last one, which NO_LOCATION names.
+    if (unlikely(slot >= of->slots)) {
+        return (struct found){.location = location};
     }
-    const struct size_class *of = &call->switchback->classes[class_of(location)];
-    if (unlikely(slot_of(location) >= of->slots)) {
-        return NULL;
-    }
-    return (struct record *)(void *)(of->records + slot_of(location) * of->stride);
+    return (struct found){.record = (struct record *)(void *)(of->records + slot * of->stride),
+                          .counter = &of->counters[slot],
+                          .location = location,
+                          .value_bytes = of->value_bytes};
 }
 
 // All lines of a record at once, before the first is looked at: one wait for memory instead of one for the
 // head, one for the value and one for the counter.
-STEP void table_prefetch_record(const struct switchback *switchback, u32 location)
+STEP void found_prefetch(const struct found *found)
 {
-    const struct size_class *of = &switchback->classes[class_of(location)];
-    if (unlikely(slot_of(location) >= of->slots)) {
-        return;
-    }
-    const u8 *record = of->records + slot_of(location) * of->stride;
+    const u8 *record = (const u8 *)found->record;
     prefetch_for_write(record);
-    for (u64 line = sizeof(struct record); line < of->stride; line += CACHE_LINE) {
-        prefetch(record + line);
+    for (u32 at = 0; at < found->value_bytes; at += CACHE_LINE) {
+        prefetch(record + sizeof(struct record) + at);
     }
-    prefetch_for_write(&of->counters[slot_of(location)]);
+    prefetch_for_write(found->counter);
 }
 
-static __attribute__((noinline)) enum lookup_result lookup_patiently(const struct lookup_table *table,
-                                                                     u64 tag, u64 hash_low, u32 *location)
+// What is known of a packet's key before its turn comes.
+struct foreknown {
+    struct ahead ahead;
+    struct found found;
+};
+
+SELDOM enum lookup_result lookup_patiently(const struct lookup_table *table, u64 tag, u64 hash_low,
+                                           u32 *location)
 {
     return lookup_all(table, tag, hash_low, location);
 }
 
 STEP enum lookup_result table_location(struct call *call)
 {
-    if (call->ahead != NULL && lookup_holds(call->ahead)) {
-        call->location = call->ahead->location;
-        return call->location != NO_LOCATION ? LOOKUP_HIT : LOOKUP_MISS;
+    struct foreknown *foreknown = call->foreknown;
+    if (unlikely(!lookup_holds(&foreknown->ahead))) {
+        u32 location = NO_LOCATION;
+        if (lookup_patiently(&call->switchback->lookup, call->header.hash_high, call->header.hash_low,
+                             &location) == LOOKUP_CONTENDED) {
+            return LOOKUP_CONTENDED;
+        }
+        foreknown->found = found_at(call->switchback, location);
     }
-    const struct lookup_table *table = &call->switchback->lookup;
-    u64 tag = call->header.hash_high, hash_low = call->header.hash_low;
-    u32 version = 0, location = NO_LOCATION;
-    enum lookup_result found = lookup_first(lookup_bucket(table, hash_low, 0), tag, &version, &location)
-                                   ? location != NO_LOCATION ? LOOKUP_HIT : LOOKUP_MISS
-                                   : lookup_patiently(table, tag, hash_low, &location);
-    call->location = location;
-    if (found == LOOKUP_HIT) {
-        table_prefetch_record(call->switchback, call->location);
-    }
-    return found;
+    call->location = foreknown->found.location;
+    return call->location != NO_LOCATION ? LOOKUP_HIT : LOOKUP_MISS;
+}
+
+STEP struct record *found_record(struct call *call)
+{
+    return call->foreknown->found.record;
+}
+
+STEP u32 *found_counter(struct call *call)
+{
+    return call->foreknown->found.counter;
+}
+
+STEP u32 found_capacity(struct call *call)
+{
+    return call->foreknown->found.value_bytes;
+}
+
+STEP struct record *table_record(struct call *call, u32 location)
+{
+    return found_at(call->switchback, location).record;
+}
+
+STEP u32 *table_counter(struct call *call, u32 location)
+{
+    return found_at(call->switchback, location).counter;
 }
 
 STEP u8 *table_value(struct record *record)
 {
     return (u8 *)(record + 1);
-}
-
-STEP u32 table_value_capacity(struct call *call, u32 location)
-{
-    return call->switchback->classes[class_of(location)].value_bytes;
-}
-
-STEP u32 *table_counter(struct call *call, u32 location)
-{
-    if (unlikely(class_of(location) >= call->switchback->class_count)) {
-        return NULL;
-    }
-    const struct size_class *of = &call->switchback->classes[class_of(location)];
-    return likely(slot_of(location) < of->slots) ? &of->counters[slot_of(location)] : NULL;
 }
 
 STEP u64 *table_sequence(struct call *call, u32 bucket)
@@ -218,14 +248,19 @@ STEP u32 table_threshold(struct call *call)
     return call->switchback->threshold;
 }
 
+STEP const struct address *sender(const struct call *call)
+{
+    return call->item->from;
+}
+
 STEP u64 table_now_ms(const struct call *call)
 {
-    return call->now_ms;
+    return call->run->now_ms;
 }
 
 STEP u32 table_random(const struct call *call)
 {
-    return call->random;
+    return call->item->random;
 }
 
 // The partition of a key hash: its top bits.
@@ -239,6 +274,12 @@ STEP u64 table_route(struct call *call, u16 partition)
     return load_acquire(&call->switchback->routes[partition]);
 }
 
+// Whoever processes packets has begun with the memory that they need; see process.h.
+STEP void table_prefetch(const struct call *call)
+{
+    (void)call;
+}
+
 STEP void table_prefetch_write(struct switchback *switchback, u64 hash_low, u32 lane)
 {
     prefetch_for_write(&switchback->sequences[hash_low & (SEQUENCE_BUCKETS - 1)]);
@@ -247,20 +288,9 @@ STEP void table_prefetch_write(struct switchback *switchback, u64 hash_low, u32 
     }
 }
 
-STEP void table_prefetch(struct call *call)
-{
-    if (call->ahead != NULL) {
-        return;
-    }
-    prefetch(lookup_bucket(&call->switchback->lookup, call->header.hash_low, 0));
-    if (call->header.op != OP_READ) {
-        table_prefetch_write(call->switchback, call->header.hash_low, call->header.lane);
-    }
-}
-
 STEP void count(struct call *call, u32 statistic)
 {
-    u64 *at = &call->statistics[statistic];
+    u64 *at = &call->run->statistics[statistic];
     if (unlikely(call->injected)) {
         (void)__atomic_fetch_add(at, 1, __ATOMIC_RELAXED);
         return;

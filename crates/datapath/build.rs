@@ -11,8 +11,8 @@ fn main() {
     let mut build = cc::Build::new();
     build.file(source.join("native.c")).std("gnu11").opt_level(3).extra_warnings(true).warnings_into_errors(true);
     build.flag("-Wconversion").flag("-Wshadow");
-    // The pipeline is one function that is short of registers.
-    build.force_frame_pointer(false);
+    // The pipeline is one function that is short of registers, and there is nothing in it to vectorize.
+    build.force_frame_pointer(false).flag("-fno-tree-vectorize");
     if let Ok(sanitizers) = env::var("SWITCHBACK_SANITIZE") {
         build.flag(format!("-fsanitize={sanitizers}")).flag("-fno-sanitize-recover=all");
         // Rust links without the compiler's default libraries, so the runtimes are named. ASan's wants to be loaded first:

@@ -146,6 +146,7 @@ static void *traffic(void *with)
 {
     struct worker *worker = with;
     struct switchback_item items[BATCH];
+    struct switchback_verdict verdicts[BATCH];
     for (u32 i = 0; i < BATCH; i++) {
         items[i].bytes = calloc(1, PACKET_BYTES_MAX);
         require(items[i].bytes != NULL);
@@ -155,10 +156,11 @@ static void *traffic(void *with)
         for (u32 at = 0; at < count; at++) {
             build_request(worker, &items[at], i++);
         }
-        switchback_process(worker->switchback, items, count, below(&worker->random, 2000), worker->shard);
+        switchback_process(worker->switchback, items, verdicts, count, below(&worker->random, 2000),
+                           worker->shard);
         for (u32 at = 0; at < count; at++) {
-            check(&items[at].verdict);
-            worker->verdicts[items[at].verdict.kind]++;
+            check(&verdicts[at]);
+            worker->verdicts[verdicts[at].kind]++;
         }
     }
     (void)fetch_add(worker->busy, ~0u);

@@ -37,14 +37,13 @@ pub(crate) struct Verdict {
     pub(crate) length: u32,
 }
 
-/// A packet for C: where it is, and what became of it.
+/// A packet for C.
 #[repr(C)]
 pub(crate) struct Item<'a> {
     bytes: *mut u8,
     from: *const Address,
     length: u32,
     random: u32,
-    pub(crate) verdict: Verdict,
     borrowed: PhantomData<(&'a mut Buffer, &'a Address)>,
 }
 
@@ -53,14 +52,12 @@ impl<'a> Item<'a> {
     #[inline]
     pub(crate) fn new(bytes: &'a mut Buffer, length: usize, from: &'a Address, random: u32) -> Item<'a> {
         let (bytes, length) = (bytes.as_mut_ptr(), length as u32);
-        Item { bytes, from, length, random, verdict: Verdict::default(), borrowed: PhantomData }
+        Item { bytes, from, length, random, borrowed: PhantomData }
     }
 
     /// No packet; not to be processed.
-    #[inline]
-    pub(crate) fn none() -> Item<'a> {
-        let (bytes, from) = (ptr::null_mut(), ptr::null());
-        Item { bytes, from, length: 0, random: 0, verdict: Verdict::default(), borrowed: PhantomData }
+    pub(crate) const fn none() -> Item<'a> {
+        Item { bytes: ptr::null_mut(), from: ptr::null(), length: 0, random: 0, borrowed: PhantomData }
     }
 }
 
@@ -118,7 +115,14 @@ struct Opaque {
 unsafe extern "C" {
     fn switchback_new(config: *const Config) -> *mut Opaque;
     fn switchback_free(handle: *mut Opaque);
-    fn switchback_process(handle: *mut Opaque, items: *mut Item<'_>, count: u32, now_ms: u64, shard: u32);
+    fn switchback_process(
+        handle: *mut Opaque,
+        items: *const Item<'_>,
+        verdicts: *mut Verdict,
+        count: u32,
+        now_ms: u64,
+        shard: u32,
+    );
     fn switchback_inject(handle: *mut Opaque, bytes: *mut u8, length: u32, verdict: *mut Verdict);
     fn switchback_lookup_insert(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> u32;
     fn switchback_lookup_remove(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> bool;
@@ -162,10 +166,14 @@ impl Handle {
 
     /// `shard` is below 16 and used by one thread at a time.
     #[inline]
-    pub(crate) fn process(&self, items: &mut [Item<'_>], now_ms: u64, shard: u32) {
+    pub(crate) fn process(&self, items: &[Item<'_>], verdicts: &mut [Verdict], now_ms: u64, shard: u32) {
+        assert_eq!(items.len(), verdicts.len());
         // SAFETY: each item borrows a buffer of PACKET_BYTES_MAX bytes, as native.h asks, and an address, for longer than the call;
         // C keeps neither.
-        unsafe { switchback_process(self.0.as_ptr(), items.as_mut_ptr(), items.len() as u32, now_ms, shard) }
+        unsafe {
+            let (from, to, count) = (items.as_ptr(), verdicts.as_mut_ptr(), items.len() as u32);
+            switchback_process(self.0.as_ptr(), from, to, count, now_ms, shard);
+        }
     }
 
     pub(crate) fn inject(&self, bytes: &mut Buffer, length: usize) -> Verdict {

@@ -12,9 +12,9 @@ pub use config::{ClassConfig, Config, Features};
 use statistics::place;
 pub use statistics::{COUNT as STATISTIC_COUNT, DropReason, Statistics};
 
-use std::array;
 use std::fmt;
 use std::ops::Deref;
+use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use switchback_wire::{Address, KeyHash, Packet};
 use thiserror::Error;
@@ -192,9 +192,9 @@ impl Datapath {
     #[inline]
     pub fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32, shard: Shard) -> Verdict {
         let length = packet.bytes().len();
-        let mut item = ffi::Item::new(packet.buffer_mut(), length, &from, random);
-        self.handle.process(std::slice::from_mut(&mut item), now_ms, shard.0.into());
-        let verdict = item.verdict;
+        let item = ffi::Item::new(packet.buffer_mut(), length, &from, random);
+        let mut verdict = ffi::Verdict::default();
+        self.handle.process(slice::from_ref(&item), slice::from_mut(&mut verdict), now_ms, shard.0.into());
         finish(packet, verdict)
     }
 
@@ -208,16 +208,13 @@ impl Datapath {
         }
         for items in batch.chunks_mut(BATCH) {
             let count = items.len();
-            let mut rest = items.iter_mut().map(AsMut::as_mut);
-            let mut for_c = array::from_fn::<_, BATCH, _>(|_| match rest.next() {
-                Some(Item { packet, from, random, .. }) => {
-                    let length = packet.bytes().len();
-                    ffi::Item::new(packet.buffer_mut(), length, from, *random)
-                }
-                None => ffi::Item::none(),
-            });
-            self.handle.process(&mut for_c[..count], now_ms, shard.0.into());
-            let verdicts = for_c.map(|item| item.verdict);
+            let mut for_c = [const { ffi::Item::none() }; BATCH];
+            for (to, Item { packet, from, random, .. }) in for_c.iter_mut().zip(items.iter_mut().map(AsMut::as_mut)) {
+                let length = packet.bytes().len();
+                *to = ffi::Item::new(packet.buffer_mut(), length, from, *random);
+            }
+            let mut verdicts = [ffi::Verdict::default(); BATCH];
+            self.handle.process(&for_c[..count], &mut verdicts[..count], now_ms, shard.0.into());
             for (item, verdict) in items.iter_mut().map(AsMut::as_mut).zip(verdicts) {
                 item.verdict = finish(&mut item.packet, verdict);
             }
