@@ -206,9 +206,14 @@ impl Placement {
 
     /// The limit under `policy` with these keys cached. (Cached keys that are not among the [`EXACT_KEYS`] hottest take nothing off.)
     pub fn limit(&self, demand: Demand, policy: Policy, cached: &HashSet<KeyHash>) -> Limit {
-        let cached: Vec<bool> = match policy {
-            Policy::NoCache => vec![false; self.hot.len()],
-            _ => self.hot.iter().map(|hot| cached.contains(&hot.key.hash)).collect(),
+        self.limit_of_content(demand, policy, |hash| if cached.contains(hash) { 1.0 } else { 0.0 })
+    }
+
+    /// The same of a content that changes: `cached` says for which share of the time a key is cached.
+    pub fn limit_of_content(&self, demand: Demand, policy: Policy, cached: impl Fn(&KeyHash) -> f64) -> Limit {
+        let cached: Vec<f64> = match policy {
+            Policy::NoCache => vec![0.0; self.hot.len()],
+            _ => self.hot.iter().map(|hot| cached(&hot.key.hash)).collect(),
         };
         self.limit_of(demand, policy, &cached)
     }
@@ -219,23 +224,23 @@ impl Placement {
         let admit = |hot: &Hot| {
             let admitted = room > 0 && hot.key.cacheable;
             room -= usize::from(admitted);
-            admitted
+            f64::from(u8::from(admitted))
         };
-        let cached: Vec<bool> = self.hot.iter().map(admit).collect();
+        let cached: Vec<f64> = self.hot.iter().map(admit).collect();
         self.limit_of(demand, policy, &cached)
     }
 
-    fn limit_of(&self, demand: Demand, policy: Policy, cached: &[bool]) -> Limit {
+    fn limit_of(&self, demand: Demand, policy: Policy, cached: &[f64]) -> Limit {
         let mut node_load = self.certain_load(demand, policy, cached);
         if let Policy::WriteThrough { refresh_services } = policy
             && refresh_services > 0.0
         {
             // Keys that nobody writes are never invalid.
-            let cached = self.hot.iter().zip(cached).filter(|(hot, cached)| **cached && hot.key.writes > 0.0);
+            let cached = self.hot.iter().zip(cached).filter(|(hot, cached)| **cached > 0.0 && hot.key.writes > 0.0);
             let misses: Vec<_> = cached
-                .map(|(hot, _)| {
+                .map(|(hot, cached)| {
                     let writes_a_refresh = demand.writes * hot.key.writes * refresh_services;
-                    (usize::from(hot.tail), demand.reads * hot.key.reads, writes_a_refresh)
+                    (usize::from(hot.tail), demand.reads * hot.key.reads * cached, writes_a_refresh)
                 })
                 .filter(|(_, reads, writes_a_refresh)| *reads > 0.0 && *writes_a_refresh > 0.0)
                 .collect();
@@ -254,15 +259,14 @@ impl Placement {
     }
 
     /// Requests that each node serves per operation, however many those are: all but reads of cached keys that writes have made invalid.
-    fn certain_load(&self, demand: Demand, policy: Policy, cached: &[bool]) -> Vec<f64> {
+    fn certain_load(&self, demand: Demand, policy: Policy, cached: &[f64]) -> Vec<f64> {
         let mut load: Vec<f64> =
             self.rest.iter().map(|(reads, writes)| demand.reads * reads + demand.writes * writes).collect();
         for (hot, &cached) in self.hot.iter().zip(cached) {
             let (reads, writes) = match policy {
-                _ if !cached => (1.0, 1.0),
                 Policy::NoCache => (1.0, 1.0),
-                Policy::WriteBack => continue,
-                Policy::WriteThrough { .. } => (0.0, 1.0),
+                Policy::WriteBack => (1.0 - cached, 1.0 - cached),
+                Policy::WriteThrough { .. } => (1.0 - cached, 1.0),
             };
             load[usize::from(hot.tail)] += hot.key.reads * demand.reads * reads;
             load[usize::from(hot.head)] += hot.key.writes * demand.writes * writes;
@@ -303,6 +307,17 @@ mod tests {
 
     fn hash_key(seed: u64) -> HashKey {
         HashKey(Pcg64Mcg::seed_from_u64(seed).random())
+    }
+
+    #[test]
+    fn a_key_that_is_cached_half_of_the_time_takes_half_of_its_load_off() {
+        let routes = routes(16, 1);
+        let spec = spec(Workload::A, 100, 0.99);
+        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes, hash_key(2));
+        let demand = Demand { reads: 0.5, writes: 0.5 };
+        let load = |cached: f64| placement.limit_of_content(demand, Policy::WriteBack, |_| cached).node_load[0];
+        assert!((load(0.5) - (load(0.0) + load(1.0)) / 2.0).abs() < 1e-9);
+        assert!((load(0.0) - 1.0).abs() < 1e-9 && load(1.0).abs() < 1e-9);
     }
 
     #[test]

@@ -72,13 +72,14 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
     }
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let mut findings = Vec::new();
-    for experiment in experiments {
+    let (all, begun_all) = (experiments.len(), Instant::now());
+    for (at, experiment) in experiments.into_iter().enumerate() {
         let context = Context {
             profile: args.profile.profile.clone(),
             effort: args.effort(),
             seed: args.seed,
             threads,
-            progress: progress(experiment.number),
+            progress: progress(&format!("Exp#{} ({} of {all})", experiment.number, at + 1)),
         };
         let begun = Instant::now();
         let finding = experiment.run(&context);
@@ -88,13 +89,15 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
         findings.push(finding);
         report(args, &findings).write(&args.out)?;
     }
-    println!("{} has the CSV files, the figures and the report (report.html, report.md)", args.out.display());
+    let took = begun_all.elapsed().as_secs();
+    println!("{}: CSV files, figures and the report (report.html, report.md), after {took} s", args.out.display());
     Ok(())
 }
 
-fn progress(number: u8) -> ProgressBar {
-    let bar = ProgressBar::new(1).with_prefix(format!("Exp#{number}"));
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} runs, {eta} left");
+/// A line that says what runs, and how long this experiment will take; nothing where nobody looks.
+fn progress(name: &str) -> ProgressBar {
+    let bar = ProgressBar::new(1).with_prefix(name.to_owned());
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} runs, about {eta} left");
     bar.set_style(style.expect("the template is right"));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

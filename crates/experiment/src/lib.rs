@@ -15,6 +15,7 @@ mod pool;
 mod profile;
 mod queue;
 mod storage;
+mod stretch;
 mod student;
 mod timeline;
 mod trial;

@@ -8,9 +8,12 @@ use switchback_wire::{KeyHash, Seq};
 /// The seq of a record that was loaded before the run: older than anything a client writes.
 const LOADED: Seq = Seq::new(0, 1);
 
+/// Something of each key, by the low half of the key's hash.
+pub(crate) type ByKey<V> = HashMap<u64, V, BuildHasherDefault<Identity>>;
+
 /// Hashes that are hashes already.
 #[derive(Default)]
-struct Identity(u64);
+pub(crate) struct Identity(u64);
 
 impl Hasher for Identity {
     fn finish(&self) -> u64 {
@@ -29,14 +32,14 @@ impl Hasher for Identity {
 /// What a node stores. Every key exists. Of a value only the length counts.
 pub(crate) struct ModelledStore {
     value_bytes: usize,
-    /// Versions of the records that were written, by the low half of their key's hash.
-    written: HashMap<u64, Seq, BuildHasherDefault<Identity>>,
+    /// Versions of the records that were written.
+    written: ByKey<Seq>,
 }
 
 impl ModelledStore {
     /// A store whose records have values of this length.
     pub(crate) fn new(value_bytes: usize) -> ModelledStore {
-        ModelledStore { value_bytes, written: HashMap::default() }
+        ModelledStore { value_bytes, written: ByKey::default() }
     }
 
     fn seq(&self, hash: &KeyHash) -> Seq {

@@ -1,12 +1,11 @@
 //! One run: a rack is made, filled, driven and measured, and its limit is computed for the very map and content that it ran.
 
 use crate::profile::Profile;
+use crate::stretch::{Begun, Content, Stretch};
 use crate::world::{Drive, PARTITIONS, Setup, World};
-use std::collections::HashSet;
 use switchback_bench::Scheme;
-use switchback_bench::limit::{Placement, Policy};
+use switchback_bench::limit::{Limit, Placement, Policy};
 use switchback_bench::workload::{Change, KeySpace, Workload, WorkloadSpec, ZipfShares};
-use switchback_wire::KeyHash;
 
 /// Records of a rack: the paper's.
 pub(crate) const RECORDS: u64 = 100_000_000;
@@ -14,16 +13,23 @@ pub(crate) const RECORDS: u64 = 100_000_000;
 pub(crate) const CACHE_RECORDS: u32 = 10_000;
 /// Bytes of a key: the paper's.
 pub(crate) const KEY_BYTES: usize = 16;
-/// How many services of a node a request waits on average, in a closed loop: enough to keep the busiest node busy. A large rack's nodes are
-/// not equally busy, so that fewer will do.
-fn queue_services(servers: u16) -> f64 {
-    if servers <= 64 { 32.0 } else { 16.0 }
-}
+/// How busy the busiest node is to be in a closed loop, if requests came at random: as many are under way as there would be then. More
+/// would only make it last longer until queues are as long as they get.
+const BUSY: f64 = 0.99;
+/// Lanes that learn from cold: admission takes virtual time, which many would fill with requests.
+const LEARNING_LANES: usize = 64;
+/// Looks at the cache's content during a measurement.
+const LOOKS: u64 = 8;
+/// Stretches that are compared until two in a row agree; after so many a run counts as not converged.
+const STRETCHES_MAX: usize = 6;
 
 /// Lanes of one session at most.
 const SESSION_LANES: u32 = 4096;
-/// Lanes of a rack at most.
+/// Lanes of a rack at least, and at most.
+const LANES_MIN: f64 = 64.0;
 const LANES_MAX: f64 = 65_536.0;
+/// Longer than anything takes, in virtual time.
+const FOREVER_NS: u64 = 3_600_000_000_000;
 
 /// How long runs take.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -51,24 +57,24 @@ impl Effort {
     pub(crate) const FULL: Effort = Effort {
         repetitions: 5,
         busiest_requests: 10_000.0,
-        operations: (100_000, 4_000_000),
+        operations: (100_000, 20_000_000),
         learning: 3_000_000,
         change_ns: 5_000_000_000,
         changes: 3,
         snapshots_ns: 20_000_000_000,
-        before_crash_ns: 1_000_000_000,
+        before_crash_ns: 250_000_000,
         is_quick: false,
     };
     /// For a look.
     pub(crate) const QUICK: Effort = Effort {
         repetitions: 2,
         busiest_requests: 2_500.0,
-        operations: (30_000, 300_000),
+        operations: (30_000, 5_000_000),
         learning: 400_000,
         change_ns: 2_000_000_000,
         changes: 1,
         snapshots_ns: 10_000_000_000,
-        before_crash_ns: 200_000_000,
+        before_crash_ns: 100_000_000,
         is_quick: true,
     };
 }
@@ -118,9 +124,11 @@ pub(crate) struct Measured {
     /// How busy the busiest node was.
     pub(crate) busiest: f64,
     pub(crate) failed: u64,
-    /// Requests simulated, and events.
+    /// Operations that were measured, and all events.
     pub(crate) operations: u64,
     pub(crate) steps: u64,
+    /// Whether it was measured long enough: if not, it is no result.
+    pub(crate) is_converged: bool,
 }
 
 /// Everything of a case that its schemes share.
@@ -161,10 +169,35 @@ impl Bench {
 
     /// The rack of a scheme: with as many requests under way as fill its busiest node.
     pub(crate) fn setup(&self, scheme: Scheme) -> Setup {
-        let seconds = queue_services(self.case.servers) / self.profile.node_capacity_ops();
-        let wanted = (self.limit_ops(scheme, &self.hottest()) * seconds).clamp(64.0, LANES_MAX) as u32;
+        let wanted = self.under_way(scheme).clamp(LANES_MIN, LANES_MAX) as u32;
         let clients = wanted.div_ceil(SESSION_LANES).max(2);
         self.setup_with(scheme, wanted.next_multiple_of(clients))
+    }
+
+    /// Requests under way when the busiest node is so busy and requests come at random: those in the nodes' queues (Pollaczek and
+    /// Khinchine), and those on links.
+    fn under_way(&self, scheme: Scheme) -> f64 {
+        let load = &self.ideal(scheme).node_load;
+        let busiest = load.iter().copied().fold(0.0, f64::max);
+        let variation = 1.0 + self.profile.service_spread.powi(2) / 3.0;
+        let at_node = |load: &f64| {
+            let busy = BUSY * load / busiest;
+            busy + busy * busy * variation / (2.0 * (1.0 - busy))
+        };
+        let requests_per_s = BUSY * self.profile.node_capacity_ops() / busiest;
+        let round_trip_s = (4 * self.profile.link_ns + 2 * self.profile.pipeline_ns) as f64 / 1e9;
+        load.iter().map(at_node).sum::<f64>() + requests_per_s * round_trip_s
+    }
+
+    /// The throughput of a scheme at its limit, with the hottest keys cached.
+    pub(crate) fn ideal_ops(&self, scheme: Scheme) -> f64 {
+        self.ideal(scheme).ops(self.profile.node_capacity_ops())
+    }
+
+    /// The limit with the hottest keys cached.
+    fn ideal(&self, scheme: Scheme) -> Limit {
+        let records = self.case.cache_records as usize;
+        self.placement.limit_of_hottest(self.case.workload.demand(), Policy::ideal(scheme), records)
     }
 
     /// The rack of a scheme, with so many lanes.
@@ -172,20 +205,15 @@ impl Bench {
         Bench::setup_of(&self.case, &self.profile, self.seed, scheme, lanes)
     }
 
-    /// The hottest keys, as many as the cache holds.
-    pub(crate) fn hottest(&self) -> HashSet<KeyHash> {
-        self.placement.hottest(self.case.cache_records as usize)
-    }
-
-    /// The limit of a scheme with these keys cached.
-    pub(crate) fn limit_ops(&self, scheme: Scheme, cached: &HashSet<KeyHash>) -> f64 {
+    /// The limit of a scheme with this content of the cache.
+    fn limit_ops(&self, scheme: Scheme, content: &Content) -> f64 {
         let (capacity, demand) = (self.profile.node_capacity_ops(), self.case.workload.demand());
         if self.case.workload == Workload::D && scheme != Scheme::NoCache {
             // What is hot moves from node to node: nodes are equally busy. At best the newest records are always cached when they are read.
             let hot = ZipfShares::new(self.case.records, self.case.theta).head(self.case.cache_records.into());
             return f64::from(self.case.servers) * capacity / (demand.reads * (1.0 - hot) + demand.writes);
         }
-        self.placement.limit(demand, Policy::ideal(scheme), cached).ops(capacity)
+        self.placement.limit_of_content(demand, Policy::ideal(scheme), |hash| content.share(hash)).ops(capacity)
     }
 
     /// What a cache can hold of this case's records.
@@ -199,64 +227,87 @@ impl Bench {
         self.warm_up(self.setup(scheme), effort)
     }
 
+    /// A given rack, with the hottest records cached if it has a cache. Nobody asks yet.
+    pub(crate) fn filled(&self, setup: Setup) -> World {
+        let mut world = World::new(setup);
+        if world.setup().scheme != Scheme::NoCache {
+            world.preload(&self.preloadable());
+        }
+        world
+    }
+
     /// The same of a given rack.
     pub(crate) fn warm_up(&self, setup: Setup, effort: &Effort) -> World {
         let scheme = setup.scheme;
-        let mut world = World::new(setup);
-        if scheme != Scheme::NoCache && !self.case.is_cold {
-            world.preload(&self.preloadable());
-        }
-        world.drive(Drive::Closed);
+        let mut world = if self.case.is_cold { World::new(setup) } else { self.filled(setup) };
         if scheme != Scheme::NoCache && self.case.is_cold {
             learn(&mut world, effort);
         }
+        world.drive(Drive::Closed);
         world
     }
 
     /// Operations that tell the throughput of a scheme well enough.
     fn operations(&self, scheme: Scheme, effort: &Effort) -> u64 {
-        let share = self.profile.node_capacity_ops() / self.limit_ops(scheme, &self.hottest());
+        let share = self.ideal(scheme).node_load.iter().copied().fold(0.0, f64::max);
         ((effort.busiest_requests / share) as u64).clamp(effort.operations.0, effort.operations.1)
     }
 
-    /// Measures the throughput of a scheme.
+    /// Measures the throughput of a scheme: stretch after stretch, until two in a row agree.
     pub(crate) fn throughput(&self, scheme: Scheme, effort: &Effort) -> Measured {
         let mut world = self.warm(scheme, effort);
         let operations = self.operations(scheme, effort);
-        let forever = 3_600_000_000_000;
-        world.run_operations((operations / 4).max(10 * u64::from(world.setup().lanes)), forever);
-        world.measure();
-        let busy_before = world.busy_ns();
-        world.run_operations(operations, forever);
-        self.measured(scheme, &world, &busy_before)
+        world.run_operations((operations / 4).max(10 * u64::from(world.setup().lanes)), FOREVER_NS);
+        let mut stretches: Vec<Stretch> = Vec::new();
+        let agree = |last: &[Stretch]| last[0].agrees(&last[1], effort.busiest_requests / 2.0);
+        while stretches.len() < STRETCHES_MAX && !stretches.last_chunk::<2>().is_some_and(|last| agree(last)) {
+            stretches.push(self.stretch(&mut world, operations / 2));
+        }
+        let last = stretches.last_chunk::<2>().expect("at least two are run");
+        let whole = Stretch::joined(last);
+        Measured { is_converged: agree(last), ..self.concluded(scheme, &world, whole) }
     }
 
-    /// What a rack has done since its meter began.
-    pub(crate) fn measured(&self, scheme: Scheme, world: &World, busy_before: &[u64]) -> Measured {
-        let meter = &world.meter;
-        let ns = (world.now_ns() - meter.since_ns) as f64;
-        let busy = world.busy_ns();
-        let busiest = busy.iter().zip(busy_before).map(|(now, before)| now - before).max().unwrap_or(0);
-        let cached: HashSet<_> = world.cached_hashes().into_iter().collect();
+    /// Runs so many operations, and looks at the cache now and then.
+    fn stretch(&self, world: &mut World, operations: u64) -> Stretch {
+        let begun = Begun::now(world);
+        let mut content = Content::default();
+        for _ in 0..LOOKS / 2 {
+            world.run_operations(operations / (LOOKS / 2), FOREVER_NS);
+            content.look(world);
+        }
+        begun.until_now(world, content)
+    }
+
+    /// What a rack has done since its meter began. Its limit is that of the content at the end.
+    pub(crate) fn measured(&self, scheme: Scheme, world: &World, begun: &Begun) -> Measured {
+        let mut content = Content::default();
+        content.look(world);
+        Measured { is_converged: true, ..self.concluded(scheme, world, begun.until_now(world, content)) }
+    }
+
+    fn concluded(&self, scheme: Scheme, world: &World, run: Stretch) -> Measured {
         Measured {
-            throughput_ops: meter.completed as f64 * 1e9 / ns,
-            limit_ops: self.limit_ops(scheme, &cached),
-            hit_ratio: meter.cached as f64 / (meter.completed as f64).max(1.0),
-            cached: cached.len(),
-            busiest: busiest as f64 / ns,
-            failed: meter.failed,
-            operations: meter.completed,
+            throughput_ops: run.throughput_ops(),
+            limit_ops: self.limit_ops(scheme, &run.content),
+            hit_ratio: run.cached as f64 / (run.completed as f64).max(1.0),
+            cached: world.cached_hashes().len(),
+            busiest: run.busiest(),
+            failed: run.failed,
+            operations: run.completed,
             steps: world.statistics.steps,
+            is_converged: false,
         }
     }
 }
 
 /// Runs until the cache's content hardly grows any more.
 fn learn(world: &mut World, effort: &Effort) {
+    world.drive(Drive::Few(LEARNING_LANES / usize::from(world.setup().clients)));
     let chunk = effort.learning / 6;
     for _ in 0..6 {
         let before = world.cached();
-        world.run_operations(chunk, 3_600_000_000_000);
+        world.run_operations(chunk, FOREVER_NS);
         if before > 0 && world.cached() <= before * 51 / 50 {
             return;
         }
@@ -338,7 +389,7 @@ mod tests {
         world.run_for(3_000_000_000);
         let status = world.status();
         let times = status.recovery.expect("there was a recovery");
-        assert!(times.epoch > epoch && times.records > 0 && times.readmit_us > 0, "{times:?}");
+        assert!(times.epoch > epoch && times.records > 0 && times.missing == 0 && times.readmit_us > 0, "{times:?}");
         // A few are being exchanged for hotter ones at any moment.
         assert!(world.entries() > 450, "what was cached is cached again: {}", world.entries());
         world.measure();

@@ -133,7 +133,7 @@ fn workloads() -> Vec<Counterpart> {
 /// Rates that the schemes keep up with: shares of the limit of NoCache, and for FarReach of its own.
 fn latencies(scale: &Scale, profile: &Profile, seed: u64) -> Vec<Counterpart> {
     let bench = Bench::new(scale.case(&plain(2, Scheme::NoCache, Workload::A)), profile, seed);
-    let limit_ops = |scheme| bench.limit_ops(scheme, &bench.hottest());
+    let limit_ops = |scheme| bench.ideal_ops(scheme);
     let at = |scheme, rate_ops: f64| {
         let rate_ops = rate_ops.round();
         let parameter = format!("{rate_ops} ops/s");

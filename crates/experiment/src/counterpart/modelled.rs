@@ -3,6 +3,7 @@
 use super::cases::{Counterpart, Scale};
 use super::{Figures, longest, steps_ms};
 use crate::profile::Profile;
+use crate::stretch::Begun;
 use crate::trial::{Bench, Effort};
 use crate::world::{Drive, World};
 use std::time::Duration;
@@ -26,10 +27,10 @@ pub(super) fn run(counterpart: &Counterpart, scale: &Scale, profile: &Profile, s
     } else {
         world.measure_series(STEP_NS)
     }
-    let (busy_before, snapshots_before) = (world.busy_ns(), world.status().snapshots_completed);
+    let (begun, snapshots_before) = (Begun::now(&world), world.status().snapshots_completed);
     let measured = scale.measured_of(counterpart);
     follow(&mut world, counterpart, scale, measured);
-    let found = bench.measured(counterpart.scheme, &world, &busy_before);
+    let found = bench.measured(counterpart.scheme, &world, &begun);
     let status = world.status();
     let latency_us = world.meter.latency_us().map(|(mean, median, p99)| [mean, median, p99]);
     let steps: Vec<u64> =

@@ -5,6 +5,7 @@ use super::sweep::{COLUMNS, mops, row};
 use super::{Context, Finding};
 use crate::output::{Csv, Figure, Series, Table};
 use crate::pool;
+use crate::stretch::Begun;
 use crate::student::Estimate;
 use crate::trial::{Bench, Measured};
 use switchback_bench::Scheme;
@@ -57,7 +58,7 @@ fn watch(context: &Context, job: &Job) -> Run {
     let bench = Bench::new(case, &context.profile, job.seed);
     let mut world = bench.warm(Scheme::FarReach, &context.effort);
     world.measure();
-    let busy_before = world.busy_ns();
+    let begun = Begun::now(&world);
     let (bytes_before, snapshots_before) = (world.control_bytes(), world.status().snapshots_completed);
     let run_ns = context.effort.snapshots_ns;
     let changes = (run_ns / context.effort.change_ns) as u32;
@@ -67,7 +68,7 @@ fn watch(context: &Context, job: &Job) -> Run {
     }
     let seconds = (world.now_ns() - world.meter.since_ns) as f64 / 1e9;
     Run {
-        measured: bench.measured(Scheme::FarReach, &world, &busy_before),
+        measured: bench.measured(Scheme::FarReach, &world, &begun),
         bytes_per_s: (world.control_bytes() - bytes_before) as f64 / seconds,
         snapshots: world.status().snapshots_completed - snapshots_before,
     }

@@ -145,7 +145,7 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
 }
 
 /// The columns that every row has.
-pub(crate) const COLUMNS: [&str; 19] = [
+pub(crate) const COLUMNS: [&str; 21] = [
     "kind",
     "profile",
     "scheme",
@@ -163,6 +163,8 @@ pub(crate) const COLUMNS: [&str; 19] = [
     "cached",
     "busiest_node",
     "failed",
+    "operations",
+    "converged",
     "seed",
     "commit",
 ];
@@ -187,6 +189,8 @@ pub(crate) fn row(context: &Context, scheme: Scheme, case: &Case, seed: u64, mea
         measured.cached.to_string(),
         format!("{:.4}", measured.busiest),
         measured.failed.to_string(),
+        measured.operations.to_string(),
+        if measured.is_converged { "yes" } else { "no" }.to_owned(),
         seed.to_string(),
         COMMIT.to_owned(),
     ]
@@ -220,9 +224,12 @@ struct View<'a> {
 impl View<'_> {
     /// The mean of something over the repetitions of a point.
     fn of(&self, point: usize, value: impl Fn(&[Measured; 3]) -> f64) -> Estimate {
+        Estimate::of(&self.runs(point).map(value).collect::<Vec<_>>())
+    }
+
+    fn runs(&self, point: usize) -> impl Iterator<Item = &[Measured; 3]> {
         let runs = self.jobs.iter().zip(self.results);
-        let mine = runs.filter(|(job, _)| job.point == point && job.is_cold == self.is_cold);
-        Estimate::of(&mine.map(|(_, measured)| value(measured)).collect::<Vec<_>>())
+        runs.filter(move |(job, _)| job.point == point && job.is_cold == self.is_cold).map(|(_, measured)| measured)
     }
 
     /// Means of the repetitions, and how they compare.
@@ -243,7 +250,8 @@ impl View<'_> {
         for (point, name) in self.names.iter().enumerate() {
             let ratio = |other: usize| self.of(point, |m| m[2].throughput_ops / m[other].throughput_ops).mean;
             let of_limit = |scheme: usize| self.of(point, |m| m[scheme].throughput_ops / m[scheme].limit_ops).mean;
-            let mut cells = vec![name.clone()];
+            let is_result = self.runs(point).all(|measured| measured.iter().all(|run| run.is_converged));
+            let mut cells = vec![if is_result { name.clone() } else { format!("{name} (not converged: no result)") }];
             cells.extend((0..3).map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))));
             cells.push(mops(self.of(point, |m| m[2].limit_ops)));
             cells.extend([2, 0].map(|scheme| format!("{:.3}", of_limit(scheme))));

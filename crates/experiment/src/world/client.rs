@@ -40,8 +40,8 @@ pub(super) struct ClientSlot {
     requests: Requests,
     threads: Vec<Thread>,
     idle: Vec<u32>,
-    /// Records that are to be read, once.
-    pub(super) script: VecDeque<u64>,
+    /// Records that are to be read or written, once.
+    pub(super) script: VecDeque<(Verb, u64)>,
     /// Operations that could not begin when they were to, since no thread was free.
     backlog: VecDeque<u64>,
 }
@@ -53,6 +53,8 @@ pub(crate) enum Drive {
     Script,
     /// A thread asks again as soon as it is answered.
     Closed,
+    /// The same, but only so many threads of each client.
+    Few(usize),
     /// Operations begin at random, so many a second of all clients together.
     Open(f64),
 }
@@ -73,6 +75,11 @@ impl ClientSlot {
     /// Whether no thread waits for an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.idle.len() == self.threads.len()
+    }
+
+    /// Threads that wait for an answer.
+    fn active(&self) -> usize {
+        self.threads.len() - self.idle.len()
     }
 
     pub(super) fn set_phase(&mut self, phase: u32) {
@@ -132,11 +139,12 @@ impl World {
     fn begin(&mut self, client: u16, thread: u32) {
         let slot = &mut self.clients[usize::from(client)];
         let begun_ns = match (self.drive, slot.script.pop_front()) {
-            (_, Some(index)) => {
-                slot.threads[thread as usize] = Thread::new(Verb::Read, index, self.now_ns);
+            (_, Some((verb, index))) => {
+                slot.threads[thread as usize] = Thread::new(verb, index, self.now_ns);
                 return self.submit(client, thread);
             }
             (Drive::Closed, None) => Some(self.now_ns),
+            (Drive::Few(threads), None) => (slot.active() <= threads).then_some(self.now_ns),
             (Drive::Open(_), None) => slot.backlog.pop_front(),
             (Drive::Script, None) => None,
         };
@@ -186,6 +194,7 @@ impl World {
         let wanted = match self.drive {
             _ if !is_open => 0,
             Drive::Closed => slot.idle.len(),
+            Drive::Few(threads) => slot.idle.len().min(threads.saturating_sub(slot.active())),
             Drive::Open(_) => slot.idle.len().min(slot.script.len() + slot.backlog.len()),
             Drive::Script => slot.idle.len().min(slot.script.len()),
         };

@@ -20,7 +20,7 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use switch::SwitchSlot;
 use switchback_bench::Scheme;
-use switchback_bench::workload::{KeySpace, WorkloadSpec};
+use switchback_bench::workload::{KeySpace, Verb, WorkloadSpec};
 use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Session};
 use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files, deal_partitions};
@@ -302,9 +302,18 @@ impl World {
 
     /// Makes the clients read these records, and waits for it.
     pub(crate) fn read_all(&mut self, indexes: &[u64]) {
+        self.all(Verb::Read, indexes);
+    }
+
+    /// The same for writes.
+    pub(crate) fn write_all(&mut self, indexes: &[u64]) {
+        self.all(Verb::Update, indexes);
+    }
+
+    fn all(&mut self, verb: Verb, indexes: &[u64]) {
         let clients = self.clients.len();
         for (at, index) in indexes.iter().enumerate() {
-            self.clients[at % clients].script.push_back(*index);
+            self.clients[at % clients].script.push_back((verb, *index));
         }
         (0..self.setup.clients).for_each(|client| self.wake_threads(client));
         self.finish_all();
