@@ -52,8 +52,8 @@ pub(crate) fn run(context: &Context) -> Finding {
         differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's. \
                   Nothing here takes the paper's second to collect records: clients answer the controller by \
                   themselves, in parallel. Detection is counted from the last hello of the switch that died (one every \
-                  20 ms); here a successor says hello 10 ms after the crash. Every cached record was written since the last \
-                  snapshot or is in it, so all are stored. Re-admission ends with the last of the keys that were cached.",
+                  20 ms); here a successor says hello 10 ms after the crash. Cached records are all written before it, \
+                  so all are stored. Re-admission ends with the last of the keys that were cached.",
         csv: vec![("exp9", csv(&jobs, &results))],
         figures: Profile::ALL.map(|profile| figure(context, profile, &jobs, &results)).to_vec(),
         tables: Profile::ALL.map(|profile| summary(sizes(context), profile, &jobs, &results)).to_vec(),
