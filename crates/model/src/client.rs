@@ -30,7 +30,7 @@ impl Step<'_> {
         }
         let op = match kind {
             Kind::Read => Op::Read,
-            Kind::Write | Kind::Delete => Op::Write,
+            Kind::Write | Kind::Delete | Kind::Expiring => Op::Write,
             Kind::Conditional => Op::ConditionalWrite,
         };
         let value = if kind == Kind::Read { 0 } else { value_of(client, request) };
@@ -58,6 +58,7 @@ impl Step<'_> {
             Op::ReadReply if session.refused => self.read_after_refusal(packet),
             Op::ReadReply if kind == Kind::Read => {
                 self.preserve(packet);
+                self.state.history[operation_index(packet.client, packet.request)].found_expired = packet.expired;
                 self.ends(packet.client, Outcome::Done, packet.version);
             }
             Op::WriteReply if !session.refused => {
@@ -181,4 +182,5 @@ const NO_PACKET: Packet = Packet {
     generation: 0,
     cached: false,
     dirty: false,
+    expired: false,
 };

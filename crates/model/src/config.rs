@@ -12,6 +12,8 @@ pub enum Kind {
     Write,
     /// `D`: a write of a tombstone.
     Delete,
+    /// `E`: a write that expires at the one moment at which anything does.
+    Expiring,
     /// `C`: a write upon the version that the client saw last; none: upon an absent key.
     Conditional,
 }
@@ -69,8 +71,22 @@ impl Config {
 
     /// Whether a value is that of a delete.
     pub(crate) fn is_tombstone(&self, value: u8) -> bool {
-        let Some(at) = usize::from(value).checked_sub(1) else { return false };
-        self.clients[at / OPERATIONS_MAX][at % OPERATIONS_MAX] == Kind::Delete
+        self.wrote(value) == Some(Kind::Delete)
+    }
+
+    /// Whether a value expires.
+    pub(crate) fn expires(&self, value: u8) -> bool {
+        self.wrote(value) == Some(Kind::Expiring)
+    }
+
+    /// Whether anything does.
+    pub(crate) fn has_expiring(&self) -> bool {
+        self.clients.iter().flatten().any(|kind| *kind == Kind::Expiring)
+    }
+
+    fn wrote(&self, value: u8) -> Option<Kind> {
+        let at = usize::from(value).checked_sub(1)?;
+        Some(self.clients[at / OPERATIONS_MAX][at % OPERATIONS_MAX])
     }
 }
 
@@ -79,8 +95,11 @@ fn client(operations: &str) -> Result<Vec<Kind>, String> {
         'R' => Ok(Kind::Read),
         'W' => Ok(Kind::Write),
         'D' => Ok(Kind::Delete),
+        'E' => Ok(Kind::Expiring),
         'C' => Ok(Kind::Conditional),
-        _ => Err(format!("{operations}: '{letter}' is none of R (read), W (write), D (delete), C (conditional write)")),
+        _ => Err(format!(
+            "{operations}: '{letter}' is none of R (read), W (write), D (delete), E (write that expires), C (conditional write)"
+        )),
     };
     let kinds = operations.chars().map(kind).collect::<Result<Vec<_>, _>>()?;
     if kinds.is_empty() || kinds.len() > OPERATIONS_MAX {

@@ -14,7 +14,7 @@ use switchback_model::trace::trace;
 /// Exits with 1, and a shortest counterexample, if not.
 #[derive(Parser)]
 struct Arguments {
-    /// What each client does: R reads, W writes, D deletes, C writes if nothing changed since it saw the key.
+    /// What each client does: R reads, W writes, D deletes, E writes what expires, C writes if nothing changed since it saw the key.
     #[arg(default_value = "WR,WR")]
     operations: String,
     /// Times that the node may offer the key.

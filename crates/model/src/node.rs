@@ -23,7 +23,8 @@ impl Step<'_> {
 
     fn answer_read(&mut self, packet: Packet, op: Op) {
         let version = self.state.node.stored;
-        self.state.send(Packet { to: To::Switch, op, version, ..packet });
+        let expired = self.has_expired(version);
+        self.state.send(Packet { to: To::Switch, op, version, expired, ..packet });
     }
 
     /// Rule 2: the fence is durable before the value is read; the answer repeats it.
@@ -202,12 +203,14 @@ impl Step<'_> {
         }
     }
 
-    /// A number that made a fence or a tombstone becomes the floor, once no client waits any more for a write up to it. What the floor
-    /// stands for goes: fences, and tombstones of keys that aren't offered.
+    /// A number that made a fence, a tombstone or an expiring record becomes the floor, once no client waits any more for a write up to
+    /// it. What the floor stands for goes: fences, and tombstones and expired records of keys that aren't offered.
     pub(crate) fn raise_floor(&mut self) {
         let node = self.state.node;
         let tombstone = self.config.is_tombstone(node.stored.value);
-        let noted = if tombstone { node.stored.seq.max(node.fence) } else { node.fence };
+        let goes = tombstone || self.has_expired(node.stored);
+        let will_go = tombstone || self.config.expires(node.stored.value);
+        let noted = if will_go { node.stored.seq.max(node.fence) } else { node.fence };
         let clients = 0..self.config.clients.len();
         let active = self.state.switches[self.state.active()];
         let waits = |at: usize| {
@@ -222,7 +225,7 @@ impl Step<'_> {
         if node.fence <= noted {
             node.fence = Seq::NONE;
         }
-        if tombstone && node.stored.seq <= noted && node.offer == 0 {
+        if goes && node.stored.seq <= noted && node.offer == 0 {
             node.stored = Version::default();
             node.base = Seq::NONE;
         }

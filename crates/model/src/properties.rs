@@ -115,16 +115,21 @@ impl Search<'_> {
         let written = crate::state::value_of(client, request);
         let kind = self.config.kind(client, request);
         match (kind, operation.outcome) {
-            (Kind::Read, Outcome::Done) => (self.visible(operation.value) == self.visible(value)).then_some(value),
+            (Kind::Read, Outcome::Done) => {
+                let found = operation.value;
+                let absent = self.is_absent(found, operation.found_expired);
+                (found == value || absent && self.is_absent(value, self.state.expired)).then_some(value)
+            }
             (Kind::Read, _) => None,
-            (Kind::Write | Kind::Delete, _) => Some(written),
+            (Kind::Write | Kind::Delete | Kind::Expiring, _) => Some(written),
             (Kind::Conditional, Outcome::Failed) => (operation.value != value).then_some(value),
             (Kind::Conditional, _) => (operation.value == value).then_some(written),
         }
     }
 
-    /// A reader sees no difference between a deleted key and one that never was.
-    fn visible(&self, value: u8) -> u8 {
-        if self.config.is_tombstone(value) { 0 } else { value }
+    /// A reader sees no difference between a key that was deleted, or has expired, and one that never was. Whether a version has expired is
+    /// decided by whoever answers, when it answers; that moment is no part of the order.
+    fn is_absent(&self, value: u8, expired: bool) -> bool {
+        value == 0 || self.config.is_tombstone(value) || expired && self.config.expires(value)
     }
 }

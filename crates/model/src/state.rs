@@ -100,6 +100,8 @@ pub(crate) struct Packet {
     pub(crate) cached: bool,
     /// No node has this version yet.
     pub(crate) dirty: bool,
+    /// An answer's version had expired when its owner looked at it.
+    pub(crate) expired: bool,
 }
 
 /// A control message. Repeated like packets: each may arrive any number of times.
@@ -362,6 +364,8 @@ pub(crate) struct Operation {
     pub(crate) outcome: Outcome,
     /// What a read returned; what a conditional write expected.
     pub(crate) value: u8,
+    /// The read was told that it had expired.
+    pub(crate) found_expired: bool,
     /// Operations that had ended before it began, a bit each.
     pub(crate) before: u16,
     /// Under which number a write was executed.
@@ -402,6 +406,8 @@ pub(crate) struct State {
     pub(crate) history: [Operation; CLIENTS_MAX * OPERATIONS_MAX],
     /// The newest version that anybody was told of.
     pub(crate) promised: Seq,
+    /// What was to expire has expired.
+    pub(crate) expired: bool,
     /// What was spent.
     pub(crate) spent: Spent,
     /// Every packet that may still matter, in order.

@@ -4,7 +4,7 @@ use crate::ablation::Mechanism;
 use crate::config::Config;
 use crate::controller::{may_begin_snapshot, may_store_gathered};
 use crate::properties::Broken;
-use crate::state::{Client, Command, Seq, State, Switch, To};
+use crate::state::{Client, Command, Seq, State, Switch, To, Version};
 
 /// Something that can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,6 +47,8 @@ pub enum Action {
     RestartController,
     /// The floor of the node rises.
     RaiseFloor,
+    /// What was to expire expires.
+    Expire,
 }
 
 /// A step from one state to another.
@@ -69,6 +71,11 @@ impl Step<'_> {
     /// A property doesn't hold.
     pub(crate) fn breaks(&mut self, broken: Broken) {
         self.broken.get_or_insert(broken);
+    }
+
+    /// Whether the owner of a version takes it for expired: there is one clock.
+    pub(crate) fn has_expired(&self, version: Version) -> bool {
+        self.state.expired && self.config.expires(version.value)
     }
 
     fn go_on(&mut self, at: usize, client: u8) {
@@ -129,6 +136,7 @@ impl Step<'_> {
                 spent.floor_rises += 1;
                 self.raise_floor();
             }
+            Action::Expire => self.state.expired = true,
         }
     }
 }
@@ -241,6 +249,9 @@ fn of_faults(config: &Config, state: &State, actions: &mut Vec<Action>) {
     }
     if node.epoch < state.controller.epoch {
         actions.push(Action::NodeChangesEpoch);
+    }
+    if !state.expired && config.has_expiring() {
+        actions.push(Action::Expire);
     }
 }
 

@@ -38,7 +38,8 @@ impl Step<'_> {
             forwarded
         } else if record.latest || !self.has(Mechanism::Outdated) {
             let (generation, dirty) = (record.generation, record.dirty);
-            let answer = Packet { to: To::Client, op: Op::ReadReply, version: record.version, ..packet };
+            let (version, expired) = (record.version, self.has_expired(record.version));
+            let answer = Packet { to: To::Client, op: Op::ReadReply, version, expired, ..packet };
             Packet { cached: true, generation, dirty, ..answer }
         } else if record.evicting && record.dirty && self.has(Mechanism::Embedding) {
             Packet { op: Op::EmbeddedRead, version: record.version, ..forwarded }

@@ -81,6 +81,7 @@ fn describe(state: &State, action: Action) -> String {
         Action::RestartNode => "node restarts".into(),
         Action::RestartController => "controller restarts".into(),
         Action::RaiseFloor => "node raises its floor".into(),
+        Action::Expire => "what was to expire expires".into(),
     }
 }
 

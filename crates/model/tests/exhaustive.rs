@@ -34,6 +34,13 @@ fn deletes_and_floors_that_rise() {
 }
 
 #[test]
+fn records_expire() {
+    holds(&config("ER,W"));
+    holds(&Config { floor_rises: 1, ..config("WER") });
+    holds(&Config { crashes: 1, ..config("E,R") });
+}
+
+#[test]
 fn conditional_writes() {
     holds(&config("WC,W"));
     holds(&Config { counter_max: 4, ..config("WC,RC") });
