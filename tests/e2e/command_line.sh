@@ -8,7 +8,11 @@ command -v redis-cli >/dev/null || { echo "skipped: redis-cli is missing (apt-ge
 work=$(mktemp -d)
 pid=
 failures=0
-cleanup() { [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null; rm -rf "$work"; }
+cleanup() {
+    [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
+    if mountpoint -q "$work/small"; then umount -l "$work/small"; fi
+    rm -rf "$work"
+}
 trap cleanup EXIT
 
 check() { # what, then a command that must succeed
@@ -91,6 +95,37 @@ up
 check '... and what was not flushed is there at the next start' equal "$(redis get last)" two
 down
 check 'nobody answers then' holds 'no rack answers' <(ctl status 2>&1)
+
+"$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 4 >"$work/out" 2>"$work/err"
+check 'another number of nodes is an error' equal "$?" 1
+check '... that says what would be right' holds 'made with 2 nodes and can.t be opened with 4: say --nodes 2' "$work/err"
+check '... and makes nothing' equal "$(ls "$work/data" | grep -c '^node-')" 2
+
+# Somewhere between these a log is made and can't be written to.
+if mkdir "$work/small" && mount -t tmpfs -o size=64m switchback-test "$work/small" 2>/dev/null; then
+    for kib in 200 4000 12000 20000 28000; do
+        mount -o "remount,size=${kib}k" "$work/small"
+        timeout 60 "$program" up --data "$work/small/$kib" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 4 \
+            >"$work/out" 2>"$work/err" &
+        pid=$!
+        while kill -0 "$pid" 2>/dev/null && ! grep -q '^ready' "$work/out"; do sleep 0.1; done
+        if grep -q '^ready' "$work/out"; then
+            down
+            echo "ok: with $kib KiB it serves"
+        else
+            wait "$pid"
+            code=$? pid=
+            check "with $kib KiB it is an error" equal "$code" 1
+            check '... that says what is short, and where' \
+                holds "^error: .*node [0-3].* no space left on the device that holds $work/small/$kib/node-[0-3]" "$work/err"
+            check '... in a line' equal "$(wc -l <"$work/err")" 1
+        fi
+        rm -rf "${work:?}/small/$kib"
+    done
+    umount "$work/small"
+else
+    echo 'skipped: nearly full disks need the right to mount a tmpfs (run as root)'
+fi
 
 printf '[rack]\nshceme = "x"\npartitions = 3\n' >"$work/bad.toml"
 "$program" up --config "$work/bad.toml" >"$work/out" 2>"$work/err"

@@ -22,6 +22,9 @@ use switchback_net::{ClientControl, Clock, ControlLink, MemoryHub, NativeTarget,
 use switchback_wire::{Address, Header, Op, Packet};
 use switchback_xdp::XdpTarget;
 
+/// A node whose storage fails for so long while the rack starts won't mend by itself.
+const NODE_ERROR_LASTS: Duration = Duration::from_secs(5);
+
 /// What to assemble.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
@@ -76,6 +79,11 @@ pub fn draw_boot() -> u64 {
     rand::rngs::SysRng.try_next_u64().expect("the system gives random numbers") | 1
 }
 
+/// What errors of the rack's own files are about.
+fn rack_in(blueprint: &Blueprint) -> String {
+    format!("the rack in {}", blueprint.controller_data.display())
+}
+
 impl Assembly {
     /// Starts everything; returns once the rack serves.
     ///
@@ -88,6 +96,8 @@ impl Assembly {
         let nodes = blueprint.nodes.len() as u16;
         let wiring = Wiring::new(blueprint.wires, &blueprint.datapath, nodes, blueprint.clients)?;
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
+        // Before a node's directory is made that the rack has no use for.
+        Controller::check(&found, blueprint.nodes.len()).with_context(|| rack_in(&blueprint))?;
         let engines = open_engines(&blueprint.nodes)?;
         let mut assembly = Assembly {
             clock,
@@ -145,7 +155,7 @@ impl Assembly {
     ) -> anyhow::Result<()> {
         let config = ControllerConfig { nodes: addresses, ..blueprint.controller.clone() };
         let controller = Controller::new(config, Mechanisms::ALL, found, seed, self.clock.now())
-            .with_context(|| format!("the rack in {}", blueprint.controller_data.display()))?;
+            .with_context(|| rack_in(blueprint))?;
         let inbox = self.hub.controller_inbox();
         let carrier = Arc::clone(&self.hub) as Arc<dyn switchback_net::Carrier>;
         let (handle, joined) =
@@ -240,12 +250,28 @@ impl Assembly {
                 Some(false) => {}
                 None => anyhow::bail!("the controller's thread ended while the rack started"),
             }
+            if start.elapsed() > NODE_ERROR_LASTS {
+                self.check_nodes()?;
+            }
             if start.elapsed() > limit {
                 let status = self.controller.call(|controller, now| controller.status(now));
-                anyhow::bail!("the rack doesn't serve after {} s: {status:?}", limit.as_secs());
+                let phase = status.map_or_else(|| "starting".to_owned(), |status| status.phase.to_string());
+                anyhow::bail!("the rack is still {phase} after {} s", limit.as_secs());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// # Errors
+    /// What the storage of nodes says now; the controller asks a node again and again.
+    fn check_nodes(&self) -> anyhow::Result<()> {
+        let Some(status) = self.controller.call(|controller, now| controller.status(now)) else { return Ok(()) };
+        let failing = |node: switchback_core::controller::NodeStatus| {
+            node.error.map(|error| format!("node {}: {error}", node.index))
+        };
+        let errors: Vec<String> = status.nodes.into_iter().filter_map(failing).collect();
+        anyhow::ensure!(errors.is_empty(), "the rack can't serve: {}", errors.join("; "));
+        Ok(())
     }
 
     /// The links of client `client`, whose number on the control channel is `id`.

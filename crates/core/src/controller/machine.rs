@@ -162,7 +162,31 @@ pub struct Controller {
     pub(super) directory_store: u64,
 }
 
+/// The directory in a controller's files, of a rack with so many nodes.
+fn read_directory(files: &Files, nodes: usize) -> Result<Option<Directory>, EngineError> {
+    let directory: Option<Directory> = decode(files.directory.as_deref(), "directory")?;
+    let highest =
+        |directory: &Directory| directory.routes.iter().flatten().max().map_or(0, |node| usize::from(*node) + 1);
+    match directory.as_ref().map(highest) {
+        Some(was) if was != nodes => {
+            let mend = format!("say --nodes {was}, or count = {was} under [nodes]");
+            Err(EngineError::Io(format!(
+                "this rack was made with {was} nodes and can't be opened with {nodes}: {mend}"
+            )))
+        }
+        _ => Ok(directory),
+    }
+}
+
 impl Controller {
+    /// Whether a controller with so many nodes would accept these files. Asked before anything of a node is made.
+    ///
+    /// # Errors
+    /// Those of [`Controller::new`].
+    pub fn check(files: &Files, nodes: usize) -> Result<(), EngineError> {
+        read_directory(files, nodes).map(|_| ())
+    }
+
     /// A controller over its files; without any, of a new rack. `seed` makes the rack's hash key and feeds sampling.
     ///
     /// # Errors
@@ -176,7 +200,7 @@ impl Controller {
     ) -> Result<Controller, EngineError> {
         assert!(!config.nodes.is_empty() && config.routes.len().is_power_of_two());
         let mut random = Pcg32::seed_from_u64(seed);
-        let directory: Option<Directory> = decode(files.directory.as_deref(), "directory")?;
+        let directory = read_directory(files, config.nodes.len())?;
         let snapshot: SnapshotFile = decode(files.snapshot.as_deref(), "snapshot")?.unwrap_or_default();
         let mut directory = directory.unwrap_or_else(|| Directory {
             epoch: 0,
@@ -190,13 +214,6 @@ impl Controller {
             bypass: false,
             sessions: BTreeMap::new(),
         });
-        let highest = directory.routes.iter().flatten().max().map_or(0, |node| usize::from(*node) + 1);
-        if highest != config.nodes.len() {
-            let (was, is) = (highest, config.nodes.len());
-            let mend = format!("say --nodes {was}, or count = {was} under [nodes]");
-            let text = format!("this rack was made with {was} nodes and can't be opened with {is}: {mend}");
-            return Err(EngineError::Io(text));
-        }
         directory.starts += 1;
         // Nodes and clients of a bypass epoch need nothing of the controller but leases.
         let bypassed = directory.bypass && directory.recovered_epoch == directory.epoch;
