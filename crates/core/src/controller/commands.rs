@@ -46,6 +46,8 @@ pub(super) struct Commands {
     schedule: BTreeSet<(u64, CommandId)>,
     /// Admissions among them.
     admits: usize,
+    /// Questions among them which of some records are to be evicted.
+    evict_begins: usize,
     /// Offers that nodes were told to clear and may not have cleared yet.
     clearing: Offers,
     /// Offers that nodes were told are known, and may not have heard so yet.
@@ -68,6 +70,7 @@ impl Commands {
             outstanding: BTreeMap::new(),
             schedule: BTreeSet::new(),
             admits: 0,
+            evict_begins: 0,
             clearing: Offers::new(),
             telling: Offers::new(),
             next: u64::from(starts) << 40 | 1,
@@ -83,11 +86,11 @@ impl Commands {
         self.schedule.insert((send_at_us, id));
         match &purpose {
             Purpose::Admit(_) => self.admits += 1,
-            Purpose::ClearOffers(offers) => {
-                self.clearing.extend(offers.iter().map(|(hash, offer)| (*hash, *offer, id)))
-            }
-            Purpose::OffersHeld(offers) => self.telling.extend(offers.iter().map(|(hash, offer)| (*hash, *offer, id))),
+            Purpose::EvictBegin(_) => self.evict_begins += 1,
             _ => {}
+        }
+        if let Some((set, offers)) = self.offers_of(&purpose) {
+            set.extend(offers.iter().map(|(hash, offer)| (*hash, *offer, id)));
         }
         self.outstanding.insert(id, Outstanding { to, message: message(id), purpose, send_at_us, pause_us });
     }
@@ -97,15 +100,24 @@ impl Commands {
         self.schedule.remove(&(send_at_us, id));
         match &purpose {
             Purpose::Admit(_) => self.admits -= 1,
-            Purpose::ClearOffers(offers) => offers.iter().for_each(|(hash, offer)| {
-                self.clearing.remove(&(*hash, *offer, id));
-            }),
-            Purpose::OffersHeld(offers) => offers.iter().for_each(|(hash, offer)| {
-                self.telling.remove(&(*hash, *offer, id));
-            }),
+            Purpose::EvictBegin(_) => self.evict_begins -= 1,
             _ => {}
         }
+        if let Some((set, offers)) = self.offers_of(&purpose) {
+            offers.iter().for_each(|(hash, offer)| {
+                set.remove(&(*hash, *offer, id));
+            });
+        }
         Some(purpose)
+    }
+
+    /// The offers that a command is about, and the set that knows them while it is outstanding.
+    fn offers_of<'a>(&mut self, purpose: &'a Purpose) -> Option<(&mut Offers, &'a [(KeyHash, u64)])> {
+        match purpose {
+            Purpose::ClearOffers(offers) => Some((&mut self.clearing, offers)),
+            Purpose::OffersHeld(offers) => Some((&mut self.telling, offers)),
+            _ => None,
+        }
     }
 
     /// Sets when a command is sent again.
@@ -147,7 +159,7 @@ impl Commands {
         ids.into_iter().for_each(|id| self.send_at(id, now.monotonic_us, self.retry_us));
     }
 
-    /// Whether a command with such a purpose is outstanding.
+    /// Whether a command with such a purpose is outstanding. Looks through all.
     pub(super) fn any(&self, wanted: impl Fn(&Purpose) -> bool) -> bool {
         self.outstanding.values().any(|outstanding| wanted(&outstanding.purpose))
     }
@@ -172,11 +184,16 @@ impl Commands {
         self.admits
     }
 
+    /// Whether the switch was asked which of some records are to be evicted.
+    pub(super) fn is_evict_begin_out(&self) -> bool {
+        self.evict_begins > 0
+    }
+
     /// The epoch is over, and with it every command.
     pub(super) fn clear(&mut self) {
         self.outstanding.clear();
         self.schedule.clear();
-        self.admits = 0;
+        (self.admits, self.evict_begins) = (0, 0);
         self.clearing.clear();
         self.telling.clear();
     }

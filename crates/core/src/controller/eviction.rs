@@ -20,7 +20,7 @@ impl Controller {
     pub(super) fn make_room(&mut self, now: Now) {
         let Some((active, _)) = self.directory.active else { return };
         let on_their_way = self.cache.evicting();
-        let deciding = self.commands.any(|purpose| matches!(purpose, Purpose::EvictBegin(_)));
+        let deciding = self.commands.is_evict_begin_out();
         let Some(first) = self.waiting.first() else { return };
         if deciding || on_their_way >= self.waiting.len().min(EVICTING_MAX) {
             return;
@@ -167,7 +167,7 @@ impl Controller {
 
     pub(super) fn drain_on(&mut self, now: Now) {
         let Some((active, _)) = self.directory.active else { return };
-        if !self.draining || self.commands.any(|purpose| matches!(purpose, Purpose::EvictBegin(_))) {
+        if !self.draining || self.commands.is_evict_begin_out() {
             return;
         }
         let candidates = self.cache.evictable(BATCH_MAX);
