@@ -31,8 +31,11 @@ use std::collections::HashSet;
 use switchback_wire::{HashKey, KeyHash, partition_of};
 
 /// So many of the hottest keys are looked at one by one; the others count by the expected share of each partition. Of 100 million keys at Zipf
-/// 0.99 the hottest million draw three quarters, and none of the rest more than 5e-8.
+/// 0.99 the hottest million draw three quarters, and none of the rest more than 5.5e-8.
 pub const EXACT_KEYS: u64 = 1_000_000;
+/// Fewer are enough if those after them draw less than this each; but so many in any case.
+const SHARE_MIN: f64 = 5e-8;
+const EXACT_KEYS_MIN: u64 = 100_000;
 
 /// A share of keys without number below this is what rounding leaves of none.
 const ROUNDING: f64 = 1e-9;
@@ -124,6 +127,16 @@ fn max(loads: &[f64]) -> f64 {
     loads.iter().copied().fold(0.0, f64::max)
 }
 
+/// How many of the hottest keys are looked at one by one.
+fn exact_keys(shares: &ZipfShares) -> u64 {
+    let (mut low, mut high) = (EXACT_KEYS_MIN.min(shares.items()), EXACT_KEYS.min(shares.items()));
+    while low < high {
+        let middle = (low + high) / 2;
+        if shares.share(middle) < SHARE_MIN { high = middle } else { low = middle + 1 }
+    }
+    low
+}
+
 impl Placement {
     /// Places keys by their shares, hottest first, under `routes` (replicas of each partition: writes go to the first, reads to the last).
     /// What the shares lack to 1 is spread as evenly as keys without number are.
@@ -169,8 +182,8 @@ impl Placement {
         routes: &[Vec<u16>],
         hash_key: HashKey,
     ) -> Placement {
-        let exact = if spec.workload.is_static() { spec.records.min(EXACT_KEYS) } else { 0 };
         let shares = ZipfShares::new(spec.records, spec.theta);
+        let exact = if spec.workload.is_static() { exact_keys(&shares) } else { 0 };
         let lasting = 1.0 - spec.workload.one_hit();
         let mut popularity = spec.popularity();
         popularity.set_phase(phase);
@@ -404,6 +417,16 @@ mod tests {
             let (a, b) = (exact.limit(demand, policy, &cached), short.limit(demand, policy, &cached));
             assert!((a.ops_per_capacity / b.ops_per_capacity - 1.0).abs() < 0.01);
         }
+    }
+
+    #[test]
+    fn keys_that_draw_nearly_nothing_are_not_looked_at_one_by_one() {
+        let exact = |records, theta| exact_keys(&ZipfShares::new(records, theta));
+        assert_eq!([exact(100_000_000, 0.99), exact(100_000_000, 0.0), exact(500, 0.99)], [1_000_000, 100_000, 500]);
+        let steep = ZipfShares::new(100_000_000, 1.2);
+        let count = exact(100_000_000, 1.2);
+        assert!((100_000..1_000_000).contains(&count), "{count}");
+        assert!(steep.share(count) < SHARE_MIN && steep.share(count - 1) >= SHARE_MIN);
     }
 
     /// Write-back over no cache, and the latter alone, in the paper's setting over random maps: medians.

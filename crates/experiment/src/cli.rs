@@ -1,7 +1,7 @@
 //! `switchback experiment`.
 
 use crate::counterpart::{self, Request};
-use crate::experiments::{Context, Experiment, Finding};
+use crate::experiments::{Context, Experiment, Finding, label};
 use crate::output::Report;
 use crate::profile::Chosen;
 use crate::trial::Effort;
@@ -14,7 +14,7 @@ use switchback_bench::rack::RackFactory;
 /// What `switchback experiment` is given.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ExperimentArgs {
-    /// Which experiments: `all`, or numbers (1 to 9) of the paper's
+    /// Which experiments: `all`, numbers (1 to 9) of the paper's, `twitter` (the published figures of its cache clusters)
     #[arg(required = true, value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Directory for CSV files, figures and the report; made if it doesn't exist
@@ -50,11 +50,11 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     if names.iter().any(|name| name == "all") {
         return Ok(Experiment::ALL.iter().collect());
     }
-    let known: Vec<_> = Experiment::ALL.iter().map(|experiment| experiment.number.to_string()).collect();
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+    let known: Vec<_> = Experiment::ALL.iter().map(|experiment| experiment.name).collect();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         anyhow::bail!("there is no experiment {name:?}: it is all, or some of {}", known.join(" "));
     }
-    Ok(Experiment::ALL.iter().filter(|experiment| names.contains(&experiment.number.to_string())).collect())
+    Ok(Experiment::ALL.iter().filter(|experiment| names.iter().any(|name| name == experiment.name)).collect())
 }
 
 /// Runs experiments, and leaves what they found in a directory. Counterparts are measured on racks of `racks`.
@@ -66,7 +66,7 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
     ensure!(args.threads != Some(0), "--threads 0: at least one run at a time");
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
     if args.measured {
-        let experiments: Vec<_> = experiments.iter().map(|experiment| experiment.number).collect();
+        let experiments: Vec<_> = experiments.iter().filter_map(|experiment| experiment.name.parse().ok()).collect();
         let (is_quick, seed, chosen, out) = (args.quick, args.seed, &args.profile, args.out.as_path());
         return counterpart::run(&Request { experiments: &experiments, is_quick, seed, chosen, out }, racks);
     }
@@ -79,7 +79,7 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
             effort: args.effort(),
             seed: args.seed,
             threads,
-            progress: progress(&format!("Exp#{} ({} of {all})", experiment.number, at + 1)),
+            progress: progress(&format!("{} ({} of {all})", label(experiment.name), at + 1)),
         };
         let begun = Instant::now();
         let finding = experiment.run(&context);
@@ -126,7 +126,7 @@ fn write(out: &Path, finding: &Finding) -> anyhow::Result<()> {
 }
 
 fn print(finding: &Finding, took: Duration) {
-    println!("Exp#{} {} ({:.0} s)", finding.number, finding.title, took.as_secs_f64());
+    println!("{} ({:.0} s)", finding.heading(), took.as_secs_f64());
     for table in &finding.tables {
         println!("{}", table.text());
     }
@@ -139,8 +139,9 @@ mod tests {
     #[test]
     fn experiments_are_chosen_by_number_and_an_unknown_one_is_told_which_there_are() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let numbers = |chosen: Vec<&Experiment>| chosen.iter().map(|experiment| experiment.number).collect::<Vec<_>>();
-        assert_eq!(numbers(chosen(&names(&["3", "1", "3"])).unwrap()), [1, 3]);
+        let found = |chosen: Vec<&Experiment>| chosen.iter().map(|experiment| experiment.name).collect::<Vec<_>>();
+        assert_eq!(found(chosen(&names(&["3", "1", "3"])).unwrap()), ["1", "3"]);
+        assert_eq!(found(chosen(&names(&["twitter"])).unwrap()), ["twitter"]);
         assert_eq!(chosen(&names(&["all"])).unwrap().len(), Experiment::ALL.len());
         assert!(chosen(&names(&["12"])).err().unwrap().to_string().contains("some of 1 "));
     }

@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use switchback_bench::workload::KeySpace;
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, PutCondition, Record};
 use switchback_wire::{KeyHash, Seq};
 
@@ -29,34 +30,38 @@ impl Hasher for Identity {
     }
 }
 
-/// What a node stores. Every key exists. Of a value only the length counts.
+/// What a node stores. Of a value only the length counts.
 pub(crate) struct ModelledStore {
     value_bytes: usize,
+    keys: KeySpace,
+    /// Records that were loaded: those with a lower index.
+    loaded: u64,
     /// Versions of the records that were written.
     written: ByKey<Seq>,
 }
 
 impl ModelledStore {
-    /// A store whose records have values of this length.
-    pub(crate) fn new(value_bytes: usize) -> ModelledStore {
-        ModelledStore { value_bytes, written: ByKey::default() }
+    /// A store of the first `loaded` records of these keys, with values of this length.
+    pub(crate) fn new(value_bytes: usize, keys: KeySpace, loaded: u64) -> ModelledStore {
+        ModelledStore { value_bytes, keys, loaded, written: ByKey::default() }
     }
 
-    fn seq(&self, hash: &KeyHash) -> Seq {
-        self.written.get(&hash.low()).copied().unwrap_or(LOADED)
+    /// The version of a record, if there is one.
+    fn seq(&self, hash: &KeyHash, key: &[u8]) -> Option<Seq> {
+        let written = self.written.get(&hash.low()).copied();
+        written.or_else(|| self.keys.index(key).filter(|index| *index < self.loaded).map(|_| LOADED))
     }
 
     /// Carries out one operation.
     pub(crate) fn execute(&mut self, op: EngineOp) -> EngineDone {
         let (id, reply) = match op {
-            EngineOp::Get { id, hash, .. } => {
-                let value = vec![b'v'; self.value_bytes];
-                let record = Record { seq: self.seq(&hash), value, ..Record::default() };
-                (id, EngineReply::Got(Some(record)))
+            EngineOp::Get { id, hash, key } => {
+                let record = |seq| Record { seq, value: vec![b'v'; self.value_bytes], ..Record::default() };
+                (id, EngineReply::Got(self.seq(&hash, &key).map(record)))
             }
-            EngineOp::Put { id, hash, record, condition, .. } => {
+            EngineOp::Put { id, hash, key, record, condition, .. } => {
                 assert!(!record.tombstone, "workloads delete nothing");
-                let stored = self.seq(&hash);
+                let stored = self.seq(&hash, &key).unwrap_or(Seq::NONE);
                 let expected = match condition {
                     PutCondition::Newer { .. } => true,
                     PutCondition::IfSeq(expected) => expected == stored,
@@ -81,36 +86,49 @@ impl ModelledStore {
 mod tests {
     use super::*;
 
-    fn put(store: &mut ModelledStore, low: u64, seq: Seq) -> EngineReply {
+    /// Ten records are loaded.
+    fn store() -> ModelledStore {
+        ModelledStore::new(8, KeySpace::new(1, 16), 10)
+    }
+
+    fn hash(index: u64) -> KeyHash {
         let mut bytes = [0; 16];
-        bytes[8..].copy_from_slice(&low.to_be_bytes());
-        let op = EngineOp::Put {
-            id: 1,
-            hash: KeyHash(bytes),
-            key: b"k".to_vec(),
-            record: Record { seq, value: vec![0; 8], ..Record::default() },
-            condition: PutCondition::Newer { known: true },
-            completion: None,
-        };
-        store.execute(op).result.unwrap()
+        bytes[8..].copy_from_slice(&index.to_be_bytes());
+        KeyHash(bytes)
+    }
+
+    fn put(store: &mut ModelledStore, index: u64, seq: Seq, condition: PutCondition) -> EngineReply {
+        let record = Record { seq, value: vec![0; 8], ..Record::default() };
+        let (hash, key) = (hash(index), store.keys.key(index));
+        store.execute(EngineOp::Put { id: 1, hash, key, record, condition, completion: None }).result.unwrap()
+    }
+
+    fn get(store: &mut ModelledStore, index: u64) -> Option<(Seq, usize)> {
+        let (hash, key) = (hash(index), store.keys.key(index));
+        match store.execute(EngineOp::Get { id: 2, hash, key }).result.unwrap() {
+            EngineReply::Got(record) => record.map(|record| (record.seq, record.value.len())),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
     fn only_what_is_newer_is_stored_and_only_that_takes_memory() {
-        let mut store = ModelledStore::new(8);
-        let get = |store: &mut ModelledStore| match store
-            .execute(EngineOp::Get { id: 2, hash: KeyHash([0; 16]), key: b"k".to_vec() })
-            .result
-            .unwrap()
-        {
-            EngineReply::Got(Some(record)) => (record.seq, record.value.len()),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(get(&mut store), (LOADED, 8));
+        let (mut store, newer) = (store(), PutCondition::Newer { known: true });
+        assert_eq!(get(&mut store, 0), Some((LOADED, 8)));
         assert_eq!(store.written.len(), 0);
-        assert_eq!(put(&mut store, 0, Seq::new(1, 7)), EngineReply::Put(Ok(())));
-        assert_eq!(put(&mut store, 0, Seq::new(1, 6)), EngineReply::Put(Err(Seq::new(1, 7))));
-        assert_eq!(get(&mut store), (Seq::new(1, 7), 8));
+        assert_eq!(put(&mut store, 0, Seq::new(1, 7), newer), EngineReply::Put(Ok(())));
+        assert_eq!(put(&mut store, 0, Seq::new(1, 6), newer), EngineReply::Put(Err(Seq::new(1, 7))));
+        assert_eq!(get(&mut store, 0), Some((Seq::new(1, 7), 8)));
         assert_eq!(store.written.len(), 1);
+    }
+
+    #[test]
+    fn what_was_not_loaded_can_be_added_once() {
+        let (mut store, absent) = (store(), PutCondition::IfSeq(Seq::NONE));
+        assert_eq!(get(&mut store, 10), None);
+        assert_eq!(put(&mut store, 9, Seq::new(1, 1), absent), EngineReply::Put(Err(LOADED)));
+        assert_eq!(put(&mut store, 10, Seq::new(1, 2), absent), EngineReply::Put(Ok(())));
+        assert_eq!(put(&mut store, 10, Seq::new(1, 3), absent), EngineReply::Put(Err(Seq::new(1, 2))));
+        assert_eq!(get(&mut store, 10), Some((Seq::new(1, 2), 8)));
     }
 }

@@ -93,6 +93,8 @@ pub(crate) struct Case {
     pub(crate) partitions: u32,
     /// The cache is empty at first, and learns what is hot.
     pub(crate) is_cold: bool,
+    /// Clients ask for no more than about so many operations a second, whatever nodes allow.
+    pub(crate) most_ops: f64,
 }
 
 impl Default for Case {
@@ -108,6 +110,7 @@ impl Default for Case {
             snapshot_us: 10_000_000,
             partitions: PARTITIONS,
             is_cold: false,
+            most_ops: f64::INFINITY,
         }
     }
 }
@@ -177,16 +180,19 @@ impl Bench {
     /// Requests under way when the busiest node is so busy and requests come at random: those in the nodes' queues (Pollaczek and
     /// Khinchine), and those on links.
     fn under_way(&self, scheme: Scheme) -> f64 {
-        let load = &self.ideal(scheme).node_load;
-        let busiest = load.iter().copied().fold(0.0, f64::max);
+        let ideal = self.ideal(scheme);
+        let capacity_ops = self.profile.node_capacity_ops();
+        let ops = (BUSY * ideal.ops(capacity_ops)).min(self.case.most_ops);
         let variation = 1.0 + self.profile.service_spread.powi(2) / 3.0;
         let at_node = |load: &f64| {
-            let busy = BUSY * load / busiest;
+            let busy = ops * load / capacity_ops;
             busy + busy * busy * variation / (2.0 * (1.0 - busy))
         };
-        let requests_per_s = BUSY * self.profile.node_capacity_ops() / busiest;
-        let round_trip_s = (4 * self.profile.link_ns + 2 * self.profile.pipeline_ns) as f64 / 1e9;
-        load.iter().map(at_node).sum::<f64>() + requests_per_s * round_trip_s
+        // What the cache answers crosses two links, what a node answers two more.
+        let demand = self.case.workload.demand();
+        let pairs = demand.reads + demand.writes + ideal.node_load.iter().sum::<f64>();
+        let pair_s = (2 * self.profile.link_ns + self.profile.pipeline_ns) as f64 / 1e9;
+        ideal.node_load.iter().map(at_node).sum::<f64>() + ops * pairs * pair_s
     }
 
     /// The throughput of a scheme at its limit, with the hottest keys cached.
@@ -249,6 +255,9 @@ impl Bench {
 
     /// Operations that tell the throughput of a scheme well enough.
     fn operations(&self, scheme: Scheme, effort: &Effort) -> u64 {
+        if self.ideal_ops(scheme) >= self.case.most_ops {
+            return effort.operations.0; // no node's queue makes them more or less
+        }
         let share = self.ideal(scheme).node_load.iter().copied().fold(0.0, f64::max);
         ((effort.busiest_requests / share) as u64).clamp(effort.operations.0, effort.operations.1)
     }
@@ -289,7 +298,7 @@ impl Bench {
     fn concluded(&self, scheme: Scheme, world: &World, run: Stretch) -> Measured {
         Measured {
             throughput_ops: run.throughput_ops(),
-            limit_ops: self.limit_ops(scheme, &run.content),
+            limit_ops: self.limit_ops(scheme, &run.content).min(self.case.most_ops),
             hit_ratio: run.cached as f64 / (run.completed as f64).max(1.0),
             cached: world.cached_hashes().len(),
             busiest: run.busiest(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use switchback_wire::HashKey;
 
 /// A gain below this is none: maps differ by as much.
-const GAIN_MIN: f64 = 1.1;
+pub const GAIN_MIN: f64 = 1.1;
 /// The load counts as even if the rack does this share of what it would do if all nodes were equally busy.
 const EVEN: f64 = 0.95;
 
@@ -90,7 +90,7 @@ pub(super) struct Step {
 /// Whether it is worth it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// Write-back does what no write-through cache can.
     WriteBack,
     /// Write-back does what a write-through cache can't while nodes are busy.
@@ -106,9 +106,43 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
+    /// All there are, the best first.
+    pub const ALL: [Verdict; 6] = [
+        Verdict::WriteBack,
+        Verdict::UnderLoad,
+        Verdict::WriteThrough,
+        Verdict::TooLarge,
+        Verdict::Even,
+        Verdict::TooMany,
+    ];
+
     /// Whether write-back is better than what there was before.
-    pub(super) fn pays(self) -> bool {
+    pub fn pays(self) -> bool {
         matches!(self, Verdict::WriteBack | Verdict::UnderLoad)
+    }
+
+    /// In a few words.
+    pub fn short(self) -> &'static str {
+        match self {
+            Verdict::WriteBack => "pays",
+            Verdict::UnderLoad => "pays under load",
+            Verdict::WriteThrough => "NO: write-through does",
+            Verdict::Even => "NO: even",
+            Verdict::TooLarge => "NO: too large",
+            Verdict::TooMany => "NO: too many keys",
+        }
+    }
+
+    /// Why.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Verdict::WriteBack => "more than any write-through cache",
+            Verdict::UnderLoad => "more than a write-through cache whose nodes are full",
+            Verdict::WriteThrough => "a write-through cache does about as well: few writes go to what is hot",
+            Verdict::TooLarge => "values are too large for a slot",
+            Verdict::Even => "the load is even already, or nearly",
+            Verdict::TooMany => "the load is spread over more keys than the cache holds",
+        }
     }
 }
 

@@ -15,6 +15,9 @@ mod text;
 mod trace;
 mod traffic;
 
+pub use analysis::{GAIN_MIN, Verdict};
+pub use overview::{Forecast, forecast};
+
 use crate::cli::{parse_positive, parse_theta};
 use crate::limit::EXACT_KEYS;
 use crate::workload::twitter;

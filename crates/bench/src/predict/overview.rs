@@ -8,7 +8,6 @@ use crate::report::{Table, grouped, percent};
 use crate::workload::{Cluster, Demand, twitter};
 use serde::Serialize;
 use std::fmt::Write as _;
-use switchback_wire::CACHED_KEY_BYTES_MAX;
 
 /// Slots of a Tofino, and of the software targets.
 const SLOTS: [u32; 2] = [128, 1024];
@@ -32,28 +31,20 @@ pub(super) struct Row {
 
 impl Row {
     fn of(cluster: &'static Cluster, rack: Rack) -> Row {
-        let fits = |slot: u32| {
-            let (key_bytes, value_bytes) = cluster.key_bytes.zip(cluster.value_bytes)?;
-            Some(key_bytes as usize <= CACHED_KEY_BYTES_MAX && value_bytes <= slot)
-        };
-        // What is cached and as many again; of the rest each key draws next to nothing.
-        let exact_keys = (2 * u64::from(rack.cache_records)).clamp(100_000, EXACT_KEYS);
         let mut row = Row {
             cluster: cluster.number,
             key_bytes: cluster.key_bytes,
             value_bytes: cluster.value_bytes,
             rate_ops: cluster.rate_ops,
             alpha: cluster.alpha,
-            cacheable: SLOTS.map(fits),
+            cacheable: SLOTS.map(|slot_bytes| cluster.fits(slot_bytes)),
             write_share: None,
             outcomes: Vec::new(),
             verdict: None,
             unknown: None,
         };
-        match Traffic::of_cluster(cluster, None, rack.slot_bytes.into(), exact_keys) {
-            Ok(traffic) => {
-                let (outcomes, verdict) = assess(&traffic, &rack);
-                let Demand { reads, writes } = traffic.demand;
+        match outlook(cluster, &rack) {
+            Ok((Demand { reads, writes }, outcomes, verdict)) => {
                 row = Row { write_share: Some(writes / (reads + writes)), outcomes, verdict: Some(verdict), ..row };
             }
             Err(reason) => row.unknown = Some(reason.to_string()),
@@ -65,6 +56,51 @@ impl Row {
     fn gain(&self, way: Way) -> Option<String> {
         self.outcomes.iter().find(|outcome| outcome.way == way).map(|outcome| gain(outcome.gain))
     }
+}
+
+/// What requests are made, what each way of caching comes to, and whether it is worth it.
+fn outlook(cluster: &'static Cluster, rack: &Rack) -> anyhow::Result<(Demand, Vec<Outcome>, Verdict)> {
+    // What is cached and as many again; of the rest each key draws next to nothing.
+    let exact_keys = (2 * u64::from(rack.cache_records)).clamp(100_000, EXACT_KEYS);
+    let traffic = Traffic::of_cluster(cluster, None, rack.slot_bytes.into(), exact_keys)?;
+    let (outcomes, verdict) = assess(&traffic, rack);
+    Ok((traffic.demand, outcomes, verdict))
+}
+
+/// What is predicted of a published cluster.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Forecast {
+    /// Over no cache, by a write-through cache while nodes are full. `None`: nodes would serve nothing.
+    pub write_through: Option<f64>,
+    /// The same by write-back.
+    pub write_back: Option<f64>,
+    /// Whether it is worth it.
+    pub verdict: Verdict,
+}
+
+/// What `switchback predict` says of a cluster on a rack of so many nodes, if nothing else is given.
+///
+/// # Errors
+/// What wasn't published.
+pub fn forecast(
+    cluster: &'static Cluster,
+    nodes: u16,
+    cache_records: u32,
+    slot_bytes: u32,
+) -> anyhow::Result<Forecast> {
+    let rack = Rack {
+        nodes,
+        partitions: 4096,
+        cache_records,
+        slot_bytes,
+        node_capacity: None,
+        outstanding: 256,
+        seed: 1,
+        maps: 1,
+    };
+    let (_, outcomes, verdict) = outlook(cluster, &rack)?;
+    let gain = |way| outcomes.iter().find(|outcome| outcome.way == way).and_then(|outcome| outcome.gain);
+    Ok(Forecast { write_through: gain(Way::WriteThroughClosedLoop), write_back: gain(Way::WriteBack), verdict })
 }
 
 /// Predicts for each cluster.
@@ -102,7 +138,7 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
             known(row.gain(Way::WriteThrough)),
             known(row.gain(Way::WriteThroughClosedLoop)),
             known(row.gain(Way::WriteBack)),
-            row.verdict.map_or("unknown", short).to_owned(),
+            row.verdict.map_or("unknown", Verdict::short).to_owned(),
         ]);
     }
     let _ = write!(text, "\n{table}");
@@ -142,37 +178,16 @@ fn paying(rows: &[Row]) -> String {
     let known = rows.iter().filter(|row| row.verdict.is_some()).count();
     let not = rows.iter().filter(|row| row.verdict.is_some_and(|verdict| !verdict.pays())).count();
     let mut text = format!("\nWRITE-BACK DOES NOT PAY in {not} of the {known} clusters whose figures are known:\n");
-    for (verdict, why) in [
-        (Verdict::WriteThrough, "a write-through cache does about as well: few writes go to what is hot"),
-        (Verdict::TooLarge, "values are too large for a slot"),
-        (Verdict::Even, "the load is even already, or nearly"),
-        (Verdict::TooMany, "the load is spread over more keys than the cache holds"),
-    ] {
-        let clusters = of(verdict);
-        if !clusters.is_empty() {
-            let _ = writeln!(text, "  {:>2} {why}: {}", clusters.len(), clusters.join(", "));
+    let list = |pays: bool, text: &mut String| {
+        for verdict in Verdict::ALL.into_iter().filter(|verdict| verdict.pays() == pays) {
+            let clusters = of(verdict);
+            if !clusters.is_empty() {
+                let _ = writeln!(text, "  {:>2} {}: {}", clusters.len(), verdict.reason(), clusters.join(", "));
+            }
         }
-    }
+    };
+    list(false, &mut text);
     let _ = writeln!(text, "It pays in {}:", known - not);
-    for (verdict, why) in [
-        (Verdict::WriteBack, "more than any write-through cache"),
-        (Verdict::UnderLoad, "more than a write-through cache whose nodes are full"),
-    ] {
-        let clusters = of(verdict);
-        if !clusters.is_empty() {
-            let _ = writeln!(text, "  {:>2} {why}: {}", clusters.len(), clusters.join(", "));
-        }
-    }
+    list(true, &mut text);
     text
-}
-
-fn short(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::WriteBack => "pays",
-        Verdict::UnderLoad => "pays under load",
-        Verdict::WriteThrough => "NO: write-through does",
-        Verdict::Even => "NO: even",
-        Verdict::TooLarge => "NO: too large",
-        Verdict::TooMany => "NO: too many keys",
-    }
 }

@@ -47,6 +47,13 @@ impl KeySpace {
         }
     }
 
+    /// The index of the record of this key, if it is one of these.
+    pub fn index(&self, key: &[u8]) -> Option<u64> {
+        let name = key.get(self.key_bytes - 16..).filter(|_| key.len() == self.key_bytes)?;
+        let digits = std::str::from_utf8(name.strip_prefix(b"user")?).ok()?;
+        Some(unpermute(u64::from_str_radix(digits, 16).ok()?, self.seed))
+    }
+
     /// The key of record `index`.
     pub fn key(&self, index: u64) -> Vec<u8> {
         let mut key = Vec::new();
@@ -55,13 +62,37 @@ impl KeySpace {
     }
 }
 
+const MULTIPLIERS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
+const INVERSES: [u64; 3] = [inverse(MULTIPLIERS[0]), inverse(MULTIPLIERS[1]), inverse(MULTIPLIERS[2])];
+
 /// A permutation of the 48-bit numbers: every step (odd multiplication, addition, xor with a right shift) can be undone.
 #[inline]
 fn permute(index: u64, seed: u64) -> u64 {
     let mut x = index.wrapping_add(seed) & INDEX_MASK;
-    for multiplier in [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb_u64] {
+    for multiplier in MULTIPLIERS {
         x = x.wrapping_mul(multiplier) & INDEX_MASK;
         x ^= x >> 25;
+    }
+    x
+}
+
+/// The way back.
+#[inline]
+fn unpermute(mut x: u64, seed: u64) -> u64 {
+    for inverse in INVERSES.into_iter().rev() {
+        x ^= x >> 25; // twice 25 is more than 48 bits
+        x = x.wrapping_mul(inverse) & INDEX_MASK;
+    }
+    x.wrapping_sub(seed) & INDEX_MASK
+}
+
+/// What undoes a multiplication by an odd number: each step doubles the bits that are right (Newton).
+const fn inverse(odd: u64) -> u64 {
+    let mut x = odd; // three bits are right
+    let mut step = 0;
+    while step < 5 {
+        x = x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x)));
+        step += 1;
     }
     x
 }
@@ -220,6 +251,13 @@ mod tests {
         #[test]
         fn the_permutation_is_one(a in 0u64..1 << 48, b in 0u64..1 << 48, seed in any::<u64>()) {
             prop_assert_eq!(a == b, permute(a, seed) == permute(b, seed));
+        }
+
+        #[test]
+        fn a_key_says_whose_it_is(index in 0u64..1 << 48, seed in any::<u64>(), key_bytes in 16usize..128) {
+            let keys = KeySpace::new(seed, key_bytes);
+            prop_assert_eq!(keys.index(&keys.key(index)), Some(index));
+            prop_assert_eq!(keys.index(&keys.key(index)[1..]), None);
         }
 
         #[test]

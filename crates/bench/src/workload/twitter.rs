@@ -6,6 +6,7 @@
 use super::Verb;
 use std::fmt;
 use std::sync::LazyLock;
+use switchback_wire::CACHED_KEY_BYTES_MAX;
 
 const FIGURES: &str = include_str!("twitter.csv");
 /// The traces are a week long.
@@ -68,6 +69,19 @@ impl Cluster {
             alpha,
             operations: operations.map(|(name, share)| Some((name, share.parse().ok()?))).collect::<Option<_>>()?,
         })
+    }
+
+    /// Whether the mean record fits a cache with slots of so many bytes.
+    pub fn fits(&self, slot_bytes: u32) -> Option<bool> {
+        let (key_bytes, value_bytes) = self.key_bytes.zip(self.value_bytes)?;
+        Some(key_bytes as usize <= CACHED_KEY_BYTES_MAX && value_bytes <= slot_bytes)
+    }
+
+    /// The share of records that fits whatever the lengths around the published means: no more than `mean / length` of them are so long (Markov).
+    pub fn fits_at_least(&self, slot_bytes: u32) -> Option<f64> {
+        let (key_bytes, value_bytes) = self.key_bytes.zip(self.value_bytes)?;
+        let too_long = |mean: u32, most: u32| f64::from(mean) / (f64::from(most) + 1.0);
+        Some((1.0 - too_long(key_bytes, CACHED_KEY_BYTES_MAX as u32) - too_long(value_bytes, slot_bytes)).max(0.0))
     }
 
     /// Share of requests that go to keys used only once.
@@ -146,6 +160,10 @@ mod tests {
         // 9.08 K a second for a week, 46.8 a key; 2.4 % of the keys only once.
         assert!((cluster.lasting_keys().unwrap() as f64 / 114.5e6 - 1.0).abs() < 0.01);
         assert!((cluster.one_hit_requests() - 0.024 / 46.8).abs() < 1e-12);
+        // Of values of 78 B no more than 78 in 129 are longer than 128 B, and of keys of 23 B no more than 23.
+        assert_eq!((cluster.fits(128), cluster.fits(77)), (Some(true), Some(false)));
+        assert!((cluster.fits_at_least(128).unwrap() - 28.0 / 129.0).abs() < 1e-12);
+        assert_eq!((cluster.fits_at_least(64), clusters()[4].fits(128)), (Some(0.0), None));
         for wrong in ["0", "55", "x", ""] {
             assert!(self::cluster(wrong).unwrap_err().contains("twitter:54"), "{wrong}");
         }

@@ -2,7 +2,7 @@
 
 use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
-use crate::output::{COMMIT, Csv, Figure, Series, Table};
+use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::pool;
 use crate::stretch::Begun;
 use crate::student::Estimate;
@@ -66,12 +66,13 @@ pub(crate) fn run(context: &Context) -> Finding {
         run
     });
     Finding {
-        number: 7,
+        name: "7",
         title: "Changes of popularity",
         paper: "Writes only, 2 servers, 70 s, 200 keys change every 10 s: FarReach exceeds the others by at least 59.4 % on average, as it \
                 does without a change; it reacts within about 1 s.",
         differs: "Runs are shorter, changes more frequent: what follows a change is the same. A key counts as hot at 20 sampled requests, as in \
                   the paper; at 0.2 Mops a key that draws one request in 4,000 needs most of a second for them.",
+        remarks: Vec::new(),
         csv: vec![("exp7", csv(context, &jobs, &results)), ("exp7_series", series(context, &jobs, &results))],
         figures: (0..PATTERNS.len()).map(|pattern| figure(context, pattern, &jobs, &results)).collect(),
         tables: [false, true].map(|is_cold| summary(is_cold, &jobs, &results)).to_vec(),
@@ -150,13 +151,13 @@ fn series(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
 
 /// Throughput over time, preloaded: the mean of the repetitions.
 fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> Figure {
-    let line = |scheme: Scheme| {
+    let line = |(ink, scheme): (usize, Scheme)| {
         let mine = |job: &Job| job.pattern == pattern && job.scheme == scheme && !job.is_cold;
         let runs: Vec<_> = jobs.iter().zip(results).filter(|(job, _)| mine(job)).map(|(_, run)| run).collect();
         let length = runs.iter().map(|run| run.series_ops.len()).min().unwrap_or(0);
         let mean_mops = |at: usize| mean(&runs.iter().map(|run| run.series_ops[at]).collect::<Vec<_>>()) / 1e6;
         let point = |at: usize| (at as f64 * BUCKET_NS as f64 / 1e9, Estimate { mean: mean_mops(at), half_width: 0.0 });
-        Series { label: scheme.to_string(), points: (0..length).map(point).collect(), is_limit: false }
+        Series::line(scheme.name(), ink, (0..length).map(point).collect())
     };
     let name = PATTERNS[pattern].0;
     Figure {
@@ -167,9 +168,9 @@ fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> F
         ),
         x_label: "time, s",
         y_label: "throughput, Mops",
-        ticks: Vec::new(),
+        ticks: Ticks::Numbers,
         is_logarithmic: false,
-        series: Scheme::ALL.map(line).to_vec(),
+        series: Scheme::ALL.into_iter().enumerate().map(line).collect(),
         origin: context.origin(),
     }
 }

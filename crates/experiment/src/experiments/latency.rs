@@ -2,7 +2,7 @@
 
 use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
-use crate::output::{Csv, Figure, Series, Table};
+use crate::output::{Csv, Figure, Series, Style, Table, Ticks};
 use crate::pool;
 use crate::stretch::Begun;
 use crate::student::Estimate;
@@ -60,12 +60,13 @@ pub(crate) fn run(context: &Context) -> Finding {
         }
     }
     Finding {
-        number: 2,
+        name: "2",
         title: "Latency by target throughput",
         paper: "Workload A, 16 servers, mean latencies: FarReach reduces NoCache's by 64.9 % and NetCache's by 72.0 % at a target of 0.8 MOPS, \
                 where the busiest server of the others is overloaded.",
         differs: "Beyond the capacity of its busiest node a rack's open-loop latency grows as long as one measures: such points are shown as \
                   overloaded instead of a number that depends on the length of the run.",
+        remarks: Vec::new(),
         csv: vec![("exp2", csv)],
         figures: [false, true].map(|is_cold| figure(context, is_cold, &jobs, &results)).to_vec(),
         tables: [false, true].map(|is_cold| summary(is_cold, &jobs, &results)).to_vec(),
@@ -125,26 +126,26 @@ fn latencies(
 }
 
 fn figure(context: &Context, is_cold: bool, jobs: &[Job], results: &[Vec<Point>]) -> Figure {
-    let names = ["mean", "99th percentile"];
-    let line = |scheme: Scheme, which: usize| {
+    let line = |(ink, scheme): (usize, Scheme), which: usize| {
+        let (name, style) = [("mean", Style::Line), ("99th percentile", Style::Dashed)][which];
         let at = |target_ops: f64| {
             let three = latencies(jobs, results, is_cold, scheme, target_ops)?;
             Some((target_ops / 1e6, three[2 * which]))
         };
-        Series {
-            label: format!("{scheme}, {}", names[which]),
-            points: TARGETS.into_iter().filter_map(at).collect(),
-            is_limit: false,
-        }
+        let points = TARGETS.into_iter().filter_map(at).collect();
+        Series { style, ..Series::line(format!("{scheme}, {name}"), ink, points) }
     };
     Figure {
         name: format!("exp2_{}", start(is_cold)),
         title: format!("Exp#2 Latency by target throughput, {}", start(is_cold)),
         x_label: "target throughput, Mops",
         y_label: "latency, us",
-        ticks: Vec::new(),
+        ticks: Ticks::Numbers,
         is_logarithmic: true,
-        series: Scheme::ALL.into_iter().flat_map(|scheme| [line(scheme, 0), line(scheme, 1)]).collect(),
+        series: [0, 1]
+            .into_iter()
+            .flat_map(|which| Scheme::ALL.into_iter().enumerate().map(move |at| line(at, which)))
+            .collect(),
         origin: context.origin(),
     }
 }

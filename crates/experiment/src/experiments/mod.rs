@@ -1,10 +1,11 @@
-//! The nine experiments: what each runs, and what is said about it.
+//! The experiments: the nine of the paper and one on real workloads; what each runs, and what is said about it.
 
 mod dynamic;
 mod latency;
 mod recovery;
 mod snapshots;
 mod sweep;
+mod twitter;
 
 use crate::output::{Csv, Figure, Table};
 use crate::profile::Profile;
@@ -29,47 +30,69 @@ impl Context {
 
     /// Where a figure comes from.
     pub(crate) fn origin(&self) -> String {
-        self.origin_of(self.profile.name)
+        self.origin_of(self.profile.name, self.effort.repetitions)
     }
 
-    /// The same, of a profile.
-    pub(crate) fn origin_of(&self, profile: &str) -> String {
-        format!("profile {profile}, seeds {} to {}", self.seed, self.seed + self.effort.repetitions - 1)
+    /// The same, of a profile and so many seeds.
+    pub(crate) fn origin_of(&self, profile: &str, seeds: u64) -> String {
+        format!("profile {profile}, {}", seeds_named(self.seed, seeds))
     }
+}
+
+/// So many seeds from this one on.
+pub(crate) fn seeds_named(first: u64, count: u64) -> String {
+    if count == 1 { format!("seed {first}") } else { format!("seeds {first} to {}", first + count - 1) }
 }
 
 /// What an experiment found.
 pub(crate) struct Finding {
-    pub(crate) number: u8,
+    /// The experiment's.
+    pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     /// What the paper says.
     pub(crate) paper: &'static str,
     /// Why ours differs, where it does.
     pub(crate) differs: &'static str,
+    /// What else there is to know: a heading and a text each.
+    pub(crate) remarks: Vec<(&'static str, String)>,
     /// Files by name, without `.csv`.
     pub(crate) csv: Vec<(&'static str, Csv)>,
     pub(crate) figures: Vec<Figure>,
     pub(crate) tables: Vec<Table>,
 }
 
+impl Finding {
+    /// Name and title.
+    pub(crate) fn heading(&self) -> String {
+        format!("{}: {}", label(self.name), self.title)
+    }
+}
+
+/// How an experiment is called in headings: the paper's by their numbers.
+pub(crate) fn label(name: &str) -> String {
+    if name.parse::<u8>().is_ok() { format!("Exp#{name}") } else { name.to_owned() }
+}
+
 /// An experiment.
 pub(crate) struct Experiment {
-    pub(crate) number: u8,
+    /// As the command line names it; the paper's have numbers.
+    pub(crate) name: &'static str,
     run: fn(&Context) -> Finding,
 }
 
 impl Experiment {
     /// All there are.
     pub(crate) const ALL: &[Experiment] = &[
-        Experiment { number: 1, run: |context| sweep::run(context, &sweep::WORKLOADS) },
-        Experiment { number: 2, run: latency::run },
-        Experiment { number: 3, run: |context| sweep::run(context, &sweep::SERVERS) },
-        Experiment { number: 4, run: |context| sweep::run(context, &sweep::WRITES) },
-        Experiment { number: 5, run: |context| sweep::run(context, &sweep::SKEW) },
-        Experiment { number: 6, run: |context| sweep::run(context, &sweep::VALUES) },
-        Experiment { number: 7, run: dynamic::run },
-        Experiment { number: 8, run: snapshots::run },
-        Experiment { number: 9, run: recovery::run },
+        Experiment { name: "1", run: |context| sweep::run(context, &sweep::WORKLOADS) },
+        Experiment { name: "2", run: latency::run },
+        Experiment { name: "3", run: |context| sweep::run(context, &sweep::SERVERS) },
+        Experiment { name: "4", run: |context| sweep::run(context, &sweep::WRITES) },
+        Experiment { name: "5", run: |context| sweep::run(context, &sweep::SKEW) },
+        Experiment { name: "6", run: |context| sweep::run(context, &sweep::VALUES) },
+        Experiment { name: "7", run: dynamic::run },
+        Experiment { name: "8", run: snapshots::run },
+        Experiment { name: "9", run: recovery::run },
+        Experiment { name: "twitter", run: twitter::run },
     ];
 
     /// Runs it.

@@ -1,7 +1,7 @@
 //! Exp#9: how long a rack takes to recover from the death of its switch, by what was cached.
 
 use super::{Context, Finding};
-use crate::output::{COMMIT, Csv, Figure, Series, Table};
+use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::pool;
 use crate::profile::Profile;
 use crate::student::Estimate;
@@ -45,7 +45,7 @@ pub(crate) fn run(context: &Context) -> Finding {
         times
     });
     Finding {
-        number: 9,
+        name: "9",
         title: "Time of recovery by size of the cache",
         paper: "Writes only, 16 servers, 100 to 10,000 cached records: about 1 s to update a server, mostly to collect what clients and the \
                 controller have; 1 to 1.35 s to fill the cache again; 2.35 s in all at most.",
@@ -54,6 +54,7 @@ pub(crate) fn run(context: &Context) -> Finding {
                   themselves, in parallel. Detection is counted from the last hello of the switch that died (one every \
                   20 ms); here a successor says hello 10 ms after the crash. Cached records are all written before it, \
                   so all are stored. Re-admission ends with the last of the keys that were cached.",
+        remarks: Vec::new(),
         csv: vec![("exp9", csv(&jobs, &results))],
         figures: Profile::ALL.map(|profile| figure(context, profile, &jobs, &results)).to_vec(),
         tables: Profile::ALL.map(|profile| summary(sizes(context), profile, &jobs, &results)).to_vec(),
@@ -147,20 +148,19 @@ const STEPS: [(&str, Step); 5] = [
 
 fn figure(context: &Context, profile: &Profile, jobs: &[Job], results: &[RecoveryTimes]) -> Figure {
     let sizes = sizes(context);
-    let line = |(label, us): (&str, Step)| Series {
-        label: label.to_owned(),
-        points: (0..sizes.len()).map(|at| (at as f64, mean_ms(profile, sizes[at], jobs, results, us))).collect(),
-        is_limit: false,
+    let line = |(ink, (label, us)): (usize, (&str, Step))| {
+        let point = |at: usize| (at as f64, mean_ms(profile, sizes[at], jobs, results, us));
+        Series::line(label, ink, (0..sizes.len()).map(point).collect())
     };
     Figure {
         name: format!("exp9_{}", profile.name),
         title: format!("Exp#9 Time of recovery, profile {}", profile.name),
         x_label: "cached records",
-        y_label: "ms",
-        ticks: sizes.iter().map(u32::to_string).collect(),
+        y_label: "time, ms",
+        ticks: Ticks::Steps(sizes.iter().map(u32::to_string).collect()),
         is_logarithmic: true,
-        series: STEPS.map(line).to_vec(),
-        origin: context.origin_of(profile.name),
+        series: STEPS.into_iter().enumerate().map(line).collect(),
+        origin: context.origin_of(profile.name, context.effort.repetitions),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::dynamic::{PATTERNS, case};
 use super::sweep::{COLUMNS, mops, row};
 use super::{Context, Finding};
-use crate::output::{Csv, Figure, Series, Table};
+use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::pool;
 use crate::stretch::Begun;
 use crate::student::Estimate;
@@ -41,11 +41,12 @@ pub(crate) fn run(context: &Context) -> Finding {
         run
     });
     Finding {
-        number: 8,
+        name: "8",
         title: "Period of snapshots",
         paper: "Writes only, 2 servers, changing popularity: about 0.2 MOPS whatever the period. Control-plane bandwidth 0.03 MiB/s without \
                 snapshots, 1.41 MiB/s every 2.5 s, 0.33 MiB/s every 10 s.",
         differs: "A snapshot here holds only records that no node has. Bandwidth counts every control message with its frame, heartbeats included.",
+        remarks: Vec::new(),
         csv: vec![("exp8", csv(context, &jobs, &results))],
         figures: figures(context, patterns.clone(), &jobs, &results),
         tables: patterns.map(|pattern| summary(pattern, &jobs, &results)).collect(),
@@ -104,16 +105,14 @@ fn figures(context: &Context, patterns: std::ops::Range<usize>, jobs: &[Job], re
         title: title.to_owned(),
         x_label: "period of snapshots, s",
         y_label,
-        ticks: PERIODS_MS.map(period_name).to_vec(),
+        ticks: Ticks::Steps(PERIODS_MS.map(period_name).to_vec()),
         is_logarithmic: false,
         series: patterns
             .clone()
-            .map(|pattern| Series {
-                label: PATTERNS[pattern].0.to_owned(),
-                points: (0..PERIODS_MS.len())
-                    .map(|at| (at as f64, mean_of(pattern, PERIODS_MS[at], jobs, results, value)))
-                    .collect(),
-                is_limit: false,
+            .enumerate()
+            .map(|(ink, pattern)| {
+                let point = |at: usize| (at as f64, mean_of(pattern, PERIODS_MS[at], jobs, results, value));
+                Series::line(PATTERNS[pattern].0, ink, (0..PERIODS_MS.len()).map(point).collect())
             })
             .collect(),
         origin: context.origin(),
@@ -122,7 +121,7 @@ fn figures(context: &Context, patterns: std::ops::Range<usize>, jobs: &[Job], re
         draw("exp8_throughput", "Exp#8 Throughput by period of snapshots", "throughput, Mops", |run| {
             run.measured.throughput_ops / 1e6
         }),
-        draw("exp8_bandwidth", "Exp#8 Control plane by period of snapshots", "MiB/s", |run| {
+        draw("exp8_bandwidth", "Exp#8 Control plane by period of snapshots", "control plane, MiB/s", |run| {
             run.bytes_per_s / f64::from(1 << 20)
         }),
     ]

@@ -1,7 +1,7 @@
 //! Throughput against one parameter: Exp#1, #3, #4, #5 and #6.
 
 use super::{Context, Finding};
-use crate::output::{COMMIT, Csv, Figure, Series, Table};
+use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::pool;
 use crate::student::Estimate;
 use crate::trial::{Bench, Case, Measured};
@@ -10,11 +10,15 @@ use switchback_bench::workload::Workload;
 
 /// A parameter and its values.
 pub(crate) struct Sweep {
-    number: u8,
+    /// Of the experiment.
+    name: &'static str,
     file: &'static str,
     title: &'static str,
-    /// What the parameter is called.
+    /// What the parameter is called, in tables and at the axis of a figure.
     parameter: &'static str,
+    axis: &'static str,
+    /// Whether its values are more or less of something.
+    is_ordered: bool,
     is_logarithmic: bool,
     /// Values of the parameter: name and case.
     points: fn() -> Vec<(String, Case)>,
@@ -24,10 +28,12 @@ pub(crate) struct Sweep {
 
 /// Exp#1.
 pub(crate) const WORKLOADS: Sweep = Sweep {
-    number: 1,
+    name: "1",
     file: "exp1",
     title: "Throughput by workload",
     parameter: "workload",
+    axis: "YCSB workload",
+    is_ordered: false,
     is_logarithmic: false,
     points: || {
         let all = [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F];
@@ -41,10 +47,12 @@ pub(crate) const WORKLOADS: Sweep = Sweep {
 
 /// Exp#3.
 pub(crate) const SERVERS: Sweep = Sweep {
-    number: 3,
+    name: "3",
     file: "exp3",
     title: "Scalability: throughput by number of servers",
     parameter: "servers",
+    axis: "servers",
+    is_ordered: true,
     is_logarithmic: true,
     points: || {
         let all = [16, 32, 64, 128, 256, 1024];
@@ -57,10 +65,12 @@ pub(crate) const SERVERS: Sweep = Sweep {
 
 /// Exp#4.
 pub(crate) const WRITES: Sweep = Sweep {
-    number: 4,
+    name: "4",
     file: "exp4",
     title: "Throughput by share of writes",
     parameter: "write_percent",
+    axis: "share of writes, %",
+    is_ordered: true,
     is_logarithmic: false,
     points: || {
         let case = |percent| Case { workload: Workload::Mix(percent), ..Case::default() };
@@ -73,10 +83,12 @@ pub(crate) const WRITES: Sweep = Sweep {
 
 /// Exp#5.
 pub(crate) const SKEW: Sweep = Sweep {
-    number: 5,
+    name: "5",
     file: "exp5",
     title: "Throughput by skew",
     parameter: "theta",
+    axis: "Zipf exponent",
+    is_ordered: true,
     is_logarithmic: false,
     points: || {
         let case = |theta| Case { workload: Workload::Mix(100.0), theta, ..Case::default() };
@@ -89,10 +101,12 @@ pub(crate) const SKEW: Sweep = Sweep {
 
 /// Exp#6.
 pub(crate) const VALUES: Sweep = Sweep {
-    number: 6,
+    name: "6",
     file: "exp6",
     title: "Throughput by size of values",
     parameter: "value_bytes",
+    axis: "size of values, B",
+    is_ordered: true,
     is_logarithmic: false,
     points: || {
         let case = |value_bytes| Case { workload: Workload::Mix(100.0), value_bytes, ..Case::default() };
@@ -134,10 +148,11 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
     let view = |is_cold| View { sweep, names: &names, is_cold, jobs: &jobs, results: &results };
     let views = [view(false), view(true)];
     Finding {
-        number: sweep.number,
+        name: sweep.name,
         title: sweep.title,
         paper: sweep.paper,
         differs: sweep.differs,
+        remarks: Vec::new(),
         csv: vec![(sweep.file, csv(context, &points, &jobs, &results))],
         figures: views.iter().map(|view| view.figure(context)).collect(),
         tables: views.iter().map(View::table).collect(),
@@ -264,23 +279,19 @@ impl View<'_> {
     fn figure(&self, context: &Context) -> Figure {
         let in_mops =
             |estimate: Estimate| Estimate { mean: estimate.mean / 1e6, half_width: estimate.half_width / 1e6 };
-        let series = |label: &str, is_limit, value: &dyn Fn(&[Measured; 3]) -> f64| Series {
-            label: label.to_owned(),
-            points: (0..self.names.len()).map(|point| (point as f64, in_mops(self.of(point, value)))).collect(),
-            is_limit,
+        let means = |value: &dyn Fn(&[Measured; 3]) -> f64| {
+            (0..self.names.len()).map(|point| (point as f64, in_mops(self.of(point, value)))).collect()
         };
-        let mut all: Vec<_> = Scheme::ALL
-            .into_iter()
-            .enumerate()
-            .map(|(at, scheme)| series(scheme.name(), false, &|m| m[at].throughput_ops))
-            .collect();
-        all.push(series("limit of write-back", true, &|m| m[2].limit_ops));
+        let line = |(at, scheme): (usize, Scheme)| Series::line(scheme.name(), at, means(&|m| m[at].throughput_ops));
+        let mut all: Vec<_> = Scheme::ALL.into_iter().enumerate().map(line).collect();
+        all.push(Series::limit("limit of write-back", means(&|m| m[2].limit_ops)));
+        let names = self.names.to_vec();
         Figure {
             name: format!("{}_{}", self.sweep.file, start(self.is_cold)),
-            title: format!("Exp#{} {}, {}", self.sweep.number, self.sweep.title, start(self.is_cold)),
-            x_label: self.sweep.parameter,
+            title: format!("Exp#{} {}, {}", self.sweep.name, self.sweep.title, start(self.is_cold)),
+            x_label: self.sweep.axis,
             y_label: "throughput, Mops",
-            ticks: self.names.to_vec(),
+            ticks: if self.sweep.is_ordered { Ticks::Steps(names) } else { Ticks::Kinds(names) },
             is_logarithmic: self.sweep.is_logarithmic,
             series: all,
             origin: context.origin(),

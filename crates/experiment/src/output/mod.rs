@@ -1,12 +1,13 @@
 //! What experiments leave behind: CSV files, figures, the report.
 
 pub(crate) mod csv;
+mod draw;
 pub(crate) mod figure;
 pub(crate) mod report;
 pub(crate) mod table;
 
 pub(crate) use csv::Csv;
-pub(crate) use figure::{Figure, Series};
+pub(crate) use figure::{Figure, Series, Style, Ticks};
 pub(crate) use report::Report;
 pub(crate) use table::Table;
 

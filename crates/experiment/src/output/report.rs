@@ -2,7 +2,7 @@
 
 use super::COMMIT;
 use super::table::{Table, escape};
-use crate::experiments::Finding;
+use crate::experiments::{Finding, seeds_named};
 use crate::profile::Chosen;
 use anyhow::Context;
 use std::path::Path;
@@ -26,6 +26,12 @@ const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:62em;margin:2em aut
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\
 td:first-child,th:first-child{text-align:left}caption{text-align:left;font-weight:bold}img{max-width:100%}";
 
+/// What is said behind a finding's tables: why it differs first.
+fn remarks(finding: &Finding) -> impl Iterator<Item = (&str, &str)> {
+    let differs = Some(("Why they differ", finding.differs)).filter(|(_, text)| !text.is_empty());
+    differs.into_iter().chain(finding.remarks.iter().map(|(heading, text)| (*heading, text.as_str())))
+}
+
 impl Report<'_> {
     /// Writes `report.md` and `report.html`.
     pub(crate) fn write(&self, directory: &Path) -> anyhow::Result<()> {
@@ -37,7 +43,7 @@ impl Report<'_> {
     }
 
     fn origin(&self) -> String {
-        format!("Commit {COMMIT}, seeds {} to {}: {}", self.seed, self.seed + self.repetitions - 1, self.command)
+        format!("Commit {COMMIT}, {}: {}", seeds_named(self.seed, self.repetitions), self.command)
     }
 
     fn parameters(&self) -> Table {
@@ -53,12 +59,14 @@ impl Report<'_> {
         let mut text = format!("# FarReach's evaluation, modelled\n\n{INTRODUCTION}\n\n{}\n\n", self.origin());
         text += &format!("{}\n", self.parameters().markdown());
         for finding in self.findings {
-            text += &format!("## Exp#{}: {}\n\nThe paper: {}\n\n", finding.number, finding.title, finding.paper);
+            text += &format!("## {}\n\nThe paper: {}\n\n", finding.heading(), finding.paper);
             for figure in &finding.figures {
                 text += &format!("![{}]({}.svg)\n\n", figure.title, figure.name);
             }
             finding.tables.iter().for_each(|table| text += &format!("{}\n", table.markdown()));
-            text += &format!("Why they differ: {}\n\n", finding.differs);
+            for (heading, remark) in remarks(finding) {
+                text += &format!("{heading}: {remark}\n\n");
+            }
         }
         text
     }
@@ -72,13 +80,15 @@ impl Report<'_> {
             self.parameters().html()
         );
         for finding in self.findings {
-            html += &format!("<h2>Exp#{}: {}</h2>\n", finding.number, escape(finding.title));
+            html += &format!("<h2>{}</h2>\n", escape(&finding.heading()));
             html += &format!("<p><b>The paper:</b> {}</p>\n", escape(finding.paper));
             for figure in &finding.figures {
                 html += &format!("<p><img src=\"{}.svg\" alt=\"{}\"></p>\n", figure.name, escape(&figure.title));
             }
             finding.tables.iter().for_each(|table| html += &table.html());
-            html += &format!("<p><b>Why they differ:</b> {}</p>\n", escape(finding.differs));
+            for (heading, remark) in remarks(finding) {
+                html += &format!("<p><b>{heading}:</b> {}</p>\n", escape(remark));
+            }
         }
         html + "</body></html>\n"
     }

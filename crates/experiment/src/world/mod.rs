@@ -11,6 +11,7 @@ mod part;
 mod switch;
 
 use crate::profile::Profile;
+use crate::storage::ModelledStore;
 use crate::timeline::{Link, Next, Timeline};
 use client::ClientSlot;
 use controller::{ControlPlane, ControllerSlot};
@@ -162,6 +163,8 @@ impl World {
             let requests = setup.workload.requests(index.into(), setup.clients.into());
             ClientSlot::new(session, requests, setup.lanes / u32::from(setup.clients))
         };
+        let keys = KeySpace::new(setup.workload.seed, setup.key_bytes);
+        let store = || ModelledStore::new(setup.value_bytes, keys, setup.workload.preloaded());
         let mut world = World {
             now_ns: 0,
             timeline: Timeline::default(),
@@ -169,12 +172,12 @@ impl World {
             controller: ControllerSlot::new(controller.expect("a new rack has no damaged files")),
             control: ControlPlane::default(),
             switch: SwitchSlot::default(),
-            nodes: (0..setup.servers).map(|node| NodeSlot::new(node, setup.value_bytes, now)).collect(),
+            nodes: (0..setup.servers).map(|node| NodeSlot::new(node, store(), now)).collect(),
             clients: (0..setup.clients).map(client).collect(),
             armed_ns: vec![u64::MAX; 2 + usize::from(setup.servers) + usize::from(setup.clients)],
             drive: Drive::Script,
             arrivals: 0,
-            keys: KeySpace::new(setup.workload.seed, setup.key_bytes),
+            keys,
             key: Vec::new(),
             value: vec![b'v'; setup.value_bytes],
             meter: Meter::new(0),

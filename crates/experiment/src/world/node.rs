@@ -52,14 +52,14 @@ fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool) -> u64 {
 
 impl NodeSlot {
     /// Node `index`, just started.
-    pub(super) fn new(index: u16, value_bytes: usize, now: Now) -> NodeSlot {
+    pub(super) fn new(index: u16, store: ModelledStore, now: Now) -> NodeSlot {
         let address = Part::Node(index).address();
         let boot = u64::from(index) + 1;
         let limits = NodeLimits::default();
         let shim = Shim::new(index, boot, address, limits, Mechanisms::ALL, Loaded::default(), now);
         NodeSlot {
             shim: shim.expect("an empty store is in order"),
-            store: ModelledStore::new(value_bytes),
+            store,
             queue: VecDeque::new(),
             waiting: Vec::new(),
             serving: Vec::new(),

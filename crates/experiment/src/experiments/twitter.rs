@@ -1,0 +1,445 @@
+//! Real workloads: what each scheme makes of Twitter's cache clusters by their published figures, and where write-back does not pay.
+//!
+//! Every cluster whose figures suffice runs as the paper's workloads do; of the others a row says what is missing. Whether it fits a slot is
+//! decided by the mean record, since lengths were published as means only.
+
+use super::sweep::{COLUMNS, mops, row};
+use super::{Context, Finding};
+use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
+use crate::pool;
+use crate::student::Estimate;
+use crate::trial::{Bench, Case, Effort, Measured};
+use switchback_bench::Scheme;
+use switchback_bench::predict::{Forecast, GAIN_MIN, Verdict, forecast};
+use switchback_bench::workload::{Cluster, Demand, Workload, twitter};
+
+/// Slots of a Tofino, and of the software targets.
+const SLOTS: [u32; 2] = [128, 1024];
+/// Clients ask for no more: 20 times what all nodes do when they are equally busy. Beyond, nodes are not what limits a rack.
+const MOST_OPS: f64 = 20e6;
+/// A rack that does this share of it counts as not limited by its nodes.
+const UNLIMITED: f64 = 0.9;
+/// Shorter than other experiments' runs, since they are many: how keys fall on nodes, which differs from seed to seed, tells more.
+const EFFORT: Effort = Effort { operations: (30_000, 600_000), ..Effort::QUICK };
+
+/// A cluster, and what was found.
+struct Row {
+    cluster: &'static Cluster,
+    /// Share of the requests that write.
+    writes: Option<f64>,
+    /// A run of each scheme for every seed; none if the figures don't suffice, or nothing can be cached.
+    runs: Vec<[Measured; 3]>,
+    /// Why there are no runs.
+    unrun: Option<String>,
+    forecast: Option<Forecast>,
+}
+
+/// What is run for a cluster.
+///
+/// # Errors
+/// Why nothing is.
+fn case(cluster: &'static Cluster) -> Result<Case, String> {
+    let workload: Workload = cluster.to_string().parse().map_err(|_| "nothing was published")?;
+    let theta = cluster.alpha.ok_or("no Zipf exponent was published")?;
+    let records = cluster.lasting_keys().ok_or("no number of keys was published")?;
+    let value_bytes = cluster.value_bytes.ok_or("no length of values was published")?;
+    if cluster.fits(SLOTS[1]) != Some(true) {
+        return Err(format!("nothing is cached: the mean value has {value_bytes} B, a slot {}", SLOTS[1]));
+    }
+    let value_bytes = value_bytes.max(16) as usize; // what a value of the model has at least
+    Ok(Case { workload, theta, records, value_bytes, most_ops: MOST_OPS, ..Case::default() })
+}
+
+/// Runs it.
+pub(crate) fn run(context: &Context) -> Finding {
+    let clusters: Vec<_> = twitter::clusters().iter().collect();
+    let rows = rows(context, &clusters);
+    finding(context, &rows)
+}
+
+/// Runs these clusters.
+fn rows(context: &Context, clusters: &[&'static Cluster]) -> Vec<Row> {
+    let seeds = seeds(context);
+    let row = |cluster: &&'static Cluster| Row {
+        cluster,
+        writes: cluster.to_string().parse().ok().map(|workload: Workload| {
+            let Demand { reads, writes } = workload.demand();
+            writes / (reads + writes)
+        }),
+        runs: Vec::new(),
+        unrun: case(cluster).err(),
+        forecast: forecast(cluster, Case::default().servers, Case::default().cache_records, SLOTS[1]).ok(),
+    };
+    let mut rows: Vec<_> = clusters.iter().map(row).collect();
+    let mut jobs = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        if let Ok(case) = case(row.cluster) {
+            jobs.extend(seeds.iter().map(|seed| (at, case.clone(), *seed)));
+        }
+    }
+    context.progress.set_length((jobs.len() * Scheme::ALL.len()) as u64);
+    let results = pool::run(context.threads, &jobs, |(_, case, seed)| {
+        let bench = Bench::new(case.clone(), &context.profile, *seed);
+        Scheme::ALL.map(|scheme| {
+            let measured = bench.throughput(scheme, &EFFORT);
+            context.progress.inc(1);
+            measured
+        })
+    });
+    for ((at, ..), measured) in jobs.iter().zip(results) {
+        rows[*at].runs.push(measured);
+    }
+    rows
+}
+
+/// One repetition is enough for a look.
+fn seeds(context: &Context) -> Vec<u64> {
+    let count = if context.effort.is_quick { 1 } else { context.effort.repetitions };
+    context.seeds().into_iter().take(count as usize).collect()
+}
+
+impl Row {
+    /// The mean of something over the repetitions.
+    fn of(&self, value: impl Fn(&[Measured; 3]) -> f64) -> Option<Estimate> {
+        (!self.runs.is_empty()).then(|| Estimate::of(&self.runs.iter().map(value).collect::<Vec<_>>()))
+    }
+
+    fn throughput(&self, scheme: usize) -> Option<Estimate> {
+        self.of(|m| m[scheme].throughput_ops)
+    }
+
+    /// Throughput of write-back over that of another scheme. What can't be cached gains nothing.
+    fn gain_over(&self, other: usize) -> Option<f64> {
+        let measured = self.of(|m| m[2].throughput_ops / m[other].throughput_ops).map(|gain| gain.mean);
+        measured.or((self.cluster.fits(SLOTS[1]) == Some(false)).then_some(1.0))
+    }
+
+    /// Whether a scheme's throughput is what clients ask for, so that a gain would be larger if they asked for more.
+    fn is_unlimited(&self, scheme: usize) -> bool {
+        self.runs.iter().any(|m| m[scheme].throughput_ops >= UNLIMITED * MOST_OPS)
+    }
+
+    /// Whether it is worth it: by what was measured, as `predict` judges limits; why it isn't, by the figures.
+    fn verdict(&self) -> Option<Verdict> {
+        let forecast = self.forecast.map(|forecast| forecast.verdict);
+        match (self.gain_over(0)?, self.gain_over(1)?, forecast?) {
+            (_, over_through, Verdict::WriteBack) if over_through >= GAIN_MIN => Some(Verdict::WriteBack),
+            (_, over_through, _) if over_through >= GAIN_MIN => Some(Verdict::UnderLoad),
+            (over_none, ..) if over_none >= GAIN_MIN => Some(Verdict::WriteThrough),
+            (.., why) if !why.pays() && why != Verdict::WriteThrough => Some(why),
+            _ => Some(Verdict::TooMany),
+        }
+    }
+
+    /// Millions a second, with an interval if there are repetitions.
+    fn mops(&self, estimate: Estimate) -> String {
+        if self.runs.len() > 1 { mops(estimate) } else { format!("{:.3}", estimate.mean / 1e6) }
+    }
+
+    /// A gain as text.
+    fn gain(&self, other: usize) -> String {
+        let more = if self.is_unlimited(2) && !self.is_unlimited(other) { "> " } else { "" };
+        match self.gain_over(other) {
+            Some(gain) if gain >= 100.0 => format!("{more}{gain:.0}"),
+            Some(gain) => format!("{more}{gain:.2}"),
+            None => "?".to_owned(),
+        }
+    }
+}
+
+/// The best first: by what write-back gains over write-through, then over no cache; what is unknown last.
+fn by_gain(rows: &[Row]) -> Vec<&Row> {
+    let key = |row: &Row| {
+        let pays = row.verdict().is_some_and(Verdict::pays);
+        let over_through = row.gain_over(1).unwrap_or(0.0);
+        (pays, if pays { over_through } else { 0.0 }, row.gain_over(0).unwrap_or(0.0))
+    };
+    let mut sorted: Vec<_> = rows.iter().collect();
+    sorted.sort_by(|a, b| {
+        let (a, b) = (key(a), key(b));
+        b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)).then(b.2.total_cmp(&a.2))
+    });
+    sorted
+}
+
+fn finding(context: &Context, rows: &[Row]) -> Finding {
+    Finding {
+        name: "twitter",
+        title: "Would it help Twitter's cache clusters?",
+        paper: "FarReach's has no such experiment. The figures of the 54 clusters are those of Yang, Yue and Rashmi, \"A large scale analysis of \
+                hundreds of in-memory cache clusters at Twitter\" (OSDI 2020; CC BY 4.0): means of a week's traces of March 2020.",
+        differs: "",
+        remarks: vec![("What these figures can tell", LIMITS.to_owned()), ("switchback predict", agreement(rows))],
+        csv: vec![("twitter", csv(context, rows)), ("twitter_clusters", clusters_csv(rows))],
+        figures: vec![figure(context, rows)],
+        tables: vec![verdicts(rows), fitting(rows), table(rows)],
+    }
+}
+
+const LIMITS: &str = "Each cluster's load is put on 16 servers of 0.06 Mops with 10,000 records cached, preloaded, as those of the paper's experiments; \
+its own rate is not needed for a gain. Lengths were published as means only, so that a cluster is cacheable as a whole or not at all; the last column of \
+the table of slots says what is certain whatever the lengths (Markov's inequality). Operations below 1 % were not published and count as none: a cluster \
+that is called read-only may have a few writes, and where one key draws most of the requests write-back gains from these, too. Operations, keys and \
+lengths are independent of each other. `add` is a write that expects no record, `cas`, `incr` and the like are a read and a write that expects the version \
+read; a `delete` is a write. Clients ask for at most 20 Mops, beyond which the switch and the clients would be the limit: a gain with > is at least that. \
+Keys of the model have 16 B and values at least 16; no cost of it depends on lengths.";
+
+/// Whether `switchback predict --trace twitter:N` would have said so.
+fn agreement(rows: &[Row]) -> String {
+    let judged = || rows.iter().filter(|row| !row.runs.is_empty());
+    let pays = |row: &Row| (row.verdict().map(Verdict::pays), row.forecast.map(|forecast| forecast.verdict.pays()));
+    let others = judged().filter(|row| pays(row).0 != pays(row).1).map(|row| row.cluster.number.to_string());
+    let others: Vec<_> = others.collect();
+    let said = format!(
+        "says of {} of the {} clusters that ran what was found here: whether write-back pays, by {GAIN_MIN} times write-through.",
+        judged().count() - others.len(),
+        judged().count()
+    );
+    if others.is_empty() { said } else { format!("{said} Not of {}.", others.join(", ")) }
+}
+
+/// Where write-back pays, and, first, where it doesn't.
+fn verdicts(rows: &[Row]) -> Table {
+    let mut table =
+        Table::new("WHERE WRITE-BACK DOES NOT PAY, and where it does", &["write-back", "clusters", "which"]);
+    let which = |wanted: &dyn Fn(&Row) -> bool| -> Vec<String> {
+        rows.iter().filter(|row| wanted(row)).map(|row| row.cluster.number.to_string()).collect()
+    };
+    let mut add = |name: String, numbers: Vec<String>| {
+        if !numbers.is_empty() {
+            table.row(vec![name, numbers.len().to_string(), numbers.join(" ")]);
+        }
+    };
+    let said = |pays| if pays { "pays" } else { "does NOT pay" };
+    for pays in [false, true] {
+        for verdict in Verdict::ALL.into_iter().filter(|verdict| verdict.pays() == pays) {
+            add(format!("{}: {}", said(pays), verdict.reason()), which(&|row| row.verdict() == Some(verdict)));
+        }
+    }
+    add("unknown: figures are missing".to_owned(), which(&|row| row.verdict().is_none()));
+    table
+}
+
+/// What slots hold.
+fn fitting(rows: &[Row]) -> Table {
+    let title = "What is cacheable: clusters whose mean record fits a slot, their share of all requests, and the share of records that fits in any case";
+    let head = ["slot, B", "clusters", "of", "of the requests", "of the records, at least"];
+    let mut table = Table::new(title, &head);
+    for slot in SLOTS {
+        let known =
+            || rows.iter().filter_map(|row| Some((row.cluster, row.cluster.fits(slot)?, row.cluster.rate_ops?)));
+        let all: f64 = known().map(|(.., rate)| rate).sum();
+        let (fit, rate) =
+            known().filter(|(_, fits, _)| *fits).fold((0, 0.0), |(n, sum), (.., rate)| (n + 1, sum + rate));
+        let sure = known().map(|(cluster, _, rate)| cluster.fits_at_least(slot).unwrap_or(0.0) * rate).sum::<f64>();
+        let percent = |part: f64| format!("{:.0} %", 100.0 * part / all.max(1e-9));
+        table.row(vec![slot.to_string(), fit.to_string(), known().count().to_string(), percent(rate), percent(sure)]);
+    }
+    table
+}
+
+/// The smallest of the slots that hold a cluster's mean record.
+fn slot(cluster: &Cluster) -> String {
+    match SLOTS.into_iter().find(|slot| cluster.fits(*slot) == Some(true)) {
+        Some(slot) => slot.to_string(),
+        None if cluster.fits(SLOTS[1]).is_some() => "none".to_owned(),
+        None => "?".to_owned(),
+    }
+}
+
+fn known(number: Option<f64>, decimals: usize) -> String {
+    number.map_or("?".to_owned(), |number| format!("{number:.decimals$}"))
+}
+
+fn percent(share: Option<f64>) -> String {
+    known(share.map(|share| 100.0 * share), 0)
+}
+
+/// Every cluster, the largest gain first.
+fn table(rows: &[Row]) -> Table {
+    let head = [
+        "cluster",
+        "write-back",
+        "writes, %",
+        "Zipf",
+        "once, %",
+        "key, value, B",
+        "slot, B",
+        "nocache",
+        "netcache",
+        "farreach",
+        "limit",
+        "x nocache",
+        "x netcache",
+        "predicted",
+    ];
+    let title = "Throughput in Mops (modelled), preloaded, by gain; once: requests to keys that nobody uses again; limit: of write-back";
+    let mut table = Table::new(title, &head);
+    for row in by_gain(rows) {
+        let Cluster { number, key_bytes, value_bytes, alpha, .. } = *row.cluster;
+        let bytes = |length: Option<u32>| length.map_or("?".to_owned(), |length| length.to_string());
+        let is_result = row.runs.iter().flatten().all(|run| run.is_converged);
+        let mut cells = vec![
+            number.to_string(),
+            match (row.verdict(), is_result) {
+                (Some(verdict), true) => verdict.short().to_owned(),
+                (Some(_), false) => "not converged: no result".to_owned(),
+                (None, _) => format!("unknown: {}", row.unrun.clone().unwrap_or_default()),
+            },
+            percent(row.writes),
+            known(alpha, 2),
+            percent(row.cluster.one_hit_keys.map(|_| row.cluster.one_hit_requests())),
+            format!("{}, {}", bytes(key_bytes), bytes(value_bytes)),
+            slot(row.cluster),
+        ];
+        cells.extend((0..3).map(|scheme| row.throughput(scheme).map_or("-".to_owned(), |ops| row.mops(ops))));
+        let limit = row.of(|m| m[2].limit_ops);
+        cells.push(match limit {
+            Some(limit) if limit.mean >= MOST_OPS => "not nodes".to_owned(),
+            Some(limit) => row.mops(limit),
+            None => "-".to_owned(),
+        });
+        cells.extend([row.gain(0), row.gain(1)]);
+        cells.push(row.forecast.map_or("?".to_owned(), |forecast| forecast.verdict.short().to_owned()));
+        table.row(cells);
+    }
+    table
+}
+
+fn csv(context: &Context, rows: &[Row]) -> Csv {
+    let mut csv = Csv::new(&[&["cluster"][..], &COLUMNS].concat());
+    for found in rows {
+        let Ok(case) = case(found.cluster) else { continue };
+        for (seed, measured) in seeds(context).into_iter().zip(&found.runs) {
+            for (scheme, measured) in Scheme::ALL.into_iter().zip(measured) {
+                let mut fields = vec![found.cluster.number.to_string()];
+                fields.extend(row(context, scheme, &case, seed, measured));
+                csv.row(&fields);
+            }
+        }
+    }
+    csv
+}
+
+/// A row for every cluster: its figures, what was found, or why nothing was. What isn't known is empty.
+fn clusters_csv(rows: &[Row]) -> Csv {
+    let mut csv = Csv::new(&[
+        "cluster",
+        "key_bytes",
+        "value_bytes",
+        "rate_ops",
+        "write_share",
+        "zipf_alpha",
+        "one_hit_requests",
+        "fits_128",
+        "fits_1024",
+        "fits_128_at_least",
+        "fits_1024_at_least",
+        "nocache_ops",
+        "netcache_ops",
+        "farreach_ops",
+        "farreach_limit_ops",
+        "gain_over_nocache",
+        "gain_over_netcache",
+        "verdict",
+        "predicted",
+        "why_not_run",
+        "commit",
+    ]);
+    let some = |number: Option<f64>, decimals: usize| known(number, decimals).replace('?', "");
+    for row in rows {
+        let cluster = row.cluster;
+        let bytes = |length: Option<u32>| length.map(f64::from);
+        let mut fields = vec![cluster.number.to_string(), some(bytes(cluster.key_bytes), 0)];
+        fields.extend([some(bytes(cluster.value_bytes), 0), some(cluster.rate_ops, 0), some(row.writes, 4)]);
+        fields.extend([some(cluster.alpha, 4), some(cluster.one_hit_keys.map(|_| cluster.one_hit_requests()), 4)]);
+        fields.extend(SLOTS.map(|slot| cluster.fits(slot).map_or(String::new(), |fits| fits.to_string())));
+        fields.extend(SLOTS.map(|slot| some(cluster.fits_at_least(slot), 3)));
+        fields.extend([0, 1, 2].map(|scheme| some(row.throughput(scheme).map(|ops| ops.mean), 0)));
+        fields.push(some(row.of(|m| m[2].limit_ops).map(|ops| ops.mean), 0));
+        fields.extend([0, 1].map(|other| some(row.gain_over(other), 3)));
+        fields.push(row.verdict().map_or("unknown", Verdict::short).to_owned());
+        fields.push(row.forecast.map_or("unknown", |forecast| forecast.verdict.short()).to_owned());
+        fields.extend([row.unrun.clone().unwrap_or_default(), COMMIT.to_owned()]);
+        csv.row(&fields);
+    }
+    csv
+}
+
+/// What write-back gains over write-through, by the share of writes; marks tell lengths.
+fn figure(context: &Context, rows: &[Row]) -> Figure {
+    let class = |label: &str, ink: usize, slot_of: &str| {
+        let mut series = Series { style: Style::Marks, ..Series::line(label, ink, Vec::new()) };
+        for row in rows.iter().filter(|row| slot(row.cluster) == slot_of) {
+            let (Some(writes), Some(gain)) = (row.writes, row.gain_over(1)) else { continue };
+            series.points.push((100.0 * writes, Estimate { mean: gain, half_width: 0.0 }));
+            let at_least = if row.is_unlimited(2) { "\u{2191}" } else { "" };
+            let name = format!("{}{at_least}", row.cluster.number);
+            series.names.push(if gain >= GAIN_MIN { name } else { String::new() });
+        }
+        series
+    };
+    let even = |x: f64| (x, Estimate { mean: 1.0, half_width: 0.0 });
+    Figure {
+        name: "twitter".to_owned(),
+        title: "Twitter's cache clusters: what write-back gains over write-through".to_owned(),
+        x_label: "share of writes, %",
+        y_label: "FarReach over NetCache (\u{2191}: at least)",
+        ticks: Ticks::Numbers,
+        is_logarithmic: true,
+        series: vec![
+            class("mean value up to 128 B", 2, "128"),
+            class("up to 1024 B", 1, "1024"),
+            class("larger, not cached", 4, "none"),
+            Series::limit("no gain", vec![even(0.0), even(100.0)]),
+        ],
+        origin: context.origin_of(context.profile.name, seeds(context).len() as u64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use indicatif::ProgressBar;
+
+    fn context() -> Context {
+        Context { profile: Profile::PAPER, effort: Effort::QUICK, seed: 1, threads: 2, progress: ProgressBar::hidden() }
+    }
+
+    fn of(numbers: &[&str]) -> Vec<Row> {
+        let clusters: Vec<_> = numbers.iter().map(|number| twitter::cluster(number).unwrap()).collect();
+        rows(&context(), &clusters)
+    }
+
+    #[test]
+    fn clusters_that_differ_are_told_apart() {
+        // Half writes and mild skew; reads only; nothing but keys used once; values of 9 KB; nothing published; no exponent.
+        let rows = of(&["40", "3", "15", "8", "5", "43"]);
+        let verdicts: Vec<_> = rows.iter().map(Row::verdict).collect();
+        assert_eq!(verdicts[1], Some(Verdict::WriteThrough), "reads only");
+        assert_eq!(verdicts[2], Some(Verdict::Even), "keys that are used once");
+        assert_eq!(verdicts[3], Some(Verdict::TooLarge));
+        assert_eq!(verdicts[4..], [None, None]);
+        assert!(rows[0].runs.len() == 1 && rows[3].runs.is_empty() && rows[5].unrun.as_ref().unwrap().contains("Zipf"));
+        for row in rows.iter().filter(|row| !row.runs.is_empty()) {
+            for run in row.runs.iter().flatten() {
+                let of_limit = run.throughput_ops / run.limit_ops;
+                assert!(run.failed == 0 && (0.02..1.15).contains(&of_limit), "{}: {run:?}", row.cluster);
+            }
+        }
+        assert_eq!(rows[3].gain_over(1), Some(1.0), "what is not cached gains nothing");
+        let finding = finding(&context(), &rows);
+        let lines = |at: usize| finding.csv[at].1.text().lines().count();
+        assert_eq!((lines(0), lines(1)), (1 + 3 * 3, 1 + 6));
+        assert_eq!(finding.tables[2].rows.len(), 6);
+    }
+
+    #[test]
+    fn a_few_writes_to_one_hot_key_are_where_write_back_pays_most() {
+        let rows = of(&["51", "15"]);
+        assert!(rows[0].verdict().unwrap().pays() && rows[0].is_unlimited(2) && rows[0].gain(1).starts_with("> "));
+        assert_eq!(by_gain(&rows)[0].cluster.number, 51);
+        assert!(agreement(&rows).contains("2 of the 2"), "{}", agreement(&rows));
+    }
+}
