@@ -176,13 +176,16 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
     }
 }
 
-const LIMITS: &str = "Each cluster's load is put on 16 servers of 0.06 Mops with 10,000 records cached, preloaded, as those of the paper's experiments; \
-its own rate is not needed for a gain. Lengths were published as means only, so that a cluster is cacheable as a whole or not at all; the last column of \
-the table of slots says what is certain whatever the lengths (Markov's inequality). Operations below 1 % were not published and count as none: a cluster \
-that is called read-only may have a few writes, and where one key draws most of the requests write-back gains from these, too. Operations, keys and \
-lengths are independent of each other. `add` is a write that expects no record, `cas`, `incr` and the like are a read and a write that expects the version \
-read; a `delete` is a write. Clients ask for at most 20 Mops, beyond which the switch and the clients would be the limit: a gain with > is at least that. \
-Keys of the model have 16 B and values at least 16; no cost of it depends on lengths.";
+const LIMITS: &str = "\
+Each cluster's load is put on 16 servers of 0.06 Mops with 10,000 records cached, preloaded, as those of the paper's \
+experiments; its own rate is not needed for a gain. Lengths were published as means only, so that a cluster is \
+cacheable as a whole or not at all; the last column of the table of slots says what is certain whatever the lengths \
+(Markov's inequality). Operations below 1 % were not published and count as none: a cluster that is called read-only \
+may have a few writes, and where one key draws most of the requests write-back gains from these, too. Operations, \
+keys and lengths are independent of each other. `add` is a write that expects no record, `cas`, `incr` and the like \
+are a read and a write that expects the version read; a `delete` is a write. Clients ask for at most 20 Mops, beyond \
+which the switch and the clients would be the limit: a gain with > is at least that. Keys of the model have 16 B and \
+values at least 16; no cost of it depends on lengths.";
 
 /// Whether `switchback predict --trace twitter:N` would have said so.
 fn agreement(rows: &[Row]) -> String {
