@@ -106,10 +106,11 @@ fn progress(name: &str) -> ProgressBar {
 /// The report of what was found so far: an experiment that is interrupted leaves those before it.
 fn report<'a>(args: &'a ExperimentArgs, findings: &'a [Finding]) -> Report<'a> {
     let quick = if args.quick { " --quick" } else { "" };
-    let (names, profile, seed) = (args.experiments.join(" "), &args.profile.given, args.seed);
+    let (profile, seed) = (&args.profile.given, args.seed);
     Report {
         profile: &args.profile,
-        command: format!("switchback experiment {names}{quick} --profile {profile} --seed {seed} --out DIR"),
+        experiments: args.experiments.join(" "),
+        options: format!("{quick} --profile {profile} --seed {seed}"),
         seed,
         repetitions: args.effort().repetitions,
         findings,
@@ -144,5 +145,18 @@ mod tests {
         assert_eq!(found(chosen(&names(&["twitter"])).unwrap()), ["twitter"]);
         assert_eq!(chosen(&names(&["all"])).unwrap().len(), Experiment::ALL.len());
         assert!(chosen(&names(&["12"])).err().unwrap().to_string().contains("some of 1 "));
+    }
+
+    #[test]
+    fn the_document_has_a_place_for_each_experiment() {
+        let document = include_str!("../../../docs/evaluation.md");
+        let places: Vec<_> =
+            Experiment::ALL.iter().map(|experiment| crate::experiments::file(experiment.name)).collect();
+        for name in places.iter().map(String::as_str).chain(["goals"]) {
+            let place = document.find(&format!("<!-- {name} -->\n")).unwrap_or_else(|| panic!("no place for {name}"));
+            let rest = &document[place + 8..];
+            let (end, next) = (rest.find("<!-- end -->\n"), rest.find("<!-- exp"));
+            assert!(end.is_some() && next.is_none_or(|next| end.unwrap() < next), "the place for {name} has no end");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The experiments: the nine of the paper and one on real workloads; what each runs, and what is said about it.
 
 mod dynamic;
+pub(crate) mod goals;
 mod latency;
 mod recovery;
 mod snapshots;
@@ -66,6 +67,11 @@ impl Finding {
     pub(crate) fn heading(&self) -> String {
         format!("{}: {}", label(self.name), self.title)
     }
+}
+
+/// What an experiment's files are called.
+pub(crate) fn file(name: &str) -> String {
+    if name.parse::<u8>().is_ok() { format!("exp{name}") } else { name.to_owned() }
 }
 
 /// How an experiment is called in headings: the paper's by their numbers.

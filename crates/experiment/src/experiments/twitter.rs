@@ -169,7 +169,7 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
         paper: "FarReach's has no such experiment. The figures of the 54 clusters are those of Yang, Yue and Rashmi, \"A large scale analysis of \
                 hundreds of in-memory cache clusters at Twitter\" (OSDI 2020; CC BY 4.0): means of a week's traces of March 2020.",
         differs: "",
-        remarks: vec![("What these figures can tell", LIMITS.to_owned()), ("switchback predict", agreement(rows))],
+        remarks: vec![("What these figures can tell", LIMITS.to_owned())],
         csv: vec![("twitter", csv(context, rows)), ("twitter_clusters", clusters_csv(rows))],
         figures: vec![figure(context, rows)],
         tables: vec![verdicts(rows), fitting(rows), table(rows)],
@@ -187,18 +187,12 @@ are a read and a write that expects the version read; a `delete` is a write. Cli
 which the switch and the clients would be the limit: a gain with > is at least that. Keys of the model have 16 B and \
 values at least 16; no cost of it depends on lengths.";
 
-/// Whether `switchback predict --trace twitter:N` would have said so.
-fn agreement(rows: &[Row]) -> String {
-    let judged = || rows.iter().filter(|row| !row.runs.is_empty());
-    let pays = |row: &Row| (row.verdict().map(Verdict::pays), row.forecast.map(|forecast| forecast.verdict.pays()));
-    let others = judged().filter(|row| pays(row).0 != pays(row).1).map(|row| row.cluster.number.to_string());
-    let others: Vec<_> = others.collect();
-    let said = format!(
-        "says of {} of the {} clusters that ran what was found here: whether write-back pays, by {GAIN_MIN} times write-through.",
-        judged().count() - others.len(),
-        judged().count()
-    );
-    if others.is_empty() { said } else { format!("{said} Not of {}.", others.join(", ")) }
+/// Of how many clusters that ran `switchback predict` says the same, whether write-back pays; and of which it doesn't.
+fn agreement(rows: &[Row]) -> (String, Vec<String>) {
+    let judged: Vec<_> = rows.iter().filter(|row| !row.runs.is_empty()).collect();
+    let agrees = |row: &Row| row.verdict().map(Verdict::pays) == row.forecast.map(|forecast| forecast.verdict.pays());
+    let others: Vec<_> = judged.iter().filter(|row| !agrees(row)).map(|row| row.cluster.number.to_string()).collect();
+    (format!("{} of {} that ran", judged.len() - others.len(), judged.len()), others)
 }
 
 /// Where write-back pays, and, first, where it doesn't.
@@ -220,6 +214,9 @@ fn verdicts(rows: &[Row]) -> Table {
         }
     }
     add("unknown: figures are missing".to_owned(), which(&|row| row.verdict().is_none()));
+    let (agree, others) = agreement(rows);
+    let others = if others.is_empty() { String::new() } else { format!("not of {}", others.join(" ")) };
+    table.row(vec!["`switchback predict` says the same".to_owned(), agree, others]);
     table
 }
 
@@ -443,6 +440,6 @@ mod tests {
         let rows = of(&["51", "15"]);
         assert!(rows[0].verdict().unwrap().pays() && rows[0].is_unlimited(2) && rows[0].gain(1).starts_with("> "));
         assert_eq!(by_gain(&rows)[0].cluster.number, 51);
-        assert!(agreement(&rows).contains("2 of the 2"), "{}", agreement(&rows));
+        assert_eq!(agreement(&rows), ("2 of 2 that ran".to_owned(), Vec::new()));
     }
 }

@@ -6,13 +6,34 @@ use std::fmt::Write;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Csv {
     columns: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
     text: String,
+}
+
+/// A row, by the names of its columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a> {
+    columns: &'a [&'static str],
+    fields: &'a [String],
+}
+
+impl<'a> Record<'a> {
+    /// What a column says, if there is such a column.
+    pub(crate) fn text(&self, column: &str) -> Option<&'a str> {
+        let at = self.columns.iter().position(|name| *name == column)?;
+        Some(&self.fields[at])
+    }
+
+    /// The same, if it is a number.
+    pub(crate) fn number(&self, column: &str) -> Option<f64> {
+        self.text(column)?.parse().ok()
+    }
 }
 
 impl Csv {
     /// A file without rows.
     pub(crate) fn new(columns: &[&'static str]) -> Csv {
-        Csv { columns: columns.to_vec(), text: columns.join(",") + "\n" }
+        Csv { columns: columns.to_vec(), rows: Vec::new(), text: columns.join(",") + "\n" }
     }
 
     /// Adds a row.
@@ -28,6 +49,12 @@ impl Csv {
             written.expect("a string takes everything");
         }
         self.text.push('\n');
+        self.rows.push(fields.to_vec());
+    }
+
+    /// The rows.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        self.rows.iter().map(|fields| Record { columns: &self.columns, fields })
     }
 
     /// The file.
@@ -44,6 +71,8 @@ mod tests {
     fn fields_with_commas_and_quotes_are_quoted() {
         let mut csv = Csv::new(&["a", "b"]);
         csv.row(&["1,5".to_owned(), "say \"x\"".to_owned()]);
+        let record = csv.records().next().unwrap();
+        assert_eq!((record.text("b"), record.number("b"), record.text("c")), (Some("say \"x\""), None, None));
         assert_eq!(csv.text(), "a,b\n\"1,5\",\"say \"\"x\"\"\"\n");
     }
 }

@@ -35,7 +35,7 @@ const MARKS_MAX: usize = 24;
 const BARS: f64 = 0.76;
 /// Pixels of a row of the legend, of its samples, and of a letter of its text.
 const ROW: i32 = 20;
-const SAMPLE: i32 = 28;
+const SAMPLE: i32 = 36;
 const LETTER: f64 = 7.6;
 
 /// A horizontal axis that has its ticks where they are wanted.
@@ -165,8 +165,8 @@ where
             Style::Line => area.draw(&line(0, SAMPLE, ink))?,
             Style::Dashed | Style::Limit => {
                 let ink = if series.style == Style::Limit { BLACK } else { ink };
-                area.draw(&line(0, 11, ink))?;
-                area.draw(&line(17, SAMPLE, ink))?;
+                area.draw(&line(0, 10, ink))?;
+                area.draw(&line(SAMPLE - 10, SAMPLE, ink))?;
             }
             Style::Marks => {}
         }
@@ -265,13 +265,15 @@ where
     B::ErrorType: 'static,
     Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    let wide = series.points.iter().filter(|(_, y)| y.half_width > 0.0);
+    let area = chart.plotting_area().strip_coord_spec();
     let within = |y: f64| y.clamp(range.start, range.end);
-    let bar = |(x, y): &(f64, Estimate)| {
-        let (low, high) = (within(y.mean - y.half_width), within(y.mean + y.half_width));
-        ErrorBar::new_vertical(at(*x), low, within(y.mean), high, ink.filled(), 8)
-    };
-    chart.draw_series(wide.map(bar))?;
+    for (x, y) in series.points.iter().filter(|(_, y)| y.half_width > 0.0) {
+        let end = |value: f64| pixel(chart, (at(*x), within(value)));
+        let ((x, low), (_, high)) = (end(y.mean - y.half_width), end(y.mean + y.half_width));
+        for path in [[(x, low), (x, high)], [(x - 4, low), (x + 4, low)], [(x - 4, high), (x + 4, high)]] {
+            area.draw(&PathElement::new(path, ink))?;
+        }
+    }
     Ok(())
 }
 

@@ -1,8 +1,8 @@
-//! The report: one text, as Markdown and as HTML.
+//! The report: one text, as Markdown and as HTML, and what each experiment found as a piece of Markdown of its own, for documents to take in.
 
 use super::COMMIT;
 use super::table::{Table, escape};
-use crate::experiments::{Finding, seeds_named};
+use crate::experiments::{Finding, file, goals, seeds_named};
 use crate::profile::Chosen;
 use anyhow::Context;
 use std::path::Path;
@@ -10,8 +10,9 @@ use std::path::Path;
 /// What the report is about.
 pub(crate) struct Report<'a> {
     pub(crate) profile: &'a Chosen,
-    /// The command line, so that it can be run again.
-    pub(crate) command: String,
+    /// The experiments as they were asked for, and the other options, so that it can be run again.
+    pub(crate) experiments: String,
+    pub(crate) options: String,
     pub(crate) seed: u64,
     pub(crate) repetitions: u64,
     pub(crate) findings: &'a [Finding],
@@ -26,6 +27,12 @@ const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:62em;margin:2em aut
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\
 td:first-child,th:first-child{text-align:left}caption{text-align:left;font-weight:bold}img{max-width:100%}";
 
+/// An experiment's figures and tables.
+fn found(finding: &Finding) -> String {
+    let figures = finding.figures.iter().map(|figure| format!("![{}]({}.svg)\n\n", figure.title, figure.name));
+    figures.chain(finding.tables.iter().map(|table| format!("{}\n", table.markdown()))).collect()
+}
+
 /// What is said behind a finding's tables: why it differs first.
 fn remarks(finding: &Finding) -> impl Iterator<Item = (&str, &str)> {
     let differs = Some(("Why they differ", finding.differs)).filter(|(_, text)| !text.is_empty());
@@ -33,17 +40,33 @@ fn remarks(finding: &Finding) -> impl Iterator<Item = (&str, &str)> {
 }
 
 impl Report<'_> {
-    /// Writes `report.md` and `report.html`.
+    /// Writes `report.md`, `report.html`, `goals.md` and a file for each experiment.
     pub(crate) fn write(&self, directory: &Path) -> anyhow::Result<()> {
-        for (name, text) in [("report.md", self.markdown()), ("report.html", self.html())] {
+        let goals = format!("\n{}\n\n{}\n", self.origin(&self.experiments), self.goals().markdown());
+        let whole = [("report.md", self.markdown()), ("report.html", self.html()), ("goals.md", goals)];
+        let whole = whole.map(|(name, text)| (name.to_owned(), text));
+        let parts = self.findings.iter().map(|finding| {
+            let text = format!("\n{}\n\n{}", self.origin(finding.name), found(finding));
+            (format!("{}.md", file(finding.name)), text)
+        });
+        for (name, text) in whole.into_iter().chain(parts) {
             let path = directory.join(name);
             std::fs::write(&path, text).with_context(|| path.display().to_string())?;
         }
         Ok(())
     }
 
-    fn origin(&self) -> String {
-        format!("Commit {COMMIT}, {}: {}", seeds_named(self.seed, self.repetitions), self.command)
+    /// Where figures come from: commit, and the command that repeats these experiments.
+    fn origin(&self, experiments: &str) -> String {
+        format!("Commit {COMMIT}: `switchback experiment {experiments}{} --out DIR`", self.options)
+    }
+
+    fn seeds(&self) -> String {
+        seeds_named(self.seed, self.repetitions)
+    }
+
+    fn goals(&self) -> Table {
+        goals::table(self.findings)
     }
 
     fn parameters(&self) -> Table {
@@ -56,14 +79,15 @@ impl Report<'_> {
     }
 
     fn markdown(&self) -> String {
-        let mut text = format!("# FarReach's evaluation, modelled\n\n{INTRODUCTION}\n\n{}\n\n", self.origin());
-        text += &format!("{}\n", self.parameters().markdown());
+        let mut text = format!(
+            "# FarReach's evaluation, modelled\n\n{INTRODUCTION}\n\n{}, {}\n\n",
+            self.origin(&self.experiments),
+            self.seeds()
+        );
+        text += &format!("{}\n{}\n", self.goals().markdown(), self.parameters().markdown());
         for finding in self.findings {
             text += &format!("## {}\n\nThe paper: {}\n\n", finding.heading(), finding.paper);
-            for figure in &finding.figures {
-                text += &format!("![{}]({}.svg)\n\n", figure.title, figure.name);
-            }
-            finding.tables.iter().for_each(|table| text += &format!("{}\n", table.markdown()));
+            text += &found(finding);
             for (heading, remark) in remarks(finding) {
                 text += &format!("{heading}: {remark}\n\n");
             }
@@ -74,9 +98,10 @@ impl Report<'_> {
     fn html(&self) -> String {
         let mut html = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>FarReach's evaluation, modelled</title>\
-             <style>{STYLE}</style></head><body>\n<h1>FarReach's evaluation, modelled</h1>\n<p>{}</p>\n<p>{}</p>\n{}",
+             <style>{STYLE}</style></head><body>\n<h1>FarReach's evaluation, modelled</h1>\n<p>{}</p>\n<p>{}</p>\n{}{}",
             escape(INTRODUCTION),
-            escape(&self.origin()),
+            escape(&format!("{}, {}", self.origin(&self.experiments), self.seeds())),
+            self.goals().html(),
             self.parameters().html()
         );
         for finding in self.findings {

@@ -1,0 +1,157 @@
+//! The goals of the evaluation, judged by the rows that experiments wrote.
+
+use super::Finding;
+use crate::output::{Record, Table};
+use std::collections::BTreeMap;
+
+/// The paper's bandwidth of the control plane at a period of 2.5 s.
+const PAPERS_MIB_PER_S: f64 = 1.41;
+
+/// A goal, and what was found: how it reads, and whether it is met. `None`: that wasn't run.
+type Goal = (&'static str, Option<(String, bool)>);
+
+/// Every goal, of what was run.
+pub(crate) fn table(findings: &[Finding]) -> Table {
+    let of = |name| records(findings, name);
+    let goals: [Goal; 6] = [
+        ("write-back at 95 % of its limit or more, at every number of servers", near_its_limit(&of("exp3"))),
+        ("never more than 2 % below NetCache or NoCache", never_worse(findings)),
+        ("recovery of 10,000 records within 0.25 s, costs of software", recovers(&of("exp9"), 10_000.0, 0.25)),
+        ("recovery of a million records within 3 s, costs of software", recovers(&of("exp9"), 1e6, 3.0)),
+        ("control plane at a period of 2.5 s below the paper's 1.41 MiB/s", bandwidth(&of("exp8"))),
+        ("95 % of the throughput again within 0.5 s of a change", back(&of("exp7"))),
+    ];
+    let mut table = Table::new("Goals (modelled)", &["goal", "found", "met"]);
+    for (goal, found) in goals {
+        let (found, met) = match found {
+            Some((found, true)) => (found, "yes"),
+            Some((found, false)) => (found, "NO"),
+            None => ("not run".to_owned(), "-"),
+        };
+        table.row(vec![goal.to_owned(), found, met.to_owned()]);
+    }
+    table
+}
+
+fn records<'a>(findings: &'a [Finding], name: &str) -> Vec<Record<'a>> {
+    let files = findings.iter().flat_map(|finding| &finding.csv);
+    files.filter(|(file, _)| *file == name).flat_map(|(_, csv)| csv.records()).collect()
+}
+
+/// Means of a value over the repetitions, by what else they have in common.
+fn means(values: impl Iterator<Item = (String, f64)>) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::<String, (f64, f64)>::new();
+    for (name, value) in values {
+        let (sum, count) = sums.entry(name).or_default();
+        (*sum, *count) = (*sum + value, *count + 1.0);
+    }
+    sums.into_iter().map(|(name, (sum, count))| (name, sum / count)).collect()
+}
+
+/// What runs of a point have in common.
+fn point(record: &Record<'_>) -> String {
+    let columns = ["workload", "servers", "theta", "value_bytes", "pattern", "start"];
+    columns
+        .into_iter()
+        .filter_map(|column| Some(format!("{column} {}", record.text(column)?)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn near_its_limit(records: &[Record<'_>]) -> Option<(String, bool)> {
+    let ours = || records.iter().filter(|record| record.text("scheme") == Some("farreach"));
+    let unsettled: BTreeMap<_, _> =
+        ours().filter(|record| record.text("converged") == Some("no")).map(|record| (servers(record), ())).collect();
+    let (mut found, mut met) = (Vec::new(), true);
+    for start in ["preloaded", "cold"] {
+        let of_start = ours().filter(|record| record.text("start") == Some(start));
+        let results = of_start.filter(|record| !unsettled.contains_key(&servers(record)));
+        let means = means(results.filter_map(|record| Some((servers(record), record.number("of_limit")?))));
+        let (low, high) = means.values().fold((f64::MAX, 0.0f64), |(low, high), of| (low.min(*of), high.max(*of)));
+        if !means.is_empty() {
+            found.push(format!("{start} {low:.3} to {high:.3}"));
+            met &= low >= 0.95;
+        }
+    }
+    found.extend(unsettled.keys().map(|servers| format!("{servers}: not converged, no result")));
+    (!found.is_empty()).then(|| (found.join("; "), met))
+}
+
+fn servers(record: &Record<'_>) -> String {
+    format!("{} servers, {}", record.text("servers").unwrap_or("?"), record.text("start").unwrap_or("?"))
+}
+
+/// Of all experiments that compare the schemes, where write-back does worst.
+fn never_worse(findings: &[Finding]) -> Option<(String, bool)> {
+    let files = ["exp1", "exp3", "exp4", "exp5", "exp6", "exp7", "twitter"];
+    let all: Vec<_> = files.into_iter().flat_map(|name| records(findings, name)).collect();
+    let of = |scheme: &str| {
+        let ours = all.iter().filter(|record| record.text("scheme") == Some(scheme));
+        means(ours.filter_map(|record| Some((point(record), record.number("throughput_ops")?))))
+    };
+    let farreach = of("farreach");
+    let ratios = ["nocache", "netcache"].into_iter().flat_map(|other| {
+        let ratio = |(point, ops): (String, f64)| (farreach.get(&point).map_or(0.0, |ours| ours / ops), other, point);
+        of(other).into_iter().map(ratio).collect::<Vec<_>>()
+    });
+    let (ratio, other, point) = ratios.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some((format!("at worst {ratio:.3} times {other} ({point})"), ratio >= 0.98))
+}
+
+fn recovers(records: &[Record<'_>], size: f64, most_s: f64) -> Option<(String, bool)> {
+    let software = records.iter().filter(|record| record.text("profile") == Some("software"));
+    let of_size = software.filter(|record| record.number("cache_records") == Some(size));
+    let seconds = of_size.filter_map(|record| Some((String::new(), record.number("total_us")? / 1e6)));
+    let mean = means(seconds).into_values().next()?;
+    Some((format!("{mean:.3} s"), mean < most_s))
+}
+
+fn bandwidth(records: &[Record<'_>]) -> Option<(String, bool)> {
+    let frequent = records.iter().filter(|record| record.text("snapshot_period_ms") == Some("2500"));
+    let mib = |record: &Record<'_>| Some((point(record), record.number("control_bytes_per_s")? / f64::from(1 << 20)));
+    let most = means(frequent.filter_map(mib)).into_values().max_by(f64::total_cmp)?;
+    Some((format!("{most:.2} MiB/s"), most < PAPERS_MIB_PER_S))
+}
+
+fn back(records: &[Record<'_>]) -> Option<(String, bool)> {
+    let ours = records.iter().filter(|record| record.text("scheme") == Some("farreach"));
+    let means = means(ours.filter_map(|record| Some((point(record), record.number("back_s")?))));
+    let (point, longest) = means.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    Some((format!("{longest:.2} s at most ({point})"), longest <= 0.5))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Csv;
+
+    fn finding(file: &'static str, columns: &[&'static str], rows: &[&[&str]]) -> Finding {
+        let mut csv = Csv::new(columns);
+        rows.iter().for_each(|row| csv.row(&row.iter().map(|field| (*field).to_owned()).collect::<Vec<_>>()));
+        let (figures, tables, remarks) = (Vec::new(), Vec::new(), Vec::new());
+        Finding { name: "1", title: "", paper: "", differs: "", remarks, csv: vec![(file, csv)], figures, tables }
+    }
+
+    #[test]
+    fn goals_are_judged_by_means_and_what_was_not_run_is_said() {
+        let servers = ["scheme", "servers", "start", "throughput_ops", "of_limit", "converged"];
+        let exp3 = finding(
+            "exp3",
+            &servers,
+            &[
+                &["farreach", "16", "preloaded", "100", "0.98", "yes"],
+                &["farreach", "16", "preloaded", "100", "0.94", "yes"],
+                &["nocache", "16", "preloaded", "103", "0.90", "yes"],
+                &["farreach", "32", "cold", "100", "0.50", "no"],
+            ],
+        );
+        let sizes = ["profile", "cache_records", "total_us"];
+        let exp9 = finding("exp9", &sizes, &[&["paper", "10000", "1"], &["software", "10000", "300000"]]);
+        let table = table(&[exp3, exp9]);
+        let found: Vec<_> = table.rows.iter().map(|row| (row[1].as_str(), row[2].as_str())).collect();
+        assert_eq!(found[0], ("preloaded 0.960 to 0.960; 32 servers, cold: not converged, no result", "yes"));
+        assert_eq!(found[1], ("at worst 0.971 times nocache (servers 16, start preloaded)", "NO"));
+        assert_eq!(found[2], ("0.300 s", "NO"));
+        assert_eq!(found[3..], [("not run", "-"); 3]);
+    }
+}
