@@ -129,10 +129,8 @@ impl Wiring {
                 let links = NodeLinks::memory(fabric, node, shard(true, usize::from(node)));
                 return Ok((links, MemoryFabric::node_address(node)));
             }
-            Wiring::Udp(buffers, _) => buffers.bind(Ipv4Addr::LOCALHOST, 0, "a node's")?,
-            Wiring::Kernel(buffers, _, segment, _) => {
-                segment.on_hosts(|| buffers.bind(Segment::HOSTS, 0, "a node's"))?
-            }
+            Wiring::Udp(buffers, _) => buffers.bind(Ipv4Addr::LOCALHOST, 0, "a node's")?.segmenting(),
+            Wiring::Kernel(buffers, mode, segment, _) => host(*buffers, *mode, segment, "a node's")?,
         };
         let address = link.address().into();
         Ok((NodeLinks::Udp(Box::new(link)), address))
@@ -142,10 +140,8 @@ impl Wiring {
     pub(crate) fn client(&self, client: u16) -> anyhow::Result<Box<dyn Uplink>> {
         Ok(match self {
             Wiring::Memory(fabric, _) => Box::new(MemoryUplink::new(fabric, client, shard(false, usize::from(client)))),
-            Wiring::Udp(buffers, _) => Box::new(buffers.bind(Ipv4Addr::LOCALHOST, 0, "a client's")?),
-            Wiring::Kernel(buffers, _, segment, _) => {
-                Box::new(segment.on_hosts(|| buffers.bind(Segment::HOSTS, 0, "a client's"))?)
-            }
+            Wiring::Udp(buffers, _) => Box::new(buffers.bind(Ipv4Addr::LOCALHOST, 0, "a client's")?.segmenting()),
+            Wiring::Kernel(buffers, mode, segment, _) => Box::new(host(*buffers, *mode, segment, "a client's")?),
         })
     }
 
@@ -153,12 +149,18 @@ impl Wiring {
     pub(crate) fn switch(&self) -> anyhow::Result<Option<UdpLink>> {
         Ok(match self {
             Wiring::Memory(..) => None,
-            Wiring::Udp(buffers, _) => Some(buffers.bind(Ipv4Addr::LOCALHOST, 0, "the switch's")?),
+            Wiring::Udp(buffers, _) => Some(buffers.bind(Ipv4Addr::LOCALHOST, 0, "the switch's")?.segmenting()),
             Wiring::Kernel(buffers, _, segment, _) => {
                 Some(segment.on_switch(|| buffers.bind(Segment::SWITCH, SWITCH_PORT, "the switch's"))?)
             }
         })
     }
+}
+
+/// A socket of a node or client. In generic mode the datapath would get a message that isn't taken apart yet.
+fn host(buffers: Buffers, mode: Mode, segment: &Segment, whose: &str) -> anyhow::Result<UdpLink> {
+    let link = segment.on_hosts(|| buffers.bind(Segment::HOSTS, 0, whose))?;
+    Ok(if mode == Mode::Native { link.segmenting() } else { link })
 }
 
 /// The shard of the `index`-th client or node thread. Clients have the lower half, so that the busiest never share one.
