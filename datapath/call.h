@@ -128,7 +128,10 @@ STEP u32 slot_of(u32 location)
     return location & SLOTS_MAX;
 }
 
-#ifndef __bpf__
+#ifdef __bpf__
+struct statistics;
+struct record;
+#else
 struct switchback;
 struct run;
 struct switchback_item;
@@ -146,9 +149,12 @@ struct call {
     u32 location;      // of the key, after its lookup
     u64 route;         // the replicas of the packet's partition
 #ifdef __bpf__
-    u64 now_ms; // since the Unix epoch; 0: ask the kernel
-    u32 random; // uniform; 0: ask the kernel
-    u32 at;     // of the header in the frame
+    struct statistics *statistics; // of this CPU
+    struct record *record;         // at the location that was found, or NULL
+    u32 *counter;                  // beside it
+    u64 now_ms;                    // since the Unix epoch; 0: ask the kernel
+    u32 random;                    // uniform; 0: ask the kernel
+    u32 at;                        // of the header in the frame
 #else
     struct switchback *switchback;
     const struct run *run;

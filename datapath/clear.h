@@ -10,7 +10,8 @@
 #define CLEAR_MAX (1u << 23)
 
 struct clearing {
-    u32 left; // what couldn't be locked
+    u32 left;       // what couldn't be locked
+    u32 size_class; // of the records
 };
 
 static long clear_lane(u32 index, void *with)
@@ -51,7 +52,9 @@ static long clear_bucket(u32 index, void *with)
 static long clear_record(u32 index, void *with)
 {
     struct clearing *clearing = with;
-    struct record *record = bpf_map_lookup_elem(&records, &index);
+    struct record *record =
+        index < SLOTS_MAX ? table_record(NULL, location_of(clearing->size_class & (CLASS_MAX - 1), index))
+                          : NULL;
     if (record == NULL) {
         return 1;
     }
@@ -106,7 +109,10 @@ STEP bool clear_all(void)
     (void)exchange(&shared.registers.epoch, 0u);
     repeat(CLEAR_MAX, clear_lane, &clearing);
     repeat(CLEAR_MAX, clear_bucket, NULL);
-    repeat(CLEAR_MAX, clear_record, &clearing);
+    for (u32 size_class = 0; size_class < CLASS_MAX; size_class++) {
+        clearing.size_class = size_class;
+        repeat(CLEAR_MAX, clear_record, &clearing);
+    }
     repeat(CLEAR_MAX, clear_counter, NULL);
     repeat(CLEAR_MAX, clear_sketch, NULL);
     repeat(CLEAR_MAX, clear_sequence, NULL);

@@ -39,7 +39,7 @@ STEP u32 control_load(struct packet *packet, struct call *call, struct record *r
     if (!packet_resize_for(packet, call, record)) {
         return drop(ROOM);
     }
-    packet_put_value(packet, call, record, call->location);
+    packet_put_value(packet, call, record);
     control_describe(&call->header, record);
     call->header.partition = table_partition(call);
     call->header.status = STATUS_OK;

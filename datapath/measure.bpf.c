@@ -40,6 +40,17 @@ MAP(measure_setting, BPF_MAP_TYPE_ARRAY, u32, struct measure_settings, 1);
 MAP(measure_requests, BPF_MAP_TYPE_ARRAY, u32, struct measure_request, MEASURE_REQUESTS);
 MAP(measure_states, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct measure_state, 1);
 
+// An answer's frame becomes a request's again, at both ends as packet_resize() left it.
+STEP bool measure_shorten(struct xdp_md *frame, int bytes)
+{
+    int head = bytes < HEAD_BYTES_MAX ? bytes : HEAD_BYTES_MAX;
+    if (head > 0 && bpf_xdp_adjust_head(frame, head) != 0) {
+        return false;
+    }
+    int tail = head > 0 ? bytes - head : bytes;
+    return tail == 0 || bpf_xdp_adjust_tail(frame, -tail) == 0;
+}
+
 // The next request in the frame, whatever is in it.
 STEP struct measure_settings *measure_next(struct xdp_md *frame)
 {
@@ -53,9 +64,11 @@ STEP struct measure_settings *measure_next(struct xdp_md *frame)
     // Each CPU begins elsewhere.
     u32 index = ((u32)++state->request + cpu * 7919) & (MEASURE_REQUESTS - 1);
     struct measure_request *request = bpf_map_lookup_elem(&measure_requests, &index);
-    int bytes = (int)((u64)frame->data_end - (u64)frame->data);
-    if (request == NULL || (bytes != (int)settings->frame_bytes &&
-                            bpf_xdp_adjust_tail(frame, (int)settings->frame_bytes - bytes) != 0)) {
+    // In 64 bits: the verifier knows these as pointers.
+    u64 end = (u64)frame->data_end, data = (u64)frame->data;
+    forget(end);
+    forget(data);
+    if (request == NULL || !measure_shorten(frame, (int)(end - data) - (int)settings->frame_bytes)) {
         return NULL;
     }
     barrier();
@@ -87,7 +100,7 @@ int measure_packet(struct xdp_md *frame)
     struct measure_settings *settings = measure_next(frame);
     struct call call = {.location = NO_LOCATION};
     struct route_back back = {0};
-    if (settings == NULL || !frame_parse(frame, &call, &back)) {
+    if (settings == NULL || !frame_parse(frame, &call, &back) || !tables_begin(&call)) {
         return XDP_ABORTED;
     }
     u32 verdict = pipeline((struct packet *)(void *)frame, &call);

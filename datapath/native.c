@@ -245,7 +245,7 @@ bool native_report(struct switchback *switchback, u32 epoch, struct record *reco
     struct packet packet = {.bytes = cell->bytes, .length = 0};
     bool fits = packet_resize_for(&packet, &described, record);
     invariant(fits);
-    packet_put_value(&packet, &described, record, location);
+    packet_put_value(&packet, &described, record);
     struct wire *wire = (struct wire *)(void *)cell->bytes;
     wire->magic = to_be16(MAGIC);
     wire->version = VERSION;

@@ -3,15 +3,15 @@
 // The packet as the stages see it: a header to view, a value and a key to replace. The pipeline starts at the
 // application header; what is in front of it belongs to the target.
 //
-//     packet_length(packet, call)             of the application's packet
-//     packet_view(packet, call)               struct wire *, NULL if it isn't whole; fetch again after
-//     packet_resize packet_resize(packet, call, bytes)      a value of so many bytes, the key kept; false: no
-//     room, nothing changed packet_resize_for(packet, call, record) the same for a record's value and key,
-//     which is put in packet_put_value(packet, call, record, location)  the record's value into the packet,
-//     which has its size already packet_get_value(packet, call, record, location)  the packet's value into
-//     the record, where it fits packet_put_bytes(packet, call, bytes, length)     bytes into the value
-//     packet_get_key(packet, call, record)              the key into the record
-//     packet_has_key(packet, call, record)              whether the record is of the packet's key
+// - packet_length: of the application's packet
+// - packet_view: struct wire *, NULL if it isn't whole; fetch again after packet_resize
+// - packet_resize: a value of so many bytes, the key kept; false: no room, nothing changed
+// - packet_resize_for: the same for a record's value and key, which is put in
+// - packet_put_value: the record's value into the packet, which has its size already
+// - packet_get_value: the packet's value into the record, where it fits
+// - packet_put_bytes: bytes into the value
+// - packet_get_key: the key into the record
+// - packet_has_key: whether the record is of the packet's key
 #pragma once
 
 #include "tables.h"

@@ -48,56 +48,71 @@ STEP u32 packet_key_at(const struct call *call)
 // Where in a packet something may begin.
 #define AT_MAX 2047u
 
-#define MOVE_WORD(to_, from_, i) ((u64 *)(void *)(to_))[i] = ((const u64 *)(const void *)(from_))[i];
+#define MOVE_WORD(to_, from_, i) ((u64 *)(void *)(to_))[i] = ((const u64 *)(const void *)(from_))[i]
 
-// Moves `bytes`, at most `max` (a constant), `packet_at_` being the one of `to` and `from` that is in the
-// frame. What doesn't fit there stays behind.
-#define MOVE_BYTES(end, packet_at_, to, from, bytes, max)                                                    \
+#define MOVE_BYTE(to, from) *(to) = *(from)
+#define MOVE_8(to, from)    MOVE_WORD(to, from, 0)
+#define MOVE_64(to, from)                                                                                    \
     do {                                                                                                     \
-        for (u32 i_ = 0; i_ < (max) / 64 && (bytes) >= 64 && (packet_at_) + 64 <= (end); i_++) {             \
-            MOVE_WORD(to, from, 0)                                                                           \
-            MOVE_WORD(to, from, 1)                                                                           \
-            MOVE_WORD(to, from, 2)                                                                           \
-            MOVE_WORD(to, from, 3)                                                                           \
-            MOVE_WORD(to, from, 4)                                                                           \
-            MOVE_WORD(to, from, 5)                                                                           \
-            MOVE_WORD(to, from, 6)                                                                           \
-            MOVE_WORD(to, from, 7)                                                                           \
-            (to) += 64, (from) += 64, (bytes) -= 64;                                                         \
-            forget(bytes);                                                                                   \
+        MOVE_WORD(to, from, 0);                                                                              \
+        MOVE_WORD(to, from, 1);                                                                              \
+        MOVE_WORD(to, from, 2);                                                                              \
+        MOVE_WORD(to, from, 3);                                                                              \
+        MOVE_WORD(to, from, 4);                                                                              \
+        MOVE_WORD(to, from, 5);                                                                              \
+        MOVE_WORD(to, from, 6);                                                                              \
+        MOVE_WORD(to, from, 7);                                                                              \
+    } while (0)
+
+// Moves `bytes`, at most `max` (a power of two), in pieces of `piece`, of which the last overlaps the one
+// before. `in_frame` is the one of `to` and `from` that is there, `is_moved` whether all of it was.
+#define MOVE_PIECES(move, piece, end, in_frame, to, from, bytes, max, is_moved)                              \
+    do {                                                                                                     \
+        u32 last_ = ((bytes) - (piece)) & ((max) - 1);                                                       \
+        for (u32 i_ = 0; i_ + (piece) < (max) && i_ < last_ && (in_frame) + i_ + (piece) <= (end);           \
+             i_ += (piece)) {                                                                                \
+            move((to) + i_, (from) + i_);                                                                    \
         }                                                                                                    \
-        for (u32 i_ = 0; i_ < 8 && (bytes) >= 8 && (packet_at_) + 8 <= (end); i_++) {                        \
-            MOVE_WORD(to, from, 0)                                                                           \
-            (to) += 8, (from) += 8, (bytes) -= 8;                                                            \
-            forget(bytes);                                                                                   \
-        }                                                                                                    \
-        for (u32 i_ = 0; i_ < 7 && (bytes) >= 1 && (packet_at_) + 1 <= (end); i_++) {                        \
-            *(to)++ = *(from)++, (bytes) -= 1;                                                               \
-            forget(bytes);                                                                                   \
+        forget(last_);                                                                                       \
+        last_ &= (max) - 1;                                                                                  \
+        is_moved = (in_frame) + last_ + (piece) <= (end);                                                    \
+        if (is_moved) {                                                                                      \
+            move((to) + last_, (from) + last_);                                                              \
         }                                                                                                    \
     } while (0)
 
-// From the frame into memory and back; `bytes` isn't 0. False: it isn't all there, and nothing was moved.
+#define MOVE_BYTES(end, in_frame, to, from, bytes, max)                                                      \
+    ({                                                                                                       \
+        bool is_moved_ = false;                                                                              \
+        if ((bytes) >= 64) {                                                                                 \
+            MOVE_PIECES(MOVE_64, 64, end, in_frame, to, from, bytes, max, is_moved_);                        \
+        } else if ((bytes) >= 8) {                                                                           \
+            MOVE_PIECES(MOVE_8, 8, end, in_frame, to, from, bytes, 64, is_moved_);                           \
+        } else {                                                                                             \
+            MOVE_PIECES(MOVE_BYTE, 1, end, in_frame, to, from, bytes, 8, is_moved_);                         \
+        }                                                                                                    \
+        is_moved_;                                                                                           \
+    })
+
+// From the frame into memory and back; `bytes` isn't 0. False: it isn't all there.
 #define packet_load(packet, at, memory, bytes_, max)                                                         \
     ({                                                                                                       \
-        u32 at_ = (at), left_ = (bytes_);                                                                    \
+        u32 at_ = (at), length_ = (bytes_);                                                                  \
         forget(at_);                                                                                         \
         const u8 *from_ = (const u8 *)(long)FRAME(packet)->data + (at_ & AT_MAX);                            \
         const u8 *end_ = (const u8 *)(long)FRAME(packet)->data_end;                                          \
         u8 *to_ = (u8 *)(memory);                                                                            \
-        MOVE_BYTES(end_, from_, to_, from_, left_, max);                                                     \
-        left_ == 0;                                                                                          \
+        MOVE_BYTES(end_, from_, to_, from_, length_, max);                                                   \
     })
 
 #define packet_store(packet, at, memory, bytes_, max)                                                        \
     ({                                                                                                       \
-        u32 at_ = (at), left_ = (bytes_);                                                                    \
+        u32 at_ = (at), length_ = (bytes_);                                                                  \
         forget(at_);                                                                                         \
         u8 *to_ = (u8 *)(long)FRAME(packet)->data + (at_ & AT_MAX);                                          \
         const u8 *end_ = (const u8 *)(long)FRAME(packet)->data_end;                                          \
         const u8 *from_ = (const u8 *)(memory);                                                              \
-        MOVE_BYTES(end_, to_, to_, from_, left_, max);                                                       \
-        left_ == 0;                                                                                          \
+        MOVE_BYTES(end_, to_, to_, from_, length_, max);                                                     \
     })
 
 STEP struct scratch *packet_scratch(void)
@@ -150,78 +165,97 @@ STEP bool packet_store_short_key(struct packet *packet, u32 at, u32 key_bytes, c
     return true;
 }
 
-// The packet's key from its place `at` to where it outlives a resize, and back; not of longer keys than are
-// cached. 0: done.
-__attribute__((noinline)) int packet_keep_key(struct xdp_md *frame, u32 at, u32 key_bytes)
-{
-    struct scratch *scratch = packet_scratch();
-    return scratch != NULL && packet_load(frame, at, scratch->key, key_bytes, CACHED_KEY_BYTES_MAX) ? 0 : -1;
-}
+// What is in front of a packet is Ethernet, IPv4 and UDP or more, or nothing at all.
+#define FRONT_BYTES_MIN 40u
 
-__attribute__((noinline)) int packet_restore_key(struct xdp_md *frame, u32 at, u32 key_bytes)
+// Begins the frame earlier by as much of `bytes` as may be; by how much. What was in front is moved
+// afterwards.
+STEP u32 packet_begin_earlier(struct packet *packet, const struct call *call, int bytes)
 {
-    struct scratch *scratch = packet_scratch();
-    return scratch != NULL && packet_store(frame, at, scratch->key, key_bytes, CACHED_KEY_BYTES_MAX) ? 0 : -1;
-}
-
-// Makes room behind the packet, or takes some away. Where a driver leaves little behind a frame (veth: some
-// 48 bytes), the frame begins earlier instead, and what is in front of the value moves there.
-STEP bool packet_grow(struct packet *packet, struct call *call, int bytes)
-{
-    if (likely(bpf_xdp_adjust_tail(FRAME(packet), bytes) == 0)) {
-        return true;
-    }
-    struct scratch *scratch = packet_scratch();
-    u32 front_bytes = packet_value_at(call);
     int head = bytes < HEAD_BYTES_MAX ? bytes : HEAD_BYTES_MAX;
-    forget(front_bytes);
-    if (scratch == NULL || bytes <= 0 || front_bytes == 0 || front_bytes > FRONT_BYTES_MAX ||
-        (bytes > head && bpf_xdp_adjust_tail(FRAME(packet), bytes - head) != 0)) {
-        return false;
-    }
-    bool moves = bpf_xdp_load_bytes(FRAME(packet), 0, scratch->front, front_bytes) == 0 &&
-                 bpf_xdp_adjust_head(FRAME(packet), -head) == 0;
-    if (!moves) {
-        if (bytes > head) {
-            (void)bpf_xdp_adjust_tail(FRAME(packet), head - bytes);
-        }
-        return false;
-    }
-    return bpf_xdp_store_bytes(FRAME(packet), 0, scratch->front, front_bytes) == 0;
+    bool begins = bytes > 0 && packet_at(call) >= FRONT_BYTES_MIN;
+    return begins && bpf_xdp_adjust_head(FRAME(packet), -head) == 0 ? (u32)head : 0;
 }
 
+// Moves all in front of the value to the frame's new beginning, `head` bytes earlier. First what is in front
+// of the packet: five words and its last three, which overlap them unless it is 64 bytes long.
+STEP bool packet_move_front(struct packet *packet, struct call *call, u32 head)
+{
+    forget(head);
+    u8 *to = (u8 *)(long)FRAME(packet)->data, *end = (u8 *)(long)FRAME(packet)->data_end;
+    const u8 *from = to + (head & 0xff);
+    u32 at = packet_at(call), last = (at - 24) & (HEADERS_BEFORE_MAX - 1);
+    forget(last);
+    u8 *last_to = to + last;
+    const u8 *last_from = from + last;
+    if (last_from + 24 > end || last_to + 24 > end || from + FRONT_BYTES_MIN > end ||
+        to + FRONT_BYTES_MIN > end) {
+        return false;
+    }
+    struct {
+        u64 words[3];
+    } kept;
+    MOVE_WORD(&kept, last_from, 0);
+    MOVE_WORD(&kept, last_from, 1);
+    MOVE_WORD(&kept, last_from, 2);
+    for (u32 i = 0; i < FRONT_BYTES_MIN / 8; i++) {
+        MOVE_WORD(to, from, i);
+    }
+    MOVE_WORD(last_to, &kept, 0);
+    MOVE_WORD(last_to, &kept, 1);
+    MOVE_WORD(last_to, &kept, 2);
+    to += at, from += at;
+    if (from + HEADER_BYTES > end || to + HEADER_BYTES > end) {
+        return false;
+    }
+    for (u32 i = 0; i < HEADER_BYTES / 8; i++) {
+        MOVE_WORD(to, from, i);
+    }
+    return true;
+}
+
+// As packet_move_end(), where the key isn't short.
+__attribute__((noinline)) int packet_move_end_long(struct xdp_md *frame, u32 at, u32 key_bytes, int bytes)
+{
+    struct scratch *scratch = packet_scratch();
+    if (scratch == NULL || key_bytes == 0 || key_bytes > KEY_BYTES_MAX ||
+        bpf_xdp_load_bytes(frame, at, scratch->key, key_bytes) != 0 ||
+        bpf_xdp_adjust_tail(frame, bytes) != 0) {
+        return -1;
+    }
+    return bpf_xdp_store_bytes(frame, at + (u32)bytes, scratch->key, key_bytes) == 0 ? 0 : -1;
+}
+
+// Ends the frame later by so many bytes, or earlier; the key, which begins at `at`, goes with the end.
+STEP bool packet_move_end(struct packet *packet, u32 at, u32 key_bytes, int bytes)
+{
+    struct short_key key;
+    if (!is_short_key(key_bytes)) {
+        return packet_move_end_long(FRAME(packet), at, key_bytes, bytes) == 0;
+    }
+    return packet_load_short_key(packet, at, key_bytes, &key) &&
+           bpf_xdp_adjust_tail(FRAME(packet), bytes) == 0 &&
+           packet_store_short_key(packet, at + (u32)bytes, key_bytes, &key);
+}
+
+// Room for a longer value is made in front as far as it goes: there is more of it than behind (a veth leaves
+// some 48 bytes), the kernel writes no zeros there, and the key stays.
 STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_bytes)
 {
-    u32 key_bytes = call->header.key_bytes;
-    u32 old_bytes = call->header.value_bytes;
-    struct short_key key;
-    if (old_bytes == value_bytes) {
+    int more = (int)value_bytes - (int)call->header.value_bytes;
+    if (more == 0) {
         return true;
     }
-    if (is_short_key(key_bytes)) {
-        if (!packet_load_short_key(packet, packet_key_at(call), key_bytes, &key) ||
-            !packet_grow(packet, call, (int)(value_bytes - old_bytes))) {
-            return false;
+    u32 head = packet_begin_earlier(packet, call, more);
+    int behind = more - (int)head;
+    if (behind != 0 && !packet_move_end(packet, packet_key_at(call) + head, call->header.key_bytes, behind)) {
+        if (head != 0) {
+            (void)bpf_xdp_adjust_head(FRAME(packet), (int)head);
         }
-        call->header.value_bytes = (u16)value_bytes;
-        return packet_store_short_key(packet, packet_key_at(call), key_bytes, &key);
-    }
-    struct scratch *scratch = packet_scratch();
-    forget(key_bytes);
-    if (scratch == NULL || key_bytes == 0 || key_bytes > KEY_BYTES_MAX) {
-        return false;
-    }
-    bool is_short = key_bytes <= CACHED_KEY_BYTES_MAX;
-    long kept = is_short ? packet_keep_key(FRAME(packet), packet_key_at(call), key_bytes)
-                         : bpf_xdp_load_bytes(FRAME(packet), packet_key_at(call), scratch->key, key_bytes);
-    if (kept != 0 || !packet_grow(packet, call, (int)(value_bytes - old_bytes))) {
         return false;
     }
     call->header.value_bytes = (u16)value_bytes;
-    long restored = is_short
-                        ? packet_restore_key(FRAME(packet), packet_key_at(call), key_bytes)
-                        : bpf_xdp_store_bytes(FRAME(packet), packet_key_at(call), scratch->key, key_bytes);
-    return restored == 0;
+    return head == 0 || packet_move_front(packet, call, head);
 }
 
 STEP bool packet_resize_for(struct packet *packet, struct call *call, struct record *record)
@@ -229,7 +263,7 @@ STEP bool packet_resize_for(struct packet *packet, struct call *call, struct rec
     u32 value_bytes = record->value_bytes, key_bytes = record->key_bytes;
     u32 old_bytes = (u32)call->header.value_bytes + call->header.key_bytes;
     if (value_bytes > CACHED_VALUE_BYTES_MAX || key_bytes > CACHED_KEY_BYTES_MAX ||
-        !packet_grow(packet, call, (int)(value_bytes + key_bytes - old_bytes))) {
+        bpf_xdp_adjust_tail(FRAME(packet), (int)(value_bytes + key_bytes - old_bytes)) != 0) {
         return false;
     }
     call->header.value_bytes = (u16)value_bytes;
@@ -241,47 +275,31 @@ STEP bool packet_resize_for(struct packet *packet, struct call *call, struct rec
     return bpf_xdp_store_bytes(FRAME(packet), packet_key_at(call), record->key, key_bytes) == 0;
 }
 
-// Between the packet's value and a slot's.
-#define MOVE(move, class_)                                                                                   \
-    {                                                                                                        \
-        void *value = bpf_map_lookup_elem(&values_##class_, &slot);                                          \
-        if (value != NULL && bytes > 0 && bytes <= parameters.value_bytes[class_]) {                         \
-            (void)move(frame, at, value, bytes, CACHED_VALUE_BYTES_MAX);                                     \
-        }                                                                                                    \
-        return 0;                                                                                            \
-    }
+// Memory that a value may be in: as if it were the longest, and a piece more.
+struct value_room {
+    u8 bytes[CACHED_VALUE_BYTES_MAX + 64];
+};
 
-#define MOVE_BY_CLASS(move)                                                                                  \
-    u32 slot = slot_of(location);                                                                            \
-    switch (class_of(location)) {                                                                            \
-    case 0:                                                                                                  \
-        MOVE(move, 0)                                                                                        \
-    case 1:                                                                                                  \
-        MOVE(move, 1)                                                                                        \
-    case 2:                                                                                                  \
-        MOVE(move, 2)                                                                                        \
-    default:                                                                                                 \
-        MOVE(move, 3)                                                                                        \
-    }
-
-__attribute__((noinline)) int packet_move_from_record(struct xdp_md *frame, u32 at, u32 location, u32 bytes)
+__attribute__((noinline)) int packet_load_value(struct xdp_md *frame, u32 at, struct value_room *value,
+                                                u32 bytes)
 {
-    MOVE_BY_CLASS(packet_store)
+    return value != NULL && bytes != 0 && packet_load(frame, at, value->bytes, bytes, CACHED_VALUE_BYTES_MAX)
+               ? 0
+               : -1;
 }
 
-__attribute__((noinline)) int packet_move_to_record(struct xdp_md *frame, u32 at, u32 location,
-                                                    u32 bytes){MOVE_BY_CLASS(packet_load)}
-
-STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record, u32 location)
+STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record)
 {
-    (void)record;
-    (void)packet_move_from_record(FRAME(packet), packet_value_at(call), location, call->header.value_bytes);
+    u32 bytes = call->header.value_bytes;
+    if (bytes != 0) {
+        (void)packet_store(packet, packet_value_at(call), table_value(record), bytes, CACHED_VALUE_BYTES_MAX);
+    }
 }
 
-STEP void packet_get_value(struct packet *packet, struct call *call, struct record *record, u32 location)
+STEP void packet_get_value(struct packet *packet, struct call *call, struct record *record)
 {
-    (void)record;
-    (void)packet_move_to_record(FRAME(packet), packet_value_at(call), location, call->header.value_bytes);
+    (void)packet_load_value(FRAME(packet), packet_value_at(call), (void *)table_value(record),
+                            call->header.value_bytes);
 }
 
 STEP void packet_put_bytes(struct packet *packet, struct call *call, void *bytes, u32 length)
@@ -308,25 +326,17 @@ STEP void packet_get_key(struct packet *packet, struct call *call, struct record
     packet_load_key(packet, call, record->key);
 }
 
-// By words as far as they go; the rest of the record's last one is 0.
-STEP bool packet_has_key(struct packet *packet, struct call *call, const struct record *record)
+// Where the key isn't short: by words as far as they go; the rest of the record's last one is 0.
+__attribute__((noinline)) int packet_has_long_key(struct xdp_md *frame, u32 at, u32 key_bytes,
+                                                  const struct record *record)
 {
-    u32 key_bytes = call->header.key_bytes;
-    struct short_key key;
-    if (is_short_key(key_bytes)) {
-        const u8 *last = record->key + short_key_last(key_bytes);
-        return record->key_bytes == key_bytes &&
-               packet_load_short_key(packet, packet_key_at(call), key_bytes, &key) &&
-               ((*(const u64 *)(const void *)record->key ^ key.first) |
-                (*(const u64 *)(const void *)last ^ key.last)) == 0;
-    }
     struct scratch *scratch = packet_scratch();
-    if (scratch == NULL || record->key_bytes != key_bytes || key_bytes > CACHED_KEY_BYTES_MAX) {
+    if (scratch == NULL || record == NULL || key_bytes == 0 || key_bytes > CACHED_KEY_BYTES_MAX) {
         return false;
     }
     u32 last = (key_bytes - 1) / 8 & (CACHED_KEY_BYTES_MAX / 8 - 1);
     *(u64 *)(void *)(scratch->key + 8 * last) = 0;
-    if (packet_keep_key(FRAME(packet), packet_key_at(call), key_bytes) != 0) {
+    if (!packet_load(frame, at, scratch->key, key_bytes, CACHED_KEY_BYTES_MAX)) {
         return false;
     }
     u64 difference = 0;
@@ -338,4 +348,20 @@ STEP bool packet_has_key(struct packet *packet, struct call *call, const struct 
             *(u64 *)(void *)(scratch->key + 8 * i) ^ *(const u64 *)(const void *)(record->key + 8 * i);
     }
     return difference == 0;
+}
+
+STEP bool packet_has_key(struct packet *packet, struct call *call, const struct record *record)
+{
+    u32 key_bytes = call->header.key_bytes;
+    struct short_key key;
+    if (record->key_bytes != key_bytes) {
+        return false;
+    }
+    if (!is_short_key(key_bytes)) {
+        return packet_has_long_key(FRAME(packet), packet_key_at(call), key_bytes, record);
+    }
+    const u8 *last = record->key + short_key_last(key_bytes);
+    return packet_load_short_key(packet, packet_key_at(call), key_bytes, &key) &&
+           ((*(const u64 *)(const void *)record->key ^ key.first) |
+            (*(const u64 *)(const void *)last ^ key.last)) == 0;
 }

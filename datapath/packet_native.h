@@ -105,15 +105,13 @@ STEP bool packet_resize_for(struct packet *packet, struct call *call, const stru
     return true;
 }
 
-STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record, u32 location)
+STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record)
 {
-    (void)location;
     copy_value(packet_value(packet), table_value(record), call->header.value_bytes);
 }
 
-STEP void packet_get_value(struct packet *packet, struct call *call, struct record *record, u32 location)
+STEP void packet_get_value(struct packet *packet, struct call *call, struct record *record)
 {
-    (void)location;
     invariant(call->header.value_bytes <= found_capacity(call));
     copy_value(table_value(record), packet_value(packet), call->header.value_bytes);
 }

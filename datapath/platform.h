@@ -59,10 +59,9 @@ typedef u64 ANY_ALIGNMENT be64;
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#define NULL        ((void *)0)
-#define STAGE       static __attribute__((noinline, unused))
-#define SELDOM      STEP
-#define FIRST_APART false
+#define NULL   ((void *)0)
+#define STAGE  static __attribute__((noinline, unused))
+#define SELDOM STEP
 // The verifier proves what it must; the rest is proven by the native build, whose tests run the same lines.
 #define invariant(condition) ((void)0)
 #define load_relaxed(at)     (*(const volatile __typeof__(*(at)) *)(at))
@@ -110,12 +109,10 @@ STEP void relax(u32 attempt)
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGE       STEP
-// Whether the first of several attempts is written apart from the others, so that it prepares for no loop.
-#define FIRST_APART true
+#define STAGE  STEP
 // What runs so seldom that it would only take registers from the rest. It gets no `struct call`: as long as
 // nobody outside knows its address, compilers keep it in registers.
-#define SELDOM      static __attribute__((noinline, unused))
+#define SELDOM static __attribute__((noinline, unused))
 #define invariant(condition)                                                                                 \
     do {                                                                                                     \
         if (unlikely(!(condition))) {                                                                        \

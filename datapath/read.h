@@ -60,7 +60,7 @@ STEP enum read_result read_record(struct packet *packet, struct call *call, stru
     if (result == READ_CACHED || result == READ_EMBEDDED) {
         bool has_room = value_bytes <= found_capacity(call) && packet_resize(packet, call, value_bytes);
         if (likely(has_room)) {
-            packet_put_value(packet, call, record, call->location);
+            packet_put_value(packet, call, record);
         } else {
             result = READ_NO_ROOM;
         }
@@ -122,6 +122,22 @@ STEP u32 read_finish(struct packet *packet, struct call *call, enum read_result 
     return header->op == OP_READ_REPLY ? REPLY : FORWARD_TO_TAIL;
 }
 
+struct read_attempt {
+    struct packet *packet;
+    struct call *call;
+    struct record *record;
+    struct seen *seen;
+    enum read_result result;
+};
+
+STEP long read_again(u32 index, void *with)
+{
+    struct read_attempt *attempt = with;
+    relax(index);
+    attempt->result = read_record(attempt->packet, attempt->call, attempt->record, attempt->seen);
+    return attempt->result != READ_AGAIN;
+}
+
 STEP u32 read_request(struct packet *packet, struct call *call)
 {
     struct seen seen = {0};
@@ -133,13 +149,12 @@ STEP u32 read_request(struct packet *packet, struct call *call)
         if (unlikely(record == NULL)) {
             return drop(CONTENDED);
         }
-        result = FIRST_APART ? read_record(packet, call, record, &seen) : READ_AGAIN;
-        for (u32 attempt = 0; attempt < RECORD_ATTEMPTS && unlikely(result == READ_AGAIN); attempt++) {
+        result = read_record(packet, call, record, &seen);
+        if (unlikely(result == READ_AGAIN)) {
             forget(record);
-            result = read_record(packet, call, record, &seen);
-            if (unlikely(result == READ_AGAIN)) {
-                relax(attempt);
-            }
+            struct read_attempt attempt = {packet, call, record, &seen, READ_AGAIN};
+            repeat(RECORD_ATTEMPTS, read_again, &attempt);
+            result = attempt.result;
         }
     }
     return read_finish(packet, call, result, &seen);

@@ -31,21 +31,30 @@ STEP bool record_try_lock(struct record *record)
     return is_ours;
 }
 
-SELDOM bool record_lock_again(struct record *record)
+struct lock_attempt {
+    struct record *record;
+    bool is_ours;
+};
+
+STEP long record_lock_attempt(u32 index, void *with)
 {
-    for (u32 attempt = 0; attempt < RECORD_ATTEMPTS; attempt++) {
-        forget(record);
-        if (record_try_lock(record)) {
-            return true;
-        }
-        relax(attempt);
-    }
-    return false;
+    struct lock_attempt *attempt = with;
+    relax(index);
+    attempt->is_ours = record_try_lock(attempt->record);
+    return attempt->is_ours;
 }
 
+SELDOM bool record_lock_again(struct record *record)
+{
+    struct lock_attempt attempt = {.record = record};
+    repeat(RECORD_ATTEMPTS, record_lock_attempt, &attempt);
+    return attempt.is_ours;
+}
+
+// The first attempt is apart from the others, so that it prepares for no loop.
 STEP bool record_lock(struct record *record)
 {
-    return (FIRST_APART && likely(record_try_lock(record))) || record_lock_again(record);
+    return likely(record_try_lock(record)) || record_lock_again(record);
 }
 
 STEP void record_unlock(struct record *record)
@@ -109,7 +118,7 @@ STEP void record_store(struct packet *packet, struct call *call, struct record *
     record->expiry_ms = call->header.expiry_ms;
     record->value_bytes = call->header.value_bytes;
     record->state = STATE_VALID | STATE_LATEST | new_state;
-    packet_get_value(packet, call, record, call->location);
+    packet_get_value(packet, call, record);
 }
 
 // The value outgrew its slot: whoever writes this key next has to find it uncached. The agent is told once.

@@ -6,6 +6,9 @@
 
 #define CACHE_LINE     64u
 #define PREFETCH_BYTES 256u
+// A slot may be looked at as if it were the longest one, and a little more.
+#define SLOT_BYTES_MAX  (sizeof(struct record) + CACHED_VALUE_BYTES_MAX + CACHE_LINE)
+#define CHUNK_BYTES_MIN SLOT_BYTES_MAX
 
 struct parameters {
     u64 features;
@@ -16,10 +19,14 @@ struct parameters {
     u32 lookup_mask; // buckets, less one
     u32 class_count;
     u32 slots[CLASS_MAX];
-    u32 value_bytes[CLASS_MAX]; // of a class's longest value
-    u32 record_base[CLASS_MAX]; // of a class's first slot in `records` and `counters`
-    struct address endpoint;    // where clients send packets
-    u16 reserved[5];
+    u32 value_bytes[CLASS_MAX];  // of a class's longest value
+    u32 counter_base[CLASS_MAX]; // of a class's first slot in `counters`
+    u32 chunk_shift[CLASS_MAX];  // a chunk has 2^this slots of a class,
+    u32 chunk_base[CLASS_MAX];   // which begin there
+    u32 slot_bytes[CLASS_MAX];   // and take so much each
+    u32 chunk_bytes;
+    struct address endpoint; // where clients send packets
+    u16 reserved[3];
 };
 
 const volatile struct parameters parameters SEC(".rodata.parameters") = {
@@ -32,7 +39,7 @@ const volatile struct parameters parameters SEC(".rodata.parameters") = {
     .class_count = 4,
     .slots = {8192, 8192, 8192, 8192},
     .value_bytes = {128, 256, 512, 1024},
-    .record_base = {0, 8192, 2 * 8192, 3 * 8192},
+    .chunk_bytes = CHUNK_BYTES_MIN,
     .endpoint = {.ip = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}, .port = SWITCH_PORT},
 };
 
@@ -61,6 +68,10 @@ struct shared shared SEC(".data.shared") = {{0}, 0};
         __type(value, value_);                                                                               \
     } name_ SEC(".maps")
 
+struct statistics {
+    u64 numbers[STATISTIC_COUNT];
+};
+
 // What a report looks like; the record's value follows.
 struct report {
     u32 op;
@@ -70,24 +81,17 @@ struct report {
     struct record record;
 };
 
-// A class's values; the loader sets both sizes.
-#define VALUES(class_, value_bytes_)                                                                         \
-    struct {                                                                                                 \
-        __uint(type, BPF_MAP_TYPE_ARRAY);                                                                    \
-        __uint(map_flags, BPF_F_MMAPABLE);                                                                   \
-        __uint(max_entries, 8192);                                                                           \
-        __uint(key_size, sizeof(u32));                                                                       \
-        __uint(value_size, value_bytes_);                                                                    \
-    } values_##class_ SEC(".maps")
+// Slots: a record, its value behind it. A chunk has some of each class, so that there is one way to a slot,
+// which the verifier looks at once; there are several because the kernel limits the length of an array's
+// element.
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __uint(key_size, sizeof(u32));
+    __uint(value_size, CHUNK_BYTES_MIN);
+} chunks SEC(".maps");
 
-VALUES(0, 128);
-VALUES(1, 256);
-VALUES(2, 512);
-VALUES(3, 1024);
-
-// The records of all classes, without their values: what the verifier looks at for one map it would look at
-// again for each of four.
-ALIGNED_ARRAY(records, struct record, 4 * 8192);
 ALIGNED_ARRAY(lookups, struct bucket, 1 << 14);
 MAP(counters, BPF_MAP_TYPE_ARRAY, u32, u32, 4 * 8192);
 MAP(sketches, BPF_MAP_TYPE_ARRAY, u32, u32, SKETCH_ROWS * (1 << 16));
@@ -96,7 +100,7 @@ ALIGNED_ARRAY(lanes, struct lane, 1 << 16);
 MAP(routes, BPF_MAP_TYPE_ARRAY, u32, u64, 1 << 16);
 MAP(nodes, BPF_MAP_TYPE_HASH, struct address, u32, 1 << 12);
 MAP(node_addresses, BPF_MAP_TYPE_ARRAY, u32, struct address, 1 << 12);
-MAP(statistics, BPF_MAP_TYPE_PERCPU_ARRAY, u32, u64, STATISTIC_COUNT);
+MAP(statistics, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct statistics, 1);
 
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -111,11 +115,9 @@ struct {
 
 // What is on its way to another place in the packet, or to a comparison. XDP programs don't interrupt each
 // other on a CPU.
-#define FRONT_BYTES_MAX 192u
 struct scratch {
     u64 random;
     u8 key[KEY_BYTES_MAX];
-    u8 front[FRONT_BYTES_MAX];
 };
 MAP(scratches, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct scratch, 1);
 
@@ -129,6 +131,15 @@ STEP struct registers *registers_of(struct call *call)
 {
     (void)call;
     return &shared.registers;
+}
+
+// What every packet needs; false where the kernel has no memory for it, which there is.
+STEP bool tables_begin(struct call *call)
+{
+    u32 index = 0;
+    struct statistics *statistics_of_cpu = bpf_map_lookup_elem(&statistics, &index);
+    call->statistics = statistics_of_cpu;
+    return statistics_of_cpu != NULL;
 }
 
 struct lookup_table {
@@ -148,19 +159,25 @@ STEP struct lookup_table table_lookup(void)
     return (struct lookup_table){.mask = parameters.lookup_mask};
 }
 
-// A slot's place among those of all classes; above all of them where there is none.
-STEP u32 table_index(u32 location)
-{
-    u32 size_class = class_of(location) & (CLASS_MAX - 1);
-    bool exists = slot_of(location) < parameters.slots[size_class];
-    return exists ? parameters.record_base[size_class] + slot_of(location) : ~0u;
-}
-
 STEP struct record *table_record(struct call *call, u32 location)
 {
     (void)call;
-    u32 index = table_index(location);
-    return bpf_map_lookup_elem(&records, &index);
+    u32 size_class = class_of(location) & (CLASS_MAX - 1), slot = slot_of(location);
+    u32 shift = parameters.chunk_shift[size_class] & 31, chunk = slot >> shift;
+    u64 index = slot - (chunk << shift);
+    u64 at = parameters.chunk_base[size_class] + index * parameters.slot_bytes[size_class];
+    u8 *slots = slot < parameters.slots[size_class] ? bpf_map_lookup_elem(&chunks, &chunk) : NULL;
+    forget(at);
+    if (slots == NULL || at > parameters.chunk_bytes - SLOT_BYTES_MAX) {
+        return NULL;
+    }
+    // For the verifier, which asks for the alignment of what is changed atomically.
+    return (struct record *)(void *)(slots + (at & ~(u64)(CACHE_LINE - 1)));
+}
+
+STEP u8 *table_value(struct record *record)
+{
+    return (u8 *)(record + 1);
 }
 
 STEP u32 found_capacity(struct call *call)
@@ -171,51 +188,35 @@ STEP u32 found_capacity(struct call *call)
 STEP u32 *table_counter(struct call *call, u32 location)
 {
     (void)call;
-    u32 index = table_index(location);
-    return bpf_map_lookup_elem(&counters, &index);
+    u32 size_class = class_of(location) & (CLASS_MAX - 1), slot = slot_of(location);
+    u32 index = parameters.counter_base[size_class] + slot;
+    return slot < parameters.slots[size_class] ? bpf_map_lookup_elem(&counters, &index) : NULL;
 }
 
 STEP struct record *found_record(struct call *call)
 {
-    return table_record(call, call->location);
+    return call->record;
 }
 
 STEP u32 *found_counter(struct call *call)
 {
-    return table_counter(call, call->location);
+    return call->counter;
 }
 
-#define PREFETCH_VALUE(class_)                                                                               \
-    {                                                                                                        \
-        const u8 *value = bpf_map_lookup_elem(&values_##class_, &slot);                                      \
-        for (u32 at = 0; value != NULL && at < PREFETCH_BYTES && at < parameters.value_bytes[class_];        \
-             at += CACHE_LINE) {                                                                             \
-            prefetch(value + at);                                                                            \
-        }                                                                                                    \
-        break;                                                                                               \
-    }
-
 // All that a hit needs is on its way at once.
-STEP void table_prefetch_slot(struct call *call)
+STEP void table_find(struct call *call)
 {
-    const struct record *record = table_record(call, call->location);
-    const u32 *counter = table_counter(call, call->location);
-    u32 slot = slot_of(call->location);
+    struct record *record = call->record = table_record(call, call->location);
+    u32 *counter = call->counter = table_counter(call, call->location);
+    u32 value_bytes = found_capacity(call);
     if (record == NULL || counter == NULL) {
         return;
     }
     prefetch(record);
-    prefetch(counter);
-    switch (class_of(call->location)) {
-    case 0:
-        PREFETCH_VALUE(0)
-    case 1:
-        PREFETCH_VALUE(1)
-    case 2:
-        PREFETCH_VALUE(2)
-    default:
-        PREFETCH_VALUE(3)
+    for (u32 at = 0; at < PREFETCH_BYTES && at < value_bytes; at += CACHE_LINE) {
+        prefetch(table_value(record) + at);
     }
+    prefetch(counter);
 }
 
 // Global, so the verifier looks at it once. The result above the location.
@@ -239,11 +240,12 @@ STEP enum lookup_result table_location(struct call *call)
         if (call->location == NO_LOCATION) {
             return LOOKUP_MISS;
         }
-        table_prefetch_slot(call);
+        table_find(call);
         return LOOKUP_HIT;
     }
     u64 found = lookup_patiently(tag, hash_low);
     call->location = (u32)found;
+    table_find(call);
     return (enum lookup_result)(found >> 32);
 }
 
@@ -343,18 +345,16 @@ STEP bool table_is_node(struct call *call, const struct address *address)
 
 STEP void count(struct call *call, u32 statistic)
 {
-    (void)call;
-    u64 *at = bpf_map_lookup_elem(&statistics, &statistic);
-    if (at != NULL) {
-        *at += 1;
+    if (statistic < STATISTIC_COUNT) {
+        call->statistics->numbers[statistic] += 1;
     }
 }
 
+// The length of what is reserved must be known to the verifier.
 #define REPORT(class_)                                                                                       \
     {                                                                                                        \
-        void *value = bpf_map_lookup_elem(&values_##class_, &slot);                                          \
-        struct report *report =                                                                              \
-            bpf_ringbuf_reserve(&reports, sizeof(*report) + parameters.value_bytes[class_], 0);              \
+        u32 value_bytes = parameters.value_bytes[class_];                                                    \
+        struct report *report = bpf_ringbuf_reserve(&reports, sizeof(*report) + value_bytes, 0);             \
         if (report == NULL) {                                                                                \
             return false;                                                                                    \
         }                                                                                                    \
@@ -362,15 +362,13 @@ STEP void count(struct call *call, u32 statistic)
         report->location = location;                                                                         \
         report->epoch = call->epoch;                                                                         \
         report->reserved = 0;                                                                                \
-        (void)bpf_probe_read_kernel(&report->record, sizeof(*record), record);                               \
-        (void)bpf_probe_read_kernel(report + 1, parameters.value_bytes[class_], value);                      \
+        (void)bpf_probe_read_kernel(&report->record, sizeof(*record) + value_bytes, record);                 \
         bpf_ringbuf_submit(report, 0);                                                                       \
         return true;                                                                                         \
     }
 
 STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)
 {
-    u32 slot = slot_of(location);
     switch (class_of(location)) {
     case 0:
         REPORT(0)

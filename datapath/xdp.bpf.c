@@ -19,7 +19,7 @@ int switchback(struct xdp_md *frame)
 {
     struct call call = {.location = NO_LOCATION};
     struct route_back back = {0};
-    if (!frame_parse(frame, &call, &back)) {
+    if (!frame_parse(frame, &call, &back) || !tables_begin(&call)) {
         return XDP_PASS;
     }
     u32 verdict = pipeline((struct packet *)(void *)frame, &call);
@@ -34,7 +34,8 @@ SEC("xdp")
 int switchback_control(struct xdp_md *frame)
 {
     struct call call = {.location = NO_LOCATION, .injected = true};
-    return (int)pipeline_control((struct packet *)(void *)frame, &call);
+    return tables_begin(&call) ? (int)pipeline_control((struct packet *)(void *)frame, &call)
+                               : (int)drop(NONE);
 }
 
 // What goes in front of a packet that is replayed: what native.c gets as arguments. The route comes back.
@@ -58,6 +59,9 @@ int switchback_replay(struct xdp_md *frame)
     call.now_ms = replay->now_ms;
     call.random = replay->random;
     call.from = replay->from;
+    if (!tables_begin(&call)) {
+        return (int)drop(NONE);
+    }
     u32 verdict = pipeline((struct packet *)(void *)frame, &call);
     barrier();
     replay = (void *)(long)frame->data;

@@ -15,6 +15,7 @@ mod peer;
 mod reports;
 mod resources;
 mod segment;
+mod slots;
 mod state;
 mod sys;
 mod target;
@@ -32,6 +33,7 @@ use layout::place;
 use libbpf_rs::{MapCore, MapFlags};
 use object::{Loaded, Object};
 use reports::Reports;
+use slots::Chunks;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -86,6 +88,8 @@ const DROPPED: u32 = 0x100;
 pub struct XdpDatapath {
     loaded: Loaded,
     shared: Shared,
+    slots: Shared,
+    chunks: Chunks,
     reports: Mutex<Reports>,
     tables: Mutex<()>,
     config: Config,
@@ -111,11 +115,22 @@ impl XdpDatapath {
 
     fn load(object: Object, config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
         let loaded = Loaded::new(object, config, endpoint)?;
-        let shared = Shared::new(loaded.map(".data.shared").as_fd())
+        let shared = Shared::new(loaded.map(".data.shared").as_fd(), sys::PAGE)
             .map_err(|error| Error::System("mapping the datapath's registers", error))?;
+        let chunks = Chunks::new(config);
+        let slots = Shared::new(loaded.map("chunks").as_fd(), chunks.length())
+            .map_err(|error| Error::System("mapping the datapath's slots", error))?;
         let reports = Mutex::new(Reports::new(&loaded, config.partitions)?);
-        let datapath =
-            XdpDatapath { loaded, shared, reports, tables: Mutex::new(()), config: config.clone(), endpoint };
+        let datapath = XdpDatapath {
+            loaded,
+            shared,
+            slots,
+            chunks,
+            reports,
+            tables: Mutex::new(()),
+            config: config.clone(),
+            endpoint,
+        };
         for partition in 0..config.partitions {
             datapath.update("routes", &partition.to_ne_bytes(), &u64::MAX.to_ne_bytes(), MapFlags::ANY);
         }
@@ -292,12 +307,10 @@ impl XdpDatapath {
     /// What was counted so far, summed over the CPUs.
     pub fn statistics(&self) -> Statistics {
         let mut sums = [0u64; STATISTIC_COUNT];
-        let map = self.loaded.map("statistics");
-        for (index, sum) in sums.iter_mut().enumerate() {
-            let values = map.lookup_percpu(&(index as u32).to_ne_bytes(), MapFlags::ANY).ok().flatten();
-            for value in values.unwrap_or_default() {
-                let value = value.first_chunk::<8>().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-                *sum = sum.wrapping_add(value);
+        let of_cpus = self.loaded.map("statistics").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        for numbers in of_cpus.ok().flatten().unwrap_or_default() {
+            for (sum, number) in sums.iter_mut().zip(numbers.as_chunks::<8>().0) {
+                *sum = sum.wrapping_add(u64::from_ne_bytes(*number));
             }
         }
         Statistics::from_numbers(&sums)

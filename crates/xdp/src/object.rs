@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::layout::place;
 use crate::resources::stack_of;
+use crate::slots::{CLASSES, Chunks};
 use crate::sys;
 use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenMapMut, PrintLevel};
 use std::collections::HashMap;
@@ -42,9 +43,6 @@ pub fn is_built_in() -> bool {
     Object::Switch.bytes().is_some()
 }
 
-/// Size classes that the pipeline has maps for.
-const CLASSES: usize = 4;
-
 /// `struct parameters` of tables_bpf.h.
 #[repr(C)]
 #[derive(Default)]
@@ -58,13 +56,18 @@ struct Parameters {
     class_count: u32,
     slots: [u32; CLASSES],
     value_bytes: [u32; CLASSES],
-    record_base: [u32; CLASSES],
+    counter_base: [u32; CLASSES],
+    chunk_shift: [u32; CLASSES],
+    chunk_base: [u32; CLASSES],
+    slot_bytes: [u32; CLASSES],
+    chunk_bytes: u32,
     endpoint: Address,
-    reserved: [u16; 5],
+    reserved: [u16; 3],
 }
 
 impl Parameters {
     fn new(config: &Config, endpoint: Address) -> Parameters {
+        let chunks = Chunks::new(config);
         let mut parameters = Parameters {
             features: config.features.0,
             sampling: (config.sampling * f64::from(1u32 << 31) * 2.0) as u64,
@@ -73,6 +76,10 @@ impl Parameters {
             partition_shift: 32 - config.partitions.trailing_zeros(),
             lookup_mask: buckets(config) - 1,
             class_count: config.classes.len() as u32,
+            chunk_shift: chunks.shift,
+            chunk_base: chunks.base,
+            slot_bytes: chunks.slot_bytes,
+            chunk_bytes: chunks.bytes,
             endpoint,
             ..Parameters::default()
         };
@@ -80,7 +87,7 @@ impl Parameters {
         for (i, class) in config.classes.iter().enumerate() {
             parameters.slots[i] = class.slots;
             parameters.value_bytes[i] = class.value_bytes;
-            parameters.record_base[i] = base;
+            parameters.counter_base[i] = base;
             base += class.slots;
         }
         parameters
@@ -91,7 +98,9 @@ impl Parameters {
         bytes.extend(self.features.to_ne_bytes());
         bytes.extend(self.sampling.to_ne_bytes());
         let words = [self.threshold, self.sketch_width, self.partition_shift, self.lookup_mask, self.class_count];
-        for word in words.iter().chain(&self.slots).chain(&self.value_bytes).chain(&self.record_base) {
+        let of_classes =
+            [self.slots, self.value_bytes, self.counter_base, self.chunk_shift, self.chunk_base, self.slot_bytes];
+        for word in words.iter().chain(of_classes.as_flattened()).chain(&[self.chunk_bytes]) {
             bytes.extend(word.to_ne_bytes());
         }
         bytes.extend(self.endpoint.ip);
@@ -181,17 +190,17 @@ fn buckets(config: &Config) -> u32 {
     (slots(config).div_ceil(2) + 1).next_power_of_two()
 }
 
-/// Bytes of a class's slot for values: they are moved by words.
-pub(crate) fn slot_bytes(value_bytes: u32) -> u32 {
-    value_bytes.next_multiple_of(8)
-}
-
 fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<(), Error> {
     let name = map.name().to_string_lossy().into_owned();
     match name.as_str() {
         ".rodata.parameters" => map.set_initial_value(&Parameters::new(config, endpoint).bytes())?,
         "lookups" => map.set_max_entries(buckets(config))?,
-        "records" | "counters" => map.set_max_entries(slots(config).max(1))?,
+        "chunks" => {
+            let chunks = Chunks::new(config);
+            map.set_value_size(chunks.bytes)?;
+            map.set_max_entries(chunks.count)?;
+        }
+        "counters" => map.set_max_entries(slots(config).max(1))?,
         "sketches" => map.set_max_entries(4 * config.sketch_width)?,
         "lanes" => map.set_max_entries(config.lanes)?,
         "routes" => map.set_max_entries(config.partitions)?,
@@ -200,14 +209,7 @@ fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<
             let room = u64::from(config.reports) * (place("size.record") as u64 + PACKET_BYTES_MAX as u64);
             map.set_max_entries(room.next_power_of_two().clamp(4096, 1 << 30) as u32)?;
         }
-        _ => {
-            if let Some(class) = name.strip_prefix("values_").and_then(|class| class.parse::<usize>().ok()) {
-                let (value_bytes, slots) =
-                    config.classes.get(class).map_or((8, 1), |class| (class.value_bytes, class.slots));
-                map.set_value_size(slot_bytes(value_bytes))?;
-                map.set_max_entries(slots)?;
-            }
-        }
+        _ => {}
     }
     Ok(())
 }

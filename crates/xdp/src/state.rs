@@ -1,7 +1,6 @@
 //! The state behind the packets, as vectors describe it: the twin of [`switchback_datapath::state`]. For tests.
 
 use crate::layout::{Fields, FieldsMut, place};
-use crate::object::slot_bytes;
 use crate::{XdpDatapath, hash_key};
 use libbpf_rs::{MapCore, MapFlags};
 use switchback_datapath::location;
@@ -9,9 +8,15 @@ use switchback_datapath::state::{Lane, Record, Registers};
 use switchback_wire::KeyHash;
 
 impl XdpDatapath {
-    /// A slot's place among those of all classes.
+    /// A slot's place among the counters of all classes.
     fn index(&self, class: u8, slot: u32) -> u32 {
         self.config.classes.iter().take(usize::from(class)).map(|class| class.slots).sum::<u32>() + slot
+    }
+
+    /// Where a slot's record and value are, and their bytes.
+    fn slot(&self, class: u8, slot: u32) -> (usize, usize) {
+        let class = usize::from(class);
+        (self.chunks.place(class, slot), self.chunks.slot_bytes[class] as usize)
     }
 
     fn array(&self, map: &str, index: u32) -> Option<Vec<u8>> {
@@ -21,18 +26,17 @@ impl XdpDatapath {
     /// A record as it is; `None` if there is no such slot.
     pub fn peek_record(&self, class: u8, slot: u32) -> Option<Record> {
         location(class, slot).filter(|_| usize::from(class) < self.config.classes.len())?;
-        let values = format!("values_{class}");
         if slot >= self.config.classes[usize::from(class)].slots {
             return None;
         }
         let index = self.index(class, slot);
+        let (at, length) = self.slot(class, slot);
         loop {
-            let before = self.array("records", index)?;
-            let value = self.array(&values, slot)?;
-            let after = self.array("records", index)?;
-            let version = Fields { of: "record", bytes: &before }.u32("version");
-            if before == after && version.is_multiple_of(2) {
-                return Some(self.record(&before, &value, index));
+            let before = self.slots.get_u32(at + place("record.version"));
+            let bytes = self.slots.get(at, length);
+            if before.is_multiple_of(2) && before == self.slots.get_u32(at + place("record.version")) {
+                let (record, value) = bytes.split_at(place("size.record"));
+                return Some(self.record(record, value, index));
             }
         }
     }
@@ -63,8 +67,7 @@ impl XdpDatapath {
         if slot >= size.slots || record.value.len() > size.value_bytes as usize || record.key.len() > 128 {
             return false;
         }
-        let mut value = record.value.clone();
-        value.resize(slot_bytes(size.value_bytes) as usize, 0);
+        let (at, length) = self.slot(class, slot);
         let mut bytes = vec![0; place("size.record")];
         let mut fields = FieldsMut { of: "record", bytes: &mut bytes };
         fields.set("state", &[record.state]);
@@ -79,8 +82,9 @@ impl XdpDatapath {
         fields.set("value_bytes", &(record.value.len() as u16).to_ne_bytes());
         fields.set("key", &record.key);
         let index = self.index(class, slot);
-        self.update(&format!("values_{class}"), &slot.to_ne_bytes(), &value, MapFlags::ANY);
-        self.update("records", &index.to_ne_bytes(), &bytes, MapFlags::ANY);
+        bytes.extend(&record.value);
+        bytes.resize(length, 0);
+        self.slots.set(at, &bytes);
         self.update("counters", &index.to_ne_bytes(), &record.counter.to_ne_bytes(), MapFlags::ANY);
         true
     }

@@ -192,9 +192,10 @@ pub(crate) fn namespace_cookie() -> io::Result<u64> {
 #[derive(Debug)]
 pub(crate) struct Shared {
     at: NonNull<u8>,
+    length: usize,
 }
 
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 // SAFETY: the memory is reached by atomics only, and lives until it is dropped.
 unsafe impl Send for Shared {}
@@ -202,13 +203,13 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl Shared {
-    /// The first page of a mappable map.
-    pub(crate) fn new(map: BorrowedFd<'_>) -> io::Result<Shared> {
+    /// The first `length` bytes of a mappable map.
+    pub(crate) fn new(map: BorrowedFd<'_>, length: usize) -> io::Result<Shared> {
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                PAGE,
+                length,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 map.as_raw_fd(),
@@ -216,19 +217,19 @@ impl Shared {
             )
         };
         match NonNull::new(at.cast()) {
-            Some(at) if at.as_ptr() as usize != usize::MAX => Ok(Shared { at }),
+            Some(at) if at.as_ptr() as usize != usize::MAX => Ok(Shared { at, length }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
     fn u32_at(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset.is_multiple_of(4) && offset < PAGE);
-        // SAFETY: inside of the page, aligned, and everybody accesses it as an atomic of this size.
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.length);
+        // SAFETY: inside of the map, aligned, and everybody accesses it as an atomic of this size.
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) }
     }
 
     fn u64_at(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(8) && offset < PAGE);
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.length);
         // SAFETY: as above.
         unsafe { AtomicU64::from_ptr(self.at.as_ptr().add(offset).cast()) }
     }
@@ -248,11 +249,23 @@ impl Shared {
     pub(crate) fn set_u64(&self, offset: usize, value: u64) {
         self.u64_at(offset).store(value, Ordering::SeqCst);
     }
+
+    /// Whole words from an offset on, one after the other.
+    pub(crate) fn get(&self, offset: usize, length: usize) -> Vec<u8> {
+        (offset..offset + length).step_by(8).flat_map(|at| self.get_u64(at).to_ne_bytes()).collect()
+    }
+
+    /// Replaces them.
+    pub(crate) fn set(&self, offset: usize, bytes: &[u8]) {
+        for (at, word) in (offset..).step_by(8).zip(bytes.as_chunks::<8>().0) {
+            self.set_u64(at, u64::from_ne_bytes(*word));
+        }
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`, and nobody has a reference any more.
-        unsafe { libc::munmap(self.at.as_ptr().cast(), PAGE) };
+        unsafe { libc::munmap(self.at.as_ptr().cast(), self.length) };
     }
 }
