@@ -13,7 +13,6 @@ mod experiments;
 mod output;
 mod pool;
 mod profile;
-mod queue;
 mod storage;
 mod stretch;
 mod student;

@@ -1,8 +1,8 @@
 //! What happens next. Packets on links of one delay arrive in the order they were sent, so they need no heap.
 
-use crate::queue::EventQueue;
 use crate::world::Event;
 use std::collections::VecDeque;
+use switchback_events::EventQueue;
 use switchback_wire::{Address, Packet};
 
 /// A packet under way. It keeps its buffer from hop to hop.

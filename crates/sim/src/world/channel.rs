@@ -2,8 +2,8 @@
 
 use super::World;
 use crate::control::Sent;
+use crate::event::Event;
 use crate::parts::Part;
-use crate::queue::Event;
 use switchback_core::control::{Envelope, Message};
 
 impl World {

@@ -2,8 +2,8 @@
 
 use super::World;
 use crate::check::{Check, Violation};
+use crate::event::Event;
 use crate::parts::Part;
-use crate::queue::Event;
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};

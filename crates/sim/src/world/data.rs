@@ -1,8 +1,8 @@
 //! Packets under way.
 
 use super::World;
+use crate::event::Event;
 use crate::parts::Part;
-use crate::queue::Event;
 use switchback_wire::{Address, Packet};
 
 /// A packet under way. It keeps its buffer from hop to hop.

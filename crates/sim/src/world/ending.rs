@@ -63,7 +63,7 @@ impl World {
         // Threads that had nothing to do look again.
         for client in 0..self.clients.len() as u8 {
             for thread in 0..self.plan.load.threads {
-                self.queue.push(self.now_us + 1, crate::queue::Event::Submit(client, thread));
+                self.queue.push(self.now_us + 1, crate::event::Event::Submit(client, thread));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::check::{Check, Violation};
-use crate::queue::Event;
+use crate::event::Event;
 use switchback_core::storage::Record;
 use switchback_wire::{KeyHash, Seq, partition_of};
 

@@ -17,11 +17,11 @@ use crate::check::Violation;
 use crate::check::witness::Witness;
 use crate::clock::Clock;
 use crate::control::ControlPlane;
+use crate::event::Event;
 use crate::history::History;
 use crate::network::Network;
 use crate::parts::{PARTS_MAX, Part};
 use crate::plan::Plan;
-use crate::queue::{Event, EventQueue};
 use crate::random::Random;
 use crate::trace::{Trace, Wanted};
 use crate::workload::Workload;
@@ -33,6 +33,7 @@ use nemesis::Nemesis;
 use node::NodeSlot;
 use switch::SwitchSlot;
 use switchback_core::Now;
+use switchback_events::EventQueue;
 
 /// Counters of a run, beside those of the parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub struct WorldStatistics {
 pub struct World {
     plan: Plan,
     now_us: u64,
-    queue: EventQueue,
+    queue: EventQueue<Event>,
     random: Random,
     network: Network,
     control: ControlPlane,

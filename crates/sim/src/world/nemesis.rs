@@ -2,9 +2,9 @@
 
 use super::World;
 use super::ending::Phase;
+use crate::event::Event;
 use crate::parts::Part;
 use crate::plan::{FaultKind, Faults};
-use crate::queue::Event;
 use crate::random::Random;
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 
 use super::{Flight, World};
 use crate::check::{Check, Violation};
+use crate::event::Event;
 use crate::parts::Part;
-use crate::queue::Event;
 use switchback_core::control::{Command, Message, NodeCommand};
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{Engine, EngineDone, EngineOp};

@@ -5,9 +5,9 @@
 
 use super::{Flight, World};
 use crate::check::{Check, Violation};
+use crate::event::Event;
 use crate::parts::Part;
 use crate::plan::Plan;
-use crate::queue::Event;
 use crate::random::Random;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{Command, KeyedRecord, Location, Message, SwitchCommand, SwitchReport};
