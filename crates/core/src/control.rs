@@ -258,6 +258,13 @@ pub struct NodeConfig {
     pub write_through: bool,
 }
 
+impl NodeConfig {
+    /// Which partitions have a replica at this node.
+    pub fn partitions_of(&self, node: u16) -> Vec<bool> {
+        self.routes.iter().map(|replicas| replicas.contains(&node)).collect()
+    }
+}
+
 /// A hot key that a node offers to the cache.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Offer {

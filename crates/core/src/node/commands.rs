@@ -73,6 +73,7 @@ impl Shim {
             self.arbiter = Arbiter::of(epoch, &config);
         }
         self.state.epoch = epoch;
+        self.mine = config.partitions_of(self.index);
         self.state.config = Some(config);
         self.serving = false;
         self.set_state(id);

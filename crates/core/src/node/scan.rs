@@ -22,10 +22,9 @@ impl Shim {
 
     /// Last position of the run of neighbouring partitions, from `partition` on, that are this node's.
     fn run_end(&self, partition: u16) -> u64 {
-        let routes = &self.state.config.as_ref().expect("checked on arrival").routes;
         let first = usize::from(partition);
-        let run = routes[first..].iter().take_while(|replicas| replicas.contains(&self.index)).count();
-        let width = 1u128 << 64 >> routes.len().trailing_zeros();
+        let run = self.mine[first..].iter().take_while(|mine| **mine).count();
+        let width = 1u128 << 64 >> self.mine.len().trailing_zeros();
         ((first + run) as u128 * width - 1) as u64
     }
 

@@ -145,6 +145,8 @@ pub struct Shim {
     pub(super) limits: NodeLimits,
     pub(super) mechanisms: Mechanisms,
     pub(super) state: DurableState,
+    /// Which partitions are its own, by the state's routes.
+    pub(super) mine: Vec<bool>,
     /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
     pub(super) serving: bool,
     /// It restarted within a bypass epoch: what it gave out and answered in that is forgotten.
@@ -229,6 +231,7 @@ impl Shim {
             serving: state.config.is_some() && !outlived,
             needs_epoch: outlived,
             arbiter: state.config.as_ref().and_then(|config| Arbiter::of(state.epoch, config)),
+            mine: state.config.as_ref().map_or(Vec::new(), |config| config.partitions_of(index)),
             state,
             rising,
             marks,
@@ -322,8 +325,7 @@ impl Shim {
             self.statistics.dropped_epoch += 1;
             return false;
         }
-        let replicas = config.routes.get(usize::from(header.partition));
-        let mine = replicas.is_some_and(|replicas| replicas.contains(&self.index));
+        let mine = self.mine.get(usize::from(header.partition)).is_some_and(|mine| *mine);
         let hashed = header.op == Op::Scan || config.hash_key.hash(parts.key) == header.key_hash;
         let stranger = config.switch.is_some_and(|switch| switch != from);
         if !mine || !hashed || (self.mechanisms.epoch_fence && stranger) {
