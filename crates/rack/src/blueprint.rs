@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::{ControllerConfig, deal_partitions};
 use switchback_core::node::NodeLimits;
-use switchback_core::switch::AgentConfig;
+use switchback_core::switch::{AgentConfig, Counting};
 use switchback_datapath::{ClassConfig, Config as DatapathConfig, Features};
 use switchback_engine::{Options as EngineOptions, SyncPolicy};
 
@@ -66,7 +66,9 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
 pub fn agent(config: &RackConfig) -> AgentConfig {
     let cache = &config.cache;
     AgentConfig {
-        reset_misses: AgentConfig::misses_of_a_sketch(cache.sketch_width, cache.threshold, cache.sampling),
+        counting: Counting::full(cache.sketch_width, cache.threshold, cache.sampling),
+        counting_with_room: Counting::with_room(cache.sketch_width, cache.threshold, cache.sampling),
+        records: cache.records as usize,
         heartbeat_us: config.rack.heartbeat_ms * 1000,
         reset_us: cache.reset_period_ms * 1000,
         ..AgentConfig::default()

@@ -279,6 +279,9 @@ fn control(random: &mut Random) -> Packet {
     header.durable_generation = random.below(9);
     header.total_bytes = random.below(80);
     header.lane = random.below(LANES + 1);
+    if op == Op::ResetSketch {
+        header.guard = random.below(4).into();
+    }
     if op == Op::SetEpoch && random.one_in(10) {
         header.epoch = random.below(3);
     }

@@ -1,5 +1,6 @@
 //! The agent: commands in, table writes and control packets, reports out.
 
+use super::counting::Counting;
 use super::entries::Entries;
 use super::snapshot::Snapshot;
 use super::target::{Inject, LoadedRecord, Target};
@@ -22,9 +23,12 @@ pub struct AgentConfig {
     pub heartbeat_us: u64,
     /// The sketch and the counters are cleared at least this often.
     pub reset_us: u64,
-    /// And after this many misses, whatever the rate: so many that the sketch's rows don't fill up with cold keys, so few that
-    /// a slow rack finds its hot keys, too.
-    pub reset_misses: u64,
+    /// How misses are counted while the cache is full; anew after so many, whatever the rate, that a slow rack finds its hot keys, too.
+    pub counting: Counting,
+    /// And while it has room: fewer than `records` keys are cached.
+    pub counting_with_room: Counting,
+    /// How many keys the cache is to hold.
+    pub records: usize,
     /// How often evictions that the datapath began are told again.
     pub retry_us: u64,
     /// Records of a snapshot that are loaded between two looks at anything else.
@@ -35,23 +39,17 @@ pub struct AgentConfig {
 
 impl Default for AgentConfig {
     fn default() -> AgentConfig {
+        let counting = Counting { start: 0, misses: 1 << 18 };
         AgentConfig {
             heartbeat_us: 20_000,
             reset_us: 60_000_000,
-            reset_misses: 1 << 18,
+            counting,
+            counting_with_room: counting,
+            records: 0,
             retry_us: 50_000,
             loads_a_step: 256,
             mechanisms: Mechanisms::ALL,
         }
-    }
-}
-
-impl AgentConfig {
-    /// After how many misses to clear a sketch: when cold keys have filled every counter to half the threshold, the least of a key's four
-    /// counters still tells hot from cold.
-    pub fn misses_of_a_sketch(width: u32, threshold: u32, sampling: f64) -> u64 {
-        let noise = f64::from(threshold) / 2.0 * f64::from(width);
-        (noise / sampling.max(1e-6)) as u64 + 1
     }
 }
 
@@ -86,6 +84,9 @@ pub struct Agent {
     next_hello_us: u64,
     next_reset_us: u64,
     misses_at_reset: u64,
+    counting: Counting,
+    /// Room had to be made since counting began, so there was none.
+    made_room: bool,
     /// Reports that were lost by then, and entries that one of them may have been about.
     lost_seen: u64,
     suspects: VecDeque<EntryId>,
@@ -109,6 +110,8 @@ impl Agent {
             next_hello_us: now.monotonic_us,
             next_reset_us: now.in_us(config.reset_us),
             misses_at_reset: 0,
+            counting: config.counting,
+            made_room: false,
             lost_seen: 0,
             suspects: VecDeque::new(),
             next_retry_us: u64::MAX,
@@ -155,7 +158,10 @@ impl Agent {
                 SwitchResult::Ok
             }
             SwitchCommand::Admit(entries) => self.admit(entries, target),
-            SwitchCommand::EvictBegin { candidates, count } => self.evict_begin(id, &candidates, count, target),
+            SwitchCommand::EvictBegin { candidates, count } => {
+                self.makes_room(now);
+                self.evict_begin(id, &candidates, count, target)
+            }
             SwitchCommand::Remove(entries) => self.remove(&entries, target),
             SwitchCommand::Snapshot { generation } => self.begin_snapshot(generation, target),
             SwitchCommand::DurableGeneration(generation) => {
@@ -199,7 +205,28 @@ impl Agent {
         self.next_hello_us = now.monotonic_us;
         let set = self.inject(target).set_epoch(epoch, config.generation);
         assert!(set, "the datapath takes its own agent's epoch");
+        self.begin_counting(now, target);
         SwitchResult::Ok
+    }
+
+    /// Room is made, so the cache is full: it counts as such from now on.
+    fn makes_room(&mut self, now: Now) {
+        self.made_room = true;
+        if self.counting != self.config.counting {
+            self.next_reset_us = now.monotonic_us;
+        }
+    }
+
+    /// Clears counters, and counts as the cache's room asks for.
+    fn begin_counting(&mut self, now: Now, target: &mut dyn Target) {
+        let has_room = !self.made_room && self.entries.len() < self.config.records;
+        self.counting = if has_room { self.config.counting_with_room } else { self.config.counting };
+        self.made_room = false;
+        self.misses_at_reset = target.misses();
+        self.next_reset_us = now.in_us(self.config.reset_us);
+        self.statistics.resets += 1;
+        let start = self.counting.start;
+        self.inject(target).reset_counting(start);
     }
 
     fn admit(&mut self, entries: Vec<Entry>, target: &mut dyn Target) -> SwitchResult {
@@ -308,12 +335,9 @@ impl Agent {
             let (boot, address, epoch) = (self.boot, self.address, self.epoch);
             self.reports.push_back(SwitchReport::Hello { boot, address, epoch, classes: target.classes() });
         }
-        let misses = target.misses();
-        if now.monotonic_us >= self.next_reset_us || misses - self.misses_at_reset >= self.config.reset_misses {
-            self.misses_at_reset = misses;
-            self.next_reset_us = now.in_us(self.config.reset_us);
-            self.statistics.resets += 1;
-            self.inject(target).reset_counting();
+        let misses = target.misses() - self.misses_at_reset;
+        if now.monotonic_us >= self.next_reset_us || misses >= self.counting.misses {
+            self.begin_counting(now, target);
         }
         self.take_reports(target);
         self.go_on_with_snapshot(target);

@@ -5,9 +5,11 @@
 //! what [`Agent::poll_report`] gives.
 
 mod agent;
+mod counting;
 mod entries;
 mod snapshot;
 mod target;
 
 pub use agent::{Agent, AgentConfig, AgentStatistics};
+pub use counting::Counting;
 pub use target::{LoadedRecord, Target};

@@ -161,12 +161,12 @@ impl Inject<'_> {
         self.run(Header { durable_generation, ..Header::new(Op::SetDurableGeneration) }, &[0]);
     }
 
-    /// Clears the sketch and the counters, a stretch at a time: the datapath goes on counting meanwhile.
-    pub(super) fn reset_counting(&mut self) {
+    /// Clears the counters, and begins the sketch anew at `start`, a stretch at a time: the datapath goes on counting meanwhile.
+    pub(super) fn reset_counting(&mut self, start: u32) {
         const STRETCH: u32 = 1024;
         for slot in (0..self.target.sketch_width()).step_by(STRETCH as usize) {
             let total_bytes = STRETCH.min(self.target.sketch_width() - slot);
-            self.run(Header { slot, total_bytes, ..Header::new(Op::ResetSketch) }, &[0]);
+            self.run(Header { slot, total_bytes, guard: start.into(), ..Header::new(Op::ResetSketch) }, &[0]);
         }
         for (class, (_, slots)) in self.target.classes().into_iter().enumerate() {
             for slot in (0..slots).step_by(STRETCH as usize) {

@@ -6,7 +6,7 @@ use rand::RngExt;
 use std::collections::VecDeque;
 use switchback_bench::Scheme;
 use switchback_core::control::{Command, Location, Message, SwitchCommand};
-use switchback_core::switch::{Agent, AgentConfig, Target};
+use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
 use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Packet};
 
@@ -114,7 +114,9 @@ impl World {
 
     pub(super) fn start_switch(&mut self) {
         let config = AgentConfig {
-            reset_misses: AgentConfig::misses_of_a_sketch(SKETCH.0, SKETCH.1, SKETCH.2),
+            counting: Counting::full(SKETCH.0, SKETCH.1, SKETCH.2),
+            counting_with_room: Counting::with_room(SKETCH.0, SKETCH.1, SKETCH.2),
+            records: self.setup.cache_records as usize,
             ..AgentConfig::default()
         };
         let now = self.now();

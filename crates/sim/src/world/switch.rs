@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::random::Random;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{Command, KeyedRecord, Location, Message, SwitchCommand, SwitchReport};
-use switchback_core::switch::{Agent, AgentConfig, Target};
+use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
 use switchback_datapath::state::bits;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Op, Packet, Seq};
@@ -211,6 +211,8 @@ impl World {
         let agent = AgentConfig {
             heartbeat_us: times.heartbeat_us,
             reset_us: times.counters_reset_us,
+            counting_with_room: Counting::with_room(topology.sketch_width, topology.threshold, topology.sampling),
+            records: topology.cache_records,
             retry_us: times.controller_retry_us,
             loads_a_step: 1 + self.random.below(64) as usize,
             mechanisms: self.plan.ablation.mechanisms,
