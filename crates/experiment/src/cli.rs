@@ -1,13 +1,15 @@
 //! `switchback experiment`.
 
 use crate::counterpart::{self, Request};
-use crate::experiments::{Context, Experiment, Finding, label};
+use crate::effort;
+use crate::experiments::{Context, Experiment, Finding, Shared, label};
 use crate::output::Report;
 use crate::profile::Chosen;
 use crate::trial::Effort;
 use anyhow::{Context as _, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_bench::rack::RackFactory;
 
@@ -71,15 +73,17 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
         return counterpart::run(&Request { experiments: &experiments, is_quick, seed, chosen, out }, racks);
     }
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let mut findings = Vec::new();
+    let (shared, mut findings) = (Arc::new(Shared::default()), Vec::new());
     let (all, begun_all) = (experiments.len(), Instant::now());
-    for (at, experiment) in experiments.into_iter().enumerate() {
+    let weight = |experiments: &[&Experiment]| experiments.iter().map(|experiment| experiment.weight).sum::<u64>();
+    for (at, experiment) in experiments.iter().enumerate() {
         let context = Context {
             profile: args.profile.profile.clone(),
             effort: args.effort(),
             seed: args.seed,
             threads,
             progress: progress(&format!("{} ({} of {all})", label(experiment.name), at + 1)),
+            shared: Arc::clone(&shared),
         };
         let begun = Instant::now();
         let finding = experiment.run(&context);
@@ -88,16 +92,25 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
         print(&finding, begun.elapsed());
         findings.push(finding);
         report(args, &findings).write(&args.out)?;
+        let (done, left) = experiments.split_at(at + 1);
+        if !left.is_empty() {
+            let left_s = begun_all.elapsed().as_secs_f64() * weight(left) as f64 / weight(done) as f64;
+            println!(
+                "{} of {all} experiments after {} s, about {left_s:.0} s left\n",
+                at + 1,
+                begun_all.elapsed().as_secs()
+            );
+        }
     }
-    let took = begun_all.elapsed().as_secs();
-    println!("{}: CSV files, figures and the report (report.html, report.md), after {took} s", args.out.display());
+    println!("{}: CSV files, figures and the report (report.html, report.md)", args.out.display());
+    println!("{}", effort::spent(begun_all.elapsed()));
     Ok(())
 }
 
 /// A line that says what runs, and how long this experiment will take; nothing where nobody looks.
 fn progress(name: &str) -> ProgressBar {
     let bar = ProgressBar::new(1).with_prefix(name.to_owned());
-    let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len} runs, about {eta} left");
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent} %, about {eta} left");
     bar.set_style(style.expect("the template is right"));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

@@ -9,6 +9,7 @@
 pub mod calibration;
 mod cli;
 mod counterpart;
+mod effort;
 mod experiments;
 mod output;
 mod pool;

@@ -3,12 +3,20 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs every job, on so many threads; results in the order of the jobs.
-pub(crate) fn run<J: Sync, R: Send>(threads: usize, jobs: &[J], work: impl Fn(&J) -> R + Sync) -> Vec<R> {
+/// Runs every job, on so many threads, the costliest first, so that no thread waits for another one at the end; results in the order of the
+/// jobs.
+pub(crate) fn run<J: Sync, R: Send>(
+    threads: usize,
+    jobs: &[J],
+    cost: impl Fn(&J) -> u64,
+    work: impl Fn(&J) -> R + Sync,
+) -> Vec<R> {
     let next = AtomicUsize::new(0);
+    let mut order: Vec<usize> = (0..jobs.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(cost(&jobs[*at])));
     let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
     let worker = || {
-        while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < jobs.len()) {
+        while let Some(&at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let result = work(&jobs[at]);
             *results[at].lock().expect("a worker that panics ends the run") = Some(result);
         }
@@ -29,7 +37,14 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_jobs() {
         let jobs: Vec<u64> = (0..100).collect();
-        assert_eq!(run(4, &jobs, |job| job * 2), jobs.iter().map(|job| job * 2).collect::<Vec<_>>());
-        assert!(run(4, &[], |job: &u64| *job).is_empty());
+        assert_eq!(run(4, &jobs, |job| job % 7, |job| job * 2), jobs.iter().map(|job| job * 2).collect::<Vec<_>>());
+        assert!(run(4, &[], |_| 0, |job: &u64| *job).is_empty());
+    }
+
+    #[test]
+    fn the_costliest_runs_first() {
+        let begun = Mutex::new(Vec::new());
+        run(1, &[2, 9, 4, 9], |job| *job, |job| begun.lock().unwrap().push(*job));
+        assert_eq!(begun.into_inner().unwrap(), [9, 9, 4, 2]);
     }
 }

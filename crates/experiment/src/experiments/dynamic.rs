@@ -60,11 +60,16 @@ pub(crate) fn run(context: &Context) -> Finding {
         }
     }
     context.progress.set_length(jobs.len() as u64);
-    let results = pool::run(context.threads, &jobs, |job| {
-        let run = follow(context, job);
-        context.progress.inc(1);
-        run
-    });
+    let results = pool::run(
+        context.threads,
+        &jobs,
+        |_| 0,
+        |job| {
+            let run = follow(context, job);
+            context.progress.inc(1);
+            run
+        },
+    );
     Finding {
         name: "7",
         title: "Changes of popularity",

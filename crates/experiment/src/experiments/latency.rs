@@ -43,11 +43,16 @@ pub(crate) fn run(context: &Context) -> Finding {
         }
     }
     context.progress.set_length(jobs.len() as u64);
-    let results = pool::run(context.threads, &jobs, |job| {
-        let points = climb(context, job);
-        context.progress.inc(1);
-        points
-    });
+    let results = pool::run(
+        context.threads,
+        &jobs,
+        |_| 0,
+        |job| {
+            let points = climb(context, job);
+            context.progress.inc(1);
+            points
+        },
+    );
     let columns = [&COLUMNS[..], &["target_ops", "mean_us", "p50_us", "p99_us"]].concat();
     let mut csv = Csv::new(&columns);
     for (job, points) in jobs.iter().zip(&results) {

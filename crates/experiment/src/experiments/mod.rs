@@ -4,6 +4,7 @@ mod dynamic;
 pub(crate) mod goals;
 mod latency;
 mod recovery;
+mod shared;
 mod snapshots;
 mod sweep;
 mod twitter;
@@ -12,6 +13,9 @@ use crate::output::{Csv, Figure, Table};
 use crate::profile::Profile;
 use crate::trial::Effort;
 use indicatif::ProgressBar;
+use std::sync::Arc;
+
+pub(crate) use shared::Shared;
 
 /// What all experiments of one call share.
 pub(crate) struct Context {
@@ -21,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) threads: usize,
     /// Steps forward with every run.
     pub(crate) progress: ProgressBar,
+    /// Runs that more than one of them needs.
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Context {
@@ -83,22 +89,24 @@ pub(crate) fn label(name: &str) -> String {
 pub(crate) struct Experiment {
     /// As the command line names it; the paper's have numbers.
     pub(crate) name: &'static str,
+    /// Its share of the time that all take, roughly, in this order.
+    pub(crate) weight: u64,
     run: fn(&Context) -> Finding,
 }
 
 impl Experiment {
     /// All there are.
     pub(crate) const ALL: &[Experiment] = &[
-        Experiment { name: "1", run: |context| sweep::run(context, &sweep::WORKLOADS) },
-        Experiment { name: "2", run: latency::run },
-        Experiment { name: "3", run: |context| sweep::run(context, &sweep::SERVERS) },
-        Experiment { name: "4", run: |context| sweep::run(context, &sweep::WRITES) },
-        Experiment { name: "5", run: |context| sweep::run(context, &sweep::SKEW) },
-        Experiment { name: "6", run: |context| sweep::run(context, &sweep::VALUES) },
-        Experiment { name: "7", run: dynamic::run },
-        Experiment { name: "8", run: snapshots::run },
-        Experiment { name: "9", run: recovery::run },
-        Experiment { name: "twitter", run: twitter::run },
+        Experiment { name: "1", weight: 20, run: |context| sweep::run(context, &sweep::WORKLOADS) },
+        Experiment { name: "2", weight: 12, run: latency::run },
+        Experiment { name: "3", weight: 40, run: |context| sweep::run(context, &sweep::SERVERS) },
+        Experiment { name: "4", weight: 12, run: |context| sweep::run(context, &sweep::WRITES) },
+        Experiment { name: "5", weight: 16, run: |context| sweep::run(context, &sweep::SKEW) },
+        Experiment { name: "6", weight: 24, run: |context| sweep::run(context, &sweep::VALUES) },
+        Experiment { name: "7", weight: 24, run: dynamic::run },
+        Experiment { name: "8", weight: 12, run: snapshots::run },
+        Experiment { name: "9", weight: 20, run: recovery::run },
+        Experiment { name: "twitter", weight: 30, run: twitter::run },
     ];
 
     /// Runs it.

@@ -23,6 +23,28 @@ const PATIENCE_NS: u64 = 20_000_000_000;
 /// How often the controller is asked whether it is over. It takes the times itself.
 const ASK_NS: u64 = 1_000_000;
 
+/// A cache whose entries take longer than this to admit is killed once, not with every seed: all requests meanwhile are simulated.
+const REPEATED_NS: u64 = 10_000_000_000;
+
+/// How long the agent is busy with the entries of a cache.
+fn admission_ns(profile: &Profile, cache_records: u32) -> u64 {
+    u64::from(cache_records) * profile.agent_entry_ns
+}
+
+/// Filling a cache takes the program longest, and the requests while it is filled again.
+fn cost(job: &Job) -> u64 {
+    u64::from(job.cache_records) * 2_000 + admission_ns(job.profile, job.cache_records)
+}
+
+/// The seeds that such a cache is killed with.
+fn seeds(context: &Context, profile: &Profile, cache_records: u32) -> Vec<u64> {
+    let mut seeds = context.seeds();
+    if admission_ns(profile, cache_records) > REPEATED_NS {
+        seeds.truncate(1);
+    }
+    seeds
+}
+
 struct Job {
     profile: &'static Profile,
     cache_records: u32,
@@ -35,11 +57,12 @@ pub(crate) fn run(context: &Context) -> Finding {
     for profile in Profile::ALL {
         for cache_records in sizes(context) {
             let cache_records = *cache_records;
-            jobs.extend(context.seeds().into_iter().map(|seed| Job { profile, cache_records, seed }));
+            let seeds = seeds(context, profile, cache_records);
+            jobs.extend(seeds.into_iter().map(|seed| Job { profile, cache_records, seed }));
         }
     }
     context.progress.set_length(jobs.len() as u64);
-    let results = pool::run(context.threads, &jobs, |job| {
+    let results = pool::run(context.threads, &jobs, cost, |job| {
         let times = recover(context, job);
         context.progress.inc(1);
         times
@@ -71,7 +94,7 @@ fn recover(context: &Context, job: &Job) -> RecoveryTimes {
     world.run_for(context.effort.before_crash_ns);
     let epoch = world.status().epoch;
     world.kill_switch();
-    let at_most_ns = world.now_ns() + PATIENCE_NS + 3 * u64::from(job.cache_records) * job.profile.agent_entry_ns;
+    let at_most_ns = world.now_ns() + PATIENCE_NS + 3 * admission_ns(job.profile, job.cache_records);
     loop {
         world.run_for(ASK_NS);
         let times = world.status().recovery.filter(|times| times.epoch > epoch && times.missing == 0);

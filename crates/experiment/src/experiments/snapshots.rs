@@ -35,11 +35,16 @@ pub(crate) fn run(context: &Context) -> Finding {
         }
     }
     context.progress.set_length(jobs.len() as u64);
-    let results = pool::run(context.threads, &jobs, |job| {
-        let run = watch(context, job);
-        context.progress.inc(1);
-        run
-    });
+    let results = pool::run(
+        context.threads,
+        &jobs,
+        |_| 0,
+        |job| {
+            let run = watch(context, job);
+            context.progress.inc(1);
+            run
+        },
+    );
     Finding {
         name: "8",
         title: "Period of snapshots",

@@ -2,9 +2,8 @@
 
 use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
-use crate::pool;
 use crate::student::Estimate;
-use crate::trial::{Bench, Case, Measured};
+use crate::trial::{Case, Measured};
 use switchback_bench::Scheme;
 use switchback_bench::workload::Workload;
 
@@ -118,34 +117,31 @@ pub(crate) const VALUES: Sweep = Sweep {
               here, since the paper gives one figure only. At 256 B the paper's rack is without a cache: compare its 0.7 MOPS to NoCache.",
 };
 
-/// One run of a sweep.
-struct Job {
+/// A run of all schemes, preloaded or cold.
+struct Run {
     point: usize,
     is_cold: bool,
     seed: u64,
+    measured: [Measured; 3],
 }
 
 /// Runs a sweep.
 pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
     let points = (sweep.points)();
-    let mut jobs = Vec::new();
+    let seeds = context.seeds();
+    let wanted: Vec<_> = points.iter().flat_map(|(_, case)| seeds.iter().map(|seed| (case.clone(), *seed))).collect();
+    let results = context.shared.measure(context, &wanted);
+    let mut runs = Vec::new();
     for point in 0..points.len() {
         for is_cold in [false, true] {
-            jobs.extend(context.seeds().into_iter().map(|seed| Job { point, is_cold, seed }));
+            runs.extend(seeds.iter().enumerate().map(|(at, &seed)| {
+                let measured = results[point * seeds.len() + at].of(is_cold).clone();
+                Run { point, is_cold, seed, measured }
+            }));
         }
     }
-    context.progress.set_length((jobs.len() * Scheme::ALL.len()) as u64);
-    let results = pool::run(context.threads, &jobs, |job| {
-        let case = Case { is_cold: job.is_cold, ..points[job.point].1.clone() };
-        let bench = Bench::new(case, &context.profile, job.seed);
-        Scheme::ALL.map(|scheme| {
-            let measured = bench.throughput(scheme, &context.effort);
-            context.progress.inc(1);
-            measured
-        })
-    });
     let names: Vec<_> = points.iter().map(|(name, _)| name.clone()).collect();
-    let view = |is_cold| View { sweep, names: &names, is_cold, jobs: &jobs, results: &results };
+    let view = |is_cold| View { sweep, names: &names, is_cold, runs: &runs };
     let views = [view(false), view(true)];
     Finding {
         name: sweep.name,
@@ -153,7 +149,7 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
         paper: sweep.paper,
         differs: sweep.differs,
         remarks: Vec::new(),
-        csv: vec![(sweep.file, csv(context, &points, &jobs, &results))],
+        csv: vec![(sweep.file, csv(context, &points, &runs))],
         figures: views.iter().map(|view| view.figure(context)).collect(),
         tables: views.iter().map(View::table).collect(),
     }
@@ -216,12 +212,12 @@ pub(crate) fn start(is_cold: bool) -> &'static str {
     if is_cold { "cold" } else { "preloaded" }
 }
 
-fn csv(context: &Context, points: &[(String, Case)], jobs: &[Job], results: &[[Measured; 3]]) -> Csv {
+fn csv(context: &Context, points: &[(String, Case)], runs: &[Run]) -> Csv {
     let mut csv = Csv::new(&COLUMNS);
-    for (job, measured) in jobs.iter().zip(results) {
-        let case = Case { is_cold: job.is_cold, ..points[job.point].1.clone() };
+    for Run { point, is_cold, seed, measured } in runs {
+        let case = Case { is_cold: *is_cold, ..points[*point].1.clone() };
         for (scheme, measured) in Scheme::ALL.into_iter().zip(measured) {
-            csv.row(&row(context, scheme, &case, job.seed, measured));
+            csv.row(&row(context, scheme, &case, *seed, measured));
         }
     }
     csv
@@ -232,8 +228,7 @@ struct View<'a> {
     sweep: &'a Sweep,
     names: &'a [String],
     is_cold: bool,
-    jobs: &'a [Job],
-    results: &'a [[Measured; 3]],
+    runs: &'a [Run],
 }
 
 impl View<'_> {
@@ -243,8 +238,8 @@ impl View<'_> {
     }
 
     fn runs(&self, point: usize) -> impl Iterator<Item = &[Measured; 3]> {
-        let runs = self.jobs.iter().zip(self.results);
-        runs.filter(move |(job, _)| job.point == point && job.is_cold == self.is_cold).map(|(_, measured)| measured)
+        let mine = move |run: &&Run| run.point == point && run.is_cold == self.is_cold;
+        self.runs.iter().filter(mine).map(|run| &run.measured)
     }
 
     /// Means of the repetitions, and how they compare.

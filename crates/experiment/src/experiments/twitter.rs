@@ -78,14 +78,19 @@ fn rows(context: &Context, clusters: &[&'static Cluster]) -> Vec<Row> {
         }
     }
     context.progress.set_length((jobs.len() * Scheme::ALL.len()) as u64);
-    let results = pool::run(context.threads, &jobs, |(_, case, seed)| {
-        let bench = Bench::new(case.clone(), &context.profile, *seed);
-        Scheme::ALL.map(|scheme| {
-            let measured = bench.throughput(scheme, &EFFORT);
-            context.progress.inc(1);
-            measured
-        })
-    });
+    let results = pool::run(
+        context.threads,
+        &jobs,
+        |_| 0,
+        |(_, case, seed)| {
+            let bench = Bench::new(case.clone(), &context.profile, *seed);
+            Scheme::ALL.map(|scheme| {
+                let measured = bench.throughput(scheme, &EFFORT);
+                context.progress.inc(1);
+                measured
+            })
+        },
+    );
     for ((at, ..), measured) in jobs.iter().zip(results) {
         rows[*at].runs.push(measured);
     }
@@ -402,9 +407,17 @@ mod tests {
     use super::*;
     use crate::profile::Profile;
     use indicatif::ProgressBar;
+    use std::sync::Arc;
 
     fn context() -> Context {
-        Context { profile: Profile::PAPER, effort: Effort::QUICK, seed: 1, threads: 2, progress: ProgressBar::hidden() }
+        Context {
+            profile: Profile::PAPER,
+            effort: Effort::QUICK,
+            seed: 1,
+            threads: 2,
+            progress: ProgressBar::hidden(),
+            shared: Arc::default(),
+        }
     }
 
     fn of(numbers: &[&str]) -> Vec<Row> {

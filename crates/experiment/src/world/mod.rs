@@ -124,6 +124,7 @@ pub(crate) enum Event {
 /// Counters of a run.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Statistics {
+    pub(crate) requests: u64,
     pub(crate) steps: u64,
     pub(crate) dropped: u64,
     pub(crate) refused: u64,
@@ -394,6 +395,12 @@ impl World {
     /// Begins to measure, by buckets of time as well.
     pub(crate) fn measure_series(&mut self, bucket_ns: u64) {
         self.meter = Meter::new(self.now_ns).with_buckets(bucket_ns);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        crate::effort::simulated(self.statistics.requests);
     }
 }
 

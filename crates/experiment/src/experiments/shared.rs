@@ -1,0 +1,101 @@
+//! Throughputs that several experiments ask for, each measured once.
+
+use super::Context;
+use crate::pool;
+use crate::trial::{Bench, Case, Measured};
+use std::sync::{Mutex, PoisonError};
+use switchback_bench::Scheme;
+use switchback_bench::workload::Workload;
+
+/// What a case did with every scheme, preloaded and cold.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Starts {
+    preloaded: [Measured; 3],
+    cold: [Measured; 3],
+}
+
+impl Starts {
+    /// Those of one start.
+    pub(crate) fn of(&self, is_cold: bool) -> &[Measured; 3] {
+        if is_cold { &self.cold } else { &self.preloaded }
+    }
+
+    fn measured(case: &Case, seed: u64, context: &Context) -> Starts {
+        let bench = |is_cold| Bench::new(Case { is_cold, ..case.clone() }, &context.profile, seed);
+        let preloaded = bench(false);
+        let preloaded = Scheme::ALL.map(|scheme| preloaded.throughput(scheme, &context.effort));
+        let cold = bench(true);
+        let cold = Scheme::ALL.map(|scheme| match scheme {
+            // Nothing to preload: the same run.
+            Scheme::NoCache => preloaded[0].clone(),
+            _ => cold.throughput(scheme, &context.effort),
+        });
+        Starts { preloaded, cold }
+    }
+}
+
+/// What was measured so far, by case and seed.
+#[derive(Default)]
+pub(crate) struct Shared {
+    measured: Mutex<Vec<(Case, u64, Starts)>>,
+}
+
+impl Shared {
+    /// Measures what nobody asked for before; all results in order.
+    pub(crate) fn measure(&self, context: &Context, wanted: &[(Case, u64)]) -> Vec<Starts> {
+        let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing: Vec<(Case, u64)> = Vec::new();
+        for (case, seed) in wanted {
+            let job = (representative(case), *seed);
+            let is_known = measured.iter().any(|(case, seed, _)| (case, seed) == (&job.0, &job.1));
+            if !is_known && !missing.contains(&job) {
+                missing.push(job);
+            }
+        }
+        context.progress.set_length(missing.iter().map(|(case, _)| cost(case)).sum());
+        let results = pool::run(
+            context.threads,
+            &missing,
+            |(case, _)| cost(case),
+            |(case, seed)| {
+                let starts = Starts::measured(case, *seed, context);
+                context.progress.inc(cost(case));
+                starts
+            },
+        );
+        measured.extend(missing.into_iter().zip(results).map(|((case, seed), starts)| (case, seed, starts)));
+        let find = |(case, seed): &(Case, u64)| {
+            let case = representative(case);
+            let found = measured.iter().find(|(other, of_seed, _)| *other == case && of_seed == seed);
+            found.expect("measured above").2.clone()
+        };
+        wanted.iter().map(find).collect()
+    }
+}
+
+/// Of cases that are the same run by different names, one.
+fn representative(case: &Case) -> Case {
+    let named = [Workload::A, Workload::B, Workload::C].into_iter().find(|named| named.mix() == case.workload.mix());
+    let workload =
+        if matches!(case.workload, Workload::Mix(_)) { named.unwrap_or(case.workload) } else { case.workload };
+    Case { workload, ..case.clone() }
+}
+
+/// How long a case takes, roughly: the more servers, the more requests until the busiest has served enough of them.
+fn cost(case: &Case) -> u64 {
+    4 + u64::from(case.servers) / 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_is_one_run_whatever_it_is_called() {
+        let case = |workload| representative(&Case { workload, ..Case::default() });
+        assert_eq!(case(Workload::Mix(50.0)), case(Workload::A));
+        assert_eq!(case(Workload::Mix(0.0)), case(Workload::C));
+        assert_ne!(case(Workload::Mix(75.0)), case(Workload::A));
+        assert_ne!(case(Workload::F), case(Workload::A));
+    }
+}
