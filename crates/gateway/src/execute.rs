@@ -142,6 +142,15 @@ fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     {
         connection.after_multi = true;
     }
+    // A web page has its browser send commands in the body of a request. Redis closes on these words, too.
+    if name.eq_ignore_ascii_case("post") || name.eq_ignore_ascii_case("host:") {
+        running.outbox.replies.statistics().count_error(ErrorKind::Command);
+        if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
+            tracing::info!(peer = %connection.peer, "a connection that speaks HTTP is closed");
+            connection.closing = true;
+        }
+        return;
+    }
     if let Some(reason) = why_unsupported(&name.to_ascii_lowercase()) {
         let text = format!("ERR '{}' is not supported by Switchback: {reason}", name.to_ascii_lowercase());
         return refuse(running, id, ErrorKind::Unsupported, &text);

@@ -146,6 +146,9 @@ impl Gateway {
             accepts: true,
             next_tick: Instant::now(),
             relieved_at: 0,
+            relieved: 0,
+            relieved_bytes: 0,
+            relieved_logged: None,
             stop_at: None,
             shared,
         })
@@ -207,7 +210,9 @@ fn draw() -> Result<u64, GatewayError> {
 
 fn open_directory(config: &GatewayConfig) -> Result<Option<Arc<SpoolDirectory>>, GatewayError> {
     match (config.durability, &config.spool_dir) {
-        // Somebody else may be using it; and what is in it belongs to a rack that spools.
+        (Durability::Memory, Some(path)) if SpoolDirectory::is_left(path)? => {
+            Err(SpoolError::Left(path.clone()).into())
+        }
         (Durability::Memory, _) => Ok(None),
         (durability, None) => Err(GatewayError::NoSpoolDirectory(durability)),
         (_, Some(path)) => Ok(Some(Arc::new(SpoolDirectory::open(path)?))),

@@ -22,6 +22,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Packets taken between two looks at the sockets.
 const PACKETS_MAX: usize = 4096;
+/// How often the log tells of connections that were closed for their memory.
+const RELIEVED_LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// How often what waits is looked at again, and counters are copied.
 const TICK: Duration = Duration::from_millis(50);
 /// Memory is looked at after so many bytes in any case.
@@ -41,6 +43,10 @@ pub(crate) struct Worker {
     pub(crate) next_tick: Instant,
     /// Bytes received when memory was last looked at.
     pub(crate) relieved_at: u64,
+    /// Connections closed for their memory and not yet told of, the largest of them, and when that was told last.
+    pub(crate) relieved: u64,
+    pub(crate) relieved_bytes: usize,
+    pub(crate) relieved_logged: Option<Instant>,
     pub(crate) stop_at: Option<Instant>,
 }
 
@@ -366,9 +372,20 @@ impl Worker {
                 }
             }
             let Some((id, bytes)) = largest.filter(|_| sum > self.shared.config.client_bytes_max) else { break };
-            tracing::warn!(bytes, "clients' buffers take too much memory: the largest connection is closed");
             self.running.outbox.replies.statistics().count_error(ErrorKind::Memory);
+            self.relieved += 1;
+            self.relieved_bytes = self.relieved_bytes.max(bytes);
             self.close(id);
+        }
+        // A hostile crowd fills no disk with lines.
+        if self.relieved > 0 && self.relieved_logged.is_none_or(|at| at.elapsed() >= RELIEVED_LOGGED_EVERY) {
+            let (connections, largest_bytes) = (self.relieved, self.relieved_bytes);
+            tracing::warn!(
+                connections,
+                largest_bytes,
+                "clients' buffers took too much memory: the largest were closed"
+            );
+            (self.relieved, self.relieved_bytes, self.relieved_logged) = (0, 0, Some(Instant::now()));
         }
     }
 

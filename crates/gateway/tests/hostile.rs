@@ -37,6 +37,22 @@ fn a_long_pipeline_over_every_kind_of_answer_stays_in_order() {
     thread.join().unwrap();
 }
 
+/// Fails if a web page can have a browser write: what it sends is a request whose body is commands.
+#[test]
+fn a_connection_that_speaks_http_is_closed_before_its_body() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    for request in ["POST / HTTP/1.1\r\n", "PUT / HTTP/1.1\r\nHost: 127.0.0.1\r\n"] {
+        let mut client = Client::connect(&gateway);
+        client.send(format!("{request}Origin: http://elsewhere\r\n\r\nSET k v\r\n").as_bytes());
+        let mut answer = String::new();
+        // Reset rather than closed, if something was still unread.
+        let _ = client.0.read_to_string(&mut answer);
+        assert!(!answer.contains("+OK"), "{answer}");
+    }
+    assert_eq!(rack.value(b"k"), None);
+}
+
 #[test]
 fn counters_lose_nothing_between_connections_workers_and_a_bad_network() {
     for (nothing_cached, loss) in [(false, 0), (true, 0), (true, 5)] {

@@ -247,13 +247,54 @@ fn workers_that_are_gone_keep_their_spools_until_those_are_durable_elsewhere() {
     drop(gateway);
 }
 
+#[test]
+fn a_gateway_without_a_spool_does_not_pass_over_one_that_holds_something() {
+    let directory = tempfile::tempdir().unwrap();
+    let rack = FakeRack::default();
+    let refused = || rack.try_start(spooling(directory.path(), Durability::Memory), 1).err();
+    assert!(refused().is_none(), "nobody has used it");
+    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    assert!(refused().is_none(), "whoever uses it looks after it");
+    assert_eq!(Client::connect(&gateway).ask("SET k v"), "+OK\r\n");
+    gateway.stop();
+    let error = refused().expect("what it holds may be nowhere else");
+    assert!(matches!(error, GatewayError::Spool(SpoolError::Left(_))), "{error}");
+    assert_eq!(contents(directory.path()).len(), 1);
+    SpoolDirectory::clear(directory.path()).unwrap();
+    assert!(refused().is_none(), "nothing is in it");
+}
+
+/// Fails if a spool that has filled its disk keeps what is durable elsewhere, for want of room to write.
+#[test]
+fn a_spool_that_fills_its_disk_makes_room_when_a_snapshot_is_durable() {
+    let Some(disk) = Tmpfs::mount() else { return };
+    let directory = SpoolDirectory::open(&disk.0).unwrap();
+    let mut preserved = Preservation::default();
+    let mut spool = Spool::open(&directory, 0, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
+    let statistics = WorkerStatistics::default();
+    let full = (1..10_000u64).find(|seq| {
+        keep(&mut preserved, b"k", *seq, 1, &[b'v'; 4000]);
+        preserved.drain_touched(|kept| spool.push(kept));
+        spool.commit(&preserved, &statistics).is_err()
+    });
+    assert!(full.is_some() && spool.is_missing(b"k"));
+    // A snapshot of generation 2 is durable: whatever was written before is in it. What could not be written isn't given up for that.
+    spool.release(2, false);
+    let begin = Instant::now();
+    while let Err(error) = spool.commit(&preserved, &statistics) {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!((spool.failure(), spool.is_missing(b"k")), (None, false));
+    assert_eq!(contents(&disk.0), vec![(b"k".to_vec(), full.unwrap(), vec![b'v'; 4000])]);
+}
+
 /// A file system of a few megabytes; unmounted at the end.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
     fn mount() -> Option<Tmpfs> {
-        let path = std::env::temp_dir().join(format!("switchback-spool-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
+        let path = tempfile::tempdir().unwrap().keep();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&path).output();
         if !mounted.is_ok_and(|output| output.status.success()) {
             eprintln!("SKIPPED: a full disk needs the right to mount a tmpfs");

@@ -3,16 +3,18 @@
 use crate::admin::MetricsServer;
 use crate::assembly::Assembly;
 use crate::blueprint;
-use crate::config::{RackConfig, Shape};
+use crate::config::{Durability, RackConfig, Shape};
 use crate::front;
 use crate::metrics::{Samples, Sources, agent, build, controller, datapath, engine, interface, node, process, queue};
 use crate::supervise::Supervisor;
 use crate::wiring::Wires;
 use anyhow::ensure;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use switchback_gateway::Gateway;
+use switchback_gateway::spool::SpoolDirectory;
 use switchback_xdp::Mode;
 
 /// A running rack with its gateway and metrics.
@@ -20,6 +22,8 @@ pub struct EmbeddedRack {
     assembly: Arc<Assembly>,
     gateway: Gateway,
     metrics: MetricsServer,
+    /// The gateway's spool, if it has one.
+    spool: Option<PathBuf>,
 }
 
 impl EmbeddedRack {
@@ -44,7 +48,8 @@ impl EmbeddedRack {
         let sources = Sources::default();
         let supervisor = attach(supervisor, &assembly, &gateway, config, &sources);
         let metrics = MetricsServer::start(config.rack.metrics, Arc::new(supervisor), sources)?;
-        Ok(EmbeddedRack { assembly, gateway, metrics })
+        let spool = (config.gateway.durability != Durability::Memory).then(|| config.gateway.spool.clone());
+        Ok(EmbeddedRack { assembly, gateway, metrics, spool })
     }
 
     /// Where the gateway listens.
@@ -72,11 +77,17 @@ impl EmbeddedRack {
     /// # Errors
     /// A line for each node that lacks records. They are in the last snapshot and the spool, and are stored at the next start.
     pub fn shutdown(self, limit: Duration) -> Result<(), String> {
-        let EmbeddedRack { assembly, gateway, metrics } = self;
+        let EmbeddedRack { assembly, gateway, metrics, spool } = self;
         gateway.stop();
         let drained = assembly.drain(limit);
         match &drained {
-            Ok(()) => assembly.close_sessions(),
+            Ok(()) => {
+                assembly.close_sessions();
+                // Its last records came home after the gateway had ended.
+                if let Some(Err(error)) = spool.map(|spool| SpoolDirectory::clear(&spool)) {
+                    tracing::warn!(%error, "the spool stays, though nothing in it is needed any more");
+                }
+            }
             Err(_) => {
                 // What no node takes is at least on disk.
                 assembly.snapshot(Duration::from_secs(5));

@@ -39,7 +39,7 @@ pub fn start(
         listen: vec![gateway.resp],
         password: gateway.password.clone(),
         durability,
-        spool_dir: spooled.then(|| gateway.spool.clone()),
+        spool_dir: Some(gateway.spool.clone()),
         spool_bytes_max: u64::from(gateway.spool_max_mb) << 20,
         client_id_base,
         session: blueprint::client(config, spooled),

@@ -22,10 +22,19 @@ pub enum SpoolError {
     Locked(PathBuf),
     #[error("{path} was written by version {version} of the spool's format; this program knows version {}", HEADER[7])]
     Version { path: PathBuf, version: u8 },
-    #[error("{0} is no spool")]
+    #[error(
+        "{0} is no segment of a spool, or its beginning is damaged; move it away, and what it holds is given up unless the switch or \
+         a node has it"
+    )]
     Foreign(PathBuf),
     #[error(
-        "the gateway's spool: can't {what} {path}: {}; name another directory with spool in [gateway] of rack.toml",
+        "the spool in {0} holds writes that were acknowledged and may be nowhere else, and durability memory reads no spool; start once \
+         with --durability everysec and stop it with Ctrl-C, which leaves nothing in it"
+    )]
+    Left(PathBuf),
+    #[error(
+        "the gateway's spool: can't {what} {path}: {}; mend that, or move the spool with all that it holds and name its new place with \
+         spool in [gateway] of rack.toml",
         directory_refused(error)
     )]
     Io { what: &'static str, path: PathBuf, error: io::Error },
@@ -64,6 +73,39 @@ impl SpoolDirectory {
             Err(TryLockError::WouldBlock) => Err(SpoolError::Locked(path.to_owned())),
             Err(TryLockError::Error(error)) => Err(SpoolError::io("lock", &lock_path)(error)),
         }
+    }
+
+    /// Whether somebody left records in this directory, which needn't exist, and isn't there to look after them.
+    ///
+    /// # Errors
+    /// Its files can't be read.
+    pub fn is_left(path: &Path) -> Result<bool, SpoolError> {
+        if !path.join(LOCK).exists() {
+            return Ok(false);
+        }
+        let directory = match SpoolDirectory::open(path) {
+            Err(SpoolError::Locked(_)) => return Ok(false),
+            opened => opened?,
+        };
+        let mut preserved = Preservation::default();
+        for found in directory.segments(|_| true)? {
+            if load(&found.path, &mut preserved)?.records > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Deletes what is in this directory: every record of it has come to its node.
+    ///
+    /// # Errors
+    /// Somebody uses it, or its files can't be deleted.
+    pub fn clear(path: &Path) -> Result<(), SpoolError> {
+        let directory = SpoolDirectory::open(path)?;
+        for found in directory.segments(|_| true)? {
+            fs::remove_file(&found.path).map_err(SpoolError::io("delete", &found.path))?;
+        }
+        sync_directory(path).map_err(SpoolError::io("sync", path))
     }
 
     /// The workers from `workers` on that have left something.

@@ -330,10 +330,11 @@ impl Spool {
     }
 
     /// Deletes the segments in which everything is durable elsewhere: of generations older than `durable_generation`, or everything if
-    /// nothing is preserved.
+    /// nothing is preserved. All the more if nothing can be written: the spool may have filled its disk.
     pub fn release(&mut self, durable_generation: u32, nothing_preserved: bool) {
-        if self.failure.is_some() || self.has_unwritten() {
-            return;
+        if nothing_preserved {
+            self.forget_unwritten();
+            self.missing.clear();
         }
         let is_done = |segment: &Segment| nothing_preserved || segment.newest_generation < durable_generation;
         // In order, so that an older version never outlives a newer one.
@@ -343,7 +344,8 @@ impl Spool {
             }
         }
         let is_empty = self.live.bytes <= HEADER.len() as u64;
-        let is_oldest = self.sealed.is_empty() && self.background.has_deleted();
+        // What can't be trusted waits for its rewrite.
+        let is_oldest = self.sealed.is_empty() && self.background.has_deleted() && !self.needs_rewrite;
         if is_oldest && !is_empty && is_done(&self.live) && self.file.set_len(HEADER.len() as u64).is_ok() {
             self.live.bytes = HEADER.len() as u64;
             self.live.newest_generation = 0;
