@@ -21,7 +21,7 @@ pub(crate) fn table(findings: &[Finding]) -> Table {
         ("control plane at a period of 2.5 s below the paper's 1.41 MiB/s", bandwidth(&of("exp8"))),
         ("95 % of the throughput again within 0.5 s of a change", back(&of("exp7"))),
     ];
-    let mut table = Table::new("Goals (modelled)", &["goal", "found", "met"]);
+    let mut table = Table::new("Goals (modelled)", &["goal", "found", "met"]).with_words(&[1, 2]);
     for (goal, found) in goals {
         let (found, met) = match found {
             Some((found, true)) => (found, "yes"),

@@ -117,7 +117,11 @@ fn figures(context: &Context, patterns: std::ops::Range<usize>, jobs: &[Job], re
             .enumerate()
             .map(|(ink, pattern)| {
                 let point = |at: usize| (at as f64, mean_of(pattern, PERIODS_MS[at], jobs, results, value));
-                Series::line(PATTERNS[pattern].0, ink, (0..PERIODS_MS.len()).map(point).collect())
+                Series::line(
+                    format!("farreach, {}", PATTERNS[pattern].0),
+                    ink,
+                    (0..PERIODS_MS.len()).map(point).collect(),
+                )
             })
             .collect(),
         origin: context.origin(),

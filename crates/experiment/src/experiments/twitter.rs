@@ -279,7 +279,7 @@ fn table(rows: &[Row]) -> Table {
         "predicted",
     ];
     let title = "Throughput in Mops (modelled), preloaded, by gain; once: requests to keys that nobody uses again; limit: of write-back";
-    let mut table = Table::new(title, &head);
+    let mut table = Table::new(title, &head).with_words(&[1, 13]);
     for row in by_gain(rows) {
         let Cluster { number, key_bytes, value_bytes, alpha, .. } = *row.cluster;
         let bytes = |length: Option<u32>| length.map_or("?".to_owned(), |length| length.to_string());

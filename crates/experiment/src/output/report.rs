@@ -25,7 +25,7 @@ the cache leaves to one.";
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}\
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\
-td:first-child,th:first-child{text-align:left}caption{text-align:left;font-weight:bold}img{max-width:100%}";
+td.words,th.words{text-align:left}caption{text-align:left;font-weight:bold}img{max-width:100%}";
 
 /// An experiment's figures and tables.
 fn found(finding: &Finding) -> String {

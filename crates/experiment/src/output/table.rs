@@ -8,12 +8,25 @@ pub(crate) struct Table {
     pub(crate) title: String,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
+    /// Columns of words, which begin at the left as the first one does.
+    words: Vec<usize>,
 }
 
 impl Table {
     /// A table without rows.
     pub(crate) fn new(title: impl Into<String>, head: &[&str]) -> Table {
-        Table { title: title.into(), head: head.iter().map(|name| (*name).to_owned()).collect(), rows: Vec::new() }
+        Table {
+            title: title.into(),
+            head: head.iter().map(|name| (*name).to_owned()).collect(),
+            rows: Vec::new(),
+            words: vec![0],
+        }
+    }
+
+    /// The same with words, not numbers, in these columns as well.
+    pub(crate) fn with_words(mut self, columns: &[usize]) -> Table {
+        self.words.extend(columns);
+        self
     }
 
     /// Adds a row.
@@ -22,16 +35,15 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// For a terminal: columns in line, the first to the left.
+    /// For a terminal: columns in line.
     pub(crate) fn text(&self) -> String {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let width = |column: usize| lines().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<_> = (0..self.head.len()).map(width).collect();
         let mut text = format!("{}\n", self.title);
         for row in lines() {
-            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| match column {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
+            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+                if self.words.contains(&column) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
             });
             let line = cells.collect::<Vec<_>>().join("  ");
             text += &format!("  {}\n", line.trim_end());
@@ -42,7 +54,8 @@ impl Table {
     /// For Markdown.
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let rule = format!("| --- |{}\n", " ---: |".repeat(self.head.len() - 1));
+        let side = |column: usize| if self.words.contains(&column) { " --- |" } else { " ---: |" };
+        let rule = format!("|{}\n", (0..self.head.len()).map(side).collect::<String>());
         let rows: String = self.rows.iter().map(|row| line(row)).collect();
         format!("{}\n\n{}{rule}{rows}", self.title, line(&self.head))
     }
@@ -50,8 +63,11 @@ impl Table {
     /// For HTML.
     pub(crate) fn html(&self) -> String {
         let line = |cells: &[String], tag: &str| {
-            let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
-            format!("<tr>{cells}</tr>\n")
+            let cell = |(column, cell): (usize, &String)| {
+                let class = if self.words.contains(&column) { " class=words" } else { "" };
+                format!("<{tag}{class}>{}</{tag}>", escape(cell))
+            };
+            format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
         };
         let mut html = format!("<table>\n<caption>{}</caption>\n", escape(&self.title));
         html += &line(&self.head, "th");
@@ -73,10 +89,10 @@ mod tests {
 
     #[test]
     fn a_table_is_the_same_everywhere() {
-        let mut table = Table::new("Title", &["name", "n"]);
-        table.row(vec!["a<b".to_owned(), "12".to_owned()]);
-        assert_eq!(table.text(), "Title\n  name   n\n  a<b   12\n");
-        assert_eq!(table.markdown(), "Title\n\n| name | n |\n| --- | ---: |\n| a<b | 12 |\n");
-        assert!(table.html().contains("<td>a&lt;b</td>"));
+        let mut table = Table::new("Title", &["name", "n", "why"]).with_words(&[2]);
+        table.row(vec!["a<b".to_owned(), "12".to_owned(), "because".to_owned()]);
+        assert_eq!(table.text(), "Title\n  name   n  why\n  a<b   12  because\n");
+        assert_eq!(table.markdown(), "Title\n\n| name | n | why |\n| --- | ---: | --- |\n| a<b | 12 | because |\n");
+        assert!(table.html().contains("<td class=words>a&lt;b</td><td>12</td>"));
     }
 }
