@@ -157,7 +157,7 @@ const LANE_STATES: &[(&str, u8)] = &[
     ("DONE", lane::DONE),
 ];
 
-fn op(value: &Value) -> Op {
+pub(crate) fn op(value: &Value) -> Op {
     let name = value.as_str().unwrap().replace('_', "");
     *Op::ALL.iter().find(|op| format!("{op:?}").eq_ignore_ascii_case(&name)).unwrap()
 }
