@@ -6,12 +6,18 @@ switchback=${SWITCHBACK:-target/release/switchback}
 command -v redis-cli >/dev/null || { echo "skipped: redis-cli is missing (apt-get install redis-tools)"; exit 77; }
 directory=$(mktemp -d)
 trap 'kill "$rack" 2>/dev/null; wait "$rack" 2>/dev/null; rm -rf "$directory"' EXIT
-"$switchback" up --data "$directory/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --sync none >"$directory/ready" 2>"$directory/log" &
-rack=$!
-for _ in $(seq 600); do [ -s "$directory/ready" ] && break; sleep 0.1; done
-address=$(sed -n 's/^ready resp=\([^ ]*\) .*/\1/p' "$directory/ready")
-[ -n "$address" ] || { echo "the rack doesn't start:"; cat "$directory/log"; exit 1; }
-host=${address%:*} port=${address##*:}
+# Starts a rack, and sets rack, host, port, metrics.
+up() {
+    : >"$directory/ready"
+    "$switchback" up --data "$directory/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 "$@" >"$directory/ready" 2>"$directory/log" &
+    rack=$!
+    for _ in $(seq 600); do [ -s "$directory/ready" ] && break; sleep 0.1; done
+    address=$(sed -n 's/^ready resp=\([^ ]*\) .*/\1/p' "$directory/ready")
+    metrics=$(sed -n 's/^ready .* metrics=//p' "$directory/ready")
+    [ -n "$address" ] || { echo "the rack doesn't start:"; cat "$directory/log"; exit 1; }
+    host=${address%:*} port=${address##*:}
+}
+up --sync none
 passed=0 failed=0 skipped=0
 check() {
     local name=$1 code
@@ -35,6 +41,24 @@ check 'redis-cli' round_trip
 check 'redis-cli --scan, DBSIZE, FLUSHALL' scan
 check 'redis-benchmark' bench
 for client in examples/clients/*/run.sh; do redis-cli -p "$port" flushall >/dev/null; check "$client" "$client" "$host" "$port"; done
-check 'YCSB' examples/ycsb/run.sh "$host" "$port"
+redis-cli -p "$port" flushall >/dev/null
+
+# YCSB A: taken by the cache, stored by RocksDB at the end, and every record is read back from there.
+sum() { curl -s "http://$metrics/metrics" | awk -v name="^$1" '$0 ~ name { sum += $2 } END { print sum + 0 }'; }
+absorbed() {
+    local before after
+    before=$(sum switchback_absorbed_writes_total)
+    OPERATIONS=60000 examples/ycsb/run.sh "$host" "$port" || return
+    after=$(sum switchback_absorbed_writes_total)
+    echo "$((after - before)) writes were absorbed"
+    [ "$((after - before))" -ge 1000 ]
+}
+stored() {
+    kill "$rack" && wait "$rack" || return
+    up --cache-records 16
+    PHASE=read examples/ycsb/run.sh "$host" "$port" && [ "$(redis-cli -p "$port" dbsize)" = 1000 ]
+}
+check 'YCSB A, absorbed by the cache' absorbed
+check 'YCSB A, every record read back after a restart' stored
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]
