@@ -35,12 +35,42 @@ struct frame_v6 {
 _Static_assert(sizeof(struct frame_v4) == 42, "Ethernet, IPv4, UDP");
 _Static_assert(sizeof(struct frame_v6) == 62 && sizeof(struct frame_v6) < HEADERS_BEFORE_MAX, "IPv6");
 
+// An Ethernet address by halves: of arrays of bytes clang moves each.
+struct mac {
+    u16 halves[ETH_ALEN / 2];
+};
+
 // How the sender is reached: by whom the frame came from.
 struct route_back {
-    u8 ours[ETH_ALEN];
-    u8 theirs[ETH_ALEN];
+    struct mac ours;
+    struct mac theirs;
     bool is_v6;
 };
+
+// Fields that their struct's alignment would have taken apart.
+STEP u16 half_at(const void *at)
+{
+    return *(const u16 *)at;
+}
+
+STEP u32 word_at(const void *at)
+{
+    return *(const u32 *)at;
+}
+
+STEP struct mac mac_at(const void *at)
+{
+    const u16 *halves = at;
+    return (struct mac){{halves[0], halves[1], halves[2]}};
+}
+
+STEP void mac_to(void *at, struct mac mac)
+{
+    u16 *halves = at;
+    halves[0] = mac.halves[0];
+    halves[1] = mac.halves[1];
+    halves[2] = mac.halves[2];
+}
 
 // Word by word, since it is volatile: a memcpy would take what it was when this was compiled. The words are
 // constants by the time that the verifier sees them.
@@ -81,24 +111,27 @@ STEP bool frame_parse(struct xdp_md *frame, struct call *call, struct route_back
     if ((void *)(ethernet + 1) > end) {
         return false;
     }
-    if (ethernet->h_proto == to_be16(ETHER_TYPE_IPV4)) {
+    u16 type = half_at(&ethernet->h_proto);
+    if (type == to_be16(ETHER_TYPE_IPV4)) {
         struct frame_v4 *v4 = data;
         // Options and fragments are left to the kernel.
         if ((void *)(v4 + 1) > end || v4->ip.ihl != 5 || v4->ip.protocol != IPPROTO_UDP ||
-            (v4->ip.frag_off & to_be16(0x3fff)) != 0 || !is_endpoint_v4(&v4->ip)) {
+            (half_at(&v4->ip.frag_off) & to_be16(0x3fff)) != 0 || !is_endpoint_v4(&v4->ip)) {
             return false;
         }
         call->from.ip[10] = 0xff;
         call->from.ip[11] = 0xff;
-        __builtin_memcpy(call->from.ip + 12, &v4->ip.saddr, 4);
+        *(u32 *)(void *)(call->from.ip + 12) = word_at(&v4->ip.saddr);
         udp = &v4->udp;
         call->at = sizeof(*v4);
-    } else if (ethernet->h_proto == to_be16(ETHER_TYPE_IPV6)) {
+    } else if (type == to_be16(ETHER_TYPE_IPV6)) {
         struct frame_v6 *v6 = data;
         if ((void *)(v6 + 1) > end || v6->ip.nexthdr != IPPROTO_UDP || !is_endpoint_v6(&v6->ip)) {
             return false;
         }
-        __builtin_memcpy(call->from.ip, &v6->ip.saddr, 16);
+        const u64 *address = (const void *)&v6->ip.saddr;
+        ((u64 *)(void *)call->from.ip)[0] = address[0];
+        ((u64 *)(void *)call->from.ip)[1] = address[1];
         udp = &v6->udp;
         call->at = sizeof(*v6);
         back->is_v6 = true;
@@ -107,8 +140,8 @@ STEP bool frame_parse(struct xdp_md *frame, struct call *call, struct route_back
         return false;
     }
     call->from.port = from_be16(udp->source);
-    __builtin_memcpy(back->ours, ethernet->h_dest, ETH_ALEN);
-    __builtin_memcpy(back->theirs, ethernet->h_source, ETH_ALEN);
+    back->ours = mac_at(ethernet->h_dest);
+    back->theirs = mac_at(ethernet->h_source);
     return true;
 }
 
@@ -257,14 +290,14 @@ STEP bool frame_rewrite_v6(struct xdp_md *frame, const struct address *to, u32 b
     return true;
 }
 
-STEP bool set_hop(struct xdp_md *frame, const u8 *from, const u8 *to)
+STEP bool set_hop(struct xdp_md *frame, struct mac from, struct mac to)
 {
     struct ethhdr *ethernet = (void *)(long)frame->data;
     if ((void *)(ethernet + 1) > (void *)(long)frame->data_end) {
         return false;
     }
-    __builtin_memcpy(ethernet->h_source, from, ETH_ALEN);
-    __builtin_memcpy(ethernet->h_dest, to, ETH_ALEN);
+    mac_to(ethernet->h_source, from);
+    mac_to(ethernet->h_dest, to);
     return true;
 }
 
@@ -295,7 +328,7 @@ STEP int frame_route(struct xdp_md *frame, const struct address *to, bool is_v6,
     if (found == BPF_FIB_LKUP_RET_NO_NEIGH) {
         frame_unreached(to);
     }
-    if (found != BPF_FIB_LKUP_RET_SUCCESS || !set_hop(frame, hop.smac, hop.dmac)) {
+    if (found != BPF_FIB_LKUP_RET_SUCCESS || !set_hop(frame, mac_at(hop.smac), mac_at(hop.dmac))) {
         return XDP_DROP;
     }
     return hop.ifindex == frame->ingress_ifindex ? XDP_TX : (int)bpf_redirect(hop.ifindex, 0);

@@ -39,14 +39,6 @@ STEP bool bucket_read(const struct bucket *bucket, u64 tag, u32 *location, bool 
     return likely((version & 1) == 0 && load_relaxed(&bucket->version) == version);
 }
 
-// Whether the first bucket says it all, as nearly always: then `*location` is where the tag is.
-STEP bool lookup_first(const struct bucket *bucket, u64 tag, u32 *location)
-{
-    bool goes_on = false;
-    bool is_whole = bucket_read(bucket, tag, location, &goes_on);
-    return likely(is_whole && (*location != NO_LOCATION || !goes_on));
-}
-
 // All buckets that may have it, each until it is whole.
 STEP enum lookup_result lookup_all(const struct lookup_table *table, u64 tag, u64 hash_low, u32 *location)
 {

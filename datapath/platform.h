@@ -87,10 +87,9 @@ typedef u64 ANY_ALIGNMENT be64;
 #define if_equal(a, b, then, otherwise)                                                                      \
     ({                                                                                                       \
         u64 difference_ = (a) ^ (b);                                                                         \
-        u64 is_different_ = (difference_ | -difference_) >> 63;                                              \
-        forget(is_different_);                                                                               \
-        is_different_ -= 1;                                                                                  \
-        (__typeof__(otherwise))(((then) & is_different_) | ((otherwise) & ~is_different_));                  \
+        u64 where_different_ = (u64)((long)(difference_ | -difference_) >> 63);                              \
+        forget(where_different_);                                                                            \
+        (__typeof__(otherwise))((then) ^ (((then) ^ (otherwise)) & where_different_));                       \
     })
 // How often a reader or writer tries a record again; the other side is another CPU that can't be preempted in
 // it.

@@ -228,6 +228,14 @@ __attribute__((noinline)) u64 lookup_patiently(u64 tag, u64 hash_low)
     return found << 32 | location;
 }
 
+// Whether the first bucket says it all, as nearly always: then `*location` is where the tag is.
+STEP bool lookup_first(const struct bucket *bucket, u64 tag, u32 *location)
+{
+    bool goes_on = false;
+    bool is_whole = bucket_read(bucket, tag, location, &goes_on);
+    return likely(is_whole && (*location != NO_LOCATION || !goes_on));
+}
+
 STEP enum lookup_result table_location(struct call *call)
 {
     struct lookup_table table = table_lookup();
