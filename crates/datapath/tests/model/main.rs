@@ -316,7 +316,7 @@ impl Pair {
     }
 }
 
-/// What all cases together must have seen, so that an idle run can't pass.
+/// What all cases together must have seen, so that an idle run can't pass. The rarest is seen some 115 times, by chance.
 fn assert_covered(totals: &[(String, u64)]) {
     let names = [
         "read_hits",
@@ -340,7 +340,7 @@ fn assert_covered(totals: &[(String, u64)]) {
     ];
     for name in names {
         let (_, total) = totals.iter().find(|(known, _)| known == name).unwrap();
-        assert!(*total >= 100, "{name}: only {total}");
+        assert!(*total >= 30, "{name}: only {total}");
     }
 }
 
