@@ -10,7 +10,7 @@ use crate::connection::ConnectionId;
 use crate::failure::Failure;
 use crate::resp::parse_i64;
 use switchback_core::client::Operation as Request;
-use switchback_wire::{Seq, VALUE_BYTES_MAX};
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, Seq, VALUE_BYTES_MAX};
 
 /// Conditional writes of one operation that may fail before it gives up.
 pub(crate) const ATTEMPTS_MAX: u32 = 256;
@@ -137,6 +137,8 @@ pub(crate) struct Operation {
     pub(crate) parked_us: u64,
     pub(crate) places: [Place; 2],
     pub(crate) waits: u8,
+    /// The last one that the request under way is for; itself, if there are no others.
+    pub(crate) run_last: u32,
 }
 
 impl Operation {
@@ -189,6 +191,28 @@ impl Operation {
 
     pub(crate) fn is_read_modify_write(&self) -> bool {
         self.action.is_read_modify_write()
+    }
+
+    /// Whether its next request may be one for several operations: a read, or a write that comes with no condition. (Of large values
+    /// only the parts are requests.)
+    #[inline]
+    pub(crate) fn is_shareable(&self) -> bool {
+        match self.step {
+            Step::Read => !self.is_read_modify_write(),
+            Step::WriteArgument(condition) => condition.is_none() && self.argument.len() <= CACHED_VALUE_BYTES_MAX,
+            Step::Delete(condition) => condition.is_none(),
+            Step::WriteStored(_) => false,
+        }
+    }
+
+    /// Whether it waits for `first`, or one like that, and needs no request of its own.
+    #[inline]
+    pub(crate) fn may_share_with(&self, first: &Operation) -> bool {
+        self.state == State::Waiting
+            && self.is_shareable()
+            && (self.step == Step::Read) == (first.step == Step::Read)
+            && self.connection == first.connection
+            && self.key == first.key
     }
 
     /// Bytes of memory that it holds while it isn't finished.

@@ -2,6 +2,7 @@
 
 mod many;
 mod queued;
+mod runs;
 
 use crate::arena::Arena;
 use crate::batch::Batch;
@@ -202,7 +203,7 @@ impl Running {
     fn run(&mut self, link: &mut Link, at: u32) {
         self.current = at;
         while self.operations[at].state == State::Ready {
-            let operation = &mut self.operations[at];
+            let operation = &self.operations[at];
             // Nobody waits for it any more: what it hasn't begun to write, it needn't.
             if matches!(operation.parent, Parent::Reply(_))
                 && self.outbox.replies.connections.get(operation.connection).is_none()
@@ -210,10 +211,9 @@ impl Running {
                 self.finish(at);
                 break;
             }
-            match link.session.submit(self.now, operation.request(), u64::from(at)) {
+            match self.submit(link, at) {
                 Ok(()) => {
-                    operation.state = State::Submitted;
-                    self.queued.push(at, &operation.key);
+                    self.queued.push(at, &self.operations[at].key);
                     if self.queued.is_full() {
                         self.pump(link);
                     }
@@ -291,11 +291,15 @@ impl Running {
     /// Takes an outcome.
     #[inline]
     pub(crate) fn complete(&mut self, completion: Completion<'_>) {
-        let Completion { token, outcome, cached, .. } = completion;
+        let Completion { token, outcome, .. } = completion;
         if token & SCAN_TOKEN != 0 {
             return self.complete_scan((token ^ SCAN_TOKEN) as u32, outcome);
         }
-        let at = token as u32;
+        self.complete_run(token as u32, &completion);
+    }
+
+    #[inline]
+    fn complete_one(&mut self, at: u32, outcome: Outcome<'_>, cached: bool) {
         let deadline_ms = self.config.session.deadline_us / 1000;
         let operation = &mut self.operations[at];
         operation.cached &= cached;
@@ -392,20 +396,17 @@ impl Running {
         let mut refused = None;
         for _ in 0..self.parked.len() {
             let Some(work) = self.parked.pop_front() else { break };
-            let (id, since_us, token) = match work {
-                Work::Operation(at) => (self.operations[at].connection, self.operations[at].parked_us, u64::from(at)),
-                Work::Batch(at) => {
-                    let batch = &self.outbox.batches[at];
-                    (batch.connection, batch.parked_us, SCAN_TOKEN | u64::from(at))
+            let (id, since_us) = match work {
+                Work::Operation(at) => (self.operations[at].connection, self.operations[at].parked_us),
+                Work::Batch(at) => (self.outbox.batches[at].connection, self.outbox.batches[at].parked_us),
+            };
+            let result = match (refused, work) {
+                (Some(error), _) => Err(error),
+                (None, Work::Operation(at)) => self.submit(link, at),
+                (None, Work::Batch(at)) => {
+                    let token = SCAN_TOKEN | u64::from(at);
+                    link.session.submit(self.now, self.outbox.batches[at].scan_request(), token)
                 }
-            };
-            let request = match work {
-                Work::Operation(at) => self.operations[at].request(),
-                Work::Batch(at) => self.outbox.batches[at].scan_request(),
-            };
-            let result = match refused {
-                Some(error) => Err(error),
-                None => link.session.submit(self.now, request, token),
             };
             let waited_us = self.now.monotonic_us.saturating_sub(since_us);
             let gives_up = waited_us >= self.config.wait_max.as_micros() as u64
@@ -425,11 +426,7 @@ impl Running {
                 }
             }
             match (result, work) {
-                (Ok(()), Work::Operation(at)) => {
-                    self.operations[at].state = State::Submitted;
-                    self.pump(link);
-                }
-                (Ok(()), Work::Batch(_)) => self.pump(link),
+                (Ok(()), _) => self.pump(link),
                 (Err(error), Work::Operation(at)) => self.deliver(at, &Answer::Failed(refusal(error, waited_us))),
                 (Err(error), Work::Batch(at)) => {
                     self.outbox.batches[at].scan_failed(refusal(error, waited_us));

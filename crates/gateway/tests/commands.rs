@@ -67,3 +67,63 @@ fn what_comes_with_a_refused_multi_is_not_executed() {
     assert!(client.ask("MULTI").starts_with("-ERR"));
     assert_eq!(client.ask("GET a"), "$1\r\n1\r\n");
 }
+
+/// Sends all commands at once; their replies.
+fn pipelined(client: &mut Client, commands: &[String]) -> Vec<String> {
+    let words = |line: &String| Client::command(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+    client.send(&commands.iter().flat_map(words).collect::<Vec<_>>());
+    commands.iter().map(|_| String::from_utf8(client.reply()).unwrap()).collect()
+}
+
+#[test]
+fn commands_that_wait_for_one_key_share_requests_and_take_effect_in_their_order() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.nothing_cached = true);
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let (mut commands, mut replies) = (Vec::new(), Vec::new());
+    let mut say = |command: String, reply: &str| {
+        commands.push(command);
+        replies.push(reply.to_owned());
+    };
+    for round in 0..3 {
+        for i in 0..40 {
+            say(format!("SET k {round}{i:03}"), "+OK\r\n");
+            say(format!("SET other {i}"), "+OK\r\n");
+        }
+        let last = format!("$4\r\n{round}039\r\n");
+        for _ in 0..20 {
+            say("GET k".into(), &last);
+            say("STRLEN k".into(), ":4\r\n");
+            say("EXISTS k".into(), ":1\r\n");
+        }
+        // Neither a command that depends on what is there, nor a long value, goes along with others.
+        say("SET k 7".into(), "+OK\r\n");
+        say("INCR k".into(), ":8\r\n");
+        say("GET k".into(), "$1\r\n8\r\n");
+        say(format!("SET k {}", "x".repeat(5000)), "+OK\r\n");
+        say("STRLEN k".into(), ":5000\r\n");
+        say("SET k short".into(), "+OK\r\n");
+        say("DEL k".into(), ":1\r\n");
+        say("GET k".into(), "$-1\r\n");
+    }
+    assert_eq!(pipelined(&mut client, &commands), replies);
+    assert_eq!(rack.value(b"other").unwrap(), b"39");
+    let writes = commands.iter().filter(|command| command.starts_with("SET")).count() as u64;
+    assert!(rack.writes() < writes / 3, "{} requests for {writes} writes", rack.writes());
+}
+
+#[test]
+fn what_a_shared_request_is_refused_all_are() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.nothing_cached = true);
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("SET k before"), "+OK\r\n");
+    rack.set(|knobs| knobs.no_space = true);
+    let commands: Vec<String> = (0..30).map(|i| format!("SET k {i}")).collect();
+    let replies = pipelined(&mut client, &commands);
+    assert!(replies.iter().all(|reply| reply.starts_with('-')), "{replies:?}");
+    rack.set(|knobs| knobs.no_space = false);
+    assert_eq!(client.ask("GET k"), "$6\r\nbefore\r\n");
+}
