@@ -88,7 +88,7 @@ impl Assembly {
     /// Starts everything; returns once the rack serves.
     ///
     /// # Errors
-    /// Directories that are locked, damaged or not writable; a rack that was made with other nodes.
+    /// Directories that are locked, damaged or not writable; a rack that was made with other nodes or partitions.
     pub fn start(blueprint: Blueprint) -> anyhow::Result<Assembly> {
         let clock = Clock::default();
         let seed = blueprint.seed.unwrap_or_else(draw_boot);
@@ -97,7 +97,8 @@ impl Assembly {
         let wiring = Wiring::new(blueprint.wires, &blueprint.datapath, nodes, blueprint.clients)?;
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
         // Before a node's directory is made that the rack has no use for.
-        Controller::check(&found, blueprint.nodes.len()).with_context(|| rack_in(&blueprint))?;
+        let partitions = blueprint.controller.routes.len();
+        Controller::check(&found, blueprint.nodes.len(), partitions).with_context(|| rack_in(&blueprint))?;
         let engines = open_engines(&blueprint.nodes)?;
         let mut assembly = Assembly {
             clock,
@@ -335,22 +336,20 @@ impl Assembly {
     }
 
     /// Ends all threads; engines are closed.
-    pub fn stop(mut self) {
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+/// Also of a rack that could not be started: a process that ended meanwhile would take what RocksDB's threads use away from them.
+impl Drop for Assembly {
+    fn drop(&mut self) {
         self.stop.ask();
         self.stop_agent();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the rack had panicked");
             }
-        }
-    }
-}
-
-impl Drop for Assembly {
-    fn drop(&mut self) {
-        self.stop.ask();
-        if let Some((stop, _)) = &self.agent_thread {
-            stop.ask();
         }
     }
 }

@@ -114,7 +114,7 @@ impl Controller {
 
     fn has_room_to_wait(&self) -> bool {
         let evictions = WAITING_MAX.min(self.cache.capacity());
-        !self.draining && self.waiting.len() < evictions.max(self.cache.room())
+        !self.is_draining() && self.waiting.len() < evictions.max(self.cache.room())
     }
 
     /// Tells a node that its offers came to nothing, so that it may offer those keys again.

@@ -144,30 +144,36 @@ impl Controller {
         }
     }
 
-    /// Evicts everything and admits nothing any more, so that every record is at its node.
+    /// Evicts everything and admits nothing any more, so that every record is at its node. It lasts until everybody who asked for it has
+    /// called [`Controller::resume`], so that nobody ends what somebody else waits for.
     pub fn drain(&mut self, now: Now) {
-        self.draining = true;
+        self.drains += 1;
         for (node, offer) in self.waiting.drain() {
             self.decline(now, node, vec![(offer.hash, offer.id)]);
         }
         self.go_on(now);
     }
 
-    /// Admits again after a drain.
+    /// Ends a drain, done or not: once nobody wants another one, keys are admitted again.
     pub fn resume(&mut self) {
-        self.draining = false;
+        assert!(self.is_draining(), "nobody drains");
+        self.drains -= 1;
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.drains > 0
     }
 
     /// Whether a drain has finished: nothing is cached, nothing is preserved, no offer stands.
     pub fn is_drained(&self) -> bool {
         let clearing = self.commands.any(|purpose| matches!(purpose, Purpose::ClearOffers(_) | Purpose::Remove(_)));
         let quiet = matches!(self.phase, Phase::Serving | Phase::Waiting);
-        self.draining && quiet && self.cache.iter().next().is_none() && !clearing
+        self.is_draining() && quiet && self.cache.iter().next().is_none() && !clearing
     }
 
     pub(super) fn drain_on(&mut self, now: Now) {
         let Some((active, _)) = self.directory.active else { return };
-        if !self.draining || self.commands.is_evict_begin_out() {
+        if !self.is_draining() || self.commands.is_evict_begin_out() {
             return;
         }
         let candidates = self.cache.evictable(BATCH_MAX);

@@ -141,7 +141,8 @@ pub struct Controller {
     pub(super) cache: Cache,
     pub(super) waiting: Waiting,
     pub(super) snapshots: Snapshots,
-    pub(super) draining: bool,
+    /// How many wait for an empty cache.
+    pub(super) drains: u32,
     pub(super) next_entry: u64,
     pub(super) waiting_since_us: u64,
     pub(super) times: Option<RecoveryTimes>,
@@ -162,35 +163,36 @@ pub struct Controller {
     pub(super) directory_store: u64,
 }
 
-/// The directory in a controller's files, of a rack with so many nodes.
-fn read_directory(files: &Files, nodes: usize) -> Result<Option<Directory>, EngineError> {
-    let directory: Option<Directory> = decode(files.directory.as_deref(), "directory")?;
-    let highest =
-        |directory: &Directory| directory.routes.iter().flatten().max().map_or(0, |node| usize::from(*node) + 1);
-    match directory.as_ref().map(highest) {
-        Some(was) if was != nodes => {
-            let mend = format!("say --nodes {was}, or count = {was} under [nodes]");
-            Err(EngineError::Io(format!(
-                "this rack was made with {was} nodes and can't be opened with {nodes}: {mend}"
-            )))
-        }
-        _ => Ok(directory),
+/// The directory in a controller's files, of a rack with so many nodes and partitions.
+fn read_directory(files: &Files, nodes: usize, partitions: usize) -> Result<Option<Directory>, EngineError> {
+    let Some(directory) = decode::<Directory>(files.directory.as_deref(), "directory")? else { return Ok(None) };
+    let other = |was: usize, what: &str, said: usize, mend: String| {
+        EngineError::Io(format!("this rack was made with {was} {what} and can't be opened with {said}: {mend}"))
+    };
+    let was = directory.routes.iter().flatten().max().map_or(0, |node| usize::from(*node) + 1);
+    if was != nodes {
+        return Err(other(was, "nodes", nodes, format!("say --nodes {was}, or count = {was} under [nodes]")));
     }
+    let was = directory.routes.len();
+    if was != partitions {
+        return Err(other(was, "partitions", partitions, format!("say partitions = {was} under [rack]")));
+    }
+    Ok(Some(directory))
 }
 
 impl Controller {
-    /// Whether a controller with so many nodes would accept these files. Asked before anything of a node is made.
+    /// Whether a controller with so many nodes and partitions would accept these files. Asked before anything of a node is made.
     ///
     /// # Errors
     /// Those of [`Controller::new`].
-    pub fn check(files: &Files, nodes: usize) -> Result<(), EngineError> {
-        read_directory(files, nodes).map(|_| ())
+    pub fn check(files: &Files, nodes: usize, partitions: usize) -> Result<(), EngineError> {
+        read_directory(files, nodes, partitions).map(|_| ())
     }
 
     /// A controller over its files; without any, of a new rack. `seed` makes the rack's hash key and feeds sampling.
     ///
     /// # Errors
-    /// Files that are damaged, or of a rack with other nodes.
+    /// Files that are damaged, or of a rack with other nodes or partitions.
     pub fn new(
         config: ControllerConfig,
         mechanisms: Mechanisms,
@@ -200,7 +202,7 @@ impl Controller {
     ) -> Result<Controller, EngineError> {
         assert!(!config.nodes.is_empty() && config.routes.len().is_power_of_two());
         let mut random = Pcg32::seed_from_u64(seed);
-        let directory = read_directory(files, config.nodes.len())?;
+        let directory = read_directory(files, config.nodes.len(), config.routes.len())?;
         let snapshot: SnapshotFile = decode(files.snapshot.as_deref(), "snapshot")?.unwrap_or_default();
         let mut directory = directory.unwrap_or_else(|| Directory {
             epoch: 0,
@@ -239,7 +241,7 @@ impl Controller {
             commands: Commands::new(directory.starts, config.retry_us),
             cache: Cache::new(&[], config.cache_records),
             waiting: Waiting::default(),
-            draining: false,
+            drains: 0,
             next_entry: u64::from(directory.starts) << 40 | 1,
             waiting_since_us: now.monotonic_us,
             times: None,

@@ -181,7 +181,7 @@ impl Controller {
             waiting_offers: self.waiting.len(),
             declined_offers: self.waiting.declined,
             sessions: self.directory.sessions.len(),
-            draining: self.draining,
+            draining: self.is_draining(),
             snapshots_completed: self.snapshots.completed,
             snapshots_failed: self.snapshots.failed,
             snapshot_duration_us: self.snapshots.last_duration_us,

@@ -56,7 +56,8 @@ impl Shim {
         if let Some(old) = &self.state.config
             && old.hash_key != config.hash_key
         {
-            let error = "this node holds records of another rack (its hash key differs): give it an empty directory";
+            let error = "this node holds records of another rack (its hash key differs): give it its own rack's controller directory, \
+                         or, for a new rack, an empty directory";
             self.done(id, Some(error.into()));
             return;
         }
