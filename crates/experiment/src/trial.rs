@@ -256,7 +256,8 @@ impl Bench {
             return world;
         }
         let mut world = World::new(setup);
-        learn(&mut world, effort);
+        // A large rack does in a moment what a small one learns from: it learns for as long as it is measured.
+        learn(&mut world, effort.learning.max(self.operations(scheme, effort)));
         let mut content = Content::default();
         content.look(&world);
         let (lanes, clients) = (world.setup().lanes, u32::from(world.setup().clients));
@@ -334,10 +335,10 @@ fn is_within(measured: &Measured, busiest_requests: f64) -> bool {
     measured.throughput_ops <= measured.limit_ops * (1.0 + 3.0 / busiest_requests.sqrt())
 }
 
-/// Runs until the cache's content hardly grows any more.
-fn learn(world: &mut World, effort: &Effort) {
+/// Runs until the cache's content hardly grows any more, at most for so many operations.
+fn learn(world: &mut World, operations: u64) {
     world.drive(Drive::Few(LEARNING_LANES / usize::from(world.setup().clients)));
-    let chunk = effort.learning / 6;
+    let chunk = operations / 6;
     for _ in 0..6 {
         let before = world.cached();
         world.run_operations(chunk, FOREVER_NS);
