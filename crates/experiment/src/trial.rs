@@ -58,10 +58,10 @@ impl Effort {
         repetitions: 5,
         busiest_requests: 10_000.0,
         operations: (100_000, 20_000_000),
-        learning: 2_000_000,
+        learning: 1_500_000,
         change_ns: 3_000_000_000,
-        changes: 3,
-        snapshots_ns: 20_000_000_000,
+        changes: 2,
+        snapshots_ns: 12_000_000_000,
         before_crash_ns: 250_000_000,
         is_quick: false,
     };

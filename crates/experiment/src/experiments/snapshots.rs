@@ -58,7 +58,7 @@ pub(crate) fn run(context: &Context) -> Finding {
     }
 }
 
-/// One run of two of the longest periods.
+/// One run, at least as long as the longest period.
 fn watch(context: &Context, job: &Job) -> Run {
     let case = case(PATTERNS[job.pattern].1, false, job.period_ms * 1000);
     let bench = Bench::new(case, &context.profile, job.seed);
