@@ -97,16 +97,16 @@ pub(crate) struct Experiment {
 impl Experiment {
     /// All there are.
     pub(crate) const ALL: &[Experiment] = &[
-        Experiment { name: "1", weight: 20, run: |context| sweep::run(context, &sweep::WORKLOADS) },
-        Experiment { name: "2", weight: 12, run: latency::run },
-        Experiment { name: "3", weight: 40, run: |context| sweep::run(context, &sweep::SERVERS) },
-        Experiment { name: "4", weight: 12, run: |context| sweep::run(context, &sweep::WRITES) },
-        Experiment { name: "5", weight: 16, run: |context| sweep::run(context, &sweep::SKEW) },
-        Experiment { name: "6", weight: 24, run: |context| sweep::run(context, &sweep::VALUES) },
-        Experiment { name: "7", weight: 24, run: dynamic::run },
-        Experiment { name: "8", weight: 12, run: snapshots::run },
+        Experiment { name: "1", weight: 25, run: |context| sweep::run(context, &sweep::WORKLOADS) },
+        Experiment { name: "2", weight: 15, run: latency::run },
+        Experiment { name: "3", weight: 90, run: |context| sweep::run(context, &sweep::SERVERS) },
+        Experiment { name: "4", weight: 15, run: |context| sweep::run(context, &sweep::WRITES) },
+        Experiment { name: "5", weight: 20, run: |context| sweep::run(context, &sweep::SKEW) },
+        Experiment { name: "6", weight: 30, run: |context| sweep::run(context, &sweep::VALUES) },
+        Experiment { name: "7", weight: 70, run: dynamic::run },
+        Experiment { name: "8", weight: 40, run: snapshots::run },
         Experiment { name: "9", weight: 20, run: recovery::run },
-        Experiment { name: "twitter", weight: 30, run: twitter::run },
+        Experiment { name: "twitter", weight: 40, run: twitter::run },
     ];
 
     /// Runs it.
