@@ -1,6 +1,6 @@
 //! What values say together.
 
-use super::parse::{NODES_MAX, RECORDS_MAX};
+use super::parse::{NODES_MAX, RECORDS_MAX, WORKERS_MAX};
 use super::reader::Reader;
 use super::types::*;
 use std::net::SocketAddr;
@@ -34,8 +34,32 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
         let right = nodes.next_power_of_two();
         let message =
             format!("{nodes} nodes share {partitions} partitions; make it at least {right} ([rack] partitions)");
-        reader.problem_at("rack.partitions", message);
+        reader.problem_among(&["rack.partitions", "nodes.count", "node[0]"], message);
     }
+    node_flag(nodes, reader, overrides);
+    if listed && reader.line_of("nodes.count").is_some() {
+        let message = "[nodes] count and [[node]] are both given; the list says how many there are, so leave count out";
+        reader.problem_at("nodes.count", message.to_owned());
+    }
+    sessions(config, reader);
+    let gateway = &config.gateway;
+    if overrides.workers.is_some_and(|workers| workers > WORKERS_MAX) {
+        let message =
+            format!("--workers {} is out of range; it is an integer from 0 to {WORKERS_MAX}", gateway.workers);
+        reader.problem(None, message);
+    }
+    if gateway.unread_max_mb > gateway.buffers_max_mb {
+        let message = format!(
+            "[gateway] unread_max_mb = {0} is more than all connections of a worker get together, buffers_max_mb = {1}; \
+             make unread_max_mb at most {1}, or buffers_max_mb at least {0}",
+            gateway.unread_max_mb, gateway.buffers_max_mb
+        );
+        reader.problem_among(&["gateway.unread_max_mb", "gateway.buffers_max_mb"], message);
+    }
+}
+
+fn node_flag(nodes: usize, reader: &mut Reader<'_>, overrides: &Overrides) {
+    let listed = reader.line_of("node[0]").is_some();
     match overrides.nodes {
         Some(0) => reader.problem(None, "--nodes 0: a rack has at least one node".to_owned()),
         Some(said) if said > NODES_MAX => {
@@ -47,10 +71,9 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
         }
         _ => {}
     }
-    if listed && reader.line_of("nodes.count").is_some() {
-        let message = "[nodes] count and [[node]] are both given; the list says how many there are, so leave count out";
-        reader.problem_at("nodes.count", message.to_owned());
-    }
+}
+
+fn sessions(config: &RackConfig, reader: &mut Reader<'_>) {
     let (first, last) = config.client.retry_ms;
     if first == 0 || first > last || last > config.client.deadline_ms {
         let deadline = config.client.deadline_ms;
@@ -58,21 +81,15 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
             "[client] retry_ms = [{first}, {last}]: the first is at least 1 and not above the second, which is not above \
              deadline_ms = {deadline}"
         );
-        reader.problem_at("client.retry_ms", message);
+        reader.problem_among(&["client.retry_ms", "client.deadline_ms"], message);
     }
     let (lanes, all) = (config.client.lanes, config.controller.lanes);
     if lanes > all {
-        let message =
-            format!("[client] lanes = {lanes} is more than there are for all sessions, [controller] lanes = {all}");
-        reader.problem_at("client.lanes", message);
-    }
-    let gateway = &config.gateway;
-    if gateway.unread_max_mb > gateway.buffers_max_mb {
         let message = format!(
-            "[gateway] unread_max_mb = {} is more than all connections of a worker get together, buffers_max_mb = {}",
-            gateway.unread_max_mb, gateway.buffers_max_mb
+            "[client] lanes = {lanes} is more than there are for all sessions, [controller] lanes = {all}; make the first at \
+             most {all}, or the second at least {lanes}"
         );
-        reader.problem_at("gateway.unread_max_mb", message);
+        reader.problem_among(&["client.lanes", "controller.lanes"], message);
     }
 }
 
@@ -85,7 +102,7 @@ fn timing(config: &RackConfig, reader: &mut Reader<'_>) {
             rack.switch_timeout_ms,
             3 * heartbeat
         );
-        reader.problem_at("rack.switch_timeout_ms", message);
+        reader.problem_among(&["rack.switch_timeout_ms", "rack.heartbeat_ms"], message);
     }
     if rack.lease_ms < 4 * heartbeat {
         let message = format!(
@@ -93,7 +110,7 @@ fn timing(config: &RackConfig, reader: &mut Reader<'_>) {
             rack.lease_ms,
             4 * heartbeat
         );
-        reader.problem_at("rack.lease_ms", message);
+        reader.problem_among(&["rack.lease_ms", "rack.heartbeat_ms"], message);
     }
 }
 

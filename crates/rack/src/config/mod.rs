@@ -20,6 +20,7 @@ pub use types::{
     Switch, SyncChoice,
 };
 
+use std::io::Read;
 use std::path::Path;
 
 /// Files beyond this size are no configuration.
@@ -33,13 +34,14 @@ impl RackConfig {
         };
         let name = file.display().to_string();
         let unreadable = |why: String| ConfigError::whole_file(&name, why);
-        let bytes = std::fs::metadata(file).map_err(|error| unreadable(reading_failed(&error)))?.len();
-        if bytes > FILE_BYTES_MAX {
-            return Err(unreadable(format!(
-                "{bytes} bytes are too many for a rack.toml: it has at most {FILE_BYTES_MAX}"
-            )));
+        let mut text = Vec::new();
+        std::fs::File::open(file)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text))
+            .map_err(|error| unreadable(reading_failed(&error)))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            let message = format!("these are too many bytes for a rack.toml: it has at most {FILE_BYTES_MAX}");
+            return Err(unreadable(message));
         }
-        let text = std::fs::read(file).map_err(|error| unreadable(reading_failed(&error)))?;
         let text = String::from_utf8(text).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
             unreadable(format!("not UTF-8 from byte {at} on; save the file as UTF-8"))

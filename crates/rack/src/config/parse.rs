@@ -2,6 +2,7 @@
 
 use super::reader::{Reader, Section};
 use super::types::*;
+use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
@@ -13,6 +14,8 @@ const PARTITIONS_MAX: u32 = 1 << 16;
 /// Of all switches and of the sketch: what one process can hold in memory.
 pub(super) const RECORDS_MAX: u32 = 1 << 24;
 pub(super) const NODES_MAX: u16 = 1024;
+pub(super) const WORKERS_MAX: u32 = 256;
+const PASSWORD_BYTES_MAX: usize = 512;
 
 fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
@@ -184,7 +187,7 @@ fn gateway(
 ) -> Gateway {
     let resp = section.address(reader, "resp").unwrap_or(loopback(6380));
     let durability = section.choice(reader, "durability", Durability::Everysec);
-    let workers = section.small(reader, "workers", 0..=256, 0);
+    let workers = section.small(reader, "workers", 0..=WORKERS_MAX, 0);
     let password = password(&mut section, reader, base, overrides);
     let gateway = Gateway {
         resp: overrides.resp.unwrap_or(resp),
@@ -222,7 +225,7 @@ fn password(
     let (found, at) = match (&overrides.password, here, file) {
         (Some(password), _, _) => (password.clone(), String::new()),
         (None, Some((password, _)), _) => (password, section.path_of("password")),
-        (None, None, Some(file)) => match std::fs::read_to_string(&file) {
+        (None, None, Some(file)) => match read_password(&file) {
             Ok(text) => (text.strip_suffix('\n').unwrap_or(&text).to_owned(), file_at),
             Err(error) => {
                 let message = format!("[gateway] password_file: {} can't be read: {error}", file.display());
@@ -232,12 +235,19 @@ fn password(
         },
         (None, None, None) => return None,
     };
-    if found.len() > 512 || found.chars().any(char::is_control) {
+    if found.len() > PASSWORD_BYTES_MAX || found.chars().any(char::is_control) {
         let message = "the password of [gateway] has a line break or another control character, or more than 512 bytes; \
                        no client could send it";
         reader.problem_at(&at, message.to_owned());
     }
     Some(found)
+}
+
+/// A password file, as far as a password can reach: more is too long, whatever follows.
+fn read_password(file: &Path) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(file)?.take(PASSWORD_BYTES_MAX as u64 + 2).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn client(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Client {

@@ -79,6 +79,12 @@ impl<'a> Reader<'a> {
         self.problem(place, message);
     }
 
+    /// Notes a mistake that several keys make together, at the first of them that is in the file.
+    pub(super) fn problem_among(&mut self, paths: &[&str], message: String) {
+        let path = paths.iter().find(|path| self.places.contains_key(**path)).unwrap_or(&paths[0]);
+        self.problem_at(path, message);
+    }
+
     /// Line of a key's value, for messages about a second place.
     pub(super) fn line_of(&self, path: &str) -> Option<usize> {
         self.places.get(path).map(|place| self.lines.position(place.start).0)

@@ -133,6 +133,8 @@ fn the_command_line_is_checked_too() {
     let wrong = |overrides: Overrides| RackConfig::load(None, &overrides).unwrap_err().to_string();
     let nodes = wrong(Overrides { nodes: Some(300), ..Overrides::default() });
     assert_eq!(nodes, "the command line: 300 nodes share 256 partitions; make it at least 512 ([rack] partitions)");
+    let workers = wrong(Overrides { workers: Some(5000), ..Overrides::default() });
+    assert_eq!(workers, "the command line: --workers 5000 is out of range; it is an integer from 0 to 256");
     let same = Some("127.0.0.1:7000".parse().unwrap());
     let clash = wrong(Overrides { resp: same, metrics: same, ..Overrides::default() });
     assert!(clash.contains("[gateway] resp = \"127.0.0.1:7000\" is taken by [rack] metrics"), "{clash}");
@@ -170,7 +172,32 @@ fn what_is_no_text_is_refused_with_a_reason() {
     std::fs::write(&file, b"[rack]\nname = '\xff'").unwrap();
     assert!(load().contains("not UTF-8 from byte 15 on"), "{}", load());
     std::fs::write(&file, vec![b'#'; 2 << 20]).unwrap();
-    assert!(load().contains("too many for a rack.toml"), "{}", load());
+    assert!(load().contains("too many bytes for a rack.toml"), "{}", load());
+}
+
+/// Neither has a length that could be asked for.
+#[test]
+fn files_without_an_end_are_refused() {
+    let endless = RackConfig::load(Some(Path::new("/dev/zero")), &Overrides::default()).unwrap_err().to_string();
+    assert!(endless.contains("too many bytes for a rack.toml"), "{endless}");
+    let endless = parse("[gateway]\npassword_file = '/dev/zero'").unwrap_err().to_string();
+    assert!(endless.starts_with("rack.toml:2:17: the password of [gateway]"), "{endless}");
+}
+
+/// Two keys contradict each other, one of them by its default: the mistake is where the file says something.
+#[test]
+fn contradictions_have_the_place_of_the_key_that_is_there() {
+    for (text, expected) in [
+        ("[client]\ndeadline_ms = 100", "2:15: [client] retry_ms = [10, 500]"),
+        ("[rack]\nheartbeat_ms = 1000", "2:16: [rack] switch_timeout_ms = 500"),
+        ("[rack]\nswitch_timeout_ms = 60000\nheartbeat_ms = 5000", "3:16: [rack] lease_ms = 5000"),
+        ("[controller]\nlanes = 100", "2:9: [client] lanes = 1024"),
+        ("[nodes]\ncount = 500", "2:9: 500 nodes share 256 partitions"),
+        ("[gateway]\nbuffers_max_mb = 100", "2:18: [gateway] unread_max_mb = 256"),
+    ] {
+        let error = parse(text).unwrap_err().to_string();
+        assert!(error.lines().any(|line| line.starts_with(&format!("rack.toml:{expected}"))), "{text}: {error}");
+    }
 }
 
 /// What changes in the example: one byte, one line.
