@@ -75,7 +75,7 @@ pub(crate) struct LoadArgs {
     pub(crate) value_bytes: Option<u32>,
 
     /// Storage nodes.
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) nodes: u16,
 
     /// Caps each node at this many requests a second, so that nodes are the bottleneck even on a small machine. Without it no limit can
@@ -84,7 +84,7 @@ pub(crate) struct LoadArgs {
     pub(crate) node_capacity: Option<f64>,
 
     /// Records that the cache holds.
-    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) cache_records: u32,
 
     /// Caches the hottest records before the run; otherwise the cache learns them from cold.
@@ -354,6 +354,8 @@ mod tests {
             ("--key-bytes 4", "16 to 128"),
             ("--schemes distcache", "possible values"),
             ("--seconds 0", "more than 0"),
+            ("--nodes 257", "1..=256"),
+            ("--cache-records 0", "1..=16777216"),
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(reason), "{line}: {error}");

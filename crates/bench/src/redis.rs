@@ -152,6 +152,7 @@ struct Report<'a> {
 
 /// Compares, and prints a table.
 pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
+    args.json.as_deref().map(crate::runs::check_writable).transpose()?;
     let gateway = resolve(&args.gateway)?;
     ping(gateway, args.password.as_deref())
         .with_context(|| format!("no gateway answers at {}; start one with `switchback up`", args.gateway))?;

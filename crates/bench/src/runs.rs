@@ -23,6 +23,7 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
     }
     anyhow::ensure!(!args.schemes.is_empty(), "no scheme to run");
     let (shape, notes) = args.shape()?;
+    args.json.as_deref().map(check_writable).transpose()?;
     let settled = LoadArgs {
         zipf: Some(shape.zipf),
         key_bytes: Some(shape.key_bytes),
@@ -62,6 +63,15 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
     print!("{}", text_of_summary(&report.summary));
     let wrong = report.runs.iter().any(|run| run.mismatches.unwrap_or(0) > 0);
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Asked before anything is measured that nobody could write down.
+pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let is_new = !path.exists();
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    // Nothing is left behind where nothing was, should there be nothing to write in the end.
+    let tried = opened.and_then(|_| if is_new { std::fs::remove_file(path) } else { Ok(()) });
+    tried.with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn write_json(path: &Path, report: &Report) -> anyhow::Result<()> {

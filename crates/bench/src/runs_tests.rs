@@ -105,3 +105,14 @@ fn every_workload_and_a_change_of_popularity_run() {
         assert_eq!(changes, usize::from(line.contains("change")), "{line}");
     }
 }
+
+#[test]
+fn a_report_that_can_not_be_written_is_known_before_a_rack_starts() {
+    let mut racks = FakeRacks { cheat: None, lose_every: 0, started: Vec::new() };
+    let directory = tempfile::tempdir().unwrap();
+    let json = directory.path().join("missing/report.json");
+    let args = Cli::parse_from(["bench", "--seconds", "0.1", "--json", json.to_str().unwrap()]).bench;
+    let error = format!("{:#}", run(args, &mut racks).unwrap_err());
+    assert!(error.starts_with(&format!("cannot write {}: ", json.display())), "{error}");
+    assert!(racks.started.is_empty());
+}

@@ -123,6 +123,7 @@ impl PredictArgs {
 
 /// Predicts and prints.
 pub fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
+    args.json.as_deref().map(crate::runs::check_writable).transpose()?;
     let rack = args.rack()?;
     let cluster = args.trace.to_str().and_then(|trace| trace.strip_prefix("twitter:"));
     if cluster == Some("all") {
