@@ -43,6 +43,16 @@ pub enum OpenError {
         /// A file that lies there.
         found: String,
     },
+    /// The file that says whose it is says something else.
+    #[error(
+        "{} is not as a node writes it. If a node's records are beside it, copy the file from another node's directory (it is the same in \
+         all); if not, name an empty or a new directory; nothing was touched",
+        path.display()
+    )]
+    Marker {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another version wrote it.
     #[error(
         "{} is of storage format {found}, this program reads format {expected}. Use the version of Switchback that wrote it; \
@@ -59,16 +69,15 @@ pub enum OpenError {
     },
     /// Its contents are damaged.
     #[error(
-        "{} is damaged: {detail}. Restore it from a backup or a replica{}; nothing was changed",
-        path.display(),
-        if *log { ", or open it with `salvage` and lose every write after the damage" } else { "" }
+        "{} is damaged: {detail}. Restore it from a backup; nothing was changed",
+        path.display()
     )]
     Corrupt {
         /// The directory.
         path: PathBuf,
         /// What is damaged.
         detail: String,
-        /// The damage is in the log, which can be cut there.
+        /// The damage is in the log: [`Options::salvage`](crate::Options::salvage) would cut it there.
         log: bool,
     },
     /// The disk is full.
@@ -78,7 +87,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Anything else.
-    #[error("{} can't be opened: {reason}. Name a directory that can be written to (data in [[node]], or --data)", path.display())]
+    #[error("{} can't be opened: {reason}. Mend that; only a new rack may have another directory (data in [[node]], or --data)", path.display())]
     Io {
         /// The directory.
         path: PathBuf,

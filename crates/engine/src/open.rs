@@ -59,7 +59,7 @@ fn refuse_foreign(path: &Path) -> Result<(), OpenError> {
 fn parse(path: &Path, marker: &str) -> Result<Stage, OpenError> {
     let mut lines = marker.lines();
     if lines.next() != Some(FIRST_LINE) {
-        return Err(OpenError::Foreign { path: path.to_path_buf(), found: FORMAT_FILE.to_owned() });
+        return Err(OpenError::Marker { path: path.join(FORMAT_FILE) });
     }
     let found = lines.next().and_then(|line| line.strip_prefix("format ")).unwrap_or("unknown");
     if found != FORMAT_VERSION.to_string() {

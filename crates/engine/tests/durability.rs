@@ -144,7 +144,7 @@ fn a_damaged_log_is_reported() {
     println!("{error}");
     assert!(matches!(error, OpenError::Corrupt { log: true, .. }), "{error:?}");
     let message = error.to_string();
-    let words = [rocks.dir.path().to_str().unwrap(), ".log", "Restore it", "salvage"];
+    let words = [rocks.dir.path().to_str().unwrap(), ".log", "Restore it from a backup"];
     assert!(words.iter().all(|word| message.contains(word)), "{message}");
     // Refusing has changed nothing: it is refused again, and can be salvaged, which is then for good.
     assert!(RocksEngine::open(rocks.dir.path(), &rocks.options).is_err());

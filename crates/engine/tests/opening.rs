@@ -76,7 +76,9 @@ fn directories_of_others_are_left_alone() {
 
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(FORMAT_FILE), [0xff, 0]).unwrap();
-    assert!(matches!(open_error(dir.path()), OpenError::Foreign { .. }));
+    let error = open_error(dir.path());
+    assert!(matches!(error, OpenError::Marker { .. }), "{error:?}");
+    says(&error, &dir.path().join(FORMAT_FILE), &["copy the file from another node", "an empty or a new directory"]);
 }
 
 /// Fails if another format is read as ours.
