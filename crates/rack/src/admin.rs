@@ -45,7 +45,7 @@ pub enum AdminError {
     Failed(String),
 }
 
-/// `GET /status`.
+/// `GET /status`. What the process that is asked can't know is `None`: its `null` says that another one has to be asked.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RackStatus {
     /// The rack's name.
@@ -59,17 +59,17 @@ pub struct RackStatus {
     /// `waiting for a switch`, `resynchronizing`, `recovering` or `serving`.
     pub phase: String,
     /// Rises with every recovery.
-    pub epoch: u32,
+    pub epoch: Option<u32>,
     /// A drain is under way.
-    pub draining: bool,
+    pub draining: Option<bool>,
     /// Of the process that answers.
     pub uptime_seconds: f64,
     /// What is cached.
     pub cache: CacheStatus,
-    /// What was asked and who answered.
-    pub operations: OperationsStatus,
-    /// Snapshots.
-    pub snapshots: SnapshotStatus,
+    /// What was asked and who answered; known where the switch is.
+    pub operations: Option<OperationsStatus>,
+    /// Snapshots; known to the controller.
+    pub snapshots: Option<SnapshotStatus>,
     /// Clients.
     pub clients: ClientsStatus,
     /// Switches; the one of an embedded rack has no address.
@@ -83,18 +83,18 @@ pub struct RackStatus {
 /// Part of [`RackStatus`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CacheStatus {
-    /// Keys in the cache, or on their way in or out.
-    pub records: u64,
+    /// Keys in the cache, or on their way in or out; known to the controller.
+    pub records: Option<u64>,
     /// At most so many.
     pub records_max: u64,
     /// Slots: value bytes and how many.
     pub classes: Vec<(u32, u32)>,
-    /// Keys admitted since the start.
-    pub admissions: u64,
-    /// Keys evicted since the start.
-    pub evictions: u64,
-    /// Hot keys that wait for admission.
-    pub waiting_offers: u64,
+    /// Keys admitted since the start; known where the switch is.
+    pub admissions: Option<u64>,
+    /// Keys evicted since the start; known where the switch is.
+    pub evictions: Option<u64>,
+    /// Hot keys that wait for admission; known to the controller.
+    pub waiting_offers: Option<u64>,
 }
 
 /// Part of [`RackStatus`]: since the start of the switch.
@@ -141,21 +141,23 @@ pub struct SnapshotStatus {
     pub records: u64,
     /// Of the last one.
     pub bytes: u64,
+    /// Why nothing can be stored just now, if so.
+    pub error: Option<String>,
 }
 
-/// Part of [`RackStatus`].
+/// Part of [`RackStatus`]. All but the sessions are known where the gateway is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ClientsStatus {
-    /// Sessions with the controller.
-    pub sessions: u64,
-    /// Connections of the gateway, if it is in this process.
-    pub connections: u64,
+    /// Sessions with the controller, which knows them.
+    pub sessions: Option<u64>,
+    /// Connections of the gateway.
+    pub connections: Option<u64>,
     /// Absorbed records that sessions keep until they are durable elsewhere.
-    pub preserved_records: u64,
+    pub preserved_records: Option<u64>,
     /// Their bytes.
-    pub preserved_bytes: u64,
+    pub preserved_bytes: Option<u64>,
     /// Bytes of the gateway's spool.
-    pub spool_bytes: u64,
+    pub spool_bytes: Option<u64>,
 }
 
 /// Part of [`RackStatus`].
@@ -173,7 +175,7 @@ pub struct SwitchStatus {
     pub epoch: u32,
 }
 
-/// An entry of `GET /nodes`.
+/// An entry of `GET /nodes`. State, epoch and cached keys are known to the controller, load and size where the node is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its number.
@@ -181,19 +183,19 @@ pub struct NodeStatus {
     /// Where the switch sends packets, in a distributed rack.
     pub address: Option<String>,
     /// The controller hears it.
-    pub alive: bool,
+    pub alive: Option<bool>,
     /// It waits for the end of a recovery before it serves keys that were cached.
-    pub held: bool,
+    pub held: Option<bool>,
     /// Its epoch.
-    pub epoch: u32,
+    pub epoch: Option<u32>,
     /// Cached keys that belong to it.
-    pub cached_keys: u64,
-    /// Reads that it served; 0 if this process can't know.
-    pub reads: u64,
+    pub cached_keys: Option<u64>,
+    /// Reads that it served.
+    pub reads: Option<u64>,
     /// Writes that it served.
-    pub writes: u64,
+    pub writes: Option<u64>,
     /// Size of its directory.
-    pub disk_bytes: u64,
+    pub disk_bytes: Option<u64>,
     /// What keeps it from doing what the controller asks, if anything.
     pub error: Option<String>,
 }

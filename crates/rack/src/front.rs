@@ -61,10 +61,10 @@ pub fn start(
 pub fn clients_status(gateway: &Gateway) -> Box<dyn Fn() -> ClientsStatus + Send + Sync> {
     let counted = gateway.statistics();
     Box::new(move || ClientsStatus {
-        connections: counted.sum(|worker| worker.connections_open.get()),
-        preserved_records: counted.sum(|worker| worker.preserved_records.get()),
-        preserved_bytes: counted.sum(|worker| worker.preserved_bytes.get()),
-        spool_bytes: counted.sum(|worker| worker.spool_size.get()),
+        connections: Some(counted.sum(|worker| worker.connections_open.get())),
+        preserved_records: Some(counted.sum(|worker| worker.preserved_records.get())),
+        preserved_bytes: Some(counted.sum(|worker| worker.preserved_bytes.get())),
+        spool_bytes: Some(counted.sum(|worker| worker.spool_size.get())),
         ..ClientsStatus::default()
     })
 }

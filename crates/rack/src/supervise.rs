@@ -7,7 +7,7 @@ use crate::admin::{
 use crate::config::{RackConfig, Shape};
 use crate::drive::{AgentHandle, ControllerHandle, NodeHandle};
 use std::time::{Duration, Instant};
-use switchback_core::controller::{CachedKeyStatus, ControllerStatus};
+use switchback_core::controller::{CachedKeyStatus, Controller, ControllerStatus};
 use switchback_datapath::Statistics;
 
 /// How long a snapshot may take that somebody asked for.
@@ -63,11 +63,10 @@ impl Supervisor {
         self.controller.as_ref()?.call(|controller, now| controller.status(now))
     }
 
-    fn operations(&self) -> OperationsStatus {
-        let Some(datapath) = &self.datapath else { return OperationsStatus::default() };
-        let counted = datapath();
+    fn operations(&self) -> Option<OperationsStatus> {
+        let counted = self.datapath.as_ref()?();
         let cached_reads = counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
-        OperationsStatus {
+        Some(OperationsStatus {
             reads: counted.read,
             writes: counted.write + counted.delete,
             answered_by_switch: cached_reads + counted.absorbed_writes + counted.repeated_answers,
@@ -75,26 +74,31 @@ impl Supervisor {
             absorbed_writes: counted.absorbed_writes,
             conservative_reads: counted.fenced_reads + counted.embedded_reads,
             dropped: counted.drops.iter().sum::<u64>() + (self.dropped)(),
-        }
+        })
     }
 
     fn node_status(&self, known: Option<&switchback_core::controller::NodeStatus>, index: u16) -> NodeStatus {
         let address = self.config.nodes.get(usize::from(index)).and_then(|node| node.address);
         let mut status = NodeStatus { index, address: address.map(|it| it.to_string()), ..NodeStatus::default() };
         if let Some(known) = known {
-            status.alive = known.alive;
-            status.held = known.held;
-            status.epoch = known.epoch;
-            status.cached_keys = known.cached_keys as u64;
+            status.alive = Some(known.alive);
+            status.held = Some(known.held);
+            status.epoch = Some(known.epoch);
+            status.cached_keys = Some(known.cached_keys as u64);
             status.error.clone_from(&known.error);
         }
         if let Some((_, node)) = self.nodes.iter().find(|(here, _)| *here == index) {
             let (counted, engine) = (node.statistics(), node.engine());
-            status.reads = counted.reads;
-            status.writes = counted.writes;
-            status.disk_bytes = engine.disk_bytes;
+            status.reads = Some(counted.reads);
+            status.writes = Some(counted.writes);
+            status.disk_bytes = Some(engine.disk_bytes);
         }
         status
+    }
+
+    /// Why the controller's files can't be stored just now, if it is here and so.
+    fn store_error(&self) -> Option<String> {
+        self.controller.as_ref().and_then(ControllerHandle::store_error)
     }
 
     fn wait_for_snapshot(&self, controller: &ControllerHandle) -> Result<Option<SnapshotResult>, AdminError> {
@@ -126,7 +130,7 @@ fn ended() -> AdminError {
 
 impl Admin for Supervisor {
     fn status(&self) -> RackStatus {
-        let agent = self.agent.as_ref().map(AgentHandle::statistics).unwrap_or_default();
+        let agent = self.agent.as_ref().map(AgentHandle::statistics);
         let mut status = RackStatus {
             name: self.config.rack.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -139,15 +143,15 @@ impl Admin for Supervisor {
             cache: CacheStatus {
                 records_max: self.config.cache.records.into(),
                 classes: self.config.cache.classes.clone(),
-                admissions: agent.admitted,
-                evictions: agent.evicted + agent.evicted_themselves,
+                admissions: agent.as_ref().map(|agent| agent.admitted),
+                evictions: agent.as_ref().map(|agent| agent.evicted + agent.evicted_themselves),
                 ..CacheStatus::default()
             },
             nodes: self.nodes(),
             ..RackStatus::default()
         };
         if let Some(known) = self.controller_status() {
-            add_controller(&mut status, &known, &self.config);
+            add_controller(&mut status, &known, self.store_error(), &self.config);
         }
         status
     }
@@ -171,7 +175,10 @@ impl Admin for Supervisor {
             return Err(AdminError::Unsupported(text));
         }
         let taken = self.wait_for_snapshot(controller)?;
-        taken.ok_or_else(|| AdminError::Failed(format!("no snapshot within {} s", SNAPSHOT_LIMIT.as_secs())))
+        taken.ok_or_else(|| {
+            let why = self.store_error().map_or_else(String::new, |error| format!(": {error}"));
+            AdminError::Failed(format!("no snapshot within {} s{why}", SNAPSHOT_LIMIT.as_secs()))
+        })
     }
 
     fn drain(&self) -> Result<DrainResult, AdminError> {
@@ -184,30 +191,27 @@ impl Admin for Supervisor {
             before
         });
         let before = before.ok_or_else(ended)? as u64;
-        let mut remaining = Vec::new();
-        loop {
-            let drained = controller.call(|controller, _| controller.is_drained()).ok_or_else(ended)?;
-            if drained {
-                break;
-            }
-            if start.elapsed() > limit {
-                remaining = remaining_by_node(controller)?;
-                break;
+        let left = loop {
+            let is_over = start.elapsed() > limit;
+            let end = move |controller: &mut Controller, _| {
+                (is_over || controller.is_drained()).then(|| {
+                    let left = controller.cached_keys();
+                    // The rack goes on serving: keys that stay hot come back into the cache, at once and uncounted.
+                    controller.resume();
+                    left
+                })
+            };
+            if let Some(left) = controller.call(end).ok_or_else(ended)? {
+                break left;
             }
             std::thread::sleep(LOOK_AGAIN);
-        }
-        // The rack goes on serving: keys that stay hot come back into the cache.
-        controller.call(|controller, _| controller.resume()).ok_or_else(ended)?;
-        let left = controller.call(|controller, _| controller.cached()).ok_or_else(ended)? as u64;
-        let drained = before.saturating_sub(left);
-        Ok(DrainResult { drained, remaining, duration_seconds: start.elapsed().as_secs_f64() })
+        };
+        Ok(DrainResult {
+            drained: before.saturating_sub(left.len() as u64),
+            remaining: describe_remaining(&left),
+            duration_seconds: start.elapsed().as_secs_f64(),
+        })
     }
-}
-
-/// A line for each node that still lacks records.
-fn remaining_by_node(controller: &ControllerHandle) -> Result<Vec<String>, AdminError> {
-    let keys = controller.call(|controller, _| controller.cached_keys()).ok_or_else(ended)?;
-    Ok(describe_remaining(&keys))
 }
 
 /// What a drain has left, by node.
@@ -234,15 +238,15 @@ fn cached_record(key: &CachedKeyStatus) -> CachedRecord {
     }
 }
 
-fn add_controller(status: &mut RackStatus, known: &ControllerStatus, config: &RackConfig) {
+fn add_controller(status: &mut RackStatus, known: &ControllerStatus, error: Option<String>, config: &RackConfig) {
     let seconds = |us: u64| us as f64 / 1e6;
     status.phase = known.phase.into();
-    status.epoch = known.epoch;
-    status.draining = known.draining;
-    status.cache.records = known.cached as u64;
-    status.cache.waiting_offers = known.waiting_offers as u64;
-    status.clients.sessions = known.sessions as u64;
-    status.snapshots = SnapshotStatus {
+    status.epoch = Some(known.epoch);
+    status.draining = Some(known.draining);
+    status.cache.records = Some(known.cached as u64);
+    status.cache.waiting_offers = Some(known.waiting_offers as u64);
+    status.clients.sessions = Some(known.sessions as u64);
+    status.snapshots = Some(SnapshotStatus {
         generation: known.generation,
         durable_generation: known.durable_generation,
         completed: known.snapshots_completed,
@@ -250,7 +254,8 @@ fn add_controller(status: &mut RackStatus, known: &ControllerStatus, config: &Ra
         duration_seconds: seconds(known.snapshot_duration_us),
         records: known.snapshot_records,
         bytes: known.snapshot_bytes,
-    };
+        error,
+    });
     let address = |index: u16| config.switches.get(usize::from(index)).map(|switch| switch.address.to_string());
     let switch = |switch: &switchback_core::controller::SwitchStatus| SwitchStatus {
         index: switch.index,

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use switchback_rack::admin::{CachedStatus, DrainResult, NodeStatus, OperationsStatus, RackStatus, SnapshotResult};
+use switchback_rack::admin::{CachedStatus, DrainResult, NodeStatus, RackStatus, SnapshotResult, SnapshotStatus};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -152,12 +152,26 @@ fn percent(share: Option<f64>) -> String {
     share.map_or("-".to_owned(), |share| format!("{:.1} %", share * 100.0))
 }
 
+/// A number, or a dash for what the process that was asked can't know.
+fn number(known: Option<impl Into<u64>>) -> String {
+    known.map_or("-".to_owned(), |known| grouped(known.into()))
+}
+
+fn size(known: Option<u64>) -> String {
+    known.map_or("-".to_owned(), bytes)
+}
+
+/// Where to ask for what the process that was asked can't know.
+fn asked_at(who: &str, section: &str) -> String {
+    format!("known to {who}: ask it with --metrics, as metrics in {section} of rack.toml says")
+}
+
 type Lines = Vec<(&'static str, String)>;
 
 fn status_text(status: &RackStatus, paint: Paint) -> String {
     let mut lines = rack_lines(status, paint);
     lines.extend(cache_lines(status));
-    lines.extend(durability_lines(status));
+    lines.extend(durability_lines(status, paint));
     lines.extend(recovery_lines(status, paint));
     let mut text = String::new();
     for (name, value) in lines {
@@ -175,27 +189,26 @@ fn rack_lines(status: &RackStatus, paint: Paint) -> Lines {
         "serving" => paint.text(Style::Green, "serving"),
         phase => paint.text(Style::Yellow, &printable(phase)),
     };
-    let phase = if status.draining { format!("{phase}, draining") } else { phase };
+    let phase = if status.draining == Some(true) { format!("{phase}, draining") } else { phase };
     vec![
         ("rack", format!("{} ({}, {}, version {})", status.name, status.scheme, status.shape, status.version)),
-        ("phase", format!("{phase}; epoch {}, up {}", status.epoch, seconds(status.uptime_seconds))),
+        ("phase", format!("{phase}; epoch {}, up {}", number(status.epoch), seconds(status.uptime_seconds))),
     ]
 }
 
 fn cache_lines(status: &RackStatus) -> Lines {
-    let (cache, operations) = (&status.cache, &status.operations);
+    let cache = &status.cache;
     let cached = format!(
-        "{} of {} records; {} wait",
-        grouped(cache.records),
+        "{} of {} records; {} wait, {} admitted, {} evicted",
+        number(cache.records),
         grouped(cache.records_max),
-        grouped(cache.waiting_offers)
+        number(cache.waiting_offers),
+        number(cache.admissions),
+        number(cache.evictions)
     );
-    // The controller of a distributed rack doesn't count packets; zeros would be a lie.
-    if status.shape == "distributed" && *operations == OperationsStatus::default() {
-        let elsewhere = "counted by the switch: see metrics in its [[switch]] of rack.toml";
-        return vec![("cache", cached), ("operations", elsewhere.to_owned())];
-    }
-    let moved = format!("{} admitted, {} evicted", grouped(cache.admissions), grouped(cache.evictions));
+    let Some(operations) = &status.operations else {
+        return vec![("cache", cached), ("operations", asked_at("the switch", "its [[switch]]"))];
+    };
     let answered = format!(
         "{} reads, {} writes; {} answered by the switch ({}), {} by nodes",
         grouped(operations.reads),
@@ -210,12 +223,36 @@ fn cache_lines(status: &RackStatus) -> Lines {
         grouped(operations.conservative_reads),
         grouped(operations.dropped)
     );
-    vec![("cache", format!("{cached}, {moved}")), ("operations", answered), ("", more)]
+    vec![("cache", cached), ("operations", answered), ("", more)]
 }
 
-fn durability_lines(status: &RackStatus) -> Lines {
-    let (snapshots, clients) = (&status.snapshots, &status.clients);
-    let taken = format!(
+fn durability_lines(status: &RackStatus, paint: Paint) -> Lines {
+    let taken = match &status.snapshots {
+        Some(snapshots) => snapshots_text(snapshots),
+        None => asked_at("the controller", "[rack]"),
+    };
+    let mut lines = vec![("snapshots", taken)];
+    if let Some(error) = status.snapshots.as_ref().and_then(|snapshots| snapshots.error.as_deref()) {
+        lines.push(("", paint.text(Style::Red, &printable(error))));
+    }
+    let clients = &status.clients;
+    let sessions = format!("{} sessions", number(clients.sessions));
+    let kept = match clients.connections {
+        Some(connections) => format!(
+            "{} connections; {} records ({}) not yet durable elsewhere, spool {}",
+            grouped(connections),
+            number(clients.preserved_records),
+            size(clients.preserved_bytes),
+            size(clients.spool_bytes)
+        ),
+        None => format!("connections and preserved records are {}", asked_at("the gateway", "[gateway]")),
+    };
+    lines.push(("clients", format!("{sessions}, {kept}")));
+    lines
+}
+
+fn snapshots_text(snapshots: &SnapshotStatus) -> String {
+    format!(
         "{} durable, {} failed; the last: {} records, {}, {}; generation {}, durable below {}",
         grouped(snapshots.completed),
         grouped(snapshots.failed),
@@ -224,16 +261,7 @@ fn durability_lines(status: &RackStatus) -> Lines {
         seconds(snapshots.duration_seconds),
         snapshots.generation,
         snapshots.durable_generation
-    );
-    let kept = format!(
-        "{} sessions, {} connections; {} records ({}) not yet durable elsewhere, spool {}",
-        grouped(clients.sessions),
-        grouped(clients.connections),
-        grouped(clients.preserved_records),
-        bytes(clients.preserved_bytes),
-        bytes(clients.spool_bytes)
-    );
-    vec![("snapshots", taken), ("clients", kept)]
+    )
 }
 
 fn recovery_lines(status: &RackStatus, paint: Paint) -> Lines {
@@ -278,7 +306,9 @@ fn switches_text(status: &RackStatus, paint: Paint) -> String {
 }
 
 fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
-    let all: u64 = nodes.iter().map(|node| node.reads + node.writes).sum();
+    let load = |node: &NodeStatus| Some(node.reads? + node.writes?);
+    // A share says nothing unless all are known.
+    let all = nodes.iter().map(load).sum::<Option<u64>>().filter(|all| *all > 0);
     let mut table = Table::new(&[
         ("node", Align::Right),
         ("address", Align::Left),
@@ -292,27 +322,31 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
     ]);
     for node in nodes {
         let state = match (node.alive, node.held) {
-            (false, _) => "down",
-            (true, true) => "holds",
-            (true, false) => "up",
+            (None, _) => "-",
+            (Some(false), _) => "down",
+            (Some(true), Some(true)) => "holds",
+            (Some(true), _) => "up",
         };
-        // Only the node's own process knows, if it isn't this one.
-        let is_known = node.disk_bytes > 0 || node.reads + node.writes > 0;
-        let known = |text: String| if is_known { text } else { "-".to_owned() };
-        let share = (all > 0).then(|| (node.reads + node.writes) as f64 / all as f64);
+        let share = all.and_then(|all| Some(load(node)? as f64 / all as f64));
         table.row(vec![
             node.index.to_string(),
             node.address.clone().unwrap_or_else(|| "-".into()),
             state.into(),
-            grouped(node.cached_keys),
-            known(grouped(node.reads)),
-            known(grouped(node.writes)),
+            number(node.cached_keys),
+            number(node.reads),
+            number(node.writes),
             percent(share),
-            known(bytes(node.disk_bytes)),
+            size(node.disk_bytes),
             node.error.as_deref().map_or(String::new(), printable),
         ]);
     }
-    table.render(paint)
+    let mut text = table.render(paint);
+    if nodes.iter().any(|node| node.alive.is_some() && node.disk_bytes.is_none()) {
+        text += &format!("load and disk are {}\n", asked_at("each node", "its [[node]]"));
+    } else if nodes.iter().any(|node| node.alive.is_none()) {
+        text += &format!("what others do is {}\n", asked_at("the controller", "[rack]"));
+    }
+    text
 }
 
 fn cached_text(cached: &CachedStatus, paint: Paint) -> String {

@@ -86,7 +86,7 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "N")]
     cache_records: Option<u32>,
 
-    /// Threads of the gateway; 0: one a core, at most 8.
+    /// Threads of the gateway; 0: one for two cores, at most 8.
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
 

@@ -20,7 +20,7 @@ impl Admin for Fake {
         CachedStatus { total: 500, records: (0..500.min(limit as u32)).map(record).collect() }
     }
     fn nodes(&self) -> Vec<NodeStatus> {
-        vec![NodeStatus { index: 3, alive: true, ..NodeStatus::default() }]
+        vec![NodeStatus { index: 3, alive: Some(true), ..NodeStatus::default() }]
     }
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
         Ok(SnapshotResult { generation: 7, records: 10, bytes: 1000, duration_seconds: 0.5 })

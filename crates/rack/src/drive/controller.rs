@@ -5,9 +5,9 @@ use super::{Stop, poll, spawn, wait};
 use mio::Events;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use switchback_core::Now;
@@ -25,13 +25,20 @@ pub struct ControllerHandle {
     calls: Sender<Call>,
     inbox: Arc<Mailbox<ControlEvent>>,
     messages: Arc<AtomicU64>,
+    /// Why files can't be stored just now.
+    store_error: Arc<Mutex<Option<String>>>,
 }
 
 impl ControllerHandle {
     /// A handle of no controller.
     pub fn detached() -> ControllerHandle {
         let (calls, _) = mpsc::channel();
-        ControllerHandle { calls, inbox: Arc::new(Mailbox::new(1)), messages: Arc::default() }
+        ControllerHandle {
+            calls,
+            inbox: Arc::new(Mailbox::new(1)),
+            messages: Arc::default(),
+            store_error: Arc::default(),
+        }
     }
 
     /// Runs `call` on the controller, in its thread; `None` if that has ended.
@@ -48,6 +55,11 @@ impl ControllerHandle {
     /// Control messages taken so far.
     pub fn messages(&self) -> u64 {
         self.messages.load(Ordering::Relaxed)
+    }
+
+    /// Why its files can't be stored just now, if so.
+    pub fn store_error(&self) -> Option<String> {
+        self.store_error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Messages that wait.
@@ -80,10 +92,15 @@ impl ControllerThread {
         let (sender, calls) = mpsc::channel();
         let (stores, to_store) = mpsc::channel();
         let messages = Arc::new(AtomicU64::new(0));
-        let handle = ControllerHandle { calls: sender, inbox: Arc::clone(&inbox), messages: Arc::clone(&messages) };
-        let stored = Arc::clone(&inbox);
+        let handle = ControllerHandle {
+            calls: sender,
+            inbox: Arc::clone(&inbox),
+            messages: Arc::clone(&messages),
+            store_error: Arc::default(),
+        };
+        let (stored, failing) = (Arc::clone(&inbox), Arc::clone(&handle.store_error));
         let storing = stop.clone();
-        let writer = spawn("files".into(), move || store_all(&files, &to_store, &stored, &storing))?;
+        let writer = spawn("files".into(), move || store_all(&files, &to_store, &stored, &failing, &storing))?;
         let thread = ControllerThread { controller, inbox, carrier, clock, calls, stores, messages };
         let (poll, waker) = poll()?;
         thread.inbox.register(&waker);
@@ -140,7 +157,14 @@ impl ControllerThread {
 }
 
 /// Writes files in the order in which they were asked for, what waits merged; a failed write is repeated, so that "stored" is never a lie.
-fn store_all(files: &ControllerFiles, to_store: &Receiver<PendingStore>, stored: &Mailbox<ControlEvent>, stop: &Stop) {
+fn store_all(
+    files: &ControllerFiles,
+    to_store: &Receiver<PendingStore>,
+    stored: &Mailbox<ControlEvent>,
+    failing: &Mutex<Option<String>>,
+    stop: &Stop,
+) {
+    let say = |error: Option<String>| *failing.lock().unwrap_or_else(PoisonError::into_inner) = error;
     let mut pending = VecDeque::new();
     loop {
         if pending.is_empty() {
@@ -154,12 +178,16 @@ fn store_all(files: &ControllerFiles, to_store: &Receiver<PendingStore>, stored:
         while let Err(error) = files.store(file, &bytes) {
             if !told {
                 tracing::error!(%error, "the controller's files can't be stored; trying again until there is room");
+                say(Some(error.to_string()));
                 told = true;
             }
             if stop.is_asked() {
                 return;
             }
             std::thread::sleep(STORE_AGAIN);
+        }
+        if told {
+            say(None);
         }
         stored.push(ControlEvent::Stored(id));
     }

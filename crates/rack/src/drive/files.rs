@@ -18,15 +18,31 @@ pub enum FilesError {
     #[error("{} is in use by another process: stop that one, or give this one another directory (--data)", .0.display())]
     Locked(PathBuf),
     /// A file is not what it should be.
-    #[error("{} is damaged ({}): restore it from a backup, or move the directory away to begin a new rack", .0.display(), .1)]
+    #[error(
+        "{} is damaged ({}): restore the controller's directory from a backup. Without one, nothing can read the nodes' records any \
+         more; to begin a new rack, move them away, too, and the spool",
+        .0.display(),
+        .1
+    )]
     Damaged(PathBuf, &'static str),
     /// The system said no.
     #[error(
-        "the controller can't use {}: {}; name another directory with --data or data in [controller] of rack.toml",
+        "the controller can't use {}: {}; {}",
         .0.display(),
-        directory_refused(.1)
+        directory_refused(.1),
+        mend(.1)
     )]
     Io(PathBuf, io::Error),
+}
+
+/// What helps. A rack that has records stays where they are: it knows nothing of them in another directory.
+fn mend(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
+        _ => {
+            "mend that, or, for a new rack only, name another directory with --data or data in [controller] of rack.toml"
+        }
+    }
 }
 
 /// The directory of the controller's files, locked.

@@ -3,16 +3,18 @@
 use super::*;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use switchback_rack::admin::{CacheStatus, CachedRecord, ClientsStatus, RecoveryStatus, SnapshotStatus, SwitchStatus};
+use switchback_rack::admin::{
+    CacheStatus, CachedRecord, ClientsStatus, OperationsStatus, RecoveryStatus, SwitchStatus,
+};
 
 fn status() -> RackStatus {
     let node = |index, alive| NodeStatus {
         index,
-        alive,
-        reads: 300,
-        writes: 200,
-        cached_keys: 2500,
-        disk_bytes: 5 << 20,
+        alive: Some(alive),
+        reads: Some(300),
+        writes: Some(200),
+        cached_keys: Some(2500),
+        disk_bytes: Some(5 << 20),
         error: (!alive).then(|| "no space left on device\n".to_owned()),
         ..NodeStatus::default()
     };
@@ -22,16 +24,17 @@ fn status() -> RackStatus {
         scheme: "farreach".into(),
         shape: "embedded".into(),
         phase: "serving".into(),
-        epoch: 2,
+        epoch: Some(2),
         uptime_seconds: 3725.0,
         cache: CacheStatus {
-            records: 5000,
+            records: Some(5000),
             records_max: 65536,
-            admissions: 5100,
-            evictions: 100,
+            admissions: Some(5100),
+            evictions: Some(100),
+            waiting_offers: Some(0),
             ..CacheStatus::default()
         },
-        operations: OperationsStatus {
+        operations: Some(OperationsStatus {
             reads: 10_000,
             writes: 10_000,
             answered_by_switch: 15_000,
@@ -39,18 +42,19 @@ fn status() -> RackStatus {
             absorbed_writes: 8_000,
             conservative_reads: 12,
             dropped: 0,
-        },
-        snapshots: SnapshotStatus {
+        }),
+        snapshots: Some(SnapshotStatus {
             completed: 372,
             generation: 373,
             durable_generation: 373,
             ..SnapshotStatus::default()
-        },
+        }),
         clients: ClientsStatus {
-            sessions: 2,
-            preserved_records: 10,
-            preserved_bytes: 2048,
-            ..ClientsStatus::default()
+            sessions: Some(2),
+            connections: Some(0),
+            preserved_records: Some(10),
+            preserved_bytes: Some(2048),
+            spool_bytes: Some(0),
         },
         switches: vec![SwitchStatus { active: true, alive: true, epoch: 2, ..SwitchStatus::default() }],
         nodes: vec![node(0, true), node(1, false)],
@@ -89,11 +93,38 @@ node  address  state  cached  reads  writes    load     disk  error
 
 #[test]
 fn what_a_controller_can_not_know_is_not_shown_as_zero() {
-    let nodes = vec![NodeStatus { alive: true, ..NodeStatus::default() }];
-    let status = RackStatus { shape: "distributed".into(), nodes, ..RackStatus::default() };
+    let nodes = vec![NodeStatus { alive: Some(true), cached_keys: Some(0), ..NodeStatus::default() }];
+    let clients = ClientsStatus { sessions: Some(1), ..ClientsStatus::default() };
+    let status = RackStatus { shape: "distributed".into(), nodes, clients, ..RackStatus::default() };
     let text = status_text(&status, Paint::none());
-    assert!(text.contains("operations  counted by the switch"), "{text}");
-    assert!(text.ends_with("   0  -        up          0      -       -     -     -\n"), "{text}");
+    for line in [
+        "operations  known to the switch: ask it with --metrics, as metrics in its [[switch]] of rack.toml says",
+        "clients     1 sessions, connections and preserved records are known to the gateway: ask it with --metrics",
+        "   0  -        up          0      -       -     -     -",
+        "load and disk are known to each node: ask it with --metrics, as metrics in its [[node]] of rack.toml says",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    let json = serde_json::to_string(&status).unwrap();
+    assert!(json.contains("\"operations\":null") && json.contains("\"disk_bytes\":null"), "{json}");
+}
+
+#[test]
+fn a_node_knows_its_own_load_and_nothing_else() {
+    let here = NodeStatus { reads: Some(3), writes: Some(1), disk_bytes: Some(2048), ..NodeStatus::default() };
+    let text = nodes_text(&[here, NodeStatus { index: 1, ..NodeStatus::default() }], Paint::none());
+    assert!(text.contains("   0  -        -           -      3       1     -  2.0 KiB"), "{text}");
+    assert!(
+        text.ends_with("known to the controller: ask it with --metrics, as metrics in [rack] of rack.toml says\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_controller_without_room_says_so() {
+    let error = Some("the controller can't use x: no space is left on its device; make room there".to_owned());
+    let status = RackStatus { snapshots: Some(SnapshotStatus { error, ..SnapshotStatus::default() }), ..status() };
+    assert!(status_text(&status, Paint::none()).contains("\n            the controller can't use x: no space"));
 }
 
 #[test]
