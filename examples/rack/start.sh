@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Starts a rack of one process a part on this host, says how to talk to it, and stops it on Ctrl-C.
-# Usage: start.sh [RACK_TOML]     SWITCHBACK=/path/to/switchback chooses the program.
+# Usage: start.sh [RACK_TOML]     SWITCHBACK=/path/to/switchback chooses the program. Ends with 1 if a record could not be brought to its node.
 # NODE_CAPACITY=OPS caps each node at so many requests a second, to play slower servers.
 set -uo pipefail
 # A process group for each part: Ctrl-C is for this script alone, which stops them in order.
@@ -28,13 +28,14 @@ end() {
 stop() {
     trap '' INT TERM
     echo "stopping" >&2
-    local last=$((${#pids[@]} - 1))
+    local last=$((${#pids[@]} - 1)) drained=0
     if [ "$last" -ge 0 ]; then
         if [ "${names[$last]}" = gateway ]; then end "${pids[$last]}"; fi
-        "$program" ctl drain --metrics "${metrics:-127.0.0.1:9464}" >&2
+        "$program" ctl drain --metrics "${metrics:-127.0.0.1:9464}" >&2 || drained=1
         for ((i = last; i >= 0; i--)); do end "${pids[$i]}"; done
     fi
     rm -rf "$logs"
+    return $drained
 }
 
 # Starts a part: its name, then its arguments.
@@ -63,7 +64,7 @@ ready() {
     return 1
 }
 
-trap 'stop; exit 0' INT TERM
+trap 'stop; exit' INT TERM
 switches=$(grep -c '^\[\[switch\]\]' "$config")
 nodes=$(grep -c '^\[\[node\]\]' "$config")
 start controller controller
@@ -74,10 +75,11 @@ for ((i = 0; i < ${#pids[@]}; i++)); do ready "$i" || { stop; exit 1; }; done
 
 cat "$logs/gateway.out"
 for ((i = 0; i < ${#pids[@]}; i++)); do printf '  %-12s pid %s\n' "${names[$i]}" "${pids[$i]}" >&2; done
-cat >&2 <<'HELP'
+resp=$(sed -n 's/^ready resp=\([^ ]*\).*/\1/p' "$logs/gateway.out")
+cat >&2 <<HELP
 Try, in another terminal:
-  redis-cli -p 6380 set greeting hello
-  switchback ctl status
+  redis-cli -h ${resp%:*} -p ${resp##*:} set greeting hello
+  $program ctl status${metrics:+ --metrics $metrics}
   kill -9 the pid of the switch that serves: the other takes over, and nothing is lost
 Ctrl-C stops everything.
 HELP

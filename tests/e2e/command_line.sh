@@ -7,8 +7,10 @@ command -v redis-cli >/dev/null || { echo "skipped: redis-cli is missing (apt-ge
 
 work=$(mktemp -d)
 pid=
+load=
 failures=0
 cleanup() {
+    [ -z "$load" ] || kill "$load" 2>/dev/null
     [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
     if mountpoint -q "$work/small"; then umount -l "$work/small"; fi
     rm -rf "$work"
@@ -109,6 +111,70 @@ check 'nobody answers then' holds 'no rack answers' <(ctl status 2>&1)
 check 'another number of nodes is an error' equal "$?" 1
 check '... that says what would be right' holds 'made with 2 nodes and can.t be opened with 4: say --nodes 2' "$work/err"
 check '... and makes nothing' equal "$(ls "$work/data" | grep -c '^node-')" 2
+printf '[rack]\npartitions = 512\n' >"$work/parts.toml"
+"$program" up --config "$work/parts.toml" --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 \
+    >"$work/out" 2>"$work/err"
+check 'another number of partitions is an error' equal "$?" 1
+check '... that says what would be right' holds 'made with 256 partitions and can.t be opened with 512: say partitions' "$work/err"
+
+# Drains at once, while hot keys are written: each has its end, and none spoils another's or the shutdown.
+up
+redis-benchmark -h "${resp%:*}" -p "${resp##*:}" -t set -n 1000000000 -r 100 -P 16 -c 20 -q >/dev/null 2>&1 &
+load=$!
+for _ in $(seq 300); do
+    [ "$(ctl cached | grep -c 'key:')" = 0 ] || break
+    sleep 0.1
+done
+ctl drain >"$work/drain1" 2>&1 &
+first=$!
+ctl drain >"$work/drain2" 2>&1
+codes=$?
+wait "$first"
+check 'two drains at once succeed' equal "$codes $?" '0 0'
+check '... and one says what it brought' holds '^[1-9][0-9,]* records brought' <(cat "$work/drain1" "$work/drain2")
+ctl drain >/dev/null 2>&1 &
+first=$!
+ctl drain >/dev/null 2>&1 &
+sleep 0.2
+down
+check 'a shutdown meanwhile ends with 0' equal "$code" 0
+wait "$first"
+kill "$load" 2>/dev/null
+wait "$load" 2>/dev/null
+load=
+
+# A snapshot that can't be stored: the file that it would be written to is a directory.
+up
+mkdir "$work/data/controller/snapshot.new"
+ctl snapshot >"$work/snapshot" 2>&1 &
+first=$!
+for _ in $(seq 200); do
+    ctl status >"$work/status"
+    [ "$(grep -c "can't use" "$work/status")" = 0 ] || break
+    sleep 0.1
+done
+check 'status says why snapshots are not stored' holds "the controller can't use $work/data/controller/snapshot.new" "$work/status"
+rmdir "$work/data/controller/snapshot.new"
+wait "$first"
+check '... and goes on once it can' holds '^durable' "$work/snapshot"
+check '... with the error gone' equal "$(ctl status | grep -c "can't use")" 0
+down
+
+"$program" bench --schemes nocache --records 1000 --warmup 0 --seconds 0.5 2>"$work/err" | head -1 >/dev/null
+check 'what only prints ends with its reader' equal "${PIPESTATUS[0]}" 141
+check '... without a word' equal "$(cat "$work/err")" ''
+"$program" up -vv --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 > >(head -1 >"$work/out") 2> >(true) &
+pid=$!
+for _ in $(seq 300); do
+    [ ! -s "$work/out" ] || break
+    sleep 0.1
+done
+resp=$(sed -n 's/^ready resp=\(.*\) metrics=.*/\1/p' "$work/out")
+metrics=$(sed -n 's/^ready resp=.* metrics=\(.*\)/\1/p' "$work/out")
+check 'what serves does not need one' equal "$(redis set nobody listens)" OK
+check '... whatever it does' holds '^durable' <(ctl snapshot 2>&1)
+down
+check '... to its end' equal "$code" 0
 
 # Somewhere between these a log is made and can't be written to.
 if mkdir "$work/small" && mount -t tmpfs -o size=64m switchback-test "$work/small" 2>/dev/null; then

@@ -40,7 +40,9 @@ pub(crate) fn start(args: &LogArgs) {
         }),
         _ => EnvFilter::new(level),
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A log that nobody reads any more is no reason to fail: the subscriber would panic.
+    let builder =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     match args.log_format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),

@@ -8,7 +8,10 @@ mod output;
 mod serve;
 
 use clap::{Parser, Subcommand};
+use signal_hook::consts::SIGPIPE;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,9 +57,30 @@ enum Command {
     Doctor(commands::doctor::DoctorArgs),
 }
 
+impl Command {
+    /// Whether it serves others until it is told to stop.
+    fn is_server(&self) -> bool {
+        matches!(
+            self,
+            Command::Up(_) | Command::Switch(_) | Command::Node(_) | Command::Controller(_) | Command::Gateway(_)
+        )
+    }
+}
+
+/// What only prints ends when nobody reads it any more (`| head`), as other programs do: by SIGPIPE, which Rust ignores. What serves must not,
+/// and ignores what becomes of its output.
+fn end_with_the_reader() {
+    if let Err(error) = signal_hook::flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true))) {
+        tracing::warn!(%error, "SIGPIPE can't be handled");
+    }
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log::start(&cli.log);
+    if !cli.command.is_server() {
+        end_with_the_reader();
+    }
     let outcome = match cli.command {
         Command::Up(args) => commands::up::run(&args),
         Command::Switch(args) => commands::part::switch(&args),

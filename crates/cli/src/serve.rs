@@ -24,7 +24,8 @@ pub(crate) fn signals() -> anyhow::Result<Receiver<i32>> {
             // At once, whatever the other threads are doing.
             if asked {
                 output::note("told twice: stopping at once; what was not yet flushed stays where it is");
-                std::process::exit(IMPATIENT);
+                // Without the destructors of the process: threads of RocksDB still use what they would destroy.
+                signal_hook::low_level::exit(IMPATIENT);
             }
             asked = true;
             if sender.send(signal).is_err() {
