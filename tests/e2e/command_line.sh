@@ -27,6 +27,7 @@ equal() { [ "$1" = "$2" ] || { echo "  '$1' is not '$2'"; return 1; }; }
 
 # Starts a rack and waits for its ready line; sets pid, resp, metrics.
 up() {
+    : >"$work/out" # the last one's line is not this one's
     "$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 "$@" >"$work/out" 2>"$work/err" &
     pid=$!
     for _ in $(seq 300); do
@@ -163,6 +164,7 @@ down
 "$program" bench --schemes nocache --records 1000 --warmup 0 --seconds 0.5 2>"$work/err" | head -1 >/dev/null
 check 'what only prints ends with its reader' equal "${PIPESTATUS[0]}" 141
 check '... without a word' equal "$(cat "$work/err")" ''
+: >"$work/out"
 "$program" up -vv --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 > >(head -1 >"$work/out") 2> >(true) &
 pid=$!
 for _ in $(seq 300); do
