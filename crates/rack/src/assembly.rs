@@ -25,6 +25,9 @@ use switchback_xdp::XdpTarget;
 /// A node whose storage fails for so long while the rack starts won't mend by itself.
 const NODE_ERROR_LASTS: Duration = Duration::from_secs(5);
 
+/// How long the threads of a rack that could not be started may take to end.
+const CLOSING_LIMIT: Duration = Duration::from_secs(5);
+
 /// What to assemble.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
@@ -336,20 +339,26 @@ impl Assembly {
     }
 
     /// Ends all threads; engines are closed.
-    pub fn stop(self) {
-        drop(self);
-    }
-}
-
-/// Also of a rack that could not be started: a process that ended meanwhile would take what RocksDB's threads use away from them.
-impl Drop for Assembly {
-    fn drop(&mut self) {
+    pub fn stop(mut self) {
         self.stop.ask();
         self.stop_agent();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the rack had panicked");
             }
+        }
+    }
+}
+
+/// Of a rack that could not be started: a process that ended meanwhile would take what RocksDB's threads use away from them. Not for ever,
+/// since on a full disk RocksDB may wait for room.
+impl Drop for Assembly {
+    fn drop(&mut self) {
+        self.stop.ask();
+        self.stop_agent();
+        let start = Instant::now();
+        while self.threads.iter().any(|thread| !thread.is_finished()) && start.elapsed() < CLOSING_LIMIT {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
