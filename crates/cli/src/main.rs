@@ -78,7 +78,8 @@ fn end_with_the_reader() {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log::start(&cli.log);
-    if !cli.command.is_server() {
+    let is_server = cli.command.is_server();
+    if !is_server {
         end_with_the_reader();
     }
     let outcome = match cli.command {
@@ -100,6 +101,10 @@ fn main() -> ExitCode {
     outcome.unwrap_or_else(|error| {
         // The causes in one line: what failed, then why.
         output::error(&format!("{error:#}"));
+        if is_server {
+            // RocksDB may still be waiting for room on a full disk; an orderly exit would pull its statics from under it.
+            signal_hook::low_level::exit(1);
+        }
         ExitCode::FAILURE
     })
 }
