@@ -1,7 +1,7 @@
 //! Exp#8: what snapshots cost, by their period.
 
 use super::dynamic::{PATTERNS, case};
-use super::sweep::{COLUMNS, mops, row};
+use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
 use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::pool;
@@ -13,7 +13,11 @@ use switchback_bench::Scheme;
 /// Periods in milliseconds; 0: no snapshots.
 const PERIODS_MS: [u64; 5] = [0, 2500, 5000, 7500, 10_000];
 
+/// Whether a rack begins cold.
+const STARTS: [bool; 2] = [false, true];
+
 struct Job {
+    is_cold: bool,
     pattern: usize,
     period_ms: u64,
     seed: u64,
@@ -29,9 +33,11 @@ struct Run {
 pub(crate) fn run(context: &Context) -> Finding {
     let patterns = if context.effort.is_quick { 3..4 } else { 1..4 };
     let mut jobs = Vec::new();
-    for pattern in patterns.clone() {
-        for period_ms in PERIODS_MS {
-            jobs.extend(context.seeds().into_iter().map(|seed| Job { pattern, period_ms, seed }));
+    for is_cold in STARTS {
+        for pattern in patterns.clone() {
+            for period_ms in PERIODS_MS {
+                jobs.extend(context.seeds().into_iter().map(|seed| Job { is_cold, pattern, period_ms, seed }));
+            }
         }
     }
     context.progress.set_length(jobs.len() as u64);
@@ -53,14 +59,21 @@ pub(crate) fn run(context: &Context) -> Finding {
         differs: "A snapshot here holds only records that no node has. Bandwidth counts every control message with its frame, heartbeats included.",
         remarks: Vec::new(),
         csv: vec![("exp8", csv(context, &jobs, &results))],
-        figures: figures(context, patterns.clone(), &jobs, &results),
-        tables: patterns.map(|pattern| summary(pattern, &jobs, &results)).collect(),
+        figures: STARTS
+            .into_iter()
+            .flat_map(|cold| figures(context, cold, patterns.clone(), &jobs, &results))
+            .collect(),
+        tables: STARTS
+            .into_iter()
+            .flat_map(|is_cold| patterns.clone().map(move |pattern| (is_cold, pattern)))
+            .map(|(is_cold, pattern)| summary(is_cold, pattern, &jobs, &results))
+            .collect(),
     }
 }
 
 /// One run, at least as long as the longest period.
 fn watch(context: &Context, job: &Job) -> Run {
-    let case = case(PATTERNS[job.pattern].1, false, job.period_ms * 1000);
+    let case = case(PATTERNS[job.pattern].1, job.is_cold, job.period_ms * 1000);
     let bench = Bench::new(case, &context.profile, job.seed);
     let mut world = bench.warm(Scheme::FarReach, &context.effort);
     world.measure();
@@ -85,7 +98,7 @@ fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
     let mut csv = Csv::new(&columns);
     for (job, run) in jobs.iter().zip(results) {
         let (name, pattern) = PATTERNS[job.pattern];
-        let mut fields = row(context, Scheme::FarReach, &case(pattern, false, 0), job.seed, &run.measured);
+        let mut fields = row(context, Scheme::FarReach, &case(pattern, job.is_cold, 0), job.seed, &run.measured);
         let bandwidth = format!("{:.0}", run.bytes_per_s);
         fields.extend([name.to_owned(), job.period_ms.to_string(), bandwidth, run.snapshots.to_string()]);
         csv.row(&fields);
@@ -94,8 +107,13 @@ fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
 }
 
 /// Something's mean over the repetitions.
-fn mean_of(pattern: usize, period_ms: u64, jobs: &[Job], results: &[Run], value: impl Fn(&Run) -> f64) -> Estimate {
-    let mine = |job: &Job| job.pattern == pattern && job.period_ms == period_ms;
+fn mean_of(
+    (is_cold, pattern, period_ms): (bool, usize, u64),
+    jobs: &[Job],
+    results: &[Run],
+    value: impl Fn(&Run) -> f64,
+) -> Estimate {
+    let mine = |job: &Job| (job.is_cold, job.pattern, job.period_ms) == (is_cold, pattern, period_ms);
     let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
     Estimate::of(&runs.map(|(_, run)| value(run)).collect::<Vec<_>>())
 }
@@ -104,10 +122,17 @@ fn period_name(period_ms: u64) -> String {
     if period_ms == 0 { "none".to_owned() } else { (period_ms as f64 / 1000.0).to_string() }
 }
 
-fn figures(context: &Context, patterns: std::ops::Range<usize>, jobs: &[Job], results: &[Run]) -> Vec<Figure> {
+fn figures(
+    context: &Context,
+    is_cold: bool,
+    patterns: std::ops::Range<usize>,
+    jobs: &[Job],
+    results: &[Run],
+) -> Vec<Figure> {
+    let start = start(is_cold);
     let draw = |name: &str, title: &str, y_label, value: fn(&Run) -> f64| Figure {
-        name: name.to_owned(),
-        title: title.to_owned(),
+        name: format!("{name}_{start}"),
+        title: format!("{title}, {start}"),
         x_label: "period of snapshots, s",
         y_label,
         ticks: Ticks::Steps(PERIODS_MS.map(period_name).to_vec()),
@@ -116,7 +141,7 @@ fn figures(context: &Context, patterns: std::ops::Range<usize>, jobs: &[Job], re
             .clone()
             .enumerate()
             .map(|(ink, pattern)| {
-                let point = |at: usize| (at as f64, mean_of(pattern, PERIODS_MS[at], jobs, results, value));
+                let point = |at: usize| (at as f64, mean_of((is_cold, pattern, PERIODS_MS[at]), jobs, results, value));
                 Series::line(
                     format!("farreach, {}", PATTERNS[pattern].0),
                     ink,
@@ -136,11 +161,11 @@ fn figures(context: &Context, patterns: std::ops::Range<usize>, jobs: &[Job], re
     ]
 }
 
-fn summary(pattern: usize, jobs: &[Job], results: &[Run]) -> Table {
-    let title = format!("FarReach (modelled), {}", PATTERNS[pattern].0);
+fn summary(is_cold: bool, pattern: usize, jobs: &[Job], results: &[Run]) -> Table {
+    let title = format!("FarReach (modelled), {}, {}", PATTERNS[pattern].0, start(is_cold));
     let mut table = Table::new(title, &["period, s", "Mops", "control plane, MiB/s", "snapshots"]);
     for period_ms in PERIODS_MS {
-        let of = |value: fn(&Run) -> f64| mean_of(pattern, period_ms, jobs, results, value);
+        let of = |value: fn(&Run) -> f64| mean_of((is_cold, pattern, period_ms), jobs, results, value);
         let bandwidth = of(|run| run.bytes_per_s / f64::from(1 << 20));
         table.row(vec![
             period_name(period_ms),
