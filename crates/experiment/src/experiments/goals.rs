@@ -16,8 +16,11 @@ pub(crate) fn table(findings: &[Finding]) -> Table {
     let goals: [Goal; 6] = [
         ("write-back at 95 % of its limit or more, at every number of servers", near_its_limit(&of("exp3"))),
         ("never more than 2 % below NetCache or NoCache", never_worse(findings)),
-        ("recovery of 10,000 records within 0.25 s, costs of software", recovers(&of("exp9"), 10_000.0, 0.25)),
-        ("recovery of a million records within 3 s, costs of software", recovers(&of("exp9"), 1e6, 3.0)),
+        (
+            "recovery of 10,000 records within 0.25 s, calibrated costs or the software switch's",
+            recovers(&of("exp9"), 10_000.0, 0.25),
+        ),
+        ("recovery of a million records within 3 s, the same costs", recovers(&of("exp9"), 1e6, 3.0)),
         ("control plane at a period of 2.5 s below the paper's 1.41 MiB/s", bandwidth(&of("exp8"))),
         ("95 % of the throughput again within 0.5 s of a change", back(&of("exp7"))),
     ];
@@ -99,11 +102,14 @@ fn never_worse(findings: &[Finding]) -> Option<(String, bool)> {
 }
 
 fn recovers(records: &[Record<'_>], size: f64, most_s: f64) -> Option<(String, bool)> {
-    let software = records.iter().filter(|record| record.text("profile") == Some("software"));
-    let of_size = software.filter(|record| record.number("cache_records") == Some(size));
+    // This machine's costs, if they were measured.
+    let has = |name: &str| records.iter().any(|record| record.text("profile") == Some(name));
+    let name = if has("calibrated") { "calibrated" } else { "software" };
+    let of_profile = records.iter().filter(|record| record.text("profile") == Some(name));
+    let of_size = of_profile.filter(|record| record.number("cache_records") == Some(size));
     let seconds = of_size.filter_map(|record| Some((String::new(), record.number("total_us")? / 1e6)));
     let mean = means(seconds).into_values().next()?;
-    Some((format!("{mean:.3} s"), mean < most_s))
+    Some((format!("{mean:.3} s, costs {name}"), mean < most_s))
 }
 
 fn bandwidth(records: &[Record<'_>]) -> Option<(String, bool)> {
@@ -151,7 +157,7 @@ mod tests {
         let found: Vec<_> = table.rows.iter().map(|row| (row[1].as_str(), row[2].as_str())).collect();
         assert_eq!(found[0], ("preloaded 0.960 to 0.960; 32 servers, cold: not converged, no result", "yes"));
         assert_eq!(found[1], ("at worst 0.971 times nocache (servers 16, start preloaded)", "NO"));
-        assert_eq!(found[2], ("0.300 s", "NO"));
+        assert_eq!(found[2], ("0.300 s, costs software", "NO"));
         assert_eq!(found[3..], [("not run", "-"); 3]);
     }
 }

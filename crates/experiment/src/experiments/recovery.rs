@@ -37,12 +37,21 @@ fn admission_ns(profile: &Profile, cache_records: u32) -> u64 {
 }
 
 /// Filling a cache takes the program longest, and the requests while it is filled again.
-fn cost(job: &Job) -> u64 {
+fn cost(job: &Job<'_>) -> u64 {
     u64::from(job.cache_records) * 2_000 + admission_ns(job.profile, job.cache_records)
 }
 
-struct Job {
-    profile: &'static Profile,
+/// The profiles that are compared: those that the program has, and the one that was given, if it is another.
+fn profiles(context: &Context) -> Vec<&Profile> {
+    let mut profiles = Profile::ALL.to_vec();
+    if profiles.iter().all(|profile| profile.name != context.profile.name) {
+        profiles.push(&context.profile);
+    }
+    profiles
+}
+
+struct Job<'a> {
+    profile: &'a Profile,
     cache_records: u32,
     seed: u64,
 }
@@ -50,7 +59,7 @@ struct Job {
 /// Runs it, with each profile: what a table costs is what differs.
 pub(crate) fn run(context: &Context) -> Finding {
     let mut jobs = Vec::new();
-    for profile in Profile::ALL {
+    for profile in profiles(context) {
         for cache_records in sizes(context, profile) {
             jobs.extend(context.seeds().into_iter().map(|seed| Job { profile, cache_records, seed }));
         }
@@ -66,7 +75,7 @@ pub(crate) fn run(context: &Context) -> Finding {
         title: "Time of recovery by size of the cache",
         paper: "Writes only, 16 servers, 100 to 10,000 cached records: about 1 s to update a server, mostly to collect what clients and the \
                 controller have; 1 to 1.35 s to fill the cache again; 2.35 s in all at most.",
-        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's. \
+        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's, `calibrated` this machine's, if one was given. \
                   Nothing here takes the paper's second to collect records: clients answer the controller by \
                   themselves, in parallel. Detection is counted from the last hello of the switch that died (one every \
                   20 ms); here a successor says hello 10 ms after the crash. Cached records are all written before it, \
@@ -74,13 +83,16 @@ pub(crate) fn run(context: &Context) -> Finding {
                   `paper` a million entries take 35 s, which isn't run.",
         remarks: Vec::new(),
         csv: vec![("exp9", csv(&jobs, &results))],
-        figures: Profile::ALL.map(|profile| figure(context, profile, &jobs, &results)).to_vec(),
-        tables: Profile::ALL.map(|profile| summary(&sizes(context, profile), profile, &jobs, &results)).to_vec(),
+        figures: profiles(context).into_iter().map(|profile| figure(context, profile, &jobs, &results)).collect(),
+        tables: profiles(context)
+            .into_iter()
+            .map(|profile| summary(&sizes(context, profile), profile, &jobs, &results))
+            .collect(),
     }
 }
 
 /// Kills the switch of a busy rack.
-fn recover(context: &Context, job: &Job) -> RecoveryTimes {
+fn recover(context: &Context, job: &Job<'_>) -> RecoveryTimes {
     let case = Case { workload: Workload::Mix(100.0), cache_records: job.cache_records, ..Case::default() };
     let bench = Bench::new(case, job.profile, job.seed);
     let mut world = bench.filled(bench.setup(Scheme::FarReach));
@@ -105,7 +117,7 @@ fn total_us(times: &RecoveryTimes) -> u64 {
     times.detect_us + times.collect_us + times.store_us + times.readmit_us
 }
 
-fn csv(jobs: &[Job], results: &[RecoveryTimes]) -> Csv {
+fn csv(jobs: &[Job<'_>], results: &[RecoveryTimes]) -> Csv {
     let mut csv = Csv::new(&[
         "kind",
         "profile",
@@ -146,8 +158,8 @@ fn csv(jobs: &[Job], results: &[RecoveryTimes]) -> Csv {
 }
 
 /// A step's mean over the repetitions, in milliseconds.
-fn mean_ms(profile: &Profile, cache_records: u32, jobs: &[Job], results: &[RecoveryTimes], us: Step) -> Estimate {
-    let mine = |job: &Job| job.profile == profile && job.cache_records == cache_records;
+fn mean_ms(profile: &Profile, cache_records: u32, jobs: &[Job<'_>], results: &[RecoveryTimes], us: Step) -> Estimate {
+    let mine = |job: &Job<'_>| job.profile.name == profile.name && job.cache_records == cache_records;
     let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
     Estimate::of(&runs.map(|(_, times)| us(times) as f64 / 1000.0).collect::<Vec<_>>())
 }
@@ -164,7 +176,7 @@ const STEPS: [(&str, Step); 5] = [
     ("in all", total_us),
 ];
 
-fn figure(context: &Context, profile: &Profile, jobs: &[Job], results: &[RecoveryTimes]) -> Figure {
+fn figure(context: &Context, profile: &Profile, jobs: &[Job<'_>], results: &[RecoveryTimes]) -> Figure {
     let sizes = sizes(context, profile);
     let line = |(ink, (label, us)): (usize, (&str, Step))| {
         let point = |at: usize| (at as f64, mean_ms(profile, sizes[at], jobs, results, us));
@@ -182,7 +194,7 @@ fn figure(context: &Context, profile: &Profile, jobs: &[Job], results: &[Recover
     }
 }
 
-fn summary(sizes: &[u32], profile: &Profile, jobs: &[Job], results: &[RecoveryTimes]) -> Table {
+fn summary(sizes: &[u32], profile: &Profile, jobs: &[Job<'_>], results: &[RecoveryTimes]) -> Table {
     let title = format!("Time of recovery in ms (modelled), profile {}", profile.name);
     let mut table = Table::new(title, &["cached", "stored", "detect", "collect", "store", "re-admit", "in all"]);
     for &size in sizes {
