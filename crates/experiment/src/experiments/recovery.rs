@@ -75,7 +75,8 @@ pub(crate) fn run(context: &Context) -> Finding {
         title: "Time of recovery by size of the cache",
         paper: "Writes only, 16 servers, 100 to 10,000 cached records: about 1 s to update a server, mostly to collect what clients and the \
                 controller have; 1 to 1.35 s to fill the cache again; 2.35 s in all at most.",
-        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's, `calibrated` this machine's, if one was given. \
+        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's, \
+                  `calibrated` this machine's, if one was given. \
                   Nothing here takes the paper's second to collect records: clients answer the controller by \
                   themselves, in parallel. Detection is counted from the last hello of the switch that died (one every \
                   20 ms); here a successor says hello 10 ms after the crash. Cached records are all written before it, \
