@@ -178,9 +178,9 @@ check '... whatever it does' holds '^durable' <(ctl snapshot 2>&1)
 down
 check '... to its end' equal "$code" 0
 
-# Somewhere between these a log is made and can't be written to.
+# With more room it depends on when the nodes' logs take it whether a rack serves: what is sure is that with so little none does.
 if mkdir "$work/small" && mount -t tmpfs -o size=64m switchback-test "$work/small" 2>/dev/null; then
-    for kib in 200 4000 12000 20000 28000; do
+    for kib in 100 200; do
         mount -o "remount,size=${kib}k" "$work/small"
         timeout 60 "$program" up --data "$work/small/$kib" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 4 \
             >"$work/out" 2>"$work/err" &
