@@ -22,8 +22,8 @@ use switchback_net::{ClientControl, Clock, ControlLink, MemoryHub, NativeTarget,
 use switchback_wire::{Address, Header, Op, Packet};
 use switchback_xdp::XdpTarget;
 
-/// A node whose storage fails for so long while the rack starts won't mend by itself.
-const NODE_ERROR_LASTS: Duration = Duration::from_secs(5);
+/// Storage that fails for so long while the rack starts won't mend by itself.
+const STORAGE_ERROR_LASTS: Duration = Duration::from_secs(5);
 
 /// How long the threads of a rack that could not be started may take to end.
 const CLOSING_LIMIT: Duration = Duration::from_secs(5);
@@ -254,8 +254,8 @@ impl Assembly {
                 Some(false) => {}
                 None => anyhow::bail!("the controller's thread ended while the rack started"),
             }
-            if start.elapsed() > NODE_ERROR_LASTS {
-                self.check_nodes()?;
+            if start.elapsed() > STORAGE_ERROR_LASTS {
+                self.check_storage()?;
             }
             if start.elapsed() > limit {
                 let status = self.controller.call(|controller, now| controller.status(now));
@@ -267,13 +267,14 @@ impl Assembly {
     }
 
     /// # Errors
-    /// What the storage of nodes says now; the controller asks a node again and again.
-    fn check_nodes(&self) -> anyhow::Result<()> {
+    /// What the storage of the controller and of nodes says now; each is tried again and again.
+    fn check_storage(&self) -> anyhow::Result<()> {
         let Some(status) = self.controller.call(|controller, now| controller.status(now)) else { return Ok(()) };
         let failing = |node: switchback_core::controller::NodeStatus| {
             node.error.map(|error| format!("node {}: {error}", node.index))
         };
-        let errors: Vec<String> = status.nodes.into_iter().filter_map(failing).collect();
+        let of_nodes = status.nodes.into_iter().filter_map(failing);
+        let errors: Vec<String> = self.controller.store_error().into_iter().chain(of_nodes).collect();
         anyhow::ensure!(errors.is_empty(), "the rack can't serve: {}", errors.join("; "));
         Ok(())
     }
