@@ -252,8 +252,8 @@ fn memory_is_bounded() {
         let now = rocks.engine().statistics();
         // One group of 1 MiB may come on top of what is full already.
         assert!(now.memtable_bytes <= rocks.options.memtable_bytes as u64 + (2 << 20), "{now:?}");
-        // And the blocks that a flush or a compaction holds, which are more where it is seldom run.
-        assert!(now.cache_bytes <= bound + (8 << 20), "{now:?}");
+        // On a busy machine 2.2 MiB were seen, most likely blocks that a flush or a compaction held.
+        assert!(now.cache_bytes <= bound + (4 << 20), "{now:?}");
     }
     let now = rocks.engine().statistics();
     println!("{now:?}");
