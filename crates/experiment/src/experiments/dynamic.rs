@@ -3,7 +3,6 @@
 use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
-use crate::pool;
 use crate::stretch::Begun;
 use crate::student::Estimate;
 use crate::trial::{Bench, Case, Measured};
@@ -59,17 +58,7 @@ pub(crate) fn run(context: &Context) -> Finding {
             }
         }
     }
-    context.progress.set_length(jobs.len() as u64);
-    let results = pool::run(
-        context.threads,
-        &jobs,
-        |_| 0,
-        |job| {
-            let run = follow(context, job);
-            context.progress.inc(1);
-            run
-        },
-    );
+    let results = context.run_all(&jobs, |_| 1, |job| follow(context, job));
     Finding {
         name: "7",
         title: "Changes of popularity",

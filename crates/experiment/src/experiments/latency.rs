@@ -3,7 +3,6 @@
 use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
 use crate::output::{Csv, Figure, Series, Style, Table, Ticks};
-use crate::pool;
 use crate::stretch::Begun;
 use crate::student::Estimate;
 use crate::trial::{Bench, Case, Measured};
@@ -42,17 +41,7 @@ pub(crate) fn run(context: &Context) -> Finding {
             jobs.extend(context.seeds().into_iter().map(|seed| Job { scheme, is_cold, seed }));
         }
     }
-    context.progress.set_length(jobs.len() as u64);
-    let results = pool::run(
-        context.threads,
-        &jobs,
-        |_| 0,
-        |job| {
-            let points = climb(context, job);
-            context.progress.inc(1);
-            points
-        },
-    );
+    let results = context.run_all(&jobs, |_| 1, |job| climb(context, job));
     let columns = [&COLUMNS[..], &["target_ops", "mean_us", "p50_us", "p99_us"]].concat();
     let mut csv = Csv::new(&columns);
     for (job, points) in jobs.iter().zip(&results) {

@@ -10,6 +10,7 @@ mod sweep;
 mod twitter;
 
 use crate::output::{Csv, Figure, Table};
+use crate::pool;
 use crate::profile::Profile;
 use crate::trial::Effort;
 use indicatif::ProgressBar;
@@ -23,7 +24,6 @@ pub(crate) struct Context {
     pub(crate) effort: Effort,
     pub(crate) seed: u64,
     pub(crate) threads: usize,
-    /// Steps forward with every run.
     pub(crate) progress: ProgressBar,
     /// Runs that more than one of them needs.
     pub(crate) shared: Arc<Shared>,
@@ -33,6 +33,21 @@ impl Context {
     /// The seeds of the repetitions.
     pub(crate) fn seeds(&self) -> Vec<u64> {
         (0..self.effort.repetitions).map(|repetition| self.seed + repetition).collect()
+    }
+
+    /// Runs every job, the costliest first; the progress goes by their costs. Results in the order of the jobs.
+    pub(crate) fn run_all<J: Sync, R: Send>(
+        &self,
+        jobs: &[J],
+        cost: impl Fn(&J) -> u64 + Sync,
+        work: impl Fn(&J) -> R + Sync,
+    ) -> Vec<R> {
+        self.progress.set_length(jobs.iter().map(&cost).sum());
+        pool::run(self.threads, jobs, &cost, |job| {
+            let result = work(job);
+            self.progress.inc(cost(job));
+            result
+        })
     }
 
     /// Where a figure comes from.

@@ -2,7 +2,6 @@
 
 use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
-use crate::pool;
 use crate::profile::Profile;
 use crate::student::Estimate;
 use crate::trial::{Bench, Case};
@@ -64,12 +63,7 @@ pub(crate) fn run(context: &Context) -> Finding {
             jobs.extend(context.seeds().into_iter().map(|seed| Job { profile, cache_records, seed }));
         }
     }
-    context.progress.set_length(jobs.len() as u64);
-    let results = pool::run(context.threads, &jobs, cost, |job| {
-        let times = recover(context, job);
-        context.progress.inc(1);
-        times
-    });
+    let results = context.run_all(&jobs, cost, |job| recover(context, job));
     Finding {
         name: "9",
         title: "Time of recovery by size of the cache",

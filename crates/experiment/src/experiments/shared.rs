@@ -1,7 +1,6 @@
 //! Throughputs that several experiments ask for, each measured once.
 
 use super::Context;
-use crate::pool;
 use crate::trial::{Bench, Case, Measured};
 use std::sync::{Mutex, PoisonError};
 use switchback_bench::Scheme;
@@ -52,17 +51,8 @@ impl Shared {
                 missing.push(job);
             }
         }
-        context.progress.set_length(missing.iter().map(|(case, _)| cost(case)).sum());
-        let results = pool::run(
-            context.threads,
-            &missing,
-            |(case, _)| cost(case),
-            |(case, seed)| {
-                let starts = Starts::measured(case, *seed, context);
-                context.progress.inc(cost(case));
-                starts
-            },
-        );
+        let results =
+            context.run_all(&missing, |(case, _)| cost(case), |(case, seed)| Starts::measured(case, *seed, context));
         measured.extend(missing.into_iter().zip(results).map(|((case, seed), starts)| (case, seed, starts)));
         let find = |(case, seed): &(Case, u64)| {
             let case = representative(case);

@@ -4,7 +4,6 @@ use super::dynamic::{PATTERNS, case};
 use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
 use crate::output::{Csv, Figure, Series, Table, Ticks};
-use crate::pool;
 use crate::stretch::Begun;
 use crate::student::Estimate;
 use crate::trial::{Bench, Measured};
@@ -40,17 +39,7 @@ pub(crate) fn run(context: &Context) -> Finding {
             }
         }
     }
-    context.progress.set_length(jobs.len() as u64);
-    let results = pool::run(
-        context.threads,
-        &jobs,
-        |_| 0,
-        |job| {
-            let run = watch(context, job);
-            context.progress.inc(1);
-            run
-        },
-    );
+    let results = context.run_all(&jobs, |_| 1, |job| watch(context, job));
     Finding {
         name: "8",
         title: "Period of snapshots",

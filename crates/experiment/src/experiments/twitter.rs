@@ -6,7 +6,6 @@
 use super::sweep::{COLUMNS, mops, row};
 use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
-use crate::pool;
 use crate::student::Estimate;
 use crate::trial::{Bench, Case, Effort, Measured};
 use switchback_bench::Scheme;
@@ -77,18 +76,12 @@ fn rows(context: &Context, clusters: &[&'static Cluster]) -> Vec<Row> {
             jobs.extend(seeds.iter().map(|seed| (at, case.clone(), *seed)));
         }
     }
-    context.progress.set_length((jobs.len() * Scheme::ALL.len()) as u64);
-    let results = pool::run(
-        context.threads,
+    let results = context.run_all(
         &jobs,
-        |_| 0,
+        |_| 1,
         |(_, case, seed)| {
             let bench = Bench::new(case.clone(), &context.profile, *seed);
-            Scheme::ALL.map(|scheme| {
-                let measured = bench.throughput(scheme, &EFFORT);
-                context.progress.inc(1);
-                measured
-            })
+            Scheme::ALL.map(|scheme| bench.throughput(scheme, &EFFORT))
         },
     );
     for ((at, ..), measured) in jobs.iter().zip(results) {
