@@ -189,8 +189,8 @@ check '... to its end' equal "$code" 0
 if mkdir "$work/small" && mount -t tmpfs -o size=64m switchback-test "$work/small" 2>/dev/null; then
     for kib in 200 4000 12000 20000 28000; do
         mount -o "remount,size=${kib}k" "$work/small"
-        of="$work/small/$kib"
-        begin "$of" --nodes 4
+        small="$work/small/$kib"
+        begin "$small" --nodes 4
         if is_ready; then
             down
             echo "ok: with $kib KiB it serves"
@@ -200,11 +200,11 @@ if mkdir "$work/small" && mount -t tmpfs -o size=64m switchback-test "$work/smal
             code=$? pid=
             check "with $kib KiB it is an error" equal "$code" 1
             check '... that says what is short, and where' \
-                holds "^error: .*\(node [0-3].* no space left on the device that holds $of/node-[0-3]\|$of/controller.* no space is left\)" \
+                holds "^error: .*\(node [0-3].* no space left on the device that holds $small/node-[0-3]\|$small/controller.* no space is left\)" \
                 "$work/err"
             check '... once' equal "$(grep -c '^error:' "$work/err")" 1
         fi
-        rm -rf "${of:?}"
+        rm -rf "${small:?}"
     done
     umount "$work/small"
 else

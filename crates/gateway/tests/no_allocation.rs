@@ -1,51 +1,26 @@
 //! A command that the cache answers costs no allocation, from the socket's bytes to the reply's.
 #![allow(clippy::unwrap_used, unsafe_code)]
 
+mod counting;
 mod fake;
 
+use counting::{ALLOCATIONS, Counting};
 use fake::{Client, FakeRack, IN_RACK, config};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use switchback_gateway::{Durability, GatewayConfig};
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
 thread_local! {
-    /// Only the worker counts: the thread that isn't the test's.
     static IS_TEST: Cell<bool> = const { Cell::new(false) };
 }
 
-fn count() {
-    if !IS_TEST.try_with(Cell::get).unwrap_or(true) && !IN_RACK.try_with(Cell::get).unwrap_or(true) {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-    }
-}
-
-// SAFETY: everything is the system allocator's; counting touches no memory of its own.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, bytes) }
-    }
+/// The gateway's worker: the thread that isn't the test's, where it isn't in the rack that the test stands for.
+fn is_worker() -> bool {
+    !IS_TEST.try_with(Cell::get).unwrap_or(true) && !IN_RACK.try_with(Cell::get).unwrap_or(true)
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting(is_worker);
 
 /// Allocations of the worker in `rounds` pipelines of SET, GET, INCR, MGET and SET NX.
 fn allocations(client: &mut Client, rounds: u32) -> u64 {

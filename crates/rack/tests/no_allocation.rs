@@ -2,49 +2,26 @@
 //! (The gateway by itself, with everything else that it can answer, is in its own tests.)
 #![allow(clippy::unwrap_used, unsafe_code)]
 
-use std::alloc::{GlobalAlloc, Layout, System};
+#[path = "../../gateway/tests/counting/mod.rs"]
+mod counting;
+
+use counting::{ALLOCATIONS, Counting};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use switchback_rack::config::{Durability, Overrides, RackConfig};
 use switchback_rack::embedded::EmbeddedRack;
 
-struct Counting;
-
-static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
-
-/// Counts in the gateway's threads, which only their names tell from others.
-fn count() {
+/// The gateway's threads, which only their names tell from others.
+fn is_gateway() -> bool {
     let mut name = [0u8; 16];
     // SAFETY: the kernel writes at most 16 bytes.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-    if name.starts_with(b"sw-gateway-") {
-        ALLOCATIONS.fetch_add(1, Relaxed);
-    }
-}
-
-// SAFETY: everything is the system allocator's; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-
-    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        count();
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.realloc(pointer, layout, bytes) }
-    }
+    name.starts_with(b"sw-gateway-")
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: Counting = Counting(is_gateway);
 
 const KEYS: usize = 16;
 const VALUE_BYTES: usize = 128;
