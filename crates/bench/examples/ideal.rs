@@ -6,7 +6,10 @@
 //! cargo run --release -p switchback-bench --example ideal -- --preload --node-capacity 2000 --nodes 8
 //! ```
 
+mod grants;
+
 use clap::Parser;
+use grants::{Grants, HASH_KEY};
 use mio::{Registry, Token, Waker};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -18,12 +21,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use switchback_bench::workload::Preload;
 use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, Scheme, run};
-use switchback_core::control::{ClientNotice, ClientReport, Destination, Grant};
-use switchback_net::{ControlLink, Sent, Uplink};
+use switchback_net::{Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Seq, flags, partition_of};
 
 const PARTITIONS: u32 = 1024;
-const HASH_KEY: HashKey = HashKey([7; 16]);
 
 /// What clients and nodes share.
 struct Switch {
@@ -160,37 +161,6 @@ fn serve(switch: &Mutex<Switch>, requests: &Receiver<Forwarded>, service: Durati
     }
 }
 
-struct Grants {
-    index: u32,
-    notices: VecDeque<ClientNotice>,
-}
-
-impl ControlLink for Grants {
-    fn register(&mut self, _: &Arc<Waker>) {}
-
-    fn send(&mut self, report: ClientReport) {
-        let ClientReport::Hello { boot, sent_us, lanes, .. } = report else { return };
-        self.notices.push_back(ClientNotice::Granted(Grant {
-            boot,
-            hello_us: sent_us,
-            lease_us: 10_000_000,
-            epoch: 1,
-            destination: Destination::Switch(Address::in_memory(1, 0)),
-            hash_key: HASH_KEY,
-            partitions: PARTITIONS,
-            lane_first: self.index * lanes,
-            lanes,
-            request_base: 0,
-            durable_generation: 1,
-            recovered_epoch: 0,
-        }));
-    }
-
-    fn receive(&mut self) -> Option<ClientNotice> {
-        self.notices.pop_front()
-    }
-}
-
 struct IdealRack {
     switch: Arc<Mutex<Switch>>,
     nodes: Sender<Forwarded>,
@@ -209,7 +179,7 @@ impl BenchRack for IdealRack {
 
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
         let link = Link { switch: self.switch.clone(), inbox: Arc::default(), nodes: self.nodes.clone() };
-        let grants = Grants { index, notices: VecDeque::new() };
+        let grants = Grants::new(index, PARTITIONS);
         Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(link), control: Box::new(grants) })
     }
 

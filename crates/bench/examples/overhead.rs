@@ -5,18 +5,21 @@
 //! cargo run --release -p switchback-bench --example overhead -- --workload a --seconds 3
 //! ```
 
+mod grants;
+
 use clap::Parser;
+use grants::{Grants, HASH_KEY};
 use mio::{Registry, Token, Waker};
-use std::collections::VecDeque;
 use std::io;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use switchback_bench::workload::Preload;
 use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, Scheme, run};
-use switchback_core::control::{ClientNotice, ClientReport, Destination, Grant};
-use switchback_net::{ControlLink, Sent, Uplink};
+use switchback_net::{Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Seq, flags};
+
+const PARTITIONS: u32 = 64;
 
 /// Answers at once: reads with a value of the asked length, writes with the next version.
 struct Mirror {
@@ -50,37 +53,6 @@ impl Uplink for Mirror {
     }
 }
 
-struct Grants {
-    index: u32,
-    notices: VecDeque<ClientNotice>,
-}
-
-impl ControlLink for Grants {
-    fn register(&mut self, _: &Arc<Waker>) {}
-
-    fn send(&mut self, report: ClientReport) {
-        let ClientReport::Hello { boot, sent_us, lanes, .. } = report else { return };
-        self.notices.push_back(ClientNotice::Granted(Grant {
-            boot,
-            hello_us: sent_us,
-            lease_us: 10_000_000,
-            epoch: 1,
-            destination: Destination::Switch(Address::in_memory(1, 0)),
-            hash_key: HashKey([7; 16]),
-            partitions: 64,
-            lane_first: self.index * lanes,
-            lanes,
-            request_base: 0,
-            durable_generation: 1,
-            recovered_epoch: 0,
-        }));
-    }
-
-    fn receive(&mut self) -> Option<ClientNotice> {
-        self.notices.pop_front()
-    }
-}
-
 struct MirrorRack {
     value_bytes: u32,
     hits: Arc<AtomicU64>,
@@ -88,16 +60,16 @@ struct MirrorRack {
 
 impl BenchRack for MirrorRack {
     fn routes(&self) -> Vec<Vec<u16>> {
-        vec![vec![0]; 64]
+        vec![vec![0]; PARTITIONS as usize]
     }
 
     fn hash_key(&self) -> HashKey {
-        HashKey([7; 16])
+        HASH_KEY
     }
 
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
         let mirror = Mirror { seq: 1 << 20, value: vec![0; self.value_bytes as usize], hits: self.hits.clone() };
-        let grants = Grants { index, notices: VecDeque::new() };
+        let grants = Grants::new(index, PARTITIONS);
         Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(mirror), control: Box::new(grants) })
     }
 

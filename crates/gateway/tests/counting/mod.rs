@@ -4,10 +4,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What was allocated wherever it counts, since the process began.
-pub static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The system's allocator, which asks at every allocation whether it counts here; the answer must not allocate.
-pub struct Counting(pub fn() -> bool);
+pub(crate) struct Counting(pub(crate) fn() -> bool);
 
 impl Counting {
     fn count(&self) {
