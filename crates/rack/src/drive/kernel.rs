@@ -1,14 +1,13 @@
 //! What a switch in the kernel leaves to user space: packets that an interface couldn't answer in place, and receivers whose next hop
 //! isn't known.
 
-use super::{SOCKET, Stop, SwitchHandle, poll, spawn, wait};
+use super::{SOCKET, Stop, SwitchHandle, carry_out, poll, spawn, wait};
 use mio::Events;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use switchback_datapath::Verdict;
-use switchback_net::{NodeAddresses, UdpLink, reply_address};
+use switchback_net::{NodeAddresses, UdpLink};
 use switchback_wire::{Address, Packet};
 use switchback_xdp::XdpDatapath;
 
@@ -65,20 +64,8 @@ impl KernelThread {
     }
 
     fn pass(&mut self, from: Address, packet: &mut Packet) {
-        match self.datapath.process(packet, from, 0, 0) {
-            Verdict::Reply => {
-                self.link.send(reply_address(from, packet), packet);
-            }
-            Verdict::Forward(replicas) => {
-                let Ok(nodes) = self.nodes.read() else { return };
-                for node in replicas.iter() {
-                    if let Some(to) = nodes.get(usize::from(*node)) {
-                        self.link.send(*to, packet);
-                    }
-                }
-            }
-            Verdict::Drop(_) | Verdict::Pass => {}
-        }
+        let verdict = self.datapath.process(packet, from, 0, 0);
+        carry_out(verdict, from, packet, &self.nodes, |to| self.link.send(to, packet));
     }
 
     /// An empty datagram makes the kernel ask for the next hop of its receiver, who takes no notice of it.

@@ -21,6 +21,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use switchback_datapath::Verdict;
+use switchback_net::{NodeAddresses, reply_address};
+use switchback_wire::{Address, Packet};
 
 /// The token of a thread's waker, and of its socket.
 const WAKE: Token = Token(0);
@@ -61,5 +64,17 @@ fn wait(poll: &mut Poll, events: &mut mio::Events, timeout: Option<std::time::Du
     {
         tracing::error!(%error, "waiting for events failed");
         std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
+/// What the datapath decided on a packet, carried out.
+fn carry_out(verdict: Verdict, from: Address, packet: &Packet, nodes: &NodeAddresses, mut send: impl FnMut(Address)) {
+    match verdict {
+        Verdict::Reply => send(reply_address(from, packet)),
+        Verdict::Forward(replicas) => {
+            let Ok(nodes) = nodes.read() else { return };
+            replicas.iter().filter_map(|node| nodes.get(usize::from(*node))).for_each(|to| send(*to));
+        }
+        Verdict::Drop(_) | Verdict::Pass => {}
     }
 }

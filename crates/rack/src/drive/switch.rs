@@ -1,15 +1,14 @@
 //! The data plane of a switch in user space: a socket around the datapath.
 
-use super::{PacketLog, SOCKET, Stop, poll, spawn, wait};
+use super::{PacketLog, SOCKET, Stop, carry_out, poll, spawn, wait};
 use mio::Events;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use switchback_datapath::{BATCH, Datapath, Item, Shard, Verdict};
-use switchback_net::{Dice, NodeAddresses, UdpLink, reply_address, unix_ms};
-use switchback_wire::{Address, Packet};
+use switchback_datapath::{BATCH, Datapath, Item, Shard};
+use switchback_net::{Dice, NodeAddresses, UdpLink, unix_ms};
 
 /// Packets taken before answers are sent.
 const BURST: usize = 256;
@@ -103,25 +102,11 @@ impl SwitchThread {
     }
 
     fn pass_on(&mut self, item: &Item) {
-        let packet = &item.packet;
-        match item.verdict {
-            Verdict::Reply => send(&mut self.link, &mut self.packet_log, reply_address(item.from, packet), packet),
-            Verdict::Forward(replicas) => {
-                let Ok(nodes) = self.nodes.read() else { return };
-                for node in replicas.iter() {
-                    if let Some(to) = nodes.get(usize::from(*node)) {
-                        send(&mut self.link, &mut self.packet_log, *to, packet);
-                    }
-                }
+        carry_out(item.verdict, item.from, &item.packet, &self.nodes, |to| {
+            if let Some(log) = &mut self.packet_log {
+                log.write(self.link.address().into(), to, &item.packet);
             }
-            Verdict::Drop(_) | Verdict::Pass => {}
-        }
+            self.link.send(to, &item.packet);
+        });
     }
-}
-
-fn send(link: &mut UdpLink, log: &mut Option<PacketLog>, to: Address, packet: &Packet) {
-    if let Some(log) = log {
-        log.write(link.address().into(), to, packet);
-    }
-    link.send(to, packet);
 }
