@@ -34,7 +34,8 @@ missing=()
 { has c++ && has make; } || missing+=(build-essential)
 has_libclang || missing+=(libclang)
 has ccache || missing+=(ccache)
-# The loader of the kernel datapath, libbpf, is built from source on these two.
+# The loader of the kernel datapath, libbpf, is built from source on these.
+has pkg-config || missing+=(pkg-config)
 [ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
 [ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
 if [ "$purpose" = test ]; then
@@ -78,8 +79,8 @@ todo=()
 
 if [ ${#missing[@]} -gt 0 ]; then
     has apt-get || fail "Missing: ${missing[*]}." \
-        "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, make, libclang, ccache, the headers of libelf and zlib" \
-        "(for the tests: clang 15 or newer, clang-format, bpftool, libbpf headers, redis-cli, redis-server, python3, curl, iproute2, a JDK)."
+        "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, make, libclang, ccache, pkg-config, the headers of" \
+        "libelf and zlib (for the tests: clang 15 or newer, clang-format, bpftool, libbpf headers, redis-cli, redis-server, python3, curl, iproute2, a JDK)."
     update=
     if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then update=yes; fi
     log=$(mktemp)
