@@ -3,7 +3,7 @@
 //! Absolute figures of a small machine say little; the ratio of two servers that take turns on it, under the same load generator, says
 //! something. So each round runs every case on both servers, first one first and then the other, and ratios are taken within rounds.
 
-use crate::report::{Machine, Spread, Table, grouped};
+use crate::report::{Machine, Spread, Table, check_writable, grouped, say};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -152,7 +152,7 @@ struct Report<'a> {
 
 /// Compares, and prints a table.
 pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
-    args.json.as_deref().map(crate::runs::check_writable).transpose()?;
+    args.json.as_deref().map(check_writable).transpose()?;
     let gateway = resolve(&args.gateway)?;
     ping(gateway, args.password.as_deref())
         .with_context(|| format!("no gateway answers at {}; start one with `switchback up`", args.gateway))?;
@@ -167,12 +167,12 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
         summary: Vec::new(),
     };
     let Machine { cpus, model, kernel } = &report.machine;
-    println!(
-        "redis-benchmark -P {} -c {} -d {}, {} requests each",
-        args.pipeline, args.connections, args.value_bytes, args.requests
-    );
-    println!("{}, durability {:?}, beside the gateway at {gateway}", report.redis, args.durability);
-    println!("measured on {cpus} CPU(s), {model}, Linux {kernel}\n");
+    say(&format!(
+        "redis-benchmark -P {} -c {} -d {}, {} requests each\n\
+         {}, durability {:?}, beside the gateway at {gateway}\n\
+         measured on {cpus} CPU(s), {model}, Linux {kernel}\n\n",
+        args.pipeline, args.connections, args.value_bytes, args.requests, report.redis, args.durability
+    ))?;
     let servers = [(Server::Redis, redis.address, None), (Server::Gateway, gateway, args.password.as_deref())];
     for (server, address, password) in servers {
         eprintln!("filling {server:?}");
@@ -190,11 +190,11 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
         }
     }
     report.summary = cases(args).iter().filter_map(|&case| compare(case, &report.samples)).collect();
-    print!("{}", table(&report.summary));
     if let Some(path) = &args.json {
         let json = serde_json::to_vec_pretty(&report).context("the report as JSON")?;
         std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    say(&table(&report.summary).to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 

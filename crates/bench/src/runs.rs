@@ -5,7 +5,8 @@ use crate::generator::{Crash, Measured, Plan, measure};
 use crate::limit::{Placement, Policy};
 use crate::rack::{BenchRack, RackFactory, RackOptions, Scheme};
 use crate::report::{
-    Bar, Limits, Machine, Report, Run, RunContext, describe, headline, summarize, text_of_run, text_of_summary,
+    Bar, Limits, Machine, Report, Run, RunContext, check_writable, describe, headline, say, summarize, text_of_run,
+    text_of_summary,
 };
 use crate::workload::{Change, KeySpace, Preload, WorkloadSpec};
 use anyhow::Context as _;
@@ -40,38 +41,30 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
         runs: Vec::new(),
         summary: Vec::new(),
     };
-    println!("{}", describe(args, &shape, &report.notes, &report.machine));
+    say(&format!("{}\n", describe(args, &shape, &report.notes, &report.machine)))?;
     for repetition in 1..=args.repeat {
         for &scheme in &args.schemes {
             let run = run_once(args, &shape, scheme, repetition, racks, None);
             let (run, _) = run.with_context(|| format!("scheme {scheme}"))?;
-            print!("{}", headline(&run, args.repeat));
+            let headline = headline(&run, args.repeat);
             report.runs.push(run);
             report.summary = summarize(&report.runs);
             // After each run, so that a later failure costs nothing.
             if let Some(path) = &args.json {
                 write_json(path, &report)?;
             }
+            say(&headline)?;
         }
     }
-    println!();
+    say("\n")?;
     for summary in &report.summary {
         let mut runs: Vec<_> = report.runs.iter().filter(|run| run.scheme == summary.scheme).collect();
         runs.sort_by(|a, b| a.throughput_ops.total_cmp(&b.throughput_ops));
-        println!("{}", text_of_run(runs[runs.len() / 2]));
+        say(&format!("{}\n", text_of_run(runs[runs.len() / 2])))?;
     }
-    print!("{}", text_of_summary(&report.summary));
+    say(&text_of_summary(&report.summary))?;
     let wrong = report.runs.iter().any(|run| run.mismatches.unwrap_or(0) > 0);
     Ok(if wrong { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-/// Asked before anything is measured that nobody could write down.
-pub(crate) fn check_writable(path: &Path) -> anyhow::Result<()> {
-    let is_new = !path.exists();
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    // Nothing is left behind where nothing was, should there be nothing to write in the end.
-    let tried = opened.and_then(|_| if is_new { std::fs::remove_file(path) } else { Ok(()) });
-    tried.with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn write_json(path: &Path, report: &Report) -> anyhow::Result<()> {

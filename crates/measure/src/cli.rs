@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use switchback_bench::report::{Machine, Spread};
+use switchback_bench::report::{Machine, Spread, check_writable, say};
 use switchback_xdp::Segment;
 use switchback_xdp::measure::Program;
 
@@ -47,6 +47,7 @@ struct BenchArgs {
 /// Does what the command line says.
 pub fn run(args: &DatapathArgs) -> anyhow::Result<ExitCode> {
     let DatapathCommand::Bench(args) = &args.command;
+    args.json.as_deref().map(check_writable).transpose()?;
     let report = match switchback_xdp::permission() {
         Ok(()) => bench(args, true)?,
         Err(error) => {
@@ -56,11 +57,11 @@ pub fn run(args: &DatapathArgs) -> anyhow::Result<ExitCode> {
             bench(args, false)?
         }
     };
-    println!("{}", report.text());
     if let Some(file) = &args.json {
         let text = serde_json::to_string_pretty(&report).context("writing JSON")?;
         std::fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
     }
+    say(&format!("{}\n", report.text()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,9 +15,12 @@ use crate::limit::imbalance;
 use crate::rack::{RackStatistics, Scheme};
 use crate::verify::{Mismatch, Verdict};
 use crate::workload::Verb;
+use anyhow::Context as _;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 /// Lost requests beyond this share: not a result.
@@ -26,6 +29,26 @@ const LOSS_MAX: f64 = 0.02;
 const KEPT_UP: f64 = 0.98;
 /// More than this share of a limit means that the limit isn't one.
 const ABOVE_LIMIT: f64 = 1.05;
+
+/// Prints to stdout. A disk that is full is an error there, too, and no panic.
+///
+/// # Errors
+/// What keeps it from being written.
+pub fn say(text: &str) -> anyhow::Result<()> {
+    std::io::stdout().write_all(text.as_bytes()).context("writing to stdout")
+}
+
+/// Asked before anything is measured that nobody could write down.
+///
+/// # Errors
+/// Why the file can't be written.
+pub fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let is_new = path.symlink_metadata().is_err();
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    // Nothing is left behind where nothing was, should there be nothing to write in the end.
+    let tried = opened.and_then(|_| if is_new { std::fs::remove_file(path) } else { Ok(()) });
+    tried.with_context(|| format!("cannot write {}", path.display()))
+}
 
 /// Everything, as it is written to a file.
 #[derive(Clone, Debug, Serialize)]

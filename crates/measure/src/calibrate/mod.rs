@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
-use switchback_bench::report::Machine;
+use switchback_bench::report::{Machine, check_writable, say};
 use switchback_experiment::COMMIT;
 use switchback_experiment::calibration::{Calibration, Origin, Sample};
 
@@ -26,7 +26,7 @@ Examples:
       switchback experiment 9 --profile this-machine.toml --out measured-costs
       switchback experiment 9 --profile paper --out papers-costs
 
-It takes some 20 seconds, with --quick some 5. Run it while nothing else runs: the load is noted in the file.
+It takes some 20 seconds, with --quick some 3. Run it while nothing else runs: the load is noted in the file.
 docs/evaluation.md says what each figure is.";
 
 /// Measure what the parts of a rack cost on this machine, as a profile for experiments.
@@ -74,12 +74,18 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
     let beside = args.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let data = args.data.as_deref().unwrap_or(beside);
+    check_writable(&args.out).context("--out")?;
     let calibration = calibrate(&effort, data)?;
     std::fs::write(&args.out, calibration.text()).with_context(|| format!("--out {}", args.out.display()))?;
     let Origin { machine, load, .. } = &calibration.origin;
-    println!("{machine}, load {} to {}: medians, and the middle eight tenths", load[0], load[1]);
-    print!("{}", calibration.summary());
-    println!("{0} has it: switchback experiment all --profile {0} --out DIR", args.out.display());
+    say(&format!(
+        "{machine}, load {} to {}: medians, and the middle eight tenths\n{}\
+         {3} has it: switchback experiment all --profile {3} --out DIR\n",
+        load[0],
+        load[1],
+        calibration.summary(),
+        args.out.display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
