@@ -246,9 +246,11 @@ impl<'a> Map<'a> {
     fn verdict(&self) -> Verdict {
         let gain = |way| self.gain(way, self.rack.cache_records as usize);
         let back = gain(Way::WriteBack);
-        if back >= GAIN_MIN * gain(Way::WriteThrough) {
+        // Nothing is better than what leaves nodes nothing to do.
+        let is_better_than = |way| gain(way).is_finite() && back >= GAIN_MIN * gain(way);
+        if is_better_than(Way::WriteThrough) {
             Verdict::WriteBack
-        } else if back >= GAIN_MIN * gain(Way::WriteThroughClosedLoop) {
+        } else if is_better_than(Way::WriteThroughClosedLoop) {
             Verdict::UnderLoad
         } else if back >= GAIN_MIN {
             Verdict::WriteThrough

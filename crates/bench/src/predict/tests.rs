@@ -150,10 +150,11 @@ fn more_hot_keys_than_the_cache_holds() {
 
 #[test]
 fn all_writes_all_reads_and_everything_cached() {
-    for (op, through) in [("get", f64::INFINITY), ("set", 1.0)] {
+    for (op, through, verdict) in [("get", f64::INFINITY, Verdict::WriteThrough), ("set", 1.0, Verdict::WriteBack)] {
         let prediction = predicted(&csv(&[("a", op, 10, 5), ("b", op, 10, 3)]), RACK);
         assert_eq!(gain(&prediction, Way::WriteBack), f64::INFINITY, "{op}");
         assert_eq!(gain(&prediction, Way::WriteThrough), through, "{op}");
+        assert_eq!(prediction.verdict, verdict, "{op}: what leaves nodes nothing can't be outdone");
         assert!(near(prediction.outcome(Way::WriteBack).hit_ratio, 1.0));
         assert!(text::text(&prediction).contains("all"));
         let json = serde_json::to_value(&prediction).unwrap();
