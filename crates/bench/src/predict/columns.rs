@@ -1,7 +1,7 @@
 //! Traces in columns: CSV with a header line that names them, or Twitter's open traces, which have none.
 
 use super::tally::Access;
-use super::trace::Trace;
+use super::trace::{Trace, shown};
 
 const WANTED: &str = "a header line that names `key`, `op` and perhaps `value_bytes`, `key_bytes`, `time`, separated by commas; or lines as of \
                       `redis-cli MONITOR`; or of Twitter's cache-trace";
@@ -51,10 +51,10 @@ impl Columns {
         };
         let number = |at: Option<usize>, name: &str| -> Result<Option<f64>, String> {
             let Some(at) = at else { return Ok(None) };
-            let text = std::str::from_utf8(field(at, name)?).unwrap_or("").trim();
-            let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
-            match number {
-                None if !text.is_empty() => Err(format!("`{name}` is `{text}`, which is no number from 0 on")),
+            let text = field(at, name)?.trim_ascii();
+            let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
+            match number.filter(|number| number.is_finite() && *number >= 0.0) {
+                None if !text.is_empty() => Err(format!("`{name}` is `{}`, which is no number from 0 on", shown(text))),
                 number => Ok(number),
             }
         };
@@ -63,9 +63,9 @@ impl Columns {
             return Err("an empty key".to_owned());
         }
         let Some((reads, writes)) = operation(op) else {
-            let op = String::from_utf8_lossy(op).into_owned();
             return Err(format!(
-                "`{op}` is no operation: read, write (get, set, update, insert, delete, add, cas) or rmw (incr, append)"
+                "`{}` is no operation: read, write (get, set, update, insert, delete, add, cas) or rmw (incr, append)",
+                shown(op)
             ));
         };
         let value_bytes = number(self.value_bytes, "value_bytes")?.map(|bytes| bytes as u64);

@@ -20,9 +20,10 @@ pub use overview::{Forecast, forecast};
 
 use crate::cli::{parse_positive, parse_theta};
 use crate::limit::EXACT_KEYS;
+use crate::report::{check_writable, say};
 use crate::workload::twitter;
 use analysis::Rack;
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -89,7 +90,7 @@ pub struct PredictArgs {
     #[arg(long, default_value_t = 2_000_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1 << 30))]
     keys_max: u32,
 
-    /// Zipf exponent, where none was published (twitter:43, twitter:46).
+    /// Zipf exponent of twitter:N, where none was published (43, 46) or instead of it.
     #[arg(long, value_name = "THETA", value_parser = parse_theta)]
     zipf: Option<f64>,
 
@@ -111,7 +112,7 @@ fn parse_partitions(text: &str) -> Result<u32, String> {
 impl PredictArgs {
     fn rack(&self) -> anyhow::Result<Rack> {
         let Self { nodes, partitions, cache_records, node_capacity, outstanding, seed, maps, .. } = *self;
-        anyhow::ensure!(
+        ensure!(
             u32::from(nodes) <= partitions,
             "{nodes} nodes share {partitions} partitions; make it at least {} (--partitions)",
             u32::from(nodes).next_power_of_two()
@@ -123,12 +124,14 @@ impl PredictArgs {
 
 /// Predicts and prints.
 pub fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
-    args.json.as_deref().map(crate::runs::check_writable).transpose()?;
+    [&args.json, &args.svg].into_iter().flatten().try_for_each(|path| check_writable(path))?;
     let rack = args.rack()?;
     let cluster = args.trace.to_str().and_then(|trace| trace.strip_prefix("twitter:"));
+    ensure!(args.zipf.is_none() || cluster.is_some_and(|cluster| cluster != "all"), "--zipf is of twitter:N only");
     if cluster == Some("all") {
+        ensure!(args.svg.is_none(), "--svg draws one trace, not all of Twitter's clusters");
         let overview = overview::overview(rack);
-        print!("{}", overview::text(&overview, &rack));
+        say(&overview::text(&overview, &rack))?;
         return write_json(args.json.as_deref(), &overview);
     }
     let traffic = match cluster {
@@ -142,7 +145,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let prediction = analysis::predict(&traffic, rack);
-    print!("{}", text::text(&prediction));
+    say(&text::text(&prediction))?;
     if let Some(path) = &args.svg {
         let svg = chart::svg(&prediction).context("the figure")?;
         std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;

@@ -194,6 +194,25 @@ fn a_monitor_log_is_understood_and_what_is_left_out_is_said() {
 }
 
 #[test]
+fn a_csv_of_a_spreadsheet_is_read_and_a_key_is_no_comment() {
+    let traffic = traffic("\u{feff}# exported\r\nkey,op\r\n#tag,get\r\nplain,set\r\n\r\n#tag,get\r\n", 10, 1024);
+    assert_eq!((traffic.operations, traffic.distinct_keys), (Some(3), 2));
+}
+
+#[test]
+fn what_a_trace_says_is_not_told_to_the_terminal() {
+    for lines in ["key,op\na,\u{1b}[2Jscan\n", "key,op,value_bytes\na,get,\u{1b}[2J\n"] {
+        let error = format!("{:#}", trace::read_from(&mut Cursor::new(lines), "t", 10).unwrap_err());
+        assert!(error.contains("\\u{1b}[2J") && !error.contains('\u{1b}'), "{error:?}");
+    }
+    let log = "1.0 [0 a:1] \"\\x1b[2J\" \"k\"\n1.0 [0 a:1] \"get\" \"k\"\n";
+    assert!(traffic(log, 10, 1024).notes[0].contains("\\u{1b}[2j 1"));
+    let long = format!("key,op\na,{}\n", "x".repeat(1000));
+    let error = format!("{:#}", trace::read_from(&mut Cursor::new(long), "t", 10).unwrap_err());
+    assert!(error.len() < 200, "{error}");
+}
+
+#[test]
 fn mistakes_are_named_by_file_and_line() {
     for (lines, place) in [
         ("key,op\na,get\nb,scan\n", "t:3: `scan` is no operation"),
@@ -261,6 +280,13 @@ fn the_command_runs_from_file_to_json() {
     {
         assert!(line(wrong).err().unwrap().to_string().contains(reason), "{wrong}");
     }
+    for (wrong, reason) in [("--zipf 0.9", "twitter:N"), ("--svg /nowhere/t.svg", "/nowhere/t.svg")] {
+        let error = line(wrong).unwrap().unwrap_err();
+        assert!(format!("{error:#}").contains(reason), "{error:#}");
+    }
+    let all = ["predict", "--trace", "twitter:all", "--svg", "t.svg"];
+    let error = run(&Cli::try_parse_from(all).unwrap().predict).unwrap_err();
+    assert!(error.to_string().contains("--svg draws one trace"), "{error}");
     let error = line("--nodes 9 --partitions 8").unwrap().unwrap_err();
     assert!(error.to_string().contains("make it at least 16"), "{error}");
 }

@@ -13,6 +13,10 @@ use std::path::Path;
 const LINE_BYTES_MAX: u64 = 16 << 20;
 /// Commands that aren't served are counted by name, so many names.
 const NAMES_MAX: usize = 32;
+/// Bytes of a name, and of what a mistake quotes.
+const SHOWN_BYTES_MAX: usize = 32;
+/// What spreadsheets put in front of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What a trace holds.
 #[derive(Debug)]
@@ -41,10 +45,16 @@ impl Trace {
     }
 
     pub(super) fn not_served(&mut self, name: &[u8]) {
-        let name = String::from_utf8_lossy(&name[..name.len().min(32)]).to_lowercase();
+        let name = shown(name).to_lowercase();
         let known = self.unserved.contains_key(&name) || self.unserved.len() < NAMES_MAX;
         *self.unserved.entry(if known { name } else { "others".to_owned() }).or_default() += 1;
     }
+}
+
+/// Bytes of a trace as a terminal may show them: not many, and none that it would obey.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES_MAX)]).escape_debug().to_string();
+    if bytes.len() > SHOWN_BYTES_MAX { text + "..." } else { text }
 }
 
 /// Reads a trace from a file, or from stdin (`-`).
@@ -88,21 +98,22 @@ pub(super) fn read_from(from: &mut dyn BufRead, name: &str, keys_max: usize) -> 
         if line.last() == Some(&b'\r') {
             line.pop();
         }
-        read_line(&line, &mut format, &mut trace).map_err(|mistake| anyhow::anyhow!("{name}:{number}: {mistake}"))?;
+        let text = if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line) } else { &line };
+        read_line(text, &mut format, &mut trace).map_err(|mistake| anyhow::anyhow!("{name}:{number}: {mistake}"))?;
     }
     anyhow::ensure!(trace.tally.operations > 0, "{name}: no operation on a key in {} lines", number - 1);
     Ok(trace)
 }
 
 fn read_line(line: &[u8], format: &mut Option<Format>, trace: &mut Trace) -> Result<(), String> {
-    if line.is_empty() || line.starts_with(b"#") {
+    if line.is_empty() {
         return Ok(());
     }
     match format {
         Some(Format::Monitor) => monitor::read_line(line, trace),
         Some(Format::Columns(columns)) => columns.read_line(line, trace),
-        // What MONITOR answers first.
-        None if line == b"OK" => Ok(()),
+        // What MONITOR answers first, or a comment. Behind the header a key may begin like one.
+        None if line == b"OK" || line.starts_with(b"#") => Ok(()),
         None if monitor::is_line(line) => {
             *format = Some(Format::Monitor);
             monitor::read_line(line, trace)
