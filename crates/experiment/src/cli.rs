@@ -6,12 +6,18 @@ use crate::experiments::{Context, Experiment, Finding, Shared, label};
 use crate::output::Report;
 use crate::profile::Chosen;
 use crate::trial::Effort;
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_bench::rack::RackFactory;
+use switchback_bench::report::say;
+
+/// The name of all experiments.
+const ALL: &str = "all";
+/// The largest seed: those of the repetitions come after it.
+const SEED_MAX: u64 = u64::MAX >> 1;
 
 /// What `switchback experiment` is given.
 #[derive(clap::Args, Clone, Debug)]
@@ -30,15 +36,15 @@ pub struct ExperimentArgs {
     #[arg(long)]
     quick: bool,
     /// Seed of the first repetition; the same seed gives the same figures
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
     /// Costs of the parts: `paper` (its testbed), `software` (its nodes, this repository's switch), or a file that `switchback calibrate`
     /// wrote of a machine
     #[arg(long, default_value = "paper", default_value_if("measured", "true", "software"), value_name = "NAME|FILE")]
     profile: Chosen,
     /// Runs at a time; as many as there are processors if not given
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
 }
 
 impl ExperimentArgs {
@@ -49,14 +55,23 @@ impl ExperimentArgs {
 
 /// The experiments of these names, in order, each once.
 fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
-    if names.iter().any(|name| name == "all") {
-        return Ok(Experiment::ALL.iter().collect());
-    }
     let known: Vec<_> = Experiment::ALL.iter().map(|experiment| experiment.name).collect();
-    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+    if let Some(name) = names.iter().find(|name| *name != ALL && !known.contains(&name.as_str())) {
         anyhow::bail!("there is no experiment {name:?}: it is all, or some of {}", known.join(" "));
     }
-    Ok(Experiment::ALL.iter().filter(|experiment| names.iter().any(|name| name == experiment.name)).collect())
+    let is_chosen = |experiment: &&Experiment| names.iter().any(|name| name == ALL || name == experiment.name);
+    Ok(Experiment::ALL.iter().filter(is_chosen).collect())
+}
+
+/// The counterparts of these names: all that there are, or those that are asked for, which must exist.
+fn counterparts(names: &[String]) -> anyhow::Result<Vec<u8>> {
+    let there_are = counterpart::EXPERIMENTS;
+    if names.iter().any(|name| name == ALL) {
+        return Ok(there_are.to_vec());
+    }
+    let number = |name: &String| name.parse().ok().filter(|number| there_are.contains(number));
+    let found = |name| number(name).with_context(|| format!("{name} has no counterpart; {there_are:?} have one"));
+    names.iter().map(found).collect()
 }
 
 /// Runs experiments, and leaves what they found in a directory. Counterparts are measured on racks of `racks`.
@@ -65,14 +80,15 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
 /// Names that nothing has, a directory that can't be written.
 pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result<()> {
     let experiments = chosen(&args.experiments)?;
-    ensure!(args.threads != Some(0), "--threads 0: at least one run at a time");
+    let counterparts = if args.measured { counterparts(&args.experiments)? } else { Vec::new() };
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
+    tempfile::tempfile_in(&args.out).with_context(|| format!("--out {} can't be written", args.out.display()))?;
     if args.measured {
-        let experiments: Vec<_> = experiments.iter().filter_map(|experiment| experiment.name.parse().ok()).collect();
         let (is_quick, seed, chosen, out) = (args.quick, args.seed, &args.profile, args.out.as_path());
-        return counterpart::run(&Request { experiments: &experiments, is_quick, seed, chosen, out }, racks);
+        return counterpart::run(&Request { experiments: &counterparts, is_quick, seed, chosen, out }, racks);
     }
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or_else(processors, |threads| threads as usize);
     let (shared, mut findings) = (Arc::new(Shared::default()), Vec::new());
     let (all, begun_all) = (experiments.len(), Instant::now());
     let weight = |experiments: &[&Experiment]| experiments.iter().map(|experiment| experiment.weight).sum::<u64>();
@@ -89,22 +105,19 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
         let finding = experiment.run(&context);
         context.progress.finish_and_clear();
         write(&args.out, &finding)?;
-        print(&finding, begun.elapsed());
+        let text = text(&finding, begun.elapsed());
         findings.push(finding);
         report(args, &findings).write(&args.out)?;
+        say(&text)?;
         let (done, left) = experiments.split_at(at + 1);
         if !left.is_empty() {
             let left_s = begun_all.elapsed().as_secs_f64() * weight(left) as f64 / weight(done) as f64;
-            println!(
-                "{} of {all} experiments after {} s, about {left_s:.0} s left\n",
-                at + 1,
-                begun_all.elapsed().as_secs()
-            );
+            let spent_s = begun_all.elapsed().as_secs();
+            say(&format!("{} of {all} experiments after {spent_s} s, about {left_s:.0} s left\n\n", at + 1))?;
         }
     }
-    println!("{}: CSV files, figures and the report (report.html, report.md)", args.out.display());
-    println!("{}", effort::spent(begun_all.elapsed()));
-    Ok(())
+    let spent = effort::spent(begun_all.elapsed());
+    say(&format!("{}: CSV files, figures and the report (report.html, report.md)\n{spent}\n", args.out.display()))
 }
 
 /// A line that says what runs, and how long this experiment will take; nothing where nobody looks.
@@ -139,11 +152,10 @@ fn write(out: &Path, finding: &Finding) -> anyhow::Result<()> {
     finding.figures.iter().try_for_each(|figure| figure.write(out))
 }
 
-fn print(finding: &Finding, took: Duration) {
-    println!("{} ({:.0} s)", finding.heading(), took.as_secs_f64());
-    for table in &finding.tables {
-        println!("{}", table.text());
-    }
+/// For the terminal: an experiment's tables.
+fn text(finding: &Finding, took: Duration) -> String {
+    let tables: String = finding.tables.iter().map(|table| table.text() + "\n").collect();
+    format!("{} ({:.0} s)\n{tables}", finding.heading(), took.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -157,7 +169,29 @@ mod tests {
         assert_eq!(found(chosen(&names(&["3", "1", "3"])).unwrap()), ["1", "3"]);
         assert_eq!(found(chosen(&names(&["twitter"])).unwrap()), ["twitter"]);
         assert_eq!(chosen(&names(&["all"])).unwrap().len(), Experiment::ALL.len());
-        assert!(chosen(&names(&["12"])).err().unwrap().to_string().contains("some of 1 "));
+        for wrong in [&["12"][..], &["all", "12"]] {
+            assert!(chosen(&names(wrong)).err().unwrap().to_string().contains("some of 1 "));
+        }
+        assert_eq!(counterparts(&names(&["all"])).unwrap(), [1, 2, 7, 8, 9]);
+        assert_eq!(counterparts(&names(&["9", "1"])).unwrap(), [9, 1]);
+        for none in ["3", "twitter"] {
+            let error = counterparts(&names(&["1", none])).unwrap_err().to_string();
+            assert!(error.contains(none) && error.contains("[1, 2, 7, 8, 9] have one"), "{error}");
+        }
+    }
+
+    #[test]
+    fn arguments_that_make_no_sense_are_refused() {
+        #[derive(clap::Parser)]
+        struct Cli {
+            #[command(flatten)]
+            args: ExperimentArgs,
+        }
+        let parse = |line: &str| <Cli as clap::Parser>::try_parse_from(line.split(' ')).map(|cli| cli.args);
+        assert_eq!(parse("experiment 1 --out o --seed 9223372036854775807").unwrap().seed, SEED_MAX);
+        for wrong in ["--seed 9223372036854775808", "--threads 0", "--profile nobody"] {
+            assert!(parse(&format!("experiment 1 --out o {wrong}")).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -10,11 +10,12 @@ mod report;
 
 use crate::output::COMMIT;
 use crate::profile::{Chosen, Profile};
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use cases::{Counterpart, Scale};
 use std::path::Path;
 use std::time::Duration;
 use switchback_bench::rack::RackFactory;
+use switchback_bench::report::say;
 use switchback_bench::single::{self, Order};
 
 /// Experiments that have a counterpart.
@@ -62,7 +63,6 @@ pub(crate) fn run(request: &Request<'_>, racks: &mut dyn RackFactory) -> anyhow:
     let scale = if request.is_quick { Scale::QUICK } else { Scale::FULL };
     let profile = scale.profile(&request.chosen.profile);
     let cases = cases::of(request.experiments, &scale, &profile, request.seed);
-    ensure!(!cases.is_empty(), "none of these experiments has a counterpart; {EXPERIMENTS:?} have one");
     let mut pairs = Vec::new();
     for counterpart in cases {
         let modelled = modelled::run(&counterpart, &scale, &profile, request.seed);
@@ -71,12 +71,12 @@ pub(crate) fn run(request: &Request<'_>, racks: &mut dyn RackFactory) -> anyhow:
         let outcome = single::run(&order, racks).with_context(|| counterpart.name())?;
         let (measured, objections) = measured(&counterpart, &outcome);
         let pair = Pair { counterpart, modelled, measured, objections, load };
-        println!("{}", report::line(&pair));
+        let line = report::line(&pair) + "\n";
         pairs.push(pair);
         report::write(request, &scale, &pairs)?;
+        say(&line)?;
     }
-    println!("{} has counterpart.csv and counterpart.md; commit {COMMIT}", request.out.display());
-    Ok(())
+    say(&format!("{} has counterpart.csv and counterpart.md; commit {COMMIT}\n", request.out.display()))
 }
 
 /// The measured side of a case.
