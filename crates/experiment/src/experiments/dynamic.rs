@@ -115,7 +115,7 @@ fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
     let mut csv = Csv::new(&[&COLUMNS[..], &["pattern", "back_s"]].concat());
     for (job, run) in jobs.iter().zip(results) {
         let (name, pattern) = PATTERNS[job.pattern];
-        let mut fields = row(context, job.scheme, &case(pattern, job.is_cold, 0), job.seed, &run.measured);
+        let mut fields = row(&context.profile, job.scheme, &case(pattern, job.is_cold, 0), job.seed, &run.measured);
         fields.extend([name.to_owned(), format!("{:.1}", run.back_s)]);
         csv.row(&fields);
     }
@@ -153,15 +153,14 @@ fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> F
         let point = |at: usize| (at as f64 * BUCKET_NS as f64 / 1e9, Estimate { mean: mean_mops(at), half_width: 0.0 });
         Series::line(scheme.name(), ink, (0..length).map(point).collect())
     };
-    let name = PATTERNS[pattern].0;
+    let (name, change) = PATTERNS[pattern];
+    let changes =
+        change.map_or(String::new(), |_| format!(", a change every {} s", context.effort.change_ns / 1_000_000_000));
     Figure {
         name: format!("exp7_{name}"),
-        title: format!(
-            "Exp#7 Throughput over time, {name}, a change every {} s",
-            context.effort.change_ns / 1_000_000_000
-        ),
+        title: format!("Exp#7 Throughput over time, {name}{changes}, preloaded"),
         x_label: "time, s",
-        y_label: "throughput, Mops",
+        y_label: "throughput (mean), Mops",
         ticks: Ticks::Numbers,
         is_logarithmic: false,
         series: Scheme::ALL.into_iter().enumerate().map(line).collect(),

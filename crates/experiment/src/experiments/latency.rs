@@ -15,8 +15,6 @@ const TARGETS: [f64; 11] = [0.1e6, 0.2e6, 0.4e6, 0.5e6, 0.6e6, 0.8e6, 1.0e6, 1.2
 const KEPT_UP: f64 = 0.98;
 /// Requests that clients may have under way.
 const LANES: u32 = 2048;
-/// Operations of a target, as a multiple of the least that is measured anywhere.
-const RUN: u64 = 1;
 
 /// One target's measurements.
 #[derive(Clone, Default)]
@@ -47,7 +45,7 @@ pub(crate) fn run(context: &Context) -> Finding {
     for (job, points) in jobs.iter().zip(&results) {
         let case = Case { is_cold: job.is_cold, ..Case::default() };
         for point in points {
-            let mut fields = row(context, job.scheme, &case, job.seed, &point.measured);
+            let mut fields = row(&context.profile, job.scheme, &case, job.seed, &point.measured);
             let (mean, p50, p99) = point.latency_us;
             fields.extend([format!("{:.0}", point.target_ops), us(mean), us(p50), us(p99)]);
             csv.row(&fields);
@@ -74,7 +72,7 @@ fn climb(context: &Context, job: &Job) -> Vec<Point> {
     let mut world = bench.warm_up(bench.setup_with(job.scheme, LANES), &context.effort);
     world.drive(Drive::Script);
     world.finish_all();
-    let operations = RUN * context.effort.operations.0;
+    let operations = context.effort.operations.0;
     let mut points = Vec::new();
     for target_ops in TARGETS {
         world.drive(Drive::Open(target_ops));

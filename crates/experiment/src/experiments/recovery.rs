@@ -1,10 +1,12 @@
 //! Exp#9: how long a rack takes to recover from the death of its switch, by what was cached.
 
+use super::sweep::{COLUMNS, row};
 use super::{Context, Finding};
-use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
+use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
+use crate::stretch::Begun;
 use crate::student::Estimate;
-use crate::trial::{Bench, Case};
+use crate::trial::{Bench, Case, Measured};
 use crate::world::Drive;
 use switchback_bench::Scheme;
 use switchback_bench::workload::Workload;
@@ -25,7 +27,7 @@ fn sizes(context: &Context, profile: &Profile) -> Vec<u32> {
     SIZES.into_iter().filter(is_run).collect()
 }
 
-/// How long a recovery is waited for, beside what the agent needs for so many entries.
+/// How long a recovery is waited for, beside what its parts need for so many records.
 const PATIENCE_NS: u64 = 20_000_000_000;
 /// How often the controller is asked whether it is over. It takes the times itself.
 const ASK_NS: u64 = 1_000_000;
@@ -55,6 +57,12 @@ struct Job<'a> {
     seed: u64,
 }
 
+struct Run {
+    /// What the rack did before its switch died.
+    before: Measured,
+    times: RecoveryTimes,
+}
+
 /// Runs it, with each profile: what a table costs is what differs.
 pub(crate) fn run(context: &Context) -> Finding {
     let mut jobs = Vec::new();
@@ -69,13 +77,14 @@ pub(crate) fn run(context: &Context) -> Finding {
         title: "Time of recovery by size of the cache",
         paper: "Writes only, 16 servers, 100 to 10,000 cached records: about 1 s to update a server, mostly to collect what clients and the \
                 controller have; 1 to 1.35 s to fill the cache again; 2.35 s in all at most.",
-        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this switch's, \
-                  `calibrated` this machine's, if one was given. \
-                  Nothing here takes the paper's second to collect records: clients answer the controller by \
-                  themselves, in parallel. Detection is counted from the last hello of the switch that died (one every \
-                  20 ms); here a successor says hello 10 ms after the crash. Cached records are all written before it, \
-                  so all are stored. Re-admission ends with the last of the keys that were cached. With the costs of \
-                  `paper` a million entries take 35 s, which isn't run.",
+        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this \
+                  switch's, `calibrated` this machine's, if one was given. Nothing here takes the paper's second to \
+                  collect records: clients answer the controller by themselves, in parallel. Detection is counted \
+                  from the last hello of the switch that died (one every 20 ms); here a successor says hello 10 ms \
+                  after the crash. Cached records are all written before it, so all are stored, and where the cache \
+                  is small also what was evicted since: clients keep what the cache took until a snapshot makes it \
+                  durable. Re-admission ends with the last of the keys that were cached. With the costs of `paper` a \
+                  million entries take 35 s, which isn't run.",
         remarks: Vec::new(),
         csv: vec![("exp9", csv(&jobs, &results))],
         figures: profiles(context).into_iter().map(|profile| figure(context, profile, &jobs, &results)).collect(),
@@ -86,25 +95,37 @@ pub(crate) fn run(context: &Context) -> Finding {
     }
 }
 
+/// What is run.
+fn case(job: &Job<'_>) -> Case {
+    Case { workload: Workload::Mix(100.0), cache_records: job.cache_records, ..Case::default() }
+}
+
 /// Kills the switch of a busy rack.
-fn recover(context: &Context, job: &Job<'_>) -> RecoveryTimes {
-    let case = Case { workload: Workload::Mix(100.0), cache_records: job.cache_records, ..Case::default() };
-    let bench = Bench::new(case, job.profile, job.seed);
+fn recover(context: &Context, job: &Job<'_>) -> Run {
+    let bench = Bench::new(case(job), job.profile, job.seed);
     let mut world = bench.filled(bench.setup(Scheme::FarReach));
     world.write_all(&bench.preloadable());
     world.drive(Drive::Closed);
+    let begun = Begun::now(&world);
     world.run_for(context.effort.before_crash_ns);
+    let before = bench.measured(Scheme::FarReach, &world, &begun);
     let epoch = world.status().epoch;
     world.kill_switch();
-    let at_most_ns = world.now_ns() + PATIENCE_NS + 3 * admission_ns(job.profile, job.cache_records);
+    let at_most_ns = world.now_ns() + patience_ns(job);
     loop {
         world.run_for(ASK_NS);
         let times = world.status().recovery.filter(|times| times.epoch > epoch && times.missing == 0);
         if let Some(times) = times {
-            return times;
+            return Run { before, times };
         }
         assert!(world.now_ns() < at_most_ns, "a recovery ends: {:?}", world.status().recovery);
     }
+}
+
+/// How long a recovery is waited for: longer than the agent needs for so many entries, and one node alone for all the records.
+fn patience_ns(job: &Job<'_>) -> u64 {
+    let storing_ns = u64::from(job.cache_records) * job.profile.node_write_ns;
+    PATIENCE_NS + 3 * (admission_ns(job.profile, job.cache_records) + storing_ns)
 }
 
 /// All steps together.
@@ -112,51 +133,24 @@ fn total_us(times: &RecoveryTimes) -> u64 {
     times.detect_us + times.collect_us + times.store_us + times.readmit_us
 }
 
-fn csv(jobs: &[Job<'_>], results: &[RecoveryTimes]) -> Csv {
-    let mut csv = Csv::new(&[
-        "kind",
-        "profile",
-        "scheme",
-        "servers",
-        "workload",
-        "cache_records",
-        "gathered",
-        "stored",
-        "detect_us",
-        "collect_us",
-        "store_us",
-        "readmit_us",
-        "total_us",
-        "seed",
-        "commit",
-    ]);
-    for (job, times) in jobs.iter().zip(results) {
-        csv.row(&[
-            "modelled".to_owned(),
-            job.profile.name.to_owned(),
-            Scheme::FarReach.to_string(),
-            Case::default().servers.to_string(),
-            Workload::Mix(100.0).to_string(),
-            job.cache_records.to_string(),
-            times.gathered.to_string(),
-            times.records.to_string(),
-            times.detect_us.to_string(),
-            times.collect_us.to_string(),
-            times.store_us.to_string(),
-            times.readmit_us.to_string(),
-            total_us(times).to_string(),
-            job.seed.to_string(),
-            COMMIT.to_owned(),
-        ]);
+fn csv(jobs: &[Job<'_>], results: &[Run]) -> Csv {
+    let more = ["gathered", "stored", "detect_us", "collect_us", "store_us", "readmit_us", "total_us"];
+    let mut csv = Csv::new(&[&COLUMNS[..], &more].concat());
+    for (job, Run { before, times }) in jobs.iter().zip(results) {
+        let mut fields = row(job.profile, Scheme::FarReach, &case(job), job.seed, before);
+        let steps_us = [times.detect_us, times.collect_us, times.store_us, times.readmit_us, total_us(times)];
+        fields.extend([times.gathered, times.records].map(|records| records.to_string()));
+        fields.extend(steps_us.map(|us| us.to_string()));
+        csv.row(&fields);
     }
     csv
 }
 
 /// A step's mean over the repetitions, in milliseconds.
-fn mean_ms(profile: &Profile, cache_records: u32, jobs: &[Job<'_>], results: &[RecoveryTimes], us: Step) -> Estimate {
+fn mean_ms(profile: &Profile, cache_records: u32, jobs: &[Job<'_>], results: &[Run], us: Step) -> Estimate {
     let mine = |job: &Job<'_>| job.profile.name == profile.name && job.cache_records == cache_records;
     let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
-    Estimate::of(&runs.map(|(_, times)| us(times) as f64 / 1000.0).collect::<Vec<_>>())
+    Estimate::of(&runs.map(|(_, run)| us(&run.times) as f64 / 1000.0).collect::<Vec<_>>())
 }
 
 /// What tells how long a step took.
@@ -171,7 +165,7 @@ const STEPS: [(&str, Step); 5] = [
     ("in all", total_us),
 ];
 
-fn figure(context: &Context, profile: &Profile, jobs: &[Job<'_>], results: &[RecoveryTimes]) -> Figure {
+fn figure(context: &Context, profile: &Profile, jobs: &[Job<'_>], results: &[Run]) -> Figure {
     let sizes = sizes(context, profile);
     let line = |(ink, (label, us)): (usize, (&str, Step))| {
         let point = |at: usize| (at as f64, mean_ms(profile, sizes[at], jobs, results, us));
@@ -182,14 +176,14 @@ fn figure(context: &Context, profile: &Profile, jobs: &[Job<'_>], results: &[Rec
         title: format!("Exp#9 Time of recovery, profile {}", profile.name),
         x_label: "cached records",
         y_label: "time, ms",
-        ticks: Ticks::Steps(sizes.iter().map(u32::to_string).collect()),
+        ticks: Ticks::steps(sizes.iter().map(u32::to_string)),
         is_logarithmic: true,
         series: STEPS.into_iter().enumerate().map(line).collect(),
         origin: context.origin_of(profile.name, context.effort.repetitions),
     }
 }
 
-fn summary(sizes: &[u32], profile: &Profile, jobs: &[Job<'_>], results: &[RecoveryTimes]) -> Table {
+fn summary(sizes: &[u32], profile: &Profile, jobs: &[Job<'_>], results: &[Run]) -> Table {
     let title = format!("Time of recovery in ms (modelled), profile {}", profile.name);
     let mut table = Table::new(title, &["cached", "stored", "detect", "collect", "store", "re-admit", "in all"]);
     for &size in sizes {

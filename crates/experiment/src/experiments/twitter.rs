@@ -106,9 +106,13 @@ impl Row {
         self.of(|m| m[scheme].throughput_ops)
     }
 
+    fn measured_gain_over(&self, other: usize) -> Option<Estimate> {
+        self.of(|m| m[2].throughput_ops / m[other].throughput_ops)
+    }
+
     /// Throughput of write-back over that of another scheme. What can't be cached gains nothing.
     fn gain_over(&self, other: usize) -> Option<f64> {
-        let measured = self.of(|m| m[2].throughput_ops / m[other].throughput_ops).map(|gain| gain.mean);
+        let measured = self.measured_gain_over(other).map(|gain| gain.mean);
         measured.or((self.cluster.fits(SLOTS[1]) == Some(false)).then_some(1.0))
     }
 
@@ -175,15 +179,15 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
 }
 
 const LIMITS: &str = "\
-Each cluster's load is put on 16 servers of 0.06 Mops with 10,000 records cached, preloaded, as those of the paper's \
-experiments; its own rate is not needed for a gain. Lengths were published as means only, so that a cluster is \
-cacheable as a whole or not at all; the last column of the table of slots says what is certain whatever the lengths \
-(Markov's inequality). Operations below 1 % were not published and count as none: a cluster that is called read-only \
-may have a few writes, and where one key draws most of the requests write-back gains from these, too. Operations, \
-keys and lengths are independent of each other. `add` is a write that expects no record, `cas`, `incr` and the like \
-are a read and a write that expects the version read; a `delete` is a write. Clients ask for at most 20 Mops, beyond \
-which the switch and the clients would be the limit: a gain with > is at least that. Keys of the model have 16 B and \
-values at least 16; no cost of it depends on lengths.";
+Each cluster's load is put on 16 servers (of 0.06 Mops each in the profile paper) with 10,000 records cached, \
+preloaded, as those of the paper's experiments; its own rate is not needed for a gain. Lengths were published as \
+means only, so that a cluster is cacheable as a whole or not at all; the last column of the table of slots says what \
+is certain whatever the lengths (Markov's inequality). Operations below 1 % were not published and count as none: a \
+cluster that is called read-only may have a few writes, and where one key draws most of the requests write-back \
+gains from these, too. Operations, keys and lengths are independent of each other. `add` is a write that expects no \
+record, `cas`, `incr` and the like are a read and a write that expects the version read; a `delete` is a write. \
+Clients ask for at most 20 Mops, beyond which the switch and the clients would be the limit: a gain with > is at \
+least that. Keys of the model have 16 B and values at least 16; no cost of it depends on lengths.";
 
 /// Of how many clusters that ran `switchback predict` says the same, whether write-back pays; and of which it doesn't.
 fn agreement(rows: &[Row]) -> (String, Vec<String>) {
@@ -311,7 +315,7 @@ fn csv(context: &Context, rows: &[Row]) -> Csv {
         for (seed, measured) in seeds(context).into_iter().zip(&found.runs) {
             for (scheme, measured) in Scheme::ALL.into_iter().zip(measured) {
                 let mut fields = vec![found.cluster.number.to_string()];
-                fields.extend(row(context, scheme, &case, seed, measured));
+                fields.extend(row(&context.profile, scheme, &case, seed, measured));
                 csv.row(&fields);
             }
         }
@@ -370,7 +374,8 @@ fn figure(context: &Context, rows: &[Row]) -> Figure {
         let mut series = Series { style: Style::Marks, ..Series::line(label, ink, Vec::new()) };
         for row in rows.iter().filter(|row| slot(row.cluster) == slot_of) {
             let (Some(writes), Some(gain)) = (row.writes, row.gain_over(1)) else { continue };
-            series.points.push((100.0 * writes, Estimate { mean: gain, half_width: 0.0 }));
+            let estimate = row.measured_gain_over(1).unwrap_or(Estimate { mean: gain, half_width: 0.0 });
+            series.points.push((100.0 * writes, estimate));
             let at_least = if row.is_unlimited(2) { "\u{2191}" } else { "" };
             let name = format!("{}{at_least}", row.cluster.number);
             series.names.push(if gain >= GAIN_MIN { name } else { String::new() });

@@ -4,7 +4,7 @@ use super::COMMIT;
 use super::figure::{FONT, Figure, SIZE, Series, Style, Ticks};
 use crate::student::Estimate;
 use plotters::coord::Shift;
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged, ValueFormatter};
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -29,6 +29,10 @@ const MARKS: [&[(i32, i32)]; 6] = [
     &[(0, 6), (5, -4), (-5, -4)],
     &[(-6, -2), (6, -2), (6, 2), (-6, 2)],
 ];
+/// A logarithmic axis of more powers of ten than this has ticks at these only.
+const DECADES_MAX: usize = 4;
+/// Ticks of an axis in equal steps, about.
+const TICKS: usize = 12;
 /// More points than this are a line without marks.
 const MARKS_MAX: usize = 24;
 /// Share of a position that its bars take.
@@ -38,18 +42,39 @@ const ROW: i32 = 20;
 const SAMPLE: i32 = 36;
 const LETTER: f64 = 7.6;
 
-/// A horizontal axis that has its ticks where they are wanted.
-struct Positions {
-    numbers: RangedCoordf64,
+/// An axis that has its ticks where they are wanted.
+#[derive(Clone)]
+struct Axis {
+    range: Range<f64>,
+    is_logarithmic: bool,
     ticks: Vec<f64>,
 }
 
-impl Ranged for Positions {
+impl Axis {
+    /// Equal steps, with about so many ticks.
+    fn linear(range: Range<f64>, ticks: usize) -> Axis {
+        let ticks = RangedCoordf64::from(range.clone()).key_points(ticks);
+        Axis { range, is_logarithmic: false, ticks }
+    }
+
+    /// Equal ratios, with ticks at powers of ten, and between them where these are few.
+    fn logarithmic(range: Range<f64>) -> Axis {
+        let powers = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
+        let between: &[f64] = if powers.clone().count() > DECADES_MAX { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let ticks = powers.flat_map(|power| between.iter().map(move |digit| digit * 10f64.powi(power)));
+        let ticks = ticks.filter(|tick| range.contains(tick)).collect();
+        Axis { range, is_logarithmic: true, ticks }
+    }
+}
+
+impl Ranged for Axis {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
-    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
-        self.numbers.map(value, limit)
+    fn map(&self, value: &f64, (from, to): (i32, i32)) -> i32 {
+        let on_axis = |value: f64| if self.is_logarithmic { value.ln() } else { value };
+        let [start, end, value] = [self.range.start, self.range.end, *value].map(on_axis);
+        from + ((value - start) / (end - start) * f64::from(to - from)).round() as i32
     }
 
     fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
@@ -57,11 +82,11 @@ impl Ranged for Positions {
     }
 
     fn range(&self) -> Range<f64> {
-        self.numbers.range()
+        self.range.clone()
     }
 }
 
-type Chart<'a, B, Y> = ChartContext<'a, B, Cartesian2d<Positions, Y>>;
+type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<Axis, Axis>>;
 /// A corner of the drawing and the opposite one.
 type Rectangular = ((i32, i32), (i32, i32));
 
@@ -84,27 +109,22 @@ where
     let centred = (FONT, 20).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
     area.draw(&Text::new(figure.title.clone(), (SIZE.0 as i32 / 2, 10), centred))?;
     let legend_end = legend(figure, &area, 38)?;
-    let note = format!("modelled (virtual time), {}, commit {COMMIT}", figure.origin);
+    let has_intervals = figure.series.iter().flat_map(|series| &series.points).any(|(_, y)| y.half_width > 0.0);
+    let intervals = if has_intervals { ", bars: 95 % confidence" } else { "" };
+    let note = format!("modelled (virtual time), {}{intervals}, commit {COMMIT}", figure.origin);
     area.draw(&Text::new(note, (12, SIZE.1 as i32 - 20), (FONT, 13).into_font().color(&GREY)))?;
     let main = area.margin(legend_end as u32, 28, 0, 0);
-    let (x, y) = range(figure);
     let mut builder = ChartBuilder::on(&main);
     let builder = builder.margin(8).margin_right(24).x_label_area_size(46).y_label_area_size(72);
-    let numbers = RangedCoordf64::from(x);
-    let ticks = match &figure.ticks {
-        Ticks::Numbers => numbers.key_points(12),
-        Ticks::Steps(names) | Ticks::Kinds(names) => (0..names.len()).map(|at| at as f64).collect(),
+    let (x, y) = range(figure);
+    let x = match &figure.ticks {
+        Ticks::Numbers => Axis::linear(x, TICKS),
+        named => Axis { ticks: named.positions(), ..Axis::linear(x, TICKS) },
     };
-    let x = Positions { numbers, ticks };
-    if figure.is_logarithmic {
-        let mut chart = builder.build_cartesian_2d(x, y.clone().log_scale())?;
-        axes(figure, &mut chart)?;
-        plot(figure, &mut chart, &y)
-    } else {
-        let mut chart = builder.build_cartesian_2d(x, y.clone())?;
-        axes(figure, &mut chart)?;
-        plot(figure, &mut chart, &y)
-    }
+    let y_axis = if figure.is_logarithmic { Axis::logarithmic(y.clone()) } else { Axis::linear(y.clone(), TICKS) };
+    let mut chart = builder.build_cartesian_2d(x, y_axis)?;
+    axes(figure, &mut chart)?;
+    plot(figure, &mut chart, &y)
 }
 
 fn range(figure: &Figure) -> (Range<f64>, Range<f64>) {
@@ -116,22 +136,21 @@ fn range(figure: &Figure) -> (Range<f64>, Range<f64>) {
     let x = match &figure.ticks {
         Ticks::Numbers if figure.series.iter().any(|series| series.style == Style::Marks) => -0.04 * end..1.05 * end,
         Ticks::Numbers => 0.0..1.03 * end,
-        Ticks::Steps(names) => -0.4..names.len() as f64 - 0.6,
+        Ticks::Steps(steps) => {
+            let at = |step: Option<&(f64, String)>| step.map_or(0.0, |(position, _)| *position);
+            at(steps.first()) - 0.4..at(steps.last()) + 0.4
+        }
         Ticks::Kinds(names) => -0.5..names.len() as f64 - 0.5,
     };
     (x, y)
 }
 
-fn axes<B, Y>(figure: &Figure, chart: &mut Chart<'_, B, Y>) -> anyhow::Result<()>
+fn axes<B>(figure: &Figure, chart: &mut Chart<'_, B>) -> anyhow::Result<()>
 where
     B: DrawingBackend,
     B::ErrorType: 'static,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
-    let x_label = |position: &f64| match &figure.ticks {
-        Ticks::Numbers => tick(*position),
-        Ticks::Steps(names) | Ticks::Kinds(names) => names.get(position.round() as usize).cloned().unwrap_or_default(),
-    };
+    let x_label = |position: &f64| figure.ticks.name(*position).unwrap_or_else(|| tick(*position));
     let y_label = |value: &f64| tick(*value);
     let mut mesh = chart.configure_mesh();
     mesh.x_desc(figure.x_label).y_desc(figure.y_label).axis_desc_style((FONT, 16)).label_style((FONT, 14));
@@ -190,11 +209,10 @@ fn mark(series: &Series, (x, y): (i32, i32)) -> Polygon<(i32, i32)> {
     Polygon::new(corners, colour(series.ink).filled())
 }
 
-fn plot<B, Y>(figure: &Figure, chart: &mut Chart<'_, B, Y>, y: &Range<f64>) -> anyhow::Result<()>
+fn plot<B>(figure: &Figure, chart: &mut Chart<'_, B>, y: &Range<f64>) -> anyhow::Result<()>
 where
     B: DrawingBackend,
     B::ErrorType: 'static,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let has_bars = matches!(figure.ticks, Ticks::Kinds(_));
     let bars = figure.series.iter().filter(|series| series.style == Style::Line).count();
@@ -232,11 +250,10 @@ where
 }
 
 /// A series as a line, as marks, or both.
-fn lines<B, Y>(chart: &mut Chart<'_, B, Y>, series: &Series, y: &Range<f64>) -> anyhow::Result<()>
+fn lines<B>(chart: &mut Chart<'_, B>, series: &Series, y: &Range<f64>) -> anyhow::Result<()>
 where
     B: DrawingBackend,
     B::ErrorType: 'static,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let ink = colour(series.ink);
     let means = || series.points.iter().map(|(x, y)| (*x, y.mean));
@@ -253,8 +270,8 @@ where
 }
 
 /// Confidence intervals, as far as the axis goes.
-fn intervals<B, Y>(
-    chart: &mut Chart<'_, B, Y>,
+fn intervals<B>(
+    chart: &mut Chart<'_, B>,
     series: &Series,
     range: &Range<f64>,
     at: impl Fn(f64) -> f64,
@@ -263,7 +280,6 @@ fn intervals<B, Y>(
 where
     B: DrawingBackend,
     B::ErrorType: 'static,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let area = chart.plotting_area().strip_coord_spec();
     let within = |y: f64| y.clamp(range.start, range.end);
@@ -278,11 +294,10 @@ where
 }
 
 /// Names of points, beside, above or below them, where they hide neither a mark nor another name.
-fn names<B, Y>(figure: &Figure, chart: &mut Chart<'_, B, Y>) -> anyhow::Result<()>
+fn names<B>(figure: &Figure, chart: &mut Chart<'_, B>) -> anyhow::Result<()>
 where
     B: DrawingBackend,
     B::ErrorType: 'static,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let named = || figure.series.iter().filter(|series| !series.names.is_empty());
     let place = |(x, y): &(f64, Estimate)| pixel(chart, (*x, y.mean));
@@ -312,10 +327,9 @@ where
 }
 
 /// Where a point is, in pixels of the plotting area.
-fn pixel<B, Y>(chart: &Chart<'_, B, Y>, point: (f64, f64)) -> (i32, i32)
+fn pixel<B>(chart: &Chart<'_, B>, point: (f64, f64)) -> (i32, i32)
 where
     B: DrawingBackend,
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
 {
     let ((x, y), (left, top)) = (chart.backend_coord(&point), chart.plotting_area().get_base_pixel());
     (x - left, y - top)
@@ -335,6 +349,14 @@ mod tests {
     #[test]
     fn numbers_on_axes_are_short() {
         assert_eq!([0.0, 0.5, 100.0, 0.1 + 0.2].map(tick), ["0", "0.5", "100", "0.3"]);
+    }
+
+    #[test]
+    fn a_logarithmic_axis_has_ticks_between_powers_of_ten_where_these_are_few() {
+        assert_eq!(Axis::logarithmic(15.0..1800.0).ticks, [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]);
+        assert_eq!(Axis::logarithmic(0.5..2e4).ticks, [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
+        let axis = Axis::logarithmic(1.0..100.0);
+        assert_eq!([1.0, 10.0, 100.0].map(|value| axis.map(&value, (500, 300))), [500, 400, 300]);
     }
 
     #[test]

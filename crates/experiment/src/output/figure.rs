@@ -50,14 +50,39 @@ impl Series {
 }
 
 /// What the horizontal axis says.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Ticks {
     /// Numbers.
     Numbers,
-    /// Names of the positions 0, 1, 2 and so on, which have an order.
-    Steps(Vec<String>),
-    /// The same without an order: bars.
+    /// Positions and their names, in order.
+    Steps(Vec<(f64, String)>),
+    /// Names of the positions 0, 1, 2 and so on, which have no order: bars.
     Kinds(Vec<String>),
+}
+
+impl Ticks {
+    /// Steps at the positions 0, 1, 2 and so on.
+    pub(crate) fn steps(names: impl IntoIterator<Item = String>) -> Ticks {
+        Ticks::Steps((0..).map(f64::from).zip(names).collect())
+    }
+
+    /// The positions that have names.
+    pub(super) fn positions(&self) -> Vec<f64> {
+        match self {
+            Ticks::Numbers => Vec::new(),
+            Ticks::Steps(steps) => steps.iter().map(|(position, _)| *position).collect(),
+            Ticks::Kinds(names) => (0..names.len()).map(|at| at as f64).collect(),
+        }
+    }
+
+    /// The name of a position, if it has one.
+    pub(super) fn name(&self, position: f64) -> Option<String> {
+        match self {
+            Ticks::Numbers => None,
+            Ticks::Steps(steps) => steps.iter().find(|(other, _)| *other == position).map(|(_, name)| name.clone()),
+            Ticks::Kinds(names) => names.get(position as usize).cloned(),
+        }
+    }
 }
 
 /// What is drawn.
@@ -144,7 +169,7 @@ mod tests {
             title: "Throughput".to_owned(),
             x_label: "servers",
             y_label: "Mops",
-            ticks: Ticks::Steps(vec!["16".to_owned(), "1024".to_owned()]),
+            ticks: Ticks::steps(["16", "1024"].map(str::to_owned)),
             is_logarithmic: false,
             series: vec![Series::line("farreach", 2, points.clone()), Series::limit("limit", points)],
             origin: "profile paper, seed 1".to_owned(),
@@ -154,12 +179,12 @@ mod tests {
     #[test]
     fn a_figure_says_that_it_is_modelled_and_where_it_comes_from() {
         let directory = tempfile::tempdir().unwrap();
-        let Ticks::Steps(names) = figure().ticks else { unreachable!("it has steps") };
-        for ticks in [figure().ticks, Ticks::Kinds(names)] {
+        let kinds = Ticks::Kinds(["16", "1024"].map(str::to_owned).to_vec());
+        for ticks in [figure().ticks, kinds] {
             for is_logarithmic in [false, true] {
                 Figure { is_logarithmic, ticks: ticks.clone(), ..figure() }.write(directory.path()).unwrap();
                 let svg = std::fs::read_to_string(directory.path().join("figure.svg")).unwrap();
-                for text in ["modelled", "seed 1", COMMIT, "farreach", "limit", "1024", "servers"] {
+                for text in ["modelled", "seed 1", "95 % confidence", COMMIT, "farreach", "limit", "1024", "servers"] {
                     assert!(svg.contains(text), "{text} is missing");
                 }
                 let png = std::fs::read(directory.path().join("figure.png")).unwrap();

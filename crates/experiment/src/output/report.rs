@@ -3,7 +3,7 @@
 use super::COMMIT;
 use super::table::{Table, escape};
 use crate::experiments::{Finding, file, goals, seeds_named};
-use crate::profile::Chosen;
+use crate::profile::{Chosen, Described, Profile};
 use anyhow::Context;
 use std::path::Path;
 
@@ -34,8 +34,10 @@ fn found(finding: &Finding) -> String {
 }
 
 /// What is said behind a finding's tables: why it differs first.
-fn remarks(finding: &Finding) -> impl Iterator<Item = (&str, &str)> {
-    let differs = Some(("Why they differ", finding.differs)).filter(|(_, text)| !text.is_empty());
+fn remarks<'a>(finding: &'a Finding, profile: &Profile) -> impl Iterator<Item = (&'static str, &'a str)> {
+    let is_papers = profile.name == Profile::PAPER.name;
+    let heading = if is_papers { "Why they differ" } else { "Why they differ, with the costs of the profile paper" };
+    let differs = Some((heading, finding.differs)).filter(|(_, text)| !text.is_empty());
     differs.into_iter().chain(finding.remarks.iter().map(|(heading, text)| (*heading, text.as_str())))
 }
 
@@ -69,13 +71,21 @@ impl Report<'_> {
         goals::table(self.findings)
     }
 
-    fn parameters(&self) -> Table {
-        let mut table =
-            Table::new(format!("Parameters of profile {}", self.profile.given), &["parameter", "value", "source"]);
-        for (name, value, source) in &self.profile.described {
-            table.row(vec![name.clone(), value.clone(), source.clone()]);
-        }
-        table
+    /// Of the profile that was given, and of those that Exp#9 compares it with.
+    fn parameters(&self) -> Vec<Table> {
+        let table = |name: &str, described: &[Described]| {
+            let head = ["parameter", "value", "source"];
+            let mut table = Table::new(format!("Parameters of profile {name}"), &head).with_words(&[2]);
+            for (name, value, source) in described {
+                table.row(vec![name.clone(), value.clone(), source.clone()]);
+            }
+            table
+        };
+        let compares = self.findings.iter().any(|finding| finding.name == "9");
+        let is_other = |profile: &&Profile| compares && profile.name != self.profile.profile.name;
+        let others = Profile::ALL.into_iter().filter(is_other);
+        let given = table(&self.profile.given, &self.profile.described);
+        [given].into_iter().chain(others.map(|other| table(other.name, &other.describe()))).collect()
     }
 
     fn markdown(&self) -> String {
@@ -84,11 +94,12 @@ impl Report<'_> {
             self.origin(&self.experiments),
             self.seeds()
         );
-        text += &format!("{}\n{}\n", self.goals().markdown(), self.parameters().markdown());
+        text += &format!("{}\n", self.goals().markdown());
+        self.parameters().iter().for_each(|table| text += &format!("{}\n", table.markdown()));
         for finding in self.findings {
             text += &format!("## {}\n\nThe paper: {}\n\n", finding.heading(), finding.paper);
             text += &found(finding);
-            for (heading, remark) in remarks(finding) {
+            for (heading, remark) in remarks(finding, &self.profile.profile) {
                 text += &format!("{heading}: {remark}\n\n");
             }
         }
@@ -98,12 +109,12 @@ impl Report<'_> {
     fn html(&self) -> String {
         let mut html = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>FarReach's evaluation, modelled</title>\
-             <style>{STYLE}</style></head><body>\n<h1>FarReach's evaluation, modelled</h1>\n<p>{}</p>\n<p>{}</p>\n{}{}",
+             <style>{STYLE}</style></head><body>\n<h1>FarReach's evaluation, modelled</h1>\n<p>{}</p>\n<p>{}</p>\n{}",
             escape(INTRODUCTION),
             escape(&format!("{}, {}", self.origin(&self.experiments), self.seeds())),
             self.goals().html(),
-            self.parameters().html()
         );
+        self.parameters().iter().for_each(|table| html += &table.html());
         for finding in self.findings {
             html += &format!("<h2>{}</h2>\n", escape(&finding.heading()));
             html += &format!("<p><b>The paper:</b> {}</p>\n", escape(finding.paper));
@@ -111,7 +122,7 @@ impl Report<'_> {
                 html += &format!("<p><img src=\"{}.svg\" alt=\"{}\"></p>\n", figure.name, escape(&figure.title));
             }
             finding.tables.iter().for_each(|table| html += &table.html());
-            for (heading, remark) in remarks(finding) {
+            for (heading, remark) in remarks(finding, &self.profile.profile) {
                 html += &format!("<p><b>{heading}:</b> {}</p>\n", escape(remark));
             }
         }

@@ -53,7 +53,8 @@ impl Table {
 
     /// For Markdown.
     pub(crate) fn markdown(&self) -> String {
-        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let shown = |cell: &String| cell.replace('|', "\\|").replace('\n', " ");
+        let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(shown).collect::<Vec<_>>().join(" | "));
         let side = |column: usize| if self.words.contains(&column) { " --- |" } else { " ---: |" };
         let rule = format!("|{}\n", (0..self.head.len()).map(side).collect::<String>());
         let rows: String = self.rows.iter().map(|row| line(row)).collect();
@@ -94,5 +95,8 @@ mod tests {
         assert_eq!(table.text(), "Title\n  name   n  why\n  a<b   12  because\n");
         assert_eq!(table.markdown(), "Title\n\n| name | n | why |\n| --- | ---: | --- |\n| a<b | 12 | because |\n");
         assert!(table.html().contains("<td class=words>a&lt;b</td><td>12</td>"));
+        // What stands in somebody's profile doesn't end a cell.
+        table.row(vec!["a|b".to_owned(), "1".to_owned(), "two\nlines".to_owned()]);
+        assert!(table.markdown().ends_with("| a\\|b | 1 | two lines |\n"), "{}", table.markdown());
     }
 }
