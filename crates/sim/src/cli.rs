@@ -144,7 +144,7 @@ macro_rules! say {
     }};
 }
 
-/// Runs what was asked for; 1 if a promise was broken.
+/// Runs what was asked for; 1 if a promise was broken, or a file can't be written.
 pub fn run(args: &SimArgs) -> ExitCode {
     if let Some(path) = &args.check_history {
         return check_history(path);
@@ -154,9 +154,9 @@ pub fn run(args: &SimArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let began = Instant::now();
-    let mut total = match args.seed {
+    let (mut total, is_written) = match args.seed {
         Some(seed) => run_one(args, seed),
-        None => run_many(args, began),
+        None => (run_many(args, began), true),
     };
     let seconds = began.elapsed().as_secs_f64();
     total.violations.sort_by_key(|outcome| outcome.plan.seed);
@@ -170,7 +170,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
         eprintln!("{} can't be written: {error}", path.display());
         return ExitCode::FAILURE;
     }
-    if total.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if total.violations.is_empty() && is_written { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// 1 if there is a violation, 2 if it is no history.
@@ -220,8 +220,9 @@ fn schemes(args: &SimArgs) -> Vec<Scheme> {
     args.scheme.map_or(Scheme::ALL.to_vec(), |scheme| vec![scheme])
 }
 
-fn run_one(args: &SimArgs, seed: u64) -> Total {
-    let mut total = Total::default();
+/// One seed; and whether the files that were asked for are written.
+fn run_one(args: &SimArgs, seed: u64) -> (Total, bool) {
+    let (mut total, mut is_written) = (Total::default(), true);
     let mut text = String::new();
     for scheme in schemes(args) {
         let wanted = Wanted { text: args.trace.is_some(), packets: args.pcap.is_some() };
@@ -229,20 +230,22 @@ fn run_one(args: &SimArgs, seed: u64) -> Total {
         say!("seed {seed} {}: trace {:016x}", scheme.name(), outcome.trace);
         text.push_str(&outcome.text);
         if let Some(path) = &args.pcap {
-            write(path, &std::mem::take(&mut outcome.capture));
+            is_written &= write(path, &std::mem::take(&mut outcome.capture));
         }
         total.add(outcome, cpu);
     }
     if let Some(path) = &args.trace {
-        write(path, text.as_bytes());
+        is_written &= write(path, text.as_bytes());
     }
-    total
+    (total, is_written)
 }
 
-fn write(path: &Path, bytes: &[u8]) {
-    if let Err(error) = std::fs::write(path, bytes) {
+fn write(path: &Path, bytes: &[u8]) -> bool {
+    let written = std::fs::write(path, bytes);
+    if let Err(error) = &written {
         eprintln!("{} can't be written: {error}", path.display());
     }
+    written.is_ok()
 }
 
 fn run_many(args: &SimArgs, began: Instant) -> Total {
@@ -352,4 +355,18 @@ fn to_json(total: &Total, seconds: f64) -> String {
         "cpu_seconds": total.cpu_seconds(),
     });
     format!("{json:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_that_cannot_be_written_is_a_failure() {
+        let is_written = |path: &str| {
+            let (scheme, mild) = (Some(Scheme::FarReach), Some("calm".to_owned()));
+            run_one(&SimArgs { scheme, mild, pcap: Some(path.into()), ..SimArgs::default() }, 0).1
+        };
+        assert!(is_written("/dev/null") && !is_written("/dev/full"));
+    }
 }
