@@ -115,6 +115,22 @@ def bad_packets(path, work):
     complaints = [bool(line.split("\t")[0]) for line in lines]
     assert (ours, complaints) == ([True, True, False, False], [True, True, False, False]), lines
     print("ok: malformed packets are told apart")
+    cut_off(data[:24], first, work)
+
+
+def cut_off(head, packet, work):
+    """A packet of which a capture has only the beginning is taken apart as far as that goes, and isn't called malformed."""
+    lengths = (FRAME_BYTES + 10, FRAME_BYTES + HEADER_BYTES, len(packet) - 1)
+    records = (struct.pack("<IIII", 0, 0, length, len(packet)) + packet[:length] for length in lengths)
+    capture = Path(work) / "cut_off.pcap"
+    capture.write_bytes(head + b"".join(records))
+    lines = tshark(capture, "-T", "fields", "-E", "separator=/t", "-e", "switchback.malformed", "-e", "switchback.op")
+    shown = [line.split("\t") for line in lines]
+    assert [malformed for malformed, _ in shown] == ["", "", ""], lines
+    assert [bool(op) for _, op in shown] == [False, True, True], lines
+    told = [line for line in tshark(capture, "-V") if line.startswith("Switchback") and "cut off by the capture" in line]
+    assert len(told) == 3, told
+    print("ok: packets that the capture cut off are no malformed ones")
 
 
 def main():

@@ -6,6 +6,7 @@
 -- Packets are known by their first four bytes, on any UDP port. Captures come from `switchback switch --pcap`, `switchback sim --pcap`, tcpdump.
 
 local MAGIC, VERSION, HEADER_BYTES = 0x5357, 1, 112
+local CUT_OFF = ", cut off by the capture"
 
 local OPS = {
     [1] = "READ", [2] = "WRITE", [3] = "DELETE", [4] = "FRAGMENT", [5] = "READ_FRAGMENT", [6] = "SCAN",
@@ -114,9 +115,15 @@ end
 function switchback.dissector(buffer, packet, tree)
     packet.cols.protocol = "Switchback"
     local subtree = tree:add(switchback, buffer())
-    if buffer:len() < HEADER_BYTES then
+    -- A capture may have less of a packet than was sent (tcpdump -s): that is no fault of the packet's.
+    local sent, captured = buffer:reported_len(), buffer:len()
+    if sent < HEADER_BYTES then
         subtree:add_proto_expert_info(malformed, "shorter than a header")
-        return buffer:len()
+        return captured
+    end
+    if captured < HEADER_BYTES then
+        subtree:append_text(CUT_OFF)
+        return captured
     end
     add_header(buffer, subtree)
     local op = buffer(4, 1):uint()
@@ -124,13 +131,16 @@ function switchback.dissector(buffer, packet, tree)
     local line = describe(buffer, op)
     packet.cols.info = line
     subtree:append_text(", " .. line)
-    if HEADER_BYTES + value_bytes + key_bytes ~= buffer:len() then
+    if HEADER_BYTES + value_bytes + key_bytes ~= sent then
         subtree:add_proto_expert_info(malformed, "header, value and key aren't as long as the packet")
-        return buffer:len()
+        return captured
     end
-    if value_bytes > 0 then subtree:add(fields.value, buffer(HEADER_BYTES, value_bytes)) end
-    if key_bytes > 0 then subtree:add(fields.key, buffer(HEADER_BYTES + value_bytes, key_bytes)) end
-    return buffer:len()
+    local value_seen = math.min(value_bytes, captured - HEADER_BYTES)
+    local key_seen = math.min(key_bytes, captured - HEADER_BYTES - value_seen)
+    if value_seen > 0 then subtree:add(fields.value, buffer(HEADER_BYTES, value_seen)) end
+    if key_seen > 0 then subtree:add(fields.key, buffer(HEADER_BYTES + value_seen, key_seen)) end
+    if captured < sent then subtree:append_text(CUT_OFF) end
+    return captured
 end
 
 local function is_ours(buffer, packet, tree)
