@@ -10,52 +10,56 @@ use std::sync::{Arc, Mutex, PoisonError};
 use switchback_datapath::state::bits;
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, partition_of, record_flags};
 
-type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
+/// Reports taken from a ring at once. The others wait in it; what finds no room there is counted.
+const TAKEN_MAX: usize = 64;
 
-/// Unreached addresses that are kept; whoever isn't served retries.
-const UNREACHED_MAX: usize = 1024;
+/// A ring buffer's end, and what was taken from it.
+struct Ring {
+    kernel: RingBuffer<'static>,
+    taken: Arc<Mutex<VecDeque<Vec<u8>>>>,
+}
+
+impl Ring {
+    fn new(loaded: &Loaded, map: &str) -> Result<Ring, Error> {
+        let taken = Arc::<Mutex<VecDeque<Vec<u8>>>>::default();
+        let to = Arc::clone(&taken);
+        let push = move |bytes: &[u8]| {
+            to.lock().unwrap_or_else(PoisonError::into_inner).push_back(bytes.to_vec());
+            0
+        };
+        let mut builder = RingBufferBuilder::new();
+        builder.add(loaded.map(map), push)?;
+        Ok(Ring { kernel: builder.build()?, taken })
+    }
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let pop = || self.taken.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        pop().or_else(|| {
+            let taken = self.kernel.consume_raw_n(TAKEN_MAX);
+            if taken < 0 {
+                let error = std::io::Error::from_raw_os_error(-taken);
+                tracing::error!(%error, "the kernel's reports can't be read");
+            }
+            pop()
+        })
+    }
+}
 
 /// The ends of the rings.
 pub(crate) struct Reports {
-    rings: RingBuffer<'static>,
-    records: Queue,
-    unreached: Queue,
+    records: Ring,
+    unreached: Ring,
     partitions: u32,
-}
-
-fn push(queue: &Queue, bytes: &[u8], limit: usize) -> i32 {
-    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-    if queue.len() < limit {
-        queue.push_back(bytes.to_vec());
-    }
-    0
-}
-
-fn pop(queue: &Queue) -> Option<Vec<u8>> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
 }
 
 impl Reports {
     pub(crate) fn new(loaded: &Loaded, partitions: u32) -> Result<Reports, Error> {
-        let (records, unreached) = (Queue::default(), Queue::default());
-        let (to_records, to_unreached) = (Arc::clone(&records), Arc::clone(&unreached));
-        let mut builder = RingBufferBuilder::new();
-        builder.add(loaded.map("reports"), move |bytes| push(&to_records, bytes, usize::MAX))?;
-        builder.add(loaded.map("unreached"), move |bytes| push(&to_unreached, bytes, UNREACHED_MAX))?;
-        Ok(Reports { rings: builder.build()?, records, unreached, partitions })
-    }
-
-    fn take(&self) {
-        if let Err(error) = self.rings.consume() {
-            tracing::error!(%error, "the kernel's reports can't be read");
-        }
+        let (records, unreached) = (Ring::new(loaded, "reports")?, Ring::new(loaded, "unreached")?);
+        Ok(Reports { records, unreached, partitions })
     }
 
     pub(crate) fn next(&mut self, packet: &mut Packet) -> bool {
-        let report = pop(&self.records).or_else(|| {
-            self.take();
-            pop(&self.records)
-        });
+        let report = self.records.next();
         report.is_some_and(|report| {
             fill(packet, &report, self.partitions);
             true
@@ -63,8 +67,7 @@ impl Reports {
     }
 
     pub(crate) fn next_unreached(&mut self) -> Option<Address> {
-        self.take();
-        let bytes = pop(&self.unreached)?;
+        let bytes = self.unreached.next()?;
         let port = u16::from_ne_bytes([bytes[16], bytes[17]]);
         Some(Address { ip: bytes[..16].try_into().ok()?, port })
     }

@@ -34,8 +34,8 @@ fn header(op: Op, key: &[u8]) -> Header {
     Header { epoch: 1, key_hash: HashKey([5; 16]).hash(key), ..Header::new(op) }
 }
 
-fn switch() -> XdpDatapath {
-    let datapath = small_switch(KEYS);
+fn switch(reports: u32) -> XdpDatapath {
+    let datapath = small_switch(KEYS, reports);
     for slot in 0..KEYS {
         let key = key(slot);
         control(&datapath, Header { slot, ..header(Op::Admit, &key) }, &key);
@@ -45,22 +45,26 @@ fn switch() -> XdpDatapath {
     datapath
 }
 
-/// Goes round the keys, writing 1 to all, then 2 to all...
-fn write_rounds(datapath: &XdpDatapath, rounds: &AtomicU64, stop: &AtomicBool) {
-    let mut request = 0;
-    for round in 1u64.. {
-        for slot in 0..KEYS {
-            let key = key(slot);
-            loop {
-                request += 1;
-                let mut packet = Packet::build(Header { request, ..header(Op::Write, &key) }, &value_of(round), &key);
-                match datapath.process(&mut packet, CLIENT, 0, 0) {
-                    Verdict::Reply => break,
-                    Verdict::Drop(DropReason::Contended) => {}
-                    other => panic!("{other:?}"),
-                }
+/// Writes a value to each key, by requests of these numbers.
+fn write_all(datapath: &XdpDatapath, value: u64, requests: &mut impl Iterator<Item = u64>) {
+    for key in (0..KEYS).map(key) {
+        loop {
+            let request = requests.next().unwrap();
+            let mut packet = Packet::build(Header { request, ..header(Op::Write, &key) }, &value_of(value), &key);
+            match datapath.process(&mut packet, CLIENT, 0, 0) {
+                Verdict::Reply => break,
+                Verdict::Drop(DropReason::Contended) => {}
+                other => panic!("{other:?}"),
             }
         }
+    }
+}
+
+/// Writes 1 to all keys, then 2 to all...
+fn write_rounds(datapath: &XdpDatapath, rounds: &AtomicU64, stop: &AtomicBool) {
+    let mut requests = 1..;
+    for round in 1u64.. {
+        write_all(datapath, round, &mut requests);
         rounds.store(round, Ordering::Relaxed);
         if stop.load(Ordering::Relaxed) {
             return;
@@ -108,7 +112,7 @@ fn a_snapshot_is_one_point_in_time() {
     if !may_load("snapshots while another CPU writes") {
         return;
     }
-    let datapath = switch();
+    let datapath = switch(4096);
     let (stop, rounds) = (AtomicBool::new(false), AtomicU64::new(0));
     let mut originals = 0;
     thread::scope(|scope| {
@@ -140,4 +144,25 @@ fn a_snapshot_is_one_point_in_time() {
     });
     assert_eq!(datapath.reports_lost(), 0);
     assert!(originals >= SNAPSHOTS as usize / 2 * KEYS as usize, "{originals} originals");
+}
+
+/// What nobody takes stays where it is, and what finds no room there is counted, whatever else is asked for meanwhile.
+#[test]
+fn reports_that_nobody_takes_are_counted_as_lost() {
+    if !may_load("reports that nobody takes") {
+        return;
+    }
+    let datapath = switch(1);
+    let mut requests = 1..;
+    write_all(&datapath, 1, &mut requests);
+    control(&datapath, Header { generation: 2, ..header(Op::SnapshotBegin, b"-") }, b"-");
+    for value in 2..4 {
+        write_all(&datapath, value, &mut requests);
+        assert_eq!(datapath.next_unreached(), None);
+    }
+    let lost = datapath.reports_lost();
+    assert!((1..u64::from(KEYS)).contains(&lost), "{lost} of {KEYS} originals");
+    let mut report = Packet::new();
+    let taken = (0..KEYS).filter(|_| datapath.next_report(&mut report)).count() as u64;
+    assert_eq!(taken + lost, u64::from(KEYS));
 }

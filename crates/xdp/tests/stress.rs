@@ -28,7 +28,7 @@ fn header(op: Op) -> Header {
 }
 
 fn switch() -> XdpDatapath {
-    let datapath = small_switch(4);
+    let datapath = small_switch(4, 4096);
     control(&datapath, header(Op::Admit), KEY);
     datapath.lookup_insert(&hash(), 0, 0).unwrap();
     control(&datapath, header(Op::SetValid), KEY);
@@ -154,7 +154,7 @@ fn keys_are_found_while_others_come_and_go() {
     const KEYS: u8 = 6;
     // The last one found the bucket full, and lives in the next.
     const STAYS: u8 = KEYS - 1;
-    let datapath = small_switch(KEYS.into());
+    let datapath = small_switch(KEYS.into(), 4096);
     let hash = |i: u8| {
         let mut hash = KeyHash([0; 16]);
         (hash.0[0], hash.0[15]) = (i + 1, 3);

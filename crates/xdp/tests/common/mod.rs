@@ -36,15 +36,15 @@ pub(crate) fn control(datapath: &XdpDatapath, header: Header, key: &[u8]) -> Pac
     }
 }
 
-/// A switch for the CPUs to meet on: one class of so many slots, one partition, epoch 1.
-pub(crate) fn small_switch(slots: u32) -> XdpDatapath {
+/// A switch for the CPUs to meet on: one class of so many slots, one partition, room for so many reports, epoch 1.
+pub(crate) fn small_switch(slots: u32, reports: u32) -> XdpDatapath {
     let config = Config {
         classes: vec![ClassConfig { value_bytes: 1024, slots }],
         lanes: 8,
         partitions: 1,
         nodes: 1,
         sketch_width: 64,
-        reports: 4096,
+        reports,
         ..Config::default()
     };
     let datapath = XdpDatapath::new(&config, Address::default()).unwrap();
