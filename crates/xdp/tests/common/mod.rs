@@ -6,6 +6,7 @@ pub(crate) mod conformance;
 
 use conformance::*;
 use std::cell::RefCell;
+use std::io::Write;
 use std::ops::Deref;
 use std::rc::Rc;
 use switchback_datapath::state::{Lane, Record, Registers};
@@ -18,7 +19,12 @@ pub(crate) fn may_load(what: &str) -> bool {
     match switchback_xdp::permission() {
         Ok(()) => true,
         Err(error) => {
-            eprintln!("skipped: {what} ({error}); how to run: as root, cargo test --release -p switchback-xdp");
+            // Not by eprintln!, which is shown of failed tests only.
+            let why = error.to_string();
+            let why = why.lines().next().unwrap_or_default();
+            let line =
+                format!("\nskipped: {what} ({why}); how to run: as root, cargo test --release -p switchback-xdp\n");
+            let _unseen = std::io::stderr().write_all(line.as_bytes());
             false
         }
     }
