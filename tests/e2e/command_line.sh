@@ -216,6 +216,9 @@ printf '[rack]\nshceme = "x"\npartitions = 3\n' >"$work/bad.toml"
 check 'a wrong file is a mistake of usage' equal "$?" 2
 check 'every mistake has its place' holds 'bad.toml:2:1: \[rack\] has no key "shceme"; did you mean "scheme"?' "$work/err"
 check '... the second as well' holds 'bad.toml:3:14: \[rack\] partitions = 3 is not a power of two' "$work/err"
+"$program" up --xdp-mode generic >"$work/out" 2>"$work/err"
+check 'a mode without the datapath in the kernel is a mistake of usage' equal "$?" 2
+check '... and says what it is for' holds '--datapath xdp' "$work/err"
 "$program" config example >"$work/example.toml"
 check 'the example is right' "$program" config check "$work/example.toml"
 check 'the one-host rack is right' "$program" config check examples/rack/rack.toml

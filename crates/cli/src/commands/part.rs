@@ -30,9 +30,9 @@ pub(crate) struct SwitchArgs {
     /// The interface that has the switch's address.
     #[arg(long, value_name = "IF", required_if_eq("datapath", "xdp"))]
     iface: Option<String>,
-    /// native (in the interface's driver) or generic (any interface, several times slower).
-    #[arg(long, value_name = "MODE", default_value = "native")]
-    xdp_mode: Mode,
+    /// native (in the interface's driver; if left out) or generic (any interface, several times slower).
+    #[arg(long, value_name = "MODE")]
+    xdp_mode: Option<Mode>,
     /// Write every packet, in and out, to this file for Wireshark, until it is --pcap-mb long. It costs the switch 1 to 3 us a packet.
     /// (In user space only: the kernel's packets are seen by tcpdump on the other machines.)
     #[arg(long, value_name = "FILE")]
@@ -92,7 +92,13 @@ pub(crate) fn switch(args: &SwitchArgs) -> anyhow::Result<ExitCode> {
             output::error("--pcap is for --datapath user: the kernel's packets don't come by here");
             return Ok(ExitCode::from(2));
         }
-        ("xdp", Some(name)) => Datapath::Kernel(Interface { name: name.clone(), mode: args.xdp_mode }),
+        ("xdp", Some(name)) => {
+            Datapath::Kernel(Interface { name: name.clone(), mode: args.xdp_mode.unwrap_or(Mode::Native) })
+        }
+        _ if args.iface.is_some() || args.xdp_mode.is_some() => {
+            output::error("--iface and --xdp-mode are for --datapath xdp, which isn't asked for");
+            return Ok(ExitCode::from(2));
+        }
         _ => Datapath::User(capture),
     };
     run(&args.config, &Overrides::default(), Part::Switch(args.index, datapath))

@@ -78,9 +78,9 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHERE", default_value = "user", value_parser = ["user", "xdp"])]
     datapath: String,
 
-    /// How the kernel is to do it: native (in the interface's driver) or generic (several times slower).
-    #[arg(long, value_name = "MODE", default_value = "native")]
-    xdp_mode: Mode,
+    /// How the kernel is to do it: native (in the interface's driver; if left out) or generic (several times slower).
+    #[arg(long, value_name = "MODE")]
+    xdp_mode: Option<Mode>,
 
     /// Records that the cache holds at most.
     #[arg(long, value_name = "N")]
@@ -115,7 +115,11 @@ impl UpArgs {
 
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let Some(config) = load(args.config.as_deref(), &args.overrides()) else { return Ok(ExitCode::from(2)) };
-    let kernel = (args.datapath == "xdp").then_some(args.xdp_mode);
+    let kernel = (args.datapath == "xdp").then_some(args.xdp_mode.unwrap_or(Mode::Native));
+    if kernel.is_none() && args.xdp_mode.is_some() {
+        output::error("--xdp-mode is for --datapath xdp, which isn't asked for");
+        return Ok(ExitCode::from(2));
+    }
     if kernel.is_some() && args.links == Some(LinkKind::Memory) {
         output::error(
             "--links memory: the kernel sees only what goes through sockets; leave it out with --datapath xdp",
