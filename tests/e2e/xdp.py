@@ -294,6 +294,8 @@ def scenario(version, mode):
             text = rack.metrics()
             if f'switchback_xdp_attached{{switch="0",interface="eth0",mode="{mode}"}} 1' not in text:
                 raise SystemExit("the metrics don't say the mode")
+            if total(text, 'switchback_dropped_packets_total{part="switch",index="0",reason="room"}') != 0:
+                raise SystemExit("what is left to the process is counted as dropped")
             print(f"IPv{version} {mode}: {total(text, 'switchback_absorbed_writes_total'):.0f} writes absorbed,"
                   f" {total(text, 'switchback_xdp_passed_total'):.0f} packets left to the process")
             if (version, mode) == (4, "native"):

@@ -313,7 +313,10 @@ impl XdpDatapath {
                 *sum = sum.wrapping_add(u64::from_ne_bytes(*number));
             }
         }
-        Statistics::from_numbers(&sums)
+        let mut counted = Statistics::from_numbers(&sums);
+        // Not dropped, but passed to the kernel, which gives it to the process.
+        counted.drops[DropReason::Room as usize] = 0;
+        counted
     }
 
     /// Forgets everything cached, as [`switchback_datapath::Datapath::clear`] does and as safely.
