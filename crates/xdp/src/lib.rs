@@ -325,9 +325,16 @@ impl XdpDatapath {
         self.shared.set_u32(place("registers.epoch"), 0);
         let mut out = [0; 64];
         const XDP_PASS: u32 = 2;
-        // A packet may hold a lock; it is soon done.
-        while !self.run("switchback_clear", &[0; 64], &mut out).is_ok_and(|ran| ran.value == XDP_PASS) {
-            std::thread::yield_now();
+        loop {
+            match self.run("switchback_clear", &[0; 64], &mut out) {
+                Ok(ran) if ran.value == XDP_PASS => break,
+                // A packet holds a lock; it is soon done.
+                Ok(_) => std::thread::yield_now(),
+                Err(error) => {
+                    tracing::error!(%error, "the kernel doesn't clear the datapath; it is asked again");
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+            }
         }
         let mut packet = Packet::new();
         while self.next_report(&mut packet) {}
