@@ -33,9 +33,9 @@ impl Forwarding {
     /// Switches it on for an interface of this thread's namespace, on which nobody else may do so meanwhile: the caller has attached
     /// a program to it.
     pub(crate) fn enable(interface: &str, v4: bool) -> Result<Forwarding, Error> {
-        let namespace = sys::namespace_cookie().map_err(|error| Error::System("asking for the namespace", error))?;
+        let namespace = sys::namespace_cookie().map_err(Error::system("asking for the namespace"))?;
         let found = Forwarding::enable_in(Path::new(NOTES), Path::new(SETTINGS), namespace, interface, v4);
-        found.map_err(|error| Error::System("letting the interface forward", error))
+        found.map_err(Error::system("letting the interface forward"))
     }
 
     fn enable_in(notes: &Path, settings: &Path, namespace: u64, interface: &str, v4: bool) -> io::Result<Forwarding> {

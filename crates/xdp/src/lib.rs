@@ -58,24 +58,40 @@ pub enum Error {
     Config(#[from] switchback_datapath::Error),
     /// The kernel refused.
     #[error(
-        "the kernel doesn't load the datapath ({0}); root, or CAP_BPF and CAP_NET_ADMIN, and Linux 6.1 are needed\n{1}"
+        "the kernel doesn't load the datapath ({0}); root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, and Linux 6.1 are needed\n{1}"
     )]
     Load(String, String),
     /// The process may not.
     #[error(
-        "{0} needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN: run it with sudo, in a container with \
+        "{0} needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN: run it with sudo, in a container with \
          `docker run --privileged`; `switchback doctor --datapath xdp` says what else is missing"
     )]
     Privilege(&'static str),
     /// libbpf refused.
     #[error("libbpf: {0}")]
-    Libbpf(#[from] libbpf_rs::Error),
+    Libbpf(String),
     /// A system call failed.
     #[error("{0}: {1}")]
-    System(&'static str, #[source] io::Error),
+    System(&'static str, io::Error),
     /// The interface can't be used so.
     #[error("{0}")]
     Interface(String),
+}
+
+impl Error {
+    /// Of a system call, which was for this.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Error {
+        move |error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Error::Privilege(what),
+            _ => Error::System(what, error),
+        }
+    }
+}
+
+impl From<libbpf_rs::Error> for Error {
+    fn from(error: libbpf_rs::Error) -> Error {
+        Error::Libbpf(error.to_string())
+    }
 }
 
 /// `struct replay` of xdp.bpf.c.
@@ -116,10 +132,10 @@ impl XdpDatapath {
     fn load(object: Object, config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
         let loaded = Loaded::new(object, config, endpoint)?;
         let shared = Shared::new(loaded.map(".data.shared").as_fd(), sys::PAGE)
-            .map_err(|error| Error::System("mapping the datapath's registers", error))?;
+            .map_err(Error::system("mapping the datapath's registers"))?;
         let chunks = Chunks::new(config);
         let slots = Shared::new(loaded.map("chunks").as_fd(), chunks.length())
-            .map_err(|error| Error::System("mapping the datapath's slots", error))?;
+            .map_err(Error::system("mapping the datapath's slots"))?;
         let reports = Mutex::new(Reports::new(&loaded, config.partitions)?);
         let datapath = XdpDatapath {
             loaded,

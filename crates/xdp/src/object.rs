@@ -137,7 +137,7 @@ impl Loaded {
         }
         let mut programs = HashMap::new();
         for program in loaded.progs() {
-            let fd = program.as_fd().try_clone_to_owned().map_err(|error| Error::System("keeping a program", error))?;
+            let fd = program.as_fd().try_clone_to_owned().map_err(Error::system("keeping a program"))?;
             programs.insert(program.name().to_string_lossy().into_owned(), fd);
         }
         let stack = |(name, log): &(OsString, sys::Log)| (name.to_string_lossy().into_owned(), stack_of(&log.text()));

@@ -39,11 +39,11 @@ impl Segment {
         let hosts = segment.hosts.as_fd();
         segment.on_switch(|| {
             netlink::add_veth(INTERFACE, HOSTS_INTERFACE, hosts, cpus.clamp(1, QUEUES_MAX))
-                .map_err(|error| Error::System("making a veth (CONFIG_VETH)", error))?;
+                .map_err(Error::system("making a veth (CONFIG_VETH)"))?;
             configure(INTERFACE, Segment::SWITCH)?;
             // For good: this namespace ends with the process.
             let setting = format!("/proc/sys/net/ipv4/conf/{INTERFACE}/forwarding");
-            std::fs::write(setting, "1").map_err(|error| Error::System("letting the veth forward", error))
+            std::fs::write(setting, "1").map_err(Error::system("letting the veth forward"))
         })?;
         segment.on_hosts(|| configure(HOSTS_INTERFACE, Segment::HOSTS))?;
         Ok(segment)
@@ -83,10 +83,7 @@ fn namespace() -> Result<File, Error> {
         Ok(made) => made,
         Err(panic) => std::panic::resume_unwind(panic),
     };
-    made.map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied => Error::Privilege("making network namespaces"),
-        _ => Error::System("making a network namespace", error),
-    })
+    made.map_err(Error::system("making network namespaces"))
 }
 
 /// Sets the loopback interface and this one up.
@@ -97,5 +94,5 @@ fn configure(interface: &str, address: Ipv4Addr) -> Result<(), Error> {
         netlink::set_up(attach::link_named("lo").map_err(io::Error::other)?.index)?;
         netlink::set_up(found)
     };
-    set().map_err(|error| Error::System("configuring a veth", error))
+    set().map_err(Error::system("configuring a veth"))
 }
