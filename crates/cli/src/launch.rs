@@ -194,11 +194,11 @@ fn kernel_switch(config: &RackConfig, index: u16, at: &Interface) -> anyhow::Res
     let counted = Arc::clone(&datapath);
     let supervisor = switch_supervisor(config, &agent, Box::new(move || counted.statistics()));
     let sources = common(config);
-    let (name, mode) = (at.name.clone(), part.attached().1.to_string());
-    let ready = format!("switch={index} datapath=xdp interface={name} mode={mode}");
+    let watch = part.watch().clone();
+    let ready = format!("switch={index} datapath=xdp interface={} mode={}", watch.interface(), watch.mode());
     let (label, switch) = (index.to_string(), part.switch.clone());
     sources.add(move |samples: &mut Samples| {
-        metrics::interface(samples, &label, &name, &mode, switch.packets());
+        metrics::interface(samples, &label, &watch, switch.packets());
         metrics::datapath(samples, &label, &datapath.statistics());
         metrics::agent(samples, &label, &agent.statistics());
     });

@@ -193,7 +193,7 @@ impl Assembly {
                 let attachment = segment.attach(&datapath, *mode)?;
                 let target = XdpTarget::new(Arc::clone(&datapath));
                 let link = link.expect("it has a socket");
-                let thread = KernelThread { datapath, link, nodes: target.nodes() };
+                let thread = KernelThread { datapath, link, nodes: target.nodes(), watch: attachment.watch().clone() };
                 let (passed, joined) = thread.start(self.stop.clone())?;
                 self.threads.push(joined);
                 self.kernel = Some(KernelSwitch::new(passed, attachment));

@@ -64,7 +64,7 @@ impl EmbeddedRack {
 
     /// The mode in which the kernel's switch is really attached, if it is the kernel's.
     pub fn kernel_mode(&self) -> Option<Mode> {
-        self.assembly.kernel.as_ref().map(|switch| switch.attached().1)
+        self.assembly.kernel.as_ref().map(|switch| switch.watch().mode())
     }
 
     /// Whether a thread of it has ended by itself.
@@ -119,9 +119,8 @@ fn attach(
     front::add_sources(gateway, sources);
     let (name, scheme) = (config.rack.name.clone(), config.rack.scheme);
     if let Some(kernel) = &assembly.kernel {
-        let ((name, mode), passed) = (kernel.attached(), kernel.passed.clone());
-        let (name, mode) = (name.to_owned(), mode.to_string());
-        sources.add(move |samples: &mut Samples| interface(samples, "0", &name, &mode, passed.packets()));
+        let (watch, passed) = (kernel.watch().clone(), kernel.passed.clone());
+        sources.add(move |samples: &mut Samples| interface(samples, "0", &watch, passed.packets()));
     }
     let (pipeline, switch, nodes) = (assembly.pipeline.clone(), assembly.agent.clone(), assembly.nodes.clone());
     let control = assembly.controller.clone();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use switchback_core::control::Peer;
 use switchback_core::switch::Agent;
 use switchback_net::{Clock, connect};
-use switchback_xdp::{Attachment, Mode, XdpDatapath, XdpTarget};
+use switchback_xdp::{Attachment, Mode, Watch, XdpDatapath, XdpTarget};
 
 /// Interface and agent; the packets are the kernel's.
 pub struct KernelSwitchPart {
@@ -43,17 +43,18 @@ impl KernelSwitchPart {
         // The port is taken, so that nobody else gets what the kernel passes on; and that is answered from here.
         let link = bind(address, config, "the switch")?;
         let target = XdpTarget::new(Arc::clone(&datapath));
-        let mut threads = Threads::default();
-        let thread = KernelThread { datapath: Arc::clone(&datapath), link, nodes: target.nodes() };
-        let (switch, joined) = thread.start(threads.stop.clone())?;
-        threads.joined.push(joined);
         let attachment = Attachment::new(&datapath, interface, mode)?;
         tracing::info!(
             interface,
-            mode = %attachment.mode(),
+            mode = %attachment.watch().mode(),
             peer_program = attachment.has_peer_program(),
             "the datapath is attached"
         );
+        let mut threads = Threads::default();
+        let (in_kernel, nodes) = (Arc::clone(&datapath), target.nodes());
+        let thread = KernelThread { datapath: in_kernel, link, nodes, watch: attachment.watch().clone() };
+        let (switch, joined) = thread.start(threads.stop.clone())?;
+        threads.joined.push(joined);
         let agent = Agent::new(draw_boot(), address.into(), blueprint::agent(config), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
         let (agent, joined) = AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
@@ -61,9 +62,9 @@ impl KernelSwitchPart {
         Ok(KernelSwitchPart { datapath, agent, switch, address, attachment, threads })
     }
 
-    /// The interface, and the mode in which the datapath is really attached to it.
-    pub fn attached(&self) -> (&str, Mode) {
-        (self.attachment.interface(), self.attachment.mode())
+    /// The interface, the mode in which the datapath is really attached to it, and whether it still is.
+    pub fn watch(&self) -> &Watch {
+        self.attachment.watch()
     }
 
     /// Whether it has ended by itself.
@@ -74,6 +75,7 @@ impl KernelSwitchPart {
     /// Takes it off the interface and ends it. What it caches is recovered from clients and the last snapshot, unless the rack was
     /// drained first.
     pub fn stop(mut self) {
+        self.threads.stop.ask();
         drop(self.attachment);
         self.threads.end();
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use switchback_datapath::{Config as DatapathConfig, Datapath, SHARDS, Shard, Statistics};
 use switchback_net::{MemoryFabric, MemoryUplink, UdpLink, Uplink};
 use switchback_wire::Address;
-use switchback_xdp::{Attachment, Mode, Segment, XdpDatapath};
+use switchback_xdp::{Attachment, Mode, Segment, Watch, XdpDatapath};
 
 /// Where clients find the switch of a rack that has a network of its own.
 const SWITCH_PORT: u16 = 5357;
@@ -71,9 +71,9 @@ impl KernelSwitch {
         KernelSwitch { passed, attachment }
     }
 
-    /// The interface, and the mode in which the datapath is really attached to it.
-    pub fn attached(&self) -> (&str, Mode) {
-        (self.attachment.interface(), self.attachment.mode())
+    /// The interface, the mode in which the datapath is really attached to it, and whether it still is.
+    pub fn watch(&self) -> &Watch {
+        self.attachment.watch()
     }
 }
 

@@ -2,10 +2,13 @@
 
 use crate::forwarding::Forwarding;
 use crate::{Error, Link, XdpDatapath, netlink, peer, sys};
+use libbpf_rs::Program;
 use std::fmt;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::str::FromStr;
+use std::sync::{Arc, Weak};
 use switchback_wire::PACKET_BYTES_MAX;
 
 /// Where in the kernel frames meet the datapath.
@@ -61,13 +64,39 @@ pub const MTU_MIN: u32 = PACKET_BYTES_MAX as u32 + 48;
 /// as long as somebody has it open.
 #[derive(Debug)]
 pub struct Attachment {
-    interface: String,
-    mode: Mode,
-    has_peer_program: bool,
+    watch: Watch,
     // Before the program goes: only who has one on the interface may change how it forwards.
     _forwarding: Forwarding,
-    _link: OwnedFd,
-    _peer: Option<OwnedFd>,
+    _link: Arc<OwnedFd>,
+    peer: Option<OwnedFd>,
+}
+
+/// Tells where a datapath was attached, and whether it still is. Doesn't keep it there.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    interface: String,
+    mode: Mode,
+    link: Weak<OwnedFd>,
+    program: u32,
+}
+
+impl Watch {
+    /// The interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// The mode that it is really in.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// False once it was taken off, by whomever, another program was put in its place, or the interface is gone.
+    pub fn is_attached(&self) -> bool {
+        let Some(link) = self.link.upgrade() else { return false };
+        let says = |field| sys::described(link.as_fd(), field);
+        says("ifindex").is_none_or(|index| index != 0) && says("prog_id").is_none_or(|id| id == self.program.into())
+    }
 }
 
 impl Attachment {
@@ -90,39 +119,59 @@ impl Attachment {
                 found.mtu
             )));
         }
+        warn_of(datapath, &found)?;
         let flags = if mode == Mode::Generic { XDP_FLAGS_SKB_MODE } else { XDP_FLAGS_DRV_MODE };
         let program = datapath.loaded.program("switchback");
         let link = sys::link(program, found.index, flags).map_err(|error| refusal(interface, mode, &error))?;
-        let attached = sys::query(found.index).map_err(|error| Error::System("asking for the mode", error))?.mode;
+        let attached = sys::query(found.index).map_err(Error::system("asking for the mode"))?.mode;
         let unknown = || Error::Interface(format!("{interface}: attached in the unknown mode {attached}"));
         let mode = Mode::of_kernel(attached).ok_or_else(unknown)?;
-        let v4 = datapath.endpoint().ip[..12] == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
-        let forwarding = Forwarding::enable(interface, v4)?;
-        let peer = peer::attach(datapath.loaded.program("switchback_pass"), &found, namespace)?;
-        Ok(Attachment {
+        let forwarding = Forwarding::enable(interface, endpoint(datapath).is_ipv4())?;
+        // Only the driver loses what is sent without it.
+        let peer = match mode {
+            Mode::Native => peer::attach(datapath.loaded.program("switchback_pass"), &found, namespace)?,
+            Mode::Generic | Mode::Offloaded => None,
+        };
+        let link = Arc::new(link);
+        let watch = Watch {
             interface: interface.to_owned(),
             mode,
-            has_peer_program: peer.is_some(),
-            _forwarding: forwarding,
-            _link: link,
-            _peer: peer,
-        })
-    }
-
-    /// The mode that it is really in.
-    pub fn mode(&self) -> Mode {
-        self.mode
+            link: Arc::downgrade(&link),
+            program: Program::id_from_fd(program)?,
+        };
+        Ok(Attachment { watch, _forwarding: forwarding, _link: link, peer })
     }
 
     /// Whether it is a veth whose other end was found, and got the program without which it loses what is sent.
     pub fn has_peer_program(&self) -> bool {
-        self.has_peer_program
+        self.peer.is_some()
     }
 
-    /// The interface.
-    pub fn interface(&self) -> &str {
-        &self.interface
+    /// Where it is, and whether it stays there.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
     }
+}
+
+fn endpoint(datapath: &XdpDatapath) -> IpAddr {
+    IpAddr::from(datapath.endpoint().ip).to_canonical()
+}
+
+/// Of what may be meant, but seldom is.
+fn warn_of(datapath: &XdpDatapath, interface: &Link) -> Result<(), Error> {
+    let name = &interface.name;
+    if !interface.is_up {
+        tracing::warn!("{name} is down, and nothing comes in by it: ip link set dev {name} up");
+    }
+    let addresses = netlink::addresses(interface.index).map_err(Error::system("listing addresses"))?;
+    let address = endpoint(datapath);
+    if !addresses.contains(&address) {
+        tracing::warn!(
+            "{name} doesn't have the switch's address, {address}: the kernel answers only what comes in by {name} all the same; \
+             packets that come in elsewhere are left to this process, which is several times slower"
+        );
+    }
+    Ok(())
 }
 
 fn refusal(interface: &str, mode: Mode, error: &std::io::Error) -> Error {
@@ -133,6 +182,10 @@ fn refusal(interface: &str, mode: Mode, error: &std::io::Error) -> Error {
         Some(libc::EOPNOTSUPP | libc::EINVAL) if mode == Mode::Native => format!(
             "{interface}'s driver can't take the datapath ({error}); --xdp-mode generic works anywhere, and is several times slower"
         ),
+        Some(libc::ERANGE) => format!(
+            "{interface}, or a veth's other end, has an MTU too large for the datapath in native mode: \
+             ip link set dev {interface} mtu 1500, at both ends"
+        ),
         Some(libc::EPERM | libc::EACCES) => format!("attaching to {interface} needs root or CAP_NET_ADMIN"),
         _ => format!("attaching to {interface}: {error}"),
     };
@@ -140,7 +193,7 @@ fn refusal(interface: &str, mode: Mode, error: &std::io::Error) -> Error {
 }
 
 pub(crate) fn link_named(interface: &str) -> Result<Link, Error> {
-    let links = netlink::links().map_err(|error| Error::System("listing interfaces", error))?;
+    let links = netlink::links().map_err(Error::system("listing interfaces"))?;
     links.into_iter().find(|link| link.name == interface).ok_or_else(|| no_interface(interface))
 }
 

@@ -1,6 +1,7 @@
 //! What an interface, its driver and the kernel's settings are like: for those who are to mend them.
 
 use crate::{Error, Mode, attach, netlink, sys};
+use std::net::IpAddr;
 
 /// An interface as its driver describes it. `None`: the driver doesn't say.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -11,6 +12,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether it is set up.
     pub is_up: bool,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
     /// The driver's name.
     pub driver: Option<String>,
     /// Queues that frames come in by.
@@ -35,12 +38,13 @@ const FLAG_LRO: u32 = 1 << 15;
 /// Looks at an interface of this thread's network namespace.
 pub fn inspect(name: &str) -> Result<Interface, Error> {
     let link = attach::link_named(name)?;
-    let xdp = sys::query(link.index).map_err(|error| Error::System("asking for the interface's XDP", error))?;
+    let xdp = sys::query(link.index).map_err(Error::system("asking for the interface's XDP"))?;
     let flags = ethtool::<2>(name, ETHTOOL_FLAGS).map(|words| words[1]);
     Ok(Interface {
         name: link.name,
         mtu: link.mtu,
         is_up: link.is_up,
+        addresses: netlink::addresses(link.index).map_err(Error::system("listing addresses"))?,
         driver: ethtool::<49>(name, ETHTOOL_DRIVER).map(|words| text(&words[1..9])),
         receive_queues: ethtool::<9>(name, ETHTOOL_CHANNELS).map(|words| words[5] + words[8]),
         takes_native: (xdp.features != 0).then_some(xdp.features & XDP_BASIC != 0),

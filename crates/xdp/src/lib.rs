@@ -20,7 +20,7 @@ mod state;
 mod sys;
 mod target;
 
-pub use attach::{Attachment, MTU_MIN, Mode};
+pub use attach::{Attachment, MTU_MIN, Mode, Watch};
 pub use inspect::{Interface, inspect, interfaces};
 pub use netlink::{Link, links};
 pub use object::{is_built_in, map_bytes};

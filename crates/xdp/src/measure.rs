@@ -1,7 +1,7 @@
 //! What measures the pipeline in the kernel: requests made there, in test runs or as live frames on a veth.
 
 use crate::object::Object;
-use crate::{Error, Segment, XdpDatapath, netlink, sys};
+use crate::{Error, Segment, XdpDatapath, attach, sys};
 use libbpf_rs::{MapCore, MapFlags};
 use std::io;
 use std::ops::Deref;
@@ -96,17 +96,15 @@ impl Meter {
 
     /// Puts a program on an interface of this thread's network namespace, in its driver.
     pub fn put(&self, program: Program, interface: &str) -> Result<Put, Error> {
-        let links = netlink::links().map_err(|error| Error::System("listing interfaces", error))?;
-        let link = links.iter().find(|link| link.name == interface);
-        let index = link.ok_or_else(|| Error::Interface(format!("there is no interface {interface}")))?.index;
+        let index = attach::link_named(interface)?.index;
         let name = match program {
             Program::Switch => "switchback",
             Program::Bounce => "measure_bounce",
             Program::Sink => "measure_sink",
         };
-        sys::link(self.loaded.program(name), index, crate::attach::XDP_FLAGS_DRV_MODE)
+        sys::link(self.loaded.program(name), index, attach::XDP_FLAGS_DRV_MODE)
             .map(|link| Put { _link: link, index })
-            .map_err(|error| Error::System("attaching to a veth", error))
+            .map_err(Error::system("attaching to a veth"))
     }
 
     /// Where [`Meter::generate`] sends: to the other end of this interface.
@@ -168,9 +166,7 @@ pub struct RunTimes {
 impl RunTimes {
     /// From now on.
     pub fn count() -> Result<RunTimes, Error> {
-        sys::count_run_time()
-            .map(|on| RunTimes { _on: on })
-            .map_err(|error| Error::System("having the kernel count run times", error))
+        sys::count_run_time().map(|on| RunTimes { _on: on }).map_err(Error::system("having the kernel count run times"))
     }
 }
 

@@ -3,12 +3,13 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWADDR: u16 = 20;
+const RTM_GETADDR: u16 = 22;
 const RTM_GETNSID: u16 = 90;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -157,6 +158,27 @@ pub fn links() -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
+/// The addresses of an interface.
+pub(crate) fn addresses(index: u32) -> io::Result<Vec<IpAddr>> {
+    let mut socket = open()?;
+    socket.write_all(&request(RTM_GETADDR, NLM_F_DUMP, &[0; 8]))?;
+    let mut found = Vec::new();
+    answers(&mut socket, true, |kind, body| {
+        if kind == RTM_NEWADDR && u32_at(body, 4) == index {
+            found.extend(address_of(body));
+        }
+    })?;
+    Ok(found)
+}
+
+/// Its own, even if it is tied to the one at the other end (`IFA_ADDRESS` is that one then).
+fn address_of(body: &[u8]) -> Option<IpAddr> {
+    let of = |wanted| attributes(body.get(8..)?).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let value = of(IFA_LOCAL).or_else(|| of(IFA_ADDRESS))?;
+    let v4 = || <[u8; 4]>::try_from(value).ok().map(|octets| Ipv4Addr::from(octets).into());
+    v4().or_else(|| <[u8; 16]>::try_from(value).ok().map(|octets| Ipv6Addr::from(octets).into()))
+}
+
 /// Has the kernel do something.
 fn order(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     let mut socket = open()?;
@@ -218,5 +240,7 @@ mod tests {
         let links = links().unwrap();
         let loopback = links.iter().find(|link| link.name == "lo").unwrap();
         assert!(loopback.index > 0 && loopback.mtu >= 1500, "{loopback:?}");
+        let addresses = addresses(loopback.index).unwrap();
+        assert!(!loopback.is_up || addresses.contains(&Ipv4Addr::LOCALHOST.into()), "{addresses:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! A veth's other end, wherever it is.
 
+use crate::attach::XDP_FLAGS_DRV_MODE;
 use crate::{Error, Link, netlink, sys};
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -7,10 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
-
-/// The other end of a veth, in this namespace, in the one named, or in one that has a name or a process; none if it can't be found, or
-/// the interface is no veth.
+/// Gives the other end of a veth a program: in this namespace, in the one named, or in one that has a name or a process. None if it
+/// can't be found or has a program, or the interface is no veth.
 pub(crate) fn attach(
     program: BorrowedFd<'_>,
     interface: &Link,
@@ -18,24 +17,41 @@ pub(crate) fn attach(
 ) -> Result<Option<OwnedFd>, Error> {
     let Some(peer) = interface.peer.filter(|peer| *peer != 0) else { return Ok(None) };
     let Some(wanted) = interface.peer_namespace else {
-        let links = netlink::links().map_err(|error| Error::System("listing interfaces", error))?;
+        let links = netlink::links().map_err(Error::system("listing interfaces"))?;
         // A VLAN's lower interface knows nothing of it; a veth's other end does.
         let is_mutual = links.iter().any(|link| link.index == peer && link.peer == Some(interface.index));
-        return if is_mutual { link(program, peer).map(Some) } else { Ok(None) };
+        return if is_mutual { link(program, peer) } else { Ok(None) };
     };
     let is_wanted = |it: &File| netlink::namespace_id(it.as_fd()).ok().flatten() == Some(wanted);
-    let known =
-        namespace.map(File::try_clone).transpose().map_err(|error| Error::System("a network namespace", error))?;
+    let known = namespace.map(File::try_clone).transpose().map_err(Error::system("opening a network namespace"))?;
     match known.into_iter().chain(namespaces()).find(is_wanted) {
-        Some(namespace) => within(&namespace, || link(program, peer)).map(Some),
-        None => Ok(None),
+        Some(namespace) => within(&namespace, || link(program, peer)),
+        None => {
+            let name = &interface.name;
+            tracing::warn!(
+                "{name}'s other end isn't found, since its namespace has neither a name nor a process: unless it has an XDP program, \
+                 the driver loses every answer"
+            );
+            Ok(None)
+        }
     }
 }
 
-fn link(program: BorrowedFd<'_>, index: u32) -> Result<OwnedFd, Error> {
-    sys::link(program, index, XDP_FLAGS_DRV_MODE).map_err(|error| {
-        Error::Interface(format!("the veth's other end can't take the program that it needs: {error}"))
-    })
+fn link(program: BorrowedFd<'_>, index: u32) -> Result<Option<OwnedFd>, Error> {
+    match sys::link(program, index, XDP_FLAGS_DRV_MODE) {
+        // Any program in its driver will do.
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            tracing::warn!("the veth's other end has a program of somebody else's: the driver loses every answer if that goes");
+            Ok(None)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Err(Error::Interface(
+            "the veth's other end has a program in generic mode, and needs one in its driver: ip link set dev IF xdpgeneric off there"
+                .to_owned(),
+        )),
+        result => result.map(Some).map_err(|error| {
+            Error::Interface(format!("the veth's other end can't take the program that it needs: {error}"))
+        }),
+    }
 }
 
 /// Network namespaces that have a name or a process, each once.
@@ -57,7 +73,7 @@ pub fn within<T: Send, E: Send + From<Error>>(
 ) -> Result<T, E> {
     std::thread::scope(|scope| {
         let run = || {
-            sys::enter(namespace.as_fd()).map_err(|error| Error::System("entering a network namespace", error))?;
+            sys::enter(namespace.as_fd()).map_err(Error::system("entering a network namespace"))?;
             body()
         };
         match scope.spawn(run).join() {

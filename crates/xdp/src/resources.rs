@@ -1,11 +1,11 @@
 //! What the loaded programs and maps take, as the kernel tells.
 
-use crate::XdpDatapath;
+use crate::{XdpDatapath, sys};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{MapCore, Program};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// A loaded program.
@@ -63,7 +63,7 @@ impl XdpDatapath {
         let of_map = |(name, map): (&str, &libbpf_rs::MapHandle)| MapResources {
             name: name.to_owned(),
             entries: map.max_entries(),
-            bytes: memory_of(map.as_fd().as_raw_fd()).unwrap_or(0),
+            bytes: sys::described(map.as_fd(), "memlock").unwrap_or(0),
         };
         let mut all: Vec<_> = self.loaded.maps().map(of_map).collect();
         all.sort_by(|a, b| (b.bytes, &a.name).cmp(&(a.bytes, &b.name)));
@@ -95,12 +95,6 @@ fn of_program(name: &str, stack_bytes: Vec<u32>, info: &ProgramInfo) -> ProgramR
         functions: functions.collect(),
         run_time: (Duration::from_nanos(info.run_time_ns), info.run_cnt),
     }
-}
-
-/// `memlock` of the descriptor's fdinfo: what is charged for the map.
-fn memory_of(fd: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("memlock:"))?.trim().parse().ok()
 }
 
 /// The verifier's line about the stack: `stack depth 112+0+56`.

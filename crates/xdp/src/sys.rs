@@ -157,6 +157,12 @@ pub(crate) fn ethtool(interface: &str, words: &mut [u32]) -> io::Result<()> {
     }
 }
 
+/// A number that the kernel tells of a descriptor.
+pub(crate) fn described(of: BorrowedFd<'_>, field: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", of.as_raw_fd())).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?.trim().parse().ok()
+}
+
 /// Moves the calling thread into a network namespace.
 pub(crate) fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: changes nothing in this process's memory.

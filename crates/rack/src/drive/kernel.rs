@@ -1,5 +1,5 @@
 //! What a switch in the kernel leaves to user space: packets that an interface couldn't answer in place, and receivers whose next hop
-//! isn't known.
+//! isn't known. And a look now and then whether it is still there.
 
 use super::{SOCKET, Stop, SwitchHandle, carry_out, poll, spawn, wait};
 use mio::Events;
@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use switchback_net::{NodeAddresses, UdpLink};
 use switchback_wire::{Address, Packet};
-use switchback_xdp::XdpDatapath;
+use switchback_xdp::{Watch, XdpDatapath};
 
-/// Packets taken before answers are sent.
+/// Packets taken, or next hops asked for, before answers are sent.
 const BURST: usize = 256;
-/// How often the kernel is told what time it is: the system's clock may be set at any time.
-const CLOCK: Duration = Duration::from_secs(1);
+/// How often the kernel is told what time it is, since the system's clock may be set at any time, and the interface is looked at.
+const PERIOD: Duration = Duration::from_secs(1);
 
 /// The thread that does it.
 pub struct KernelThread {
@@ -24,6 +24,8 @@ pub struct KernelThread {
     pub link: UdpLink,
     /// Where it forwards to.
     pub nodes: NodeAddresses,
+    /// Whether the interface still has it.
+    pub watch: Watch,
 }
 
 impl KernelThread {
@@ -40,7 +42,8 @@ impl KernelThread {
     fn run(mut self, mut poll: mio::Poll, stop: &Stop, handle: &SwitchHandle) {
         let mut events = Events::with_capacity(8);
         let mut packet = Packet::new();
-        let mut clock_set = Instant::now();
+        let mut looked = Instant::now();
+        let mut is_attached = true;
         let mut more = false;
         while !stop.is_asked() {
             let timeout = if more { Duration::ZERO } else { Duration::from_millis(5) };
@@ -56,11 +59,24 @@ impl KernelThread {
             }
             self.resolve(&mut packet);
             self.link.flush();
-            if clock_set.elapsed() >= CLOCK {
+            if looked.elapsed() >= PERIOD {
                 self.datapath.set_clock();
-                clock_set = Instant::now();
+                is_attached = self.look(is_attached, stop);
+                looked = Instant::now();
             }
         }
+    }
+
+    /// Whether it is still attached. Once it isn't, the kernel gives every packet to this process, which answers from the same tables.
+    fn look(&self, was_attached: bool, stop: &Stop) -> bool {
+        let is_attached = self.watch.is_attached();
+        if was_attached && !is_attached && !stop.is_asked() {
+            tracing::error!(
+                "somebody has taken the datapath off its interface, or the interface is gone: this process answers in its place, \
+                 several times slower, until the switch is started again"
+            );
+        }
+        is_attached
     }
 
     fn pass(&mut self, from: Address, packet: &mut Packet) {
@@ -70,7 +86,8 @@ impl KernelThread {
 
     /// An empty datagram makes the kernel ask for the next hop of its receiver, who takes no notice of it.
     fn resolve(&mut self, packet: &mut Packet) {
-        while let Some(to) = self.datapath.next_unreached() {
+        for _ in 0..BURST {
+            let Some(to) = self.datapath.next_unreached() else { return };
             packet.set_length(0);
             self.link.send(to, packet);
         }

@@ -11,6 +11,7 @@ use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
 use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Verb, WorkerStatistics};
 use switchback_net::SocketQueue;
+use switchback_xdp::Watch;
 
 /// What runs here.
 pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
@@ -19,10 +20,11 @@ pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
 }
 
 /// Where the kernel runs the pipeline of one switch.
-pub fn interface(samples: &mut Samples, switch: &str, interface: &str, mode: &str, passed: u64) {
-    let labels = [("switch", switch), ("interface", interface), ("mode", mode)];
-    let help = "Always 1; the labels say where the kernel runs the datapath, and in which mode.";
-    samples.gauge("switchback_xdp_attached", help, &labels, 1.0);
+pub fn interface(samples: &mut Samples, switch: &str, watch: &Watch, passed: u64) {
+    let (mode, is_attached) = (watch.mode().to_string(), watch.is_attached());
+    let labels = [("switch", switch), ("interface", watch.interface()), ("mode", mode.as_str())];
+    let help = "1 while the kernel runs the datapath there, in this mode; 0 once somebody has taken it off.";
+    samples.gauge("switchback_xdp_attached", help, &labels, f64::from(u8::from(is_attached)));
     let help = "Packets that the kernel couldn't answer where they came in, and left to the process.";
     samples.counter("switchback_xdp_passed_total", help, &[("switch", switch)], passed);
 }

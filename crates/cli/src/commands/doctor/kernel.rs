@@ -3,6 +3,7 @@
 use super::{Check, Verdict, first_line, version_in};
 use crate::output::bytes;
 use std::fs::read_to_string;
+use std::net::IpAddr;
 use std::path::Path;
 use switchback_rack::blueprint;
 use switchback_rack::config::RackConfig;
@@ -45,6 +46,8 @@ pub(super) struct Facts {
     available_bytes: Option<u64>,
     cores: u32,
     interfaces: Vec<String>,
+    /// Addresses of the rack's switches; none if it is a rack in one process, which makes its own.
+    switches: Vec<IpAddr>,
     interface: Option<Result<Interface, String>>,
 }
 
@@ -71,6 +74,7 @@ impl Facts {
             available_bytes: available(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
             interfaces: switchback_xdp::interfaces(),
+            switches: config.switches.iter().map(|switch| switch.address.ip()).collect(),
             interface: iface.map(|name| switchback_xdp::inspect(name).map_err(|error| error.to_string())),
         }
     }
@@ -258,13 +262,15 @@ fn interface_checks(facts: &Facts, interface: &Interface) -> Vec<Check> {
         true => Check::fits(GROUP, "interface", format!("{name} is up")),
         false => facts.needed("interface", format!("{name} is down"), format!("ip link set dev {name} up")),
     }];
-    checks.push(match interface.mtu >= MTU_MIN {
-        true => Check::fits(GROUP, "MTU", interface.mtu.to_string()),
-        false => facts.needed(
-            "MTU",
-            format!("{}, and packets need up to {MTU_MIN}", interface.mtu),
-            format!("ip link set dev {name} mtu 1500"),
-        ),
+    checks.extend(address(facts, interface));
+    let mend = format!("ip link set dev {name} mtu 1500");
+    checks.push(match interface.mtu {
+        mtu if mtu < MTU_MIN => facts.needed("MTU", format!("{mtu}, and packets need up to {MTU_MIN}"), mend),
+        mtu if mtu > MTU_COMMON => {
+            let found = format!("{mtu}; most drivers take programs only up to {MTU_COMMON} or so");
+            Check::optional(GROUP, "MTU", found, format!("{mend}, if native mode is refused"))
+        }
+        mtu => Check::fits(GROUP, "MTU", mtu.to_string()),
     });
     checks.push(mode(facts, interface));
     checks.extend(interface.receive_queues.map(|queues| queues_check(facts, name, queues)));
@@ -287,6 +293,26 @@ fn interface_checks(facts: &Facts, interface: &Interface) -> Vec<Check> {
         });
     }
     checks
+}
+
+/// The datapath takes what is for the switch's address; on any other interface it sees nothing of it.
+fn address(facts: &Facts, interface: &Interface) -> Option<Check> {
+    let shown = |addresses: &[IpAddr]| addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+    let found = facts.switches.iter().find(|address| interface.addresses.contains(address));
+    match found {
+        Some(address) => Some(Check::fits(GROUP, "address", address.to_string())),
+        None if facts.switches.is_empty() => None,
+        None => Some(facts.needed(
+            "address",
+            format!(
+                "{} has {}; the rack's switches have {}",
+                interface.name,
+                shown(&interface.addresses),
+                shown(&facts.switches)
+            ),
+            "name the interface with the address of a [[switch]] by --iface, or give it that address: ip address add",
+        )),
+    }
 }
 
 fn mode(facts: &Facts, interface: &Interface) -> Check {
@@ -345,10 +371,12 @@ mod tests {
             available_bytes: Some(4 << 30),
             cores: 4,
             interfaces: vec!["eth0".into()],
+            switches: vec!["10.0.0.1".parse().expect("an address")],
             interface: Some(Ok(Interface {
                 name: "eth0".into(),
                 mtu: 1500,
                 is_up: true,
+                addresses: vec!["10.0.0.1".parse().expect("an address")],
                 driver: Some("mlx5_core".into()),
                 receive_queues: Some(4),
                 takes_native: Some(true),
@@ -420,6 +448,8 @@ mod tests {
         breaks(|facts| facts.interface = Some(Err("there is no interface".into())), "interface", Missing, "--iface");
         breaks(with_interface(|it| it.is_up = false), "interface", Missing, "ip link set dev eth0 up");
         breaks(with_interface(|it| it.mtu = 1400), "MTU", Missing, "mtu 1500");
+        breaks(with_interface(|it| it.mtu = 9000), "MTU", Optional, "mtu 1500");
+        breaks(with_interface(|it| it.addresses.clear()), "address", Missing, "--iface");
         breaks(with_interface(|it| it.takes_native = Some(false)), "XDP mode", Missing, "--xdp-mode generic");
         let other = Some(switchback_xdp::Mode::Generic);
         breaks(with_interface(|it| it.attached = other), "XDP mode", Missing, "xdp off");
@@ -431,6 +461,8 @@ mod tests {
         let silent = Interface { name: "eth0".into(), mtu: 1500, is_up: true, ..Interface::default() };
         let old = |facts: &mut Facts| {
             (facts.release, facts.interface) = ("6.1.0-13-amd64".into(), Some(Ok(silent)));
+            // A rack in one process: it makes its own addresses.
+            facts.switches.clear();
         };
         assert_eq!(broken(old), []);
     }
