@@ -9,7 +9,7 @@ use crate::pinned::{cpus, pin};
 use crate::requests::Request;
 use anyhow::{Context as _, ensure};
 use serde::Serialize;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -176,34 +176,35 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _gone = self.child.kill();
+        drop(self.child.stdin.take());
         let _reaped = self.child.wait();
     }
+}
+
+/// Runs a command until its standard input ends: with this process at the latest, however that ends.
+fn on_a_leash(command: &[String]) -> Command {
+    const LEASH: &str = r#"exec 3<&0; (read -r _ <&3; kill -9 $$) & exec "$@" </dev/null 3<&-"#;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", LEASH, "sh"]).args(command);
+    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell
 }
 
 impl Server {
     /// None if it isn't installed.
     fn start(segment: &Segment, command: &[&str], port: u16) -> anyhow::Result<Option<Child>> {
-        let mut server = Command::new(command[0]);
-        server
-            .args(&command[1..])
-            .args([port.to_string()])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
+        let name = command[0];
+        if Command::new(name).arg("--version").output().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+            eprintln!("without {name}, which isn't installed: apt-get install {name}");
+            return Ok(None);
+        }
+        let command: Vec<_> = command.iter().map(|word| (*word).to_owned()).chain([port.to_string()]).collect();
         // It inherits the thread's CPU and its network.
         let child = segment.on_switch(|| {
             pin(cpus()[0])?;
-            anyhow::Ok(server.spawn())
+            on_a_leash(&command).spawn().with_context(|| format!("starting {name}"))
         })?;
-        match child {
-            Ok(child) => Ok(Some(child)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                eprintln!("without {0}, which isn't installed: apt-get install {0}", command[0]);
-                Ok(None)
-            }
-            Err(error) => Err(error).with_context(|| format!("starting {}", command[0])),
-        }
+        Ok(Some(child))
     }
 
     fn redis(segment: &Segment) -> anyhow::Result<Option<Server>> {
@@ -305,4 +306,26 @@ pub(crate) fn text(peers: &[Peer], packet_ns: f64) -> String {
     format!(
         "{table}  Client and server share a CPU. XDP's packet: {packet_ns:.0} ns, the read that hits of the table above. Aims: 5 times, 0.50.\n"
     )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_server_ends_with_the_pipe_that_it_was_given() {
+        let command = ["sh", "-c", "echo $$ >&2; exec sleep 1000"].map(str::to_owned);
+        let mut child = on_a_leash(&command).stderr(Stdio::piped()).spawn().unwrap();
+        let mut pid = [0; 16];
+        let length = child.stderr.take().unwrap().read(&mut pid).unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&pid[..length]).trim(),
+            child.id().to_string(),
+            "it is the process that was started"
+        );
+        drop(child.stdin.take());
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
 }
