@@ -12,14 +12,17 @@ fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let objects = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let source = manifest.join("../../datapath");
+    // The pipeline, and what stands alone.
+    let divert = manifest.join("src/divert.bpf.c");
     println!("cargo::rerun-if-changed={}", source.display());
+    println!("cargo::rerun-if-changed={}", divert.display());
     println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rustc-check-cfg=cfg(has_object)");
     match clang() {
         Some(clang) => {
-            for name in ["xdp.bpf", "measure.bpf"] {
-                let file = |extension| format!("{name}.{extension}");
-                compile(&clang, &source.join(file("c")), &objects.join(file("o")));
+            for source in [source.join("xdp.bpf.c"), source.join("measure.bpf.c"), divert] {
+                let object = Path::new(source.file_name().expect("a file")).with_extension("o");
+                compile(&clang, &source, &objects.join(object));
             }
             println!("cargo::rustc-cfg=has_object");
         }

@@ -1,6 +1,7 @@
 //! `switchback datapath bench`.
 
 use crate::cases::{Case, Operation, Outcome, Size, USUAL};
+use crate::ends::{self, EndsArgs};
 use crate::kernel::Kernel;
 use crate::matrix::{self, Subject};
 use crate::native::Native;
@@ -9,7 +10,8 @@ use crate::{peers, pinned};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::path::PathBuf;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use switchback_bench::report::{Machine, Spread, check_writable, say};
 use switchback_xdp::Segment;
@@ -26,6 +28,8 @@ pub struct DatapathArgs {
 enum DatapathCommand {
     /// Measure what a packet costs, in user space and (as root) in the kernel.
     Bench(BenchArgs),
+    /// Measure what sending and receiving costs a client: sockets and AF_XDP. Needs root.
+    Ends(EndsArgs),
 }
 
 /// How it is measured.
@@ -46,22 +50,34 @@ struct BenchArgs {
 
 /// Does what the command line says.
 pub fn run(args: &DatapathArgs) -> anyhow::Result<ExitCode> {
-    let DatapathCommand::Bench(args) = &args.command;
-    args.json.as_deref().map(check_writable).transpose()?;
-    let report = match switchback_xdp::permission() {
-        Ok(()) => bench(args, true)?,
-        Err(error) => {
-            eprintln!(
-                "native only: {error}\nhow to run the rest: sudo switchback datapath bench, from a build with clang 15 or newer"
-            );
-            bench(args, false)?
+    let allowed = switchback_xdp::permission();
+    match &args.command {
+        DatapathCommand::Bench(args) => {
+            args.json.as_deref().map(check_writable).transpose()?;
+            if let Err(error) = &allowed {
+                eprintln!(
+                    "native only: {error}\nhow to run the rest: sudo switchback datapath bench, from a build with clang 15 or newer"
+                );
+            }
+            let report = bench(args, allowed.is_ok())?;
+            publish(&report.text(), &report, args.json.as_deref())
         }
-    };
-    if let Some(file) = &args.json {
-        let text = serde_json::to_string_pretty(&report).context("writing JSON")?;
+        DatapathCommand::Ends(args) => {
+            args.json.as_deref().map(check_writable).transpose()?;
+            allowed?;
+            let measured = ends::measure(args)?;
+            publish(&measured.text(), &measured, args.json.as_deref())
+        }
+    }
+}
+
+/// For machines, and for people.
+fn publish(text: &str, report: &impl Serialize, json: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if let Some(file) = json {
+        let text = serde_json::to_string_pretty(report).context("writing JSON")?;
         std::fs::write(file, text + "\n").with_context(|| format!("writing {}", file.display()))?;
     }
-    say(&format!("{}\n", report.text()))?;
+    say(&format!("{text}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

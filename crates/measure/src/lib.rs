@@ -1,4 +1,5 @@
-//! What a packet costs the switch (`switchback datapath bench`), and what every part costs (`switchback calibrate`).
+//! What a packet costs the switch (`switchback datapath bench`) and a client (`switchback datapath ends`), and what every part costs
+//! (`switchback calibrate`).
 //!
 //! The native build and the kernel's are driven with the same requests in the same run. Throughput of whole racks is
 //! `switchback-bench`'s business.
@@ -8,6 +9,7 @@
 mod calibrate;
 mod cases;
 pub mod cli;
+mod ends;
 mod kernel;
 mod matrix;
 mod native;

@@ -1,9 +1,11 @@
 //! What measures the pipeline in the kernel: requests made there, in test runs or as live frames on a veth.
 
+use crate::headers::{HEADERS_BYTES, Headers};
 use crate::object::Object;
 use crate::{Error, Segment, XdpDatapath, attach, sys};
 use libbpf_rs::{MapCore, MapFlags};
 use std::io;
+use std::net::SocketAddrV4;
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -15,7 +17,6 @@ pub const REQUESTS: usize = 1 << 18;
 /// Lanes of each CPU.
 pub const LANES: u32 = 256;
 const HEAD_BYTES: usize = 160;
-const HEADERS_BYTES: usize = 42;
 
 /// What a repeated program does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,13 +173,10 @@ impl RunTimes {
 
 /// A frame from a client, without UDP's checksum.
 fn frame(packet: &Packet) -> Vec<u8> {
-    let length = (8 + packet.bytes().len()) as u16;
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
-    frame.extend((length + 20).to_be_bytes());
-    frame.extend([0, 9, 0x40, 0, 64, 17, 0, 0]);
-    frame.extend([Segment::HOSTS, Segment::SWITCH].map(|address| address.octets()).concat());
-    frame.extend([CLIENT_PORT, switchback_wire::SWITCH_PORT, length, 0].map(u16::to_be_bytes).concat());
-    debug_assert_eq!(frame.len(), HEADERS_BYTES);
-    frame.extend(packet.bytes());
+    let own = SocketAddrV4::new(Segment::HOSTS, CLIENT_PORT);
+    let to = SocketAddrV4::new(Segment::SWITCH, switchback_wire::SWITCH_PORT);
+    let mut frame = vec![0; HEADERS_BYTES + packet.bytes().len()];
+    let length = Headers::new(own, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).write(to, packet.bytes(), &mut frame);
+    assert_eq!(length, Some(frame.len()));
     frame
 }

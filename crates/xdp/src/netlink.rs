@@ -19,6 +19,7 @@ const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 const IFF_UP: u32 = 1;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
@@ -42,6 +43,8 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// Its Ethernet address; zeros if it has none.
+    pub address: [u8; 6],
     /// The longest packet that it sends.
     pub mtu: u32,
     /// Whether it is set up.
@@ -136,6 +139,7 @@ fn link_of(body: &[u8]) -> Link {
     for (kind, value) in attributes(body.get(16..).unwrap_or_default()) {
         match kind {
             IFLA_IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
+            IFLA_ADDRESS => link.address = value.try_into().unwrap_or_default(),
             IFLA_MTU => link.mtu = u32_at(value, 0),
             IFLA_LINK => link.peer = Some(u32_at(value, 0)),
             IFLA_LINK_NETNSID => link.peer_namespace = Some(u32_at(value, 0) as i32),

@@ -120,15 +120,25 @@ pub(crate) const KEY: &[u8] = b"a key of 21 bytes....";
 /// A switch with one record, written once.
 pub(crate) fn switch(endpoint: &str, value: &[u8]) -> XdpDatapath {
     let endpoint: std::net::SocketAddr = endpoint.parse().unwrap();
-    let config = Config {
+    let datapath = XdpDatapath::new(&switch_config(), endpoint.into()).unwrap();
+    store(&datapath, value);
+    datapath
+}
+
+/// What it is made with.
+pub(crate) fn switch_config() -> Config {
+    Config {
         classes: vec![ClassConfig { value_bytes: 1024, slots: 4 }],
         lanes: 4,
         partitions: 1,
         nodes: 1,
         sketch_width: 64,
         ..Config::default()
-    };
-    let datapath = XdpDatapath::new(&config, endpoint.into()).unwrap();
+    }
+}
+
+/// Gives an empty switch its record.
+pub(crate) fn store(datapath: &XdpDatapath, value: &[u8]) {
     datapath.set_route(0, &[0]).unwrap();
     let control = |header: Header| {
         let mut packet = Packet::build(Header { epoch: 1, key_hash: hash(), ..header }, &[], KEY);
@@ -140,7 +150,6 @@ pub(crate) fn switch(endpoint: &str, value: &[u8]) -> XdpDatapath {
     control(Header::new(Op::SetValid));
     let mut write = Packet::build(header(Op::Write), value, KEY);
     assert_eq!(datapath.process(&mut write, Address::in_memory(1, 1), 0, 0), Verdict::Reply);
-    datapath
 }
 
 fn hash() -> KeyHash {
