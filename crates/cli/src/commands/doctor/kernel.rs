@@ -297,7 +297,10 @@ fn interface_checks(facts: &Facts, interface: &Interface) -> Vec<Check> {
 
 /// The datapath takes what is for the switch's address; on any other interface it sees nothing of it.
 fn address(facts: &Facts, interface: &Interface) -> Option<Check> {
-    let shown = |addresses: &[IpAddr]| addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", ");
+    let shown = |addresses: &[IpAddr]| match addresses {
+        [] => "no address".to_owned(),
+        _ => addresses.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
+    };
     let found = facts.switches.iter().find(|address| interface.addresses.contains(address));
     match found {
         Some(address) => Some(Check::fits(GROUP, "address", address.to_string())),

@@ -214,4 +214,14 @@ build
         assert!(check("fsync").found.contains("ms") || check("fsync").found.contains("us"), "{:?}", check("fsync"));
         assert!(!directory.path().join("new").exists(), "the doctor leaves nothing behind");
     }
+
+    #[test]
+    fn ports_of_other_machines_are_none_of_this_ones() {
+        let text = "[rack]\nmetrics = '198.51.100.7:9464'\n[controller]\nlisten = '198.51.100.7:7000'\n\
+                    [[switch]]\naddress = '127.0.0.1:5357'\n[[node]]\naddress = '198.51.100.8:5400'";
+        let config = RackConfig::parse(text, "rack.toml", std::path::Path::new(""), &Overrides::default()).unwrap();
+        let checks = network::checks(&config, false);
+        let ports: Vec<_> = checks.iter().map(|check| check.name).filter(|name| name.ends_with("port")).collect();
+        assert_eq!(ports, ["gateway port", "packet port"]);
+    }
 }

@@ -11,12 +11,16 @@ const GROUP: &str = "machine";
 
 /// `in_kernel`: the kernel is to be the switch, which takes sockets.
 pub(super) fn checks(config: &RackConfig, in_kernel: bool) -> Vec<Check> {
-    let mut checks = vec![
-        tcp("gateway port", config.gateway.resp, "--resp ADDR or resp in [gateway]"),
-        tcp("metrics port", config.rack.metrics, "--metrics ADDR or metrics in [rack]"),
-    ];
-    if config.shape == Shape::Distributed {
-        let here = |address: &SocketAddr| is_ours(*address);
+    let is_distributed = config.shape == Shape::Distributed;
+    let here = |address: &SocketAddr| !is_distributed || is_ours(*address);
+    let mut checks = Vec::new();
+    for (name, address, setting) in [
+        ("gateway port", config.gateway.resp, "--resp ADDR or resp in [gateway]"),
+        ("metrics port", config.rack.metrics, "--metrics ADDR or metrics in [rack]"),
+    ] {
+        checks.extend(here(&address).then(|| tcp(name, address, setting)));
+    }
+    if is_distributed {
         if here(&config.controller.listen) {
             checks.push(tcp("control port", config.controller.listen, "listen in [controller]"));
         }
