@@ -172,7 +172,7 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
                 hundreds of in-memory cache clusters at Twitter\" (OSDI 2020; CC BY 4.0): means of a week's traces of March 2020.",
         differs: "",
         remarks: vec![("What these figures can tell", LIMITS.to_owned())],
-        csv: vec![("twitter", csv(context, rows)), ("twitter_clusters", clusters_csv(rows))],
+        csv: vec![("twitter", csv(context, rows)), ("twitter_clusters", clusters_csv(context, rows))],
         figures: vec![figure(context, rows)],
         tables: vec![verdicts(rows), fitting(rows), table(rows)],
     }
@@ -323,9 +323,12 @@ fn csv(context: &Context, rows: &[Row]) -> Csv {
     csv
 }
 
-/// A row for every cluster: its figures, what was found, or why nothing was. What isn't known is empty.
-fn clusters_csv(rows: &[Row]) -> Csv {
+/// A row for every cluster: its figures, what was found (means of the repetitions, from this seed on), or why nothing was. What isn't known is
+/// empty.
+fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
     let mut csv = Csv::new(&[
+        "kind",
+        "profile",
         "cluster",
         "key_bytes",
         "value_bytes",
@@ -346,13 +349,16 @@ fn clusters_csv(rows: &[Row]) -> Csv {
         "verdict",
         "predicted",
         "why_not_run",
+        "repetitions",
+        "seed",
         "commit",
     ]);
     let some = |number: Option<f64>, decimals: usize| known(number, decimals).replace('?', "");
     for row in rows {
         let cluster = row.cluster;
         let bytes = |length: Option<u32>| length.map(f64::from);
-        let mut fields = vec![cluster.number.to_string(), some(bytes(cluster.key_bytes), 0)];
+        let mut fields = vec!["modelled".to_owned(), context.profile.name.to_owned(), cluster.number.to_string()];
+        fields.push(some(bytes(cluster.key_bytes), 0));
         fields.extend([some(bytes(cluster.value_bytes), 0), some(cluster.rate_ops, 0), some(row.writes, 4)]);
         fields.extend([some(cluster.alpha, 4), some(cluster.one_hit_keys.map(|_| cluster.one_hit_requests()), 4)]);
         fields.extend(SLOTS.map(|slot| cluster.fits(slot).map_or(String::new(), |fits| fits.to_string())));
@@ -362,7 +368,8 @@ fn clusters_csv(rows: &[Row]) -> Csv {
         fields.extend([0, 1].map(|other| some(row.gain_over(other), 3)));
         fields.push(row.verdict().map_or("unknown", Verdict::short).to_owned());
         fields.push(row.forecast.map_or("unknown", |forecast| forecast.verdict.short()).to_owned());
-        fields.extend([row.unrun.clone().unwrap_or_default(), COMMIT.to_owned()]);
+        fields.push(row.unrun.clone().unwrap_or_default());
+        fields.extend([seeds(context).len().to_string(), context.seed.to_string(), COMMIT.to_owned()]);
         csv.row(&fields);
     }
     csv
