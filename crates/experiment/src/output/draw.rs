@@ -30,7 +30,7 @@ const MARKS: [&[(i32, i32)]; 6] = [
     &[(-6, -2), (6, -2), (6, 2), (-6, 2)],
 ];
 /// A logarithmic axis of more powers of ten than this has ticks at these only.
-const DECADES_MAX: usize = 4;
+const DECADES_MAX: f64 = 4.0;
 /// Ticks of an axis in equal steps, about.
 const TICKS: usize = 12;
 /// More points than this are a line without marks.
@@ -60,7 +60,8 @@ impl Axis {
     /// Equal ratios, with ticks at powers of ten, and between them where these are few.
     fn logarithmic(range: Range<f64>) -> Axis {
         let powers = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
-        let between: &[f64] = if powers.clone().count() > DECADES_MAX { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let decades = (range.end / range.start).log10();
+        let between: &[f64] = if decades > DECADES_MAX { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let ticks = powers.flat_map(|power| between.iter().map(move |digit| digit * 10f64.powi(power)));
         let ticks = ticks.filter(|tick| range.contains(tick)).collect();
         Axis { range, is_logarithmic: true, ticks }
@@ -354,6 +355,7 @@ mod tests {
     #[test]
     fn a_logarithmic_axis_has_ticks_between_powers_of_ten_where_these_are_few() {
         assert_eq!(Axis::logarithmic(15.0..1800.0).ticks, [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]);
+        assert_eq!(Axis::logarithmic(15.0..14_000.0).ticks.len(), 9);
         assert_eq!(Axis::logarithmic(0.5..2e4).ticks, [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
         let axis = Axis::logarithmic(1.0..100.0);
         assert_eq!([1.0, 10.0, 100.0].map(|value| axis.map(&value, (500, 300))), [500, 400, 300]);
