@@ -60,9 +60,12 @@ impl Drop for Forwarding {
     fn drop(&mut self) {
         let Some(note) = &self.note else { return };
         match self.setting.write_all_at(note.before.as_bytes(), 0) {
+            // Of an interface that is gone there is nothing to restore.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, note = %note.path.display(), "forwarding isn't restored")
+            }
             // If it was never written, it isn't there.
-            Ok(()) => drop(fs::remove_file(&note.path)),
-            Err(error) => tracing::warn!(%error, note = %note.path.display(), "forwarding isn't restored"),
+            _ => drop(fs::remove_file(&note.path)),
         }
     }
 }
