@@ -3,14 +3,11 @@
 
 use super::layout::{Control, UDP_GRO, to_address};
 use std::io;
-use std::mem::{self, MaybeUninit};
 use std::os::fd::RawFd;
 use switchback_wire::{Address, Packet};
 
-/// Messages of one system call, at most.
+/// Messages of one system call.
 const MESSAGES: usize = 64;
-/// It is asked for twice as many as came last: what nobody waits for needn't be described to the kernel. And for so many at least.
-const MESSAGES_MIN: usize = 4;
 /// Bytes of a message: no datagram is longer, merged or not.
 const MESSAGE_BYTES_MAX: usize = 65_535;
 
@@ -22,9 +19,6 @@ pub(super) struct Incoming {
     controls: [Control; MESSAGES],
     messages: [Message; MESSAGES],
     count: usize,
-    /// The next call is to bring so many at most; the last one brought fewer than it could, so that nothing was left.
-    wanted: usize,
-    is_drained: bool,
     /// The message that packets are taken from, and where in it the next one begins.
     next: usize,
     at: usize,
@@ -50,19 +44,13 @@ impl Incoming {
         }
         // SAFETY: all fields are plain integers (sockaddr_storage included), for which zero is a value; allocated zeroed because
         // the array is too large to pass through the stack.
-        let mut new = unsafe { Box::<Incoming>::new_zeroed().assume_init() };
-        new.wanted = MESSAGES_MIN;
-        new
+        unsafe { Box::<Incoming>::new_zeroed().assume_init() }
     }
 
     /// Copies the next packet; `None` if there is none now. One that is longer than any of ours is passed over.
     pub(super) fn next(&mut self, fd: RawFd, packet: &mut Packet) -> Option<Address> {
         loop {
             if self.next == self.count {
-                // What has come since makes a poll wake up.
-                if mem::take(&mut self.is_drained) {
-                    return None;
-                }
                 self.receive(fd);
                 if self.count == 0 {
                     return None;
@@ -82,36 +70,26 @@ impl Incoming {
     }
 
     fn receive(&mut self, fd: RawFd) {
-        let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MESSAGES];
+        // SAFETY: an mmsghdr of zeroes is a value; the pointers set below are to buffers that outlive the call.
+        let mut headers: [libc::mmsghdr; MESSAGES] = unsafe { std::mem::zeroed() };
         let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MESSAGES];
-        for at in 0..self.wanted {
+        for at in 0..MESSAGES {
             vectors[at] = libc::iovec { iov_base: self.bytes[at].as_mut_ptr().cast(), iov_len: MESSAGE_BYTES_MAX };
-            // SAFETY: an mmsghdr of zeroes is a value; the pointers set below are to buffers that outlive the call.
-            let header = headers[at].write(unsafe { mem::zeroed() });
-            header.msg_hdr.msg_iov = &raw mut vectors[at];
-            header.msg_hdr.msg_iovlen = 1;
-            header.msg_hdr.msg_name = (&raw mut self.names[at]).cast();
-            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
-            header.msg_hdr.msg_control = (&raw mut self.controls[at]).cast();
-            header.msg_hdr.msg_controllen = size_of::<Control>() as _;
+            let header = &mut headers[at].msg_hdr;
+            header.msg_iov = &raw mut vectors[at];
+            header.msg_iovlen = 1;
+            header.msg_name = (&raw mut self.names[at]).cast();
+            header.msg_namelen = size_of::<libc::sockaddr_storage>() as u32;
+            header.msg_control = (&raw mut self.controls[at]).cast();
+            header.msg_controllen = size_of::<Control>() as _;
         }
-        // SAFETY: the first `wanted` headers are initialized; their buffers are distinct and have the stated lengths.
+        // SAFETY: all headers are initialized; their buffers are distinct and have the stated lengths.
         let got = unsafe {
-            libc::recvmmsg(
-                fd,
-                headers.as_mut_ptr().cast(),
-                self.wanted as u32,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
+            libc::recvmmsg(fd, headers.as_mut_ptr(), MESSAGES as u32, libc::MSG_DONTWAIT, std::ptr::null_mut())
         };
         self.count = usize::try_from(got).unwrap_or(0);
-        self.is_drained = (1..self.wanted).contains(&self.count);
-        self.wanted = (2 * self.count).clamp(MESSAGES_MIN, MESSAGES);
         (self.next, self.at) = (0, 0);
         for (at, header) in headers[..self.count].iter().enumerate() {
-            // SAFETY: the kernel fills no more headers than it was given, all of which were initialized.
-            let header = unsafe { header.assume_init_ref() };
             let bytes = (header.msg_len as usize).min(MESSAGE_BYTES_MAX);
             let control_bytes = header.msg_hdr.msg_controllen;
             let segment_bytes = self.controls[at].segment_bytes(control_bytes).unwrap_or(bytes);

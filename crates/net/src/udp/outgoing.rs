@@ -4,7 +4,6 @@
 use super::BATCH;
 use super::layout::{Control, from_address, name_bytes};
 use std::io;
-use std::mem::{self, MaybeUninit};
 use std::ops::Range;
 use std::os::fd::RawFd;
 use switchback_wire::{Address, PACKET_BYTES_MAX, Packet};
@@ -30,10 +29,10 @@ pub(super) struct Outgoing {
     pub(super) dropped: u64,
 }
 
-/// What the kernel reads of one `sendmmsg`; as much of it is initialized as there are messages and packets.
+/// What the kernel reads of one `sendmmsg`.
 struct Messages {
-    headers: [MaybeUninit<libc::mmsghdr>; BATCH],
-    vectors: [MaybeUninit<libc::iovec>; BATCH],
+    headers: [libc::mmsghdr; BATCH],
+    vectors: [libc::iovec; BATCH],
 }
 
 impl Outgoing {
@@ -84,10 +83,8 @@ impl Outgoing {
 
     /// Sends the packets from `start` on; up to which one they are done with.
     fn send_from(&mut self, fd: RawFd, start: usize) -> usize {
-        let mut messages = Messages {
-            headers: [const { MaybeUninit::uninit() }; BATCH],
-            vectors: [const { MaybeUninit::uninit() }; BATCH],
-        };
+        // SAFETY: these structs are plain integers and pointers, of which zero is a value.
+        let mut messages: Messages = unsafe { std::mem::zeroed() };
         let (mut ends, mut count, mut at) = ([0; BATCH], 0, start);
         while at < self.count {
             let packets = self.message_at(at);
@@ -98,8 +95,7 @@ impl Outgoing {
         }
         // SAFETY: `count` headers are initialized by `prepare`, which points them into `messages` and `self`; neither moves or ends
         // before the call does.
-        let done =
-            unsafe { libc::sendmmsg(fd, messages.headers.as_mut_ptr().cast(), count as u32, libc::MSG_DONTWAIT) };
+        let done = unsafe { libc::sendmmsg(fd, messages.headers.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT) };
         match usize::try_from(done) {
             Ok(done) if done > 0 => ends[done - 1],
             _ if ends[0] - start > 1 && is_unsupported(&io::Error::last_os_error()) => {
@@ -119,12 +115,11 @@ impl Outgoing {
     fn prepare(&mut self, messages: &mut Messages, index: usize, packets: Range<usize>) {
         let Messages { headers, vectors } = messages;
         for at in packets.clone() {
-            vectors[at].write(libc::iovec { iov_base: self.bytes[at].as_mut_ptr().cast(), iov_len: self.lengths[at] });
+            vectors[at] = libc::iovec { iov_base: self.bytes[at].as_mut_ptr().cast(), iov_len: self.lengths[at] };
         }
         from_address(self.to[packets.start], self.is_v4, &mut self.names[index]);
-        // SAFETY: an mmsghdr of zeroes is a value.
-        let header = &mut headers[index].write(unsafe { mem::zeroed() }).msg_hdr;
-        header.msg_iov = vectors[packets.clone()].as_mut_ptr().cast();
+        let header = &mut headers[index].msg_hdr;
+        header.msg_iov = vectors[packets.clone()].as_mut_ptr();
         header.msg_iovlen = packets.len() as _;
         header.msg_name = (&raw mut self.names[index]).cast();
         header.msg_namelen = name_bytes(self.is_v4);
