@@ -43,7 +43,6 @@ if [ "$purpose" = test ]; then
     [ -n "$clang" ] || missing+=(clang)
     compgen -G '/usr/bin/clang-format*' >/dev/null || missing+=(clang-format)
     [ -e /usr/include/bpf/bpf_helpers.h ] || missing+=(libbpf-dev)
-    has bpftool || missing+=(bpftool)
     has redis-cli || missing+=(redis-tools)
     has redis-server || missing+=(redis-server)
     has python3 || missing+=(python3)
@@ -68,7 +67,6 @@ package() {
         done
         echo libclang-dev
         ;;
-    bpftool) if offered bpftool; then echo bpftool; else echo linux-tools-common; fi ;;
     openjdk) echo default-jdk-headless ;;
     *) echo "$1" ;;
     esac
@@ -80,7 +78,7 @@ todo=()
 if [ ${#missing[@]} -gt 0 ]; then
     has apt-get || fail "Missing: ${missing[*]}." \
         "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, make, libclang, ccache, pkg-config, the headers of" \
-        "libelf and zlib (for the tests: clang 15 or newer, clang-format, bpftool, libbpf headers, redis-cli, redis-server, python3, curl, iproute2, a JDK)."
+        "libelf and zlib (for the tests: clang 15 or newer, clang-format, libbpf headers, redis-cli, redis-server, python3, curl, iproute2, a JDK)."
     update=
     if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then update=yes; fi
     log=$(mktemp)
