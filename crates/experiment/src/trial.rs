@@ -69,9 +69,9 @@ impl Effort {
     pub(crate) const QUICK: Effort = Effort {
         repetitions: 2,
         busiest_requests: 2_500.0,
-        operations: (30_000, 5_000_000),
+        operations: (30_000, 3_000_000),
         learning: 400_000,
-        change_ns: 2_000_000_000,
+        change_ns: 1_500_000_000,
         changes: 1,
         snapshots_ns: 10_000_000_000,
         before_crash_ns: 100_000_000,

@@ -155,7 +155,7 @@ fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> F
     };
     let (name, change) = PATTERNS[pattern];
     let changes =
-        change.map_or(String::new(), |_| format!(", a change every {} s", context.effort.change_ns / 1_000_000_000));
+        change.map_or(String::new(), |_| format!(", a change every {} s", context.effort.change_ns as f64 / 1e9));
     Figure {
         name: format!("exp7_{name}"),
         title: format!("Exp#7 Throughput over time, {name}{changes}, preloaded"),
