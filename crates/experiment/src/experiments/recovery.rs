@@ -1,6 +1,6 @@
 //! Exp#9: how long a rack takes to recover from the death of its switch, by what was cached.
 
-use super::sweep::{COLUMNS, row};
+use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
 use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
@@ -16,13 +16,17 @@ use switchback_core::controller::RecoveryTimes;
 const SIZES: [u32; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
 /// The largest that a look has: to fill a cache of a million records takes most of the time of all.
 const QUICK_MAX: u32 = 100_000;
+/// The largest that learns what it holds: what is found hot in a run is no more.
+const COLD_MAX: u32 = 10_000;
 /// A cache whose entries take the agent longer than this is left out: every request that comes meanwhile is simulated.
 const ADMISSION_MAX_NS: u64 = 10_000_000_000;
 
 /// The sizes that are run with these costs.
-fn sizes(context: &Context, profile: &Profile) -> Vec<u32> {
+fn sizes(context: &Context, profile: &Profile, is_cold: bool) -> Vec<u32> {
     let is_run = |size: &u32| {
-        (!context.effort.is_quick || *size <= QUICK_MAX) && admission_ns(profile, *size) <= ADMISSION_MAX_NS
+        (!context.effort.is_quick || *size <= QUICK_MAX)
+            && (!is_cold || *size <= COLD_MAX)
+            && admission_ns(profile, *size) <= ADMISSION_MAX_NS
     };
     SIZES.into_iter().filter(is_run).collect()
 }
@@ -42,17 +46,18 @@ fn cost(job: &Job<'_>) -> u64 {
     u64::from(job.cache_records) * 2_000 + admission_ns(job.profile, job.cache_records)
 }
 
-/// The profiles that are compared: those that the program has, and the one that was given, if it is another.
-fn profiles(context: &Context) -> Vec<&Profile> {
+/// What is compared: the profiles that the program has, and the one that was given, if it is another; each preloaded and cold.
+fn kinds(context: &Context) -> Vec<(&Profile, bool)> {
     let mut profiles = Profile::ALL.to_vec();
     if profiles.iter().all(|profile| profile.name != context.profile.name) {
         profiles.push(&context.profile);
     }
-    profiles
+    profiles.into_iter().flat_map(|profile| [(profile, false), (profile, true)]).collect()
 }
 
 struct Job<'a> {
     profile: &'a Profile,
+    is_cold: bool,
     cache_records: u32,
     seed: u64,
 }
@@ -66,12 +71,13 @@ struct Run {
 /// Runs it, with each profile: what a table costs is what differs.
 pub(crate) fn run(context: &Context) -> Finding {
     let mut jobs = Vec::new();
-    for profile in profiles(context) {
-        for cache_records in sizes(context, profile) {
-            jobs.extend(context.seeds().into_iter().map(|seed| Job { profile, cache_records, seed }));
+    for (profile, is_cold) in kinds(context) {
+        for cache_records in sizes(context, profile, is_cold) {
+            jobs.extend(context.seeds().into_iter().map(|seed| Job { profile, is_cold, cache_records, seed }));
         }
     }
     let results = context.run_all(&jobs, cost, |job| recover(context, job));
+    let runs = Runs { jobs: &jobs, results: &results };
     Finding {
         name: "9",
         title: "Time of recovery by size of the cache",
@@ -83,29 +89,34 @@ pub(crate) fn run(context: &Context) -> Finding {
                   from the last hello of the switch that died (one every 20 ms); here a successor says hello 10 ms \
                   after the crash. Cached records are all written before it, so all are stored, and where the cache \
                   is small also what was evicted since: clients keep what the cache took until a snapshot makes it \
-                  durable. Re-admission ends with the last of the keys that were cached. With the costs of `paper` a \
-                  million entries take 35 s, which isn't run.",
+                  durable. Re-admission ends with the last of the keys that were cached. Cold, the cache has \
+                  learned what it holds, which is less than it has room for, or as much as fits; snapshots were taken \
+                  meanwhile. With the costs of `paper` a million entries take 35 s, which isn't run.",
         remarks: Vec::new(),
         csv: vec![("exp9", csv(&jobs, &results))],
-        figures: profiles(context).into_iter().map(|profile| figure(context, profile, &jobs, &results)).collect(),
-        tables: profiles(context)
-            .into_iter()
-            .map(|profile| summary(&sizes(context, profile), profile, &jobs, &results))
-            .collect(),
+        figures: kinds(context).into_iter().map(|kind| figure(context, kind, &runs)).collect(),
+        tables: kinds(context).into_iter().map(|kind| summary(context, kind, &runs)).collect(),
     }
 }
 
 /// What is run.
 fn case(job: &Job<'_>) -> Case {
-    Case { workload: Workload::Mix(100.0), cache_records: job.cache_records, ..Case::default() }
+    let Job { is_cold, cache_records, .. } = *job;
+    Case { workload: Workload::Mix(100.0), cache_records, is_cold, ..Case::default() }
 }
 
 /// Kills the switch of a busy rack.
 fn recover(context: &Context, job: &Job<'_>) -> Run {
     let bench = Bench::new(case(job), job.profile, job.seed);
-    let mut world = bench.filled(bench.setup(Scheme::FarReach));
-    world.write_all(&bench.preloadable());
-    world.drive(Drive::Closed);
+    let setup = bench.setup(Scheme::FarReach);
+    let mut world = if job.is_cold {
+        bench.warm_up(setup, &context.effort)
+    } else {
+        let mut world = bench.filled(setup);
+        world.write_all(&bench.preloadable());
+        world.drive(Drive::Closed);
+        world
+    };
     let begun = Begun::now(&world);
     world.run_for(context.effort.before_crash_ns);
     let before = bench.measured(Scheme::FarReach, &world, &begun);
@@ -146,11 +157,21 @@ fn csv(jobs: &[Job<'_>], results: &[Run]) -> Csv {
     csv
 }
 
-/// A step's mean over the repetitions, in milliseconds.
-fn mean_ms(profile: &Profile, cache_records: u32, jobs: &[Job<'_>], results: &[Run], us: Step) -> Estimate {
-    let mine = |job: &Job<'_>| job.profile.name == profile.name && job.cache_records == cache_records;
-    let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
-    Estimate::of(&runs.map(|(_, run)| us(&run.times) as f64 / 1000.0).collect::<Vec<_>>())
+/// All runs.
+struct Runs<'a> {
+    jobs: &'a [Job<'a>],
+    results: &'a [Run],
+}
+
+impl Runs<'_> {
+    /// Something's mean over the repetitions, in thousandths.
+    fn mean(&self, (profile, is_cold): (&Profile, bool), cache_records: u32, of: Step) -> Estimate {
+        let is_mine = |job: &Job<'_>| {
+            job.profile.name == profile.name && job.is_cold == is_cold && job.cache_records == cache_records
+        };
+        let runs = self.jobs.iter().zip(self.results).filter(|(job, _)| is_mine(job));
+        Estimate::of(&runs.map(|(_, run)| of(&run.times) as f64 / 1000.0).collect::<Vec<_>>())
+    }
 }
 
 /// What tells how long a step took.
@@ -165,16 +186,17 @@ const STEPS: [(&str, Step); 5] = [
     ("in all", total_us),
 ];
 
-fn figure(context: &Context, profile: &Profile, jobs: &[Job<'_>], results: &[Run]) -> Figure {
-    let sizes = sizes(context, profile);
+fn figure(context: &Context, kind: (&Profile, bool), runs: &Runs<'_>) -> Figure {
+    let (profile, is_cold) = kind;
+    let sizes = sizes(context, profile, is_cold);
     let line = |(ink, (label, us)): (usize, (&str, Step))| {
-        let point = |at: usize| (at as f64, mean_ms(profile, sizes[at], jobs, results, us));
+        let point = |at: usize| (at as f64, runs.mean(kind, sizes[at], us));
         Series::line(label, ink, (0..sizes.len()).map(point).collect())
     };
     Figure {
-        name: format!("exp9_{}", profile.name),
-        title: format!("Exp#9 Time of recovery, profile {}", profile.name),
-        x_label: "cached records",
+        name: format!("exp9_{}_{}", profile.name, start(is_cold)),
+        title: format!("Exp#9 Time of recovery, profile {}, {}", profile.name, start(is_cold)),
+        x_label: if is_cold { "room for cached records" } else { "cached records" },
         y_label: "time, ms",
         ticks: Ticks::steps(sizes.iter().map(u32::to_string)),
         is_logarithmic: true,
@@ -183,13 +205,15 @@ fn figure(context: &Context, profile: &Profile, jobs: &[Job<'_>], results: &[Run
     }
 }
 
-fn summary(sizes: &[u32], profile: &Profile, jobs: &[Job<'_>], results: &[Run]) -> Table {
-    let title = format!("Time of recovery in ms (modelled), profile {}", profile.name);
-    let mut table = Table::new(title, &["cached", "stored", "detect", "collect", "store", "re-admit", "in all"]);
-    for &size in sizes {
-        let stored = mean_ms(profile, size, jobs, results, |times| times.records).mean * 1000.0;
+fn summary(context: &Context, kind: (&Profile, bool), runs: &Runs<'_>) -> Table {
+    let (profile, is_cold) = kind;
+    let title = format!("Time of recovery in ms (modelled), profile {}, {}", profile.name, start(is_cold));
+    let of = if is_cold { "room for" } else { "cached" };
+    let mut table = Table::new(title, &[of, "stored", "detect", "collect", "store", "re-admit", "in all"]);
+    for size in sizes(context, profile, is_cold) {
+        let stored = runs.mean(kind, size, |times| times.records).mean * 1000.0;
         let mut cells = vec![size.to_string(), format!("{stored:.0}")];
-        cells.extend(STEPS.map(|(_, us)| format!("{:.1}", mean_ms(profile, size, jobs, results, us).mean)));
+        cells.extend(STEPS.map(|(_, us)| format!("{:.1}", runs.mean(kind, size, us).mean)));
         table.row(cells);
     }
     table
