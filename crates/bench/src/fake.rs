@@ -1,16 +1,19 @@
 //! A rack in a map, for tests: it speaks the session's protocol, answers cached keys in the call and others from a thread, loses packets,
 //! and can be told to cheat.
 
+#[path = "../examples/grants/mod.rs"]
+mod grants;
+
 use crate::rack::{BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, Scheme};
 use crate::workload::Preload;
+use grants::{Grants, HASH_KEY, SWITCH};
 use mio::{Registry, Token, Waker};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use switchback_core::control::{ClientNotice, ClientReport, Destination, Grant};
-use switchback_net::{ControlLink, Sent, Uplink};
+use switchback_net::{Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Seq, Status, flags, partition_of};
 
 /// How the rack cheats, once in a while.
@@ -52,7 +55,6 @@ struct Record {
 }
 
 struct State {
-    hash_key: HashKey,
     routes: Vec<Vec<u16>>,
     records: HashMap<Vec<u8>, Record>,
     last_seq: u64,
@@ -179,45 +181,6 @@ impl Uplink for FakeUplink {
     }
 }
 
-const SWITCH: Address = Address::in_memory(1, 0);
-
-struct FakeControl {
-    notices: VecDeque<ClientNotice>,
-    hash_key: HashKey,
-    partitions: u32,
-    index: u32,
-    waker: Option<Arc<Waker>>,
-}
-
-impl ControlLink for FakeControl {
-    fn register(&mut self, waker: &Arc<Waker>) {
-        self.waker = Some(waker.clone());
-    }
-
-    fn send(&mut self, report: ClientReport) {
-        let ClientReport::Hello { boot, sent_us, lanes, .. } = report else { return };
-        self.notices.push_back(ClientNotice::Granted(Grant {
-            boot,
-            hello_us: sent_us,
-            lease_us: 2_000_000,
-            epoch: 1,
-            destination: Destination::Switch(SWITCH),
-            hash_key: self.hash_key,
-            partitions: self.partitions,
-            lane_first: self.index * lanes,
-            lanes,
-            request_base: 0,
-            durable_generation: 1,
-            recovered_epoch: 0,
-        }));
-        self.waker.as_ref().unwrap().wake().unwrap();
-    }
-
-    fn receive(&mut self) -> Option<ClientNotice> {
-        self.notices.pop_front()
-    }
-}
-
 /// The rack.
 pub(crate) struct FakeRack {
     state: Arc<Mutex<State>>,
@@ -243,7 +206,6 @@ fn serve(state: &Mutex<State>, requests: &Receiver<Forwarded>) {
 impl FakeRack {
     pub(crate) fn new(scheme: Scheme, nodes: u16, lose_every: u64, cheat: Option<Cheat>) -> FakeRack {
         let state = Arc::new(Mutex::new(State {
-            hash_key: HashKey([7; 16]),
             routes: (0..64).map(|partition| vec![partition % nodes]).collect(),
             records: HashMap::new(),
             last_seq: 10,
@@ -270,14 +232,14 @@ impl BenchRack for FakeRack {
     }
 
     fn hash_key(&self) -> HashKey {
-        self.state.lock().unwrap().hash_key
+        HASH_KEY
     }
 
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
         let nodes = self.nodes.as_ref().unwrap().0.clone();
         let uplink = FakeUplink { state: self.state.clone(), inbox: Arc::default(), nodes };
-        let (hash_key, partitions) = (self.hash_key(), self.routes().len() as u32);
-        let control = FakeControl { notices: VecDeque::new(), hash_key, partitions, index, waker: None };
+        let partitions = self.routes().len() as u32;
+        let control = Grants::new(index, partitions);
         Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(uplink), control: Box::new(control) })
     }
 
@@ -297,7 +259,7 @@ impl BenchRack for FakeRack {
 
     fn cached(&self) -> Vec<KeyHash> {
         let state = self.state.lock().unwrap();
-        state.cached.iter().map(|key| state.hash_key.hash(key)).collect()
+        state.cached.iter().map(|key| HASH_KEY.hash(key)).collect()
     }
 
     fn statistics(&self) -> RackStatistics {

@@ -1,4 +1,4 @@
-//! The controller of a rack that has none: it grants every session at once, and for long.
+//! The controller of a rack that has none, in examples and tests: it grants every session at once.
 
 use mio::Waker;
 use std::collections::VecDeque;
@@ -10,31 +10,37 @@ use switchback_wire::{Address, HashKey};
 /// Of all sessions.
 pub(crate) const HASH_KEY: HashKey = HashKey([7; 16]);
 
+/// Where all requests are to be sent.
+pub(crate) const SWITCH: Address = Address::in_memory(1, 0);
+
 /// What one client hears.
 pub(crate) struct Grants {
     index: u32,
     partitions: u32,
     notices: VecDeque<ClientNotice>,
+    waker: Option<Arc<Waker>>,
 }
 
 impl Grants {
     /// Of the client of this number, in a rack of so many partitions.
     pub(crate) fn new(index: u32, partitions: u32) -> Grants {
-        Grants { index, partitions, notices: VecDeque::new() }
+        Grants { index, partitions, notices: VecDeque::new(), waker: None }
     }
 }
 
 impl ControlLink for Grants {
-    fn register(&mut self, _: &Arc<Waker>) {}
+    fn register(&mut self, waker: &Arc<Waker>) {
+        self.waker = Some(Arc::clone(waker));
+    }
 
     fn send(&mut self, report: ClientReport) {
         let ClientReport::Hello { boot, sent_us, lanes, .. } = report else { return };
         self.notices.push_back(ClientNotice::Granted(Grant {
             boot,
             hello_us: sent_us,
-            lease_us: 10_000_000,
+            lease_us: 2_000_000,
             epoch: 1,
-            destination: Destination::Switch(Address::in_memory(1, 0)),
+            destination: Destination::Switch(SWITCH),
             hash_key: HASH_KEY,
             partitions: self.partitions,
             lane_first: self.index * lanes,
@@ -43,6 +49,8 @@ impl ControlLink for Grants {
             durable_generation: 1,
             recovered_epoch: 0,
         }));
+        let waker = self.waker.as_ref().expect("a link is registered before anything is sent");
+        waker.wake().expect("the client's poll is there as long as its links");
     }
 
     fn receive(&mut self) -> Option<ClientNotice> {
