@@ -39,7 +39,7 @@ impl XdpLink {
         let descriptor = socket.as_fd().as_raw_fd().to_ne_bytes();
         divert.map("sockets").update(&0u32.to_ne_bytes(), &descriptor, MapFlags::ANY)?;
         let diverts = sys::link(divert.program("divert"), found.index, attach::XDP_FLAGS_DRV_MODE)
-            .map_err(|error| Error::System("attaching what diverts packets to a socket", error))?;
+            .map_err(Error::system("attaching what diverts packets to a socket"))?;
         let headers = Headers::new(own, found.address, next_hop);
         Ok(XdpLink { socket, headers, queued: 0, dropped: 0, _diverts: diverts })
     }

@@ -166,8 +166,7 @@ fn ring(
 impl XdpSocket {
     /// Bound to the first queue of an interface; the kernel copies frames, as it can with any driver.
     pub(crate) fn bind(interface: u32) -> Result<XdpSocket, Error> {
-        let socket = XdpSocket::new()
-            .map_err(|error| Error::System("making an AF_XDP socket (root; CONFIG_XDP_SOCKETS)", error))?;
+        let socket = XdpSocket::new().map_err(Error::system("making an AF_XDP socket (CONFIG_XDP_SOCKETS)"))?;
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
             sxdp_flags: libc::XDP_COPY,
@@ -180,7 +179,7 @@ impl XdpSocket {
         match unsafe { libc::bind(socket.fd.as_raw_fd(), (&raw const address).cast(), length) } {
             0 => Ok(socket),
             // (Also for about a second after another one was closed.)
-            _ => Err(Error::System("binding an AF_XDP socket to an interface's queue", io::Error::last_os_error())),
+            _ => Err(Error::system("binding an AF_XDP socket to an interface's queue")(io::Error::last_os_error())),
         }
     }
 
