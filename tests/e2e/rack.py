@@ -1,5 +1,6 @@
 """Racks of real processes for end-to-end tests, and a Redis client of thirty lines that tells every outcome apart."""
 
+import errno
 import os
 import random
 import re
@@ -66,16 +67,26 @@ class Client:
         self.socket.close()
 
 
-def free_port(kind=socket.SOCK_STREAM):
-    """From outside of the range that sockets without a port take theirs from."""
+def free_addresses(count):
+    """Addresses that nobody has, on a loopback address of our own: a socket that takes any free port would otherwise get one first."""
+    host = f"127.{random.randrange(64, 128)}.{random.randrange(256)}.{random.randrange(256)}"
     while True:
-        port = random.randrange(10_000, 32_000)
+        first = random.randrange(10_000, 32_000)
+        addresses = [(host, port) for port in range(first, first + count)]
+        if all(is_free(address) for address in addresses):
+            return [f"{host}:{port}" for host, port in addresses]
+
+
+def is_free(address):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         with socket.socket(socket.AF_INET, kind) as s:
             try:
-                s.bind(("127.0.0.1", port))
-                return port
-            except OSError:
-                pass
+                s.bind(address)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                return False
+    return True
 
 
 class Process:
@@ -110,10 +121,8 @@ class Rack:
 
     def __init__(self, directory):
         self.directory = directory
-        self.resp = f"127.0.0.1:{free_port()}"
         self.config = os.path.join(directory, "rack.toml")
-        udp = [free_port(socket.SOCK_DGRAM) for _ in range(4)]
-        self.metrics = f"127.0.0.1:{free_port()}"
+        self.resp, self.metrics, controller, switch, standby, node, other = free_addresses(7)
         with open(self.config, "w") as file:
             file.write(f"""
 [rack]
@@ -125,19 +134,19 @@ records = 16384
 threshold = 4
 sampling = 1.0
 [controller]
-listen = "127.0.0.1:{free_port()}"
+listen = "{controller}"
 [gateway]
 resp = "{self.resp}"
 workers = 1
 [[switch]]
-address = "127.0.0.1:{udp[0]}"
+address = "{switch}"
 [[switch]]
-address = "127.0.0.1:{udp[1]}"
+address = "{standby}"
 [[node]]
-address = "127.0.0.1:{udp[2]}"
+address = "{node}"
 sync = "none"
 [[node]]
-address = "127.0.0.1:{udp[3]}"
+address = "{other}"
 sync = "none"
 """)
         self.parts = {}

@@ -7,7 +7,7 @@ import subprocess
 import time
 import urllib.request
 
-from rack import SWITCHBACK, Client, Failed, Process, Writers, free_port, temporary
+from rack import SWITCHBACK, Client, Failed, Process, Writers, free_addresses, temporary
 
 
 def run(*command):
@@ -57,7 +57,7 @@ def namespaces(of):
 class Rack:
     def __init__(self, directory, name, *flags):
         self.directory, self.name, self.flags = directory, name, flags
-        self.resp, self.metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+        self.resp, self.metrics = free_addresses(2)
         self.start()
 
     def start(self):

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use switchback_client::{Client, ClientConfig, Error, Options};
@@ -12,19 +12,17 @@ use switchback_rack::drive::PacketLog;
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
 use switchback_wire::partition_of;
 
-/// A port that nobody has, from outside of the range that sockets without one take theirs from.
-fn free<S>(bind: impl Fn(SocketAddr) -> std::io::Result<S>) -> SocketAddr {
-    let port = || 10_000 + (RandomState::new().build_hasher().finish() % 22_000) as u16;
-    let mut addresses = std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], port())));
-    addresses.find(|address| bind(*address).is_ok()).unwrap()
-}
-
-fn free_udp() -> SocketAddr {
-    free(UdpSocket::bind)
-}
-
-fn free_tcp() -> SocketAddr {
-    free(TcpListener::bind)
+/// Addresses that nobody has, on a loopback address that is this test's alone: another test, or a socket that takes any free port,
+/// would otherwise get one of them before its part does.
+fn free_addresses<const COUNT: usize>() -> [SocketAddr; COUNT] {
+    let is_free = |address: &SocketAddr| UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok();
+    let draw = || {
+        let random = RandomState::new().build_hasher().finish().to_le_bytes();
+        let host = Ipv4Addr::new(127, 64 + random[0] % 64, random[1], random[2]);
+        let first = 10_000 + u16::from_le_bytes([random[3], random[4]]) % 22_000;
+        std::array::from_fn(|index| SocketAddr::from((host, first + index as u16)))
+    };
+    std::iter::repeat_with(draw).take(100).find(|addresses: &[_; COUNT]| addresses.iter().all(is_free)).unwrap()
 }
 
 /// Two switches, two nodes, a controller.
@@ -33,17 +31,13 @@ fn config(directory: &Path) -> RackConfig {
 }
 
 fn config_of(directory: &Path, records: u32) -> RackConfig {
+    let [controller, switch, standby, node, other] = free_addresses();
     let text = format!(
         "[rack]\nsnapshot_period_ms = 300\nswitch_timeout_ms = 300\nlease_ms = 2000\n\n\
          [cache]\nrecords = {records}\nthreshold = 3\nsampling = 1.0\n\n\
-         [controller]\nlisten = \"{}\"\nbypass_ms = 300\n\n\
-         [[switch]]\naddress = \"{}\"\n\n[[switch]]\naddress = \"{}\"\n\n\
-         [[node]]\naddress = \"{}\"\nsync = \"none\"\n\n[[node]]\naddress = \"{}\"\nsync = \"none\"\n",
-        free_tcp(),
-        free_udp(),
-        free_udp(),
-        free_udp(),
-        free_udp(),
+         [controller]\nlisten = \"{controller}\"\nbypass_ms = 300\n\n\
+         [[switch]]\naddress = \"{switch}\"\n\n[[switch]]\naddress = \"{standby}\"\n\n\
+         [[node]]\naddress = \"{node}\"\nsync = \"none\"\n\n[[node]]\naddress = \"{other}\"\nsync = \"none\"\n",
     );
     match RackConfig::parse(&text, "test.toml", directory, &Overrides::default()) {
         Ok(config) => config,
