@@ -45,7 +45,7 @@ impl fmt::Display for Scheme {
     }
 }
 
-/// How the parts of an embedded rack are connected.
+/// How the parts of a rack are connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Links {
@@ -53,6 +53,8 @@ pub enum Links {
     Memory,
     /// Real loopback sockets.
     Udp,
+    /// The same between processes: the switch and each node are one.
+    Processes,
 }
 
 /// The rack that a run asks for. Two racks of equal options have equal partition maps: whatever is random about a rack (its

@@ -3,17 +3,18 @@
 //! Absolute figures of a small machine say little; the ratio of two servers that take turns on it, under the same load generator, says
 //! something. So each round runs every case on both servers, first one first and then the other, and ratios are taken within rounds.
 
+use crate::leash::Leashed;
 use crate::report::{Machine, Spread, Table, check_writable, grouped, say};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::fmt;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use switchback_net::free_addresses;
 use tempfile::TempDir;
 
 /// What is compared with what.
@@ -338,17 +339,9 @@ fn version() -> anyhow::Result<String> {
     Ok(format!("redis-server {}", number.unwrap_or("of unknown version")))
 }
 
-/// Free a moment ago, and from outside of the range that outgoing connections take their ports from. Should somebody else
-/// take it meanwhile, redis-server says so and ends.
-fn free_address() -> SocketAddr {
-    let port = || 10_000 + (RandomState::new().build_hasher().finish() % 22_000) as u16;
-    let mut addresses = std::iter::repeat_with(|| SocketAddr::from(([127, 0, 0, 1], port())));
-    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("the iterator has no end")
-}
-
 /// A redis-server of our own, which ends with us.
 struct RedisServer {
-    child: Child,
+    process: Leashed,
     address: SocketAddr,
     _data: TempDir,
 }
@@ -356,12 +349,12 @@ struct RedisServer {
 impl RedisServer {
     fn start(args: &RedisArgs) -> anyhow::Result<RedisServer> {
         let data = data_directory(args.data.clone().unwrap_or_else(std::env::temp_dir))?;
-        let address = free_address();
-        let child = spawn(address, data.path(), args.durability)?;
-        let mut server = RedisServer { child, address, _data: data };
+        let [address] = free_addresses()?;
+        let process = spawn(address, data.path(), args.durability)?;
+        let mut server = RedisServer { process, address, _data: data };
         let give_up = Instant::now() + Duration::from_secs(10);
         while ping(address, None).is_err() {
-            if let Some(status) = server.child.try_wait()? {
+            if let Some(status) = server.process.ended()? {
                 bail!("redis-server ended with {status}");
             }
             ensure!(Instant::now() < give_up, "redis-server does not answer");
@@ -378,25 +371,18 @@ fn data_directory(parent: PathBuf) -> anyhow::Result<TempDir> {
     data.with_context(|| format!("cannot make a directory in {}", parent.display()))
 }
 
-fn spawn(address: SocketAddr, data: &Path, durability: Durability) -> anyhow::Result<Child> {
-    let mut command = Command::new("redis-server");
-    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string(), "--save", ""]);
-    command.arg("--dir").arg(data).args(durability.redis_options());
-    command.stdin(Stdio::null()).stdout(Stdio::null());
-    command.spawn().context("cannot run redis-server (package redis-server)")
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        // Its data goes with it, so it needn't end in good order. Errors: it has ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn spawn(address: SocketAddr, data: &Path, durability: Durability) -> anyhow::Result<Leashed> {
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    let data = data.to_str().context("redis-server's directory has a name that isn't UTF-8")?;
+    let mut command = vec!["redis-server", "--bind", &host, "--port", &port, "--save", "", "--dir", data];
+    command.extend(durability.redis_options());
+    Leashed::spawn(&command, Stdio::null(), Stdio::inherit()).context("cannot run redis-server (package redis-server)")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
 
     const CSV: &str = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
         \"GET\",\"1149425.38\",\"0.381\",\"0.128\",\"0.359\",\"0.535\",\"0.791\",\"1.503\"\n";

@@ -53,7 +53,7 @@ pub struct Outcome {
     pub objections: Vec<String>,
 }
 
-/// Runs it on a fresh rack, its cache preloaded.
+/// Runs it on a fresh rack of processes, its cache preloaded.
 ///
 /// # Errors
 /// Racks that don't start, or fail.
@@ -69,7 +69,7 @@ pub fn run(order: &Order, racks: &mut dyn RackFactory) -> anyhow::Result<Outcome
         node_capacity: Some(order.node_capacity_ops),
         cache_records: order.cache_records,
         preload: true,
-        links: Links::Memory,
+        links: Links::Processes,
         clients: 1,
         window: order.window,
         rate: order.rate_ops.map(Rate::Ops),

@@ -141,10 +141,8 @@ table! {
 table! {
     /// Links between two threads that sleep until something comes: half of a round trip. Microseconds.
     Link {
-        /// loopback UDP, as `--links udp` has it
+        /// loopback UDP, as between processes
         udp_us,
-        /// a queue in memory, as an embedded rack has it
-        embedded_us,
     }
 }
 
@@ -295,8 +293,6 @@ impl Calibration {
             service_spread: ((high - low) / (2.0 * 0.8 * median)).min(0.95),
             node_cap_ns: 0,
             link_ns: us(self.link.udp_us),
-            embedded_ns: us(self.link.embedded_us),
-            is_embedded: false,
             pipeline_ns: ns((self.pipeline.read_hit_ns.median + self.pipeline.write_hit_ns.median) / 2.0, 1.0),
             control_link_ns: us(self.control.delay_us),
             control_bytes_per_us: ns(self.control.mb_per_s.median, 1.0),

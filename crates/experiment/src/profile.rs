@@ -27,10 +27,6 @@ pub(crate) struct Profile {
     pub(crate) node_cap_ns: u64,
     /// From one network stack through the wire to the next.
     pub(crate) link_ns: u64,
-    /// From one thread of a process to another.
-    pub(crate) embedded_ns: u64,
-    /// The rack is one process, in which clients and nodes run the pipeline themselves: all links but the queues of nodes and clients are calls.
-    pub(crate) is_embedded: bool,
     /// Through the switch's pipeline.
     pub(crate) pipeline_ns: u64,
     /// From the controller to any part, or back.
@@ -47,15 +43,6 @@ pub(crate) struct Profile {
     pub(crate) store_bytes_per_us: u64,
     /// From the crash of a switch until its successor says hello.
     pub(crate) switch_restart_ns: u64,
-}
-
-/// How long packets take to whom. In one process an answer of a node waits in the client's queue; as all packets to one kind of part take
-/// equally long, the way to the node takes both times.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Links {
-    pub(crate) switch: u64,
-    pub(crate) node: u64,
-    pub(crate) client: u64,
 }
 
 /// A parameter as reports show it: name, value, source.
@@ -104,8 +91,6 @@ impl Profile {
         service_spread: 0.5,
         node_cap_ns: 0,
         link_ns: 5_000,
-        embedded_ns: 5_000,
-        is_embedded: false,
         pipeline_ns: 400,
         control_link_ns: 50_000,
         control_bytes_per_us: 5_000,
@@ -137,14 +122,6 @@ impl Profile {
         2e9 / (self.node_read_ns + self.node_write_ns).max(2 * self.node_cap_ns) as f64
     }
 
-    /// How long packets take to the switch, to a node, to a client.
-    pub(crate) fn links_ns(&self) -> Links {
-        match self.is_embedded {
-            true => Links { switch: 0, node: 2 * self.embedded_ns, client: 0 },
-            false => Links { switch: self.link_ns, node: self.link_ns, client: self.link_ns },
-        }
-    }
-
     /// All parameters, for reports.
     pub(crate) fn describe(&self) -> Vec<Described> {
         let us = |ns: u64| format!("{} us", ns as f64 / 1000.0);
@@ -167,7 +144,6 @@ impl Profile {
             ),
             ("service time", format!("uniform, +-{} %", self.service_spread * 100.0), "assumed"),
             ("link, one way", us(self.link_ns), "assumed: 40 Gbps and two network stacks"),
-            ("thread to thread, in one process", us(self.embedded_ns), "assumed; counterparts only"),
             ("pipeline", us(self.pipeline_ns), if software { tables } else { "the paper, VI-A: hundreds of ns" }),
             ("control link, one way", us(self.control_link_ns), "assumed: TCP in one rack"),
             ("control link", format!("{} MB/s", self.control_bytes_per_us), "the paper, VI-A: 40 Gbps"),

@@ -11,9 +11,10 @@ use anyhow::{Context as _, ensure};
 use serde::Serialize;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use switchback_bench::leash::Leashed;
 use switchback_bench::report::{Spread, Table};
 use switchback_datapath::Shard;
 use switchback_net::UdpLink;
@@ -167,32 +168,16 @@ fn cpu_of(tasks: &str, wanted: impl Fn(&str) -> bool) -> anyhow::Result<Duration
 
 /// A server of others, which ends with this.
 struct Server {
-    child: Child,
+    process: Leashed,
     port: u16,
     /// What a read says, and what is answered.
     ask: String,
     answer_bytes: usize,
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        let _reaped = self.child.wait();
-    }
-}
-
-/// Runs a command until its standard input ends: with this process at the latest, however that ends.
-fn on_a_leash(command: &[String]) -> Command {
-    const LEASH: &str = r#"exec 3<&0; (read -r _ <&3; kill -9 $$) & exec "$@" </dev/null 3<&-"#;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", LEASH, "sh"]).args(command);
-    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    shell
-}
-
 impl Server {
     /// None if it isn't installed.
-    fn start(segment: &Segment, command: &[&str], port: u16) -> anyhow::Result<Option<Child>> {
+    fn start(segment: &Segment, command: &[&str], port: u16) -> anyhow::Result<Option<Leashed>> {
         let name = command[0];
         if Command::new(name).arg("--version").output().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
             eprintln!("without {name}, which isn't installed: apt-get install {name}");
@@ -200,11 +185,11 @@ impl Server {
         }
         let command: Vec<_> = command.iter().map(|word| (*word).to_owned()).chain([port.to_string()]).collect();
         // It inherits the thread's CPU and its network.
-        let child = segment.on_switch(|| {
+        let process = segment.on_switch(|| {
             pin(cpus()[0])?;
-            on_a_leash(&command).spawn().with_context(|| format!("starting {name}"))
+            Leashed::spawn(&command, Stdio::null(), Stdio::null()).with_context(|| format!("starting {name}"))
         })?;
-        Ok(Some(child))
+        Ok(Some(process))
     }
 
     fn redis(segment: &Segment) -> anyhow::Result<Option<Server>> {
@@ -220,19 +205,19 @@ impl Server {
             "no",
             "--port",
         ];
-        let Some(child) = Server::start(segment, &words, 6379)? else { return Ok(None) };
+        let Some(process) = Server::start(segment, &words, 6379)? else { return Ok(None) };
         let value = "v".repeat(USUAL.value_bytes as usize);
         let answer_bytes = format!("${}\r\n{value}\r\n", value.len()).len();
-        let server = Server { child, port: 6379, ask: "GET user000000000000\r\n".to_owned(), answer_bytes };
+        let server = Server { process, port: 6379, ask: "GET user000000000000\r\n".to_owned(), answer_bytes };
         server.store(segment, &format!("SET user000000000000 {value}\r\n"), "+OK\r\n").map(|()| Some(server))
     }
 
     fn memcached(segment: &Segment) -> anyhow::Result<Option<Server>> {
         let words = ["memcached", "-l", "10.0.0.1", "-U", "0", "-t", "1", "-u", "nobody", "-p"];
-        let Some(child) = Server::start(segment, &words, 11211)? else { return Ok(None) };
+        let Some(process) = Server::start(segment, &words, 11211)? else { return Ok(None) };
         let value = "v".repeat(USUAL.value_bytes as usize);
         let answer_bytes = format!("VALUE user000000000000 0 {}\r\n{value}\r\nEND\r\n", value.len()).len();
-        let server = Server { child, port: 11211, ask: "get user000000000000\r\n".to_owned(), answer_bytes };
+        let server = Server { process, port: 11211, ask: "get user000000000000\r\n".to_owned(), answer_bytes };
         let set = format!("set user000000000000 0 0 {}\r\n{value}\r\n", value.len());
         server.store(segment, &set, "STORED\r\n").map(|()| Some(server))
     }
@@ -265,7 +250,7 @@ impl Server {
     }
 
     fn round(&self, segment: &Segment) -> anyhow::Result<Round> {
-        let tasks = format!("/proc/{}/task", self.child.id());
+        let tasks = format!("/proc/{}/task", self.process.id());
         segment.on_hosts(|| {
             pin(cpus()[0])?;
             let mut stream = self.connect()?;
@@ -306,26 +291,4 @@ pub(crate) fn text(peers: &[Peer], packet_ns: f64) -> String {
     format!(
         "{table}  Client and server share a CPU. XDP's packet: {packet_ns:.0} ns, the read that hits of the table above. Aims: 5 times, 0.50.\n"
     )
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
-mod tests {
-    use super::*;
-    use std::os::unix::process::ExitStatusExt;
-
-    #[test]
-    fn a_server_ends_with_the_pipe_that_it_was_given() {
-        let command = ["sh", "-c", "echo $$ >&2; exec sleep 1000"].map(str::to_owned);
-        let mut child = on_a_leash(&command).stderr(Stdio::piped()).spawn().unwrap();
-        let mut pid = [0; 16];
-        let length = child.stderr.take().unwrap().read(&mut pid).unwrap();
-        assert_eq!(
-            String::from_utf8_lossy(&pid[..length]).trim(),
-            child.id().to_string(),
-            "it is the process that was started"
-        );
-        drop(child.stdin.take());
-        assert_eq!(child.wait().unwrap().signal(), Some(9));
-    }
 }

@@ -3,6 +3,7 @@
 //! Embedded racks use [`MemoryFabric`] and [`MemoryHub`], distributed ones [`UdpLink`], [`TcpHub`] and [`connect`]. What a packet or message
 //! means is none of this crate's business.
 
+mod addresses;
 mod clock;
 mod link;
 mod mailbox;
@@ -14,6 +15,7 @@ mod refusal;
 mod tcp;
 mod udp;
 
+pub use addresses::{fill_with_free, free_addresses};
 pub use clock::{Clock, unix_ms, until};
 pub use link::{ControlLink, Outgoing, SEND_BATCH, Sent, Uplink};
 pub use mailbox::Mailbox;

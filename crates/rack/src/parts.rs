@@ -186,13 +186,17 @@ pub struct ControllerPart {
 impl ControllerPart {
     /// Starts the rack's controller.
     pub fn start(config: &RackConfig) -> anyhow::Result<ControllerPart> {
+        ControllerPart::start_seeded(config, draw_boot())
+    }
+
+    /// The same, with what is random about a new rack (hash key, map) drawn from `seed`.
+    pub fn start_seeded(config: &RackConfig, seed: u64) -> anyhow::Result<ControllerPart> {
         let clock = Clock::default();
         let address = |node: &crate::config::Node| node.address.map(Address::from);
         let nodes: Option<Vec<_>> = config.nodes.iter().map(address).collect();
         let nodes = nodes.context("every node of a distributed rack has an address")?;
         ensure!(!config.switches.is_empty(), "a distributed rack has a [[switch]]");
         let (files, found) = ControllerFiles::open(&config.controller.data)?;
-        let seed = draw_boot();
         let machine = ControllerConfig { nodes, ..blueprint::controller(config, seed) };
         let controller = Controller::new(machine, Mechanisms::ALL, &found, seed, clock.now())
             .with_context(|| format!("the rack in {}", config.controller.data.display()))?;

@@ -2,28 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use switchback_client::{Client, ClientConfig, Error, Options};
+use switchback_net::free_addresses;
 use switchback_rack::config::{Overrides, RackConfig};
 use switchback_rack::drive::PacketLog;
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
 use switchback_wire::partition_of;
-
-/// Addresses that nobody has, on a loopback address that is this test's alone: another test, or a socket that takes any free port,
-/// would otherwise get one of them before its part does.
-fn free_addresses<const COUNT: usize>() -> [SocketAddr; COUNT] {
-    let is_free = |address: &SocketAddr| UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok();
-    let draw = || {
-        let random = RandomState::new().build_hasher().finish().to_le_bytes();
-        let host = Ipv4Addr::new(127, 64 + random[0] % 64, random[1], random[2]);
-        let first = 10_000 + u16::from_le_bytes([random[3], random[4]]) % 22_000;
-        std::array::from_fn(|index| SocketAddr::from((host, first + index as u16)))
-    };
-    std::iter::repeat_with(draw).take(100).find(|addresses: &[_; COUNT]| addresses.iter().all(is_free)).unwrap()
-}
 
 /// Two switches, two nodes, a controller.
 fn config(directory: &Path) -> RackConfig {
@@ -31,7 +17,7 @@ fn config(directory: &Path) -> RackConfig {
 }
 
 fn config_of(directory: &Path, records: u32) -> RackConfig {
-    let [controller, switch, standby, node, other] = free_addresses();
+    let [controller, switch, standby, node, other] = free_addresses().unwrap();
     let text = format!(
         "[rack]\nsnapshot_period_ms = 300\nswitch_timeout_ms = 300\nlease_ms = 2000\n\n\
          [cache]\nrecords = {records}\nthreshold = 3\nsampling = 1.0\n\n\

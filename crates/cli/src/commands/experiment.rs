@@ -29,6 +29,6 @@ pub(crate) struct ExperimentCommand {
 }
 
 pub(crate) fn run(command: &ExperimentCommand) -> anyhow::Result<ExitCode> {
-    switchback_experiment::run(&command.args, &mut switchback_rack::bench::EmbeddedFactory)?;
+    switchback_experiment::run(&command.args, &mut switchback_rack::bench::LocalRacks)?;
     Ok(ExitCode::SUCCESS)
 }

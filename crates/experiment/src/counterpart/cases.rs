@@ -48,9 +48,9 @@ impl Scale {
         ..Scale::FULL
     };
 
-    /// A profile with capped nodes, in one process.
+    /// A profile with capped nodes.
     pub(super) fn profile(&self, profile: &Profile) -> Profile {
-        Profile { node_cap_ns: (1e9 / self.capacity_ops) as u64, is_embedded: true, ..profile.clone() }
+        Profile { node_cap_ns: (1e9 / self.capacity_ops) as u64, ..profile.clone() }
     }
 
     /// How long a case is measured: one with changes has two of them.

@@ -1,8 +1,8 @@
 //! Runs in virtual time and their counterparts by the wall clock, with the same servers, capacity, records, map, requests and times: whether
 //! the model predicts the machine.
 //!
-//! The measured side is `switchback-bench`'s: an embedded rack, every part in threads of its own, RocksDB in the nodes, each node capped. The
-//! modelled side has the same capped nodes, and everything else from a profile.
+//! The measured side is `switchback-bench`'s: the switch and each node are processes, with RocksDB in the nodes, each node capped. The modelled
+//! side has the same capped nodes, and everything else from a profile.
 
 mod cases;
 mod modelled;

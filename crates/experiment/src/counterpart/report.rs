@@ -36,9 +36,9 @@ pub(super) const COLUMNS: [&str; 25] = [
     "commit",
 ];
 
-const INTRODUCTION: &str = "The same runs in virtual time (*modelled*) and by the wall clock (*measured*: an embedded \
-rack, every part in threads of its own, RocksDB in the nodes), with the same nodes, cap, records, partition map, \
-requests, cache content at the start, and times. The ratio is measured over modelled.";
+const INTRODUCTION: &str = "The same runs in virtual time (*modelled*) and by the wall clock (*measured*: the \
+switch and each node a process, UDP between them, RocksDB in the nodes), with the same nodes, cap, records, \
+partition map, requests, cache content at the start, and times. The ratio is measured over modelled.";
 
 /// What makes the sides differ where they do, by experiment.
 fn behind(experiment: u8) -> &'static str {
@@ -51,7 +51,7 @@ fn behind(experiment: u8) -> &'static str {
         2 => {
             "Measured latencies count from when an operation was due, and the load generator's thread begins it some tens \
              of microseconds later, which the model has not: the last figure is without that. The rest is the CPU's: \
-             every thread of the rack, the generator and whatever else runs share it, so that a queue or a sync takes \
+             every process of the rack, the generator and whatever else runs share it, so that a queue or a sync takes \
              longer than alone, by the milliseconds of a time slice at worst: so do the 99th percentiles."
         }
         7 => {
@@ -63,7 +63,7 @@ fn behind(experiment: u8) -> &'static str {
              written since the last."
         }
         _ => {
-            "All steps take milliseconds at most. Collecting waits for threads to be run, and storing for synced commits, \
+            "All steps take milliseconds at most. Collecting waits for processes to be run, and storing for synced commits, \
              which come in other groups than those that were calibrated."
         }
     }

@@ -16,6 +16,28 @@ const KEPT_UP: f64 = 0.98;
 /// Requests that clients may have under way.
 const LANES: u32 = 2048;
 
+/// What a figure shows.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// The end of its file's name.
+    suffix: &'static str,
+    title: &'static str,
+    /// Which of a point's latencies it has, as which lines.
+    lines: &'static [(usize, &'static str, Style)],
+    is_logarithmic: bool,
+}
+
+/// Medians have a figure of their own: at low load they hide the means.
+const SHOWN: [Shown; 2] = [
+    Shown {
+        suffix: "",
+        title: "Latency",
+        lines: &[(0, "mean", Style::Line), (2, "99th percentile", Style::Dashed)],
+        is_logarithmic: true,
+    },
+    Shown { suffix: "_median", title: "Median latency", lines: &[(1, "median", Style::Line)], is_logarithmic: false },
+];
+
 /// One target's measurements.
 #[derive(Clone, Default)]
 struct Point {
@@ -60,7 +82,10 @@ pub(crate) fn run(context: &Context) -> Finding {
                   overloaded instead of a number that depends on the length of the run.",
         remarks: Vec::new(),
         csv: vec![("exp2", csv)],
-        figures: [false, true].map(|is_cold| figure(context, is_cold, &jobs, &results)).to_vec(),
+        figures: [false, true]
+            .into_iter()
+            .flat_map(|is_cold| SHOWN.map(|shown| figure(context, is_cold, shown, &jobs, &results)))
+            .collect(),
         tables: [false, true].map(|is_cold| summary(is_cold, &jobs, &results)).to_vec(),
     }
 }
@@ -117,26 +142,26 @@ fn latencies(
     Some(samples.map(|samples| Estimate::of(&samples)))
 }
 
-fn figure(context: &Context, is_cold: bool, jobs: &[Job], results: &[Vec<Point>]) -> Figure {
-    let line = |(ink, scheme): (usize, Scheme), which: usize| {
-        let (name, style) = [("mean", Style::Line), ("99th percentile", Style::Dashed)][which];
+fn figure(context: &Context, is_cold: bool, shown: Shown, jobs: &[Job], results: &[Vec<Point>]) -> Figure {
+    let Shown { suffix, title, lines, is_logarithmic } = shown;
+    let line = |(ink, scheme): (usize, Scheme), (which, name, style): (usize, &str, Style)| {
         let at = |target_ops: f64| {
             let three = latencies(jobs, results, is_cold, scheme, target_ops)?;
-            Some((target_ops / 1e6, three[2 * which]))
+            Some((target_ops / 1e6, three[which]))
         };
         let points = TARGETS.into_iter().filter_map(at).collect();
         Series { style, ..Series::line(format!("{scheme}, {name}"), ink, points) }
     };
     Figure {
-        name: format!("exp2_{}", start(is_cold)),
-        title: format!("Exp#2 Latency by target throughput, {}", start(is_cold)),
+        name: format!("exp2_{}{suffix}", start(is_cold)),
+        title: format!("Exp#2 {title} by target throughput, {}", start(is_cold)),
         x_label: "target throughput, Mops",
         y_label: "latency, us",
         ticks: Ticks::Numbers,
-        is_logarithmic: true,
-        series: [0, 1]
-            .into_iter()
-            .flat_map(|which| Scheme::ALL.into_iter().enumerate().map(move |at| line(at, which)))
+        is_logarithmic,
+        series: lines
+            .iter()
+            .flat_map(|shown| Scheme::ALL.into_iter().enumerate().map(move |at| line(at, *shown)))
             .collect(),
         origin: context.origin(),
     }

@@ -223,7 +223,7 @@ impl World {
     /// Sends what the session has to send.
     #[inline]
     pub(super) fn pump_client(&mut self, client: u16) {
-        let arrives_ns = self.now_ns + self.setup.profile.links_ns().switch;
+        let arrives_ns = self.now_ns + self.setup.profile.link_ns;
         loop {
             let mut flight = self.timeline.buffer();
             let session = &mut self.clients[usize::from(client)].session;

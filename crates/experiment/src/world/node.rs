@@ -163,7 +163,7 @@ impl World {
 
     /// Passes on what the shim has to say.
     fn pump_node(&mut self, node: u16) {
-        let arrives_ns = self.now_ns + self.setup.profile.links_ns().switch;
+        let arrives_ns = self.now_ns + self.setup.profile.link_ns;
         loop {
             let mut flight = self.timeline.buffer();
             let slot = &mut self.nodes[usize::from(node)];

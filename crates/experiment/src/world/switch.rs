@@ -161,15 +161,15 @@ impl World {
                 return;
             }
         };
-        let links_ns = self.setup.profile.links_ns();
         flight.from = Part::Switch.address();
-        let (link, index, link_ns) = match Part::of_address(&to) {
-            Some(Part::Node(node)) => (Link::Node, node, links_ns.node),
-            Some(Part::Client(client)) => (Link::Client, client, links_ns.client),
+        let (link, index) = match Part::of_address(&to) {
+            Some(Part::Node(node)) => (Link::Node, node),
+            Some(Part::Client(client)) => (Link::Client, client),
             _ => unreachable!("the switch answers clients and nodes"),
         };
         flight.to = index;
-        self.timeline.send(link, self.now_ns + self.setup.profile.pipeline_ns + link_ns, flight);
+        let arrives_ns = self.now_ns + self.setup.profile.pipeline_ns + self.setup.profile.link_ns;
+        self.timeline.send(link, arrives_ns, flight);
     }
 
     pub(super) fn switch_hears(&mut self, command: Command<SwitchCommand>) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use switchback_core::control::{Command, Envelope, KeyedRecord, Message, NodeCommand, NodeReport, Peer, SwitchReport};
 use switchback_core::storage::Record;
 use switchback_experiment::calibration::{Control, Link};
-use switchback_net::{Carrier, ControlEvent, Mailbox, PeerPort, TcpHub, UdpLink, connect};
+use switchback_net::{Carrier, ControlEvent, PeerPort, TcpHub, UdpLink, connect};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq};
 
 const WAKE: Token = Token(0);
@@ -80,7 +80,7 @@ fn round_trips(
 
 pub(super) fn measure(effort: &Effort) -> anyhow::Result<Link> {
     let rounds = 10 * effort.rounds;
-    Ok(Link { udp_us: sample(udp(rounds)?), embedded_us: sample(embedded(rounds)?) })
+    Ok(Link { udp_us: sample(udp(rounds)?) })
 }
 
 /// A link with its sleeper.
@@ -105,30 +105,6 @@ fn udp(rounds: usize) -> anyhow::Result<Vec<f64>> {
         let from = there_sleeps.wait(|| there.receive(&mut arrived))?;
         there.send(from, &arrived);
         there.flush();
-        Ok(())
-    })
-}
-
-fn embedded(rounds: usize) -> anyhow::Result<Vec<f64>> {
-    let queue = || Arc::new(Mailbox::<Vec<u8>>::new(16));
-    let (here, there) = (queue(), queue());
-    let (mut here_sleeps, mut there_sleeps) = (Sleeper::new()?, Sleeper::new()?);
-    here.register(&here_sleeps.waker);
-    there.register(&there_sleeps.waker);
-    let take = |queue: &Mailbox<Vec<u8>>, taken: &mut VecDeque<Vec<u8>>| {
-        queue.drain_into(taken);
-        taken.pop_front()
-    };
-    let packet = Packet::build(Header::new(Op::Read), &[7; 128], &[1; 16]);
-    let (mut to_here, mut to_there) = (VecDeque::new(), VecDeque::new());
-    let (asks, answers) = (Arc::clone(&there), Arc::clone(&here));
-    let ask = || {
-        asks.push(packet.bytes().to_vec());
-        here_sleeps.wait(|| take(&here, &mut to_here)).map(|_| ())
-    };
-    round_trips(rounds, ask, move || {
-        let arrived = there_sleeps.wait(|| take(&there, &mut to_there))?;
-        answers.push(arrived);
         Ok(())
     })
 }

@@ -1,0 +1,124 @@
+//! An embedded rack for the benchmark: every part in threads of this process.
+
+use super::{Records, Watched, clean, configured, empty_directory};
+use crate::assembly::Assembly;
+use crate::blueprint;
+use crate::config::LinkKind;
+use crate::session::BlockingSession;
+use anyhow::Context;
+use std::path::PathBuf;
+use std::time::Duration;
+use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics, Scheme};
+use switchback_bench::workload::Preload;
+use switchback_core::client::ClientConfig;
+use switchback_core::controller::RecoveryTimes;
+use switchback_core::storage::Engine;
+use switchback_wire::{HashKey, KeyHash};
+
+/// Sessions beside those of the benchmark: one that fills the cache.
+const OWN_SESSIONS: u16 = 1;
+
+pub(super) struct EmbeddedBench {
+    assembly: Assembly,
+    watched: Watched,
+    clients: u16,
+    data: PathBuf,
+    temporary: Option<tempfile::TempDir>,
+}
+
+impl EmbeddedBench {
+    pub(super) fn start(scheme: Scheme, options: &RackOptions, links: LinkKind) -> anyhow::Result<EmbeddedBench> {
+        let (data, temporary) = empty_directory(options.data.as_deref())?;
+        let config = configured(scheme, options, &data, links)?;
+        let clients = u16::try_from(options.clients).context("too many clients")?;
+        let mut blueprint = blueprint::embedded(&config, clients + OWN_SESSIONS, options.seed);
+        blueprint.seed = Some(options.seed);
+        blueprint.node_capacity_ops = options.node_capacity_ops;
+        let assembly = Assembly::start(blueprint)?;
+        let watched = Watched::new(assembly.controller.clone())?;
+        Ok(EmbeddedBench { assembly, watched, clients, data, temporary })
+    }
+
+    /// A session of the rack's own.
+    fn session(&self) -> anyhow::Result<BlockingSession> {
+        let id = u64::from(self.clients) + 1;
+        let (uplink, control) = self.assembly.client(self.clients, id)?;
+        BlockingSession::open(
+            ClientConfig { lanes: 256, ..ClientConfig::default() },
+            uplink,
+            control,
+            self.assembly.clock,
+        )
+    }
+}
+
+impl BenchRack for EmbeddedBench {
+    fn routes(&self) -> Vec<Vec<u16>> {
+        self.watched.routes.clone()
+    }
+
+    fn hash_key(&self) -> HashKey {
+        self.watched.hash_key
+    }
+
+    fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
+        let client = u16::try_from(index).ok().filter(|client| *client < self.clients);
+        let client = client.context("more clients than the rack was started for")?;
+        let id = u64::from(client) + 1;
+        let (uplink, control) = self.assembly.client(client, id)?;
+        Ok(ClientLinks { id, uplink, control })
+    }
+
+    fn load(&mut self, records: Preload) -> anyhow::Result<()> {
+        for (node, mut group) in Records::new(records, &self.watched) {
+            let stored = self.assembly.nodes[usize::from(node)].call(move |engine| {
+                let mut done = Vec::new();
+                engine.execute(&mut group, &mut done);
+                done.into_iter().find_map(|done| done.result.err())
+            });
+            if let Some(error) = stored.context("a node's thread ended")? {
+                return Err(error).context("loading records");
+            }
+        }
+        Ok(())
+    }
+
+    fn preload_cache(&mut self, keys: Vec<Vec<u8>>) -> anyhow::Result<usize> {
+        self.watched.fill_cache(&keys, self.session()?)
+    }
+
+    fn cached(&self) -> Vec<KeyHash> {
+        self.watched.cached()
+    }
+
+    fn replace_switch(&mut self, restart: Duration) -> anyhow::Result<()> {
+        self.assembly.replace_switch(restart)
+    }
+
+    fn recovery(&self) -> Option<RecoveryTimes> {
+        self.watched.recovery()
+    }
+
+    fn statistics(&self) -> RackStatistics {
+        let datapath = self.assembly.pipeline.statistics();
+        let agent = self.assembly.agent.statistics();
+        let (snapshots, snapshot_bytes) = self.watched.snapshots();
+        RackStatistics {
+            node_ops: self.assembly.nodes.iter().map(|node| node.served()).collect(),
+            hits: datapath.read_hits + datapath.write_hits - datapath.fenced_reads,
+            misses: datapath.read_misses + datapath.write_misses + datapath.fenced_reads,
+            conservative_reads: datapath.fenced_reads,
+            admissions: agent.admitted,
+            evictions: agent.evicted,
+            dropped: (self.assembly.dropped())() + datapath.drops.iter().sum::<u64>(),
+            snapshots,
+            snapshot_bytes,
+        }
+    }
+
+    fn stop(self: Box<Self>) -> anyhow::Result<()> {
+        let EmbeddedBench { assembly, data, temporary, .. } = *self;
+        assembly.stop();
+        clean(&data, temporary)
+    }
+}

@@ -1,0 +1,197 @@
+//! Racks for the benchmark: in threads of one process, or one process a part.
+
+mod embedded;
+mod processes;
+
+use crate::config::{Cache, LinkKind, Overrides, RackConfig, Scheme};
+use crate::drive::ControllerHandle;
+use crate::session::BlockingSession;
+use anyhow::{Context, ensure};
+use embedded::EmbeddedBench;
+use processes::ProcessBench;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use switchback_bench::rack::{BenchRack, Links, RackFactory, RackOptions, Scheme as BenchScheme};
+use switchback_bench::workload::Preload;
+use switchback_core::controller::RecoveryTimes;
+use switchback_core::storage::{EngineOp, PutCondition, Record};
+use switchback_wire::{HashKey, KeyHash, Seq, partition_of};
+
+/// Records of one group while loading.
+const LOAD_GROUP: usize = 2000;
+/// Times that each key is read before a run, at most.
+const READS_MAX: u32 = 8;
+/// How long keys may take to be admitted and filled.
+const PRELOAD_LIMIT: Duration = Duration::from_secs(120);
+
+/// Starts racks on this machine. Their processes run the program that runs this.
+#[derive(Debug, Default)]
+pub struct LocalRacks;
+
+impl RackFactory for LocalRacks {
+    fn start(&mut self, scheme: BenchScheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>> {
+        Ok(match options.links {
+            Links::Memory => Box::new(EmbeddedBench::start(scheme, options, LinkKind::Memory)?),
+            Links::Udp => Box::new(EmbeddedBench::start(scheme, options, LinkKind::Udp)?),
+            Links::Processes => Box::new(ProcessBench::start(scheme, options)?),
+        })
+    }
+}
+
+fn scheme_of(scheme: BenchScheme) -> Scheme {
+    match scheme {
+        BenchScheme::NoCache => Scheme::NoCache,
+        BenchScheme::NetCache => Scheme::NetCache,
+        BenchScheme::FarReach => Scheme::FarReach,
+    }
+}
+
+/// The configuration of a rack in one process.
+fn configured(scheme: BenchScheme, options: &RackOptions, data: &Path, links: LinkKind) -> anyhow::Result<RackConfig> {
+    let overrides = Overrides {
+        scheme: Some(scheme_of(scheme)),
+        nodes: Some(options.nodes),
+        data: Some(data.to_path_buf()),
+        links: Some(links),
+        cache_records: Some(options.cache_records),
+        ..Overrides::default()
+    };
+    let mut config = RackConfig::load(None, &overrides)?;
+    config.rack.snapshot_period_ms = options.snapshot_period_ms;
+    config.cache.classes = Cache::classes_of_one_size(options.cache_records, options.value_bytes);
+    config.client.lanes = options.lanes;
+    Ok(config)
+}
+
+/// The directory asked for, which must be empty or not exist, or a temporary one.
+fn empty_directory(wanted: Option<&Path>) -> anyhow::Result<(PathBuf, Option<tempfile::TempDir>)> {
+    let Some(wanted) = wanted else {
+        let temporary = tempfile::Builder::new().prefix("switchback-bench-").tempdir()?;
+        return Ok((temporary.path().to_path_buf(), Some(temporary)));
+    };
+    std::fs::create_dir_all(wanted).with_context(|| format!("--data {}", wanted.display()))?;
+    let empty = std::fs::read_dir(wanted)?.next().is_none();
+    ensure!(empty, "--data {}: a benchmark wants an empty directory, so that it can leave it empty", wanted.display());
+    Ok((wanted.to_path_buf(), None))
+}
+
+/// Leaves the directory as it was found.
+fn clean(data: &Path, temporary: Option<tempfile::TempDir>) -> anyhow::Result<()> {
+    if temporary.is_some() {
+        return Ok(());
+    }
+    for entry in std::fs::read_dir(data)? {
+        let path = entry?.path();
+        let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+        removed.with_context(|| format!("removing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// A rack as its controller sees it.
+struct Watched {
+    controller: ControllerHandle,
+    hash_key: HashKey,
+    routes: Vec<Vec<u16>>,
+}
+
+impl Watched {
+    fn new(controller: ControllerHandle) -> anyhow::Result<Watched> {
+        let map = controller.call(|controller, _| (controller.hash_key(), controller.routes().to_vec()));
+        let (hash_key, routes) = map.context("the controller's thread ended")?;
+        Ok(Watched { controller, hash_key, routes })
+    }
+
+    fn node_of(&self, hash: &KeyHash) -> u16 {
+        self.routes[usize::from(partition_of(hash, self.routes.len() as u32))][0]
+    }
+
+    /// Admits the keys and reads each of them until it is cached; says how many are.
+    fn fill_cache(&self, keys: &[Vec<u8>], mut session: BlockingSession) -> anyhow::Result<usize> {
+        let wanted = keys.to_vec();
+        let asked = self.controller.call(move |controller, now| controller.preload(now, wanted));
+        asked.context("the controller's thread ended")?;
+        self.wait_for_admissions(keys.len())?;
+        // The first read makes a record latest, the second proves it; one that was still on its way in needs another.
+        let mut cached = session.read_all(keys)?;
+        for _ in 1..READS_MAX {
+            let before = std::mem::replace(&mut cached, session.read_all(keys)?);
+            if cached == keys.len() || cached <= before {
+                break;
+            }
+        }
+        session.close();
+        Ok(cached)
+    }
+
+    /// Waits until as many keys are cached as can be.
+    fn wait_for_admissions(&self, wanted: usize) -> anyhow::Result<()> {
+        let start = Instant::now();
+        let (mut last, mut since) = (0, start);
+        loop {
+            let status = self.controller.call(|controller, now| controller.status(now));
+            let status = status.context("the controller's thread ended")?;
+            if status.cached != last {
+                (last, since) = (status.cached, Instant::now());
+            }
+            // Full, or nothing has moved for a while: the rest doesn't fit.
+            if status.cached >= wanted || since.elapsed() > Duration::from_secs(2) {
+                return Ok(());
+            }
+            ensure!(start.elapsed() < PRELOAD_LIMIT, "only {} of {wanted} keys were admitted", status.cached);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn cached(&self) -> Vec<KeyHash> {
+        let keys = self.controller.call(|controller, _| controller.cached_keys()).unwrap_or_default();
+        keys.iter().map(|key| self.hash_key.hash(&key.key)).collect()
+    }
+
+    fn recovery(&self) -> Option<RecoveryTimes> {
+        self.controller.call(|controller, now| controller.status(now).recovery)?
+    }
+
+    /// How many became durable, and the bytes of the last one.
+    fn snapshots(&self) -> (u64, u64) {
+        let snapshots = self.controller.call(|controller, now| {
+            let status = controller.status(now);
+            (status.snapshots_completed, status.snapshot_bytes)
+        });
+        snapshots.unwrap_or_default()
+    }
+}
+
+/// Groups of records to store, each with the node that they belong to.
+struct Records<'a> {
+    records: Preload,
+    watched: &'a Watched,
+    groups: BTreeMap<u16, Vec<EngineOp>>,
+}
+
+impl Records<'_> {
+    fn new(records: Preload, watched: &Watched) -> Records<'_> {
+        Records { records, watched, groups: BTreeMap::new() }
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = (u16, Vec<EngineOp>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while let Some((key, value)) = self.records.next_record() {
+            let hash = self.watched.hash_key.hash(key);
+            let node = self.watched.node_of(&hash);
+            // Older than anything a client will write.
+            let record = Record { seq: Seq::new(0, 1), value: value.to_vec(), ..Record::default() };
+            let condition = PutCondition::Newer { known: true };
+            let group = self.groups.entry(node).or_default();
+            group.push(EngineOp::Put { id: 0, hash, key: key.to_vec(), record, condition, completion: None });
+            if group.len() >= LOAD_GROUP {
+                return Some((node, std::mem::take(group)));
+            }
+        }
+        self.groups.pop_first()
+    }
+}

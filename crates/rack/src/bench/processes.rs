@@ -1,0 +1,271 @@
+//! A rack of processes for the benchmark: the switch and each node are one, with UDP between them. The controller, which no packet of a client
+//! comes by, is in this process, behind the same TCP as ever.
+
+use super::{Records, Watched, clean, empty_directory, scheme_of};
+use crate::admin::RackStatus;
+use crate::blueprint;
+use crate::config::{Cache, Overrides, RackConfig};
+use crate::parts::{ControllerPart, client_links};
+use crate::session::BlockingSession;
+use anyhow::{Context, bail, ensure};
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use switchback_bench::leash::Leashed;
+use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics, Scheme};
+use switchback_bench::workload::Preload;
+use switchback_core::client::ClientConfig;
+use switchback_core::controller::RecoveryTimes;
+use switchback_core::storage::Engine;
+use switchback_engine::RocksEngine;
+use switchback_net::{Clock, fill_with_free};
+use switchback_wire::{HashKey, KeyHash};
+
+/// How long the parts may take until the rack serves.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// How long a part may take to say what it counted.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+pub(super) struct ProcessBench {
+    switch: Option<Leashed>,
+    nodes: Vec<Leashed>,
+    controller: ControllerPart,
+    watched: Watched,
+    parts: Parts,
+    /// What switches counted that were killed.
+    counted: Counted,
+    clients: u32,
+    data: PathBuf,
+    temporary: Option<tempfile::TempDir>,
+}
+
+/// What the processes are started with.
+struct Parts {
+    program: PathBuf,
+    file: PathBuf,
+    config: RackConfig,
+    capacity_ops: Option<u64>,
+}
+
+/// What a switch counts.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    requests: u64,
+    hits: u64,
+    conservative_reads: u64,
+    admissions: u64,
+    evictions: u64,
+    dropped: u64,
+}
+
+impl ProcessBench {
+    pub(super) fn start(scheme: Scheme, options: &RackOptions) -> anyhow::Result<ProcessBench> {
+        let capacity = options.node_capacity_ops;
+        ensure!(capacity.is_none_or(|ops| ops.fract() == 0.0), "processes are capped at whole requests a second");
+        let (data, temporary) = empty_directory(options.data.as_deref())?;
+        let file = data.join("rack.toml");
+        std::fs::write(&file, described(scheme, options)?).with_context(|| file.display().to_string())?;
+        let mut config = RackConfig::load(Some(&file), &Overrides::default())?;
+        config.client.lanes = options.lanes;
+        let program = std::env::current_exe().context("the path of this program")?;
+        let parts = Parts { program, file, config, capacity_ops: capacity.map(|ops| ops as u64) };
+        let controller = ControllerPart::start_seeded(&parts.config, options.seed)?;
+        let watched = Watched::new(controller.controller.clone())?;
+        let nodes = parts.nodes()?;
+        let switch = Some(parts.switch()?);
+        let counted = Counted::default();
+        let clients = options.clients;
+        let rack = ProcessBench { switch, nodes, controller, watched, parts, counted, clients, data, temporary };
+        rack.wait_until_serving()?;
+        Ok(rack)
+    }
+
+    fn wait_until_serving(&self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        while self.controller.controller.call(|controller, _| controller.is_ready_for_clients()) != Some(true) {
+            ensure!(start.elapsed() < START_LIMIT, "the rack doesn't serve within {} s", START_LIMIT.as_secs());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// The way for client `id`.
+    fn links(&self, id: u64) -> anyhow::Result<ClientLinks> {
+        let (uplink, control) = client_links(&self.parts.config, id)?;
+        Ok(ClientLinks { id, uplink, control })
+    }
+
+    fn counted(&self) -> Counted {
+        // A switch that doesn't answer has counted nothing that could be known.
+        let status = asked(self.parts.config.switches[0].metrics).unwrap_or_default();
+        let operations = status.operations.unwrap_or_default();
+        Counted {
+            requests: self.counted.requests + operations.reads + operations.writes,
+            hits: self.counted.hits + operations.answered_by_switch,
+            conservative_reads: self.counted.conservative_reads + operations.conservative_reads,
+            admissions: self.counted.admissions + status.cache.admissions.unwrap_or(0),
+            evictions: self.counted.evictions + status.cache.evictions.unwrap_or(0),
+            dropped: self.counted.dropped + operations.dropped,
+        }
+    }
+}
+
+/// `rack.toml` of the rack, whose data lies beside it.
+fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
+    let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); 3 + 2 * usize::from(options.nodes)];
+    fill_with_free(&mut addresses).context("no free addresses for the parts")?;
+    let mut addresses = addresses.into_iter();
+    let mut address = || addresses.next().expect("as many were drawn as are asked for");
+    let RackOptions { cache_records, snapshot_period_ms, .. } = *options;
+    let (value_bytes, slots) = Cache::classes_of_one_size(cache_records, options.value_bytes)[0];
+    // As in one process: parts are silent only if the machine stalls, and nothing goes around the switch.
+    let mut text = format!(
+        "[rack]\nscheme = \"{}\"\ndata = \"data\"\nsnapshot_period_ms = {snapshot_period_ms}\nswitch_timeout_ms = 60000\n\
+         [cache]\nrecords = {cache_records}\nclasses = [[{value_bytes}, {slots}]]\n\
+         [controller]\nlisten = \"{}\"\nbypass_ms = 0\n",
+        scheme_of(scheme),
+        address()
+    );
+    for part in std::iter::once("switch").chain((0..options.nodes).map(|_| "node")) {
+        let _infallible = writeln!(text, "[[{part}]]\naddress = \"{}\"\nmetrics = \"{}\"", address(), address());
+    }
+    Ok(text)
+}
+
+/// What a part says of itself.
+fn asked(metrics: Option<SocketAddr>) -> anyhow::Result<RackStatus> {
+    let metrics = metrics.context("a part without metrics")?;
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().proxy(None).timeout_global(Some(ANSWER_LIMIT)).build().into();
+    let mut answer = agent.get(format!("http://{metrics}/status")).call()?;
+    Ok(serde_json::from_str(&answer.body_mut().read_to_string()?)?)
+}
+
+impl Parts {
+    fn switch(&self) -> anyhow::Result<Leashed> {
+        self.part("switch", &[]).and_then(ready)
+    }
+
+    fn nodes(&self) -> anyhow::Result<Vec<Leashed>> {
+        let started: Vec<_> = (0..self.config.nodes.len()).map(|index| self.node(index)).collect();
+        started.into_iter().map(|node| node.and_then(ready)).collect()
+    }
+
+    fn node(&self, index: usize) -> anyhow::Result<Leashed> {
+        let mut arguments = vec!["--index".to_owned(), index.to_string()];
+        if let Some(ops) = self.capacity_ops {
+            arguments.extend(["--capacity".to_owned(), ops.to_string()]);
+        }
+        self.part("node", &arguments)
+    }
+
+    fn part(&self, part: &str, arguments: &[String]) -> anyhow::Result<Leashed> {
+        let fixed = [self.program.as_os_str(), part.as_ref(), "--config".as_ref(), self.file.as_os_str()];
+        let command: Vec<OsString> =
+            fixed.into_iter().map(OsString::from).chain(arguments.iter().map(OsString::from)).collect();
+        Leashed::spawn(&command, Stdio::piped(), Stdio::inherit()).with_context(|| format!("starting a {part}"))
+    }
+}
+
+/// Waits for the line that says so.
+fn ready(mut part: Leashed) -> anyhow::Result<Leashed> {
+    let output = part.output().context("a part's output is taken")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    if !line.starts_with("ready ") {
+        bail!("a part of the rack doesn't start, as it says above");
+    }
+    Ok(part)
+}
+
+impl BenchRack for ProcessBench {
+    fn routes(&self) -> Vec<Vec<u16>> {
+        self.watched.routes.clone()
+    }
+
+    fn hash_key(&self) -> HashKey {
+        self.watched.hash_key
+    }
+
+    fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
+        ensure!(index < self.clients, "more clients than the rack was started for");
+        self.links(u64::from(index) + 1)
+    }
+
+    /// Into the nodes' directories, while they are down: what comes by their sockets would be capped.
+    fn load(&mut self, records: Preload) -> anyhow::Result<()> {
+        self.nodes.clear();
+        let open = |node| {
+            let (path, options) = blueprint::engine(&self.parts.config, node);
+            RocksEngine::open(&path, &options).map(|(engine, _)| engine).with_context(|| format!("node {node}"))
+        };
+        let mut engines = (0..self.parts.config.nodes.len()).map(open).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut done = Vec::new();
+        for (node, mut group) in Records::new(records, &self.watched) {
+            engines[usize::from(node)].execute(&mut group, &mut done);
+            if let Some(error) = done.drain(..).find_map(|done| done.result.err()) {
+                return Err(error).context("loading records");
+            }
+        }
+        drop(engines);
+        self.nodes = self.parts.nodes()?;
+        self.wait_until_serving()
+    }
+
+    fn preload_cache(&mut self, keys: Vec<Vec<u8>>) -> anyhow::Result<usize> {
+        let ClientLinks { uplink, control, .. } = self.links(u64::from(self.clients) + 1)?;
+        let config = ClientConfig { lanes: 256, ..ClientConfig::default() };
+        self.watched.fill_cache(&keys, BlockingSession::open(config, uplink, control, Clock::default())?)
+    }
+
+    fn cached(&self) -> Vec<KeyHash> {
+        self.watched.cached()
+    }
+
+    fn replace_switch(&mut self, restart: Duration) -> anyhow::Result<()> {
+        self.counted = self.counted();
+        drop(self.switch.take()); // kill -9
+        std::thread::sleep(restart);
+        self.switch = Some(self.parts.switch()?);
+        Ok(())
+    }
+
+    fn recovery(&self) -> Option<RecoveryTimes> {
+        self.watched.recovery()
+    }
+
+    fn statistics(&self) -> RackStatistics {
+        let served = |node: &crate::config::Node| {
+            let status = asked(node.metrics).unwrap_or_default();
+            status.nodes.iter().map(|node| node.reads.unwrap_or(0) + node.writes.unwrap_or(0)).sum()
+        };
+        let counted = self.counted();
+        let (snapshots, snapshot_bytes) = self.watched.snapshots();
+        RackStatistics {
+            node_ops: self.parts.config.nodes.iter().map(served).collect(),
+            hits: counted.hits,
+            misses: counted.requests.saturating_sub(counted.hits),
+            conservative_reads: counted.conservative_reads,
+            admissions: counted.admissions,
+            evictions: counted.evictions,
+            dropped: counted.dropped,
+            snapshots,
+            snapshot_bytes,
+        }
+    }
+
+    fn stop(self: Box<Self>) -> anyhow::Result<()> {
+        let ProcessBench { switch, nodes, controller, data, temporary, .. } = *self;
+        let parts = switch.into_iter().chain(nodes);
+        let ended: Vec<_> = parts.filter_map(|mut part| part.ended().transpose()).collect::<Result<_, _>>()?;
+        // What they stored goes, so they needn't end in good order.
+        controller.stop();
+        clean(&data, temporary)?;
+        ensure!(ended.is_empty(), "a part of the rack ended before the run did: {}", ended[0]);
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Measurements on racks of processes: every read checked, the switch killed, and nothing left behind, not even by kill -9.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+program=${SWITCHBACK:-$PWD/target/release/switchback}
+work=$(mktemp -d)
+bench=
+failures=0
+cleanup() {
+    [ -z "$bench" ] || kill -9 "$bench" 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+check() { # what, then a command that must succeed
+    local what=$1
+    shift
+    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
+}
+json() { python3 -c 'import json, sys; run = json.load(open(sys.argv[1]))["runs"][0]; sys.exit(not eval(sys.argv[2], {"run": run}))' "$work/json" "$1"; }
+# Parts of racks in the directory.
+parts() { pgrep -fc -- "^$program (switch|node) --config $work/data/rack.toml"; }
+within() { # seconds, then a command that must succeed in that time
+    local steps=$(($1 * 10))
+    shift
+    for _ in $(seq "$steps"); do "$@" && return; sleep 0.1; done
+    return 1
+}
+none() { [ "$(parts)" = 0 ]; }
+all() { [ "$(parts)" = 5 ]; }
+
+options=(--links processes --schemes farreach --nodes 4 --node-capacity 2000 --records 5000 --cache-records 500 --preload --workload a --data "$work/data")
+run() { "$program" bench "${options[@]}" "$@" >"$work/out" 2>"$work/err"; }
+check 'a run' run --warmup 0.5 --seconds 1.5 --verify --json "$work/json"
+check 'every value read was right' json 'run["mismatches"] == 0 and run["verified"] > 1000'
+check 'the cache answered, and every node' json 'run["hit_ratio"] > 0.3 and len(run["node_ops"]) == 4 and min(run["node_ops"]) > 0'
+check 'it was full before' json 'not run["objections"]'
+check 'its directory is as it was' test -z "$(ls -A "$work/data")"
+check 'its processes have ended' none
+
+"$program" bench "${options[@]}" --seconds 60 >"$work/out" 2>"$work/err" &
+bench=$!
+check 'a switch and four nodes are processes' within 30 all
+kill -9 "$bench"
+wait "$bench" 2>/dev/null
+bench=
+check 'they end with a bench that was killed' within 10 none
+
+"$program" experiment 9 --measured --quick --out "$work/results" >"$work/out" 2>"$work/err"
+check 'a switch that is killed is recovered from' grep -q 'in all, ms: modelled [0-9.]*, measured [0-9.]*[1-9]' "$work/out"
+[ "$failures" = 0 ]
