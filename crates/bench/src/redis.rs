@@ -4,7 +4,7 @@
 //! something. So each round runs every case on both servers, first one first and then the other, and ratios are taken within rounds.
 
 use crate::leash::Leashed;
-use crate::report::{Machine, Spread, Table, check_writable, grouped, say};
+use crate::report::{Machine, Spread, Table, check_writable, grouped, say, spelt};
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -170,9 +170,14 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
     let Machine { cpus, model, kernel } = &report.machine;
     say(&format!(
         "redis-benchmark -P {} -c {} -d {}, {} requests each\n\
-         {}, durability {:?}, beside the gateway at {gateway}\n\
+         {}, durability {}, beside the gateway at {gateway}\n\
          measured on {cpus} CPU(s), {model}, Linux {kernel}\n\n",
-        args.pipeline, args.connections, args.value_bytes, args.requests, report.redis, args.durability
+        args.pipeline,
+        args.connections,
+        args.value_bytes,
+        grouped(args.requests as f64),
+        report.redis,
+        spelt(args.durability)
     ))?;
     let servers = [(Server::Redis, redis.address, None), (Server::Gateway, gateway, args.password.as_deref())];
     for (server, address, password) in servers {

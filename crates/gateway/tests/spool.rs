@@ -3,7 +3,7 @@
 
 mod fake;
 
-use fake::{Client, FakeRack, config};
+use fake::{Client, FakeRack, PATIENCE, config};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ fn a_restart_preserves_again_and_a_durable_snapshot_releases() {
     let until = |what: &str, holds: &dyn Fn() -> bool| {
         let begin = Instant::now();
         while !holds() {
-            assert!(begin.elapsed() < Duration::from_secs(10), "{what}");
+            assert!(begin.elapsed() < PATIENCE, "{what}");
             std::thread::sleep(Duration::from_millis(10));
         }
     };
@@ -236,12 +236,7 @@ fn workers_that_are_gone_keep_their_spools_until_those_are_durable_elsewhere() {
     let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
     let begin = Instant::now();
     while of_others() > 0 || rack.closed_sessions() < 3 {
-        assert!(
-            begin.elapsed() < Duration::from_secs(20),
-            "{} segments, {} closed",
-            of_others(),
-            rack.closed_sessions()
-        );
+        assert!(begin.elapsed() < PATIENCE, "{} segments, {} closed", of_others(), rack.closed_sessions());
         std::thread::sleep(Duration::from_millis(10));
     }
     drop(gateway);
@@ -282,7 +277,7 @@ fn a_spool_that_fills_its_disk_makes_room_when_a_snapshot_is_durable() {
     spool.release(2, false);
     let begin = Instant::now();
     while let Err(error) = spool.commit(&preserved, &statistics) {
-        assert!(begin.elapsed() < Duration::from_secs(10), "{error}");
+        assert!(begin.elapsed() < PATIENCE, "{error}");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!((spool.failure(), spool.is_missing(b"k")), (None, false));
@@ -354,7 +349,7 @@ fn a_full_disk_is_said_reads_go_on_and_it_mends_itself() {
     fs::remove_file(&filler).unwrap();
     let begin = Instant::now();
     while client.ask("SET after v") != "+OK\r\n" {
-        assert!(begin.elapsed() < Duration::from_secs(5), "it doesn't recover");
+        assert!(begin.elapsed() < PATIENCE, "it doesn't recover");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(client.call(&[b"GET", format!("full{failed}").as_bytes()]).len(), 900 + 8);

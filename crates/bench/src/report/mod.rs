@@ -7,7 +7,7 @@ mod text;
 pub(crate) use progress::Bar;
 pub(crate) use table::percent;
 pub use table::{Table, grouped};
-pub(crate) use text::{describe, headline, text_of_run, text_of_summary};
+pub(crate) use text::{describe, headline, spelt, text_of_run, text_of_summary};
 
 use crate::cli::LoadArgs;
 use crate::generator::{Measured, Recorder, STEP_NS, changes_within};

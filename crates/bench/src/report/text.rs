@@ -2,7 +2,8 @@
 
 use super::table::{Table, grouped, percent};
 use super::{Latency, Machine, Run, Summary};
-use crate::cli::{Arrivals, LoadArgs, Shape};
+use crate::cli::{Arrivals, LoadArgs, Rate, Shape};
+use clap::ValueEnum;
 use std::fmt::Write as _;
 
 /// What is run, where.
@@ -24,14 +25,15 @@ pub(crate) fn describe(args: &LoadArgs, shape: &Shape, notes: &[String], machine
     let cache = if args.preload { "preloaded with the hottest" } else { "learned from cold" };
     let _ = writeln!(
         text,
-        "{} nodes, {capacity}; cache of {} records, {cache}",
+        "{} nodes, {capacity}; links: {}; cache of {} records, {cache}",
         args.nodes,
+        spelt(args.links),
         grouped(f64::from(args.cache_records))
     );
     let pace = match (&args.rate, args.arrivals) {
         (None, _) => "closed loop".to_owned(),
-        (Some(rate), Arrivals::Poisson) => format!("open loop at {rate} (ops/s or % of the limit), Poisson"),
-        (Some(rate), Arrivals::Fixed) => format!("open loop at {rate} (ops/s or % of the limit), equal gaps"),
+        (Some(rate), Arrivals::Poisson) => format!("open loop at {}, Poisson", pace_of(*rate)),
+        (Some(rate), Arrivals::Fixed) => format!("open loop at {}, equal gaps", pace_of(*rate)),
     };
     let _ = writeln!(
         text,
@@ -40,7 +42,7 @@ pub(crate) fn describe(args: &LoadArgs, shape: &Shape, notes: &[String], machine
     );
     if let Some(pattern) = args.change {
         let keys = args.change_keys;
-        let _ = writeln!(text, "popularity changes every {} s: {pattern:?}, {keys} keys", args.change_every);
+        let _ = writeln!(text, "popularity changes every {} s: {}, {keys} keys", args.change_every, spelt(pattern));
     }
     for note in notes {
         let _ = writeln!(text, "{note}");
@@ -48,6 +50,18 @@ pub(crate) fn describe(args: &LoadArgs, shape: &Shape, notes: &[String], machine
     let Machine { cpus, model, kernel } = machine;
     let _ = writeln!(text, "measured by the wall clock on {cpus} CPU(s), {model}, Linux {kernel}");
     text
+}
+
+fn pace_of(rate: Rate) -> String {
+    match rate {
+        Rate::Ops(ops) => format!("{} ops/s", grouped(ops)),
+        Rate::OfLimit(share) => format!("{} of the limit", percent(share)),
+    }
+}
+
+/// A choice as the command line spells it.
+pub(crate) fn spelt(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// One line about a run.

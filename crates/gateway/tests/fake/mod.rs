@@ -24,6 +24,9 @@ thread_local! {
     pub static IN_RACK: Cell<bool> = const { Cell::new(false) };
 }
 
+/// What takes longer than this hangs: a busy machine may stall everything for seconds.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 pub const HASH_KEY: HashKey = HashKey([7; 16]);
 
 /// The rack. Clones are the same one.
@@ -230,7 +233,7 @@ impl Client {
     pub fn to(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Client(stream, Vec::new())
     }
 
