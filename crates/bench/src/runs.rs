@@ -110,7 +110,7 @@ pub(crate) fn run_once(
     let result = run_on(args, shape, scheme, repetition, rack.as_mut(), &mut bar, crash);
     let recovery = rack.recovery().filter(|_| crash.is_some());
     bar.say("stopping");
-    let stopped = rack.stop().context("the rack does not stop");
+    let stopped = rack.stop().context("stopping the rack");
     bar.clear();
     let run = result?;
     stopped.map(|()| (run, recovery))

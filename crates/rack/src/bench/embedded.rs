@@ -1,6 +1,6 @@
 //! An embedded rack for the benchmark: every part in threads of this process.
 
-use super::{Records, Watched, clean, configured, empty_directory};
+use super::{OWN_LANES, Records, Watched, clean, configured, empty_directory};
 use crate::assembly::Assembly;
 use crate::blueprint;
 use crate::config::LinkKind;
@@ -44,7 +44,7 @@ impl EmbeddedBench {
         let id = u64::from(self.clients) + 1;
         let (uplink, control) = self.assembly.client(self.clients, id)?;
         BlockingSession::open(
-            ClientConfig { lanes: 256, ..ClientConfig::default() },
+            ClientConfig { lanes: OWN_LANES, ..ClientConfig::default() },
             uplink,
             control,
             self.assembly.clock,

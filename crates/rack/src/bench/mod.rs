@@ -61,7 +61,24 @@ fn configured(scheme: BenchScheme, options: &RackOptions, data: &Path, links: Li
     config.rack.snapshot_period_ms = options.snapshot_period_ms;
     config.cache.classes = Cache::classes_of_one_size(options.cache_records, options.value_bytes);
     config.client.lanes = options.lanes;
+    check_lanes(&config, options)?;
     Ok(config)
+}
+
+/// What a session of the rack's own has.
+const OWN_LANES: u32 = 256;
+
+/// Clients that would wait for a session forever are told at once.
+fn check_lanes(config: &RackConfig, options: &RackOptions) -> anyhow::Result<()> {
+    let (all, wanted) = (config.controller.lanes, u64::from(options.clients) * u64::from(options.lanes));
+    ensure!(
+        wanted + u64::from(OWN_LANES) <= u64::from(all),
+        "{} clients with a window of {} want {wanted} lanes; a rack has {all}, {OWN_LANES} of them its own: fewer --clients, or a \
+         smaller --window",
+        options.clients,
+        options.lanes
+    );
+    Ok(())
 }
 
 /// The directory asked for, which must be empty or not exist, or a temporary one.

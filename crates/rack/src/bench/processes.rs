@@ -1,7 +1,7 @@
 //! A rack of processes for the benchmark: the switch and each node are one, with UDP between them. The controller, which no packet of a client
 //! comes by, is in this process, behind the same TCP as ever.
 
-use super::{Records, Watched, clean, empty_directory, scheme_of};
+use super::{OWN_LANES, Records, Watched, check_lanes, clean, empty_directory, scheme_of};
 use crate::admin::RackStatus;
 use crate::blueprint;
 use crate::config::{Cache, Overrides, RackConfig};
@@ -71,6 +71,7 @@ impl ProcessBench {
         std::fs::write(&file, described(scheme, options)?).with_context(|| file.display().to_string())?;
         let mut config = RackConfig::load(Some(&file), &Overrides::default())?;
         config.client.lanes = options.lanes;
+        check_lanes(&config, options)?;
         let program = std::env::current_exe().context("the path of this program")?;
         let parts = Parts { program, file, config, capacity_ops: capacity.map(|ops| ops as u64) };
         let controller = ControllerPart::start_seeded(&parts.config, options.seed)?;
@@ -218,7 +219,7 @@ impl BenchRack for ProcessBench {
 
     fn preload_cache(&mut self, keys: Vec<Vec<u8>>) -> anyhow::Result<usize> {
         let ClientLinks { uplink, control, .. } = self.links(u64::from(self.clients) + 1)?;
-        let config = ClientConfig { lanes: 256, ..ClientConfig::default() };
+        let config = ClientConfig { lanes: OWN_LANES, ..ClientConfig::default() };
         self.watched.fill_cache(&keys, BlockingSession::open(config, uplink, control, Clock::default())?)
     }
 
