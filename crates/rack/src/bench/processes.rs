@@ -8,6 +8,7 @@ use crate::config::{Cache, Overrides, RackConfig};
 use crate::parts::{ControllerPart, client_links};
 use crate::session::BlockingSession;
 use anyhow::{Context, bail, ensure};
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -38,6 +39,8 @@ pub(super) struct ProcessBench {
     parts: Parts,
     /// What switches counted that were killed.
     counted: Counted,
+    /// Why a part once didn't say what it counted: then the figures are too low.
+    unheard: OnceCell<String>,
     clients: u32,
     data: PathBuf,
     temporary: Option<tempfile::TempDir>,
@@ -78,9 +81,10 @@ impl ProcessBench {
         let watched = Watched::new(controller.controller.clone())?;
         let nodes = parts.nodes()?;
         let switch = Some(parts.switch()?);
-        let counted = Counted::default();
+        let (counted, unheard) = (Counted::default(), OnceCell::new());
         let clients = options.clients;
-        let rack = ProcessBench { switch, nodes, controller, watched, parts, counted, clients, data, temporary };
+        let rack =
+            ProcessBench { switch, nodes, controller, watched, parts, counted, unheard, clients, data, temporary };
         rack.wait_until_serving()?;
         Ok(rack)
     }
@@ -100,9 +104,16 @@ impl ProcessBench {
         Ok(ClientLinks { id, uplink, control })
     }
 
+    /// What a part says of itself.
+    fn status(&self, metrics: Option<SocketAddr>) -> RackStatus {
+        asked(metrics).unwrap_or_else(|error| {
+            self.unheard.get_or_init(|| format!("{error:#}"));
+            RackStatus::default()
+        })
+    }
+
     fn counted(&self) -> Counted {
-        // A switch that doesn't answer has counted nothing that could be known.
-        let status = asked(self.parts.config.switches[0].metrics).unwrap_or_default();
+        let status = self.status(self.parts.config.switches[0].metrics);
         let operations = status.operations.unwrap_or_default();
         Counted {
             requests: self.counted.requests + operations.reads + operations.writes,
@@ -241,7 +252,7 @@ impl BenchRack for ProcessBench {
 
     fn statistics(&self) -> RackStatistics {
         let served = |node: &crate::config::Node| {
-            let status = asked(node.metrics).unwrap_or_default();
+            let status = self.status(node.metrics);
             status.nodes.iter().map(|node| node.reads.unwrap_or(0) + node.writes.unwrap_or(0)).sum()
         };
         let counted = self.counted();
@@ -260,13 +271,15 @@ impl BenchRack for ProcessBench {
     }
 
     fn stop(self: Box<Self>) -> anyhow::Result<()> {
-        let ProcessBench { switch, nodes, controller, data, temporary, .. } = *self;
+        let ProcessBench { switch, nodes, controller, unheard, data, temporary, .. } = *self;
         let parts = switch.into_iter().chain(nodes);
         let ended: Vec<_> = parts.filter_map(|mut part| part.ended().transpose()).collect::<Result<_, _>>()?;
         // What they stored goes, so they needn't end in good order.
         controller.stop();
         clean(&data, temporary)?;
         ensure!(ended.is_empty(), "a part of the rack ended before the run did: {}", ended[0]);
+        let unheard = unheard.into_inner();
+        ensure!(unheard.is_none(), "a part of the rack didn't say what it counted: {}", unheard.unwrap_or_default());
         Ok(())
     }
 }
