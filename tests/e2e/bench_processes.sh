@@ -2,21 +2,16 @@
 # Measurements on racks of processes: every read checked, the switch killed, and nothing left behind, not even by kill -9.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-program=${SWITCHBACK:-$PWD/target/release/switchback}
+# shellcheck source=checks.bash
+. tests/e2e/checks.bash
 work=$(mktemp -d)
 bench=
-failures=0
 cleanup() {
     [ -z "$bench" ] || kill -9 "$bench" 2>/dev/null
     rm -rf "$work"
 }
 trap cleanup EXIT
 
-check() { # what, then a command that must succeed
-    local what=$1
-    shift
-    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
-}
 json() { python3 -c 'import json, sys; run = json.load(open(sys.argv[1]))["runs"][0]; sys.exit(not eval(sys.argv[2], {"run": run}))' "$work/json" "$1"; }
 # Parts of racks in the directory.
 parts() { pgrep -fc -- "^$program (switch|node) --config $work/data/rack.toml"; }

@@ -2,13 +2,13 @@
 # The program as operators meet it: the ready line, signals and exit codes, messages, what is there after a restart, ctl, the example.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-program=${SWITCHBACK:-$PWD/target/release/switchback}
+# shellcheck source=checks.bash
+. tests/e2e/checks.bash
 command -v redis-cli >/dev/null || { echo "skipped: redis-cli is missing (apt-get install redis-tools)"; exit 77; }
 
 work=$(mktemp -d)
 pid=
 load=
-failures=0
 cleanup() {
     [ -z "$load" ] || kill "$load" 2>/dev/null
     [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
@@ -17,11 +17,6 @@ cleanup() {
 }
 trap cleanup EXIT
 
-check() { # what, then a command that must succeed
-    local what=$1
-    shift
-    if "$@"; then echo "ok: $what"; else echo "FAILED: $what"; failures=$((failures + 1)); fi
-}
 holds() { grep -q -- "$1" "$2" || { echo "  '$1' is not in:"; sed 's/^/  | /' "$2"; return 1; }; }
 equal() { [ "$1" = "$2" ] || { echo "  '$1' is not '$2'"; return 1; }; }
 
