@@ -183,7 +183,8 @@ impl Server {
             eprintln!("without {name}, which isn't installed: apt-get install {name}");
             return Ok(None);
         }
-        let command: Vec<_> = command.iter().map(|word| (*word).to_owned()).chain([port.to_string()]).collect();
+        let port = port.to_string();
+        let command = [command, &[&port]].concat();
         // It inherits the thread's CPU and its network.
         let process = segment.on_switch(|| {
             pin(cpus()[0])?;

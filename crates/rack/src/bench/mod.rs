@@ -22,6 +22,8 @@ use switchback_wire::{HashKey, KeyHash, Seq, partition_of};
 const LOAD_GROUP: usize = 2000;
 /// Times that each key is read before a run, at most.
 const READS_MAX: u32 = 8;
+/// Lanes of a session of the rack's own.
+const OWN_LANES: u32 = 256;
 /// How long keys may take to be admitted and filled.
 const PRELOAD_LIMIT: Duration = Duration::from_secs(120);
 
@@ -31,6 +33,7 @@ pub struct LocalRacks;
 
 impl RackFactory for LocalRacks {
     fn start(&mut self, scheme: BenchScheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>> {
+        check_lanes(options)?;
         Ok(match options.links {
             Links::Memory => Box::new(EmbeddedBench::start(scheme, options, LinkKind::Memory)?),
             Links::Udp => Box::new(EmbeddedBench::start(scheme, options, LinkKind::Udp)?),
@@ -61,16 +64,13 @@ fn configured(scheme: BenchScheme, options: &RackOptions, data: &Path, links: Li
     config.rack.snapshot_period_ms = options.snapshot_period_ms;
     config.cache.classes = Cache::classes_of_one_size(options.cache_records, options.value_bytes);
     config.client.lanes = options.lanes;
-    check_lanes(&config, options)?;
     Ok(config)
 }
 
-/// What a session of the rack's own has.
-const OWN_LANES: u32 = 256;
-
 /// Clients that would wait for a session forever are told at once.
-fn check_lanes(config: &RackConfig, options: &RackOptions) -> anyhow::Result<()> {
-    let (all, wanted) = (config.controller.lanes, u64::from(options.clients) * u64::from(options.lanes));
+fn check_lanes(options: &RackOptions) -> anyhow::Result<()> {
+    let all = RackConfig::load(None, &Overrides::default())?.controller.lanes;
+    let wanted = u64::from(options.clients) * u64::from(options.lanes);
     ensure!(
         wanted + u64::from(OWN_LANES) <= u64::from(all),
         "{} clients with a window of {} want {wanted} lanes; a rack has {all}, {OWN_LANES} of them its own: fewer --clients, or a \

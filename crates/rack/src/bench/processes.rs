@@ -1,7 +1,7 @@
 //! A rack of processes for the benchmark: the switch and each node are one, with UDP between them. The controller, which no packet of a client
 //! comes by, is in this process, behind the same TCP as ever.
 
-use super::{OWN_LANES, Records, Watched, check_lanes, clean, empty_directory, scheme_of};
+use super::{OWN_LANES, Records, Watched, clean, empty_directory, scheme_of};
 use crate::admin::RackStatus;
 use crate::blueprint;
 use crate::config::{Cache, Overrides, RackConfig};
@@ -9,7 +9,7 @@ use crate::parts::{ControllerPart, client_links};
 use crate::session::BlockingSession;
 use anyhow::{Context, bail, ensure};
 use std::cell::OnceCell;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -74,7 +74,6 @@ impl ProcessBench {
         std::fs::write(&file, described(scheme, options)?).with_context(|| file.display().to_string())?;
         let mut config = RackConfig::load(Some(&file), &Overrides::default())?;
         config.client.lanes = options.lanes;
-        check_lanes(&config, options)?;
         let program = std::env::current_exe().context("the path of this program")?;
         let parts = Parts { program, file, config, capacity_ops: capacity.map(|ops| ops as u64) };
         let controller = ControllerPart::start_seeded(&parts.config, options.seed)?;
@@ -104,7 +103,7 @@ impl ProcessBench {
         Ok(ClientLinks { id, uplink, control })
     }
 
-    /// What a part says of itself.
+    /// A part's status, or an empty one, which isn't forgotten.
     fn status(&self, metrics: Option<SocketAddr>) -> RackStatus {
         asked(metrics).unwrap_or_else(|error| {
             self.unheard.get_or_init(|| format!("{error:#}"));
@@ -148,7 +147,7 @@ fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What a part says of itself.
+/// The status that a part gives at its metrics' address.
 fn asked(metrics: Option<SocketAddr>) -> anyhow::Result<RackStatus> {
     let metrics = metrics.context("a part without metrics")?;
     let agent: ureq::Agent =
@@ -177,8 +176,7 @@ impl Parts {
 
     fn part(&self, part: &str, arguments: &[String]) -> anyhow::Result<Leashed> {
         let fixed = [self.program.as_os_str(), part.as_ref(), "--config".as_ref(), self.file.as_os_str()];
-        let command: Vec<OsString> =
-            fixed.into_iter().map(OsString::from).chain(arguments.iter().map(OsString::from)).collect();
+        let command: Vec<&OsStr> = fixed.into_iter().chain(arguments.iter().map(OsStr::new)).collect();
         Leashed::spawn(&command, Stdio::piped(), Stdio::inherit()).with_context(|| format!("starting a {part}"))
     }
 }
