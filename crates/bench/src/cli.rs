@@ -149,7 +149,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
 
-    /// Where nodes keep their data; otherwise in a temporary directory.
+    /// Where nodes keep their data, in a directory that goes with the run; where the system keeps what is temporary if not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 

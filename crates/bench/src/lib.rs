@@ -13,6 +13,7 @@ pub mod rack;
 mod redis;
 pub mod report;
 mod runs;
+pub mod scratch;
 pub mod single;
 pub mod verify;
 pub mod workload;

@@ -80,7 +80,7 @@ pub struct RackOptions {
     pub snapshot_period_ms: u64,
     /// Feeds whatever is random about the rack.
     pub seed: u64,
-    /// Where nodes keep their data; `None`: a temporary directory. A run finds it empty and leaves it empty.
+    /// Where nodes keep their data, in a directory that goes with the rack; `None`: where the system keeps what is temporary.
     pub data: Option<PathBuf>,
 }
 

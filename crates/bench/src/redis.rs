@@ -5,6 +5,7 @@
 
 use crate::leash::Leashed;
 use crate::report::{Machine, Spread, Table, check_writable, grouped, say, spelt};
+use crate::scratch::Scratch;
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -15,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use switchback_net::free_addresses;
-use tempfile::TempDir;
 
 /// What is compared with what.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -57,7 +57,8 @@ pub(crate) struct RedisArgs {
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 
-    /// Where redis-server keeps its data, best on the gateway's disk; otherwise in a temporary directory.
+    /// Where redis-server keeps its data, in a directory that goes with it, best on the gateway's disk; where the system keeps what is
+    /// temporary if not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 
@@ -348,12 +349,12 @@ fn version() -> anyhow::Result<String> {
 struct RedisServer {
     process: Leashed,
     address: SocketAddr,
-    _data: TempDir,
+    _data: Scratch,
 }
 
 impl RedisServer {
     fn start(args: &RedisArgs) -> anyhow::Result<RedisServer> {
-        let data = data_directory(args.data.clone().unwrap_or_else(std::env::temp_dir))?;
+        let data = Scratch::new(args.data.as_deref(), "redis")?;
         let [address] = free_addresses()?;
         let process = spawn(address, data.path(), args.durability)?;
         let mut server = RedisServer { process, address, _data: data };
@@ -367,13 +368,6 @@ impl RedisServer {
         }
         Ok(server)
     }
-}
-
-/// A directory in `parent`, which is made if it isn't there; it goes with the server.
-fn data_directory(parent: PathBuf) -> anyhow::Result<TempDir> {
-    let made = std::fs::create_dir_all(&parent);
-    let data = made.and_then(|()| tempfile::Builder::new().prefix("switchback-redis-").tempdir_in(&parent));
-    data.with_context(|| format!("cannot make a directory in {}", parent.display()))
 }
 
 fn spawn(address: SocketAddr, data: &Path, durability: Durability) -> anyhow::Result<Leashed> {
@@ -399,16 +393,6 @@ mod tests {
         assert_eq!(parse_csv(&warned, "GET").unwrap().0, 1_149_425.38);
         assert!(parse_csv(CSV, "SET").is_err());
         assert!(parse_csv("", "GET").is_err());
-    }
-
-    #[test]
-    fn the_directory_for_data_is_made() {
-        let parent = tempfile::tempdir().unwrap();
-        let data = data_directory(parent.path().join("not/there/yet")).unwrap();
-        assert!(data.path().starts_with(parent.path().join("not/there/yet")) && data.path().is_dir());
-        let file = parent.path().join("file");
-        std::fs::write(&file, b"").unwrap();
-        assert!(data_directory(file.clone()).unwrap_err().to_string().contains(file.to_str().unwrap()));
     }
 
     #[test]

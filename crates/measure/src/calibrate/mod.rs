@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 use switchback_bench::report::{Machine, check_writable, say};
+use switchback_bench::scratch::Scratch;
 use switchback_experiment::COMMIT;
 use switchback_experiment::calibration::{Calibration, Origin, Sample};
 
@@ -90,8 +91,7 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn calibrate(effort: &Effort, data: &Path) -> anyhow::Result<Calibration> {
-    let scratch = tempfile::Builder::new().prefix("switchback-calibrate-").tempdir_in(data);
-    let scratch = scratch.with_context(|| format!("--data {}: no directory can be made there", data.display()))?;
+    let scratch = Scratch::new(Some(data), "calibrate")?;
     let bar = ProgressBar::new(6);
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("the template is right");
     bar.set_style(style.progress_chars("=> "));

@@ -1,14 +1,14 @@
 //! An embedded rack for the benchmark: every part in threads of this process.
 
-use super::{OWN_LANES, Records, Watched, clean, configured, empty_directory};
+use super::{OWN_LANES, Records, Watched, configured};
 use crate::assembly::Assembly;
 use crate::blueprint;
 use crate::config::LinkKind;
 use crate::session::BlockingSession;
 use anyhow::Context;
-use std::path::PathBuf;
 use std::time::Duration;
 use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics, Scheme};
+use switchback_bench::scratch::Scratch;
 use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
@@ -22,21 +22,20 @@ pub(super) struct EmbeddedBench {
     assembly: Assembly,
     watched: Watched,
     clients: u16,
-    data: PathBuf,
-    temporary: Option<tempfile::TempDir>,
+    scratch: Scratch,
 }
 
 impl EmbeddedBench {
     pub(super) fn start(scheme: Scheme, options: &RackOptions, links: LinkKind) -> anyhow::Result<EmbeddedBench> {
-        let (data, temporary) = empty_directory(options.data.as_deref())?;
-        let config = configured(scheme, options, &data, links)?;
+        let scratch = Scratch::new(options.data.as_deref(), "bench")?;
+        let config = configured(scheme, options, scratch.path(), links)?;
         let clients = u16::try_from(options.clients).context("too many clients")?;
         let mut blueprint = blueprint::embedded(&config, clients + OWN_SESSIONS, options.seed);
         blueprint.seed = Some(options.seed);
         blueprint.node_capacity_ops = options.node_capacity_ops;
         let assembly = Assembly::start(blueprint)?;
         let watched = Watched::new(assembly.controller.clone())?;
-        Ok(EmbeddedBench { assembly, watched, clients, data, temporary })
+        Ok(EmbeddedBench { assembly, watched, clients, scratch })
     }
 
     /// A session of the rack's own.
@@ -117,8 +116,9 @@ impl BenchRack for EmbeddedBench {
     }
 
     fn stop(self: Box<Self>) -> anyhow::Result<()> {
-        let EmbeddedBench { assembly, data, temporary, .. } = *self;
+        let EmbeddedBench { assembly, scratch, .. } = *self;
         assembly.stop();
-        clean(&data, temporary)
+        drop(scratch);
+        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use embedded::EmbeddedBench;
 use processes::ProcessBench;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use switchback_bench::rack::{BenchRack, Links, RackFactory, RackOptions, Scheme as BenchScheme};
 use switchback_bench::workload::Preload;
@@ -78,31 +78,6 @@ fn check_lanes(options: &RackOptions) -> anyhow::Result<()> {
         options.clients,
         options.lanes
     );
-    Ok(())
-}
-
-/// The directory asked for, which must be empty or not exist, or a temporary one.
-fn empty_directory(wanted: Option<&Path>) -> anyhow::Result<(PathBuf, Option<tempfile::TempDir>)> {
-    let Some(wanted) = wanted else {
-        let temporary = tempfile::Builder::new().prefix("switchback-bench-").tempdir()?;
-        return Ok((temporary.path().to_path_buf(), Some(temporary)));
-    };
-    std::fs::create_dir_all(wanted).with_context(|| format!("--data {}", wanted.display()))?;
-    let empty = std::fs::read_dir(wanted)?.next().is_none();
-    ensure!(empty, "--data {}: a benchmark wants an empty directory, so that it can leave it empty", wanted.display());
-    Ok((wanted.to_path_buf(), None))
-}
-
-/// Leaves the directory as it was found.
-fn clean(data: &Path, temporary: Option<tempfile::TempDir>) -> anyhow::Result<()> {
-    if temporary.is_some() {
-        return Ok(());
-    }
-    for entry in std::fs::read_dir(data)? {
-        let path = entry?.path();
-        let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-        removed.with_context(|| format!("removing {}", path.display()))?;
-    }
     Ok(())
 }
 

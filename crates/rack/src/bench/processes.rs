@@ -1,7 +1,7 @@
 //! A rack of processes for the benchmark: the switch and each node are one, with UDP between them. The controller, which no packet of a client
 //! comes by, is in this process, behind the same TCP as ever.
 
-use super::{OWN_LANES, Records, Watched, clean, empty_directory, scheme_of};
+use super::{OWN_LANES, Records, Watched, scheme_of};
 use crate::admin::RackStatus;
 use crate::blueprint;
 use crate::config::{Cache, Overrides, RackConfig};
@@ -18,6 +18,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 use switchback_bench::leash::Leashed;
 use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics, Scheme};
+use switchback_bench::scratch::Scratch;
 use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
@@ -42,8 +43,7 @@ pub(super) struct ProcessBench {
     /// Why a part once didn't say what it counted: then the figures are too low.
     unheard: OnceCell<String>,
     clients: u32,
-    data: PathBuf,
-    temporary: Option<tempfile::TempDir>,
+    scratch: Scratch,
 }
 
 /// What the processes are started with.
@@ -69,8 +69,8 @@ impl ProcessBench {
     pub(super) fn start(scheme: Scheme, options: &RackOptions) -> anyhow::Result<ProcessBench> {
         let capacity = options.node_capacity_ops;
         ensure!(capacity.is_none_or(|ops| ops.fract() == 0.0), "processes are capped at whole requests a second");
-        let (data, temporary) = empty_directory(options.data.as_deref())?;
-        let file = data.join("rack.toml");
+        let scratch = Scratch::new(options.data.as_deref(), "bench")?;
+        let file = scratch.join("rack.toml");
         std::fs::write(&file, described(scheme, options)?).with_context(|| file.display().to_string())?;
         let mut config = RackConfig::load(Some(&file), &Overrides::default())?;
         config.client.lanes = options.lanes;
@@ -82,8 +82,7 @@ impl ProcessBench {
         let switch = Some(parts.switch()?);
         let (counted, unheard) = (Counted::default(), OnceCell::new());
         let clients = options.clients;
-        let rack =
-            ProcessBench { switch, nodes, controller, watched, parts, counted, unheard, clients, data, temporary };
+        let rack = ProcessBench { switch, nodes, controller, watched, parts, counted, unheard, clients, scratch };
         rack.wait_until_serving()?;
         Ok(rack)
     }
@@ -269,12 +268,12 @@ impl BenchRack for ProcessBench {
     }
 
     fn stop(self: Box<Self>) -> anyhow::Result<()> {
-        let ProcessBench { switch, nodes, controller, unheard, data, temporary, .. } = *self;
+        let ProcessBench { switch, nodes, controller, unheard, scratch, .. } = *self;
         let parts = switch.into_iter().chain(nodes);
         let ended: Vec<_> = parts.filter_map(|mut part| part.ended().transpose()).collect::<Result<_, _>>()?;
         // What they stored goes, so they needn't end in good order.
         controller.stop();
-        clean(&data, temporary)?;
+        drop(scratch);
         ensure!(ended.is_empty(), "a part of the rack ended before the run did: {}", ended[0]);
         let unheard = unheard.into_inner();
         ensure!(unheard.is_none(), "a part of the rack didn't say what it counted: {}", unheard.unwrap_or_default());
