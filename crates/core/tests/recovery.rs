@@ -79,3 +79,55 @@ fn a_key_that_is_declined_after_a_recovery_is_no_longer_waited_for() {
     rack.node_offers(&[1]);
     assert_eq!(rack.recovery().missing, 0);
 }
+
+#[test]
+fn a_client_that_is_gone_is_waited_for_once() {
+    for spooled in [false, true] {
+        let ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, .. } = HELLO else { unreachable!() };
+        let mut rack = Rack::with_clients(&[10]);
+        rack.client_says(11, ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, spooled });
+        rack.pass(1);
+        rack.switch_starts(2);
+        rack.answers_gather(10);
+        assert!(!rack.controller.is_serving(), "it isn't waited for");
+        let config = ControllerConfig::default();
+        rack.lives_for(if spooled { config.spool_wait_us } else { config.lease_us + config.drift_us });
+        assert!(rack.controller.is_serving());
+        assert_eq!(rack.controller.abandoned_clients(), (2, &[11][..]));
+        rack.client_says(10, HELLO);
+        rack.switch_starts(3);
+        rack.answers_gather(10);
+        assert!(rack.controller.is_serving(), "it is waited for again");
+        // It comes back, as somebody new.
+        rack.told.clear();
+        rack.client_says(11, HELLO);
+        let is_granted = |told: &(u64, ClientNotice)| matches!(told, (11, ClientNotice::Granted(_)));
+        assert!(rack.told.iter().any(is_granted));
+    }
+}
+
+#[test]
+fn lanes_of_clients_that_are_gone_are_granted_again() {
+    let mut rack = Rack::new(ControllerConfig { lanes: (8, 4), ..ControllerConfig::default() }, &[10, 11]);
+    let grants = |rack: &Rack, client| {
+        let grant = |told: &(u64, ClientNotice)| match told {
+            (to, ClientNotice::Granted(grant)) if *to == client => Some((grant.lane_first, grant.request_base)),
+            _ => None,
+        };
+        rack.told.iter().filter_map(grant).collect::<Vec<_>>()
+    };
+    rack.client_says(12, HELLO);
+    assert_eq!(grants(&rack, 12), [], "there are none while the others have a lease");
+    let config = ControllerConfig::default();
+    rack.lives_for(config.lease_us + config.drift_us);
+    rack.client_says(11, HELLO);
+    rack.lives_for(200_000);
+    rack.client_says(12, HELLO);
+    assert_eq!(grants(&rack, 12), [(0, 3 << 32)], "those of 10, with requests that are newer");
+    // 10 was only slow, and is somebody new once 12 is gone.
+    rack.client_says(10, HELLO);
+    assert_eq!(grants(&rack, 10).len(), 1);
+    rack.client_says(12, ClientReport::Close { boot: 7 });
+    rack.client_says(10, HELLO);
+    assert_eq!(grants(&rack, 10), [(0, 1 << 32), (0, 4 << 32)]);
+}

@@ -466,7 +466,10 @@ impl Controller {
         times.missing = self.missing.len() as u64;
         self.times = Some(times);
         self.directory.recovered_epoch = self.directory.epoch;
-        self.store_directory();
+        // Who was waited for in vain is waited for once.
+        let is_silent = |client: &&u64| self.clients.get(client).is_some_and(|state| state.heard_us < times.started_us);
+        let silent: Vec<u64> = self.abandoned.1.iter().filter(is_silent).copied().collect();
+        self.forget(&silent);
         self.phase = Phase::Serving;
         self.snapshots.hurry(now);
     }

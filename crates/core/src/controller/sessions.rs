@@ -82,10 +82,14 @@ impl Controller {
         let lanes = lanes.clamp(1, self.config.lanes.1);
         let (lane_first, lanes) = match known {
             Some(session) if session.lanes == lanes => (session.lane_first, lanes),
-            _ => match self.allocate_lanes(client, lanes) {
-                Some(allocated) => allocated,
-                None => return,
-            },
+            _ => {
+                let allocated = self.allocate_lanes(client, lanes).or_else(|| {
+                    self.forget_expired(now);
+                    self.allocate_lanes(client, lanes)
+                });
+                let Some(allocated) = allocated else { return };
+                allocated
+            }
         };
         // Request numbers rise over the sessions of a lane, so nothing of an earlier one can be taken for this one's.
         self.directory.sessions_opened += 1;
@@ -95,6 +99,29 @@ impl Controller {
         let state = self.clients.entry(client).or_insert(state);
         state.spooled = spooled;
         self.store_directory();
+    }
+
+    /// Forgets clients. One that lives after all opens another session.
+    pub(super) fn forget(&mut self, clients: &[u64]) {
+        for client in clients {
+            self.directory.sessions.remove(client);
+            self.clients.remove(client);
+        }
+        self.store_directory();
+    }
+
+    /// Forgets clients without a spool whose lease has run out: a recovery would not wait for them. (A recovery that runs knows whom it
+    /// waits for.)
+    fn forget_expired(&mut self, now: Now) {
+        if !matches!(self.phase, Phase::Serving) {
+            return;
+        }
+        let lease_us = self.config.lease_us + self.config.drift_us;
+        let is_expired = |client: &ClientState| {
+            !client.spooled && now.monotonic_us > client.lease_until_us.max(client.heard_us + lease_us)
+        };
+        let expired = self.clients.iter().filter(|(_, client)| is_expired(client)).map(|(client, _)| *client);
+        self.forget(&expired.collect::<Vec<_>>());
     }
 
     /// The first gap between the lanes of all other sessions that is wide enough.

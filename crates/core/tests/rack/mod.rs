@@ -24,6 +24,7 @@ pub struct Rack {
     pub told: Vec<(u64, ClientNotice)>,
     /// Snapshots that the switch was told to take.
     pub snapshots: Vec<u32>,
+    boot: u64,
 }
 
 impl Rack {
@@ -37,7 +38,7 @@ impl Rack {
         let node = Address::in_memory(3, 0);
         let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..config };
         let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW).expect("a new rack");
-        let mut rack = Rack { now: NOW, controller, told: Vec::new(), snapshots: Vec::new() };
+        let mut rack = Rack { now: NOW, controller, told: Vec::new(), snapshots: Vec::new(), boot: 0 };
         let hello = NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false };
         rack.hear(Peer::Node(0), Message::FromNode(hello));
         rack.switch_starts(1);
@@ -50,6 +51,7 @@ impl Rack {
 
     /// The switch has (re)started.
     pub fn switch_starts(&mut self, boot: u64) {
+        self.boot = boot;
         let hello =
             SwitchReport::Hello { boot, address: Address::in_memory(2, 0), epoch: 0, classes: vec![(1024, 16)] };
         self.hear(Peer::Switch(0), Message::FromSwitch(hello));
@@ -75,7 +77,7 @@ impl Rack {
     pub fn lives_for(&mut self, us: u64) {
         for _ in 0..us / 100_000 {
             self.pass(100_000);
-            self.switch_starts(1);
+            self.switch_starts(self.boot);
         }
     }
 

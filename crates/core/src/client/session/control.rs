@@ -129,8 +129,9 @@ impl Session {
         if grant.epoch > self.epoch && self.epoch != 0 {
             self.gather(now, grant.epoch, grant.destination.clone());
         }
-        let fresh = self.epoch == 0 || grant.lane_first != self.lane_first || grant.lanes as usize != self.lanes.len();
-        if fresh {
+        // The controller had forgotten this client if the numbers are others.
+        let known = (self.lane_first, self.lanes.len(), self.request_base);
+        if self.epoch == 0 || (grant.lane_first, grant.lanes as usize, grant.request_base) != known {
             self.open(&grant);
         }
         self.destination = grant.destination;
@@ -157,6 +158,8 @@ impl Session {
         self.hash_key = grant.hash_key;
         self.partitions = grant.partitions;
         self.lane_first = grant.lane_first;
+        self.request_base = grant.request_base;
+        self.sends.clear();
         let lane = Lane {
             request: grant.request_base,
             state: State::Free,
