@@ -2,6 +2,7 @@
 
 use crate::assembly::Blueprint;
 use crate::config::{LinkKind, RackConfig, Scheme, SyncChoice};
+use crate::descriptors::Share;
 use crate::wiring::{Buffers, Wires};
 use std::path::PathBuf;
 use switchback_core::client::ClientConfig;
@@ -99,6 +100,7 @@ pub fn client(config: &RackConfig, spooled: bool) -> ClientConfig {
 
 /// Directory and engine options of a node.
 pub fn engine(config: &RackConfig, node: usize) -> (PathBuf, EngineOptions) {
+    let tables = Share::here(config).tables;
     let node = &config.nodes[node];
     let options = EngineOptions {
         sync: match node.sync {
@@ -107,6 +109,7 @@ pub fn engine(config: &RackConfig, node: usize) -> (PathBuf, EngineOptions) {
         },
         block_cache_bytes: node.block_cache_mb as usize * (1 << 20),
         memtable_bytes: node.memtable_mb as usize * (1 << 20),
+        max_open_files: u32::try_from(tables).unwrap_or(u32::MAX),
         ..EngineOptions::default()
     };
     (node.data.clone(), options)

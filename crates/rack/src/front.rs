@@ -3,6 +3,7 @@
 use crate::admin::ClientsStatus;
 use crate::blueprint;
 use crate::config::{Durability, RackConfig};
+use crate::descriptors::{self, Share};
 use crate::metrics::{Samples, Sources};
 use std::io;
 use std::time::Duration;
@@ -44,7 +45,7 @@ pub fn start(
         client_id_base,
         session: blueprint::client(config, spooled),
         wait_max: Duration::from_millis(gateway.wait_ms),
-        max_clients: gateway.max_clients as usize,
+        max_clients: max_clients(config),
         pipeline_max: gateway.pipeline_max as usize,
         output_bytes_hard: (gateway.unread_max_mb as usize) << 20,
         client_bytes_max: (gateway.buffers_max_mb as usize) << 20,
@@ -55,6 +56,20 @@ pub fn start(
         Ok(WorkerLinks { uplink, control })
     };
     Ok(Gateway::start(gateway_config, workers, worker_links)?)
+}
+
+/// As many connections as may be and as there are files for.
+fn max_clients(config: &RackConfig) -> usize {
+    let (wanted, clients) = (config.gateway.max_clients, Share::here(config).clients);
+    if clients < wanted.into() {
+        tracing::warn!(
+            "this process may open {} files, so it takes {clients} clients instead of {wanted}: LimitNOFILE={} in its systemd unit, \
+             or ulimit -Hn, gives it more; or lower max_clients in [gateway]",
+            descriptors::allowed(),
+            descriptors::wanted(config)
+        );
+    }
+    clients as usize
 }
 
 /// Reads what the gateway's part of `ctl status` shows.

@@ -5,6 +5,7 @@ pub mod assembly;
 pub mod bench;
 pub mod blueprint;
 pub mod config;
+pub mod descriptors;
 pub mod drive;
 pub mod embedded;
 pub mod front;

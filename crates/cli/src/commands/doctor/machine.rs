@@ -2,16 +2,14 @@
 
 use super::{Check, first_line, version_in};
 use crate::output::{bytes, grouped};
-use rustix::process::{Resource, getrlimit};
 use std::fs::read_to_string;
 use std::time::{SystemTime, UNIX_EPOCH};
 use switchback_rack::config::RackConfig;
+use switchback_rack::descriptors;
 
 const GROUP: &str = "machine";
 /// 1 January 2025: no machine that runs this is older.
 const EARLIEST_UNIX_S: u64 = 1_735_689_600;
-/// Open table files of a node at most, and what else it opens.
-const FILES_A_NODE: u64 = 600;
 
 pub(super) fn checks(config: &RackConfig) -> Vec<Check> {
     vec![kernel(), cores(), memory(config), open_files(config), clock(), redis_cli()]
@@ -72,21 +70,16 @@ fn memory(config: &RackConfig) -> Check {
 }
 
 fn open_files(config: &RackConfig) -> Check {
-    let needed = u64::from(config.gateway.max_clients) + config.nodes.len() as u64 * FILES_A_NODE + 100;
-    let limit = getrlimit(Resource::Nofile);
-    let (soft, hard) = (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX));
-    let found = format!("{} open files; this rack may want {}", shown(soft), grouped(needed));
-    let mend = match hard >= needed {
-        true => format!("ulimit -n {needed}, or LimitNOFILE={needed} in the systemd unit"),
-        false => format!(
-            "'* hard nofile {needed}' in /etc/security/limits.conf, or LimitNOFILE={needed} in the systemd unit; or lower \
-             max_clients in [gateway]"
-        ),
-    };
-    match soft >= needed {
-        true => Check::fits(GROUP, "open files", found),
-        false => Check::optional(GROUP, "open files", found, mend),
+    let (wanted, allowed) = (descriptors::wanted(config), descriptors::allowed());
+    let found = format!("{} open files; this rack may want {}", shown(allowed), grouped(wanted));
+    if allowed >= wanted {
+        return Check::fits(GROUP, "open files", found);
     }
+    let mend = format!(
+        "'* hard nofile {wanted}' in /etc/security/limits.conf, or LimitNOFILE={wanted} in the systemd unit; or lower max_clients in \
+         [gateway]: else the rack takes fewer clients"
+    );
+    Check::optional(GROUP, "open files", found, mend)
 }
 
 fn shown(limit: u64) -> String {
