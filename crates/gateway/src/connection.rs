@@ -122,6 +122,9 @@ pub(crate) enum Unspooled {
     Key(u32),
 }
 
+/// What a connection's first replies are thought to be at most: nothing is known of them.
+const FIRST_REPLY_BYTES: usize = 64 << 10;
+
 /// One client.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -144,8 +147,14 @@ pub(crate) struct Connection {
     pub(crate) parked: usize,
     /// A batch is under way that hasn't started all its parts, or whose parts nobody can know: nothing may overtake it.
     pub(crate) barrier: bool,
-    /// It sent MULTI, which was refused, and what it sent along with it must not be executed.
-    pub(crate) after_multi: bool,
+    /// When it sent a MULTI, which was refused; what belongs to the transaction must not be executed.
+    pub(crate) multi_at_us: Option<u64>,
+    /// How long a reply may become, going by those before it.
+    pub(crate) reply_bytes: usize,
+    /// Since when the client has taken none of the replies that it could take.
+    pub(crate) unread_since_us: Option<u64>,
+    /// It takes no replies before it has sent everything, so its commands go on.
+    pub(crate) sends_first: bool,
     pub(crate) resp3: bool,
     pub(crate) authenticated: bool,
     pub(crate) name: Vec<u8>,
@@ -182,7 +191,10 @@ impl Connection {
             held_bytes: 0,
             parked: 0,
             barrier: false,
-            after_multi: false,
+            multi_at_us: None,
+            reply_bytes: FIRST_REPLY_BYTES,
+            unread_since_us: None,
+            sends_first: false,
             resp3: false,
             authenticated,
             name: Vec::new(),
@@ -205,6 +217,27 @@ impl Connection {
     /// Bytes of memory that its client can be blamed for.
     pub(crate) fn memory(&self) -> usize {
         self.input.memory() + self.out.capacity() + self.slot_bytes + self.held_bytes + self.parser.memory()
+    }
+
+    /// Takes note of a reply's length. Old ones are forgotten by halves.
+    #[inline]
+    pub(crate) fn replied(&mut self, bytes: usize) {
+        self.reply_bytes = bytes.max(self.reply_bytes / 2);
+    }
+
+    /// Bytes of replies that the client hasn't taken, and of those that are still to come.
+    #[inline]
+    pub(crate) fn owed(&self) -> usize {
+        self.unsent() + self.slot_bytes + self.unfinished * self.reply_bytes
+    }
+
+    /// Takes note of what the client took when it could.
+    pub(crate) fn took(&mut self, bytes: usize, now_us: u64) {
+        if self.unsent() == 0 {
+            (self.unread_since_us, self.sends_first) = (None, false);
+        } else if bytes > 0 || self.unread_since_us.is_none() {
+            self.unread_since_us = Some(now_us);
+        }
     }
 
     /// The number of the next command's reply.

@@ -31,6 +31,10 @@ enum Plan<'a> {
     Here,
 }
 
+/// How long a refused transaction may take to be sent. A connection that goes on without EXEC after that is closed: its client may have
+/// read the refusal and mean something else, which can't be told.
+const TRANSACTION_US_MAX: u64 = 2_000_000;
+
 /// Executes one command of a connection.
 #[inline]
 pub(crate) fn execute(
@@ -42,8 +46,12 @@ pub(crate) fn execute(
 ) -> Flow {
     let verb = Verb::from_name(args.get(0));
     let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return Flow::Done };
-    if connection.after_multi && !ends_transaction(connection, verb, args.get(0)) {
-        let text = "ERR not executed: it came with a MULTI, and Switchback has no transactions";
+    if let Some(multi_at_us) = connection.multi_at_us
+        && !ends_transaction(connection, verb, args.get(0))
+    {
+        connection.closing = running.now.monotonic_us > multi_at_us + TRANSACTION_US_MAX;
+        let text =
+            "ERR not executed: it comes after a MULTI without EXEC or DISCARD, and Switchback has no transactions";
         refuse(running, id, ErrorKind::Unsupported, text);
         return Flow::Done;
     }
@@ -130,7 +138,7 @@ pub(crate) fn answer_here(
 fn ends_transaction(connection: &mut Connection, verb: Option<Verb>, name: &[u8]) -> bool {
     let ends = matches!(verb, Some(Verb::Reset | Verb::Quit))
         || (verb.is_none() && [&b"exec"[..], b"discard"].iter().any(|end| name.eq_ignore_ascii_case(end)));
-    connection.after_multi &= !ends;
+    connection.multi_at_us = connection.multi_at_us.filter(|_| !ends);
     ends
 }
 
@@ -140,7 +148,7 @@ fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     if name.eq_ignore_ascii_case("multi")
         && let Some(connection) = running.outbox.replies.connections.get_mut(id)
     {
-        connection.after_multi = true;
+        connection.multi_at_us = Some(running.now.monotonic_us);
     }
     // A web page has its browser send commands in the body of a request. Redis closes on these words, too.
     if name.eq_ignore_ascii_case("post") || name.eq_ignore_ascii_case("host:") {

@@ -144,6 +144,8 @@ impl Gateway {
             running: Running::new(now, config, replies, spool.is_some()),
             spool,
             accepts: true,
+            accepts_again: false,
+            refused_logged: None,
             next_tick: Instant::now(),
             relieved_at: 0,
             relieved: 0,

@@ -193,6 +193,7 @@ impl Replies {
             early.buffer = self.pool.output();
             write(&mut early.buffer, connection.resp3);
             connection.slot_bytes += early.buffer.len();
+            connection.replied(early.buffer.len());
             early.unspooled = unspooled;
             if unspooled.is_some() {
                 self.unspooled_slots.push((id, to.number));
@@ -204,6 +205,7 @@ impl Replies {
         }
         let from = connection.out.len() as u32;
         write(&mut connection.out, connection.resp3);
+        connection.replied(connection.out.len() - from as usize);
         connection.first += 1;
         let journal = &mut self.journal;
         if let Some(of) = unspooled {

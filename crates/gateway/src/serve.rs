@@ -58,7 +58,7 @@ impl Worker {
             && !connection.barrier
             && connection.unfinished < self.shared.config.pipeline_max
             && connection.held_bytes <= HELD_BYTES_MAX
-            && connection.unsent() + connection.slot_bytes <= self.shared.config.output_bytes_soft
+            && (connection.owed() <= self.shared.config.output_bytes_soft || connection.sends_first)
             && self.stop_at.is_none()
     }
 
@@ -114,10 +114,6 @@ impl Worker {
     /// Everything that was sent is executed or refused.
     fn rest(&mut self, id: ConnectionId) {
         let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else { return };
-        if connection.input.unread().is_empty() {
-            // Whoever sends more has seen that a MULTI was refused.
-            connection.after_multi = false;
-        }
         if connection.ended {
             self.running.outbox.replies.mark_dirty(id);
         }

@@ -22,8 +22,10 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Packets taken between two looks at the sockets.
 const PACKETS_MAX: usize = 4096;
-/// How often the log tells of connections that were closed for their memory.
-const RELIEVED_LOGGED_EVERY: Duration = Duration::from_secs(10);
+/// How often the log tells of connections that were closed for their memory, or not accepted: a hostile crowd fills no disk with lines.
+const LOGGED_EVERY: Duration = Duration::from_secs(10);
+/// How long a client may take none of its replies before its further commands are executed all the same.
+const UNREAD_US: u64 = 500_000;
 /// How often what waits is looked at again, and counters are copied.
 const TICK: Duration = Duration::from_millis(50);
 /// Memory is looked at after so many bytes in any case.
@@ -40,6 +42,9 @@ pub(crate) struct Worker {
     pub(crate) spool: Option<Spool>,
     /// Connections may be waiting at the listeners.
     pub(crate) accepts: bool,
+    /// The last attempt failed; the next one is at the next tick.
+    pub(crate) accepts_again: bool,
+    pub(crate) refused_logged: Option<Instant>,
     pub(crate) next_tick: Instant,
     /// Bytes received when memory was last looked at.
     pub(crate) relieved_at: u64,
@@ -227,6 +232,7 @@ impl Worker {
         let before = connection.sent;
         let result = send(connection);
         let sent = connection.sent - before;
+        connection.took(sent, self.running.now.monotonic_us);
         if connection.unsent() == 0 && connection.out.capacity() > 0 {
             connection.sent = 0;
             replies.pool.reuse_output(std::mem::take(&mut connection.out));
@@ -274,8 +280,11 @@ impl Worker {
                     Err(error) if error.kind() == Io::Interrupted => continue,
                     Err(error) => {
                         // Out of file descriptors, perhaps: looked at again at the next tick.
-                        tracing::warn!(%error, "can't accept a connection");
-                        self.accepts = true;
+                        if self.refused_logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY) {
+                            tracing::warn!(%error, "can't accept connections");
+                            self.refused_logged = Some(Instant::now());
+                        }
+                        self.accepts_again = true;
                         break;
                     }
                 };
@@ -342,6 +351,7 @@ impl Worker {
     /// What needs doing now and then.
     fn tick(&mut self) {
         self.next_tick = Instant::now() + TICK;
+        self.accepts |= std::mem::take(&mut self.accepts_again);
         let session = &self.link.session;
         let statistics = self.running.outbox.replies.statistics();
         let counted = session.statistics();
@@ -355,7 +365,25 @@ impl Worker {
             spool.release(session.durable_generation(), session.preserved().is_empty());
             statistics.spool_size.set(spool.bytes());
         }
+        self.let_senders_go_on();
         self.relieve_memory();
+    }
+
+    /// Whoever takes no replies for so long may be one that sends all its commands before it takes any: it would wait for ever.
+    fn let_senders_go_on(&mut self) {
+        let now_us = self.running.now.monotonic_us;
+        let replies = &mut self.running.outbox.replies;
+        let waits = |connection: &Connection| {
+            let is_late = connection.unread_since_us.is_some_and(|since| now_us >= since + UNREAD_US);
+            connection.stalled && !connection.sends_first && is_late
+        };
+        let connections = replies.connections.iter().filter(|(_, connection)| waits(connection));
+        for id in connections.map(|(id, _)| id).collect::<Vec<_>>() {
+            if let Some(connection) = replies.connections.get_mut(id) {
+                connection.sends_first = true;
+            }
+            replies.mark_resume(id);
+        }
     }
 
     /// Closes the connection whose buffers are largest, if all together are too large.
@@ -377,8 +405,7 @@ impl Worker {
             self.relieved_bytes = self.relieved_bytes.max(bytes);
             self.close(id);
         }
-        // A hostile crowd fills no disk with lines.
-        if self.relieved > 0 && self.relieved_logged.is_none_or(|at| at.elapsed() >= RELIEVED_LOGGED_EVERY) {
+        if self.relieved > 0 && self.relieved_logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY) {
             let (connections, largest_bytes) = (self.relieved, self.relieved_bytes);
             tracing::warn!(
                 connections,

@@ -83,32 +83,52 @@ fn counters_lose_nothing_between_connections_workers_and_a_bad_network() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_is_not_served_on() {
+fn a_client_that_sends_all_before_it_reads_is_answered() {
     let rack = FakeRack::default();
     let gateway = rack.start(GatewayConfig { output_bytes_soft: 100_000, ..config() });
     let mut client = Client::connect(&gateway);
     client.call(&[b"SET", b"k", &[b'x'; 1000]]);
-    client.0.set_nonblocking(true).unwrap();
-    let command = Client::command(&[b"GET", b"k"]);
-    let stream = command.repeat(1000);
-    // It takes what fits its buffers and the kernel's, and then no more.
-    let (mut taken, mut idle_since) = (0, Instant::now());
-    while idle_since.elapsed() < Duration::from_millis(300) {
-        match client.0.write(&stream[taken % command.len()..]) {
-            Ok(bytes) => (taken, idle_since) = (taken + bytes, Instant::now()),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
-        }
-    }
-    let commands = |by| gateway.statistics().commands(by);
-    let served = commands(switchback_gateway::Answerer::Cache);
-    assert!(served < 30_000, "{served} replies are waiting");
-    // Others don't notice.
-    assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
-    // And when it reads, it gets them all.
-    client.0.set_nonblocking(false).unwrap();
-    let whole = taken / command.len();
-    for _ in 0..whole {
+    // Far more than the kernel's buffers take either way.
+    let commands = 40_000;
+    client.send(&Client::command(&[b"GET", b"k"]).repeat(commands));
+    for _ in 0..commands {
         assert_eq!(client.reply().len(), 1009);
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_closed() {
+    let rack = FakeRack::default();
+    let limits = GatewayConfig { output_bytes_soft: 100_000, output_bytes_hard: 4 << 20, ..config() };
+    let gateway = rack.start(limits);
+    let mut client = Client::connect(&gateway);
+    client.call(&[b"SET", b"k", &[b'x'; 1000]]);
+    let stream = Client::command(&[b"GET", b"k"]).repeat(1000);
+    let started = Instant::now();
+    while client.0.write_all(&stream).is_ok() {
+        assert!(started.elapsed() < fake::PATIENCE, "it is served for ever");
+        // Others don't notice.
+        assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
+    }
+    let served = gateway.statistics().commands(switchback_gateway::Answerer::Cache);
+    assert!(served < 30_000, "{served} replies were made");
+}
+
+#[test]
+fn large_replies_are_asked_for_a_few_at_a_time() {
+    let rack = FakeRack::default();
+    let limits = GatewayConfig { output_bytes_soft: 100_000, client_bytes_max: 4 << 20, ..config() };
+    let gateway = rack.start(limits);
+    Client::connect(&gateway).call(&[b"SET", b"k", &[b'x'; 100_000]]);
+    let stream = Client::command(&[b"GET", b"k"]).repeat(100);
+    let mut clients: Vec<_> = (0..10).map(|_| Client::connect(&gateway)).collect();
+    for client in &mut clients {
+        client.send(&stream);
+    }
+    for _ in 0..100 {
+        for client in &mut clients {
+            assert_eq!(client.reply().len(), 100_011, "it was closed for its memory");
+        }
     }
 }
 
