@@ -21,6 +21,11 @@ pub(crate) trait Running {
     /// The line for stdout, `ready resp=ADDR metrics=ADDR`.
     fn ready(&self) -> String;
 
+    /// Whether it serves yet.
+    fn serves(&self) -> bool {
+        true
+    }
+
     /// Where the gateway and the metrics are, if this process has them; for the hints.
     fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         (None, None)
@@ -111,6 +116,7 @@ struct PartProcess<P> {
     address: Option<SocketAddr>,
     metrics: Option<MetricsServer>,
     part: P,
+    serves: Option<front::Serves>,
     has_failed: fn(&P) -> bool,
     stop: fn(P),
 }
@@ -120,6 +126,10 @@ impl<P> Running for PartProcess<P> {
         let address = self.address.map_or(String::new(), |address| format!(" address={address}"));
         let metrics = self.metrics.as_ref().map_or(String::new(), |server| format!(" metrics={}", server.address()));
         format!("ready {}{address}{metrics}", self.name)
+    }
+
+    fn serves(&self) -> bool {
+        self.serves.as_ref().is_none_or(|serves| serves())
     }
 
     fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
@@ -183,6 +193,7 @@ fn switch(config: &RackConfig, index: u16, capture: Option<&CaptureFile>) -> any
         address: Some(part.address),
         metrics: serve_metrics(metrics, supervisor, sources)?,
         part,
+        serves: None,
         has_failed: SwitchPart::has_failed,
         stop: SwitchPart::stop,
     }))
@@ -208,6 +219,7 @@ fn kernel_switch(config: &RackConfig, index: u16, at: &Interface) -> anyhow::Res
         address: Some(part.address),
         metrics: serve_metrics(metrics, supervisor, sources)?,
         part,
+        serves: None,
         has_failed: KernelSwitchPart::has_failed,
         stop: KernelSwitchPart::stop,
     }))
@@ -230,6 +242,7 @@ fn node(config: &RackConfig, index: u16, capacity_ops: Option<f64>) -> anyhow::R
         address: Some(part.address),
         metrics: serve_metrics(metrics, supervisor, sources)?,
         part,
+        serves: None,
         has_failed: NodePart::has_failed,
         stop: NodePart::stop,
     }))
@@ -252,6 +265,7 @@ fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
         address: Some(config.controller.listen),
         metrics: serve_metrics(Some(config.rack.metrics), supervisor, sources)?,
         part,
+        serves: None,
         has_failed: ControllerPart::has_failed,
         stop: ControllerPart::stop,
     }))
@@ -259,13 +273,18 @@ fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
 
 fn gateway(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     let part = GatewayPart::start(config)?;
-    let supervisor = Supervisor { clients: front::clients_status(&part.gateway), ..Supervisor::new(config) };
+    let supervisor = Supervisor {
+        clients: front::clients_status(&part.gateway),
+        gateway: Some(front::is_serving(&part.gateway)),
+        ..Supervisor::new(config)
+    };
     let sources = common(config);
     front::add_sources(&part.gateway, &sources);
     Ok(Box::new(PartProcess {
         name: format!("resp={}", part.address()),
         address: None,
         metrics: serve_metrics(config.gateway.metrics, supervisor, sources)?,
+        serves: Some(front::is_serving(&part.gateway)),
         part,
         has_failed: GatewayPart::has_failed,
         stop: GatewayPart::stop,

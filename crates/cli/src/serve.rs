@@ -7,10 +7,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a running part is asked whether it has failed.
 const CHECK_PERIOD: Duration = Duration::from_millis(200);
+/// How often one that starts is asked whether it serves, and after how long a person wants to know why it doesn't.
+const START_PERIOD: Duration = Duration::from_millis(10);
+const LONG_START: Duration = Duration::from_secs(3);
 /// Exit code of a process that was told twice to stop: what shells call "ended by SIGTERM or SIGINT", which it wasn't, cleanly.
 const IMPATIENT: i32 = 130;
 
@@ -43,11 +46,18 @@ pub(crate) fn until_stopped(
     drain: Duration,
     hints: impl FnOnce(&dyn Running),
 ) -> anyhow::Result<ExitCode> {
-    output::line(&running.ready());
-    notify::ready();
-    hints(&*running);
+    let (started, mut hints, mut told) = (Instant::now(), Some(hints), false);
     let failure = loop {
-        match signals.recv_timeout(CHECK_PERIOD) {
+        let serves = hints.is_none() || running.serves();
+        if serves && let Some(hints) = hints.take() {
+            output::line(&running.ready());
+            notify::ready();
+            hints(&*running);
+        } else if !serves && !told && started.elapsed() > LONG_START {
+            told = true;
+            output::note("the rack doesn't serve yet: this goes on as soon as its controller and a switch answer");
+        }
+        match signals.recv_timeout(if serves { CHECK_PERIOD } else { START_PERIOD }) {
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break None,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(failure) = running.failure() {

@@ -293,6 +293,8 @@ pub enum NodeReport {
         held: bool,
         /// It restarted within a bypass epoch, which it must not serve again.
         needs_epoch: bool,
+        /// What its storage has lately refused.
+        failure: Option<String>,
     },
     /// Answer to a command.
     Done {

@@ -109,6 +109,8 @@ pub struct WorkerStatistics {
     pub spool_writes: Histogram,
     /// Times of `fdatasync`, by the worker (`always`) or its background thread (`everysec`).
     pub spool_syncs: Histogram,
+    /// 1 while the session can submit operations.
+    pub session_open: Counter,
     /// The session's preserved records.
     pub preserved_records: Counter,
     pub preserved_bytes: Counter,
@@ -137,6 +139,7 @@ impl Default for WorkerStatistics {
             spool_rewrites: Counter::default(),
             spool_writes: Histogram::default(),
             spool_syncs: Histogram::default(),
+            session_open: Counter::default(),
             preserved_records: Counter::default(),
             preserved_bytes: Counter::default(),
             session_submitted: Counter::default(),

@@ -355,6 +355,7 @@ impl Worker {
         let session = &self.link.session;
         let statistics = self.running.outbox.replies.statistics();
         let counted = session.statistics();
+        statistics.session_open.set(session.is_open(self.running.now).into());
         statistics.session_submitted.set(counted.submitted);
         statistics.session_answered_by_cache.set(counted.answered_by_cache);
         statistics.session_retries.set(counted.retries);

@@ -1,11 +1,14 @@
 //! Metrics and administration over HTTP. docs/operations.md describes the endpoints; their JSON only ever gains fields.
 
 use crate::metrics::Sources;
+mod connections;
+
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use connections::{LIMITS, Limits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -21,6 +24,14 @@ pub trait Admin: Send + Sync {
     /// The rack at a glance.
     fn status(&self) -> RackStatus;
 
+    /// Whether what is in this process serves, and what it says of that.
+    ///
+    /// # Errors
+    /// It doesn't.
+    fn health(&self) -> Result<String, String> {
+        serving(self.status().phase)
+    }
+
     /// Cached records, at most `limit`.
     fn cached(&self, limit: usize) -> CachedStatus;
 
@@ -32,6 +43,11 @@ pub trait Admin: Send + Sync {
 
     /// Brings every cached record to its node; the rack goes on serving.
     fn drain(&self) -> Result<DrainResult, AdminError>;
+}
+
+/// A rack in this phase serves, or not.
+pub(crate) fn serving(phase: String) -> Result<String, String> {
+    if phase == "serving" { Ok(phase) } else { Err(phase) }
 }
 
 /// Why a command was not carried out.
@@ -285,6 +301,15 @@ pub struct MetricsServer {
 impl MetricsServer {
     /// Serves at `address` (port 0: any free one), until it is stopped or dropped.
     pub fn start(address: SocketAddr, admin: Arc<dyn Admin>, sources: Sources) -> io::Result<MetricsServer> {
+        MetricsServer::limited(address, admin, sources, LIMITS)
+    }
+
+    fn limited(
+        address: SocketAddr,
+        admin: Arc<dyn Admin>,
+        sources: Sources,
+        limits: Limits,
+    ) -> io::Result<MetricsServer> {
         let listener = TcpListener::bind(address).map_err(|error| bind_failed(address, &error))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -294,11 +319,11 @@ impl MetricsServer {
         let body = move || {
             let served = runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
-                let service = router.into_make_service_with_connect_info::<SocketAddr>();
                 tokio::select! {
-                    served = axum::serve(listener, service) => served,
-                    _ = stopped => Ok(()),
+                    () = connections::serve(listener, router, limits) => {}
+                    _ = stopped => {}
                 }
+                Ok::<(), io::Error>(())
             });
             if let Err(error) = served {
                 tracing::error!(%error, "metrics are not served any more");
@@ -375,7 +400,7 @@ GET  /metrics   for Prometheus
 GET  /status    the rack at a glance (JSON)
 GET  /cached    cached records (JSON; ?limit=N)
 GET  /nodes     nodes (JSON)
-GET  /healthz   200 if the rack serves, 503 if not
+GET  /healthz   200 if the rack (of a part: this process) serves, 503 if not
 POST /snapshot  take a snapshot now (from this machine only)
 POST /drain     bring every cached record to its node (from this machine only)
 ";
@@ -398,9 +423,10 @@ async fn metrics(State(shared): State<Shared>) -> Result<Response, Response> {
 }
 
 async fn healthz(State(shared): State<Shared>) -> Result<Response, Response> {
-    let phase = blocking(move || shared.admin.status().phase).await?;
-    let code = if phase == "serving" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Ok((code, phase + "\n").into_response())
+    let health = blocking(move || shared.admin.health()).await?;
+    let code = if health.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let (Ok(says) | Err(says)) = health;
+    Ok((code, says + "\n").into_response())
 }
 
 async fn status(State(shared): State<Shared>) -> Result<Json<RackStatus>, Response> {

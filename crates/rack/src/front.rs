@@ -13,6 +13,9 @@ use switchback_net::{ControlLink, Uplink};
 /// Workers at most, if the configuration leaves it open.
 const WORKERS_MAX: usize = 8;
 
+/// Tells whether something serves.
+pub type Serves = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// How many workers the gateway has.
 pub fn workers(config: &RackConfig) -> usize {
     match config.gateway.workers {
@@ -82,6 +85,12 @@ pub fn clients_status(gateway: &Gateway) -> Box<dyn Fn() -> ClientsStatus + Send
         spool_bytes: Some(counted.sum(|worker| worker.spool_size.get())),
         ..ClientsStatus::default()
     })
+}
+
+/// Tells whether the gateway can serve: each worker has a session with the rack.
+pub fn is_serving(gateway: &Gateway) -> Serves {
+    let counted = gateway.statistics();
+    Box::new(move || counted.workers().iter().all(|worker| worker.session_open.get() == 1))
 }
 
 /// Lets metrics see the gateway.

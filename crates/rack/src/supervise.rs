@@ -2,10 +2,11 @@
 
 use crate::admin::{
     Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ClientsStatus, DrainResult, NodeStatus,
-    OperationsStatus, RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus,
+    OperationsStatus, RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus, serving,
 };
 use crate::config::{RackConfig, Shape};
 use crate::drive::{AgentHandle, ControllerHandle, NodeHandle};
+use crate::front::Serves;
 use std::time::{Duration, Instant};
 use switchback_core::controller::{CachedKeyStatus, Controller, ControllerStatus};
 use switchback_datapath::Statistics;
@@ -36,6 +37,8 @@ pub struct Supervisor {
     pub dropped: Box<dyn Fn() -> u64 + Send + Sync>,
     /// What the gateway adds, if it is here.
     pub clients: Box<dyn Fn() -> ClientsStatus + Send + Sync>,
+    /// Whether the gateway serves, if it is here.
+    pub gateway: Option<Serves>,
 }
 
 impl Supervisor {
@@ -50,6 +53,7 @@ impl Supervisor {
             nodes: Vec::new(),
             dropped: Box::new(|| 0),
             clients: Box::new(ClientsStatus::default),
+            gateway: None,
         }
     }
 
@@ -154,6 +158,15 @@ impl Admin for Supervisor {
             add_controller(&mut status, &known, self.store_error(), &self.config);
         }
         status
+    }
+
+    fn health(&self) -> Result<String, String> {
+        match &self.gateway {
+            _ if self.controller.is_some() => serving(self.status().phase),
+            Some(serves) if serves() => Ok("serving".into()),
+            Some(_) => Err("no session with the rack".into()),
+            None => Ok("running; the controller knows whether the rack serves".into()),
+        }
     }
 
     fn cached(&self, limit: usize) -> CachedStatus {

@@ -106,7 +106,10 @@ pub(super) struct NodeState {
     pub(super) epoch: u32,
     pub(super) held: bool,
     pub(super) heard_us: u64,
-    pub(super) error: Option<String>,
+    /// Why it did not do what it was told.
+    pub(super) refusal: Option<String>,
+    /// What its storage has lately refused.
+    pub(super) failure: Option<String>,
 }
 
 /// What the rack is doing.
@@ -225,7 +228,8 @@ impl Controller {
             epoch: 0,
             held: false,
             heard_us: 0,
-            error: None,
+            refusal: None,
+            failure: None,
         };
         let lease_us = now.in_us(config.lease_us + config.drift_us);
         let client = |(id, session): (&u64, &super::directory::SessionEntry)| (*id, ClientState::of(session, lease_us));
@@ -407,14 +411,15 @@ impl Controller {
 
     fn handle_node(&mut self, now: Now, node: u16, report: NodeReport) {
         match report {
-            NodeReport::Hello { boot, address, epoch, held, needs_epoch } => {
+            NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure } => {
                 self.node_hello(now, node, boot, address, epoch, held);
+                self.nodes[usize::from(node)].failure = failure;
                 if needs_epoch && epoch == self.directory.epoch && self.directory.bypass {
                     self.start_recovery(now, None);
                 }
             }
             NodeReport::Done { id, epoch, error } => {
-                self.nodes[usize::from(node)].error.clone_from(&error);
+                self.nodes[usize::from(node)].refusal.clone_from(&error);
                 if error.is_some() {
                     self.commands.failed(now, id);
                 } else if epoch == self.directory.epoch
@@ -443,7 +448,8 @@ impl Controller {
         let state = &mut self.nodes[usize::from(node)];
         let restarted = state.boot != boot;
         let moved = state.address != address;
-        *state = NodeState { boot, address, epoch, held, heard_us: now.monotonic_us, error: state.error.take() };
+        let (refusal, failure) = (state.refusal.take(), state.failure.take());
+        *state = NodeState { boot, address, epoch, held, heard_us: now.monotonic_us, refusal, failure };
         if restarted {
             self.commands.repeat_to(now, Peer::Node(node));
         }

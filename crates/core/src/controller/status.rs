@@ -162,7 +162,7 @@ impl Controller {
             held: node.held,
             silent_us: silent(node.heard_us),
             cached_keys: self.cache.of_node(index as u16),
-            error: node.error.clone(),
+            error: node.failure.clone().or_else(|| node.refusal.clone()),
         };
         let active = self.directory.active.map(|(active, _)| active);
         let switch = |(index, switch): (&u16, &super::machine::SwitchState)| SwitchStatus {

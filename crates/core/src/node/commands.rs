@@ -189,7 +189,8 @@ impl Shim {
             self.next_hello_us = now.in_us(self.limits.heartbeat_us);
             let (boot, address, epoch, held) = (self.boot, self.address, self.state.epoch, self.state.held);
             let needs_epoch = self.needs_epoch;
-            self.reports.push_back(NodeReport::Hello { boot, address, epoch, held, needs_epoch });
+            let failure = self.failure(now).map(str::to_owned);
+            self.reports.push_back(NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure });
         }
         if now.monotonic_us >= self.next_retry_us {
             self.next_retry_us = now.in_us(self.limits.retry_us);

@@ -16,6 +16,9 @@ use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq};
 /// Buffers that wait for the next packets.
 const BUFFERS_KEPT: usize = 64;
 
+/// How long an error of the engine is told of.
+const FAILURE_TOLD_US: u64 = 10_000_000;
+
 /// Limits and times of a node.
 #[derive(Clone, Debug)]
 pub struct NodeLimits {
@@ -158,6 +161,8 @@ pub struct Shim {
     pub(super) completions: BTreeMap<u32, LaneCompletion>,
     /// Conditional writes in the engine: a duplicate must not be decided again meanwhile.
     pub(super) deciding: BTreeSet<(u32, u64)>,
+    /// When the engine last refused something, and why.
+    pub(super) failed: Option<(u64, String)>,
     /// Highest seq that was handed to the engine, by bucket; a higher one needs no read to be known as newer.
     pub(super) newest: Vec<Seq>,
     pub(super) staged: StagedValues,
@@ -237,6 +242,7 @@ impl Shim {
             marks,
             completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
             deciding: BTreeSet::new(),
+            failed: None,
             newest: vec![known; SEQ_BUCKETS],
             staged: StagedValues::new(limits.staged_bytes_max),
             updates: BTreeMap::new(),
@@ -369,6 +375,7 @@ impl Shim {
         let Some(pending) = self.pending.remove(&done.id) else { return };
         if let Err(error) = &done.result {
             self.statistics.engine_errors += 1;
+            self.failed = Some((now.monotonic_us, error.to_string()));
             if matches!(error, EngineError::NoSpace(_)) {
                 self.statistics.dropped_no_space += 1;
             }
@@ -409,6 +416,12 @@ impl Shim {
             // A read that failed is not answered: damaged bytes are never served, and the client tells its user.
             _ => {}
         }
+    }
+
+    /// What the engine last refused, if that was lately.
+    pub fn failure(&self, now: Now) -> Option<&str> {
+        let (at_us, why) = self.failed.as_ref()?;
+        (now.monotonic_us < at_us + FAILURE_TOLD_US).then_some(why)
     }
 
     /// Takes the operations for the engine, in order.

@@ -39,7 +39,8 @@ impl Rack {
         let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..config };
         let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW).expect("a new rack");
         let mut rack = Rack { now: NOW, controller, told: Vec::new(), snapshots: Vec::new(), boot: 0 };
-        let hello = NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false };
+        let hello =
+            NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false, failure: None };
         rack.hear(Peer::Node(0), Message::FromNode(hello));
         rack.switch_starts(1);
         for client in clients {

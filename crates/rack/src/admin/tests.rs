@@ -121,3 +121,25 @@ fn a_stopped_server_frees_its_port() {
     server.stop();
     assert!(TcpStream::connect(address).is_err());
 }
+
+#[test]
+fn connections_that_say_nothing_make_room_for_others() {
+    let limits = Limits { connections: 3, head: Duration::from_millis(200) };
+    let address = "127.0.0.1:0".parse().unwrap();
+    let server = MetricsServer::limited(address, Arc::new(Fake::default()), Sources::default(), limits).unwrap();
+    let mut open: Vec<_> = (0..6).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    for (index, stream) in open.iter_mut().enumerate() {
+        // Nothing, half a head, or a whole request and then no other.
+        let said: &[u8] = match index % 3 {
+            0 => b"",
+            1 => b"GET /metrics HT",
+            _ => b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+        };
+        stream.write_all(said).unwrap();
+    }
+    assert_eq!(exchange(&server, "GET /healthz", ""), (200, "serving\n".into()));
+    for stream in &mut open {
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+    }
+}

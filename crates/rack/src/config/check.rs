@@ -195,7 +195,19 @@ fn shape(config: &RackConfig, reader: &mut Reader<'_>) {
     let nodes = config.nodes.iter().enumerate();
     let nodes = nodes.filter_map(|(index, node)| Some((format!("node[{index}].address"), node.address?)));
     let controller = [("controller.listen".to_owned(), config.controller.listen)];
-    for (path, address) in switches.chain(nodes).chain(controller).collect::<Vec<_>>() {
+    let switches: Vec<_> = switches.collect();
+    let nodes: Vec<_> = nodes.collect();
+    if let Some((first, one)) = switches.first() {
+        for (path, other) in switches.iter().chain(&nodes).filter(|(_, other)| other.is_ipv4() != one.is_ipv4()) {
+            let message = format!(
+                "{} = \"{other}\" and {} = \"{one}\" can't reach each other: give all switches and nodes IPv4 addresses, or all IPv6",
+                shown(path),
+                shown(first)
+            );
+            reader.problem_at(path, message);
+        }
+    }
+    for (path, address) in switches.into_iter().chain(nodes).chain(controller) {
         if reader.line_of(&path).is_none() {
             continue;
         }

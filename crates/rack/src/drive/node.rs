@@ -157,6 +157,8 @@ struct Running {
     calls: Receiver<Call>,
     engine_clock: Arc<AtomicU64>,
     next_share_us: u64,
+    /// The last failure that the log was told of.
+    told: Option<String>,
 }
 
 impl NodeThread {
@@ -174,6 +176,7 @@ impl NodeThread {
             calls,
             engine_clock: self.engine.clock(),
             next_share_us: 0,
+            told: None,
         };
         let handle =
             NodeHandle { shared: Arc::clone(&running.shared), served: Arc::clone(&running.served), calls: sender };
@@ -295,6 +298,14 @@ impl NodeThread {
         let engine = self.engine.statistics();
         let shared = Shared { shim: self.shim.statistics(), engine, queued: running.backlog.len() };
         *running.shared.lock().unwrap_or_else(PoisonError::into_inner) = shared;
+        let (node, failure) = (self.shim.index(), self.shim.failure(now));
+        if failure != running.told.as_deref() {
+            match failure {
+                Some(failure) => tracing::error!(node, failure, "the node's storage refuses operations"),
+                None => tracing::warn!(node, "the node's storage works again"),
+            }
+            running.told = failure.map(str::to_owned);
+        }
     }
 }
 

@@ -1,0 +1,49 @@
+//! HTTP connections, so few and for so long that whoever holds them open disturbs nobody but the metrics.
+
+use axum::extract::ConnectInfo;
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+/// What connections may take.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Connections at a time; more wait to be accepted.
+    pub(super) connections: usize,
+    /// How long a request's head may be on its way, the wait for it included.
+    pub(super) head: Duration,
+}
+
+/// What metrics and administration need at most.
+pub(super) const LIMITS: Limits = Limits { connections: 64, head: Duration::from_secs(10) };
+
+/// Between two attempts to accept a connection.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// Serves for ever.
+pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        // It is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((stream, peer)) = listener.accept().await else {
+            // The peer is gone already, or files are short.
+            tokio::time::sleep(ACCEPT_AGAIN).await;
+            continue;
+        };
+        let service = TowerToHyperService::new(router.clone().layer(Extension(ConnectInfo(peer))));
+        tokio::spawn(async move {
+            let mut server = http1::Builder::new();
+            server.timer(TokioTimer::new()).header_read_timeout(limits.head);
+            if let Err(error) = server.serve_connection(TokioIo::new(stream), service).await {
+                tracing::debug!(%peer, %error, "an HTTP connection ended");
+            }
+            drop(place);
+        });
+    }
+}
