@@ -253,6 +253,8 @@ fn broken_streams_are_answered_as_by_redis() {
         "*1\r\n$-1\r\n",
         "*1\r\n:5\r\n",
         "*2147483648\r\n",
+        &format!("*{}\r\n", "1".repeat(70)),
+        &format!("*1\r\n${}\r\n", "1".repeat(70)),
         "*1\r\n$999999999999\r\n",
         "SET \"a\r\n",
         &inline,

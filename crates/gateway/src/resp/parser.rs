@@ -6,8 +6,6 @@ use super::{inline, parse_i64};
 use memchr::memchr;
 use thiserror::Error;
 
-/// Longest line that can hold a length.
-const LENGTH_LINE_MAX: usize = 64;
 /// Digits of nearly all lengths.
 const SHORT_LENGTH: usize = 4;
 
@@ -20,7 +18,7 @@ pub struct ParserLimits {
     pub bulk_max: usize,
     /// Bytes of an argument; a longer one breaks the connection.
     pub bulk_hard_max: usize,
-    /// Bytes of an inline command.
+    /// Bytes of an inline command, or of a line that is to say a length.
     pub inline_max: usize,
     /// These are the limits of somebody who hasn't shown a password yet.
     pub unauthenticated: bool,
@@ -135,7 +133,7 @@ impl Parser {
                 Some(b'*') => {}
                 Some(_) => return self.next_inline(input, limits),
             }
-            let Some((count, end)) = length_line(input, 0, ProtocolError::MultibulkLine)? else {
+            let Some((count, end)) = length_line(input, 0, limits, ProtocolError::MultibulkLine)? else {
                 return Ok(Parsed::Incomplete { wants: input.len() + 1 });
             };
             let count = count.ok_or(ProtocolError::MultibulkLength)?;
@@ -276,7 +274,7 @@ fn bulk_line(input: &[u8], from: usize, limits: &ParserLimits) -> Result<Option<
         Some(b'$') => {}
         Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
     }
-    let Some((length, end)) = length_line(input, from, ProtocolError::BulkLine)? else { return Ok(None) };
+    let Some((length, end)) = length_line(input, from, limits, ProtocolError::BulkLine)? else { return Ok(None) };
     let length = length.and_then(|length| usize::try_from(length).ok()).ok_or(ProtocolError::BulkLength)?;
     if length > limits.bulk_hard_max {
         return Err(match limits.unauthenticated {
@@ -306,15 +304,15 @@ fn short_length(line: &[u8]) -> Option<(u32, usize)> {
 fn length_line(
     input: &[u8],
     from: usize,
+    limits: &ParserLimits,
     too_long: ProtocolError,
 ) -> Result<Option<(Option<i64>, usize)>, ProtocolError> {
     let line = &input[from + 1..];
     if let Some((length, end)) = short_length(line) {
         return Ok(Some((Some(length.into()), from + 1 + end + 2)));
     }
-    let end = line.iter().take(LENGTH_LINE_MAX).position(|&byte| byte == b'\r');
-    match end {
-        None if line.len() >= LENGTH_LINE_MAX => Err(too_long),
+    match memchr(b'\r', &line[..line.len().min(limits.inline_max)]) {
+        None if line.len() >= limits.inline_max => Err(too_long),
         None => Ok(None),
         // The line feed must have arrived; what byte it is, nobody looks, as in Redis.
         Some(end) if end + 1 >= line.len() => Ok(None),
@@ -416,18 +414,22 @@ mod tests {
             (b"*+1\r\n", MultibulkLength),
             (b"*1048577\r\n", MultibulkLength),
             (b"*9999999999999999999999\r\n", MultibulkLength),
+            (&[b"*", &[b'1'; 70][..], b"\r\n"].concat(), MultibulkLength),
+            (&[b"*1\r\n$", &[b'1'; 70][..], b"\r\n"].concat(), BulkLength),
+            (&[b"*", &[b'1'; 70_000][..]].concat(), MultibulkLine),
+            (&[b"*1\r\n$", &[b'1'; 70_000][..]].concat(), BulkLine),
             (b"*1\r\n$-1\r\n", BulkLength),
             (b"*1\r\n$536870913\r\n", BulkLength),
             (b"*1\r\n$x\r\n", BulkLength),
             (b"*1\r\n:1\r\n", ExpectedBulk(b':')),
             (b"set \"a\r\n", Quotes),
-            (b"*", MultibulkLine),
         ] {
-            let mut stream = stream.to_vec();
-            if error == MultibulkLine {
-                stream.extend([b'1'; 100]);
-            }
-            assert_eq!(all(&stream), [Event::Error(error)], "{}", String::from_utf8_lossy(&stream));
+            assert_eq!(
+                all(stream),
+                [Event::Error(error)],
+                "{}",
+                String::from_utf8_lossy(&stream[..stream.len().min(80)])
+            );
         }
         assert_eq!(all(&[b'a'; 70_000]), [Event::Error(InlineLength)]);
         let limits = ParserLimits::unauthenticated();
