@@ -15,6 +15,7 @@ type Section = fn(&mut String, &Running, &Shared);
 const SECTIONS: &[(&str, Section)] = &[
     ("server", server),
     ("clients", clients),
+    ("memory", memory),
     ("persistence", persistence),
     ("stats", stats),
     ("replication", replication),
@@ -72,6 +73,23 @@ fn clients(text: &mut String, _: &Running, shared: &Shared) {
     text.push_str("# Clients\r\n");
     line(text, "connected_clients", shared.connections());
     line(text, "maxclients", shared.config.max_clients);
+}
+
+/// Of the whole process: an embedded rack is in it, too.
+fn memory(text: &mut String, _: &Running, _: &Shared) {
+    text.push_str("# Memory\r\n");
+    if let Some(bytes) = resident_bytes() {
+        line(text, "used_memory", bytes);
+        line(text, "used_memory_rss", bytes);
+    }
+    line(text, "maxmemory", 0);
+    line(text, "maxmemory_policy", "noeviction");
+}
+
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
+    kib.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 fn persistence(text: &mut String, running: &Running, shared: &Shared) {
