@@ -40,11 +40,27 @@ fn the_core_commands() {
         ("DBSIZE", ":2\r\n"),
         ("FLUSHALL", "+OK\r\n"),
         ("DBSIZE", ":0\r\n"),
+        ("CLIENT SETNAME ~", "-ERR Client names cannot be longer than 256 bytes\r\n"),
+        ("HELLO 2 SETNAME ~", "-ERR Client names cannot be longer than 256 bytes\r\n"),
+        ("CLIENT SETINFO LIB-NAME ~", "-ERR lib-name cannot be longer than 256 bytes\r\n"),
         ("HSET h f v", "-ERR 'hset' is not supported by Switchback: it stores strings only\r\n"),
         ("MULTI", "-ERR 'multi' is not supported by Switchback: it has no transactions\r\n"),
     ] {
-        assert_eq!(client.ask(command), reply, "{command}");
+        let command = command.replace('~', &"x".repeat(300));
+        assert_eq!(client.ask(&command), reply, "{command}");
     }
+    gateway.stop();
+}
+
+#[test]
+fn info_tells_of_memory_and_not_of_keys() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let memory = client.ask("INFO memory");
+    let used = memory.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+    assert!(used.parse::<u64>().unwrap() > 100_000, "{memory}");
+    assert_eq!(client.ask("INFO keyspace"), "$0\r\n\r\n");
     gateway.stop();
 }
 

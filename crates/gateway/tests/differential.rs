@@ -220,6 +220,7 @@ fn authentication_is_as_with_redis() {
         "GET a\nAUTH wrong\nGET a\nAUTH secret\nSET a 1\nGET a\nRESET\nGET a\nPING\nAUTH default secret\nGET a",
         "HELLO 3\nHELLO 3 AUTH default wrong\nGET a\nNOSUCH x\nGET\nAUTH a b c d\nAUTH other secret\nAUTH default secret\nGET nope",
         "HELLO 4\nHELLO x\nHELLO 3 SETNAME x BOGUS\nHELLO 2 SETNAME x\nPING",
+        "HELLO 3 AUTH default wrong BOGUS\nPING\nHELLO 3 AUTH default secret BOGUS\nPING",
     ];
     for script in scripts {
         let (mut theirs, mut ours) = (redis.client(), Client::connect(&gateway));

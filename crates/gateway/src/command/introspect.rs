@@ -57,6 +57,10 @@ fn ok(running: &mut Running, id: ConnectionId, verb: Verb) {
 fn select(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     match parse_i64(args.get(1)) {
         Some(0) => ok(running, id, Verb::Select),
+        Some(number) if i32::try_from(number).is_err() => {
+            let text = "ERR value is out of range, value must between -2147483648 and 2147483647";
+            refuse(running, id, ErrorKind::Command, text);
+        }
         Some(_) => refuse(running, id, ErrorKind::Command, "ERR DB index is out of range"),
         None => refuse(running, id, ErrorKind::Command, "ERR value is not an integer or out of range"),
     }
@@ -107,7 +111,7 @@ fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_
             }
         },
     };
-    let (mut name, mut authenticates) = (None, false);
+    // What an option says holds even if a later one is refused, as in Redis.
     let mut at = 2;
     while at < args.len() {
         let is =
@@ -116,13 +120,15 @@ fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_
             if !is_password(shared, args.get(at + 1), args.get(at + 2)) {
                 return refuse(running, id, ErrorKind::Auth, WRONG_PASSWORD);
             }
-            authenticates = true;
+            if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
+                connection.authenticated = true;
+            }
             at += 3;
         } else if is("setname", 1) {
-            if !is_name(args.get(at + 1)) {
-                return refuse(running, id, ErrorKind::Command, BAD_NAME);
+            if let Some(text) = objection(CLIENT_NAMES, args.get(at + 1)) {
+                return refuse(running, id, ErrorKind::Command, &text);
             }
-            name = Some(args.get(at + 1));
+            set_name(running, shared, id, args.get(at + 1));
             at += 2;
         } else {
             let text = format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(args.get(at)));
@@ -130,17 +136,13 @@ fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_
         }
     }
     let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
-    if !connection.authenticated && !authenticates {
+    if !connection.authenticated {
         let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
             option can be used to authenticate the client and select the RESP protocol version at the same time";
         return refuse(running, id, ErrorKind::Auth, text);
     }
-    connection.authenticated = true;
     connection.resp3 = wish.unwrap_or(connection.resp3);
     let (number, resp3) = (connection.number, connection.resp3);
-    if let Some(name) = name {
-        set_name(running, shared, id, name);
-    }
     shared.describe(number, |info| info.resp3 = resp3);
     answer_here(running, id, Some(Verb::Hello), |out, resp3| greet(out, resp3, number));
 }
@@ -171,12 +173,16 @@ fn reset(running: &mut Running, shared: &Shared, id: ConnectionId) {
     answer_here(running, id, Some(Verb::Reset), |out, _| write::simple(out, "RESET"));
 }
 
-const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
+const CLIENT_NAMES: &str = "Client names";
 /// Longest name of a connection or library that is kept.
 const NAME_BYTES_MAX: usize = 256;
 
-fn is_name(name: &[u8]) -> bool {
-    name.len() <= NAME_BYTES_MAX && name.iter().all(|byte| (b'!'..=b'~').contains(byte))
+/// Why this can't be among such names, if it can't.
+fn objection(names: &str, name: &[u8]) -> Option<String> {
+    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Some(format!("ERR {names} cannot contain spaces, newlines or special characters."));
+    }
+    (name.len() > NAME_BYTES_MAX).then(|| format!("ERR {names} cannot be longer than {NAME_BYTES_MAX} bytes"))
 }
 
 fn set_name(running: &mut Running, shared: &Shared, id: ConnectionId, name: &[u8]) {
@@ -200,11 +206,13 @@ fn client(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'
                 false => write::bulk(out, &name),
             });
         }
-        ("setname", 3) if is_name(args.get(2)) => {
-            set_name(running, shared, id, args.get(2));
-            ok(running, id, Verb::Client);
-        }
-        ("setname", 3) => refuse(running, id, ErrorKind::Command, BAD_NAME),
+        ("setname", 3) => match objection(CLIENT_NAMES, args.get(2)) {
+            None => {
+                set_name(running, shared, id, args.get(2));
+                ok(running, id, Verb::Client);
+            }
+            Some(text) => refuse(running, id, ErrorKind::Command, &text),
+        },
         ("setinfo", 4) => set_info(running, shared, id, number, args),
         ("info", 2) => {
             let text = shared.clients().get(&number).map_or(String::new(), |info| describe(number, info));
@@ -265,11 +273,7 @@ fn set_info(running: &mut Running, shared: &Shared, id: ConnectionId, number: u6
             return refuse(running, id, ErrorKind::Command, &text);
         }
     };
-    if !is_name(value) {
-        let text = format!(
-            "ERR {} cannot contain spaces, newlines or special characters.",
-            String::from_utf8_lossy(attribute).to_ascii_lowercase()
-        );
+    if let Some(text) = objection(&String::from_utf8_lossy(attribute).to_ascii_lowercase(), value) {
         return refuse(running, id, ErrorKind::Command, &text);
     }
     shared.describe(number, |info| info.library[at] = String::from_utf8_lossy(value).into_owned());
@@ -323,14 +327,23 @@ fn config(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'
     if args.len() < 3 {
         return wrong_arity(running, id, "config|get");
     }
-    let is_asked =
-        |name: &str| args.from(2).any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
-    let found: Vec<_> = parameters(shared).into_iter().filter(|(name, _)| is_asked(name)).collect();
+    let found: Vec<_> = parameters(shared)
+        .into_iter()
+        .filter_map(|(name, value)| Some((asked_as(name.as_bytes(), args)?, value)))
+        .collect();
     answer_here(running, id, Some(Verb::Config), |out, resp3| {
         write::map(out, found.len(), resp3);
         for (name, value) in &found {
-            write::bulk(out, name.as_bytes());
+            write::bulk(out, name);
             write::bulk(out, value.as_bytes());
         }
     });
+}
+
+/// The name that a parameter is answered under, if it is asked for: as the client wrote it, unless that was a pattern.
+fn asked_as<'a>(name: &'a [u8], args: Args<'a>) -> Option<&'a [u8]> {
+    args.from(2).find_map(|asked| match asked.iter().any(|byte| b"*?[".contains(byte)) {
+        true => glob::matches(&asked.to_ascii_lowercase(), name).then_some(name),
+        false => asked.eq_ignore_ascii_case(name).then_some(asked),
+    })
 }
