@@ -92,7 +92,7 @@ pub(crate) fn set(args: Args<'_>, now_ms: u64) -> Result<SetOptions, Failure> {
         } else if is("keepttl") && time.is_none() {
             options.expiry = Expiry::Keep;
         } else if let Some(unit) = Unit::of(option)
-            && time.is_none()
+            && time.is_none_or(|(earlier, _)| earlier == unit)
             && options.expiry != Expiry::Keep
             && at + 1 < args.len()
         {
@@ -112,17 +112,32 @@ pub(crate) fn set(args: Args<'_>, now_ms: u64) -> Result<SetOptions, Failure> {
 
 /// Options of GETEX, from argument 2 on.
 pub(crate) fn getex(args: Args<'_>, now_ms: u64) -> Result<Expiry, Failure> {
-    match args.len() {
-        2 => Ok(Expiry::Keep),
-        3 if args.get(2).eq_ignore_ascii_case(b"persist") => Ok(Expiry::At(0)),
-        4 => match Unit::of(args.get(2)) {
-            Some(unit) => Ok(unit
-                .expiry(args.get(3), now_ms, "getex")
-                .unwrap_or_else(|failure| Expiry::Invalid { not_an_integer: failure == Failure::NotAnInteger })),
-            None => Err(Failure::Syntax),
-        },
-        _ => Err(Failure::Syntax),
+    let mut persist = false;
+    let mut time: Option<(Unit, &[u8])> = None;
+    let mut at = 2;
+    while at < args.len() {
+        let option = args.get(at);
+        if option.eq_ignore_ascii_case(b"persist") && time.is_none() {
+            persist = true;
+        } else if let Some(unit) = Unit::of(option)
+            && time.is_none_or(|(earlier, _)| earlier == unit)
+            && !persist
+            && at + 1 < args.len()
+        {
+            at += 1;
+            time = Some((unit, args.get(at)));
+        } else {
+            return Err(Failure::Syntax);
+        }
+        at += 1;
     }
+    Ok(match time {
+        Some((unit, text)) => unit
+            .expiry(text, now_ms, "getex")
+            .unwrap_or_else(|failure| Expiry::Invalid { not_an_integer: failure == Failure::NotAnInteger }),
+        None if persist => Expiry::At(0),
+        None => Expiry::Keep,
+    })
 }
 
 /// Options of EXPIRE and its like, from argument 3 on.
@@ -156,10 +171,22 @@ pub(crate) struct ScanOptions {
     pub(crate) other_type: bool,
 }
 
+/// A cursor as Redis takes it, with `strtoul`: a sign may come first, and nothing at all is 0.
+fn cursor(text: &[u8]) -> Option<u64> {
+    let (negative, digits) = match text {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let cursor: u64 = digits.parse().ok()?;
+    Some(if negative { cursor.wrapping_neg() } else { cursor })
+}
+
 /// The cursor and options of SCAN.
 pub(crate) fn scan(args: Args<'_>) -> Result<ScanOptions, Failure> {
-    let cursor = std::str::from_utf8(args.get(1)).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    let cursor = cursor.and_then(|text| text.parse().ok()).ok_or(Failure::Static("ERR invalid cursor"))?;
+    let cursor = cursor(args.get(1)).ok_or(Failure::Static("ERR invalid cursor"))?;
     let mut options = ScanOptions { cursor, count: 10, pattern: None, other_type: false };
     let mut at = 2;
     while at < args.len() {
