@@ -25,6 +25,10 @@ Examples:
   A running gateway beside redis-server with the same durability:
       switchback bench redis --gateway 127.0.0.1:6380 --durability everysec";
 
+/// Of a node and of all clients: what is counted one by one must come to an end.
+pub(crate) const OPS_MAX: f64 = 1e8;
+const SECONDS_MAX: f64 = 86_400.0;
+
 /// Loads racks and measures them, beside the best that is possible.
 ///
 /// Each scheme runs on a fresh embedded rack with the same keys, the same partition map and the same requests. Throughput is printed beside its
@@ -80,7 +84,7 @@ pub(crate) struct LoadArgs {
 
     /// Caps each node at this many requests a second, so that nodes are the bottleneck even on a small machine. Without it no limit can
     /// be computed.
-    #[arg(long, value_name = "OPS", value_parser = parse_positive)]
+    #[arg(long, value_name = "OPS", value_parser = parse_ops)]
     pub(crate) node_capacity: Option<f64>,
 
     /// Records that the cache holds.
@@ -113,11 +117,11 @@ pub(crate) struct LoadArgs {
     pub(crate) arrivals: Arrivals,
 
     /// Seconds that are measured.
-    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_positive)]
+    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_seconds)]
     pub(crate) seconds: f64,
 
     /// Seconds before that, which don't count.
-    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = parse_not_negative)]
+    #[arg(long, default_value_t = 2.0, value_name = "S", value_parser = parse_seconds_or_none)]
     pub(crate) warmup: f64,
 
     /// Changes which keys are hot while it runs.
@@ -125,15 +129,15 @@ pub(crate) struct LoadArgs {
     pub(crate) change: Option<Pattern>,
 
     /// How many keys each change concerns.
-    #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 200, value_name = "N", requires = "change", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) change_keys: u64,
 
     /// Seconds between changes.
-    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_positive)]
+    #[arg(long, default_value_t = 10.0, value_name = "S", requires = "change", value_parser = parse_seconds)]
     pub(crate) change_every: f64,
 
     /// Seconds between two snapshots of the cache; 0: none.
-    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_not_negative)]
+    #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_seconds_or_none)]
     pub(crate) snapshot_period: f64,
 
     /// Checks every read and write against what was written and acknowledged, and at the end reads every record that was written. Ends with a
@@ -222,7 +226,7 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Rate, String> {
         match text.strip_suffix('%') {
             Some(percent) => Ok(Rate::OfLimit(parse_positive(percent)? / 100.0)),
-            None => Ok(Rate::Ops(parse_positive(text)?)),
+            None => Ok(Rate::Ops(parse_at_most(text, OPS_MAX)?)),
         }
     }
 }
@@ -260,6 +264,26 @@ fn parse_number(text: &str) -> Result<f64, String> {
 pub(crate) fn parse_positive(text: &str) -> Result<f64, String> {
     let number = parse_number(text)?;
     if number > 0.0 { Ok(number) } else { Err("it must be more than 0".to_owned()) }
+}
+
+fn parse_at_most(text: &str, most: f64) -> Result<f64, String> {
+    let number = parse_positive(text)?;
+    if number <= most { Ok(number) } else { Err(format!("it is at most {most}")) }
+}
+
+/// Operations that a node may serve in a second. With less than one, requests would wait for ever.
+fn parse_ops(text: &str) -> Result<f64, String> {
+    let ops = parse_at_most(text, OPS_MAX)?;
+    if ops >= 1.0 { Ok(ops) } else { Err("it is at least 1".to_owned()) }
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds = parse_at_most(text, SECONDS_MAX)?;
+    if seconds >= 0.001 { Ok(seconds) } else { Err("it is at least 0.001".to_owned()) }
+}
+
+fn parse_seconds_or_none(text: &str) -> Result<f64, String> {
+    if parse_not_negative(text)? == 0.0 { Ok(0.0) } else { parse_seconds(text) }
 }
 
 fn parse_not_negative(text: &str) -> Result<f64, String> {
@@ -318,6 +342,8 @@ mod tests {
         let args = parse("--schemes farreach,nocache --workload mix:30 --rate 70% --node-capacity 5,000").unwrap().load;
         assert_eq!(args.schemes, [Scheme::FarReach, Scheme::NoCache]);
         assert_eq!((args.rate, args.node_capacity), (Some(Rate::OfLimit(0.7)), Some(5000.0)));
+        let args = parse("--warmup 0 --snapshot-period 0 --change hot-in --change-every 5").unwrap().load;
+        assert_eq!((args.warmup, args.snapshot_period, args.change_every), (0.0, 0.0, 5.0));
         assert!(matches!(parse("redis --gateway 127.0.0.1:6380").unwrap().command, Some(BenchCommand::Redis(_))));
     }
 
@@ -353,7 +379,20 @@ mod tests {
             ("--value-bytes 2000", "16 to 1024"),
             ("--key-bytes 4", "16 to 128"),
             ("--schemes distcache", "possible values"),
+            ("--rate 1e9", "at most 100000000"),
             ("--seconds 0", "more than 0"),
+            ("--seconds 1e-9", "at least 0.001"),
+            ("--seconds 1e300", "at most 86400"),
+            ("--warmup 1e12", "at most 86400"),
+            ("--warmup=-1", "negative"),
+            ("--change hot-in --change-every 1e300", "at most 86400"),
+            ("--change-every 5", "--change <PATTERN>"),
+            ("--change-keys 5", "--change <PATTERN>"),
+            ("--snapshot-period 1e300", "at most 86400"),
+            ("--snapshot-period 1e-6", "at least 0.001"),
+            ("--node-capacity 0.5", "at least 1"),
+            ("--node-capacity 1e300", "at most 100000000"),
+            ("redis --keys 0", "1..="),
             ("--nodes 257", "1..=256"),
             ("--cache-records 0", "1..=16777216"),
         ] {

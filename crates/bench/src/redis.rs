@@ -34,7 +34,9 @@ pub(crate) struct RedisArgs {
     pub(crate) durability: Durability,
 
     /// Key spaces: 1 is one hot key.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 10_000, 1_000_000])]
+    // redis-benchmark counts them in 31 bits.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 10_000, 1_000_000],
+        value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64))]
     pub(crate) keys: Vec<u64>,
 
     /// Connections.

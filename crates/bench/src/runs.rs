@@ -1,6 +1,6 @@
 //! Runs of all schemes and repetitions, in turn.
 
-use crate::cli::{Arrivals, LoadArgs, Rate, Shape};
+use crate::cli::{Arrivals, LoadArgs, OPS_MAX, Rate, Shape};
 use crate::generator::{Crash, Measured, Plan, measure};
 use crate::limit::{Placement, Policy};
 use crate::rack::{BenchRack, RackFactory, RackOptions, Scheme};
@@ -142,6 +142,10 @@ fn run_on(
     }
     let placement = Placement::of_workload(&spec, 0, keys, &rack.routes(), rack.hash_key());
     let rate_ops = rate_ops(args, scheme, &placement, rack);
+    anyhow::ensure!(
+        rate_ops.is_none_or(|ops| ops <= OPS_MAX),
+        "--rate in percent makes more than {OPS_MAX} operations a second here, where nodes serve next to nothing: say how many"
+    );
     let plan = Plan { crash, ..plan(args, shape, spec, keys, rate_ops) };
     let measured = measure(rack, &plan, &mut |progress| bar.update(progress))?;
     let placement = match measured.phase {

@@ -77,8 +77,12 @@ fn a_rate_may_be_a_share_of_the_limit() {
     let (offered, limit) = (run["offered_ops"].as_f64().unwrap(), run["limit_ops"].as_f64().unwrap());
     assert!((offered / limit - 0.5).abs() < 1e-6);
     assert!(json["runs"][1]["offered_ops"].as_f64().unwrap() < 0.5 * json["runs"][1]["limit_ops"].as_f64().unwrap());
-    let (code, ..) = bench("--rate 50%", None);
-    assert!(code.unwrap_err().to_string().contains("--node-capacity"));
+    for (line, reason) in
+        [("--rate 50%", "--node-capacity"), ("--rate 1e20% --node-capacity 300", "more than 100000000 operations")]
+    {
+        let error = format!("{:#}", bench(line, None).0.unwrap_err());
+        assert!(error.contains(reason), "{line}: {error}");
+    }
 }
 
 #[test]
