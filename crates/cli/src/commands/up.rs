@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use switchback_rack::config::{Durability, LinkKind, Overrides, Scheme, SyncChoice};
+use switchback_rack::config::{Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, Scheme, SyncChoice};
 use switchback_xdp::Mode;
 
 const EXAMPLES: &str = "\
@@ -43,7 +43,7 @@ pub(crate) struct UpArgs {
     scheme: Option<Scheme>,
 
     /// Storage nodes.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
     nodes: Option<u16>,
 
     /// Where everything is kept.
@@ -83,7 +83,7 @@ pub(crate) struct UpArgs {
     xdp_mode: Option<Mode>,
 
     /// Records that the cache holds at most.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RECORDS_MAX)))]
     cache_records: Option<u32>,
 
     /// Threads of the gateway; 0: one for two cores, at most 8.

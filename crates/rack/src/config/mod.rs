@@ -14,6 +14,7 @@ mod types;
 mod tests;
 
 pub use example::EXAMPLE;
+pub use parse::{NODES_MAX, RECORDS_MAX};
 pub use problem::{ConfigError, Problem};
 pub use types::{
     Cache, Client, Controller, Durability, Gateway, LinkKind, Links, Node, Overrides, Rack, RackConfig, Scheme, Shape,

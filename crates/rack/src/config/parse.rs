@@ -12,8 +12,9 @@ const MB_MAX: u32 = 1 << 20;
 /// A header has 16 bits for the partition.
 const PARTITIONS_MAX: u32 = 1 << 16;
 /// Of all switches and of the sketch: what one process can hold in memory.
-pub(super) const RECORDS_MAX: u32 = 1 << 24;
-pub(super) const NODES_MAX: u16 = 1024;
+pub const RECORDS_MAX: u32 = 1 << 24;
+/// Of a rack.
+pub const NODES_MAX: u16 = 1024;
 pub(super) const WORKERS_MAX: u32 = 256;
 const PASSWORD_BYTES_MAX: usize = 512;
 
