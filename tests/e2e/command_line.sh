@@ -166,6 +166,9 @@ down
 "$program" bench --schemes nocache --records 1000 --warmup 0 --seconds 0.5 2>"$work/err" | head -1 >/dev/null
 check 'what only prints ends with its reader' equal "${PIPESTATUS[0]}" 141
 check '... without a word' equal "$(cat "$work/err")" ''
+"$program" config example >/dev/full 2>"$work/err"
+check '... and fails if it can not print' equal "$?" 1
+check '... with the reason' holds '^error: writing to stdout: No space left' "$work/err"
 : >"$work/out"
 "$program" up -vv --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 > >(head -1 >"$work/out") 2> >(true) &
 pid=$!

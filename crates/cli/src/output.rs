@@ -1,5 +1,6 @@
 //! What people see: colours on terminals only, aligned tables.
 
+use anyhow::Context as _;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
@@ -60,10 +61,10 @@ pub(crate) fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// A line on stdout. A reader that is gone (`| head`) is no reason to fail.
-pub(crate) fn line(line: &str) {
+/// A line on stdout, of what is there to print it.
+pub(crate) fn line(line: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("writing to stdout")
 }
 
 /// How a column is aligned.

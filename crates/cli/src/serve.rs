@@ -50,7 +50,8 @@ pub(crate) fn until_stopped(
     let failure = loop {
         let serves = hints.is_none() || running.serves();
         if serves && let Some(hints) = hints.take() {
-            output::line(&running.ready());
+            // What serves goes on whoever reads that.
+            let _ = output::line(&running.ready());
             notify::ready();
             hints(&*running);
         } else if !serves && !told && started.elapsed() > LONG_START {

@@ -29,12 +29,17 @@ enum ConfigCommand {
 
 pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
-        ConfigCommand::Example => output::line(EXAMPLE.trim_end()),
+        ConfigCommand::Example => output::line(EXAMPLE.trim_end())?,
         ConfigCommand::Check { file } => {
             let Some(config) = load(Some(file), &Overrides::default()) else { return Ok(ExitCode::FAILURE) };
             let parts = format!("{} switches, {} nodes", config.switches.len(), config.nodes.len());
             let parts = if config.switches.is_empty() { format!("{} nodes", config.nodes.len()) } else { parts };
-            output::line(&format!("{}: fine ({} rack, {}, {parts})", file.display(), config.shape, config.rack.scheme));
+            output::line(&format!(
+                "{}: fine ({} rack, {}, {parts})",
+                file.display(),
+                config.shape,
+                config.rack.scheme
+            ))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -91,7 +91,6 @@ fn show<T: serde::Serialize>(
         OutputForm::Json => output::line(&serde_json::to_string_pretty(value)?),
         OutputForm::Text => output::line(text(value, Paint::stdout()).trim_end()),
     }
-    Ok(())
 }
 
 struct Rack {

@@ -96,8 +96,8 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let wanted = args.iface.is_some() || args.datapath == "xdp";
     let checks = checks(&config, &kernel::Facts::look(&config, args.iface.as_deref(), wanted));
     match args.output {
-        OutputForm::Json => output::line(&serde_json::to_string_pretty(&checks)?),
-        OutputForm::Text => output::line(text(&checks, Paint::stdout()).trim_end()),
+        OutputForm::Json => output::line(&serde_json::to_string_pretty(&checks)?)?,
+        OutputForm::Text => output::line(text(&checks, Paint::stdout()).trim_end())?,
     }
     let missing = checks.iter().any(|check| check.verdict == Verdict::Missing);
     Ok(if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
