@@ -153,8 +153,8 @@ pub(crate) struct Connection {
     pub(crate) reply_bytes: usize,
     /// Since when the client has taken none of the replies that it could take.
     pub(crate) unread_since_us: Option<u64>,
-    /// It takes no replies before it has sent everything, so its commands go on.
-    pub(crate) sends_first: bool,
+    /// It takes no replies for now.
+    pub(crate) takes_nothing: bool,
     pub(crate) resp3: bool,
     pub(crate) authenticated: bool,
     pub(crate) name: Vec<u8>,
@@ -194,7 +194,7 @@ impl Connection {
             multi_at_us: None,
             reply_bytes: FIRST_REPLY_BYTES,
             unread_since_us: None,
-            sends_first: false,
+            takes_nothing: false,
             resp3: false,
             authenticated,
             name: Vec::new(),
@@ -219,10 +219,10 @@ impl Connection {
         self.input.memory() + self.out.capacity() + self.slot_bytes + self.held_bytes + self.parser.memory()
     }
 
-    /// Takes note of a reply's length. Old ones are forgotten by halves.
+    /// Takes note of a reply's length. A long one is forgotten over some fifty short ones.
     #[inline]
     pub(crate) fn replied(&mut self, bytes: usize) {
-        self.reply_bytes = bytes.max(self.reply_bytes / 2);
+        self.reply_bytes = bytes.max(self.reply_bytes - self.reply_bytes / 16);
     }
 
     /// Bytes of replies that the client hasn't taken, and of those that are still to come.
@@ -231,10 +231,15 @@ impl Connection {
         self.unsent() + self.slot_bytes + self.unfinished * self.reply_bytes
     }
 
+    /// Whether it seems to send all its commands before it takes a reply: there is more of them than was read.
+    pub(crate) fn sends_first(&self) -> bool {
+        self.takes_nothing && self.readable
+    }
+
     /// Takes note of what the client took when it could.
     pub(crate) fn took(&mut self, bytes: usize, now_us: u64) {
         if self.unsent() == 0 {
-            (self.unread_since_us, self.sends_first) = (None, false);
+            (self.unread_since_us, self.takes_nothing) = (None, false);
         } else if bytes > 0 || self.unread_since_us.is_none() {
             self.unread_since_us = Some(now_us);
         }

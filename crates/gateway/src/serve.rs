@@ -58,7 +58,7 @@ impl Worker {
             && !connection.barrier
             && connection.unfinished < self.shared.config.pipeline_max
             && connection.held_bytes <= HELD_BYTES_MAX
-            && (connection.owed() <= self.shared.config.output_bytes_soft || connection.sends_first)
+            && (connection.owed() <= self.shared.config.output_bytes_soft || connection.sends_first())
             && self.stop_at.is_none()
     }
 

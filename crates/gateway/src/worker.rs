@@ -370,18 +370,19 @@ impl Worker {
         self.relieve_memory();
     }
 
-    /// Whoever takes no replies for so long may be one that sends all its commands before it takes any: it would wait for ever.
+    /// Whoever takes no replies for so long, and sends more, may be one that sends all its commands before it takes any: it would wait for
+    /// ever.
     fn let_senders_go_on(&mut self) {
         let now_us = self.running.now.monotonic_us;
         let replies = &mut self.running.outbox.replies;
         let waits = |connection: &Connection| {
             let is_late = connection.unread_since_us.is_some_and(|since| now_us >= since + UNREAD_US);
-            connection.stalled && !connection.sends_first && is_late
+            connection.stalled && !connection.takes_nothing && is_late
         };
         let connections = replies.connections.iter().filter(|(_, connection)| waits(connection));
         for id in connections.map(|(id, _)| id).collect::<Vec<_>>() {
             if let Some(connection) = replies.connections.get_mut(id) {
-                connection.sends_first = true;
+                connection.takes_nothing = true;
             }
             replies.mark_resume(id);
         }
