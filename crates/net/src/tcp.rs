@@ -26,6 +26,11 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 /// How long a peer may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 
+/// What an introduction begins with: "SW", and the version of the messages, which is another one whenever their encoding is.
+const CONTROL_VERSION: u32 = 0x5357_0002;
+/// How long somebody waits who can't be understood, since he will try again.
+const REFUSAL: Duration = Duration::from_secs(1);
+
 /// Bytes that the control channel has carried.
 #[derive(Debug, Default)]
 struct ControlBytes {
@@ -89,6 +94,8 @@ pub struct TcpHub {
     inbox: Arc<Mailbox<ControlEvent>>,
     senders: Senders,
     connections: AtomicU64,
+    /// Connections of whoever spoke another version.
+    refused: AtomicU64,
     bytes: ControlBytes,
     closed: Notify,
 }
@@ -103,6 +110,7 @@ impl TcpHub {
             inbox: Arc::new(Mailbox::new(MESSAGES_MAX)),
             senders: Mutex::default(),
             connections: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             bytes: ControlBytes::default(),
             closed: Notify::new(),
         });
@@ -149,7 +157,8 @@ impl TcpHub {
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
         let introduction = tokio::time::timeout(INTRODUCTION, read_frame(&mut read, &self.bytes)).await;
-        let peer: Peer = decode(&introduction.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??)?;
+        let introduction = introduction.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let Some(peer) = introduced(&introduction) else { return self.refuse().await };
         let (sender, mut outgoing) = mpsc::channel::<Arc<Vec<u8>>>(MESSAGES_MAX);
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
         self.senders.lock().unwrap_or_else(PoisonError::into_inner).insert(peer, (connection, sender));
@@ -171,14 +180,36 @@ impl TcpHub {
             }
         };
         writing.abort();
+        self.gone(peer, connection);
+        Err(ended)
+    }
+
+    async fn refuse(&self) -> io::Result<()> {
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        if refused.is_power_of_two() {
+            tracing::warn!(
+                refused,
+                "not a part of this version of Switchback: give all parts of the rack the same version"
+            );
+        }
+        tokio::time::sleep(REFUSAL).await;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn gone(&self, peer: Peer, connection: u64) {
         let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
         // A newer connection of the same peer is not this one's to take away.
         if senders.get(&peer).is_some_and(|(current, _)| *current == connection) {
             senders.remove(&peer);
             self.inbox.push(ControlEvent::Lost(peer));
         }
-        Err(ended)
     }
+}
+
+/// Who it is, if it speaks this version.
+fn introduced(introduction: &[u8]) -> Option<Peer> {
+    let (version, peer): (u32, Peer) = decode(introduction).ok()?;
+    (version == CONTROL_VERSION).then_some(peer)
 }
 
 /// Serves whoever connects.
@@ -259,7 +290,7 @@ async fn run_connection(
     let stream = tokio::time::timeout(UNANSWERED, TcpStream::connect(controller)).await??;
     configure(&stream)?;
     let (read, mut write) = stream.into_split();
-    write_frame(&mut write, &encode(&peer), bytes).await?;
+    write_frame(&mut write, &encode(&(CONTROL_VERSION, peer)), bytes).await?;
     // Both end together: nothing of this connection may arrive once there is another one, for that may lead to another controller.
     let reading = async {
         let mut read = BufReader::new(read);
@@ -281,5 +312,21 @@ async fn run_connection(
     tokio::select! {
         error = reading => Err(error),
         ended = writing => ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_parts_of_this_version_are_understood() {
+        for peer in [Peer::Node(2), Peer::Switch(0), Peer::Client(u64::MAX)] {
+            assert_eq!(introduced(&encode(&(CONTROL_VERSION, peer))), Some(peer));
+            assert_eq!(introduced(&encode(&(CONTROL_VERSION + 1, peer))), None);
+            assert_eq!(introduced(&encode(&peer)), None, "as it was before there was a version");
+        }
+        assert_eq!(introduced(b"GET / HTTP/1.1\r\n"), None);
+        assert_eq!(introduced(b""), None);
     }
 }
