@@ -209,6 +209,29 @@ else
     echo 'skipped: nearly full disks need the right to mount a tmpfs (run as root)'
 fi
 
+# Few files: clients that say nothing can't take those that the nodes need.
+printf '#!/bin/sh\nulimit -n 700; exec "%s" "$@"\n' "$program" >"$work/limited"
+chmod +x "$work/limited"
+unlimited=$program
+program=$work/limited
+up
+program=$unlimited
+crowd() {
+    python3 - "${resp%:*}" "${resp##*:}" <<'END'
+import socket, sys
+connect = lambda: socket.create_connection(sys.argv[1:], timeout=10)
+first = connect()
+crowd = [connect() for _ in range(800)]
+assert crowd[-1].recv(100) == b"-ERR max number of clients reached\r\n"
+first.sendall(b"SET key value\r\n")
+assert first.recv(100) == b"+OK\r\n"
+END
+}
+check 'a crowd is told that there are too many, and others are served' crowd
+check 'the log says how many there may be, and how to have more' holds 'it takes [0-9]* clients instead of 10000: LimitNOFILE=' "$work/err"
+down
+check 'it ends in good order' equal "$code" 0
+
 printf '[rack]\nshceme = "x"\npartitions = 3\n' >"$work/bad.toml"
 "$program" up --config "$work/bad.toml" >"$work/out" 2>"$work/err"
 check 'a wrong file is a mistake of usage' equal "$?" 2

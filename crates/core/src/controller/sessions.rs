@@ -101,7 +101,7 @@ impl Controller {
         self.store_directory();
     }
 
-    /// Forgets clients. One that lives after all opens another session.
+    /// Forgets clients, and stores the directory. One that lives after all opens another session.
     pub(super) fn forget(&mut self, clients: &[u64]) {
         for client in clients {
             self.directory.sessions.remove(client);
