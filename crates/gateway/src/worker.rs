@@ -280,9 +280,8 @@ impl Worker {
                     Err(error) if error.kind() == Io::Interrupted => continue,
                     Err(error) => {
                         // Out of file descriptors, perhaps: looked at again at the next tick.
-                        if self.refused_logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY) {
+                        if is_due(&mut self.refused_logged) {
                             tracing::warn!(%error, "can't accept connections");
-                            self.refused_logged = Some(Instant::now());
                         }
                         self.accepts_again = true;
                         break;
@@ -407,14 +406,14 @@ impl Worker {
             self.relieved_bytes = self.relieved_bytes.max(bytes);
             self.close(id);
         }
-        if self.relieved > 0 && self.relieved_logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY) {
+        if self.relieved > 0 && is_due(&mut self.relieved_logged) {
             let (connections, largest_bytes) = (self.relieved, self.relieved_bytes);
             tracing::warn!(
                 connections,
                 largest_bytes,
                 "clients' buffers took too much memory: the largest were closed"
             );
-            (self.relieved, self.relieved_bytes, self.relieved_logged) = (0, 0, Some(Instant::now()));
+            (self.relieved, self.relieved_bytes) = (0, 0);
         }
     }
 
@@ -457,6 +456,15 @@ impl Worker {
             connection.closing = true;
         }
     }
+}
+
+/// Whether the log may be told again of what it was last told of then; it counts as told.
+fn is_due(logged: &mut Option<Instant>) -> bool {
+    let is_due = logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY);
+    if is_due {
+        *logged = Some(Instant::now());
+    }
+    is_due
 }
 
 /// Writes what the socket takes.

@@ -34,15 +34,12 @@ impl Share {
 
     /// For the parts of the rack that are in this process, whose limit is raised as far as it may raise it itself.
     pub fn here(config: &RackConfig) -> Share {
-        let (nodes, clients) = match config.shape {
-            Shape::Embedded => (config.nodes.len() as u64, config.gateway.max_clients.into()),
+        let (limit, clients) = (raised(), config.gateway.max_clients.into());
+        match config.shape {
+            Shape::Embedded => Share::new(limit, config.nodes.len() as u64, clients),
             // A node, or a gateway: neither takes anything from the other.
-            Shape::Distributed => {
-                let clients = Share::new(raised(), 0, config.gateway.max_clients.into()).clients;
-                return Share { clients, ..Share::new(raised(), 1, 0) };
-            }
-        };
-        Share::new(raised(), nodes, clients)
+            Shape::Distributed => Share { clients: Share::new(limit, 0, clients).clients, ..Share::new(limit, 1, 0) },
+        }
     }
 }
 

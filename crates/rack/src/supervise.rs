@@ -161,10 +161,12 @@ impl Admin for Supervisor {
     }
 
     fn health(&self) -> Result<String, String> {
-        match &self.gateway {
-            _ if self.controller.is_some() => serving(self.status().phase),
-            Some(serves) if serves() => Ok("serving".into()),
-            Some(_) => Err("no session with the rack".into()),
+        if self.controller.is_some() {
+            return serving(self.status().phase);
+        }
+        match self.gateway.as_ref().map(|serves| serves()) {
+            Some(true) => Ok("serving".into()),
+            Some(false) => Err("no session with the rack".into()),
             None => Ok("running; the controller knows whether the rack serves".into()),
         }
     }

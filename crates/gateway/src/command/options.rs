@@ -74,6 +74,13 @@ impl Unit {
     }
 }
 
+/// The time that the option at `at` sets by the argument after it, if it is one that may follow the `earlier`: the last of a kind counts.
+fn time_at<'a>(args: Args<'a>, at: usize, earlier: Option<(Unit, &[u8])>) -> Option<(Unit, &'a [u8])> {
+    let unit = Unit::of(args.get(at))?;
+    let may_follow = earlier.is_none_or(|(earlier, _)| earlier == unit);
+    (may_follow && at + 1 < args.len()).then(|| (unit, args.get(at + 1)))
+}
+
 /// Options of SET, from argument 3 on.
 #[inline]
 pub(crate) fn set(args: Args<'_>, now_ms: u64) -> Result<SetOptions, Failure> {
@@ -91,13 +98,11 @@ pub(crate) fn set(args: Args<'_>, now_ms: u64) -> Result<SetOptions, Failure> {
             options.get = true;
         } else if is("keepttl") && time.is_none() {
             options.expiry = Expiry::Keep;
-        } else if let Some(unit) = Unit::of(option)
-            && time.is_none_or(|(earlier, _)| earlier == unit)
+        } else if let Some(later) = time_at(args, at, time)
             && options.expiry != Expiry::Keep
-            && at + 1 < args.len()
         {
             at += 1;
-            time = Some((unit, args.get(at)));
+            time = Some(later);
         } else {
             return Err(Failure::Syntax);
         }
@@ -119,13 +124,11 @@ pub(crate) fn getex(args: Args<'_>, now_ms: u64) -> Result<Expiry, Failure> {
         let option = args.get(at);
         if option.eq_ignore_ascii_case(b"persist") && time.is_none() {
             persist = true;
-        } else if let Some(unit) = Unit::of(option)
-            && time.is_none_or(|(earlier, _)| earlier == unit)
+        } else if let Some(later) = time_at(args, at, time)
             && !persist
-            && at + 1 < args.len()
         {
             at += 1;
-            time = Some((unit, args.get(at)));
+            time = Some(later);
         } else {
             return Err(Failure::Syntax);
         }

@@ -194,11 +194,11 @@ fn shape(config: &RackConfig, reader: &mut Reader<'_>) {
         config.switches.iter().enumerate().map(|(index, switch)| (format!("switch[{index}].address"), switch.address));
     let nodes = config.nodes.iter().enumerate();
     let nodes = nodes.filter_map(|(index, node)| Some((format!("node[{index}].address"), node.address?)));
+    let packets: Vec<_> = switches.chain(nodes).collect();
     let controller = [("controller.listen".to_owned(), config.controller.listen)];
-    let switches: Vec<_> = switches.collect();
-    let nodes: Vec<_> = nodes.collect();
-    if let Some((first, one)) = switches.first() {
-        for (path, other) in switches.iter().chain(&nodes).filter(|(_, other)| other.is_ipv4() != one.is_ipv4()) {
+    // The first switch, since there is one.
+    if let Some((first, one)) = packets.first() {
+        for (path, other) in packets.iter().filter(|(_, other)| other.is_ipv4() != one.is_ipv4()) {
             let message = format!(
                 "{} = \"{other}\" and {} = \"{one}\" can't reach each other: give all switches and nodes IPv4 addresses, or all IPv6",
                 shown(path),
@@ -207,7 +207,7 @@ fn shape(config: &RackConfig, reader: &mut Reader<'_>) {
             reader.problem_at(path, message);
         }
     }
-    for (path, address) in switches.into_iter().chain(nodes).chain(controller) {
+    for (path, address) in packets.into_iter().chain(controller) {
         if reader.line_of(&path).is_none() {
             continue;
         }
