@@ -7,17 +7,20 @@
 #include "complete.h"
 #include "record.h"
 
-// What a node says about a record becomes the cached one: clean, latest.
-STEP void answer_install(struct packet *packet, struct call *call, struct record *record, bool is_tombstone,
+// What a node says about a record becomes the cached one: clean, latest. False, and nothing changes, if the
+// agent can't be told first.
+STEP bool answer_install(struct packet *packet, struct call *call, struct record *record, bool is_tombstone,
                          enum counter counter)
 {
     if (!record_has_room(call)) {
-        record_evict_itself(call, record);
-        return;
+        return record_evict_itself(call, record);
     }
     // Only the node knows how it was made.
-    record_store(packet, call, record, STATE_CHAINED | (is_tombstone ? STATE_TOMBSTONE : 0));
+    if (!record_store(packet, call, record, STATE_CHAINED | (is_tombstone ? STATE_TOMBSTONE : 0))) {
+        return false;
+    }
     count(call, counter);
+    return true;
 }
 
 // The answer to a fenced read. Everything up to its fence is applied at the node or will be bounced by it, so
@@ -42,11 +45,11 @@ STAGE u32 read_answer(struct packet *packet, struct call *call)
     if (record != NULL) {
         if (answer_promotes(call, record)) {
             bool is_tombstone = call->header.status == STATUS_NOT_FOUND;
-            answer_install(packet, call, record, is_tombstone, COUNTER_promotions);
+            (void)answer_install(packet, call, record, is_tombstone, COUNTER_promotions);
         }
         record_unlock(record);
     }
-    // Promotion is a gift: even if the record was locked all the time, the client has its answer.
+    // Without a promotion (the record was locked, or its report found no room) the client has its answer.
     return verdict == drop(EPOCH) ? verdict : REPLY;
 }
 
@@ -85,14 +88,18 @@ STAGE u32 cache_update(struct packet *packet, struct call *call)
     if (verdict != CONTINUE) {
         return verdict;
     }
+    bool is_reported = true;
     if (record != NULL) {
         bool is_wanted = (record->state & (STATE_REFRESH | STATE_EVICTING)) == STATE_REFRESH;
         bool is_new_enough = call->header.seq >= record->adm || !has_feature(call, FEATURE_SEQ_COMPARE);
         if (is_wanted && is_new_enough) {
             bool is_tombstone = (call->header.record_flags & RECORD_TOMBSTONE) != 0;
-            answer_install(packet, call, record, is_tombstone, COUNTER_cache_updates_applied);
+            is_reported = answer_install(packet, call, record, is_tombstone, COUNTER_cache_updates_applied);
         }
         record_unlock(record);
+    }
+    if (unlikely(!is_reported)) {
+        return drop(UNREPORTED); // the node sends it again
     }
     call->header.op = OP_CACHE_UPDATE_ACK;
     call->stamps_origin = true;

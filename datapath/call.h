@@ -23,7 +23,8 @@
     X(EPOCH_FENCE, 11)      /* other epochs' packets are refused */                                          \
     X(RETRY_OLD_SEQ, 12)    /* a retry of a forwarded write goes on with its seq */                          \
     X(CONDITION_ADM, 13)    /* a forwarded conditional write keeps older answers from promoting */           \
-    X(CONDITION_WAIT, 14)   /* a conditional write waits for the end of an eviction */
+    X(CONDITION_WAIT, 14)   /* a conditional write waits for the end of an eviction */                       \
+    X(REPORT_FIRST, 15)     /* what can't report its original doesn't change */
 
 #define FEATURE_BIT(name, bit) FEATURE_##name = 1u << (bit),
 enum feature { FEATURES(FEATURE_BIT) };
@@ -48,7 +49,8 @@ enum feature { FEATURES(FEATURE_BIT) };
     X(CONTENDED)     /* a record stayed locked */                                                            \
     X(SEQ_EXHAUSTED) /* the epoch's sequence numbers are used up */                                          \
     X(EVICTING)      /* a conditional write has to wait for an eviction */                                   \
-    X(ROOM)          /* the frame can't grow */
+    X(ROOM)          /* the frame can't grow */                                                              \
+    X(UNREPORTED)    /* no room for the report that has to come before the change */
 
 #define DROP_NUMBER(name) DROP_##name,
 enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
@@ -84,8 +86,7 @@ enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
     X(condition_failures)                                                                                    \
     X(self_evictions)                                                                                        \
     X(hot_misses)                                                                                            \
-    X(reports)                                                                                               \
-    X(reports_lost)
+    X(reports)
 
 #define COUNTER_NUMBER(name) COUNTER_##name,
 enum counter { COUNTERS(COUNTER_NUMBER) COUNTER_COUNT };

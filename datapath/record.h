@@ -92,44 +92,61 @@ STEP bool record_has_room(struct call *call)
     return !has_flag(&call->header, FLAG_LARGE) && call->header.value_bytes <= found_capacity(call);
 }
 
-// A report to the agent, of the record as it is now. The caller has locked it.
-STEP void report(struct call *call, struct record *record, u32 location, u8 op)
+// A report to the agent, of the record as it is now. The caller has locked it. False: there is no room for
+// it.
+STEP bool report(struct call *call, struct record *record, u32 location, u8 op)
 {
-    count(call, table_report(call, record, location, op) ? COUNTER_reports : COUNTER_reports_lost);
+    bool has_room = table_report(call, record, location, op);
+    if (likely(has_room)) {
+        count(call, COUNTER_reports);
+    }
+    return has_room;
 }
 
-// Before the first change in a new generation: while a snapshot is taken, the original goes to the agent.
-STEP void record_enter_generation(struct call *call, struct record *record, u32 location)
+// Before the first change in a new generation: while a snapshot is taken, the original goes to the agent
+// (copy on write). False: there is no room for it, so the record must stay as it is.
+STEP bool record_enter_generation(struct call *call, struct record *record, u32 location)
 {
     u64 snapshot = load_acquire(&registers_of(call)->snapshot);
     u32 generation = snapshot_generation(snapshot);
     bool is_taken = (snapshot & SNAPSHOT_ACTIVE) != 0 && has_feature(call, FEATURE_SNAPSHOT_COW);
-    if (is_taken && record->generation < generation) {
-        report(call, record, location, OP_ORIGINAL);
+    if (is_taken && record->generation < generation && !report(call, record, location, OP_ORIGINAL) &&
+        has_feature(call, FEATURE_REPORT_FIRST)) {
+        return false;
     }
     record->generation = generation;
+    return true;
 }
 
-// The packet's value, seq and expiry become the record's, which is latest then.
-STEP void record_store(struct packet *packet, struct call *call, struct record *record, u8 new_state)
+// The packet's value, seq and expiry become the record's, which is latest then. False, and nothing changes,
+// if the original can't be reported.
+STEP bool record_store(struct packet *packet, struct call *call, struct record *record, u8 new_state)
 {
-    record_enter_generation(call, record, call->location);
+    if (unlikely(!record_enter_generation(call, record, call->location))) {
+        return false;
+    }
     record->seq = call->header.seq;
     record->expiry_ms = call->header.expiry_ms;
     record->value_bytes = call->header.value_bytes;
     record->state = STATE_VALID | STATE_LATEST | new_state;
     packet_get_value(packet, call, record);
+    return true;
 }
 
-// The value outgrew its slot: whoever writes this key next has to find it uncached. The agent is told once.
-STEP void record_evict_itself(struct call *call, struct record *record)
+// The value outgrew its slot: the next writer of this key has to find it uncached. The agent is told once.
+// False, and nothing changes, if there is no room to tell it.
+STEP bool record_evict_itself(struct call *call, struct record *record)
 {
     if ((record->state & STATE_EVICTING) != 0) {
-        return;
+        return true;
     }
     record->state |= STATE_EVICTING;
+    if (unlikely(!report(call, record, call->location, OP_EVICT_ME))) {
+        record->state &= (u8)~STATE_EVICTING;
+        return false;
+    }
     count(call, COUNTER_self_evictions);
-    report(call, record, call->location, OP_EVICT_ME);
+    return true;
 }
 
 // The locked record of the packet's key, if the key is cached and the record serves. `*verdict` says why

@@ -13,7 +13,8 @@ enum write_result {
     WRITE_SUPERSEDED,
     WRITE_CONDITION_FAILED,
     WRITE_WAIT,
-    WRITE_AGAIN
+    WRITE_AGAIN,
+    WRITE_UNREPORTED
 };
 
 STEP u64 maximum(u64 a, u64 b)
@@ -73,8 +74,8 @@ STEP enum write_result write_evicting(struct call *call, struct record *record)
 // FarReach.
 STEP enum write_result write_back(struct call *call, struct record *record)
 {
-    if (!record_has_room(call)) {
-        record_evict_itself(call, record);
+    if (!record_has_room(call) && !record_evict_itself(call, record)) {
+        return WRITE_UNREPORTED;
     }
     if ((record->state & STATE_EVICTING) != 0) {
         return write_evicting(call, record);
@@ -87,8 +88,8 @@ STEP enum write_result write_back(struct call *call, struct record *record)
 // fence.
 STEP enum write_result write_through(struct call *call, struct record *record)
 {
-    if (!record_has_room(call)) {
-        record_evict_itself(call, record);
+    if (!record_has_room(call) && !record_evict_itself(call, record)) {
+        return WRITE_UNREPORTED;
     }
     record->state &= (u8) ~(STATE_LATEST | STATE_REFRESH);
     record->adm = maximum(record->adm, call->header.seq);
@@ -121,7 +122,9 @@ STEP enum write_result write_cached(struct packet *packet, struct call *call, u3
     if (result == WRITE_ABSORB) {
         u8 tombstone = call->header.op == OP_DELETE ? STATE_TOMBSTONE : 0;
         u8 chained = has_flag(&call->header, FLAG_CONDITIONAL) ? STATE_CHAINED : 0;
-        record_store(packet, call, record, STATE_DIRTY | tombstone | chained);
+        if (!record_store(packet, call, record, STATE_DIRTY | tombstone | chained)) {
+            result = WRITE_UNREPORTED;
+        }
     } else if (result == WRITE_CONDITION_FAILED) {
         call->header.seq = record->seq;
     }
@@ -160,6 +163,8 @@ STEP u32 write_new(struct packet *packet, struct call *call, struct lane *entry)
         return drop(EVICTING);
     case WRITE_AGAIN:
         return drop(CONTENDED);
+    case WRITE_UNREPORTED:
+        return drop(UNREPORTED);
     default:
         count(call, COUNTER_forwarded_writes);
         call->header.status = STATUS_OK;

@@ -64,7 +64,7 @@ pub struct Mechanisms {
     pub release_after_recovery: bool,
     /// Generations never restart (rule 10).
     pub rising_generations: bool,
-    /// A snapshot of which a report was lost is not published.
+    /// A snapshot that misses the original of a changed record is not published.
     pub whole_snapshots: bool,
     /// A switch takes a configuration for its own life only.
     pub switch_life: bool,

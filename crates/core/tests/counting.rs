@@ -43,10 +43,6 @@ impl Target for Told {
         false
     }
 
-    fn reports_lost(&self) -> u64 {
-        0
-    }
-
     fn misses(&self) -> u64 {
         self.misses
     }

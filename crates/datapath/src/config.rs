@@ -48,10 +48,12 @@ features! {
     CONDITION_ADM "condition-adm" = 13,
     /// A conditional write waits for the end of an eviction.
     CONDITION_WAIT "condition-wait" = 14,
+    /// What can't report its original doesn't change.
+    REPORT_FIRST "report-first" = 15,
 }
 
 impl Features {
-    const MECHANISMS: u64 = (1 << 15) - (1 << 3);
+    const MECHANISMS: u64 = (1 << 16) - (1 << 3);
     /// Routing only; every lookup misses.
     pub const NOCACHE: Features = Features(Features::MECHANISMS);
     /// A write-through cache.

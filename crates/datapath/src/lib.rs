@@ -288,11 +288,6 @@ impl Datapath {
         length != 0
     }
 
-    /// Reports that found no room, since the datapath was made.
-    pub fn reports_lost(&self) -> u64 {
-        self.handle.statistic(place::reports_lost)
-    }
-
     /// Requests that missed the cache, since the datapath was made.
     pub fn misses(&self) -> u64 {
         self.handle.statistic(place::read_misses) + self.handle.statistic(place::write_misses)

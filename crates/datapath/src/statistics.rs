@@ -60,6 +60,8 @@ drop_reasons! {
     Evicting "evicting",
     /// The frame can't grow.
     Room "room",
+    /// No room for the report that has to come before the change.
+    Unreported "unreported",
 }
 
 impl DropReason {
@@ -182,8 +184,6 @@ statistics! {
     hot_misses,
     /// Reports to the agent.
     reports,
-    /// Reports that found no room.
-    reports_lost,
 }
 
 impl Statistics {

@@ -124,3 +124,28 @@ fn hot_keys_are_told_after_the_threshold() {
     reset(1);
     assert_eq!([hot(&rig), hot(&rig)], [false, true]);
 }
+
+/// A record in a snapshot's way changes once its original is reported, and not before there is room for that.
+#[test]
+fn a_record_without_room_for_its_original_stays_as_it_is() {
+    for features in [Features::FARREACH, Features::FARREACH.without(Features::REPORT_FIRST)] {
+        let rig = Rig::new(&Config { features, reports: 2, ..small() });
+        let keys: Vec<_> = (0..3u32).map(u32::to_be_bytes).collect();
+        for (slot, key) in keys.iter().enumerate() {
+            rig.admit(key, 0, slot as u32, slot as u64);
+            assert_eq!(rig.write(key, b"before", slot as u32, 1).0, Verdict::Reply);
+        }
+        rig.control(Header { generation: 2, ..Header::new(Op::SnapshotBegin) }, b"-");
+        let written: Vec<_> = (0..3).map(|i| rig.write(&keys[i], b"after", i as u32, 2).0).collect();
+        let (_, third) = rig.read(&keys[2]);
+        let third = third.parse().unwrap();
+        if !features.has(Features::REPORT_FIRST) {
+            assert_eq!((written[2], third.value), (Verdict::Reply, &b"after"[..]), "the original is lost");
+            continue;
+        }
+        assert_eq!(written, [Verdict::Reply, Verdict::Reply, Verdict::Drop(DropReason::Unreported)]);
+        assert_eq!((third.value, third.header.generation), (&b"before"[..], 1));
+        assert!(rig.datapath.next_report(&mut Packet::new()));
+        assert_eq!(rig.write(&keys[2], b"after", 2, 2).0, Verdict::Reply, "its copy finds room");
+    }
+}

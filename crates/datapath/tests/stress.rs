@@ -322,7 +322,7 @@ fn a_snapshot_is_one_point_in_time() {
         }
         drop(ends);
     });
-    assert_eq!(datapath.reports_lost(), 0);
+    assert_eq!(datapath.statistics().drops[DropReason::Unreported as usize], 0);
     assert!(snapshots > 50 && originals_used > 50, "{snapshots} snapshots, {originals_used} originals");
 }
 

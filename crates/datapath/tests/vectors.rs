@@ -6,6 +6,9 @@ use conformance::*;
 use switchback_datapath::*;
 use switchback_wire::Op;
 
+/// What no vector can tell: a state before has no reports that wait (`lifecycle.rs` has the test).
+const UNNOTICED: [&str; 1] = ["report-first"];
+
 /// All vectors hold, and for each mechanism at least one notices that it is left out.
 #[test]
 fn every_vector_holds_and_every_mechanism_is_needed() {
@@ -17,7 +20,7 @@ fn every_vector_holds_and_every_mechanism_is_needed() {
     let unnoticed: Vec<_> = Features::ALL.iter().filter_map(left_out).collect();
     drop(std::panic::take_hook());
     assert!(failed.is_empty(), "{} of {} failed:\n{}", failed.len(), vectors.len(), failed.join("\n"));
-    assert!(unnoticed.is_empty(), "no vector fails without {unnoticed:?}");
+    assert_eq!(unnoticed, UNNOTICED, "no vector fails without these");
     assert!(vectors.len() >= 400, "only {}: some went missing", vectors.len());
     let mut names: Vec<_> = vectors.iter().map(|(name, ..)| name).collect();
     names.sort();

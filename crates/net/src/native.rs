@@ -72,10 +72,6 @@ impl Target for NativeTarget {
         self.datapath.next_report(packet)
     }
 
-    fn reports_lost(&self) -> u64 {
-        self.datapath.reports_lost()
-    }
-
     fn misses(&self) -> u64 {
         self.datapath.misses()
     }

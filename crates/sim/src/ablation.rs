@@ -257,9 +257,10 @@ impl Ablation {
             Mechanisms { whole_snapshots: false, ..ALL },
         )
         .caught_in(10, Some(Focus::Snapshots)),
-        parts(
-            "publish-torn-snapshot",
-            "a snapshot of which a report was lost is not published",
+        without(
+            "overwrite-unreported",
+            "a record of which a report finds no room doesn't change",
+            Features::REPORT_FIRST,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
         .caught_in(40, Some(Focus::Snapshots)),

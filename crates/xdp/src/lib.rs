@@ -320,11 +320,6 @@ impl XdpDatapath {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).next_unreached()
     }
 
-    /// Reports that found no room, since the datapath was made.
-    pub fn reports_lost(&self) -> u64 {
-        self.statistics().reports_lost
-    }
-
     /// What was counted so far, summed over the CPUs.
     pub fn statistics(&self) -> Statistics {
         let mut sums = [0u64; STATISTIC_COUNT];

@@ -67,10 +67,6 @@ impl Target for XdpTarget {
         self.datapath.next_report(packet)
     }
 
-    fn reports_lost(&self) -> u64 {
-        self.datapath.reports_lost()
-    }
-
     fn misses(&self) -> u64 {
         let statistics = self.datapath.statistics();
         statistics.read_misses + statistics.write_misses

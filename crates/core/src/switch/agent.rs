@@ -87,9 +87,6 @@ pub struct Agent {
     counting: Counting,
     /// Room had to be made since counting began, so there was none.
     made_room: bool,
-    /// Reports that were lost by then, and entries that one of them may have been about.
-    lost_seen: u64,
-    suspects: VecDeque<EntryId>,
     next_retry_us: u64,
 }
 
@@ -112,8 +109,6 @@ impl Agent {
             misses_at_reset: 0,
             counting: config.counting,
             made_room: false,
-            lost_seen: 0,
-            suspects: VecDeque::new(),
             next_retry_us: u64::MAX,
             config,
         }
@@ -322,7 +317,7 @@ impl Agent {
 
     /// When to call [`Agent::handle_timeout`] next, of the monotonic clock; 0 while there are records to load.
     pub fn poll_timeout(&self) -> u64 {
-        if self.snapshot.is_some() || !self.suspects.is_empty() {
+        if self.snapshot.is_some() {
             return 0;
         }
         self.next_hello_us.min(self.next_reset_us).min(self.next_retry_us)
@@ -341,7 +336,6 @@ impl Agent {
         }
         self.take_reports(target);
         self.go_on_with_snapshot(target);
-        self.look_for_lost_evictions(target);
         if now.monotonic_us >= self.next_retry_us {
             self.tell_evicted_themselves(target);
             self.next_retry_us = now.in_us(self.config.retry_us);
@@ -394,30 +388,6 @@ impl Agent {
         let begun = self.entries.evicts_itself(id);
         self.statistics.evicted_themselves += u64::from(begun);
         begun
-    }
-
-    /// A record whose report was lost waits for its eviction, and the controller for the report: whenever reports are lost, all entries
-    /// are looked at.
-    fn look_for_lost_evictions(&mut self, target: &mut dyn Target) {
-        let lost = target.reports_lost();
-        if lost != self.lost_seen {
-            self.lost_seen = lost;
-            self.suspects = self.entries.ids().collect();
-        }
-        let mut found = false;
-        for _ in 0..self.config.loads_a_step.min(self.suspects.len()) {
-            let Some(id) = self.suspects.pop_front() else { break };
-            let Some(entry) = self.entries.get(id).filter(|cached| !cached.evicting).map(|cached| cached.entry.clone())
-            else {
-                continue;
-            };
-            if self.inject(target).load(&entry).is_some_and(|loaded| loaded.evicting) {
-                found |= self.evicts_itself(id);
-            }
-        }
-        if found {
-            self.tell_evicted_themselves(target);
-        }
     }
 
     fn tell_evicted_themselves(&mut self, target: &mut dyn Target) {

@@ -17,14 +17,12 @@ pub(super) struct Snapshot {
     awaited: Vec<EntryId>,
     collected: Vec<KeyedRecord>,
     chunks: u32,
-    lost_before: u64,
     complete: bool,
 }
 
 impl Snapshot {
     /// Sets the point: from here on the datapath reports originals.
     pub(super) fn begin(generation: u32, entries: &Entries, inject: &mut Inject<'_>) -> Option<Snapshot> {
-        let lost_before = inject.target.reports_lost();
         if !inject.snapshot_begin(generation) {
             return None;
         }
@@ -36,7 +34,6 @@ impl Snapshot {
             awaited: Vec::new(),
             collected: Vec::new(),
             chunks: 0,
-            lost_before,
             complete: true,
         })
     }
@@ -89,7 +86,6 @@ impl Snapshot {
                 None => self.complete = false,
             }
         }
-        self.complete &= inject.target.reports_lost() == self.lost_before;
         self.complete |= !must_be_whole;
         self.emit(true, reports);
         reports.push_back(SwitchReport::SnapshotEnd {

@@ -4,9 +4,6 @@ use crate::control::{Entry, EntryId, KeyedRecord, Location};
 use crate::storage::Record;
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, Status, record_flags};
 
-/// Of the state bits that an answer to LOAD_RECORD has in `guard`.
-const STATE_EVICTING: u64 = 4;
-
 /// A datapath as its agent sees it.
 pub trait Target {
     /// Runs a control packet through the pipeline; false if it was not answered.
@@ -33,9 +30,6 @@ pub trait Target {
     /// Takes the next report; false if there is none.
     fn next_report(&mut self, packet: &mut Packet) -> bool;
 
-    /// How many reports found no room, ever.
-    fn reports_lost(&self) -> u64;
-
     /// How many requests missed the cache, ever.
     fn misses(&self) -> u64;
 
@@ -57,8 +51,6 @@ pub struct LoadedRecord {
     pub dirty: bool,
     /// Snapshot generation of its last change.
     pub generation: u32,
-    /// Its eviction has begun.
-    pub evicting: bool,
 }
 
 impl LoadedRecord {
@@ -78,7 +70,6 @@ impl LoadedRecord {
             keyed: KeyedRecord { hash: header.key_hash, key: parts.key.to_vec(), record },
             dirty: header.record_flags & record_flags::DIRTY != 0 && header.seq > Seq::NONE,
             generation: header.generation,
-            evicting: header.guard & STATE_EVICTING != 0,
         })
     }
 

@@ -68,10 +68,6 @@ impl Target for Native<'_> {
         self.0.next_report(packet)
     }
 
-    fn reports_lost(&self) -> u64 {
-        self.0.reports_lost()
-    }
-
     fn misses(&self) -> u64 {
         let statistics = self.0.statistics();
         statistics.read_misses + statistics.write_misses

@@ -96,7 +96,6 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
     const OUTGROWN: &str = "Records that left the cache because a value outgrew the slot.";
     const HOT: &str = "Sampled misses of keys that the sketch calls hot.";
     const REPORTS: &str = "Reports of the pipeline to its agent.";
-    const LOST: &str = "Reports that found no room; a snapshot that misses one is taken again.";
     for (name, help, count) in [
         ("switchback_absorbed_writes_total", ABSORBED, counted.absorbed_writes),
         ("switchback_forwarded_writes_total", FORWARDED, counted.forwarded_writes),
@@ -108,7 +107,6 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
         ("switchback_outgrown_records_total", OUTGROWN, counted.self_evictions),
         ("switchback_hot_misses_total", HOT, counted.hot_misses),
         ("switchback_agent_reports_total", REPORTS, counted.reports),
-        ("switchback_agent_reports_lost_total", LOST, counted.reports_lost),
     ] {
         samples.counter(name, help, &[("switch", switch)], count);
     }

@@ -174,10 +174,6 @@ impl Target for Between<'_> {
         self.running.next_report(packet)
     }
 
-    fn reports_lost(&self) -> u64 {
-        self.running.reports_lost()
-    }
-
     fn misses(&self) -> u64 {
         self.running.misses()
     }
