@@ -21,20 +21,30 @@ struct Node {
     boots: u64,
     commands: u64,
     epoch: u32,
+    limits: NodeLimits,
 }
 
-fn start(engine: &MemoryEngine, boot: u64, now: Now) -> Shim {
-    let limits = NodeLimits { floor_period_us: PERIOD_US, retry_us: PERIOD_US, ..NodeLimits::default() };
+fn limits() -> NodeLimits {
+    NodeLimits { floor_period_us: PERIOD_US, retry_us: PERIOD_US, ..NodeLimits::default() }
+}
+
+fn start(engine: &MemoryEngine, limits: &NodeLimits, boot: u64, now: Now) -> Shim {
+    let limits = limits.clone();
     Shim::new(0, boot, Address::in_memory(3, 0), limits, Mechanisms::ALL, engine.loaded(), now).expect("a sound state")
 }
 
 impl Node {
     /// Serves epoch 1.
     fn new() -> Node {
+        Node::within(limits())
+    }
+
+    /// The same with these limits.
+    fn within(limits: NodeLimits) -> Node {
         let now = Now { monotonic_us: PERIOD_US, unix_ms: 1_800_000_000_000 };
         let engine = MemoryEngine::new(SyncPolicy::Always);
-        let shim = start(&engine, 1, now);
-        let mut node = Node { shim, engine, now, boots: 1, commands: 0, epoch: 0 };
+        let shim = start(&engine, &limits, 1, now);
+        let mut node = Node { shim, engine, now, boots: 1, commands: 0, epoch: 0, limits };
         node.next_epoch(&[]);
         node
     }
@@ -64,7 +74,7 @@ impl Node {
     fn restart(&mut self) {
         self.boots += 1;
         self.engine.crash(usize::MAX);
-        self.shim = start(&self.engine, self.boots, self.now);
+        self.shim = start(&self.engine, &self.limits, self.boots, self.now);
     }
 
     fn tick(&mut self) {
@@ -171,4 +181,34 @@ fn what_a_client_kept_through_a_recovery_still_overwrites_what_is_older() {
     let record = Record { seq: Seq::new(1, 2), value: b"kept".to_vec(), ..Record::default() };
     node.next_epoch(&[KeyedRecord { hash: HASH_KEY.hash(b"key"), key: b"key".to_vec(), record }]);
     assert_eq!(node.stored(b"key"), Some(Seq::new(1, 2)));
+}
+
+/// Fails if each refused expectation of nothing, or each fenced read, leaves a fence without any limit.
+#[test]
+fn fences_have_a_limit_and_floors_make_room_for_more() {
+    const MARKS: usize = 16;
+    let mut node = Node::within(NodeLimits { marks_max: MARKS, floor_period_us: 1000 * PERIOD_US, ..limits() });
+    let keys: Vec<[u8; 4]> = (0u32..64).map(u32::to_be_bytes).collect();
+    for key in &keys {
+        assert_eq!(node.hear(request(Op::Write, Seq::new(1, 1)), key), OK);
+    }
+    let create = |lane: usize, seq: u64| conditional(lane as u32, 1, Seq::new(1, seq), Seq::NONE);
+    let refused: Vec<_> = (0..64).map(|lane| node.hear(create(lane, 9), &keys[lane]) == REFUSED).collect();
+    assert_eq!(refused.iter().filter(|refused| **refused).count(), MARKS / 2);
+    assert_eq!(node.engine.loaded().marks.len(), MARKS / 2);
+    assert_eq!(node.shim.statistics().dropped_no_fence, 64 - MARKS as u64 / 2);
+    let fenced = Header { flags: flags::FENCED, guard: Seq::new(1, 9).0, ..Header::new(Op::Read) };
+    assert_eq!(node.hear(fenced, &keys[63]), [], "it needs a fence, too");
+    // Long before a period is over: the next retry raises floors, the one after that drops what they cover.
+    let mut left: Vec<usize> = (0..64).filter(|lane| !refused[*lane]).collect();
+    for round in 0..64 {
+        // By then a floor may be above the number that it had, and the switch gives it another one.
+        left.retain(|lane| node.hear(create(*lane, 10 + round), &keys[*lane]) != REFUSED);
+        node.tick();
+        assert!(node.engine.loaded().marks.len() <= MARKS / 2);
+    }
+    assert_eq!(left, [0; 0]);
+    node.tick();
+    node.tick();
+    assert_eq!(node.hear(fenced, &keys[63]), [(Op::ReadReply, Status::Ok)]);
 }

@@ -16,8 +16,9 @@ use crate::time::Now;
 use std::collections::BTreeMap;
 use switchback_wire::{KeyHash, Seq};
 
-/// Marks that are looked at in one step.
+/// Marks that are looked at in one step, and when fences are many.
 const SWEEP_BATCH: usize = 4096;
+const SWEEP_BATCH_CROWDED: usize = 4 * SWEEP_BATCH;
 
 /// The floors, and what will raise them.
 #[derive(Debug)]
@@ -91,22 +92,24 @@ impl Shim {
         }
     }
 
-    /// Saves again what failed, raises what is due, and drops fences that floors stand for.
+    /// Drops fences that saved floors stand for, saves again what failed, and raises what is due.
     pub(super) fn raise_floors(&mut self, now: Now) {
+        // Early floors cost late copies of writes their outcome; without them fences would have no limit.
+        let is_early = self.marks.is_crowded() && self.rising.is_saved();
+        if self.rising.is_saved() {
+            self.sweep_fences(if is_early { SWEEP_BATCH_CROWDED } else { SWEEP_BATCH });
+        }
         if self.rising.base_failed {
             self.rising.base_failed = false;
             self.save_base();
         }
         let failed = std::mem::take(&mut self.rising.failed);
         self.save_floors(failed.into_iter().collect());
-        if now.monotonic_us >= self.rising.next_period_us {
+        if now.monotonic_us >= self.rising.next_period_us || is_early {
             self.rising.next_period_us = now.in_us(self.limits.floor_period_us);
             let floors = self.rising.period_over();
             self.statistics.floors_raised += floors.len() as u64;
             self.save_floors(floors);
-        }
-        if self.rising.is_saved() {
-            self.sweep_fences();
         }
     }
 
@@ -123,10 +126,10 @@ impl Shim {
         }
     }
 
-    fn sweep_fences(&mut self) {
+    fn sweep_fences(&mut self, batch: usize) {
         let floors = &self.rising.floors;
         let covered = |hash: &KeyHash, fence: Seq| fence <= floors.of(hash);
-        let (gone, next) = self.marks.drop_fences(self.rising.swept, SWEEP_BATCH, covered);
+        let (gone, next) = self.marks.drop_fences(self.rising.swept, batch, covered);
         self.rising.swept = next;
         for (hash, key) in gone {
             self.submit(Pending::Nothing, |id| EngineOp::SetMark { id, hash, key, mark: None });

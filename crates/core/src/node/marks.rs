@@ -20,6 +20,17 @@ pub(super) struct MarkedKey {
     pub(super) known: bool,
 }
 
+/// What became of a fence that was to be raised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RaisedFence {
+    /// A fence that high is known to be durable.
+    Saved,
+    /// This mark is to be made durable.
+    ToSave(Mark),
+    /// Too many keys have one: nothing changed.
+    NoRoom,
+}
+
 /// All marks of a node, by key hash.
 #[derive(Debug)]
 pub(super) struct Marks {
@@ -82,11 +93,25 @@ impl Marks {
         })
     }
 
-    /// Raises a key's fence; the mark to be made durable, unless a fence that high is known to be.
-    pub(super) fn raise_fence(&mut self, hash: &KeyHash, key: &[u8], fence: Seq) -> Option<Mark> {
+    /// Raises a key's fence, if there is room for it: of keys that aren't offered half as many have one as may be
+    /// offered.
+    pub(super) fn raise_fence(&mut self, hash: &KeyHash, key: &[u8], fence: Seq) -> RaisedFence {
+        if !self.keys.contains_key(hash) && self.fenced_only() >= self.limit / 2 {
+            return RaisedFence::NoRoom;
+        }
         let marked = self.entry(hash, key);
         marked.mark.fence = marked.mark.fence.max(fence);
-        (fence > marked.saved_fence).then_some(marked.mark)
+        if fence > marked.saved_fence { RaisedFence::ToSave(marked.mark) } else { RaisedFence::Saved }
+    }
+
+    /// Keys that have a fence and aren't offered.
+    fn fenced_only(&self) -> usize {
+        self.keys.len() - self.offered
+    }
+
+    /// Whether fences should be dropped before their time: half of their room is taken.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.fenced_only() > self.limit / 4
     }
 
     /// A fence is durable.
@@ -99,7 +124,9 @@ impl Marks {
     /// Marks a key as offered; the mark to make durable before the offer is sent. `None` if it is offered already or there
     /// is no room.
     pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: u32, floor: Seq) -> Option<Mark> {
-        if self.is_offered(hash) || (self.keys.len() >= self.limit && !self.keys.contains_key(hash)) {
+        // Each offer that is cleared may leave a fence, so their room limits offers, too.
+        let has_room = self.offered < self.limit && self.fenced_only() <= self.limit / 2;
+        if self.is_offered(hash) || !has_room {
             return None;
         }
         let offer = self.next_offer;

@@ -1,5 +1,6 @@
 //! Reads: plain, fenced, and with an embedded record (rules 2 and 5).
 
+use super::marks::RaisedFence;
 use super::shim::{Pending, Request, Shim};
 use crate::control::Offer;
 use crate::storage::{EngineError, EngineOp, EngineReply, PutCondition, Record};
@@ -18,11 +19,18 @@ impl Shim {
         if header.has(flags::FENCED) && self.mechanisms.fence {
             self.statistics.fenced_reads += 1;
             self.rising.note(&hash, Seq(header.guard));
-            if let Some(mark) = self.marks.raise_fence(&hash, key, Seq(header.guard)) {
-                let before = self.upcoming(1);
-                let key = owned.clone();
-                let pending = Pending::Fence { hash, fence: mark.fence, before };
-                self.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+            match self.marks.raise_fence(&hash, key, Seq(header.guard)) {
+                RaisedFence::Saved => {}
+                RaisedFence::ToSave(mark) => {
+                    let before = self.upcoming(1);
+                    let key = owned.clone();
+                    let pending = Pending::Fence { hash, fence: mark.fence, before };
+                    self.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+                }
+                RaisedFence::NoRoom => {
+                    self.statistics.dropped_no_fence += 1;
+                    return;
+                }
             }
         } else if header.has(flags::EMBEDDED)
             && self.mechanisms.embedding_store

@@ -26,7 +26,8 @@ pub struct NodeLimits {
     pub heartbeat_us: u64,
     /// How often unanswered offers and cache updates are repeated.
     pub retry_us: u64,
-    /// Keys with a fence or an offer; beyond this no key is offered any more.
+    /// Keys that are offered at most. Half as many others may have a fence: beyond a quarter floors rise early to
+    /// replace fences, beyond the half what needs one more is dropped, and no key is offered.
     pub marks_max: usize,
     /// Bytes of staged fragments; beyond this the oldest staging is dropped.
     pub staged_bytes_max: usize,
@@ -74,6 +75,7 @@ pub struct NodeStatistics {
     pub dropped_stranger: u64,
     pub dropped_held: u64,
     pub dropped_below_floor: u64,
+    pub dropped_no_fence: u64,
     pub dropped_overload: u64,
     pub dropped_no_space: u64,
     pub engine_errors: u64,

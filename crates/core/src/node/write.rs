@@ -1,5 +1,6 @@
 //! Writes and deletes: protocol, section 5, in its order. And what NetCache adds: updates of the cache.
 
+use super::marks::RaisedFence;
 use super::shim::{CacheUpdate, Pending, Request, Shim, bucket_of};
 use crate::storage::{EngineError, EngineOp, EngineReply, LaneCompletion, PutCondition, Record};
 use crate::time::Now;
@@ -241,15 +242,22 @@ impl Shim {
     fn refuse_for_good(&mut self, request: Request, told: Seq) {
         let Header { key_hash: hash, seq, .. } = request.header;
         self.rising.note(&hash, seq);
-        let mark =
-            if self.mechanisms.fenced_refusals { self.marks.raise_fence(&hash, &request.key, seq) } else { None };
-        let Some(mark) = mark else {
-            self.send_write_reply(&request, Status::ConditionFailed, told);
-            return;
+        let raised = match self.mechanisms.fenced_refusals {
+            true => self.marks.raise_fence(&hash, &request.key, seq),
+            false => RaisedFence::Saved,
         };
-        let key = request.key.clone();
-        let pending = Pending::Refusal { request, told, fence: mark.fence };
-        self.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+        match raised {
+            RaisedFence::Saved => self.send_write_reply(&request, Status::ConditionFailed, told),
+            RaisedFence::ToSave(mark) => {
+                let key = request.key.clone();
+                let pending = Pending::Refusal { request, told, fence: mark.fence };
+                self.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+            }
+            RaisedFence::NoRoom => {
+                self.statistics.dropped_no_fence += 1;
+                self.nothing_came(&request.header);
+            }
+        }
     }
 
     /// The fence of a refused write is durable.

@@ -352,6 +352,7 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
         ("stranger", counted.dropped_stranger),
         ("held", counted.dropped_held),
         ("below_floor", counted.dropped_below_floor),
+        ("no_fence", counted.dropped_no_fence),
         ("overload", counted.dropped_overload),
         ("no_space", counted.dropped_no_space),
     ] {
