@@ -116,6 +116,7 @@ STEP bool clear_all(void)
     repeat(CLEAR_MAX, clear_counter, NULL);
     repeat(CLEAR_MAX, clear_sketch, NULL);
     repeat(CLEAR_MAX, clear_sequence, NULL);
+    store_relaxed(&shared.registers.sequence_used, 0u);
     store_release(&shared.registers.snapshot, 0ull);
     store_release(&shared.registers.durable_generation, 0u);
     return clearing.left == 0;

@@ -83,6 +83,7 @@ const struct switchback_number *switchback_layout(u32 *length)
         PLACE(registers, durable_generation) //
         PLACE(registers, snapshot)           //
         PLACE(registers, lanes)              //
+        PLACE(registers, sequence_used)      //
     };
     *length = array_length(numbers);
     return numbers;

@@ -337,6 +337,11 @@ void switchback_set_lanes(struct switchback *switchback, u32 granted)
     store_release(&switchback->registers.lanes, granted);
 }
 
+u32 switchback_sequence_used(struct switchback *switchback)
+{
+    return load_relaxed(&switchback->registers.sequence_used);
+}
+
 // Waits for a packet that holds the lock: a few microseconds, or until its thread runs again.
 static void lock_for_clear(u32 *lock)
 {
@@ -387,6 +392,7 @@ void switchback_clear(struct switchback *switchback)
     for (u32 i = 0; i < SEQUENCE_BUCKETS; i++) {
         store_relaxed(&switchback->sequences[i], 0ull);
     }
+    store_relaxed(&switchback->registers.sequence_used, 0u);
     u8 bytes[PACKET_BYTES_MAX];
     while (switchback_next_report(switchback, bytes) != 0) {
     }

@@ -97,6 +97,9 @@ void switchback_set_node(struct switchback *switchback, u32 node, const struct a
 void switchback_set_lanes(struct switchback *switchback, u32 granted);
 void switchback_clear(struct switchback *switchback);
 
+// How much of an epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half. Any thread.
+u32 switchback_sequence_used(struct switchback *switchback);
+
 // The next report's length, or 0; `bytes` is a buffer of PACKET_BYTES_MAX. Any thread.
 u32 switchback_next_report(struct switchback *switchback, u8 *bytes);
 // Counters and drops, STATISTIC_COUNT of them, summed over the shards; or one of them. Any thread.

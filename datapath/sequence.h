@@ -10,6 +10,17 @@ STEP u64 sequence_of(u32 epoch, u64 counter)
     return (u64)epoch << SEQ_COUNTER_BITS | counter;
 }
 
+// From half on it is noted how far the fullest bucket is, in 256ths, so that the agent asks for another epoch
+// long before the numbers of this one run out. (Two packets that note at once may note the lesser: the next
+// one mends it.)
+SELDOM void sequence_note(struct registers *registers, u64 taken)
+{
+    u32 used = (u32)(taken >> (SEQ_COUNTER_BITS - 8));
+    if (load_relaxed(&registers->sequence_used) < used) {
+        store_relaxed(&registers->sequence_used, used);
+    }
+}
+
 // Takes the next one into the header. False if the epoch's are used up: a wrapped number would undo writes
 // silently.
 STEP bool sequence_take(struct call *call)
@@ -19,8 +30,11 @@ STEP bool sequence_take(struct call *call)
         return false;
     }
     u64 taken = fetch_add(counter, 1) + 1;
-    if (unlikely(taken > SEQ_COUNTER_MAX)) {
-        return false;
+    if (unlikely(taken > SEQ_COUNTER_MAX / 2)) {
+        sequence_note(registers_of(call), taken);
+        if (taken > SEQ_COUNTER_MAX) {
+            return false;
+        }
     }
     call->header.seq = sequence_of(call->epoch, taken);
     return true;

@@ -87,7 +87,7 @@ struct registers {
     u32 durable_generation;
     u64 snapshot;
     u32 lanes; // granted
-    u32 reserved;
+    u32 sequence_used;
 };
 
 // The replicas of a partition from the head to the tail, 16 bits each from the lowest up, in one word that is

@@ -161,6 +161,8 @@ pub enum SwitchReport {
         epoch: u32,
         /// Slots of each class: `(value bytes, slots)`.
         classes: Vec<(u32, u32)>,
+        /// Its sequence numbers of this epoch will run out, and now is a good moment for another one.
+        needs_epoch: bool,
     },
     /// Answer to a command.
     Done {
@@ -291,7 +293,8 @@ pub enum NodeReport {
         epoch: u32,
         /// It waits for its release.
         held: bool,
-        /// It restarted within a bypass epoch, which it must not serve again.
+        /// It restarted within a bypass epoch, which it must not serve again, or its sequence numbers of that will
+        /// run out.
         needs_epoch: bool,
         /// What its storage has lately refused.
         failure: Option<String>,

@@ -66,6 +66,8 @@ pub struct Mechanisms {
     pub rising_generations: bool,
     /// A snapshot that misses the original of a changed record is not published.
     pub whole_snapshots: bool,
+    /// Another epoch is asked for long before the sequence numbers of this one run out.
+    pub renewal: bool,
     /// A switch takes a configuration for its own life only.
     pub switch_life: bool,
     /// A client takes a grant for its own life only.
@@ -113,6 +115,7 @@ impl Mechanisms {
         release_after_recovery: true,
         rising_generations: true,
         whole_snapshots: true,
+        renewal: true,
         switch_life: true,
         client_life: true,
         rising_admissions: true,

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use switchback_core::Now;
-use switchback_core::control::{Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig};
+use switchback_core::control::{Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport};
 use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
 use switchback_wire::{Address, KeyHash, Op, Packet};
 
@@ -14,6 +14,8 @@ const RECORDS: u32 = 3;
 struct Told {
     starts: Vec<u64>,
     misses: u64,
+    requests: u64,
+    sequence_used: u32,
 }
 
 impl Target for Told {
@@ -45,6 +47,14 @@ impl Target for Told {
 
     fn misses(&self) -> u64 {
         self.misses
+    }
+
+    fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    fn sequence_used(&self) -> u32 {
+        self.sequence_used
     }
 
     fn classes(&self) -> Vec<(u32, u32)> {
@@ -130,6 +140,28 @@ fn a_cache_in_which_room_must_be_made_counts_as_full_at_once() {
     switch.command(SwitchCommand::EvictBegin { candidates: vec![1], count: 1 });
     assert_eq!(switch.miss(1281), 0);
     assert_eq!(switch.miss(1281), 15, "a period in which no room had to be made");
+}
+
+/// Fails if sequence numbers run out because nothing else was going on.
+#[test]
+fn another_epoch_is_asked_for_at_a_quiet_moment_or_when_it_is_needed() {
+    let mut switch = Switch::new();
+    let mut says = |used: u32, requests: u64| {
+        switch.now.monotonic_us += AgentConfig::default().quiet_us;
+        (switch.target.sequence_used, switch.target.requests) = (used, switch.target.requests + requests);
+        switch.tick();
+        let hello = |report| match report {
+            SwitchReport::Hello { needs_epoch, .. } => Some(needs_epoch),
+            _ => None,
+        };
+        std::iter::from_fn(|| switch.agent.poll_report()).filter_map(hello).last().unwrap()
+    };
+    assert!(!says(0, 1000));
+    assert!(!says(128, 1000), "busy");
+    assert!(!says(0, 10), "numbers enough");
+    assert!(!says(223, 1000));
+    assert!(says(128, 10), "quiet");
+    assert!(says(224, 1000), "they run out");
 }
 
 #[test]

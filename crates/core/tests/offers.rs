@@ -23,7 +23,7 @@ impl Rack {
         let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, now(0)).expect("a new rack");
         let mut rack = Rack { controller, told: Vec::new() };
         let (address, classes) = (Address::in_memory(2, 0), vec![(1024, slots)]);
-        let hello = SwitchReport::Hello { boot: 1, address, epoch: 0, classes };
+        let hello = SwitchReport::Hello { boot: 1, address, epoch: 0, classes, needs_epoch: false };
         rack.hear(0, Peer::Switch(0), Message::FromSwitch(hello));
         rack
     }

@@ -130,6 +130,7 @@ unsafe extern "C" {
     fn switchback_set_node(handle: *mut Opaque, node: u32, address: *const Address);
     fn switchback_set_lanes(handle: *mut Opaque, granted: u32);
     fn switchback_clear(handle: *mut Opaque);
+    fn switchback_sequence_used(handle: *mut Opaque) -> u32;
     fn switchback_next_report(handle: *mut Opaque, bytes: *mut u8) -> u32;
     fn switchback_statistics(handle: *mut Opaque, sums: *mut u64);
     fn switchback_statistic(handle: *mut Opaque, index: u32) -> u64;
@@ -228,6 +229,11 @@ impl Handle {
         // SAFETY: C writes one number for each name; `new` has checked that there is room for them.
         unsafe { switchback_statistics(self.0.as_ptr(), sums.as_mut_ptr()) }
         sums
+    }
+
+    pub(crate) fn sequence_used(&self) -> u32 {
+        // SAFETY: the handle is valid.
+        unsafe { switchback_sequence_used(self.0.as_ptr()) }
     }
 
     pub(crate) fn statistic(&self, index: usize) -> u64 {

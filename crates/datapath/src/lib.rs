@@ -293,6 +293,16 @@ impl Datapath {
         self.handle.statistic(place::read_misses) + self.handle.statistic(place::write_misses)
     }
 
+    /// Reads, writes and deletes that came, since the datapath was made.
+    pub fn requests(&self) -> u64 {
+        [place::read, place::write, place::delete].iter().map(|place| self.handle.statistic(*place)).sum()
+    }
+
+    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
+    pub fn sequence_used(&self) -> u32 {
+        self.handle.sequence_used()
+    }
+
     /// What was counted so far, summed over the shards.
     pub fn statistics(&self) -> Statistics {
         Statistics::from_numbers(&self.handle.statistics())

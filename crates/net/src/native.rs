@@ -76,6 +76,14 @@ impl Target for NativeTarget {
         self.datapath.misses()
     }
 
+    fn requests(&self) -> u64 {
+        self.datapath.requests()
+    }
+
+    fn sequence_used(&self) -> u32 {
+        self.datapath.sequence_used()
+    }
+
     fn classes(&self) -> Vec<(u32, u32)> {
         self.classes.clone()
     }

@@ -27,7 +27,7 @@ const UNANSWERED: Duration = Duration::from_secs(1);
 const INTRODUCTION: Duration = Duration::from_secs(5);
 
 /// What an introduction begins with: "SW", and the version of the messages, which is another one whenever their encoding is.
-const CONTROL_VERSION: u32 = 0x5357_0002;
+const CONTROL_VERSION: u32 = 0x5357_0003;
 /// How long somebody waits who can't be understood, since he will try again.
 const REFUSAL: Duration = Duration::from_secs(1);
 

@@ -265,6 +265,12 @@ impl Ablation {
         )
         .caught_in(40, Some(Focus::Snapshots)),
         parts(
+            "no-renewal",
+            "another epoch begins long before the sequence numbers of this one run out",
+            Mechanisms { renewal: false, ..ALL },
+        )
+        .caught_in(400, None),
+        parts(
             "release-before-durable",
             "clients are told of a snapshot once it is durable",
             Mechanisms { release_after_durable: false, ..ALL },

@@ -7,6 +7,7 @@ use crate::parts::{CLIENTS_MAX, NODES_MAX};
 use crate::random::Random;
 use std::str::FromStr;
 use switchback_datapath::Features;
+use switchback_wire::SEQ_COUNTER_BITS;
 
 /// What the cache does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +78,10 @@ pub struct Topology {
     pub lanes: u32,
     /// Candidates of an eviction.
     pub eviction_sample: usize,
+    /// Fences and offers that a node remembers.
+    pub marks_max: usize,
+    /// Where an epoch's sequence counters begin while there are faults: epochs are renewed when they run out.
+    pub sequence_start: u64,
 }
 
 /// Times of the parts, in microseconds.
@@ -106,6 +111,8 @@ pub struct Times {
     pub agent_poll_us: u64,
     /// Between two steps of a snapshot.
     pub agent_step_us: u64,
+    /// How long there must be little to do for an epoch to be renewed.
+    pub quiet_us: u64,
 }
 
 /// The data plane's network.
@@ -380,6 +387,20 @@ fn draw_topology(random: &mut Random) -> Topology {
         reports: if random.chance(0.2) { random.between(2, 8) as u32 } else { 1024 },
         lanes: random.between(1, 16) as u32,
         eviction_sample: random.between(1, 8) as usize,
+        // Room for the offers of a full cache and for more that wait.
+        marks_max: if random.chance(0.2) { 8 + 4 * cache_records } else { 1 << 20 },
+        sequence_start: draw_sequence_start(random),
+    }
+}
+
+/// Now and then an epoch's numbers are soon half used, nearly used, or used up.
+fn draw_sequence_start(random: &mut Random) -> u64 {
+    let all = 1u64 << SEQ_COUNTER_BITS;
+    match random.below(30) {
+        0 => all / 2 - random.logarithmic(1, 1000),
+        1 => all / 8 * 7 - random.logarithmic(1, 1000),
+        2 => all - random.logarithmic(100, 10_000),
+        _ => 0,
     }
 }
 
@@ -410,6 +431,7 @@ fn draw_times(random: &mut Random) -> Times {
         floor_period_us: random.logarithmic(5_000, 2_000_000),
         agent_poll_us: random.logarithmic(50, 20_000),
         agent_step_us: random.logarithmic(1, 500),
+        quiet_us: random.logarithmic(1_000, 100_000),
     }
 }
 

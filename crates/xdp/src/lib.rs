@@ -320,6 +320,11 @@ impl XdpDatapath {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).next_unreached()
     }
 
+    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
+    pub fn sequence_used(&self) -> u32 {
+        self.shared.get_u32(place("registers.sequence_used"))
+    }
+
     /// What was counted so far, summed over the CPUs.
     pub fn statistics(&self) -> Statistics {
         let mut sums = [0u64; STATISTIC_COUNT];

@@ -72,6 +72,15 @@ impl Target for XdpTarget {
         statistics.read_misses + statistics.write_misses
     }
 
+    fn requests(&self) -> u64 {
+        let statistics = self.datapath.statistics();
+        statistics.read + statistics.write + statistics.delete
+    }
+
+    fn sequence_used(&self) -> u32 {
+        self.datapath.sequence_used()
+    }
+
     fn classes(&self) -> Vec<(u32, u32)> {
         self.datapath.config().classes.iter().map(|class| (class.value_bytes, class.slots)).collect()
     }

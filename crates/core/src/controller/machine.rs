@@ -5,6 +5,7 @@ use super::cache::Cache;
 use super::commands::{Commands, Purpose};
 use super::directory::{Directory, Files, GENERATIONS_RESERVED, SnapshotFile, StoreFile, decode, encode};
 use super::recovery::Recovery;
+use super::renewal::Renewal;
 use super::sessions::ClientState;
 use super::snapshots::Snapshots;
 use super::status::RecoveryTimes;
@@ -146,6 +147,7 @@ pub struct Controller {
     pub(super) snapshots: Snapshots,
     /// How many wait for an empty cache.
     pub(super) drains: u32,
+    pub(super) renewal: Renewal,
     pub(super) next_entry: u64,
     pub(super) waiting_since_us: u64,
     pub(super) times: Option<RecoveryTimes>,
@@ -246,6 +248,7 @@ impl Controller {
             cache: Cache::new(&[], config.cache_records),
             waiting: Waiting::default(),
             drains: 0,
+            renewal: Renewal::default(),
             next_entry: u64::from(directory.starts) << 40 | 1,
             waiting_since_us: now.monotonic_us,
             times: None,
@@ -369,8 +372,11 @@ impl Controller {
     }
 
     fn handle_switch(&mut self, now: Now, switch: u16, report: SwitchReport) {
-        if let SwitchReport::Hello { boot, address, epoch, classes } = report {
+        if let SwitchReport::Hello { boot, address, epoch, classes, needs_epoch } = report {
             self.switch_hello(now, switch, boot, address, epoch, classes);
+            if needs_epoch && epoch == self.directory.epoch && self.directory.active == Some((switch, boot)) {
+                self.renew(now);
+            }
             return;
         }
         if self.directory.active.map(|(active, _)| active) != Some(switch) {
@@ -485,6 +491,7 @@ impl Controller {
         self.recover_on(now);
         self.admit_waiting(now);
         self.drain_on(now);
+        self.renew_on(now);
         let effects = &mut self.effects;
         self.commands.due(now, |envelope| effects.push_back(Effect::Send(envelope)));
     }
@@ -497,7 +504,12 @@ impl Controller {
             Phase::Waiting => u64::MAX,
             _ => active.map_or(u64::MAX, |switch| switch.dead_at_us),
         };
-        self.commands.next_us().min(dead_us).min(self.snapshots.next_us()).min(self.recovery_deadline_us())
+        self.commands
+            .next_us()
+            .min(dead_us)
+            .min(self.snapshots.next_us())
+            .min(self.recovery_deadline_us())
+            .min(self.renewal.deadline_us())
     }
 
     /// Repeats commands, notices dead switches, takes snapshots when they are due.

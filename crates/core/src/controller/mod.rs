@@ -12,6 +12,7 @@ mod eviction;
 mod machine;
 mod partitions;
 mod recovery;
+mod renewal;
 mod sessions;
 mod snapshots;
 mod status;

@@ -13,7 +13,7 @@ use crate::control::{
 };
 use crate::time::Now;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use switchback_wire::{Address, KeyHash, Seq};
+use switchback_wire::{Address, EPOCH_MAX, KeyHash, Seq};
 
 /// Stores under way to one node at a time.
 const STORES_MAX: usize = 8;
@@ -187,6 +187,11 @@ impl Controller {
 
     /// Raises the epoch; everything else follows once that is durable. Without a switch it is a bypass epoch.
     pub(super) fn start_recovery(&mut self, now: Now, switch: Option<u16>) {
+        if self.directory.epoch >= EPOCH_MAX {
+            // All epochs are used: the rack waits for the switch that served last.
+            (self.phase, self.waiting_since_us) = (Phase::Waiting, now.monotonic_us);
+            return;
+        }
         let silent_since_us = self.directory.active.map_or(now.monotonic_us, |_| self.active_heard_us);
         let state = switch.map(|switch| (switch, self.switches[&switch].clone()));
         self.directory.epoch += 1;

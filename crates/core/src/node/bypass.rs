@@ -55,6 +55,11 @@ impl Arbiter {
         (self.counter < 1 << SEQ_COUNTER_BITS).then(|| Seq::new(self.epoch, self.counter))
     }
 
+    /// Whether half of the epoch's sequence numbers are used.
+    pub(super) fn is_half_used(&self) -> bool {
+        self.counter >= 1 << (SEQ_COUNTER_BITS - 1)
+    }
+
     fn arbitrate(&mut self, header: &Header, remembers: bool) -> Verdict {
         if header.lane >= self.lanes_max {
             return Verdict::Drop;
@@ -137,5 +142,29 @@ impl Shim {
             }
         }
         Some(parts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchback_wire::HashKey;
+
+    #[test]
+    fn a_bypass_epoch_is_half_used_long_before_its_numbers_run_out() {
+        let config = NodeConfig {
+            hash_key: HashKey([1; 16]),
+            routes: vec![vec![0]],
+            switch: None,
+            lanes: 1,
+            write_through: false,
+        };
+        let mut arbiter = Arbiter::of(1, &config).expect("no switch serves");
+        arbiter.counter = (1 << (SEQ_COUNTER_BITS - 1)) - 2;
+        assert!(arbiter.take_seq().is_some() && !arbiter.is_half_used());
+        assert!(arbiter.take_seq().is_some() && arbiter.is_half_used());
+        arbiter.counter = (1 << SEQ_COUNTER_BITS) - 2;
+        assert!(arbiter.take_seq().is_some());
+        assert!(arbiter.take_seq().is_none(), "a number never wraps");
     }
 }

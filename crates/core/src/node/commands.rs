@@ -188,7 +188,8 @@ impl Shim {
         if now.monotonic_us >= self.next_hello_us {
             self.next_hello_us = now.in_us(self.limits.heartbeat_us);
             let (boot, address, epoch, held) = (self.boot, self.address, self.state.epoch, self.state.held);
-            let needs_epoch = self.needs_epoch;
+            let is_half_used = self.arbiter.as_ref().is_some_and(Arbiter::is_half_used);
+            let needs_epoch = self.needs_epoch || (is_half_used && self.mechanisms.renewal);
             let failure = self.failure(now).map(str::to_owned);
             self.reports.push_back(NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure });
         }

@@ -9,6 +9,7 @@ mod counting;
 mod entries;
 mod snapshot;
 mod target;
+mod traffic;
 
 pub use agent::{Agent, AgentConfig, AgentStatistics};
 pub use counting::Counting;

@@ -33,6 +33,12 @@ pub trait Target {
     /// How many requests missed the cache, ever.
     fn misses(&self) -> u64;
 
+    /// How many reads, writes and deletes came, ever.
+    fn requests(&self) -> u64;
+
+    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
+    fn sequence_used(&self) -> u32;
+
     /// Slots of each class: `(value bytes, slots)`.
     fn classes(&self) -> Vec<(u32, u32)>;
 

@@ -3,8 +3,8 @@
 
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientNotice, ClientReport, Command, Envelope, Message, NodeReport, Offer, Peer, SwitchCommand, SwitchReport,
-    SwitchResult,
+    ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, Offer, Peer, SwitchCommand,
+    SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, RecoveryTimes};
 use switchback_core::mechanisms::Mechanisms;
@@ -24,6 +24,10 @@ pub struct Rack {
     pub told: Vec<(u64, ClientNotice)>,
     /// Snapshots that the switch was told to take.
     pub snapshots: Vec<u32>,
+    /// Keys that the node was asked to offer.
+    pub asked_for: Vec<Vec<u8>>,
+    /// Whether the switch answers when it is told to evict.
+    pub evicts: bool,
     boot: u64,
 }
 
@@ -38,7 +42,15 @@ impl Rack {
         let node = Address::in_memory(3, 0);
         let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..config };
         let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW).expect("a new rack");
-        let mut rack = Rack { now: NOW, controller, told: Vec::new(), snapshots: Vec::new(), boot: 0 };
+        let mut rack = Rack {
+            now: NOW,
+            controller,
+            told: Vec::new(),
+            snapshots: Vec::new(),
+            asked_for: Vec::new(),
+            evicts: false,
+            boot: 0,
+        };
         let hello =
             NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false, failure: None };
         rack.hear(Peer::Node(0), Message::FromNode(hello));
@@ -53,8 +65,13 @@ impl Rack {
     /// The switch has (re)started.
     pub fn switch_starts(&mut self, boot: u64) {
         self.boot = boot;
-        let hello =
-            SwitchReport::Hello { boot, address: Address::in_memory(2, 0), epoch: 0, classes: vec![(1024, 16)] };
+        self.switch_says_hello(0, false);
+    }
+
+    /// The switch says hello in this epoch.
+    pub fn switch_says_hello(&mut self, epoch: u32, needs_epoch: bool) {
+        let (boot, address, classes) = (self.boot, Address::in_memory(2, 0), vec![(1024, 16)]);
+        let hello = SwitchReport::Hello { boot, address, epoch, classes, needs_epoch };
         self.hear(Peer::Switch(0), Message::FromSwitch(hello));
     }
 
@@ -113,6 +130,11 @@ impl Rack {
                 let Command { id, epoch, body } = command;
                 let result = match body {
                     SwitchCommand::Admit(_) => SwitchResult::Admitted { refused: Vec::new() },
+                    SwitchCommand::EvictBegin { .. } if !self.evicts => return,
+                    SwitchCommand::EvictBegin { candidates, count } => {
+                        let chosen = candidates.into_iter().take(count as usize);
+                        SwitchResult::Evicting(chosen.map(|entry| (entry, None)).collect())
+                    }
                     SwitchCommand::Snapshot { generation } => {
                         self.snapshots.push(generation);
                         SwitchResult::Ok
@@ -122,6 +144,9 @@ impl Rack {
                 Message::FromSwitch(SwitchReport::Done { id, epoch, result })
             }
             Message::ToNode(command) => {
+                if let NodeCommand::OfferKeys(keys) = &command.body {
+                    self.asked_for.extend(keys.iter().map(|(_, key)| key.clone()));
+                }
                 Message::FromNode(NodeReport::Done { id: command.id, epoch: command.epoch, error: None })
             }
             Message::ToClient(notice) => {

@@ -73,6 +73,14 @@ impl Target for Native<'_> {
         statistics.read_misses + statistics.write_misses
     }
 
+    fn requests(&self) -> u64 {
+        self.0.requests()
+    }
+
+    fn sequence_used(&self) -> u32 {
+        self.0.sequence_used()
+    }
+
     fn classes(&self) -> Vec<(u32, u32)> {
         self.1.clone()
     }

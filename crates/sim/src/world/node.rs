@@ -54,6 +54,7 @@ impl World {
             heartbeat_us: self.plan.times.heartbeat_us,
             retry_us: self.plan.times.node_retry_us,
             floor_period_us: self.plan.times.floor_period_us,
+            marks_max: self.plan.topology.marks_max,
             ..NodeLimits::default()
         }
     }

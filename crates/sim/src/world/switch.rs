@@ -11,6 +11,7 @@ use crate::plan::Plan;
 use crate::random::Random;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{Command, KeyedRecord, Location, Message, SwitchCommand, SwitchReport};
+use switchback_core::floors::SEQ_BUCKETS;
 use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
 use switchback_datapath::state::bits;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
@@ -69,6 +70,8 @@ struct Between<'a> {
     plan: &'a Plan,
     random: &'a mut Random,
     unix_ms: u64,
+    /// Where the next epoch's sequence counters begin.
+    sequence_start: u64,
     entries: &'a mut BTreeMap<Location, KeyHash>,
     cut: &'a mut Option<Cut>,
     repeats: &'a mut VecDeque<Packet>,
@@ -153,6 +156,11 @@ impl Target for Between<'_> {
 
     fn clear(&mut self) {
         self.running.clear();
+        if self.sequence_start > 0 {
+            for bucket in 0..SEQ_BUCKETS as u128 {
+                self.running.poke_sequence(&KeyHash(bucket.to_be_bytes()), self.sequence_start);
+            }
+        }
         self.entries.clear();
         self.repeats.clear();
         *self.cut = None;
@@ -176,6 +184,14 @@ impl Target for Between<'_> {
 
     fn misses(&self) -> u64 {
         self.running.misses()
+    }
+
+    fn requests(&self) -> u64 {
+        self.running.requests()
+    }
+
+    fn sequence_used(&self) -> u32 {
+        self.running.sequence_used()
     }
 
     fn classes(&self) -> Vec<(u32, u32)> {
@@ -210,6 +226,7 @@ impl World {
             counting_with_room: Counting::with_room(topology.sketch_width, topology.threshold, topology.sampling),
             records: topology.cache_records,
             retry_us: times.controller_retry_us,
+            quiet_us: times.quiet_us,
             loads_a_step: 1 + self.random.below(64) as usize,
             mechanisms: self.plan.ablation.mechanisms,
             ..AgentConfig::default()
@@ -331,6 +348,7 @@ impl World {
     fn agent_acts(&mut self, switch: u8, acts: impl FnOnce(&mut Agent, &mut dyn Target)) {
         let part = Part::Switch(switch);
         let unix_ms = self.now(part).unix_ms;
+        let sequence_start = if self.is_healed() { 0 } else { self.plan.topology.sequence_start };
         let slot = &mut self.switches[usize::from(switch)];
         let Some(running) = &mut slot.running else { return };
         let Running { datapath, agent, entries, cut, repeats } = &mut **running;
@@ -339,6 +357,7 @@ impl World {
             plan: &self.plan,
             random: &mut self.random,
             unix_ms,
+            sequence_start,
             entries,
             cut,
             repeats,

@@ -1,0 +1,90 @@
+//! Renewal: another epoch with the same switch, long before the sequence numbers of this one run out.
+//!
+//! A new epoch wipes the switch. So that this loses nothing, even of clients that died long ago, the cache is drained
+//! first; afterwards the nodes are asked to offer the same keys again. Writes that are open when the epoch changes end
+//! as indeterminate.
+
+use super::machine::{Controller, Phase};
+use crate::time::Now;
+
+/// How long a drain may take: a node that doesn't store keeps its keys in the cache.
+const DRAIN_US_MAX: u64 = 10_000_000;
+/// Pause after a drain that took too long.
+const PAUSE_US: u64 = 60_000_000;
+
+/// A renewal's progress.
+#[derive(Debug, Default)]
+pub(super) enum Renewal {
+    /// None is under way.
+    #[default]
+    Idle,
+    /// The cache is drained in this epoch. These keys were in it.
+    Draining { epoch: u32, until_us: u64, keys: Vec<Vec<u8>> },
+    /// The epoch has changed, or the drain was given up: these keys come back once the rack serves.
+    Refilling { keys: Vec<Vec<u8>> },
+    /// The drain took too long; the next try comes then.
+    Pausing { until_us: u64 },
+}
+
+impl Renewal {
+    /// When it has something to do without a message.
+    pub(super) fn deadline_us(&self) -> u64 {
+        match self {
+            Renewal::Draining { until_us, .. } => *until_us,
+            _ => u64::MAX,
+        }
+    }
+}
+
+impl Controller {
+    /// The switch that serves asks for another epoch.
+    pub(super) fn renew(&mut self, now: Now) {
+        let may_begin = match &self.renewal {
+            Renewal::Idle => true,
+            Renewal::Pausing { until_us } => now.monotonic_us >= *until_us,
+            Renewal::Draining { .. } | Renewal::Refilling { .. } => false,
+        };
+        if !may_begin || !matches!(self.phase, Phase::Serving) {
+            return;
+        }
+        let keys = self.cache.iter().map(|cached| cached.entry.key.clone()).collect();
+        let (epoch, until_us) = (self.directory.epoch, now.in_us(DRAIN_US_MAX));
+        self.renewal = Renewal::Draining { epoch, until_us, keys };
+        self.drain(now);
+    }
+
+    /// Takes the next step of a renewal.
+    pub(super) fn renew_on(&mut self, now: Now) {
+        let is_serving = matches!(self.phase, Phase::Serving);
+        match std::mem::take(&mut self.renewal) {
+            Renewal::Draining { epoch, until_us, keys } => {
+                let is_over = epoch != self.directory.epoch || !is_serving;
+                let is_late = now.monotonic_us >= until_us;
+                let is_drained = !is_over && self.is_drained();
+                if !is_over && !is_late && !is_drained {
+                    self.renewal = Renewal::Draining { epoch, until_us, keys };
+                    return;
+                }
+                self.resume();
+                self.renewal = Renewal::Refilling { keys };
+                if is_drained {
+                    let active = self.directory.active.map(|(switch, _)| switch);
+                    self.start_recovery(now, active);
+                } else if is_late {
+                    self.refill(now, Renewal::Pausing { until_us: now.in_us(PAUSE_US) });
+                }
+            }
+            Renewal::Refilling { keys } if is_serving => {
+                self.renewal = Renewal::Refilling { keys };
+                self.refill(now, Renewal::Idle);
+            }
+            other => self.renewal = other,
+        }
+    }
+
+    fn refill(&mut self, now: Now, next: Renewal) {
+        if let Renewal::Refilling { keys } = std::mem::replace(&mut self.renewal, next) {
+            self.preload(now, keys);
+        }
+    }
+}
