@@ -50,6 +50,9 @@ pub struct WorldStatistics {
     pub snapshots_compared: u64,
     pub releases_checked: u64,
     pub drained: u64,
+    /// How often the rack was looked at while there were faults, and how often it could serve a client then.
+    pub looks: u64,
+    pub servable: u64,
 }
 
 /// A rack and everything around it.
