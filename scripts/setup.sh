@@ -7,115 +7,136 @@ cd "$(dirname "$0")/.."
 purpose=${1:-run}
 fail() { printf '%s\n' "$@" >&2; exit 1; }
 
-# Commands rather than packages: whoever has a compiler from elsewhere needs none of ours.
 has() { command -v "$1" >/dev/null 2>&1; }
 # Not libclang-cpp, which is another library.
 has_libclang() {
     local directory
     [ -z "${LIBCLANG_PATH:-}" ] || return 0
     for directory in /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu /usr/lib /usr/local/lib; do
-        if compgen -G "$directory/libclang.so*" >/dev/null || compgen -G "$directory/libclang-[0-9]*.so*" >/dev/null; then
+        if compgen -G "$directory/libclang.so*" >/dev/null ||
+            compgen -G "$directory/libclang-[0-9]*.so*" >/dev/null; then
             return 0
         fi
     done
     return 1
 }
-# The newest clang that the system offers; the BPF backend needs 15.
-clang_here() {
-    for version in 22 21 20 19 18 17 16 15; do
-        if has "clang-$version"; then echo "clang-$version"; return; fi
-    done
-    if has clang && [ "$(clang -dumpversion | cut -d. -f1)" -ge 15 ]; then echo clang; fi
+has_certificates() {
+    [ -n "${SSL_CERT_FILE:-}" ] || [ -e /etc/ssl/certs/ca-certificates.crt ] ||
+        [ -e /etc/pki/tls/certs/ca-bundle.crt ]
 }
-offered() { [ -n "$(apt-cache madison "$1" 2>/dev/null)" ]; }
+# The BPF backend needs 15.
+has_clang() {
+    compgen -G '/usr/bin/clang-1[5-9]' >/dev/null ||
+        compgen -G '/usr/bin/clang-2[0-9]' >/dev/null ||
+        { has clang && [ "$(clang -dumpversion | cut -d. -f1)" -ge 15 ]; }
+}
+has_sanitizers() {
+    compgen -G '/usr/lib/llvm-19/lib/clang/*/lib/linux/libclang_rt.asan*.a' >/dev/null
+}
+has_venv() { has python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
+# Since 1.21 go gets the toolchain that a module asks for.
+has_go() { has go && ! older "$(go env GOVERSION | sed 's/^go//')" 1.21; }
+older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" != "$2" ]; }
 
-missing=()
-# RocksDB is C++ and its bindings are made by libclang.
-{ has c++ && has make; } || missing+=(build-essential)
-has_libclang || missing+=(libclang)
-has ccache || missing+=(ccache)
-# The loader of the kernel datapath, libbpf, is built from source on these.
-has pkg-config || missing+=(pkg-config)
-[ -e /usr/include/libelf.h ] || missing+=(libelf-dev)
-[ -e /usr/include/zlib.h ] || missing+=(zlib1g-dev)
-if [ "$purpose" = test ]; then
-    clang=$(clang_here)
-    [ -n "$clang" ] || missing+=(clang)
-    compgen -G '/usr/bin/clang-format*' >/dev/null || missing+=(clang-format)
-    [ -e /usr/include/bpf/bpf_helpers.h ] || missing+=(libbpf-dev)
-    has redis-cli || missing+=(redis-tools)
-    has redis-server || missing+=(redis-server)
-    has python3 || missing+=(python3)
-    has curl || missing+=(curl)
-    has ip || missing+=(iproute2)
-    has javac || missing+=(openjdk)
-fi
+# When it is needed, what it is, how to see that it is there (whatever brought it), and the packages that bring it, of
+# which the first that apt offers is taken. `run?` and `test?` go on without: the build is slow, tests are skipped.
+llvm() { printf "$1-%s${2-} " 19 18 17 16 15; }
+needs="
+run   | a C++ compiler, make  | has c++ && has make                   | build-essential
+run   | root certificates     | has_certificates                      | ca-certificates
+run   | libclang              | has_libclang                          | $(llvm libclang -dev) libclang-dev
+run   | pkg-config            | has pkg-config                        | pkg-config
+run   | headers of libelf     | [ -e /usr/include/libelf.h ]          | libelf-dev
+run   | headers of zlib       | [ -e /usr/include/zlib.h ]            | zlib1g-dev
+run?  | ccache                | has ccache                            | ccache
+test  | clang 15 or newer     | has_clang                             | $(llvm clang) clang
+test  | headers of libbpf     | [ -e /usr/include/bpf/bpf_helpers.h ] | libbpf-dev
+test  | redis-cli             | has redis-cli                         | redis-tools
+test  | redis-server          | has redis-server                      | redis-server
+test  | python3               | has python3                           | python3
+test  | python3's venv        | has_venv                              | python3-venv
+test  | curl                  | has curl                              | curl
+test  | ip                    | has ip                                | iproute2
+test  | a JDK                 | has javac                             | default-jdk-headless
+test  | maven                 | has mvn                               | maven
+test? | go 1.21 or newer      | has_go                                | golang-go>=2:1.21
+test? | clang-format 19       | has clang-format-19                   | clang-format-19
+test? | clang 19              | has clang-19                          | clang-19
+test? | clang 19's sanitizers | has_sanitizers                        | libclang-rt-19-dev
+test? | bpftool               | has bpftool                           | bpftool
+test? | tshark                | has tshark                            | tshark
+test? | promtool              | has promtool                          | prometheus
+"
 
-# From what is missing to what this system calls it. Asking apt takes a while, so only now.
-package() {
+# Whether apt has a package, NAME or NAME>=VERSION. Asking takes a while, so only about what is missing.
+offered() {
     local version
-    case $1 in
-    clang | clang-format)
-        for version in 19 18 17 16 15; do
-            if offered "$1-$version"; then echo "$1-$version"; return; fi
-        done
-        echo "$1"
-        ;;
-    libclang)
-        for version in 19 18 17 16 15; do
-            if offered "libclang-$version-dev"; then echo "libclang-$version-dev"; return; fi
-        done
-        echo libclang-dev
-        ;;
-    openjdk) echo default-jdk-headless ;;
-    *) echo "$1" ;;
-    esac
+    version=$(apt-cache madison "${1%%>=*}" 2>/dev/null | awk 'NR == 1 { print $3 }')
+    [ -n "$version" ] && { [ "${1%%>=*}" = "$1" ] || dpkg --compare-versions "$version" ge "${1#*>=}"; }
 }
+# The first package that is offered, without its version.
+first_offered() {
+    local name
+    for name in "$@"; do
+        if offered "$name"; then echo "${name%%>=*}"; return; fi
+    done
+}
+joined() { local names; names=$(printf ', %s' "$@"); echo "${names#, }"; }
 
-# What somebody else has to do; said all at once.
+# What is missing, and what apt would install for it.
+missing=() optional=() packages=()
+sudo=$([ "$(id -u)" = 0 ] || echo 'sudo ')
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+update=
+while IFS='|' read -r -u 3 when what seen names; do
+    when=${when// /}
+    case $when in run*) ;; test*) [ "$purpose" = test ] || continue ;; *) continue ;; esac
+    ! eval "$seen" </dev/null || continue
+    what=$(sed 's/^ *//; s/ *$//' <<<"$what")
+    if [ "$when" = "${when%\?}" ]; then missing+=("$what"); else optional+=("$what"); fi
+    has apt-get || continue
+    if [ -z "$update" ] && ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
+        update="apt-get update && "
+        [ -n "$sudo" ] || apt-get update -qq >"$log" 2>&1 ||
+            fail "apt-get update failed:" "$(tail -n 5 "$log")"
+    fi
+    # shellcheck disable=SC2086
+    package=$(first_offered $names)
+    # What is needed is asked for in any case, by its last name, so that apt says what is wrong.
+    if [ -z "$package" ] && [ "$when" = "${when%\?}" ]; then package=${names##* }; fi
+    if [ -n "$package" ]; then packages+=("$package"); fi
+done 3<<<"$needs"
+
+# What is left to the user; said all at once.
 todo=()
-
-if [ ${#missing[@]} -gt 0 ]; then
-    has apt-get || fail "Missing: ${missing[*]}." \
-        "This is no Debian or Ubuntu, so install them by your system's own means: a C++ compiler, make, libclang, ccache, pkg-config, the headers of" \
-        "libelf and zlib (for the tests: clang 15 or newer, clang-format, libbpf headers, redis-cli, redis-server, python3, curl, iproute2, a JDK)."
-    update=
-    if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then update=yes; fi
-    log=$(mktemp)
-    trap 'rm -f "$log"' EXIT
-    if [ "$update" ] && [ "$(id -u)" = 0 ]; then
-        apt-get update -qq >"$log" 2>&1 || fail "apt-get update failed:" "$(tail -n 5 "$log")"
-    fi
-    packages=()
-    for name in "${missing[@]}"; do packages+=("$(package "$name")"); done
-    command="apt-get install -y --no-install-recommends ${packages[*]}"
-    if [ "$(id -u)" = 0 ]; then
-        echo "installing ${packages[*]}" >&2
-        export DEBIAN_FRONTEND=noninteractive
-        # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then, and only then, update it.
-        $command >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && $command >>"$log" 2>&1; } ||
-            fail "apt-get install failed:" "$(tail -n 20 "$log")"
-    elif [ "$update" ]; then
-        todo+=("sudo sh -c 'apt-get update && $command'")
-    elif [ "${missing[*]}" = ccache ]; then
-        echo "(ccache is missing: RocksDB takes ten minutes to build, each time. sudo apt-get install ccache)" >&2
-    else
-        todo+=("sudo $command")
-    fi
+install="apt-get install -y --no-install-recommends ${packages[*]-}"
+without="(Missing: $(joined "${optional[@]-}"). It works without: the build is slow, tests are skipped.)"
+if [ ${#packages[@]} = 0 ]; then
+    [ ${#missing[@]} = 0 ] || fail "Missing: $(joined "${missing[@]}")." \
+        "This is no Debian or Ubuntu, so install them by your system's own means."
+    [ ${#optional[@]} = 0 ] || echo "$without" >&2
+elif [ -z "$sudo" ]; then
+    echo "installing ${packages[*]}" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then it is updated.
+    $install >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && $install >>"$log" 2>&1; } ||
+        fail "apt-get install failed:" "$(tail -n 20 "$log")"
+elif [ ${#missing[@]} = 0 ]; then
+    printf '%s\n' "$without" "To install what is missing: sudo sh -c '$update$install'" >&2
+else
+    todo+=("sudo sh -c '$update$install'")
 fi
 
 # Rust is the user's own, so it is never installed behind their back.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
-older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" != "$2" ]; }
 from_web="curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y && . ~/.cargo/env"
 if ! has cargo; then
     if offered rustup; then
-        sudo=$([ "$(id -u)" = 0 ] || echo 'sudo ')
         todo+=("${sudo}apt-get install -y rustup && rustup default stable")
-    elif has curl || [[ " ${missing[*]-} " == *" curl "* ]]; then
+    elif has curl || [[ " ${packages[*]-} " == *" curl "* ]]; then
         todo+=("$from_web")
     else
-        sudo=$([ "$(id -u)" = 0 ] || echo 'sudo ')
         todo+=("${sudo}apt-get install -y curl && $from_web")
     fi
 elif older "$(cargo --version | cut -d' ' -f2)" "$wanted"; then
@@ -123,9 +144,9 @@ elif older "$(cargo --version | cut -d' ' -f2)" "$wanted"; then
 fi
 if [ ${#todo[@]} -gt 0 ]; then
     printf 'This machine lacks something (Rust %s or newer is needed). Run this, then try again:\n\n' "$wanted" >&2
-    joined=${todo[0]}
-    for command in "${todo[@]:1}"; do joined+=" &&"$'\n'"    $command"; done
-    printf '  %s\n\n' "$joined" >&2
+    commands=${todo[0]}
+    for command in "${todo[@]:1}"; do commands+=" &&"$'\n'"    $command"; done
+    printf '  %s\n\n' "$commands" >&2
     exit 1
 fi
 for component in clippy fmt; do
