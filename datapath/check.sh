@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 #
 # Checks the C sources: format, warnings of two compilers, sanitizers, the kernel's verifier. What this machine can't check is
-# said, with how to do it.
+# skipped.
 set -eu
 cd "$(dirname "$0")"
+# shellcheck source=../tests/lacks.sh
+. ../tests/lacks.sh
 
 out=$(mktemp -d)
 pins=
@@ -18,27 +20,25 @@ cleanup() {
 trap cleanup EXIT
 
 warnings="-Wall -Wextra -Werror -Wconversion -Wshadow"
-has() { command -v "$1" > /dev/null 2>&1; }
 step() { printf '%s\n' "datapath: $*"; }
-skip() { printf '%s\n' "skipped: $*"; }
 
-if has clang-format-19; then
+if lacks clang-format-19; then
+    skip "$0: format" clang-format-19
+else
     step "format"
     clang-format-19 --dry-run --Werror ./*.h ./*.c tests/*.c
-else
-    skip "format; how to run: apt-get install clang-format-19"
 fi
 
 for compiler in gcc clang-19; do
-    if ! has $compiler; then
-        skip "$compiler; how to run: apt-get install $compiler"
+    if lacks $compiler; then
+        skip "$0: $compiler" $compiler
         continue
     fi
     step "$compiler: warnings are errors"
     # shellcheck disable=SC2086
     $compiler -std=gnu11 -O3 $warnings -c native.c -o "$out/native-$compiler.o"
-    if ! echo 'int main(void) { return 0; }' | $compiler -fsanitize=address,undefined -x c - -o "$out/links" 2> /dev/null; then
-        skip "$compiler: sanitizers; how to run: apt-get install libclang-rt-19-dev (of clang-19)"
+    if [ $compiler = clang-19 ] && lacks clang-19-sanitizers; then
+        skip "$0: sanitizers of clang-19" clang-19-sanitizers
         continue
     fi
     step "$compiler: random packets under the address and undefined-behaviour sanitizers"
@@ -49,8 +49,8 @@ for compiler in gcc clang-19; do
     "$out/replay" "${PACKETS:-100000}" "${SEED:-1}"
 done
 
-if ! has clang-19 || [ ! -e /usr/include/bpf/bpf_helpers.h ]; then
-    skip "BPF; how to run: apt-get install clang-19 libbpf-dev"
+if lacks clang-19; then
+    skip "$0: BPF" clang-19
     exit 0
 fi
 step "clang-19 -target bpf"
@@ -59,19 +59,17 @@ for program in xdp measure; do
     clang-19 -target bpf -mcpu=v3 -O2 -g $warnings -I"/usr/include/$(uname -m)-linux-gnu" -c $program.bpf.c -o "$out/$program.bpf.o"
 done
 
-if [ "$(id -u)" != 0 ] || ! has bpftool; then
-    skip "the verifier; how to run: as root, with bpftool installed"
-    exit 0
-fi
+for thing in bpf bpffs bpftool; do
+    if lacks $thing; then
+        skip "$0: verifier" $thing
+        exit 0
+    fi
+done
 step "the kernel's verifier"
 name=switchback-check-$$
+mkdir "$out/bpffs"
+mount -t bpf bpf "$out/bpffs"
 pins=$out/bpffs
-mkdir "$pins"
-if ! mount -t bpf bpf "$pins" 2> "$out/mount"; then
-    pins=
-    skip "the verifier: no bpffs here ($(cat "$out/mount")); how to run: as root outside a container"
-    exit 0
-fi
 if ! bpftool prog loadall "$out/xdp.bpf.o" "$pins/$name" > "$out/log" 2>&1; then
     tail -n 40 "$out/log"
     exit 1

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 purpose=${1:-run}
 fail() { printf '%s\n' "$@" >&2; exit 1; }
+. tests/lacks.sh
 
 has() { command -v "$1" >/dev/null 2>&1; }
 # Not libclang-cpp, which is another library.
@@ -30,18 +31,13 @@ has_clang() {
         compgen -G '/usr/bin/clang-2[0-9]' >/dev/null ||
         { has clang && [ "$(clang -dumpversion | cut -d. -f1)" -ge 15 ]; }
 }
-has_sanitizers() {
-    compgen -G '/usr/lib/llvm-19/lib/clang/*/lib/linux/libclang_rt.asan*.a' >/dev/null
-}
 has_venv() { has python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
-# Since 1.21 go gets the toolchain that a module asks for.
-has_go() { has go && ! older "$(go env GOVERSION | sed 's/^go//')" 1.21; }
 older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" != "$2" ]; }
 
 # When it is needed, what it is, how to see that it is there (whatever brought it), and the packages that bring it, of
 # which the first that apt offers is taken. `run?` and `test?` go on without: the build is slow, tests are skipped.
 llvm() { printf "$1-%s${2-} " 19 18 17 16 15; }
-needs="
+table="
 run   | a C++ compiler, make  | has c++ && has make                   | build-essential
 run   | root certificates     | has_certificates                      | ca-certificates
 run   | libclang              | has_libclang                          | $(llvm libclang -dev) libclang-dev
@@ -55,14 +51,15 @@ test  | redis-cli             | has redis-cli                         | redis-to
 test  | redis-server          | has redis-server                      | redis-server
 test  | python3               | has python3                           | python3
 test  | python3's venv        | has_venv                              | python3-venv
+test  | git                   | has git                               | git
 test  | curl                  | has curl                              | curl
 test  | ip                    | has ip                                | iproute2
 test  | a JDK                 | has javac                             | default-jdk-headless
 test  | maven                 | has mvn                               | maven
-test? | go 1.21 or newer      | has_go                                | golang-go>=2:1.21
+test? | go 1.21 or newer      | ! lacks go-1.21                       | golang-go>=2:1.21
 test? | clang-format 19       | has clang-format-19                   | clang-format-19
 test? | clang 19              | has clang-19                          | clang-19
-test? | clang 19's sanitizers | has_sanitizers                        | libclang-rt-19-dev
+test? | clang 19's sanitizers | ! lacks clang-19-sanitizers           | libclang-rt-19-dev
 test? | bpftool               | has bpftool                           | bpftool
 test? | tshark                | has tshark                            | tshark
 test? | promtool              | has promtool                          | prometheus
@@ -105,8 +102,8 @@ while IFS='|' read -r -u 3 when what seen names; do
     package=$(first_offered $names)
     # What is needed is asked for in any case, by its last name, so that apt says what is wrong.
     if [ -z "$package" ] && [ "$when" = "${when%\?}" ]; then package=${names##* }; fi
-    if [ -n "$package" ]; then packages+=("$package"); fi
-done 3<<<"$needs"
+    [ -z "$package" ] || [[ " ${packages[*]-} " == *" $package "* ]] || packages+=("$package")
+done 3<<<"$table"
 
 # What is left to the user; said all at once.
 todo=()
@@ -148,6 +145,9 @@ if [ ${#todo[@]} -gt 0 ]; then
     for command in "${todo[@]:1}"; do commands+=" &&"$'\n'"    $command"; done
     printf '  %s\n\n' "$commands" >&2
     exit 1
+fi
+if [ "$purpose" = test ] && lacks rust-sanitizer; then
+    echo "($(rustc --version) has no sanitizer, so fuzzing is skipped. One from https://rustup.rs has, also a stable one.)" >&2
 fi
 for component in clippy fmt; do
     [ "$purpose" != test ] || cargo "$component" --version >/dev/null 2>&1 ||

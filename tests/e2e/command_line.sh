@@ -4,7 +4,8 @@ set -uo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=checks.bash
 . tests/e2e/checks.bash
-command -v redis-cli >/dev/null || { echo "skipped: redis-cli is missing (apt-get install redis-tools)"; exit 77; }
+. tests/lacks.sh
+needs redis-cli curl
 
 work=$(mktemp -d)
 pid=
@@ -57,19 +58,17 @@ check 'nodes are up' equal "$(ctl nodes | grep -cw up)" 2
 check 'a snapshot is taken' holds '^durable' <(ctl snapshot)
 check 'a drain brings records home' holds 'brought to their nodes' <(ctl drain)
 check 'it serves after a drain' equal "$(redis get key:17)" value:17
-if command -v curl >/dev/null; then
-    check 'it is healthy' equal "$(curl -s "http://$metrics/healthz")" serving
-    curl -s "http://$metrics/metrics" >"$work/metrics"
-    check 'metrics count reads' holds '^switchback_switch_requests_total{switch="0",verb="read"} [1-9]' "$work/metrics"
-    check 'every metric has help and a type' \
-        equal "$(grep -c '^# HELP' "$work/metrics")" "$(grep -c '^# TYPE' "$work/metrics")"
-    for name in $(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$work/metrics"); do
-        grep -q "\`$name\`" docs/operations.md || echo "$name"
-    done >"$work/undocumented"
-    check 'every metric is in docs/operations.md' equal "$(cat "$work/undocumented")" ''
-    check 'a web page may not command' \
-        equal "$(curl -s -o /dev/null -w '%{http_code}' -X POST -H 'Origin: http://x' "http://$metrics/drain")" 403
-fi
+check 'it is healthy' equal "$(curl -s "http://$metrics/healthz")" serving
+curl -s "http://$metrics/metrics" >"$work/metrics"
+check 'metrics count reads' holds '^switchback_switch_requests_total{switch="0",verb="read"} [1-9]' "$work/metrics"
+check 'every metric has help and a type' \
+    equal "$(grep -c '^# HELP' "$work/metrics")" "$(grep -c '^# TYPE' "$work/metrics")"
+for name in $(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$work/metrics"); do
+    grep -q "\`$name\`" docs/operations.md || echo "$name"
+done >"$work/undocumented"
+check 'every metric is in docs/operations.md' equal "$(cat "$work/undocumented")" ''
+check 'a web page may not command' \
+    equal "$(curl -s -o /dev/null -w '%{http_code}' -X POST -H 'Origin: http://x' "http://$metrics/drain")" 403
 "$program" up --data "$work/data2" --resp "$resp" --metrics 127.0.0.1:0 >"$work/out2" 2>"$work/err2"
 check 'a taken port is an error' equal "$?" 1
 check '... that names it' holds "$resp" "$work/err2"
@@ -184,7 +183,11 @@ down
 check '... to its end' equal "$code" 0
 
 # Somewhere between these what is made can't be written to: by nodes, or by the controller.
-if mkdir "$work/small" && mount -t tmpfs -o size=64m switchback-test "$work/small" 2>/dev/null; then
+if lacks mounts; then
+    skip "$0: nearly full disks" mounts
+else
+    mkdir "$work/small"
+    mount -t tmpfs -o size=64m switchback-test "$work/small"
     for kib in 200 4000 12000 20000 28000; do
         mount -o "remount,size=${kib}k" "$work/small"
         small="$work/small/$kib"
@@ -205,8 +208,6 @@ if mkdir "$work/small" && mount -t tmpfs -o size=64m switchback-test "$work/smal
         rm -rf "${small:?}"
     done
     umount "$work/small"
-else
-    echo 'skipped: nearly full disks need the right to mount a tmpfs (run as root)'
 fi
 
 # Few files: clients that say nothing can't take those that the nodes need.

@@ -3,6 +3,7 @@ behind on the machine, and two of them know nothing of each other."""
 
 import glob
 import os
+import shutil
 import subprocess
 import time
 import urllib.request
@@ -158,11 +159,10 @@ def survives(directory):
 def refuses(directory):
     """Without the privileges it says what to do."""
     os.chmod(directory, 0o777)
+    # A copy, since the user may not reach the program where it is.
+    program = shutil.copy(SWITCHBACK, directory)
     up = ["up", "--datapath", "xdp", "--data", os.path.join(directory, "nobody"), "--resp", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
-    result = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", SWITCHBACK, *up], capture_output=True, text=True)
-    if result.returncode == 127 or "ermission denied" in result.stderr:
-        print("skipped: nobody may not run", SWITCHBACK)
-        return
+    result = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", program, *up], capture_output=True, text=True)
     expect("not as root", (result.returncode, "sudo" in result.stderr, result.stderr.count("\n")), (1, True, 1))
 
 

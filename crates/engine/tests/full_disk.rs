@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use switchback_core::storage::*;
 use switchback_engine::{Fault, MemoryEngine, RocksEngine, SyncPolicy};
+use switchback_testing::Tmpfs;
 use switchback_wire::Seq;
 
 fn no_space(reply: &Reply) -> bool {
@@ -199,7 +200,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn a_full_file_system() {
     for sync in [SyncPolicy::Always, SyncPolicy::None] {
-        let Some(mount) = Mount::new("24m") else { return };
+        let Some(mount) = Tmpfs::mount(24 << 10) else { return };
         let (path, ballast) = (mount.path().join("node"), mount.path().join("ballast"));
         let options = switchback_engine::Options { sync, ..small_options() };
         let (mut engine, _) = RocksEngine::open(&path, &options).unwrap();
@@ -232,7 +233,7 @@ fn a_full_file_system() {
 /// Fails if an engine on a full disk can't be stopped, or started again once there is room, or loses something by it.
 #[test]
 fn stopping_on_a_full_file_system() {
-    let Some(mount) = Mount::new("24m") else { return };
+    let Some(mount) = Tmpfs::mount(24 << 10) else { return };
     let (path, ballast) = (mount.path().join("node"), mount.path().join("ballast"));
     let (mut engine, _) = RocksEngine::open(&path, &small_options()).unwrap();
     let mut written = Acknowledged::default();

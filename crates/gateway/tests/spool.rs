@@ -7,11 +7,11 @@ use fake::{Client, FakeRack, PATIENCE, config};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 use switchback_core::client::Preservation;
 use switchback_gateway::spool::{Spool, SpoolDirectory, SpoolError};
 use switchback_gateway::{Durability, Gateway, GatewayConfig, GatewayError, WorkerStatistics};
+use switchback_testing::Tmpfs;
 use switchback_wire::{KeyHash, Seq};
 
 fn spooling(directory: &Path, durability: Durability) -> GatewayConfig {
@@ -262,8 +262,8 @@ fn a_gateway_without_a_spool_does_not_pass_over_one_that_holds_something() {
 /// Fails if a spool that has filled its disk keeps what is durable elsewhere, for want of room to write.
 #[test]
 fn a_spool_that_fills_its_disk_makes_room_when_a_snapshot_is_durable() {
-    let Some(disk) = Tmpfs::mount() else { return };
-    let directory = SpoolDirectory::open(&disk.0).unwrap();
+    let Some(disk) = Tmpfs::mount(2 << 10) else { return };
+    let directory = SpoolDirectory::open(disk.path()).unwrap();
     let mut preserved = Preservation::default();
     let mut spool = Spool::open(&directory, 0, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
     let statistics = WorkerStatistics::default();
@@ -281,42 +281,20 @@ fn a_spool_that_fills_its_disk_makes_room_when_a_snapshot_is_durable() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!((spool.failure(), spool.is_missing(b"k")), (None, false));
-    assert_eq!(contents(&disk.0), vec![(b"k".to_vec(), full.unwrap(), vec![b'v'; 4000])]);
-}
-
-/// A file system of a few megabytes; unmounted at the end.
-struct Tmpfs(PathBuf);
-
-impl Tmpfs {
-    fn mount() -> Option<Tmpfs> {
-        let path = tempfile::tempdir().unwrap().keep();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&path).output();
-        if !mounted.is_ok_and(|output| output.status.success()) {
-            eprintln!("SKIPPED: a full disk needs the right to mount a tmpfs");
-            return None;
-        }
-        Some(Tmpfs(path))
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-        let _ = fs::remove_dir(&self.0);
-    }
+    assert_eq!(contents(disk.path()), vec![(b"k".to_vec(), full.unwrap(), vec![b'v'; 4000])]);
 }
 
 #[test]
 fn a_full_disk_is_said_reads_go_on_and_it_mends_itself() {
-    let Some(disk) = Tmpfs::mount() else { return };
+    let Some(disk) = Tmpfs::mount(2 << 10) else { return };
     let rack = FakeRack::default();
     rack.set(|knobs| knobs.uncached_prefix = Some(b"n".to_vec()));
-    let gateway = rack.start(spooling(&disk.0, Durability::EverySecond));
+    let gateway = rack.start(spooling(disk.path(), Durability::EverySecond));
     let mut client = Client::connect(&gateway);
     assert_eq!(client.ask("SET before v"), "+OK\r\n");
     assert_eq!(client.ask("SET n1 v"), "+OK\r\n");
     // Somebody else fills the disk.
-    let filler = disk.0.join("filler");
+    let filler = disk.path().join("filler");
     let mut file = OpenOptions::new().create(true).append(true).open(&filler).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}
     while file.write_all(&[0; 1]).is_ok() {}
@@ -354,7 +332,7 @@ fn a_full_disk_is_said_reads_go_on_and_it_mends_itself() {
     }
     assert_eq!(client.call(&[b"GET", format!("full{failed}").as_bytes()]).len(), 900 + 8);
     gateway.stop();
-    let found = contents(&disk.0);
+    let found = contents(disk.path());
     for key in ["before", "after", &format!("full{failed}")] {
         assert!(found.iter().any(|(found, ..)| found == key.as_bytes()), "{key} isn't spooled");
     }

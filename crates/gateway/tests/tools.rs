@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 fn run(tool: &str, port: u16, arguments: &[&str]) -> Option<Output> {
     let output = Command::new(tool).args(["-p", &port.to_string()]).args(arguments).output();
     if output.is_err() {
-        eprintln!("SKIPPED: no {tool}");
+        switchback_testing::skip(tool);
     }
     output.ok()
 }

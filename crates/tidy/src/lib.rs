@@ -7,6 +7,7 @@ mod banned;
 mod reachable;
 mod repository;
 mod shape;
+mod skips;
 mod whole;
 
 pub use repository::{File, Finding, Repository};
@@ -30,4 +31,6 @@ pub const RULES: &[Rule] = &[
     ("crates share lints", whole::lints),
     ("nothing generated", whole::generated),
     ("licenses", whole::licenses),
+    ("listed skips", skips::listed),
+    ("ignored tests", skips::ignored),
 ];

@@ -50,7 +50,7 @@ impl File {
 
     /// Rust that only tests compile: they may unwrap, sleep and look at the clock.
     pub fn is_test(&self) -> bool {
-        let of_tests = |part: &str| ["tests", "benches", "examples", "fuzz"].contains(&part);
+        let of_tests = |part: &str| ["tests", "testing", "benches", "examples", "fuzz"].contains(&part);
         self.path.split('/').any(of_tests)
             || ["tests.rs", "fake.rs", "testing.rs"].contains(&self.name())
             || self.name().ends_with("_tests.rs")

@@ -294,7 +294,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 
 #[test]
 fn both_builds_do_the_same() {
-    if !may_load("the differential fuzzer") {
+    if !may_load() {
         return;
     }
     let (seed, steps) = (number("FUZZ_SEED", 1), number("FUZZ_STEPS", 20_000));

@@ -32,7 +32,7 @@ fn take(link: &mut XdpLink, count: usize) -> Vec<(Address, Packet)> {
 
 #[test]
 fn a_link_is_answered_and_leaves_the_rest_to_the_kernel() {
-    if !may_load("link") {
+    if !may_load() {
         return;
     }
     let meter = Meter::new(&switch_config()).unwrap();

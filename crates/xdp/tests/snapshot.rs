@@ -112,7 +112,7 @@ fn snapshot(datapath: &XdpDatapath, generation: u32, once_begun: impl FnOnce()) 
 /// At any point in time the values go down by one at most once from the first key to the last, since one writer goes round them.
 #[test]
 fn a_snapshot_is_one_point_in_time() {
-    if !may_load("snapshots while another CPU writes") {
+    if !may_load() {
         return;
     }
     let datapath = switch(4096);
@@ -152,7 +152,7 @@ fn a_snapshot_is_one_point_in_time() {
 /// Reports that wait stay where they are, and a record whose original finds no room beside them doesn't change.
 #[test]
 fn a_record_whose_original_finds_no_room_stays_as_it_is() {
-    if !may_load("records whose originals find no room") {
+    if !may_load() {
         return;
     }
     let datapath = switch(1);

@@ -8,7 +8,7 @@ use switchback_datapath::Features;
 
 #[test]
 fn every_vector_holds_in_the_kernel() {
-    if !may_load("the vectors in the kernel") {
+    if !may_load() {
         return;
     }
     let mut vectors = vectors();

@@ -14,10 +14,10 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// `None`, and a line that says so, where there is no redis-server.
+    /// `None`, and the test is skipped, where there is no redis-server.
     pub fn start(more: &[&str]) -> Option<Redis> {
         if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
-            eprintln!("SKIPPED: no redis-server to compare with");
+            switchback_testing::skip("redis-server");
             return None;
         }
         // Somebody may take a port between the look and the bind; then redis-server ends, and another port is tried.

@@ -117,6 +117,7 @@ impl ControllerFiles {
 mod tests {
     use super::*;
     use std::time::{Duration, Instant};
+    use switchback_testing::Tmpfs;
 
     /// Opens a directory that was given up. A process that another test is just starting has a copy of the lock until it runs its
     /// own program.
@@ -149,36 +150,10 @@ mod tests {
         assert!(matches!(open_again(directory.path()), Err(FilesError::Damaged(..))));
     }
 
-    /// A small file system of its own; `None` if this process may not mount one.
-    struct Mounted(tempfile::TempDir);
-
-    impl Mounted {
-        fn new() -> Option<Mounted> {
-            let directory = tempfile::tempdir().unwrap();
-            let mount = std::process::Command::new("mount")
-                .args(["-t", "tmpfs", "-o", "size=1m", "switchback-test"])
-                .arg(directory.path())
-                .output();
-            if mount.is_ok_and(|mount| mount.status.success()) {
-                return Some(Mounted(directory));
-            }
-            // Not by println!, which is shown of failed tests only.
-            let line = b"\nskipped: mounting a small file system needs root; how to run: sudo -E make test\n";
-            let _unseen = std::io::stderr().write_all(line);
-            None
-        }
-    }
-
-    impl Drop for Mounted {
-        fn drop(&mut self) {
-            let _ = std::process::Command::new("umount").arg(self.0.path()).output();
-        }
-    }
-
     #[test]
     fn a_snapshot_that_finds_no_room_leaves_the_old_one() {
-        let Some(mounted) = Mounted::new() else { return };
-        let directory = mounted.0.path().join("controller");
+        let Some(mounted) = Tmpfs::mount(1 << 10) else { return };
+        let directory = mounted.path().join("controller");
         let (files, _) = ControllerFiles::open(&directory).unwrap();
         files.store(StoreFile::Snapshot, &[1; 300_000]).unwrap();
         let error = files.store(StoreFile::Snapshot, &[2; 900_000]).unwrap_err();

@@ -6,7 +6,6 @@ pub(crate) mod conformance;
 
 use conformance::*;
 use std::cell::RefCell;
-use std::io::Write;
 use std::ops::Deref;
 use std::rc::Rc;
 use switchback_datapath::state::{Lane, Record, Registers};
@@ -14,20 +13,13 @@ use switchback_datapath::*;
 use switchback_wire::*;
 use switchback_xdp::XdpDatapath;
 
-/// Whether programs can be loaded; if not, says that this is skipped, and how to run it.
-pub(crate) fn may_load(what: &str) -> bool {
-    match switchback_xdp::permission() {
-        Ok(()) => true,
-        Err(error) => {
-            // Not by eprintln!, which is shown of failed tests only.
-            let why = error.to_string();
-            let why = why.lines().next().unwrap_or_default();
-            let line =
-                format!("\nskipped: {what} ({why}); how to run: as root, cargo test --release -p switchback-xdp\n");
-            let _unseen = std::io::stderr().write_all(line.as_bytes());
-            false
-        }
+/// Whether this process may load programs; if not, the test is skipped.
+pub(crate) fn may_load() -> bool {
+    let may = switchback_xdp::permission();
+    if may.is_err() {
+        switchback_testing::skip("bpf");
     }
+    may.is_ok()
 }
 
 /// A control packet, repeated while the other CPU holds the record, as the agent does.
