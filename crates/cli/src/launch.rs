@@ -253,11 +253,12 @@ fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     let supervisor = Supervisor { controller: Some(part.controller.clone()), ..Supervisor::new(config) };
     let sources = common(config);
     let (handle, bytes) = (part.controller.clone(), part.control_bytes());
+    let switches = config.switches.len() as u16;
     sources.add(move |samples: &mut Samples| {
         metrics::control_bytes(samples, bytes());
         metrics::queue(samples, "controller", "0", handle.queued() as u64);
         if let Some(status) = handle.call(|controller, now| controller.status(now)) {
-            metrics::controller(samples, &status);
+            metrics::controller(samples, &status, switches);
         }
     });
     Ok(Box::new(PartProcess {

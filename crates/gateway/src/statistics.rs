@@ -176,7 +176,8 @@ pub struct GatewayStatistics {
 }
 
 impl GatewayStatistics {
-    pub(crate) fn new(workers: usize) -> GatewayStatistics {
+    /// Of this many workers, which have counted nothing yet.
+    pub fn new(workers: usize) -> GatewayStatistics {
         GatewayStatistics { workers: (0..workers).map(|_| WorkerStatistics::default()).collect() }
     }
 

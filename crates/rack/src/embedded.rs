@@ -137,7 +137,7 @@ fn attach(
         }
         queue(samples, "controller", "0", control.queued() as u64);
         if let Some(status) = control.call(|controller, now| controller.status(now)) {
-            controller(samples, &status);
+            controller(samples, &status, 1);
         }
     });
     supervisor

@@ -231,11 +231,19 @@ pub fn agent(samples: &mut Samples, switch: &str, counted: &AgentStatistics) {
     }
 }
 
-/// The controller.
-pub fn controller(samples: &mut Samples, status: &ControllerStatus) {
-    for phase in ["waiting for a switch", "resynchronizing", "recovering", "serving"] {
+/// Phases as the controller calls them, and their labels.
+const PHASES: [(&str, &str); 5] = [
+    ("waiting for a switch", "waiting"),
+    ("resynchronizing", "resynchronizing"),
+    ("recovering", "recovering"),
+    ("serving", "serving"),
+    ("serving without a switch", "bypassing"),
+];
+
+/// The controller of a rack with this many switches, which are down until it hears them.
+pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u16) {
+    for (phase, label) in PHASES {
         let is = f64::from(u8::from(status.phase == phase));
-        let label = phase.split(' ').next().unwrap_or(phase);
         samples.gauge("switchback_phase", "1 for the phase that the rack is in.", &[("phase", label)], is);
     }
     let seconds = |us: u64| us as f64 / 1e6;
@@ -277,21 +285,14 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus) {
         samples.gauge("switchback_node_up", "1 if the controller hears the node.", &labels, up);
         samples.gauge("switchback_node_cached_keys", "Cached keys of the node.", &labels, node.cached_keys as f64);
     }
-    for switch in &status.switches {
-        let index = switch.index.to_string();
-        let labels = [("switch", index.as_str())];
-        samples.gauge(
-            "switchback_switch_up",
-            "1 if the controller hears it.",
-            &labels,
-            f64::from(u8::from(switch.alive)),
-        );
-        samples.gauge(
-            "switchback_switch_active",
-            "1 for the switch that serves.",
-            &labels,
-            f64::from(u8::from(switch.active)),
-        );
+    for index in 0..switches {
+        let heard = status.switches.iter().find(|switch| switch.index == index);
+        let label = index.to_string();
+        let labels = [("switch", label.as_str())];
+        let up = f64::from(u8::from(heard.is_some_and(|switch| switch.alive)));
+        samples.gauge("switchback_switch_up", "1 if the controller hears it.", &labels, up);
+        let active = f64::from(u8::from(heard.is_some_and(|switch| switch.active)));
+        samples.gauge("switchback_switch_active", "1 for the switch that serves.", &labels, active);
     }
     if let Some(times) = &status.recovery {
         const STEPS: &str = "How long the steps of the last recovery took.";
@@ -459,7 +460,8 @@ mod tests {
         let mut samples = Samples::default();
         build(&mut samples, "rack", Scheme::FarReach);
         process(&mut samples);
-        controller(&mut samples, &status());
+        controller(&mut samples, &status(), 2);
+        gateway(&mut samples, &GatewayStatistics::new(1));
         control_bytes(&mut samples, (1, 2));
         for index in ["0", "1"] {
             let counted = Statistics { read_hits: 10, fenced_reads: 2, embedded_reads: 1, ..Statistics::default() };
@@ -473,13 +475,50 @@ mod tests {
         assert_eq!(number("switchback_switch_answers_total", "switch=\"0\",verb=\"read\",by=\"switch\""), Some(7.0));
         assert_eq!(number("switchback_phase", "phase=\"serving\""), Some(1.0));
         assert_eq!(number("switchback_phase", "phase=\"waiting\""), Some(0.0));
+        assert_eq!(number("switchback_switch_up", "switch=\"0\""), Some(1.0));
+        assert_eq!(number("switchback_switch_up", "switch=\"1\""), Some(0.0), "a switch that was never heard");
         assert_eq!(number("switchback_recovery_duration_seconds", "step=\"detect\""), Some(0.15));
         assert!(number("process_resident_memory_bytes", "").unwrap() > 1e5);
         assert!(number("process_open_fds", "").unwrap() > 2.0);
-        let book = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
-        let book = std::fs::read_to_string(book).unwrap();
+        let book = committed("docs/operations.md");
         for name in samples.names() {
             assert!(book.contains(&format!("`{name}`")), "{name} is missing in docs/operations.md");
+        }
+        alerts_match(&samples);
+    }
+
+    fn committed(path: &str) -> String {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        std::fs::read_to_string(root.join(path)).unwrap()
+    }
+
+    /// Rules of alerts use metrics that there are: counters under `rate` and `increase`, gauges under everything else.
+    fn alerts_match(samples: &Samples) {
+        let rules = committed("contrib/prometheus/switchback.rules.yml");
+        let exposition = samples.text();
+        // Not in comments, and not the file's own name.
+        let rules = rules.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");
+        let mut uses = 0;
+        for (at, _) in rules.match_indices("switchback_") {
+            let name: String = rules[at..].chars().take_while(|&c| c.is_ascii_lowercase() || c == '_').collect();
+            let over_time = ["rate(", "increase("].iter().any(|function| rules[..at].ends_with(function));
+            let kind = if over_time { "counter" } else { "gauge" };
+            let wanted = format!("# TYPE {name} {kind}\n");
+            assert!(exposition.contains(&wanted), "a rule uses {name} as a {kind}");
+            uses += 1;
+        }
+        assert!(uses >= 11, "{uses} uses of metrics in the rules");
+    }
+
+    #[test]
+    fn each_phase_has_one_label() {
+        for (phase, label) in PHASES {
+            let mut samples = Samples::default();
+            controller(&mut samples, &ControllerStatus { phase, ..status() }, 1);
+            for (_, other) in PHASES {
+                let is = samples.number("switchback_phase", &format!("phase=\"{other}\""));
+                assert_eq!(is, Some(f64::from(u8::from(other == label))), "{phase}: {other}");
+            }
         }
     }
 }
