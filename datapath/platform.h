@@ -55,6 +55,14 @@ typedef u64 ANY_ALIGNMENT be64;
 
 #ifdef __bpf__
 
+// clang 19 has no acquire, release or fences for BPF. Those below keep the compiler from reordering and
+// leave the rest to the processor. That is right on x86, which keeps loads in order and stores in order; a
+// fence_full() always follows an exchange, which is one. Elsewhere a reader of a seqlock could see a new
+// version with an old value.
+#ifndef __TARGET_ARCH_x86
+#error "memory order of BPF programs is only implemented for x86 (-D__TARGET_ARCH_x86)"
+#endif
+
 #include <linux/types.h>
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -66,8 +74,6 @@ typedef u64 ANY_ALIGNMENT be64;
 #define invariant(condition) ((void)0)
 #define load_relaxed(at)     (*(const volatile __typeof__(*(at)) *)(at))
 #define store_relaxed(at, x) (*(volatile __typeof__(*(at)) *)(at) = (x))
-// clang 19 has no acquire and release for BPF. The JITs keep x86's order of loads; a fetching atomic is a
-// full fence anywhere.
 #define load_acquire(at)                                                                                     \
     ({                                                                                                       \
         __typeof__(*(at)) loaded_ = load_relaxed(at);                                                        \

@@ -7,6 +7,8 @@ use std::process::Command;
 
 /// The oldest clang whose BPF backend takes the pipeline.
 const CLANG_MIN: u32 = 15;
+/// The only one whose memory order datapath/platform.h implements for BPF; libbpf calls it x86.
+const ARCHITECTURE: &str = "x86_64";
 
 fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -18,6 +20,12 @@ fn main() {
     println!("cargo::rerun-if-changed={}", divert.display());
     println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rustc-check-cfg=cfg(has_object)");
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
+    if architecture != ARCHITECTURE {
+        // (The loader says so, too.)
+        println!("cargo::warning=the kernel datapath is for {ARCHITECTURE} only: it is left out for {architecture}");
+        return;
+    }
     match clang() {
         Some(clang) => {
             for source in [source.join("xdp.bpf.c"), source.join("measure.bpf.c"), divert] {
@@ -43,13 +51,12 @@ fn clang() -> Option<String> {
 
 fn compile(clang: &str, source: &Path, object: &Path) {
     let mut command = Command::new(clang);
-    command.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
+    command.args(["-target", "bpf", "-D__TARGET_ARCH_x86", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     // libbpf's headers come with libbpf-sys; those of Linux are in the directory of the machine's architecture on Debian.
     if let Some(include) = env::var_os("DEP_BPF_INCLUDE") {
         command.arg("-I").arg(include);
     }
-    let architecture = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
-    command.arg(format!("-I/usr/include/{architecture}-linux-gnu")).arg("-c").arg(source).arg("-o").arg(object);
+    command.arg(format!("-I/usr/include/{ARCHITECTURE}-linux-gnu")).arg("-c").arg(source).arg("-o").arg(object);
     let status = command.status().unwrap_or_else(|error| panic!("{clang}: {error}"));
     assert!(status.success(), "{clang} can't compile {} for the kernel", source.display());
 }

@@ -52,6 +52,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The processor orders memory in another way.
+    #[error(
+        "the kernel datapath runs on x86_64 only, and this machine is {0}: what guards its records against torn reads \
+         relies on x86's order of loads and stores; run the switch in user space, without --datapath xdp"
+    )]
+    Architecture(String),
     /// No clang at build time.
     #[error(
         "this program was built without the kernel datapath, since there was no clang 15 or newer: \
@@ -117,8 +123,17 @@ pub struct XdpDatapath {
     endpoint: Address,
 }
 
+/// Whether the datapath may run on an architecture, named as by [`std::env::consts::ARCH`].
+pub fn architecture(name: &str) -> Result<(), Error> {
+    match name {
+        "x86_64" => Ok(()),
+        other => Err(Error::Architecture(other.to_owned())),
+    }
+}
+
 /// Whether this process may load programs; if not, why.
 pub fn permission() -> Result<(), Error> {
+    architecture(std::env::consts::ARCH)?;
     if !is_built_in() {
         return Err(Error::NotBuiltIn);
     }
@@ -391,4 +406,19 @@ fn address_bytes(address: &Address) -> Vec<u8> {
     let mut bytes = address.ip.to_vec();
     bytes.extend(address.port.to_ne_bytes());
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_architectures_than_x86_64_are_refused() {
+        assert!(architecture("x86_64").is_ok());
+        for name in ["aarch64", "arm", "riscv64", "s390x", "powerpc64", "loongarch64", "x86", ""] {
+            let refused = architecture(name).expect_err(name).to_string();
+            assert!(refused.contains(&format!("this machine is {name}: ")), "{refused}");
+            assert!(refused.contains("without --datapath xdp"), "{refused}");
+        }
+    }
 }

@@ -124,6 +124,7 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     pub(crate) fn new(object: Object, config: &Config, endpoint: Address) -> Result<Loaded, Error> {
+        crate::architecture(std::env::consts::ARCH)?;
         config.check()?;
         Loaded::load(object, |map| size(map, config, endpoint))
     }
