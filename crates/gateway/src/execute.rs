@@ -1,8 +1,9 @@
 //! From arguments to what is to be done.
 
 use crate::batch::Kind;
+use crate::command::introspect::{self, Answer};
 use crate::command::options::{self, Expiry, SetIf, SetOptions, Unit};
-use crate::command::{Verb, introspect, why_unsupported};
+use crate::command::{Verb, why_unsupported};
 use crate::connection::{Connection, ConnectionId};
 use crate::failure::{ErrorKind, Failure};
 use crate::operation::Action;
@@ -28,7 +29,9 @@ enum Plan<'a> {
     Many(Kind),
     Scan(options::ScanOptions),
     /// Answered by the gateway itself.
-    Here,
+    Here(Answer),
+    /// The same, once all that is under way is out: it changes how replies look, or ends them.
+    HereAlone(Answer),
 }
 
 /// How long a refused transaction may take to be sent. A connection that goes on without EXEC after that is closed: its client may have
@@ -101,11 +104,8 @@ pub(crate) fn execute(
         Ok(Plan::Scan(options)) => {
             running.start_batch(link, id, verb, Kind::Scan, |batch| batch.fill_scan(options));
         }
-        // These change how replies look, or end them: what is under way has to be out first.
-        Ok(Plan::Here) if matches!(verb, Verb::Hello | Verb::Auth | Verb::Reset | Verb::Quit) && !is_idle => {
-            return Flow::Wait;
-        }
-        Ok(Plan::Here) => introspect::answer(running, shared, id, verb, args),
+        Ok(Plan::HereAlone(_)) if !is_idle => return Flow::Wait,
+        Ok(Plan::Here(answer) | Plan::HereAlone(answer)) => answer(running, shared, id, args),
         Err(failure) => refuse(running, id, failure.kind(), &failure.text()),
     }
     Flow::Done
@@ -179,7 +179,9 @@ fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(128)]).into_owned()
 }
 
+/// Every command of the table: one that isn't here doesn't compile.
 #[inline]
+#[deny(clippy::wildcard_enum_match_arm)]
 fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
     let keys = verb.spec().keys;
     if keys.0 > 0 {
@@ -240,7 +242,17 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
             2 if is_either(args.get(1), "sync", "async") => Ok(Plan::Many(Kind::Flush)),
             _ => Err(Failure::Syntax),
         },
-        _ => Ok(Plan::Here),
+        Verb::Ping => Ok(Plan::Here(introspect::ping)),
+        Verb::Echo => Ok(Plan::Here(introspect::echo)),
+        Verb::Select => Ok(Plan::Here(introspect::select)),
+        Verb::Client => Ok(Plan::Here(introspect::client)),
+        Verb::Config => Ok(Plan::Here(introspect::config)),
+        Verb::Command => Ok(Plan::Here(introspect::command)),
+        Verb::Info => Ok(Plan::Here(introspect::info)),
+        Verb::Hello => Ok(Plan::HereAlone(introspect::hello)),
+        Verb::Auth => Ok(Plan::HereAlone(introspect::auth)),
+        Verb::Reset => Ok(Plan::HereAlone(introspect::reset)),
+        Verb::Quit => Ok(Plan::HereAlone(introspect::quit)),
     }
 }
 

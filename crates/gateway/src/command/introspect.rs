@@ -12,38 +12,36 @@ use crate::spool::Durability;
 mod catalogue;
 mod info;
 
+pub(crate) use catalogue::command;
+
 /// The Redis release whose behaviour is followed; clients decide by it what they may use.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
 /// Answers such a command.
-pub(crate) fn answer(running: &mut Running, shared: &Shared, id: ConnectionId, verb: Verb, args: Args<'_>) {
-    let put = |running: &mut Running, write: &dyn Fn(&mut Vec<u8>, bool)| {
-        answer_here(running, id, Some(verb), |out, resp3| write(out, resp3));
-    };
-    match verb {
-        Verb::Ping if args.len() > 2 => wrong_arity(running, id, "ping"),
-        Verb::Ping if args.len() == 2 => put(running, &|out, _| write::bulk(out, args.get(1))),
-        Verb::Ping => put(running, &|out, _| write::simple(out, "PONG")),
-        Verb::Echo => put(running, &|out, _| write::bulk(out, args.get(1))),
-        Verb::Select => select(running, id, args),
-        Verb::Auth => auth(running, shared, id, args),
-        Verb::Hello => hello(running, shared, id, args),
-        Verb::Quit => {
-            put(running, &|out, _| write::simple(out, "OK"));
-            if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
-                connection.closing = true;
-            }
-        }
-        Verb::Reset => reset(running, shared, id),
-        Verb::Client => client(running, shared, id, args),
-        Verb::Config => config(running, shared, id, args),
-        Verb::Command => catalogue::command(running, id, args),
-        Verb::Info => {
-            let text = info::info(running, shared, args);
-            put(running, &|out, resp3| write::verbatim(out, &text, resp3));
-        }
-        _ => refuse(running, id, ErrorKind::Command, "ERR internal error: a command without an answer"),
+pub(crate) type Answer = fn(&mut Running, &Shared, ConnectionId, Args<'_>);
+
+pub(crate) fn ping(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
+    match args.len() {
+        1 => answer_here(running, id, Some(Verb::Ping), |out, _| write::simple(out, "PONG")),
+        2 => answer_here(running, id, Some(Verb::Ping), |out, _| write::bulk(out, args.get(1))),
+        _ => wrong_arity(running, id, "ping"),
     }
+}
+
+pub(crate) fn echo(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
+    answer_here(running, id, Some(Verb::Echo), |out, _| write::bulk(out, args.get(1)));
+}
+
+pub(crate) fn quit(running: &mut Running, _: &Shared, id: ConnectionId, _: Args<'_>) {
+    ok(running, id, Verb::Quit);
+    if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
+        connection.closing = true;
+    }
+}
+
+pub(crate) fn info(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+    let text = info::info(running, shared, args);
+    answer_here(running, id, Some(Verb::Info), |out, resp3| write::verbatim(out, &text, resp3));
 }
 
 fn wrong_arity(running: &mut Running, id: ConnectionId, name: &str) {
@@ -54,7 +52,7 @@ fn ok(running: &mut Running, id: ConnectionId, verb: Verb) {
     answer_here(running, id, Some(verb), |out, _| write::simple(out, "OK"));
 }
 
-fn select(running: &mut Running, id: ConnectionId, args: Args<'_>) {
+pub(crate) fn select(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
     match parse_i64(args.get(1)) {
         Some(0) => ok(running, id, Verb::Select),
         Some(number) if i32::try_from(number).is_err() => {
@@ -79,7 +77,7 @@ fn is_password(shared: &Shared, user: &[u8], password: &[u8]) -> bool {
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
-fn auth(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+pub(crate) fn auth(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
     let (user, password) = match args.len() {
         2 if shared.config.password.is_none() => {
             let text = "ERR AUTH <password> called without any password configured for the default user. \
@@ -99,7 +97,7 @@ fn auth(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>
     ok(running, id, Verb::Auth);
 }
 
-fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+pub(crate) fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
     let wish = match args.len() {
         1 => None,
         _ => match parse_i64(args.get(1)) {
@@ -165,7 +163,7 @@ fn greet(out: &mut Vec<u8>, resp3: bool, number: u64) {
     write::array(out, 0);
 }
 
-fn reset(running: &mut Running, shared: &Shared, id: ConnectionId) {
+pub(crate) fn reset(running: &mut Running, shared: &Shared, id: ConnectionId, _: Args<'_>) {
     let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
     connection.resp3 = false;
     connection.authenticated = shared.config.password.is_none();
@@ -191,7 +189,7 @@ fn set_name(running: &mut Running, shared: &Shared, id: ConnectionId, name: &[u8
     shared.describe(connection.number, |info| info.name = String::from_utf8_lossy(name).into_owned());
 }
 
-fn client(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
     let Some(connection) = running.outbox.replies.connections.get(id) else { return };
     let number = connection.number;
     let sub = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
@@ -320,7 +318,7 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn config(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+pub(crate) fn config(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
     if !args.get(1).eq_ignore_ascii_case(b"get") {
         return refuse_subcommand(running, id, "config", args.get(1));
     }

@@ -7,8 +7,9 @@ use crate::execute::{answer_here, refuse};
 use crate::failure::ErrorKind;
 use crate::resp::{Args, write};
 use crate::running::Running;
+use crate::shared::Shared;
 
-pub(super) fn command(running: &mut Running, id: ConnectionId, args: Args<'_>) {
+pub(crate) fn command(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
     let put = |running: &mut Running, write: &dyn Fn(&mut Vec<u8>, bool)| {
         answer_here(running, id, Some(Verb::Command), |out, resp3| write(out, resp3));
     };
