@@ -3,17 +3,39 @@
 use super::shim::{Pending, Request, Shim};
 use crate::storage::{EngineOp, Record};
 use std::collections::BTreeMap;
-use switchback_wire::{Address, Header, Op, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes};
+use switchback_wire::{
+    Address, Header, KeyHash, Op, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, is_large,
+};
 
 /// Fragments that one reply's bitmap covers.
 const BITMAP_FRAGMENTS: usize = 256;
 /// Fragments that one pull may ask for.
 const PULL_MAX: u16 = 32;
 
-/// Values being staged, by lane and request, in capped memory.
+/// What a staged value is for: the write of this lane, request, key and length. Fragments that differ in one of these are of another
+/// value.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct StagedName {
+    lane: u32,
+    request: u64,
+    hash: KeyHash,
+    total_bytes: u32,
+}
+
+impl StagedName {
+    /// The value of this packet, a fragment or the write that commits it.
+    pub(super) fn of(header: &Header) -> StagedName {
+        let Header { lane, request, key_hash: hash, total_bytes, .. } = *header;
+        StagedName { lane, request, hash, total_bytes }
+    }
+}
+
+/// Values being staged, in capped memory: the least recently used one makes room.
 #[derive(Debug)]
 pub(super) struct StagedValues {
-    values: BTreeMap<(u32, u64), Staged>,
+    values: BTreeMap<StagedName, Staged>,
+    /// By last use, oldest first.
+    uses: BTreeMap<u64, StagedName>,
     bytes: usize,
     bytes_max: usize,
     clock: u64,
@@ -22,84 +44,108 @@ pub(super) struct StagedValues {
 #[derive(Debug)]
 struct Staged {
     value: Vec<u8>,
-    per_fragment: usize,
     arrived: Vec<bool>,
     missing: usize,
     used: u64,
 }
 
+impl Staged {
+    fn new(total: usize, fragments: usize) -> Staged {
+        Staged { value: vec![0; total], arrived: vec![false; fragments], missing: fragments, used: 0 }
+    }
+
+    /// Bytes of memory that it takes, its entries in the two indices included.
+    fn bytes(&self) -> usize {
+        let entries = size_of::<(StagedName, Staged)>() + size_of::<(u64, StagedName)>();
+        self.value.len() + self.arrived.len() + entries
+    }
+
+    /// The bitmap of the fragments around this one.
+    fn bitmap(&self, index: usize) -> [u8; BITMAP_FRAGMENTS / 8] {
+        let base = index - index % BITMAP_FRAGMENTS;
+        let mut bitmap = [0; BITMAP_FRAGMENTS / 8];
+        for (at, _) in self.arrived[base..].iter().take(BITMAP_FRAGMENTS).enumerate().filter(|(_, there)| **there) {
+            bitmap[at / 8] |= 1 << (at % 8);
+        }
+        bitmap
+    }
+}
+
 impl StagedValues {
     pub(super) fn new(bytes_max: usize) -> StagedValues {
         assert!(bytes_max >= VALUE_BYTES_MAX);
-        StagedValues { values: BTreeMap::new(), bytes: 0, bytes_max, clock: 0 }
+        StagedValues { values: BTreeMap::new(), uses: BTreeMap::new(), bytes: 0, bytes_max, clock: 0 }
     }
 
-    /// Takes a fragment; what has arrived around it, or `None` if it makes no sense.
+    /// Takes a fragment; what has arrived around it, or `None` if no client would send it.
     fn put(&mut self, header: &Header, bytes: &[u8], key_bytes: usize) -> Option<[u8; BITMAP_FRAGMENTS / 8]> {
+        let name = StagedName::of(header);
         let total = header.total_bytes as usize;
         let per_fragment = fragment_bytes(key_bytes);
-        let index = usize::from(header.fragment_index);
-        if total == 0 || total > VALUE_BYTES_MAX || index >= total.div_ceil(per_fragment) {
+        let (index, count) = (usize::from(header.fragment_index), total.div_ceil(per_fragment));
+        if !is_large(total, key_bytes) || total > VALUE_BYTES_MAX || index >= count {
             return None;
         }
         let from = index * per_fragment;
         if bytes.len() != per_fragment.min(total - from) {
             return None;
         }
-        let lane = (header.lane, header.request);
-        if self.values.get(&lane).is_some_and(|staged| staged.value.len() != total) {
-            self.forget(lane);
-        }
-        self.make_room(lane, total);
-        self.clock += 1;
-        let count = total.div_ceil(per_fragment);
-        let bytes_held = &mut self.bytes;
-        let staged = self.values.entry(lane).or_insert_with(|| {
-            *bytes_held += total;
-            Staged { value: vec![0; total], per_fragment, arrived: vec![false; count], missing: count, used: 0 }
-        });
-        staged.used = self.clock;
+        let mut staged = match self.remove(&name) {
+            Some(staged) => staged,
+            None => {
+                self.forget_older(&name);
+                Staged::new(total, count)
+            }
+        };
         if !staged.arrived[index] {
             staged.arrived[index] = true;
             staged.missing -= 1;
             staged.value[from..from + bytes.len()].copy_from_slice(bytes);
         }
-        assert_eq!(staged.per_fragment, per_fragment);
-        let base = index - index % BITMAP_FRAGMENTS;
-        let mut bitmap = [0; BITMAP_FRAGMENTS / 8];
-        for (at, _) in staged.arrived[base..].iter().take(BITMAP_FRAGMENTS).enumerate().filter(|(_, there)| **there) {
-            bitmap[at / 8] |= 1 << (at % 8);
-        }
+        let bitmap = staged.bitmap(index);
+        self.insert(name, staged);
         Some(bitmap)
     }
 
-    /// Drops the longest unused ones until `total` more bytes fit.
-    fn make_room(&mut self, lane: (u32, u64), total: usize) {
-        if self.values.contains_key(&lane) {
-            return;
-        }
-        // A lane's newer request ends its older one.
-        let older: Vec<_> = self.values.range((lane.0, 0)..lane).map(|(older, _)| *older).collect();
+    /// A lane's newer request ends its older ones.
+    fn forget_older(&mut self, name: &StagedName) {
+        let first = StagedName { lane: name.lane, request: 0, hash: KeyHash([0; 16]), total_bytes: 0 };
+        let current = StagedName { request: name.request, ..first };
+        let older: Vec<_> = self.values.range(first..current).map(|(older, _)| *older).collect();
         for older in older {
-            self.forget(older);
+            self.forget(&older);
         }
-        while self.bytes + total > self.bytes_max {
-            let oldest = self.values.iter().min_by_key(|(_, staged)| staged.used).map(|(lane, _)| *lane);
-            let Some(oldest) = oldest else { return };
-            self.forget(oldest);
+    }
+
+    fn insert(&mut self, name: StagedName, mut staged: Staged) {
+        while self.bytes + staged.bytes() > self.bytes_max
+            && let Some((_, oldest)) = self.uses.first_key_value()
+        {
+            let oldest = *oldest;
+            self.forget(&oldest);
         }
+        self.clock += 1;
+        staged.used = self.clock;
+        self.bytes += staged.bytes();
+        self.uses.insert(staged.used, name);
+        self.values.insert(name, staged);
+    }
+
+    fn remove(&mut self, name: &StagedName) -> Option<Staged> {
+        let staged = self.values.remove(name)?;
+        self.uses.remove(&staged.used);
+        self.bytes -= staged.bytes();
+        Some(staged)
     }
 
     /// The whole value, if all of it is there. It stays until it is forgotten.
-    pub(super) fn take(&self, lane: (u32, u64), total: u32) -> Option<Vec<u8>> {
-        let staged = self.values.get(&lane)?;
-        (staged.missing == 0 && staged.value.len() == total as usize).then(|| staged.value.clone())
+    pub(super) fn whole(&self, name: &StagedName) -> Option<Vec<u8>> {
+        let staged = self.values.get(name)?;
+        (staged.missing == 0).then(|| staged.value.clone())
     }
 
-    pub(super) fn forget(&mut self, lane: (u32, u64)) {
-        if let Some(staged) = self.values.remove(&lane) {
-            self.bytes -= staged.value.len();
-        }
+    pub(super) fn forget(&mut self, name: &StagedName) {
+        self.remove(name);
     }
 }
 

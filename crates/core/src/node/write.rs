@@ -1,5 +1,6 @@
 //! Writes and deletes: protocol, section 5, in its order. And what NetCache adds: updates of the cache.
 
+use super::fragments::StagedName;
 use super::marks::RaisedFence;
 use super::shim::{CacheUpdate, Pending, Request, Shim, bucket_of};
 use crate::storage::{EngineError, EngineOp, EngineReply, LaneCompletion, PutCondition, Record};
@@ -26,7 +27,7 @@ impl Shim {
             }
         }
         let large = header.has(flags::LARGE) && header.op == Op::Write;
-        let staged = if large { self.staged.take(lane, header.total_bytes) } else { None };
+        let staged = if large { self.staged.whole(&StagedName::of(&header)) } else { None };
         let fenced = header.seq <= self.marks.fence(&header.key_hash) && self.mechanisms.fence;
         let below_floor = header.seq <= self.rising.floors.of(&header.key_hash) && self.mechanisms.floor;
         if fenced || below_floor || (large && staged.is_none()) {
@@ -114,7 +115,7 @@ impl Shim {
                     self.completions.insert(header.lane, done);
                 }
                 self.send_write_reply(&request, Status::Ok, header.seq);
-                self.staged.forget(lane);
+                self.staged.forget(&StagedName::of(&header));
                 let value_bytes = if header.has(flags::LARGE) { header.total_bytes } else { header.value_bytes.into() };
                 if let Some(value) = update {
                     let tombstone = header.op == Op::Delete;
