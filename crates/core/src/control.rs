@@ -4,6 +4,10 @@
 //! does no harm; a message of another epoch than the receiver's is refused, except one that raises it, which only the controller sends
 //! (design, section 6, rule 8).
 
+mod limits;
+
+pub use limits::Malformed;
+
 use crate::storage::Record;
 use serde::{Deserialize, Serialize};
 use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq};

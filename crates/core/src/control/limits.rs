@@ -1,0 +1,307 @@
+//! What a message that arrived may hold. A peer is another process: its bytes are checked once, here,
+//! so that the state machines can rely on it.
+
+use super::*;
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use thiserror::Error;
+
+/// Candidates of one eviction.
+const CANDIDATES_MAX: usize = 1 << 13;
+/// Slot classes of a switch.
+const CLASSES_MAX: usize = 16;
+/// Slots of one class: more than any machine has memory for.
+const SLOTS_MAX: u32 = 1 << 30;
+/// Replicas of a partition.
+const REPLICAS_MAX: usize = 4;
+/// Partitions of a rack, and its nodes.
+const PARTITIONS_MAX: usize = 1 << 16;
+/// Lanes of a rack.
+const LANES_MAX: u32 = 1 << 24;
+/// Bytes of a text that says what went wrong.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+
+/// Why a message that arrived is refused.
+#[derive(Debug, Error)]
+pub enum Malformed {
+    /// It is no message.
+    #[error("not a control message: {0}")]
+    Encoding(#[from] postcard::Error),
+    /// It is one that no part of this version sends.
+    #[error("a control message whose {0} is outside its limits")]
+    Limit(&'static str),
+}
+
+type Checked = Result<(), Malformed>;
+
+fn check(holds: bool, what: &'static str) -> Checked {
+    if holds { Ok(()) } else { Err(Malformed::Limit(what)) }
+}
+
+/// A list that is short enough, each item of which is in order.
+fn list<T>(items: &[T], limit: usize, what: &'static str, each: impl Fn(&T) -> Checked) -> Checked {
+    check(items.len() <= limit, what)?;
+    items.iter().try_for_each(each)
+}
+
+fn batch<T>(items: &[T], each: impl Fn(&T) -> Checked) -> Checked {
+    list(items, BATCH_MAX, "number of items", each)
+}
+
+fn any<T>(_: &T) -> Checked {
+    Ok(())
+}
+
+fn key(key: &[u8]) -> Checked {
+    check((1..=KEY_BYTES_MAX).contains(&key.len()), "length of a key")
+}
+
+fn record(record: &Record) -> Checked {
+    check(record.value.len() <= VALUE_BYTES_MAX, "length of a value")
+}
+
+fn keyed(keyed: &KeyedRecord) -> Checked {
+    key(&keyed.key).and_then(|()| record(&keyed.record))
+}
+
+fn evicted((_, stored): &(EntryId, Option<Record>)) -> Checked {
+    stored.as_ref().map_or(Ok(()), record)
+}
+
+fn entry(entry: &Entry) -> Checked {
+    check(entry.id < EntryId::MAX, "incarnation")?;
+    key(&entry.key)
+}
+
+fn epoch(epoch: u32) -> Checked {
+    check(epoch <= EPOCH_MAX, "epoch")
+}
+
+fn text(text: &Option<String>) -> Checked {
+    check(text.as_ref().is_none_or(|text| text.len() <= TEXT_BYTES_MAX), "text")
+}
+
+fn lanes(lanes: u32) -> Checked {
+    check(lanes <= LANES_MAX, "number of lanes")
+}
+
+fn routes(routes: &[Vec<u16>]) -> Checked {
+    check(routes.len().is_power_of_two() && routes.len() <= PARTITIONS_MAX, "number of partitions")?;
+    routes.iter().try_for_each(|replicas| check((1..=REPLICAS_MAX).contains(&replicas.len()), "number of replicas"))
+}
+
+/// Routes to nodes, each of which has an address.
+fn routes_to(replicas: &[Vec<u16>], nodes: &[Address]) -> Checked {
+    routes(replicas)?;
+    check(nodes.len() <= PARTITIONS_MAX, "number of nodes")?;
+    let has_address = replicas.iter().flatten().all(|node| usize::from(*node) < nodes.len());
+    check(has_address, "route to a node")
+}
+
+fn classes(classes: &[(u32, u32)]) -> Checked {
+    let rises = classes.windows(2).all(|pair| pair[0].0 < pair[1].0);
+    let fits = |&(value_bytes, slots): &(u32, u32)| {
+        (1..=CACHED_VALUE_BYTES_MAX).contains(&(value_bytes as usize)) && slots <= SLOTS_MAX
+    };
+    check(classes.len() <= CLASSES_MAX && rises && classes.iter().all(fits), "list of slot classes")
+}
+
+fn destination(destination: &Destination) -> Checked {
+    match destination {
+        Destination::Switch(_) => Ok(()),
+        Destination::Nodes { routes, nodes } => routes_to(routes, nodes),
+    }
+}
+
+impl Message {
+    /// Takes over the bytes of a message that arrived.
+    ///
+    /// # Errors
+    /// Bytes that are no message, and messages that no part of this version would send.
+    pub fn decode(bytes: &[u8]) -> Result<Message, Malformed> {
+        let message: Message = postcard::from_bytes(bytes)?;
+        message.check()?;
+        Ok(message)
+    }
+
+    /// Whether a part of this version would send it.
+    ///
+    /// # Errors
+    /// What is outside its limits.
+    pub fn check(&self) -> Result<(), Malformed> {
+        match self {
+            Message::ToSwitch(command) => epoch(command.epoch).and_then(|()| command.body.check()),
+            Message::ToNode(command) => epoch(command.epoch).and_then(|()| command.body.check()),
+            Message::ToClient(notice) => notice.check(),
+            Message::FromSwitch(report) => report.check(),
+            Message::FromNode(report) => report.check(),
+            Message::FromClient(report) => report.check(),
+        }
+    }
+}
+
+impl SwitchCommand {
+    fn check(&self) -> Checked {
+        match self {
+            SwitchCommand::Configure(config) => {
+                lanes(config.lanes)?;
+                routes_to(&config.routes, &config.nodes)
+            }
+            SwitchCommand::Lanes(count) => lanes(*count),
+            SwitchCommand::Admit(entries) => batch(entries, entry),
+            SwitchCommand::EvictBegin { candidates, .. } => {
+                list(candidates, CANDIDATES_MAX, "number of candidates", any)
+            }
+            SwitchCommand::Remove(entries) => batch(entries, any),
+            SwitchCommand::NodeAddress(..)
+            | SwitchCommand::Snapshot { .. }
+            | SwitchCommand::DurableGeneration(_)
+            | SwitchCommand::ListEntries(_) => Ok(()),
+        }
+    }
+}
+
+impl SwitchReport {
+    fn check(&self) -> Checked {
+        match self {
+            SwitchReport::Hello { epoch: its, classes: its_classes, .. } => {
+                epoch(*its).and_then(|()| classes(its_classes))
+            }
+            SwitchReport::Done { result, .. } => match result {
+                SwitchResult::Admitted { refused } => batch(refused, any),
+                SwitchResult::Evicting(evicting) => batch(evicting, evicted),
+                SwitchResult::Entries(entries, _) => batch(entries, entry),
+                SwitchResult::Ok | SwitchResult::Busy => Ok(()),
+            },
+            SwitchReport::EvictMe { entries, .. } => batch(entries, evicted),
+            SwitchReport::SnapshotChunk { records, .. } => batch(records, keyed),
+            SwitchReport::SnapshotEnd { .. } => Ok(()),
+        }
+    }
+}
+
+impl NodeCommand {
+    fn check(&self) -> Checked {
+        match self {
+            NodeCommand::Epoch(config) => lanes(config.lanes).and_then(|()| routes(&config.routes)),
+            NodeCommand::Store(records) => batch(records, keyed),
+            NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
+            NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => batch(offers, any),
+            NodeCommand::Release { .. } | NodeCommand::OfferAgain => Ok(()),
+        }
+    }
+}
+
+impl NodeReport {
+    fn check(&self) -> Checked {
+        match self {
+            NodeReport::Hello { epoch: its, failure, .. } => epoch(*its).and_then(|()| text(failure)),
+            NodeReport::Done { error, .. } => text(error),
+            NodeReport::Offers { offers, .. } => batch(offers, |offer| key(&offer.key)),
+        }
+    }
+}
+
+impl ClientNotice {
+    fn check(&self) -> Checked {
+        match self {
+            ClientNotice::Granted(grant) => grant.check(),
+            ClientNotice::Gather { epoch: its, destination: next } => epoch(*its).and_then(|()| destination(next)),
+            ClientNotice::Gathered { .. } => Ok(()),
+        }
+    }
+}
+
+impl Grant {
+    fn check(&self) -> Checked {
+        epoch(self.epoch)?;
+        destination(&self.destination)?;
+        let partitions = self.partitions;
+        let partitioned = partitions.is_power_of_two() && partitions as usize <= PARTITIONS_MAX;
+        check(partitioned, "number of partitions")?;
+        lanes(self.lanes)?;
+        check(self.lane_first <= LANES_MAX, "first lane")?;
+        // A lane counts its requests from here on.
+        check(self.request_base <= u64::MAX >> 1, "first request")
+    }
+}
+
+impl ClientReport {
+    fn check(&self) -> Checked {
+        match self {
+            ClientReport::Preserved { records, .. } => batch(records, keyed),
+            ClientReport::Hello { .. } | ClientReport::Close { .. } => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(message: &Message) -> bool {
+        let bytes = postcard::to_stdvec(message).expect("plain data has an encoding");
+        match Message::decode(&bytes) {
+            Ok(decoded) => {
+                assert_eq!(decoded, *message);
+                false
+            }
+            Err(error) => matches!(error, Malformed::Limit(_)),
+        }
+    }
+
+    fn preserved(records: usize, key_bytes: usize) -> Message {
+        let record = Record { value: vec![0; 8], ..Record::default() };
+        let keyed = KeyedRecord { hash: KeyHash::default(), key: vec![0; key_bytes], record };
+        let records = vec![keyed; records];
+        Message::FromClient(ClientReport::Preserved { epoch: 1, chunk: 0, last: true, records })
+    }
+
+    #[test]
+    fn a_batch_and_its_keys_have_limits() {
+        assert!(!refused(&preserved(BATCH_MAX, KEY_BYTES_MAX)));
+        assert!(refused(&preserved(BATCH_MAX + 1, 1)));
+        assert!(refused(&preserved(1, KEY_BYTES_MAX + 1)) && refused(&preserved(1, 0)));
+    }
+
+    #[test]
+    fn classes_of_a_switch_rise() {
+        let hello = |classes: &[(u32, u32)]| {
+            let (address, classes) = (Address::default(), classes.to_vec());
+            Message::FromSwitch(SwitchReport::Hello { boot: 1, address, epoch: 0, classes, needs_epoch: false })
+        };
+        assert!(!refused(&hello(&[])) && !refused(&hello(&[(128, 16), (1024, 16)])));
+        assert!(refused(&hello(&[(1024, 16), (128, 16)])) && refused(&hello(&[(128, 16), (128, 16)])));
+        assert!(refused(&hello(&[(0, 16)])) && refused(&hello(&[(128, u32::MAX)])));
+    }
+
+    #[test]
+    fn a_grant_has_partitions_that_packets_can_name() {
+        let granted = |partitions, epoch, routes| {
+            let nodes = vec![Address::default(); 2];
+            Message::ToClient(ClientNotice::Granted(Grant {
+                boot: 1,
+                hello_us: 0,
+                lease_us: 1,
+                epoch,
+                destination: Destination::Nodes { routes, nodes },
+                hash_key: HashKey([0; 16]),
+                partitions,
+                lane_first: 0,
+                lanes: 1,
+                request_base: 0,
+                durable_generation: 0,
+                recovered_epoch: 0,
+            }))
+        };
+        assert!(!refused(&granted(2, EPOCH_MAX, vec![vec![0], vec![1]])));
+        assert!(refused(&granted(0, 1, vec![vec![0]])) && refused(&granted(3, 1, vec![vec![0]])));
+        assert!(refused(&granted(1, EPOCH_MAX + 1, vec![vec![0]])));
+        assert!(refused(&granted(1, 1, vec![vec![2]])), "a node without an address");
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        assert!(matches!(Message::decode(b""), Err(Malformed::Encoding(_))));
+        assert!(matches!(Message::decode(&[0xff; 20]), Err(Malformed::Encoding(_))));
+    }
+}
