@@ -1,9 +1,11 @@
-//! What a node makes of packets that no client of ours would send: it goes on, and what it keeps of them is bounded.
+//! What nodes, clients and the controller make of packets and messages that no part of ours would send: they go on, and what they keep is
+//! bounded.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use switchback_core::Now;
-use switchback_core::control::{Command, NodeCommand, NodeConfig};
+use switchback_core::client::{ClientConfig, Session};
+use switchback_core::control::{ClientNotice, Command, Destination, Grant, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record};
@@ -149,4 +151,30 @@ fn a_value_that_is_not_large_is_not_staged() {
     let header = Header { request: 1, total_bytes: 1, ..Header::new(Op::Fragment) };
     assert!(node.asked(header, &[1], b"key").is_empty());
     assert_eq!(node.shim.statistics().dropped_malformed, 1);
+}
+
+fn grant(lanes: u32) -> ClientNotice {
+    ClientNotice::Granted(Grant {
+        boot: 7,
+        hello_us: NOW.monotonic_us,
+        lease_us: 1_000_000,
+        epoch: EPOCH,
+        destination: Destination::Switch(SWITCH),
+        hash_key: HASH_KEY,
+        partitions: 4,
+        lane_first: 0,
+        lanes,
+        request_base: 0,
+        durable_generation: 0,
+        recovered_epoch: 0,
+    })
+}
+
+#[test]
+fn a_session_takes_no_more_lanes_than_it_asked_for() {
+    let mut session = Session::new(ClientConfig { lanes: 4, ..ClientConfig::default() }, 7, 1, NOW);
+    session.handle_message(NOW, grant(1 << 24));
+    assert!(!session.is_open(NOW));
+    session.handle_message(NOW, grant(4));
+    assert!(session.is_open(NOW));
 }

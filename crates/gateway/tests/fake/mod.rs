@@ -190,8 +190,8 @@ impl ControlLink for FakeControl {
 
     fn send(&mut self, report: ClientReport) {
         let mut records = self.rack.0.lock().unwrap();
-        let (sent_us, boot) = match report {
-            ClientReport::Hello { sent_us, boot, .. } => (sent_us, boot),
+        let (sent_us, boot, asked) = match report {
+            ClientReport::Hello { sent_us, boot, lanes, .. } => (sent_us, boot, lanes),
             ClientReport::Close { .. } => return records.closed_sessions += 1,
             ClientReport::Preserved { .. } => return,
         };
@@ -207,7 +207,7 @@ impl ControlLink for FakeControl {
             hash_key: HASH_KEY,
             partitions: 16,
             lane_first: self.worker * LANES,
-            lanes: records.knobs.lanes.unwrap_or(LANES),
+            lanes: records.knobs.lanes.unwrap_or(LANES).min(asked),
             request_base: records.request_base(boot),
             durable_generation: records.knobs.durable_generation,
             recovered_epoch: 0,

@@ -123,6 +123,8 @@ impl Session {
         // An answer to an earlier life of this client (it may have waited for the controller's disk), a clock that ran ahead of us, an
         // older epoch: nothing to gain from it.
         let is_mine = grant.boot == self.boot || !self.config.mechanisms.client_life;
+        // More lanes than were asked for are of another session, or of no controller.
+        let is_mine = is_mine && grant.lanes <= self.config.lanes;
         if !is_mine || grant.epoch < self.epoch || grant.hello_us > now.monotonic_us {
             return;
         }
