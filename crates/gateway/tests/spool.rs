@@ -144,6 +144,17 @@ fn a_torn_tail_costs_only_what_was_torn() {
 }
 
 #[test]
+fn a_file_beyond_the_last_number_is_no_segment() {
+    let directory = tempfile::tempdir().unwrap();
+    let other = directory.path().join(format!("w0-{}.spool", u64::MAX));
+    fs::write(&other, b"SWSPOOL\x01").unwrap();
+    let opened = SpoolDirectory::open(directory.path()).unwrap();
+    let mut preserved = Preservation::default();
+    Spool::open(&opened, 0, Durability::Always, u64::MAX, &mut preserved).unwrap();
+    assert!(other.exists() && segments(directory.path()).len() == 2);
+}
+
+#[test]
 fn a_spool_is_rewritten_when_it_is_long_and_keeps_the_newest() {
     let directory = tempfile::tempdir().unwrap();
     let opened = SpoolDirectory::open(directory.path()).unwrap();

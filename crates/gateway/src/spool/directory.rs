@@ -13,6 +13,8 @@ use thiserror::Error;
 pub(super) const HEADER: [u8; 8] = *b"SWSPOOL\x01";
 const LOCK: &str = "lock";
 const EXTENSION: &str = "spool";
+/// The last number that has a segment; a file with a higher one is none of ours.
+const NUMBER_MAX: u64 = 999_999_999_999;
 
 /// Why a spool can't be used.
 #[derive(Debug, Error)]
@@ -148,7 +150,8 @@ pub(super) fn segment_path(directory: &Path, worker: usize, number: u64) -> Path
 fn parse_name(path: &Path) -> Option<(usize, u64)> {
     let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
     let (worker, number) = name.strip_prefix('w')?.split_once('-')?;
-    Some((worker.parse().ok()?, number.parse().ok()?))
+    let number = number.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
+    Some((worker.parse().ok()?, number))
 }
 
 /// Makes a created, renamed or deleted file's name durable.
