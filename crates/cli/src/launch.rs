@@ -252,10 +252,10 @@ fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     let part = ControllerPart::start(config)?;
     let supervisor = Supervisor { controller: Some(part.controller.clone()), ..Supervisor::new(config) };
     let sources = common(config);
-    let (handle, bytes) = (part.controller.clone(), part.control_bytes());
+    let (handle, control) = (part.controller.clone(), part.control_statistics());
     let switches = config.switches.len() as u16;
     sources.add(move |samples: &mut Samples| {
-        metrics::control_bytes(samples, bytes());
+        metrics::control_channel(samples, &control());
         metrics::queue(samples, "controller", "0", handle.queued() as u64);
         if let Some(status) = handle.call(|controller, now| controller.status(now)) {
             metrics::controller(samples, &status, switches);

@@ -24,5 +24,5 @@ pub use meter::{SocketMeter, SocketQueue};
 pub use native::{NativeTarget, NodeAddresses};
 pub use port::{Carrier, ControlEvent, MemoryHub, PeerPort};
 pub use refusal::{address_refused, directory_refused};
-pub use tcp::{TcpHub, connect};
+pub use tcp::{ControlStatistics, Parts, TcpHub, connect};
 pub use udp::{BATCH, UdpLink};

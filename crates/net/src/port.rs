@@ -27,6 +27,11 @@ pub enum ControlEvent {
 pub trait Carrier: Send + Sync {
     /// Sends a message on its way.
     fn carry(&self, envelope: Envelope);
+
+    /// Messages that found no room, ever.
+    fn dropped(&self) -> u64 {
+        0
+    }
 }
 
 /// A part's end of the control channel.
@@ -57,6 +62,11 @@ impl PeerPort {
     /// Sends a message to the controller.
     pub fn send(&self, message: Message) {
         self.carrier.carry(Envelope { from: self.peer, to: Peer::Controller, message });
+    }
+
+    /// Messages, to and from the controller, that found no room.
+    pub fn dropped(&self) -> u64 {
+        self.carrier.dropped() + self.inbox.dropped()
     }
 
     /// Takes the next message of the controller.

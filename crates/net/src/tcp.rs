@@ -1,23 +1,36 @@
-//! The control channel over TCP: length-prefixed frames. A connection may break at any time; what was on its way is lost, and
-//! whoever needs it repeats it.
+//! The control channel over TCP: length-prefixed frames. A connection may break at any time; what was
+//! on its way is lost, and is repeated by the part that needs an answer.
 
 use crate::mailbox::Mailbox;
 use crate::port::{Carrier, ControlEvent, MESSAGES_MAX, PeerPort};
+use connections::{Connections, Outgoing};
+pub use connections::{ControlStatistics, Parts};
 use socket2::SockRef;
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use switchback_core::control::{Envelope, Message, Peer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 
-/// Longest frame: a batch of the largest cacheable records fits many times.
-const FRAME_BYTES_MAX: u32 = 16 << 20;
+mod connections;
+
+/// Longest frame of a peer: a batch fits several times.
+const PEER_FRAME_BYTES_MAX: u32 = 1 << 20;
+/// Longest frame of the controller: routes of all partitions and addresses of all nodes fit.
+const CONTROLLER_FRAME_BYTES_MAX: u32 = 4 << 20;
+/// Longest introduction.
+const INTRODUCTION_BYTES_MAX: u32 = 64;
+/// Memory taken for a frame before any of it has arrived. It grows with what arrives.
+const FRAME_BYTES_FIRST: usize = 4 << 10;
+/// How long a frame may take to arrive once its length has.
+const FRAME_TIME: Duration = Duration::from_secs(30);
+/// Bytes of frames that wait for the controller; what finds no room is dropped and counted.
+const INBOX_BYTES_MAX: usize = 64 << 20;
 /// Pause before a broken connection is tried again.
 const RECONNECT: Duration = Duration::from_millis(20);
 /// How long a connection may take to be made, and what was sent to be acknowledged. Left to itself TCP waits twice as long each time, so
@@ -28,7 +41,7 @@ const INTRODUCTION: Duration = Duration::from_secs(5);
 
 /// What an introduction begins with: "SW", and the version of the messages, which is another one whenever their encoding is.
 const CONTROL_VERSION: u32 = 0x5357_0003;
-/// How long somebody waits who can't be understood, since he will try again.
+/// Delay before a refused peer is disconnected, so that it doesn't reconnect at once.
 const REFUSAL: Duration = Duration::from_secs(1);
 
 /// Bytes that the control channel has carried.
@@ -38,20 +51,19 @@ struct ControlBytes {
     received: AtomicU64,
 }
 
-impl ControlBytes {
-    /// Bytes sent and received, frames included.
-    fn get(&self) -> (u64, u64) {
-        (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
-    }
-}
-
-async fn read_frame(from: &mut BufReader<OwnedReadHalf>, bytes: &ControlBytes) -> io::Result<Vec<u8>> {
+/// Reads one frame of at most `bytes_max`. Memory grows with what arrives: a length alone costs none.
+async fn read_frame<R: AsyncRead + Unpin>(from: &mut R, bytes_max: u32, bytes: &ControlBytes) -> io::Result<Vec<u8>> {
     let length = from.read_u32().await?;
-    if length > FRAME_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a control frame of {length} bytes")));
+    if length > bytes_max {
+        let error = format!("a control frame of {length} bytes, of which there may be {bytes_max}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
     }
-    let mut frame = vec![0; length as usize];
-    from.read_exact(&mut frame).await?;
+    let mut frame = Vec::with_capacity(FRAME_BYTES_FIRST.min(length as usize));
+    let mut rest = from.take(length.into());
+    tokio::time::timeout(FRAME_TIME, rest.read_to_end(&mut frame)).await??;
+    if frame.len() < length as usize {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     bytes.received.fetch_add(4 + u64::from(length), Ordering::Relaxed);
     Ok(frame)
 }
@@ -70,8 +82,8 @@ fn configure(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_tcp_user_timeout(Some(UNANSWERED))
 }
 
-fn decode<T: serde::de::DeserializeOwned>(frame: &[u8]) -> io::Result<T> {
-    postcard::from_bytes(frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+fn decode(frame: &[u8]) -> io::Result<Message> {
+    Message::decode(frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
@@ -85,33 +97,29 @@ fn spawn(name: &str, future: impl Future<Output = ()> + Send + 'static) -> io::R
     Ok(())
 }
 
-type Senders = Mutex<BTreeMap<Peer, (u64, mpsc::Sender<Arc<Vec<u8>>>)>>;
-
 /// The controller's side: accepts connections of all peers.
 #[derive(Debug)]
 pub struct TcpHub {
     address: SocketAddr,
     inbox: Arc<Mailbox<ControlEvent>>,
-    senders: Senders,
-    connections: AtomicU64,
-    /// Connections of whoever spoke another version.
-    refused: AtomicU64,
+    connections: Mutex<Connections>,
     bytes: ControlBytes,
+    /// Messages to peers that found no room.
+    dropped: AtomicU64,
     closed: Notify,
 }
 
 impl TcpHub {
-    /// Listens on `address`.
-    pub fn listen(address: SocketAddr) -> io::Result<Arc<TcpHub>> {
+    /// Listens on `address` for the parts of a rack and its clients.
+    pub fn listen(address: SocketAddr, parts: Parts) -> io::Result<Arc<TcpHub>> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let hub = Arc::new(TcpHub {
             address: listener.local_addr()?,
-            inbox: Arc::new(Mailbox::new(MESSAGES_MAX)),
-            senders: Mutex::default(),
-            connections: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            inbox: Arc::new(Mailbox::with_bytes(MESSAGES_MAX, INBOX_BYTES_MAX)),
+            connections: Mutex::new(Connections::new(parts)),
             bytes: ControlBytes::default(),
+            dropped: AtomicU64::new(0),
             closed: Notify::new(),
         });
         let accepting = Arc::clone(&hub);
@@ -147,82 +155,108 @@ impl TcpHub {
         Arc::clone(&self.inbox)
     }
 
-    /// Bytes carried so far.
-    pub fn bytes(&self) -> (u64, u64) {
-        self.bytes.get()
+    /// Counters.
+    pub fn statistics(&self) -> ControlStatistics {
+        let (peers, refused) = self.with_connections(|connections| connections.counts());
+        ControlStatistics {
+            bytes_sent: self.bytes.sent.load(Ordering::Relaxed),
+            bytes_received: self.bytes.received.load(Ordering::Relaxed),
+            dropped_sent: self.dropped.load(Ordering::Relaxed),
+            dropped_received: self.inbox.dropped(),
+            peers,
+            refused,
+        }
     }
 
-    async fn serve(self: Arc<TcpHub>, stream: TcpStream) -> io::Result<()> {
+    fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
+        f(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Serves connection `number` until it breaks or its peer makes another one.
+    async fn serve(&self, number: u64, stream: TcpStream) -> io::Result<()> {
         configure(&stream)?;
-        let (read, mut write) = stream.into_split();
+        let (read, write) = stream.into_split();
         let mut read = BufReader::new(read);
-        let introduction = tokio::time::timeout(INTRODUCTION, read_frame(&mut read, &self.bytes)).await;
-        let introduction = introduction.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let introduction = read_frame(&mut read, INTRODUCTION_BYTES_MAX, &self.bytes);
+        let introduction = tokio::time::timeout(INTRODUCTION, introduction).await??;
         let Some(peer) = introduced(&introduction) else { return self.refuse().await };
-        let (sender, mut outgoing) = mpsc::channel::<Arc<Vec<u8>>>(MESSAGES_MAX);
-        let connection = self.connections.fetch_add(1, Ordering::Relaxed);
-        self.senders.lock().unwrap_or_else(PoisonError::into_inner).insert(peer, (connection, sender));
-        let hub = Arc::clone(&self);
-        let writing = tokio::spawn(async move {
-            while let Some(frame) = outgoing.recv().await {
-                if write_frame(&mut write, &frame, &hub.bytes).await.is_err() {
-                    return;
-                }
-            }
-        });
-        let ended = loop {
-            match read_frame(&mut read, &self.bytes).await.and_then(|frame| decode::<Message>(&frame)) {
-                Ok(message) => {
-                    let envelope = Envelope { from: peer, to: Peer::Controller, message };
-                    self.inbox.push(ControlEvent::Message(envelope));
-                }
-                Err(error) => break error,
-            }
+        let (outgoing, queue) = Outgoing::new();
+        if !self.with_connections(|connections| connections.introduce(number, peer, outgoing)) {
+            return self.refuse().await;
+        }
+        let ended = tokio::select! {
+            error = self.read(peer, &mut read) => error,
+            error = self.write(queue, write) => error,
         };
-        writing.abort();
-        self.gone(peer, connection);
+        if self.with_connections(|connections| connections.end(number)) == Some(peer) {
+            self.inbox.push(ControlEvent::Lost(peer));
+        }
         Err(ended)
     }
 
+    /// Passes on what a peer says, until its connection breaks.
+    async fn read(&self, peer: Peer, from: &mut BufReader<OwnedReadHalf>) -> io::Error {
+        loop {
+            let frame = match read_frame(from, PEER_FRAME_BYTES_MAX, &self.bytes).await {
+                Ok(frame) => frame,
+                Err(error) => return error,
+            };
+            match decode(&frame) {
+                Ok(message) => {
+                    let envelope = Envelope { from: peer, to: Peer::Controller, message };
+                    self.inbox.push_bytes(ControlEvent::Message(envelope), frame.len());
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Sends what waits for a peer, until its connection breaks.
+    async fn write(&self, mut queue: connections::Queue, mut to: OwnedWriteHalf) -> io::Error {
+        while let Some(frame) = queue.next().await {
+            if let Err(error) = write_frame(&mut to, &frame, &self.bytes).await {
+                return error;
+            }
+        }
+        io::ErrorKind::ConnectionAborted.into()
+    }
+
     async fn refuse(&self) -> io::Result<()> {
-        let refused = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        let refused = self.with_connections(Connections::refuse);
         if refused.is_power_of_two() {
             tracing::warn!(
                 refused,
-                "not a part of this version of Switchback: give all parts of the rack the same version"
+                "refused a control connection: it isn't of a part of this rack, has another version of Switchback, or is one too many"
             );
         }
         tokio::time::sleep(REFUSAL).await;
         Err(io::ErrorKind::Unsupported.into())
     }
-
-    fn gone(&self, peer: Peer, connection: u64) {
-        let mut senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
-        // A newer connection of the same peer is not this one's to take away.
-        if senders.get(&peer).is_some_and(|(current, _)| *current == connection) {
-            senders.remove(&peer);
-            self.inbox.push(ControlEvent::Lost(peer));
-        }
-    }
 }
 
 /// Who it is, if it speaks this version.
 fn introduced(introduction: &[u8]) -> Option<Peer> {
-    let (version, peer): (u32, Peer) = decode(introduction).ok()?;
+    let (version, peer): (u32, Peer) = postcard::from_bytes(introduction).ok()?;
     (version == CONTROL_VERSION).then_some(peer)
 }
 
-/// Serves whoever connects.
+/// Accepts connections, each of which is served by a task.
 async fn accept(hub: &Arc<TcpHub>, listener: &TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                let hub = Arc::clone(hub);
-                tokio::spawn(async move {
-                    if let Err(error) = hub.serve(stream).await {
+                let number = hub.with_connections(Connections::next_number);
+                let serving = Arc::clone(hub);
+                let task = tokio::spawn(async move {
+                    if let Err(error) = serving.serve(number, stream).await {
                         tracing::debug!(%from, %error, "a control connection ended");
                     }
+                    serving.with_connections(|connections| connections.end(number));
                 });
+                let task = task.abort_handle();
+                hub.with_connections(|connections| connections.arrive(number, from.ip(), task));
+                // Those that have arrived get to say who they are before more arrive.
+                tokio::task::yield_now().await;
             }
             // Out of file descriptors, say: those that are open go on.
             Err(error) => {
@@ -235,10 +269,10 @@ async fn accept(hub: &Arc<TcpHub>, listener: &TcpListener) {
 
 impl Carrier for TcpHub {
     fn carry(&self, envelope: Envelope) {
-        let senders = self.senders.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, sender)) = senders.get(&envelope.to) {
-            // A full queue is a peer that doesn't read: it loses the message, as over a broken connection.
-            let _ = sender.try_send(Arc::new(encode(&envelope.message)));
+        let frame = encode(&envelope.message);
+        // A full queue is a peer that doesn't read: it loses the message, as over a broken connection.
+        if !self.with_connections(|connections| connections.send(envelope.to, frame)) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -247,11 +281,18 @@ impl Carrier for TcpHub {
 #[derive(Debug)]
 struct TcpPeer {
     outgoing: mpsc::Sender<Vec<u8>>,
+    dropped: AtomicU64,
 }
 
 impl Carrier for TcpPeer {
     fn carry(&self, envelope: Envelope) {
-        let _ = self.outgoing.try_send(encode(&envelope.message));
+        if self.outgoing.try_send(encode(&envelope.message)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 }
 
@@ -277,7 +318,7 @@ pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
             while to_send.try_recv().is_ok() {}
         }
     })?;
-    Ok(PeerPort::new(peer, Arc::new(TcpPeer { outgoing }), inbox))
+    Ok(PeerPort::new(peer, Arc::new(TcpPeer { outgoing, dropped: AtomicU64::new(0) }), inbox))
 }
 
 async fn run_connection(
@@ -295,7 +336,7 @@ async fn run_connection(
     let reading = async {
         let mut read = BufReader::new(read);
         loop {
-            match read_frame(&mut read, bytes).await.and_then(|frame| decode::<Message>(&frame)) {
+            match read_frame(&mut read, CONTROLLER_FRAME_BYTES_MAX, bytes).await.and_then(|frame| decode(&frame)) {
                 Ok(message) => {
                     arriving.push(message);
                 }
@@ -318,15 +359,177 @@ async fn run_connection(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::VecDeque;
+    use std::io::{Read, Write};
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+    use switchback_core::control::ClientReport;
+    use tokio::io::ReadBuf;
+
+    /// A hub, and the controller's end of it.
+    struct Controller {
+        hub: Arc<TcpHub>,
+        poll: mio::Poll,
+        arrived: VecDeque<ControlEvent>,
+    }
+
+    impl Controller {
+        fn new() -> Controller {
+            let parts = Parts { switches: 1, nodes: 2 };
+            let hub = TcpHub::listen(([127, 0, 0, 1], 0).into(), parts).expect("a port is free");
+            let poll = mio::Poll::new().expect("a poll");
+            let waker = mio::Waker::new(poll.registry(), mio::Token(0)).expect("a waker");
+            hub.controller_inbox().register(&Arc::new(waker));
+            Controller { hub, poll, arrived: VecDeque::new() }
+        }
+
+        fn stranger(&self) -> std::net::TcpStream {
+            std::net::TcpStream::connect(self.hub.address()).expect("the hub listens")
+        }
+
+        /// Waits for what happens next.
+        fn next(&mut self) -> ControlEvent {
+            let mut events = mio::Events::with_capacity(1);
+            loop {
+                self.hub.controller_inbox().drain_into(&mut self.arrived);
+                match self.arrived.pop_front() {
+                    Some(ControlEvent::Wake) => {}
+                    Some(event) => return event,
+                    None => self.poll.poll(&mut events, None).expect("it can wait"),
+                }
+            }
+        }
+
+        /// Waits for a message of `peer`; what else happens before is passed over.
+        fn hears(&mut self, peer: Peer) {
+            while !matches!(self.next(), ControlEvent::Message(said) if said.from == peer) {}
+        }
+    }
+
+    impl Drop for Controller {
+        fn drop(&mut self) {
+            self.hub.close();
+        }
+    }
+
+    fn framed(frame: &[u8]) -> Vec<u8> {
+        [&(frame.len() as u32).to_be_bytes(), frame].concat()
+    }
+
+    fn introduction(peer: Peer) -> Vec<u8> {
+        framed(&encode(&(CONTROL_VERSION, peer)))
+    }
+
+    /// Waits for the connection's end.
+    fn ended(stream: &mut std::net::TcpStream) {
+        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "the hub has nothing to say");
+    }
+
+    fn closing() -> Message {
+        Message::FromClient(ClientReport::Close { boot: 1 })
+    }
 
     #[test]
     fn only_parts_of_this_version_are_understood() {
         for peer in [Peer::Node(2), Peer::Switch(0), Peer::Client(u64::MAX)] {
-            assert_eq!(introduced(&encode(&(CONTROL_VERSION, peer))), Some(peer));
+            let bytes = encode(&(CONTROL_VERSION, peer));
+            assert_eq!(introduced(&bytes), Some(peer));
+            assert!(bytes.len() <= INTRODUCTION_BYTES_MAX as usize);
             assert_eq!(introduced(&encode(&(CONTROL_VERSION + 1, peer))), None);
             assert_eq!(introduced(&encode(&peer)), None, "as it was before there was a version");
         }
         assert_eq!(introduced(b"GET / HTTP/1.1\r\n"), None);
         assert_eq!(introduced(b""), None);
+    }
+
+    /// Gives a few bytes at a time, and notes for how many there was room.
+    struct Trickle<'a> {
+        bytes: &'a [u8],
+        given: usize,
+        room_max: usize,
+    }
+
+    impl AsyncRead for Trickle<'_> {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            let excess = to.remaining().saturating_sub(2 * self.given);
+            self.room_max = self.room_max.max(excess);
+            let (now, later) = self.bytes.split_at(self.bytes.len().min(to.remaining()).min(100));
+            to.put_slice(now);
+            self.given += now.len();
+            self.bytes = later;
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn memory_for_a_frame_grows_with_what_arrives() {
+        let frame = vec![7; 300_000];
+        let (whole, bytes) = (framed(&frame), ControlBytes::default());
+        let mut trickle = Trickle { bytes: &whole, given: 0, room_max: 0 };
+        assert_eq!(read_frame(&mut trickle, PEER_FRAME_BYTES_MAX, &bytes).await.unwrap(), frame);
+        assert!(trickle.room_max <= FRAME_BYTES_FIRST, "{} bytes taken for nothing", trickle.room_max);
+        let error = |whole: Vec<u8>| async move {
+            let bytes = ControlBytes::default();
+            read_frame(&mut &whole[..], PEER_FRAME_BYTES_MAX, &bytes).await.unwrap_err().kind()
+        };
+        assert_eq!(error(whole[..1000].to_vec()).await, io::ErrorKind::UnexpectedEof);
+        assert_eq!(error((PEER_FRAME_BYTES_MAX + 1).to_be_bytes().to_vec()).await, io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_crowd_of_strangers_costs_no_peer_its_connection() {
+        let mut controller = Controller::new();
+        let known = connect(Peer::Node(0), controller.hub.address()).expect("a port");
+        // What is sent before there is a connection waits for it.
+        known.send(closing());
+        controller.hears(Peer::Node(0));
+        let mut strangers: Vec<_> = (0..200).map(|_| controller.stranger()).collect();
+        strangers.iter_mut().take(100).for_each(ended);
+        known.send(closing());
+        controller.hears(Peer::Node(0));
+        let new = connect(Peer::Node(1), controller.hub.address()).expect("a port");
+        new.send(closing());
+        controller.hears(Peer::Node(1));
+        let counted = controller.hub.statistics();
+        assert!(counted.peers == 2 && counted.refused >= 100, "{counted:?}");
+    }
+
+    #[test]
+    fn a_peer_that_connects_again_has_one_connection() {
+        let mut controller = Controller::new();
+        let (mut first, mut second) = (controller.stranger(), controller.stranger());
+        for stream in [&mut first, &mut second] {
+            stream.write_all(&introduction(Peer::Client(1))).expect("the hub reads");
+            stream.write_all(&framed(&encode(&closing()))).expect("the hub reads");
+            controller.hears(Peer::Client(1));
+        }
+        ended(&mut first);
+        assert_eq!(controller.hub.statistics().peers, 1);
+        drop(second);
+        let lost = ControlEvent::Lost(Peer::Client(1));
+        assert_eq!(controller.next(), lost, "the first one's end left the peer connected");
+    }
+
+    #[test]
+    fn nonsense_ends_its_own_connection_only() {
+        let mut controller = Controller::new();
+        let hello = introduction(Peer::Client(1));
+        for (introduction, message) in [
+            (&hello[..], &(PEER_FRAME_BYTES_MAX + 1).to_be_bytes()[..]),
+            (&hello[..], &framed(b"\xff\xff\xff")[..]),
+            (&hello[..], &framed(&[])[..]),
+            (&(INTRODUCTION_BYTES_MAX + 1).to_be_bytes()[..], &[][..]),
+            (&introduction(Peer::Controller)[..], &[][..]),
+            (&introduction(Peer::Node(2))[..], &[][..]),
+        ] {
+            let mut stream = controller.stranger();
+            stream.write_all(introduction).expect("the hub reads");
+            let _ = stream.write_all(message);
+            ended(&mut stream);
+        }
+        let known = connect(Peer::Node(0), controller.hub.address()).expect("a port");
+        known.send(closing());
+        controller.hears(Peer::Node(0));
+        assert_eq!(controller.hub.statistics().peers, 1);
     }
 }

@@ -22,8 +22,8 @@ use switchback_datapath::{Datapath, Shard};
 use switchback_engine::RocksEngine;
 use switchback_gateway::Gateway;
 use switchback_net::{
-    Carrier, ClientControl, Clock, ControlLink, NativeTarget, SocketMeter, TcpHub, UdpLink, Uplink, address_refused,
-    connect, directory_refused,
+    Carrier, ClientControl, Clock, ControlLink, ControlStatistics, NativeTarget, Parts, SocketMeter, TcpHub, UdpLink,
+    Uplink, address_refused, connect, directory_refused,
 };
 use switchback_wire::Address;
 
@@ -201,7 +201,8 @@ impl ControllerPart {
         let controller = Controller::new(machine, Mechanisms::ALL, &found, seed, clock.now())
             .with_context(|| format!("the rack in {}", config.controller.data.display()))?;
         let listen = config.controller.listen;
-        let hub = TcpHub::listen(listen).map_err(|error| not_bound("the control channel", listen, &error))?;
+        let parts = Parts { switches: config.switches.len(), nodes: config.nodes.len() };
+        let hub = TcpHub::listen(listen, parts).map_err(|error| not_bound("the control channel", listen, &error))?;
         let mut threads = Threads::default();
         let carrier = Arc::clone(&hub) as Arc<dyn Carrier>;
         let inbox = hub.controller_inbox();
@@ -211,10 +212,10 @@ impl ControllerPart {
         Ok(ControllerPart { controller, hub, threads })
     }
 
-    /// Reads the bytes of the control channel, sent and received.
-    pub fn control_bytes(&self) -> impl Fn() -> (u64, u64) + Send + Sync + 'static {
+    /// Reads the counters of the control channel.
+    pub fn control_statistics(&self) -> impl Fn() -> ControlStatistics + Send + Sync + 'static {
         let hub = Arc::clone(&self.hub);
-        move || hub.bytes()
+        move || hub.statistics()
     }
 
     /// Whether it has ended by itself.

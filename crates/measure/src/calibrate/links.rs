@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use switchback_core::control::{Command, Envelope, KeyedRecord, Message, NodeCommand, NodeReport, Peer, SwitchReport};
 use switchback_core::storage::Record;
 use switchback_experiment::calibration::{Control, Link};
-use switchback_net::{Carrier, ControlEvent, PeerPort, TcpHub, UdpLink, connect};
+use switchback_net::{Carrier, ControlEvent, Parts, PeerPort, TcpHub, UdpLink, connect};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq};
 
 const WAKE: Token = Token(0);
@@ -120,7 +120,8 @@ struct Channel {
 
 impl Channel {
     fn open(peer: Peer) -> anyhow::Result<Channel> {
-        let hub = TcpHub::listen(loopback()).context("the control channel on loopback")?;
+        let hub =
+            TcpHub::listen(loopback(), Parts { switches: 1, nodes: 1 }).context("the control channel on loopback")?;
         let (hub_sleeps, port_sleeps) = (Sleeper::new()?, Sleeper::new()?);
         hub.controller_inbox().register(&hub_sleeps.waker);
         let port = connect(peer, hub.address())?;
@@ -179,7 +180,7 @@ fn rate(rounds: usize) -> anyhow::Result<Vec<f64>> {
     };
     let records: Vec<_> = (0..CHUNK_RECORDS).map(record).collect();
     let mut round = |counts: bool| {
-        let (start, before) = (Instant::now(), hub.bytes());
+        let (start, before) = (Instant::now(), hub.statistics());
         for index in 0..CHUNKS {
             let records = records.clone();
             port.send(Message::FromSwitch(SwitchReport::SnapshotChunk { epoch: 1, generation: 1, index, records }));
@@ -187,8 +188,8 @@ fn rate(rounds: usize) -> anyhow::Result<Vec<f64>> {
         for _ in 0..CHUNKS {
             hear(hub, hub_sleeps, arrived)?;
         }
-        let after = hub.bytes();
-        let bytes = (after.0 + after.1) - (before.0 + before.1);
+        let after = hub.statistics();
+        let bytes = (after.bytes_sent + after.bytes_received) - (before.bytes_sent + before.bytes_received);
         anyhow::Ok(counts.then(|| bytes as f64 / us(start.elapsed())))
     };
     round(false)?;

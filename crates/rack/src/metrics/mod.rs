@@ -10,7 +10,7 @@ mod sources;
 pub use histogram::{BOUNDS_US, HistogramSnapshot};
 pub use samples::{Kind, Samples};
 pub use sources::{
-    agent, build, control_bytes, controller, datapath, engine, gateway, interface, node, process, queue, socket,
+    agent, build, control_channel, controller, datapath, engine, gateway, interface, node, process, queue, socket,
 };
 
 use std::fmt;

@@ -10,7 +10,7 @@ use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
 use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Verb, WorkerStatistics};
-use switchback_net::SocketQueue;
+use switchback_net::{ControlStatistics, SocketQueue};
 use switchback_xdp::Watch;
 
 /// What runs here.
@@ -112,12 +112,22 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
     }
 }
 
-/// The control channel of the controller's process: bytes sent and received.
-pub fn control_bytes(samples: &mut Samples, (sent, received): (u64, u64)) {
-    const HELP: &str = "Bytes on the control channel, as the controller sees them.";
-    for (direction, bytes) in [("sent", sent), ("received", received)] {
-        samples.counter("switchback_control_bytes_total", HELP, &[("direction", direction)], bytes);
+/// The control channel of the controller's process.
+pub fn control_channel(samples: &mut Samples, counted: &ControlStatistics) {
+    const BYTES: &str = "Bytes on the control channel, as the controller sees them.";
+    const DROPPED: &str = "Control messages that found no room.";
+    for (direction, bytes, dropped) in [
+        ("sent", counted.bytes_sent, counted.dropped_sent),
+        ("received", counted.bytes_received, counted.dropped_received),
+    ] {
+        let labels = [("direction", direction)];
+        samples.counter("switchback_control_bytes_total", BYTES, &labels, bytes);
+        samples.counter("switchback_control_dropped_messages_total", DROPPED, &labels, dropped);
     }
+    const PEERS: &str = "Parts and clients that are connected to the controller.";
+    samples.gauge("switchback_control_peers", PEERS, &[], counted.peers as f64);
+    const REFUSED: &str = "Connections to the control port that were refused.";
+    samples.counter("switchback_control_refused_connections_total", REFUSED, &[], counted.refused);
 }
 
 /// A queue's length.
@@ -462,7 +472,7 @@ mod tests {
         process(&mut samples);
         controller(&mut samples, &status(), 2);
         gateway(&mut samples, &GatewayStatistics::new(1));
-        control_bytes(&mut samples, (1, 2));
+        control_channel(&mut samples, &ControlStatistics::default());
         for index in ["0", "1"] {
             let counted = Statistics { read_hits: 10, fenced_reads: 2, embedded_reads: 1, ..Statistics::default() };
             datapath(&mut samples, index, &counted);
