@@ -1,7 +1,8 @@
 //! Mechanisms that a run can do without, by name: each proves that the checks would notice.
 //!
-//! `tests/ablations.rs` runs each until it is caught, and `docs/guarantees.md` says by what.
+//! `tests/ablations.rs` runs each until one of the checks that it names has caught it.
 
+use crate::check::{Check, Checks};
 use crate::focus::Focus;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_datapath::Features;
@@ -21,13 +22,15 @@ pub struct Ablation {
     pub focus: Option<Focus>,
     /// So many seeds are enough to catch it.
     pub seeds: u64,
+    /// What breaks without the mechanism: one of these checks has to find it.
+    pub caught_by: Checks,
 }
 
 const NONE: Features = Features(0);
 const ALL: Mechanisms = Mechanisms::ALL;
 
 const fn without(name: &'static str, rule: &'static str, features: Features, mechanisms: Mechanisms) -> Ablation {
-    Ablation { name, rule, features, mechanisms, focus: None, seeds: 0 }
+    Ablation { name, rule, features, mechanisms, focus: None, seeds: 0, caught_by: Checks::of(&[]) }
 }
 
 const fn datapath(name: &'static str, rule: &'static str, features: Features) -> Ablation {
@@ -49,245 +52,249 @@ impl Ablation {
             "a read of an outdated dirty record under eviction carries it to the node",
             Features::EMBEDDING,
         )
-        .caught_in(20, Some(Focus::Evictions)),
+        .caught_in(20, Some(Focus::Evictions)).by(&[Check::Linearizable]),
         parts(
             "no-embedding-store",
             "the node stores an embedded record before it answers",
             Mechanisms { embedding_store: false, ..ALL },
         )
-        .caught_in(20, Some(Focus::Evictions)),
+        .caught_in(20, Some(Focus::Evictions)).by(&[Check::Linearizable]),
         without(
             "no-seq-compare",
             "only what is newer is stored, in the cache and at the node",
             Features::SEQ_COMPARE,
             Mechanisms { seq_compare: false, ..ALL },
         )
-        .caught_in(10, None),
+        .caught_in(10, None).by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
         datapath("no-validity", "a record counts only between its lookup entry's coming and going", Features::VALIDITY)
-            .caught_in(30, Some(Focus::Evictions)),
+            .caught_in(30, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::Liveness]),
         datapath("no-outdated", "a record that may be older than its node's doesn't answer", Features::OUTDATED)
-            .caught_in(10, None),
+            .caught_in(10, None).by(&[Check::StrangeValue, Check::Linearizable]),
         without(
             "no-fence",
             "only an answer that is read behind a fence promotes a record",
             Features::FENCE,
             Mechanisms { fence: false, ..ALL },
         )
-        .caught_in(30, Some(Focus::Evictions)),
+        .caught_in(30, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::Condition]),
         parts(
             "no-durable-fence",
             "a fence is durable before its read is answered",
             Mechanisms { durable_fence: false, ..ALL },
         )
-        .caught_in(150, Some(Focus::Restarts)),
+        .caught_in(150, Some(Focus::Restarts)).by(&[Check::Linearizable, Check::Condition]),
         parts(
             "no-lasting-fence",
             "a fence outlives the eviction of its key",
             Mechanisms { lasting_fence: false, ..ALL },
         )
-        .caught_in(1600, Some(Focus::Evictions)),
+        .caught_in(1600, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::Condition]),
         datapath(
             "no-condition-adm",
             "a forwarded conditional write keeps older answers from promoting",
             Features::CONDITION_ADM,
         )
-        .caught_in(60, Some(Focus::Evictions)),
+        .caught_in(60, Some(Focus::Evictions)).by(&[Check::Linearizable]),
         datapath("no-condition-wait", "a conditional write waits for the end of an eviction", Features::CONDITION_WAIT)
-            .caught_in(20, Some(Focus::Evictions)),
+            .caught_in(20, Some(Focus::Evictions)).by(&[Check::Linearizable]),
         datapath(
             "no-incarnation-check",
             "an agent's packets name the incarnation that they mean",
             Features::INCARNATION_CHECK,
         )
-        .caught_in(20, Some(Focus::Evictions)),
+        .caught_in(20, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::ReleasedTooEarly, Check::SnapshotCut]),
         parts(
             "no-late-admission-check",
             "an agent takes no entry that is older than its newest",
             Mechanisms { rising_admissions: false, ..ALL },
         )
-        .caught_in(50, Some(Focus::Evictions)),
+        .caught_in(50, Some(Focus::Evictions)).by(&[Check::Bounds, Check::Liveness]),
         parts(
             "early-clearing",
             "an offer is cleared once the switch's entry is gone, not once its record is stored",
             Mechanisms { late_clearing: false, ..ALL },
         )
-        .caught_in(200, Some(Focus::Stragglers)),
+        .caught_in(200, Some(Focus::Stragglers)).by(&[Check::TwoOwners]),
         parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })
-            .caught_in(10, Some(Focus::Restarts)),
+            .caught_in(10, Some(Focus::Restarts)).by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts(
             "no-offered-stores",
             "a node stores what comes from the cache only under an offer, above the floor of that",
             Mechanisms { offered_stores: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Floors)),
+        .caught_in(400, Some(Focus::Floors)).by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
         parts(
             "take-declined-offers",
             "the controller takes no offer that it has told its node to clear",
             Mechanisms { settled_offers: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Disks)),
+        .caught_in(400, Some(Focus::Disks)).by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
         parts(
             "no-refusal-fence",
             "a write that expected an absent key and was refused never runs, even when the record that refused it is gone",
             Mechanisms { fenced_refusals: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Floors)),
+        .caught_in(800, Some(Focus::Floors)).by(&[Check::StrangeValue, Check::WriteRanTwice]),
         parts(
             "no-floor",
             "a node doesn't apply what is below the floor to absent keys",
             Mechanisms { floor: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Floors)),
+        .caught_in(400, Some(Focus::Floors)).by(&[Check::Linearizable, Check::Condition, Check::WriteRanTwice]),
         parts(
             "trust-chains-below-floor",
             "below a floor a chain of conditional writes that began upon nothing says nothing of older writes",
             Mechanisms { unsure_chains: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Floors)),
-        datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION).caught_in(10, None),
+        .caught_in(800, Some(Focus::Floors)).by(&[Check::Condition]),
+        datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION).caught_in(10, None).by(&[Check::WriteRanTwice, Check::StrangeValue]),
         datapath("retry-new-seq", "a forwarded write that is sent again keeps its number", Features::RETRY_OLD_SEQ)
-            .caught_in(10, None),
+            .caught_in(10, None).by(&[Check::WriteRanTwice, Check::StrangeValue]),
         parts(
             "no-node-completion",
             "a conditional write leaves a completion at its node",
             Mechanisms { node_completion: false, ..ALL },
         )
-        .caught_in(20, None),
+        .caught_in(20, None).by(&[Check::WriteRanTwice, Check::StrangeValue]),
         parts(
             "no-chain",
             "a write that a conditional one overtook is executed anew, not called done",
             Mechanisms { chain: false, ..ALL },
         )
-        .caught_in(20, Some(Focus::Disks)),
+        .caught_in(20, Some(Focus::Disks)).by(&[Check::Condition]),
         parts("no-preservation", "clients keep what the cache acknowledged", Mechanisms { preservation: false, ..ALL })
-            .caught_in(10, Some(Focus::Switches)),
+            .caught_in(10, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost]),
         parts(
             "no-reader-preservation",
             "clients keep what they read from the cache",
             Mechanisms { reader_preservation: false, ..ALL },
         )
-        .caught_in(50, Some(Focus::Switches)),
+        .caught_in(50, Some(Focus::Switches)).by(&[Check::SeenValueVanished]),
         parts(
             "no-refusal-preservation",
             "a version that made the cache refuse a condition is kept like one that was read",
             Mechanisms { kept_refusals: false, ..ALL },
         )
-        .caught_in(200, Some(Focus::Switches)),
+        .caught_in(200, Some(Focus::Switches)).by(&[Check::SeenValueVanished]),
         parts(
             "recover-first-not-newest",
             "a recovery takes the newest version of a key",
             Mechanisms { recover_newest: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Switches)),
+        .caught_in(10, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts("no-gather-all", "a recovery waits for every client", Mechanisms { gather_all: false, ..ALL })
-            .caught_in(10, Some(Focus::Switches)),
+            .caught_in(10, Some(Focus::Switches)).by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "no-wait-while-heard",
             "a client whose lease ran out for want of a switch is waited for all the same",
             Mechanisms { wait_while_heard: false, ..ALL },
         )
-        .caught_in(40, Some(Focus::Splits)),
+        .caught_in(40, Some(Focus::Splits)).by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts("no-lease", "a client without a lease accepts no answer", Mechanisms { lease: false, ..ALL })
-            .caught_in(150, Some(Focus::Splits)),
+            .caught_in(150, Some(Focus::Splits)).by(&[Check::AcknowledgedWriteLost, Check::Linearizable]),
         parts(
             "resend-over-epoch",
             "open writes end as indeterminate with their epoch",
             Mechanisms { end_with_epoch: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Switches)),
+        .caught_in(10, Some(Focus::Switches)).by(&[Check::WriteRanTwice]),
         parts(
             "release-at-gather",
             "clients keep an old epoch's records until its recovery is durable",
             Mechanisms { release_after_recovery: false, ..ALL },
         )
-        .caught_in(20, Some(Focus::Switches)),
+        .caught_in(20, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         without(
             "no-epoch-fence",
             "everybody refuses the packets and commands of other epochs",
             Features::EPOCH_FENCE,
             Mechanisms { epoch_fence: false, ..ALL },
         )
-        .caught_in(30, Some(Focus::Splits)),
+        .caught_in(30, Some(Focus::Splits)).by(&[Check::AcknowledgedWriteLost, Check::Linearizable, Check::TwoOwners, Check::WriteRanTwice]),
         parts(
             "no-durable-epoch",
             "nobody hears of an epoch that isn't durable",
             Mechanisms { durable_epoch: false, ..ALL },
         )
-        .caught_in(60, Some(Focus::Restarts)),
+        .caught_in(60, Some(Focus::Restarts)).by(&[Check::AcknowledgedWriteLost, Check::WriteRanTwice]),
         parts(
             "no-switch-life",
             "a switch takes a configuration for its own life only",
             Mechanisms { switch_life: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Switches)),
+        .caught_in(800, Some(Focus::Switches)).by(&[Check::WriteRanTwice]),
         parts(
             "no-client-life",
             "a client takes a grant for its own life only",
             Mechanisms { client_life: false, ..ALL },
         )
-        .caught_in(300, Some(Focus::Clients)),
+        .caught_in(300, Some(Focus::Clients)).by(&[Check::WriteRanTwice]),
         parts(
             "no-hold",
             "a node holds offered keys from an epoch's beginning to its release",
             Mechanisms { hold: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Switches)),
+        .caught_in(10, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "no-durable-hold",
             "a node that restarts while it holds goes on holding",
             Mechanisms { durable_hold: false, ..ALL },
         )
-        .caught_in(40, Some(Focus::Restarts)),
+        .caught_in(40, Some(Focus::Restarts)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "no-bypass-lanes",
             "in a bypass epoch nodes arbitrate the lanes",
             Mechanisms { bypass_lanes: false, ..ALL },
         )
-        .caught_in(100, Some(Focus::Bypass)),
+        .caught_in(100, Some(Focus::Bypass)).by(&[Check::WriteRanTwice]),
         parts(
             "bypass-after-restart",
             "a node serves a bypass epoch in one life only",
             Mechanisms { bypass_once: false, ..ALL },
         )
-        .caught_in(200, Some(Focus::Bypass)),
+        .caught_in(200, Some(Focus::Bypass)).by(&[Check::WriteRanTwice, Check::Linearizable, Check::Condition]),
         without(
             "no-snapshot-cow",
             "a record's original is reported before a snapshot in progress loses it",
             Features::SNAPSHOT_COW,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Snapshots)),
+        .caught_in(10, Some(Focus::Snapshots)).by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost]),
         without(
             "overwrite-unreported",
             "a record of which a report finds no room doesn't change",
             Features::REPORT_FIRST,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
-        .caught_in(40, Some(Focus::Snapshots)),
+        .caught_in(40, Some(Focus::Snapshots)).by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost]),
         parts(
             "no-renewal",
             "another epoch begins long before the sequence numbers of this one run out",
             Mechanisms { renewal: false, ..ALL },
         )
-        .caught_in(400, None),
+        .caught_in(400, None).by(&[Check::Progress, Check::Liveness]),
         parts(
             "release-before-durable",
             "clients are told of a snapshot once it is durable",
             Mechanisms { release_after_durable: false, ..ALL },
         )
-        .caught_in(10, None),
+        .caught_in(10, None).by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost]),
         parts(
             "snapshot-during-recovery",
             "no snapshot runs during a recovery",
             Mechanisms { no_snapshot_in_recovery: false, ..ALL },
         )
-        .caught_in(20, Some(Focus::Switches)),
+        .caught_in(20, Some(Focus::Switches)).by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost]),
         parts("generations-restart", "generations never restart", Mechanisms { rising_generations: false, ..ALL })
-            .caught_in(10, Some(Focus::Restarts)),
+            .caught_in(10, Some(Focus::Restarts)).by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
     ];
 
     const fn caught_in(self, seeds: u64, focus: Option<Focus>) -> Ablation {
         Ablation { seeds, focus, ..self }
+    }
+
+    const fn by(self, checks: &[Check]) -> Ablation {
+        Ablation { caught_by: Checks::of(checks), ..self }
     }
 
     /// The ablation of this name.

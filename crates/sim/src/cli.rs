@@ -1,7 +1,7 @@
 //! `switchback sim`: seeds, on all cores, until one breaks a promise.
 
 use crate::ablation::Ablation;
-use crate::check::{Check, strings};
+use crate::check::{Check, Checks, strings};
 use crate::focus::Focus;
 use crate::plan::{Plan, Scheme};
 use crate::run::{Outcome, run_traced};
@@ -59,6 +59,9 @@ pub struct SimArgs {
     /// Leave out every mechanism in turn, and print what catches it: the table of docs/guarantees.md
     #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "ablate", "scheme"])]
     pub ablations: bool,
+    /// Check only what clients can see: what they ask and are told, not how the rack keeps its promises
+    #[arg(long)]
+    pub black_box: bool,
     /// Go on after a violation, and count
     #[arg(long)]
     pub keep_going: bool,
@@ -150,7 +153,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
         return check_history(path);
     }
     if args.ablations {
-        print!("{}", sweep::table(&sweep::miss_each(ABLATED_SEEDS, threads(args))));
+        print!("{}", sweep::table(&sweep::miss_each(checks(args), ABLATED_SEEDS, threads(args))));
         return ExitCode::SUCCESS;
     }
     let began = Instant::now();
@@ -207,13 +210,17 @@ fn ablation(args: &SimArgs) -> Ablation {
     Ablation { focus: args.focus.or(ablation.focus), ..ablation }
 }
 
+fn checks(args: &SimArgs) -> Checks {
+    if args.black_box { Checks::BLACK_BOX } else { Checks::ALL }
+}
+
 fn plan(args: &SimArgs, seed: u64, scheme: Scheme) -> Plan {
     let plan = match args.mild.as_deref() {
-        None => return Plan::draw(seed, scheme, ablation(args)),
+        None => Plan::draw(seed, scheme, ablation(args)),
         Some("calm") => Plan::calm(seed, scheme),
         Some(_) => Plan::lossy(seed, scheme),
     };
-    Plan { ablation: ablation(args), ..plan }
+    Plan { ablation: ablation(args), checks: checks(args), ..plan }
 }
 
 fn schemes(args: &SimArgs) -> Vec<Scheme> {
@@ -302,8 +309,9 @@ fn describe(outcome: &Outcome) -> String {
     let own = Ablation::by_name(ablation).and_then(|ablation| ablation.focus);
     let forced = outcome.plan.ablation.focus.filter(|focus| Some(*focus) != own);
     let focus = forced.map_or(String::new(), |focus| format!(" --focus {}", focus.name()));
+    let black_box = if outcome.plan.checks == Checks::BLACK_BOX { " --black-box" } else { "" };
     format!(
-        "{}replay: switchback sim --seed {seed} --scheme {scheme}{ablate}{focus} --trace trace.txt\n",
+        "{}replay: switchback sim --seed {seed} --scheme {scheme}{ablate}{focus}{black_box} --trace trace.txt\n",
         outcome.report
     )
 }

@@ -2,6 +2,7 @@
 //! never provoked by one mixture is provoked by the next.
 
 use crate::ablation::Ablation;
+use crate::check::Checks;
 use crate::focus::Focus;
 use crate::parts::{CLIENTS_MAX, NODES_MAX};
 use crate::random::Random;
@@ -282,6 +283,8 @@ pub struct Plan {
     pub focus: Focus,
     /// What is left out.
     pub ablation: Ablation,
+    /// What is checked.
+    pub checks: Checks,
     /// Parts and cache.
     pub topology: Topology,
     /// Times.
@@ -331,8 +334,22 @@ impl Plan {
         let safety_us = 20_000_000;
         let focus = Focus::draw(&mut random);
         let focus = ablation.focus.unwrap_or(focus);
-        let mut plan =
-            Plan { seed, scheme, focus, ablation, topology, times, data, control, disks, load, faults, safety_us };
+        let checks = Checks::ALL;
+        let mut plan = Plan {
+            seed,
+            scheme,
+            focus,
+            ablation,
+            checks,
+            topology,
+            times,
+            data,
+            control,
+            disks,
+            load,
+            faults,
+            safety_us,
+        };
         focus.narrow(&mut plan, &mut random);
         plan
     }

@@ -1,7 +1,8 @@
-//! What must hold, and who notices if it doesn't.
+//! What must hold, and which check notices if it doesn't.
 
 pub mod conditions;
 pub mod search;
+pub mod stored;
 pub mod strings;
 pub mod witness;
 
@@ -10,6 +11,7 @@ use std::fmt;
 
 /// A promise. Its name is what a violation is called.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
 pub enum Check {
     /// Every answer fits one order of the operations on its key, which respects real time.
     Linearizable,
@@ -25,6 +27,8 @@ pub enum Check {
     StrangeValue,
     /// Expired records are absent, others aren't.
     Expiry,
+    /// After a drain nodes store what was written.
+    Stored,
     /// Nobody is told to forget what isn't durable.
     ReleasedTooEarly,
     /// A key is answered from one epoch at a time.
@@ -43,7 +47,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Check; 14] = [
+    pub const ALL: [Check; 15] = [
         Check::Linearizable,
         Check::AcknowledgedWriteLost,
         Check::SeenValueVanished,
@@ -51,6 +55,7 @@ impl Check {
         Check::Condition,
         Check::StrangeValue,
         Check::Expiry,
+        Check::Stored,
         Check::ReleasedTooEarly,
         Check::TwoOwners,
         Check::SnapshotCut,
@@ -70,6 +75,7 @@ impl Check {
             Check::Condition => "condition",
             Check::StrangeValue => "strange-value",
             Check::Expiry => "expiry",
+            Check::Stored => "stored",
             Check::ReleasedTooEarly => "released-too-early",
             Check::TwoOwners => "two-owners",
             Check::SnapshotCut => "snapshot-cut",
@@ -90,6 +96,9 @@ impl Check {
             Check::Condition => "a conditional write changes only the version that it expects",
             Check::StrangeValue => "what is read is what was written, whole",
             Check::Expiry => "a record is absent from its expiry on, and not before",
+            Check::Stored => {
+                "once the cache is drained, nodes store what was written: number, bytes, expiry, tombstone"
+            }
             Check::ReleasedTooEarly => "clients are told to forget preserved records only once those are durable",
             Check::TwoOwners => "an answer of an old epoch doesn't follow one of a new epoch",
             Check::SnapshotCut => "a snapshot holds the cache's dirty records as they were at one moment",
@@ -98,6 +107,60 @@ impl Check {
             Check::Progress => "operations complete while there are faults",
             Check::Liveness => "once the faults are over every operation completes, and the cache works again",
         }
+    }
+}
+
+/// A set of checks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Checks(u32);
+
+impl Checks {
+    /// Every check.
+    pub const ALL: Checks = Checks::of(&Check::ALL);
+
+    /// Those of what clients ask and are told. The others look into the parts, and know how the rack keeps its promises.
+    pub const BLACK_BOX: Checks = Checks::of(&[
+        Check::Linearizable,
+        Check::AcknowledgedWriteLost,
+        Check::SeenValueVanished,
+        Check::WriteRanTwice,
+        Check::Condition,
+        Check::StrangeValue,
+        Check::Expiry,
+        Check::Progress,
+        Check::Liveness,
+    ]);
+
+    /// The set of these.
+    pub const fn of(checks: &[Check]) -> Checks {
+        let (mut set, mut at) = (0, 0);
+        while at < checks.len() {
+            set |= 1 << checks[at] as u8;
+            at += 1;
+        }
+        Checks(set)
+    }
+
+    /// Whether a check is one of them.
+    #[inline]
+    pub const fn contains(self, check: Check) -> bool {
+        self.0 & (1 << check as u8) != 0
+    }
+
+    /// The checks that are in both sets.
+    pub const fn and(self, other: Checks) -> Checks {
+        Checks(self.0 & other.0)
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Their names, in the order of [`Check::ALL`].
+    pub fn names(self) -> String {
+        let checks = Check::ALL.into_iter().filter(|check| self.contains(*check));
+        checks.map(Check::name).collect::<Vec<_>>().join(", ")
     }
 }
 

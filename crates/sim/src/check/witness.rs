@@ -6,7 +6,7 @@
 //! own position may not be below, and a write's must be above. (Reads of one version come after the write that made it, in any
 //! order.) What a conditional write must find is checked at the end, see [`super::conditions`].
 
-use super::{Check, Violation};
+use super::{Check, Checks, Violation};
 use crate::clock::EPOCH_MS;
 use crate::history::{History, Kind, NO_OP, Op, OpIndex, Told};
 use std::collections::HashMap;
@@ -58,6 +58,7 @@ pub struct Witness {
     versions: Versions,
     /// How far clocks differ, in milliseconds: expiry is checked only beyond that.
     skew_ms: u64,
+    checks: Checks,
 }
 
 /// What an answer says.
@@ -69,6 +70,10 @@ pub struct Answer {
     pub seq: Seq,
     /// The operation whose value was read.
     pub saw: OpIndex,
+    /// The length of that value.
+    pub bytes: u32,
+    /// When it expires, in milliseconds since the Unix epoch; 0: never.
+    pub expiry_ms: u64,
     /// The client's epoch.
     pub epoch: u32,
     /// A cache answered.
@@ -79,9 +84,9 @@ pub struct Answer {
 
 impl Witness {
     /// For so many keys, and clocks that differ by so much at most.
-    pub fn new(keys: u32, skew_ms: u64) -> Witness {
+    pub fn new(keys: u32, skew_ms: u64, checks: Checks) -> Witness {
         let key = KeyState { floor: 0, by: NO_OP, epoch: 0, unassigned: 0, anonymous: 0, has_weak: false };
-        Witness { keys: vec![key; keys as usize], versions: Versions::default(), skew_ms }
+        Witness { keys: vec![key; keys as usize], versions: Versions::default(), skew_ms, checks }
     }
 
     /// An operation is about to begin: notes in it what is known of its key.
@@ -129,7 +134,7 @@ impl Witness {
         if matches!(answer.told, Told::Nothing | Told::Unknown | Told::Pending) {
             return Ok(());
         }
-        if answer.epoch < op.epoch_floor {
+        if answer.epoch < op.epoch_floor && self.checks.contains(Check::TwoOwners) {
             let text =
                 format!("#{index} was answered in epoch {} after an answer of epoch {}", answer.epoch, op.epoch_floor);
             return Err(Violation::of(Check::TwoOwners, key, index, text));
@@ -159,6 +164,14 @@ impl Witness {
         {
             let text =
                 format!("#{index} read what #{} was to write, which is not of this key or was not done", answer.saw);
+            return Err(Violation::of(Check::StrangeValue, key, index, text));
+        }
+        if (answer.bytes, answer.expiry_ms) != (writer.bytes, writer.expiry_ms) {
+            let (bytes, expiry_ms) = (answer.bytes, answer.expiry_ms);
+            let text = format!(
+                "#{index} read #{} as {bytes} bytes until {expiry_ms}, which wrote {} until {}",
+                answer.saw, writer.bytes, writer.expiry_ms
+            );
             return Err(Violation::of(Check::StrangeValue, key, index, text));
         }
         if writer.expiry_ms != 0
@@ -271,8 +284,20 @@ impl Witness {
     }
 
     /// Whether what a write made reads as absent, by some clock.
-    fn is_gone(&self, writer: &Op, now_ms: u64) -> bool {
+    pub fn is_gone(&self, writer: &Op, now_ms: u64) -> bool {
         writer.kind == Kind::Delete || (writer.expiry_ms != 0 && writer.expiry_ms <= now_ms + self.skew_ms)
+    }
+
+    /// Whether a key may be absent, without a trace, once nothing is under way: its newest version is a delete or may have expired.
+    pub fn may_be_absent(&self, history: &History, key: u32, now_ms: u64) -> bool {
+        let floor = self.keys[key as usize].floor;
+        if floor == 0 || floor % 2 == 1 {
+            return true;
+        }
+        let newest = self.writer(key, Seq(floor / 2));
+        let later = |op: &Op| op.may_have_changed() && self.is_gone(op, now_ms) && (op.seq == 0 || 2 * op.seq > floor);
+        newest.is_none_or(|writer| self.is_gone(&history.ops[writer as usize], now_ms))
+            || history.of_key(key).any(|(_, op)| later(op))
     }
 
     /// The record is unknown: never written, or its tombstone is gone.

@@ -524,15 +524,27 @@ fn rests_on_client(packet: &Packet) -> bool {
 }
 
 fn take_apart(completion: &Completion<'_>, epoch: u32, at_risk: bool) -> Done {
-    let (told, seq, saw) = match completion.outcome {
-        Outcome::Value { value, seq, .. } => (Told::Value, seq, writer_of(value).unwrap_or(NO_OP)),
-        Outcome::NotFound { seq } => (Told::Absent, seq, NO_OP),
-        Outcome::Written { seq } => (Told::Written, seq, NO_OP),
-        Outcome::ConditionFailed { seq } => (Told::ConditionFailed, seq, NO_OP),
-        Outcome::Scanned { .. } | Outcome::TimedOut => (Told::Nothing, Seq::NONE, NO_OP),
-        // A copy of the packet may still find room.
-        Outcome::NoSpace | Outcome::Indeterminate => (Told::Unknown, Seq::NONE, NO_OP),
+    let nothing = Answer {
+        told: Told::Nothing,
+        seq: Seq::NONE,
+        saw: NO_OP,
+        bytes: 0,
+        expiry_ms: 0,
+        epoch,
+        cached: completion.cached,
+        at_risk,
     };
-    let answer = Answer { told, seq, saw, epoch, cached: completion.cached, at_risk };
+    let answer = match completion.outcome {
+        Outcome::Value { value, seq, expiry_ms } => {
+            let (saw, bytes) = (writer_of(value).unwrap_or(NO_OP), value.len() as u32);
+            Answer { told: Told::Value, seq, saw, bytes, expiry_ms, ..nothing }
+        }
+        Outcome::NotFound { seq } => Answer { told: Told::Absent, seq, ..nothing },
+        Outcome::Written { seq } => Answer { told: Told::Written, seq, ..nothing },
+        Outcome::ConditionFailed { seq } => Answer { told: Told::ConditionFailed, seq, ..nothing },
+        Outcome::Scanned { .. } | Outcome::TimedOut => nothing,
+        // A copy of the packet may still find room.
+        Outcome::NoSpace | Outcome::Indeterminate => Answer { told: Told::Unknown, ..nothing },
+    };
     Done { token: completion.token, answer, given_up: false }
 }

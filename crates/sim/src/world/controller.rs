@@ -222,7 +222,8 @@ impl World {
         }
     }
 
-    /// Clients that a recovery no longer waited for are as good as crashed: what they alone keep is lost, as promised.
+    /// Clients that were silent for so long that a recovery may go on without them are as good as crashed: what they alone keep is lost,
+    /// as promised. Of others nothing may be lost.
     fn notice_abandoned(&mut self) {
         let Some(controller) = &self.controller.controller else { return };
         if controller.epoch() != self.controller.epoch {
@@ -238,7 +239,6 @@ impl World {
         self.statistics.recoveries += 1;
         for client in abandoned {
             self.trace.line(self.now_us, || format!("client{client} is abandoned by the recovery of epoch {epoch}"));
-            self.give_up_client(client as u8, epoch);
             let slot = &self.clients[client as usize];
             // Clocks differ by a few per cent.
             let times = &self.plan.times;
@@ -249,6 +249,8 @@ impl World {
                     "the recovery of epoch {epoch} no longer waits for client{client}, heard {silent_us} us ago"
                 );
                 self.fail(Violation::general(Check::LeftBehind, text));
+            } else {
+                self.give_up_client(client as u8, epoch);
             }
         }
     }

@@ -1,13 +1,14 @@
 //! The end of a run: faults stop, and then everything has to come right.
 
 use super::World;
+use crate::check::stored::{Stored, compare};
 use crate::check::{Check, Violation, conditions};
+use crate::clock::EPOCH_MS;
 use crate::history::{Op, Told};
 use crate::parts::Part;
 use crate::plan::Scheme;
 use crate::workload::Intent;
-use switchback_core::control::Peer;
-use switchback_wire::{CACHED_KEY_BYTES_MAX, Seq};
+use switchback_wire::CACHED_KEY_BYTES_MAX;
 
 /// How far a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +23,8 @@ pub(super) enum Phase {
     Warming(u32),
     /// Everything is evicted.
     Draining,
+    /// Every key is read again, now from its node.
+    Rereading(u32),
     /// That was it.
     Over,
 }
@@ -33,7 +36,8 @@ pub(super) struct Ending {
     deadline_us: u64,
     /// When it began.
     since_us: u64,
-    absorbed_before: u64,
+    /// The cache answered what it is asked in the warming phase: an absorbed write, or a read without write-back.
+    absorbed: bool,
     /// Reads that came to nothing.
     retries: u32,
 }
@@ -92,12 +96,12 @@ impl World {
                 }
             }
             Phase::Reading(key) => {
-                if key >= self.workload.keys() && self.clients.iter().all(super::ClientSlot::is_idle) {
+                if self.is_all_read(key) {
                     self.begin_warming();
                 }
             }
             Phase::Warming(_) => {
-                if self.absorbed() > self.ending_state.absorbed_before {
+                if self.ending_state.absorbed {
                     self.begin_draining();
                 }
             }
@@ -106,6 +110,11 @@ impl World {
                 if drained && self.is_quiet() {
                     self.statistics.drained += 1;
                     self.check_stored();
+                    self.enter(Phase::Rereading(0));
+                }
+            }
+            Phase::Rereading(key) => {
+                if self.is_all_read(key) {
                     self.finish_run();
                 }
             }
@@ -170,18 +179,11 @@ impl World {
         }
     }
 
-    fn absorbed(&self) -> u64 {
-        let running = self.switches.iter().filter_map(|slot| slot.running.as_ref());
-        running
-            .map(|running| {
-                let statistics = running.datapath.statistics();
-                statistics.absorbed_writes + statistics.cache_updates_applied
-            })
-            .sum()
+    fn is_all_read(&self, key: u32) -> bool {
+        key >= self.workload.keys() && self.clients.iter().all(super::ClientSlot::is_idle)
     }
 
     fn begin_warming(&mut self) {
-        self.ending_state.absorbed_before = self.absorbed();
         match self.plan.scheme {
             Scheme::NoCache => self.begin_draining(),
             Scheme::NetCache | Scheme::FarReach => self.enter(Phase::Warming(0)),
@@ -204,6 +206,10 @@ impl World {
                 self.phase = Phase::Reading(key + 1);
                 Some(Intent::Read(key))
             }
+            Phase::Rereading(key) if key < self.workload.keys() => {
+                self.phase = Phase::Rereading(key + 1);
+                Some(Intent::Read(key))
+            }
             Phase::Warming(count) if client == 0 && count < WARMING_MAX => {
                 self.phase = Phase::Warming(count + 1);
                 let key = (0..self.workload.keys()).find(|&key| self.workload.key(key).len() <= CACHED_KEY_BYTES_MAX);
@@ -213,10 +219,13 @@ impl World {
         }
     }
 
-    /// After the faults no operation may come to nothing.
+    /// After the faults no operation may come to nothing, and the cache works again.
     pub(super) fn ending_notes(&mut self, op: &Op, told: Told) {
         if matches!(self.phase, Phase::Safety | Phase::Settling) || op.invoked_us == 0 {
             return;
+        }
+        if matches!(self.phase, Phase::Warming(_)) && op.cached {
+            self.ending_state.absorbed |= op.changes() || self.plan.scheme == Scheme::NetCache;
         }
         if matches!(told, Told::Unknown | Told::Nothing) {
             self.ending_state.retries += 1;
@@ -229,15 +238,14 @@ impl World {
         }
     }
 
-    /// After a drain the nodes have everything.
+    /// After a drain the nodes have everything, as it was written.
     fn check_stored(&mut self) {
+        let now_ms = EPOCH_MS + self.now_us / 1000;
         for key in 0..self.workload.keys() {
             let Some(hash) = self.hash_of(key) else { return };
-            let known = self.witness.floor(key);
-            let stored = self.stored_record(&hash).map_or(Seq::NONE, |record| record.seq);
-            if !self.is_at_node(&hash, known) {
-                let text = format!("key {key} is known as {known}, but after a drain its node has {stored}");
-                let violation = Violation::general(Check::AcknowledgedWriteLost, text);
+            let stored = Stored { record: self.stored_record(&hash), floor: self.stored_floor(&hash) };
+            if let Err(text) = compare(&self.history, &self.witness, key, stored, now_ms) {
+                let violation = Violation::general(Check::Stored, format!("after a drain key {key} {text}"));
                 self.fail(Violation { key: Some(key), ..violation });
                 return;
             }
@@ -254,7 +262,6 @@ impl World {
             self.fail(violation);
         }
         self.phase = Phase::Over;
-        let _ = Peer::Controller;
     }
 }
 

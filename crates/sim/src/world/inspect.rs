@@ -5,6 +5,7 @@ use crate::check::{Check, Violation};
 use crate::event::Event;
 use crate::parts::Part;
 use switchback_core::storage::Record;
+use switchback_engine::MemoryEngine;
 use switchback_wire::{KeyHash, Seq, partition_of};
 
 /// Virtual time between two looks.
@@ -82,19 +83,25 @@ impl World {
         }
     }
 
-    /// What a key's node has stored.
-    pub(super) fn stored_record(&self, hash: &KeyHash) -> Option<&Record> {
+    fn engine_of(&self, hash: &KeyHash) -> &MemoryEngine {
         let partition = partition_of(hash, self.plan.topology.partitions);
         let node = u32::from(partition) % u32::from(self.plan.topology.nodes);
-        self.nodes[node as usize].engine.record(hash)
+        &self.nodes[node as usize].engine
+    }
+
+    /// What a key's node has stored.
+    pub(super) fn stored_record(&self, hash: &KeyHash) -> Option<&Record> {
+        self.engine_of(hash).record(hash)
+    }
+
+    /// Up to which version a key's node may have dropped its tombstone.
+    pub(super) fn stored_floor(&self, hash: &KeyHash) -> Seq {
+        self.engine_of(hash).floors().of(hash)
     }
 
     /// Whether a key's node has this version, or a newer one.
     pub(super) fn is_at_node(&self, hash: &KeyHash, seq: Seq) -> bool {
-        let partition = partition_of(hash, self.plan.topology.partitions);
-        let node = u32::from(partition) % u32::from(self.plan.topology.nodes);
-        let engine = &self.nodes[node as usize].engine;
         // A tombstone that was dropped left its floor behind.
-        engine.record(hash).map_or(engine.floors().of(hash), |record| record.seq) >= seq
+        self.stored_record(hash).map_or(self.stored_floor(hash), |record| record.seq) >= seq
     }
 }

@@ -116,7 +116,7 @@ impl World {
             paused_until_us: vec![0; PARTS_MAX],
             value: Vec::new(),
             history: History::default(),
-            witness: Witness::new(plan.load.keys, skew_ms),
+            witness: Witness::new(plan.load.keys, skew_ms, plan.checks),
             trace: Trace::new(wanted),
             statistics: WorldStatistics::default(),
             violation: None,
@@ -162,8 +162,11 @@ impl World {
         self.violation.as_ref()
     }
 
-    /// A promise was broken: the first one counts.
+    /// A promise was broken: the first one counts, of those that are checked.
     fn fail(&mut self, violation: Violation) {
+        if !self.plan.checks.contains(violation.check) {
+            return;
+        }
         let now_us = self.now_us;
         self.trace.line(now_us, || format!("VIOLATION {violation}"));
         self.violation.get_or_insert(Violation { at_us: now_us, ..violation });
