@@ -162,11 +162,13 @@ fn common(config: &RackConfig) -> Sources {
 }
 
 fn serve_metrics(
+    config: &RackConfig,
     address: Option<SocketAddr>,
     supervisor: Supervisor,
     sources: Sources,
 ) -> anyhow::Result<Option<MetricsServer>> {
-    let start = |address| MetricsServer::start(address, Arc::new(supervisor), sources);
+    let hosts = &config.rack.metrics_hosts;
+    let start = |address| MetricsServer::start(address, hosts, Arc::new(supervisor), sources);
     Ok(address.map(start).transpose()?)
 }
 
@@ -191,7 +193,7 @@ fn switch(config: &RackConfig, index: u16, capture: Option<&CaptureFile>) -> any
     Ok(Box::new(PartProcess {
         name: format!("switch={index}"),
         address: Some(part.address),
-        metrics: serve_metrics(metrics, supervisor, sources)?,
+        metrics: serve_metrics(config, metrics, supervisor, sources)?,
         part,
         serves: None,
         has_failed: SwitchPart::has_failed,
@@ -217,7 +219,7 @@ fn kernel_switch(config: &RackConfig, index: u16, at: &Interface) -> anyhow::Res
     Ok(Box::new(PartProcess {
         name: ready,
         address: Some(part.address),
-        metrics: serve_metrics(metrics, supervisor, sources)?,
+        metrics: serve_metrics(config, metrics, supervisor, sources)?,
         part,
         serves: None,
         has_failed: KernelSwitchPart::has_failed,
@@ -240,7 +242,7 @@ fn node(config: &RackConfig, index: u16, capacity_ops: Option<f64>) -> anyhow::R
     Ok(Box::new(PartProcess {
         name: format!("node={index}"),
         address: Some(part.address),
-        metrics: serve_metrics(metrics, supervisor, sources)?,
+        metrics: serve_metrics(config, metrics, supervisor, sources)?,
         part,
         serves: None,
         has_failed: NodePart::has_failed,
@@ -264,7 +266,7 @@ fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     Ok(Box::new(PartProcess {
         name: "controller".to_owned(),
         address: Some(config.controller.listen),
-        metrics: serve_metrics(Some(config.rack.metrics), supervisor, sources)?,
+        metrics: serve_metrics(config, Some(config.rack.metrics), supervisor, sources)?,
         part,
         serves: None,
         has_failed: ControllerPart::has_failed,
@@ -284,7 +286,7 @@ fn gateway(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     Ok(Box::new(PartProcess {
         name: format!("resp={}", part.address()),
         address: None,
-        metrics: serve_metrics(config.gateway.metrics, supervisor, sources)?,
+        metrics: serve_metrics(config, config.gateway.metrics, supervisor, sources)?,
         serves: Some(front::is_serving(&part.gateway)),
         part,
         has_failed: GatewayPart::has_failed,

@@ -2,13 +2,16 @@
 
 use crate::metrics::Sources;
 mod connections;
+mod hosts;
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use connections::{LIMITS, Limits};
+use hosts::Hosts;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -299,23 +302,24 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves at `address` (port 0: any free one), until it is stopped or dropped.
-    pub fn start(address: SocketAddr, admin: Arc<dyn Admin>, sources: Sources) -> io::Result<MetricsServer> {
-        MetricsServer::limited(address, admin, sources, LIMITS)
-    }
-
-    fn limited(
+    /// Serves at `address` (port 0: any free one), until it is stopped or dropped. Requests name it
+    /// by an IP address, `localhost` or one of `hosts`.
+    pub fn start(
         address: SocketAddr,
+        hosts: &[String],
         admin: Arc<dyn Admin>,
         sources: Sources,
-        limits: Limits,
     ) -> io::Result<MetricsServer> {
+        MetricsServer::limited(address, Shared { admin, sources, hosts: Hosts::new(hosts) }, LIMITS)
+    }
+
+    fn limited(address: SocketAddr, shared: Shared, limits: Limits) -> io::Result<MetricsServer> {
         let listener = TcpListener::bind(address).map_err(|error| bind_failed(address, &error))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let router = router(Shared { admin, sources });
+        let router = router(shared);
         let body = move || {
             let served = runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
@@ -371,6 +375,7 @@ fn bind_failed(address: SocketAddr, error: &io::Error) -> io::Error {
 struct Shared {
     admin: Arc<dyn Admin>,
     sources: Sources,
+    hosts: Hosts,
 }
 
 impl fmt::Debug for Shared {
@@ -391,6 +396,7 @@ fn router(shared: Shared) -> Router {
         .route("/drain", post(drain))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .layer(DefaultBodyLimit::max(1024))
+        .layer(middleware::from_fn_with_state(shared.clone(), hosts::check))
         .with_state(shared)
 }
 

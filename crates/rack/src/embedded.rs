@@ -47,7 +47,8 @@ impl EmbeddedRack {
         let gateway = front::start(config, workers, 1, |index, id| assembly.client(index, id))?;
         let sources = Sources::default();
         let supervisor = attach(supervisor, &assembly, &gateway, config, &sources);
-        let metrics = MetricsServer::start(config.rack.metrics, Arc::new(supervisor), sources)?;
+        let (address, hosts) = (config.rack.metrics, &config.rack.metrics_hosts);
+        let metrics = MetricsServer::start(address, hosts, Arc::new(supervisor), sources)?;
         let spool = (config.gateway.durability != Durability::Memory).then(|| config.gateway.spool.clone());
         Ok(EmbeddedRack { assembly, gateway, metrics, spool })
     }

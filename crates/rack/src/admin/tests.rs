@@ -33,13 +33,20 @@ impl Admin for Fake {
 fn start(admin: Fake) -> MetricsServer {
     let sources = Sources::default();
     sources.add(|samples: &mut Samples| samples.gauge("switchback_epoch", "Epoch.", &[], 4.0));
-    MetricsServer::start("127.0.0.1:0".parse().unwrap(), Arc::new(admin), sources).unwrap()
+    let hosts = ["Rack1.example.org".to_owned()];
+    MetricsServer::start("127.0.0.1:0".parse().unwrap(), &hosts, Arc::new(admin), sources).unwrap()
 }
 
 /// One exchange: status code, and everything after the headers.
 fn exchange(server: &MetricsServer, request: &str, headers: &str) -> (u16, String) {
+    let host = server.address();
+    sent(server, &format!("{request} HTTP/1.1\r\nHost: {host}\r\n{headers}"))
+}
+
+/// As [`exchange`], with all that is said of the host.
+fn sent(server: &MetricsServer, head: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
-    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n{headers}\r\n").unwrap();
+    write!(stream, "{head}Connection: close\r\nContent-Length: 0\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -84,6 +91,81 @@ fn web_pages_can_not_command() {
     assert_eq!(exchange(&server, "POST /snapshot", "Origin: http://evil.example\r\n").0, 403);
 }
 
+/// DNS rebinding: the page's name leads here, and the browser says that name.
+#[test]
+fn a_name_that_a_web_page_could_have_is_refused() {
+    let server = start(Fake::default());
+    for host in ["evil.example", "evil.example:9464", "localhost.evil.example", "127.0.0.1.evil.example", "rack1"] {
+        for request in ["GET /cached", "GET /metrics", "GET /nonsense", "POST /snapshot", "POST /drain"] {
+            let (code, why) = sent(&server, &format!("{request} HTTP/1.1\r\nHost: {host}\r\n"));
+            assert_eq!(code, 421, "{request} of {host}: {why}");
+        }
+    }
+    let (_, why) = sent(&server, "GET /cached HTTP/1.1\r\nHost: evil.example:80\r\n");
+    let expected = "\"evil.example\" is no name of this rack: ask it by its IP address or localhost, or add the name to \
+                    metrics_hosts in [rack] of rack.toml\n";
+    assert_eq!(why, expected);
+    // An absolute target is asked for, whatever the header says.
+    assert_eq!(sent(&server, "GET http://evil.example/cached HTTP/1.1\r\nHost: localhost\r\n").0, 421);
+    assert_eq!(sent(&server, "GET http://localhost/cached HTTP/1.1\r\nHost: evil.example\r\n").0, 200);
+}
+
+#[test]
+fn addresses_and_known_names_are_answered() {
+    let server = start(Fake::default());
+    for host in [
+        "localhost",
+        "LocalHost:9464",
+        "localhost.",
+        "rack.localhost",
+        "127.0.0.1",
+        "10.1.2.3:9464",
+        "[::1]",
+        "[fd00::7]:9464",
+        "rack1.example.org",
+        "RACK1.example.org.:80",
+    ] {
+        assert_eq!(sent(&server, &format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n")).0, 200, "{host}");
+    }
+}
+
+/// RFC 9112, 3.2: "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1
+/// request message that lacks a Host header field and to any request message that contains more
+/// than one Host header field line or a Host header field with an invalid field value."
+#[test]
+fn a_request_has_one_valid_host() {
+    let server = start(Fake::default());
+    for (head, code) in [
+        ("HTTP/1.1\r\n", 400),
+        ("HTTP/1.0\r\n", 200),
+        ("HTTP/1.0\r\nHost: evil.example\r\n", 421),
+        ("HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", 400),
+        ("HTTP/1.1\r\nHost:\r\n", 400),
+        ("HTTP/1.1\r\nHost: localhost/\r\n", 400),
+        ("HTTP/1.1\r\nHost: localhost:x\r\n", 400),
+        ("HTTP/1.1\r\nHost: [::1].evil.example\r\n", 400),
+        ("HTTP/1.1\r\nHost: localhost@evil.example\r\n", 400),
+        ("HTTP/1.1\r\nHost: evil.example, localhost\r\n", 400),
+    ] {
+        assert_eq!(sent(&server, &format!("GET /healthz {head}")).0, code, "{head:?}");
+    }
+}
+
+#[test]
+fn pages_of_other_hosts_are_not_answered() {
+    let server = start(Fake::default());
+    for (origin, code) in [
+        ("http://localhost:3000", 200),
+        ("https://rack1.example.org", 200),
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("localhost", 403),
+        ("http://localhost\r\nOrigin: http://evil.example", 403),
+    ] {
+        assert_eq!(exchange(&server, "GET /cached", &format!("Origin: {origin}\r\n")).0, code, "{origin}");
+    }
+}
+
 #[tokio::test]
 async fn other_machines_can_not_command() {
     for (peer, code) in
@@ -103,7 +185,8 @@ fn a_rack_that_recovers_is_not_healthy() {
 #[test]
 fn a_taken_port_says_how_to_mend_it() {
     let server = start(Fake::default());
-    let error = MetricsServer::start(server.address(), Arc::new(Fake::default()), Sources::default()).unwrap_err();
+    let (admin, sources) = (Arc::new(Fake::default()), Sources::default());
+    let error = MetricsServer::start(server.address(), &[], admin, sources).unwrap_err();
     let expected = format!(
         "metrics can't be served at {}: another program has it, perhaps a rack that runs already; choose another with \
          --metrics ADDR or metrics in [rack] of rack.toml (port 0: any free one)",
@@ -126,14 +209,16 @@ fn a_stopped_server_frees_its_port() {
 fn connections_that_say_nothing_make_room_for_others() {
     let limits = Limits { connections: 3, head: Duration::from_millis(200) };
     let address = "127.0.0.1:0".parse().unwrap();
-    let server = MetricsServer::limited(address, Arc::new(Fake::default()), Sources::default(), limits).unwrap();
+    let hosts = Hosts::new(&[]);
+    let shared = Shared { admin: Arc::new(Fake::default()), sources: Sources::default(), hosts };
+    let server = MetricsServer::limited(address, shared, limits).unwrap();
     let mut open: Vec<_> = (0..6).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     for (index, stream) in open.iter_mut().enumerate() {
         // Nothing, half a head, or a whole request and then no other.
         let said: &[u8] = match index % 3 {
             0 => b"",
             1 => b"GET /metrics HT",
-            _ => b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+            _ => b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
         };
         stream.write_all(said).unwrap();
     }

@@ -16,6 +16,8 @@ pub const RECORDS_MAX: u32 = 1 << 24;
 /// Of a rack.
 pub const NODES_MAX: u16 = 1024;
 pub(super) const WORKERS_MAX: u32 = 256;
+/// Of `metrics_hosts`: each request is compared with all of them.
+const HOSTS_MAX: usize = 64;
 const PASSWORD_BYTES_MAX: usize = 512;
 
 fn loopback(port: u16) -> SocketAddr {
@@ -66,6 +68,7 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path, over
         partitions: section.small(reader, "partitions", 1..=PARTITIONS_MAX, 256),
         data: overrides.data.clone().unwrap_or(data),
         metrics: overrides.metrics.unwrap_or(metrics),
+        metrics_hosts: hosts(&mut section, reader, "metrics_hosts"),
         lease_ms: section.integer(reader, "lease_ms", 100..=DAY_MS, 5000),
         heartbeat_ms: section.integer(reader, "heartbeat_ms", 1..=60_000, 20),
         switch_timeout_ms: section.integer(reader, "switch_timeout_ms", 3..=600_000, 500),
@@ -74,6 +77,28 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path, over
     };
     section.finish(reader);
     rack
+}
+
+/// Host names, as a `Host` header has them.
+fn hosts(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, key: &'static str) -> Vec<String> {
+    let right = "a list of host names, as [\"rack1.example.org\"]";
+    let hosts = section.strings(reader, key, right).unwrap_or_default();
+    if hosts.len() > HOSTS_MAX {
+        let message = format!("[rack] {key} has {} names; it has at most {HOSTS_MAX}", hosts.len());
+        reader.problem_at(&section.path_of(key), message);
+    }
+    for (host, span) in &hosts {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if host.is_empty() || host.len() > 253 || !host.chars().all(fits) {
+            let message = format!(
+                "[rack] {key}: \"{:.253}\" is no host name: it has letters, digits, '-', '_' and '.', no port and no \
+                 scheme (IP addresses and localhost need no entry)",
+                host.escape_debug().to_string()
+            );
+            reader.problem(Some(span.clone()), message);
+        }
+    }
+    hosts.into_iter().map(|(host, _)| host).collect()
 }
 
 fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overrides) -> Cache {

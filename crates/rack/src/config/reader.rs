@@ -318,6 +318,22 @@ impl<'t, 'a> Section<'t, 'a> {
         Some(base.join(text))
     }
 
+    /// A list of strings, each with its place.
+    pub(super) fn strings(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        right: &str,
+    ) -> Option<Vec<(String, Range<usize>)>> {
+        let value = self.value(reader, key)?;
+        let string = |item: &Value<'_>| Some((item.get_ref().as_str()?.to_owned(), item.span()));
+        let strings = value.get_ref().as_array().and_then(|items| items.iter().map(string).collect());
+        if strings.is_none() {
+            self.wrong_type(reader, key, value.span(), right, &describe(value.get_ref()));
+        }
+        strings
+    }
+
     /// A list of pairs of integers.
     pub(super) fn pairs(&mut self, reader: &mut Reader<'_>, key: &'static str, right: &str) -> Option<Vec<(u32, u32)>> {
         let value = self.value(reader, key)?;

@@ -135,6 +135,9 @@ pub struct Rack {
     pub data: PathBuf,
     /// Metrics and administration over HTTP: of the whole embedded rack, or of the controller's process.
     pub metrics: SocketAddr,
+    /// Host names by which HTTP requests may ask for them, besides IP addresses and `localhost`; of
+    /// every process.
+    pub metrics_hosts: Vec<String>,
     /// How long a client may accept answers after it was last heard.
     pub lease_ms: u64,
     /// Between two signs of life.
