@@ -310,20 +310,7 @@ impl Assembly {
 
     /// Takes a snapshot and waits until it is durable; false if `limit` is not enough.
     pub fn snapshot(&self, limit: Duration) -> bool {
-        let start = Instant::now();
-        let before = self.controller.call(|controller, now| {
-            controller.snapshot_now(now);
-            controller.snapshots_completed()
-        });
-        let Some(before) = before else { return false };
-        while start.elapsed() < limit {
-            match self.controller.call(|controller, _| controller.snapshots_completed()) {
-                Some(completed) if completed > before => return true,
-                Some(_) => std::thread::sleep(Duration::from_millis(1)),
-                None => return false,
-            }
-        }
-        false
+        matches!(crate::supervise::take_snapshot(&self.controller, limit), Ok(Some(_)))
     }
 
     /// Forgets all client sessions, after a drain.

@@ -104,28 +104,29 @@ impl Supervisor {
     fn store_error(&self) -> Option<String> {
         self.controller.as_ref().and_then(ControllerHandle::store_error)
     }
+}
 
-    fn wait_for_snapshot(&self, controller: &ControllerHandle) -> Result<Option<SnapshotResult>, AdminError> {
-        let start = Instant::now();
-        let before = controller.call(|controller, now| {
-            controller.snapshot_now(now);
-            controller.status(now).snapshots_completed
-        });
-        let before = before.ok_or_else(ended)?;
-        while start.elapsed() < SNAPSHOT_LIMIT {
-            let status = controller.call(|controller, now| controller.status(now)).ok_or_else(ended)?;
-            if status.snapshots_completed > before {
-                return Ok(Some(SnapshotResult {
-                    generation: status.durable_generation,
-                    records: status.snapshot_records,
-                    bytes: status.snapshot_bytes,
-                    duration_seconds: status.snapshot_duration_us as f64 / 1e6,
-                }));
-            }
-            std::thread::sleep(LOOK_AGAIN);
+/// Takes a snapshot and waits until it is durable; `None` if `limit` is not enough. It has
+/// everything that was absorbed before the call.
+pub(crate) fn take_snapshot(
+    controller: &ControllerHandle,
+    limit: Duration,
+) -> Result<Option<SnapshotResult>, AdminError> {
+    let start = Instant::now();
+    let first = controller.call(|controller, now| controller.snapshot_now(now)).ok_or_else(ended)?;
+    while start.elapsed() < limit {
+        let status = controller.call(|controller, now| controller.status(now)).ok_or_else(ended)?;
+        if status.durable_generation >= first {
+            return Ok(Some(SnapshotResult {
+                generation: status.durable_generation,
+                records: status.snapshot_records,
+                bytes: status.snapshot_bytes,
+                duration_seconds: status.snapshot_duration_us as f64 / 1e6,
+            }));
         }
-        Ok(None)
+        std::thread::sleep(LOOK_AGAIN);
     }
+    Ok(None)
 }
 
 fn ended() -> AdminError {
@@ -189,7 +190,7 @@ impl Admin for Supervisor {
             let text = format!("a {} rack has no snapshots: its nodes have everything", self.config.rack.scheme);
             return Err(AdminError::Unsupported(text));
         }
-        let taken = self.wait_for_snapshot(controller)?;
+        let taken = take_snapshot(controller, SNAPSHOT_LIMIT)?;
         taken.ok_or_else(|| {
             let why = self.store_error().map_or_else(String::new, |error| format!(": {error}"));
             AdminError::Failed(format!("no snapshot within {} s{why}", SNAPSHOT_LIMIT.as_secs()))
@@ -291,3 +292,6 @@ fn add_controller(status: &mut RackStatus, known: &ControllerStatus, error: Opti
         abandoned_clients: times.abandoned_clients,
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,10 +77,13 @@ impl Snapshots {
 }
 
 impl Controller {
-    /// Takes a snapshot as soon as possible.
-    pub fn snapshot_now(&mut self, now: Now) {
+    /// Takes a snapshot as soon as possible. Returns the lowest generation of one that began after
+    /// this call: one that is under way already lacks what was absorbed since it began.
+    pub fn snapshot_now(&mut self, now: Now) -> u32 {
+        let first = self.snapshots.generation.max(self.snapshot.generation) + 1;
         self.snapshots.hurry(now);
         self.handle_timeout(now);
+        first
     }
 
     /// Complete snapshots so far.

@@ -1,0 +1,102 @@
+//! A supervisor of a controller whose switch and node are played by the test.
+
+use super::*;
+use crate::drive::{ControllerFiles, ControllerThread, Stop};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use switchback_core::control::{
+    Command, Envelope, Message, NodeReport, Peer, SwitchCommand, SwitchReport, SwitchResult,
+};
+use switchback_core::controller::ControllerConfig;
+use switchback_core::mechanisms::Mechanisms;
+use switchback_net::{Carrier, Clock, ControlEvent, Mailbox};
+use switchback_wire::Address;
+
+/// Does at once what the controller asks, but for snapshots: their generations go to the test.
+struct Played {
+    inbox: Arc<Mailbox<ControlEvent>>,
+    snapshots: Mutex<Sender<u32>>,
+}
+
+impl Carrier for Played {
+    fn carry(&self, envelope: Envelope) {
+        let answer = match envelope.message {
+            Message::ToSwitch(Command { id, epoch, body }) => {
+                if let SwitchCommand::Snapshot { generation } = body {
+                    let _the_test_is_over = self.snapshots.lock().unwrap().send(generation);
+                }
+                Message::FromSwitch(SwitchReport::Done { id, epoch, result: SwitchResult::Ok })
+            }
+            Message::ToNode(Command { id, epoch, .. }) => {
+                Message::FromNode(NodeReport::Done { id, epoch, error: None })
+            }
+            _ => return,
+        };
+        said(&self.inbox, envelope.to, answer);
+    }
+}
+
+fn said(inbox: &Mailbox<ControlEvent>, from: Peer, message: Message) {
+    inbox.push(ControlEvent::Message(Envelope { from, to: Peer::Controller, message }));
+}
+
+/// The controller of a rack of one switch and one node that serves, and the snapshots that it asks
+/// the switch for.
+fn controller(files: ControllerFiles, stop: &Stop) -> (ControllerHandle, Arc<Mailbox<ControlEvent>>, Receiver<u32>) {
+    let inbox = Arc::new(Mailbox::new(1024));
+    let (sender, snapshots) = channel();
+    let carrier = Arc::new(Played { inbox: Arc::clone(&inbox), snapshots: Mutex::new(sender) });
+    let (clock, node) = (Clock::default(), Address::in_memory(3, 0));
+    // Nothing happens by itself, however slow the machine is.
+    let config = ControllerConfig {
+        nodes: vec![node],
+        routes: vec![vec![0]],
+        switch_timeout_us: 3_600_000_000,
+        snapshot_us: 3_600_000_000,
+        ..ControllerConfig::default()
+    };
+    let found = switchback_core::controller::Files::default();
+    let controller = Controller::new(config, Mechanisms::ALL, &found, 1, clock.now()).unwrap();
+    let started = ControllerThread::start(controller, files, Arc::clone(&inbox), carrier, clock, stop.clone());
+    let hello = NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false, failure: None };
+    said(&inbox, Peer::Node(0), Message::FromNode(hello));
+    let address = Address::in_memory(2, 0);
+    let hello = SwitchReport::Hello { boot: 1, address, epoch: 0, classes: vec![(1024, 16)], needs_epoch: false };
+    said(&inbox, Peer::Switch(0), Message::FromSwitch(hello));
+    let (handle, _) = started.unwrap();
+    until(|| handle.call(|controller, _| controller.is_serving()).unwrap());
+    (handle, inbox, snapshots)
+}
+
+fn until(happened: impl Fn() -> bool) {
+    while !happened() {
+        thread::sleep(LOOK_AGAIN);
+    }
+}
+
+#[test]
+fn a_snapshot_that_began_before_it_was_asked_for_is_not_the_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let (files, _) = ControllerFiles::open(directory.path()).unwrap();
+    let stop = Stop::default();
+    let (handle, inbox, snapshots) = controller(files, &stop);
+    handle.call(|controller, now| controller.snapshot_now(now)).unwrap();
+    let earlier = snapshots.recv().unwrap();
+
+    let supervisor = Supervisor { controller: Some(handle.clone()), ..Supervisor::new(&RackConfig::default()) };
+    let before = handle.messages();
+    let asked = thread::spawn(move || supervisor.snapshot());
+    // Each call wakes the controller: the request is the first, and its first look comes after it.
+    until(|| handle.messages() > before + 1);
+    let mut began = earlier;
+    while !asked.is_finished() {
+        let epoch = handle.call(|controller, _| controller.epoch()).unwrap();
+        let end = SwitchReport::SnapshotEnd { epoch, generation: began, chunks: 0, complete: true };
+        said(&inbox, Peer::Switch(0), Message::FromSwitch(end));
+        began = snapshots.recv_timeout(LOOK_AGAIN).unwrap_or(began);
+    }
+    let taken = asked.join().unwrap().unwrap();
+    assert!(taken.generation > earlier, "{} began before it was asked for", taken.generation);
+    stop.ask();
+}
