@@ -28,6 +28,8 @@ const OVERHEAD: u64 = 2;
 pub(super) struct Facts {
     /// Somebody means to use it: what is missing is missing, not optional.
     wanted: bool,
+    /// As Rust names it.
+    architecture: String,
     release: String,
     built_in: bool,
     /// The newest clang, and the first line that it prints of itself.
@@ -60,6 +62,7 @@ impl Facts {
         let setting = |name: &str| read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok();
         Facts {
             wanted,
+            architecture: std::env::consts::ARCH.to_owned(),
             release: read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
             built_in,
             clang: newest_clang(),
@@ -93,7 +96,19 @@ impl Facts {
 
 /// What fits and what doesn't.
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
-    let mut checks = vec![release(facts), built_in(facts), clang(facts), privileges(facts)];
+    let mut checks = vec![release(facts)];
+    match switchback_xdp::architecture(&facts.architecture) {
+        Ok(()) => {
+            checks.push(Check::fits(GROUP, "architecture", &facts.architecture));
+            checks.extend([built_in(facts), clang(facts)]);
+        }
+        // No compiler helps.
+        Err(why) => {
+            let mend = "run switches in user space (without --datapath xdp), or on a machine with x86_64";
+            checks.push(facts.needed("architecture", why.to_string(), mend));
+        }
+    }
+    checks.push(privileges(facts));
     if let Some(loaded) = &facts.loaded {
         checks.push(match loaded {
             Ok(()) => Check::fits(GROUP, "load", "the kernel takes the datapath"),
@@ -360,6 +375,7 @@ mod tests {
     fn good() -> Facts {
         Facts {
             wanted: true,
+            architecture: "x86_64".into(),
             release: "6.12.4-amd64".into(),
             built_in: true,
             clang: Some(("clang-19".into(), "Debian clang version 19.1.7".into())),
@@ -434,6 +450,9 @@ mod tests {
     fn what_the_build_and_the_user_lack_is_named() {
         use Verdict::{Missing, Optional};
         breaks(|facts| facts.built_in = false, "built in", Missing, "clang-19");
+        let arm =
+            |facts: &mut Facts| (facts.architecture, facts.built_in, facts.clang) = ("aarch64".into(), false, None);
+        breaks(arm, "architecture", Missing, "x86_64");
         breaks(|facts| facts.clang = None, "clang", Optional, "clang-19");
         let old = Some(("clang".to_owned(), "clang version 14.0.6".to_owned()));
         breaks(|facts| facts.clang = old, "clang", Optional, "clang-19");
