@@ -90,10 +90,10 @@ fn hosts(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, key: &'static s
     for (host, span) in &hosts {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if host.is_empty() || host.len() > 253 || !host.chars().all(fits) {
+            let shown: String = host.chars().take(64).flat_map(char::escape_debug).collect();
             let message = format!(
-                "[rack] {key}: \"{:.253}\" is no host name: it has letters, digits, '-', '_' and '.', no port and no \
-                 scheme (IP addresses and localhost need no entry)",
-                host.escape_debug().to_string()
+                "[rack] {key}: \"{shown}\" is no host name: it has letters, digits, '-', '_' and '.', \
+                 no port and no scheme (IP addresses and localhost need no entry)"
             );
             reader.problem(Some(span.clone()), message);
         }
