@@ -254,6 +254,7 @@ impl Assembly {
                 Some(false) => {}
                 None => anyhow::bail!("the controller's thread ended while the rack started"),
             }
+            anyhow::ensure!(!self.has_failed(), "a part of the rack ended while it started; the log says why");
             if start.elapsed() > STORAGE_ERROR_LASTS {
                 self.check_storage()?;
             }

@@ -35,17 +35,17 @@ pub use segment::Segment;
 pub use target::XdpTarget;
 
 use layout::place;
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::MapCore;
 use object::{Loaded, Object};
 use reports::Reports;
 use slots::Chunks;
-use std::io;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{fmt, io};
 use switchback_datapath::{Config, DropReason, Replicas, STATISTIC_COUNT, Statistics, TableError, Verdict, location};
 use switchback_wire::{Address, KeyHash, PACKET_BYTES_MAX, Packet};
-use sys::Shared;
+use sys::{Calls, Shared};
 use thiserror::Error;
 
 /// Why there is no kernel datapath.
@@ -84,6 +84,9 @@ pub enum Error {
     /// A system call failed.
     #[error("{0}: {1}")]
     System(&'static str, io::Error),
+    /// A system call failed while the datapath was made.
+    #[error("{0}")]
+    Failed(String),
     /// The interface can't be used so.
     #[error("{0}")]
     Interface(String),
@@ -109,11 +112,17 @@ impl From<libbpf_rs::Error> for Error {
 const REPLAY_BYTES: usize = 48;
 const REPLAY_ROUTE: usize = 8;
 const DROPPED: u32 = 0x100;
+/// A program's run that this many signals interrupt, one after the other, has failed.
+const INTERRUPTIONS_MAX: u32 = 1000;
+/// How long a packet may hold a lock: microseconds, unless its CPU stands still.
+const CLEAR_LIMIT: Duration = Duration::from_secs(10);
 
 /// The pipeline in the kernel, and its tables.
 #[derive(Debug)]
 pub struct XdpDatapath {
-    loaded: Loaded,
+    loaded: Arc<Loaded>,
+    calls: Arc<dyn Calls>,
+    failure: OnceLock<String>,
     shared: Shared,
     slots: Shared,
     chunks: Chunks,
@@ -150,7 +159,7 @@ impl XdpDatapath {
     }
 
     fn load(object: Object, config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
-        let loaded = Loaded::new(object, config, endpoint)?;
+        let loaded = Arc::new(Loaded::new(object, config, endpoint)?);
         let shared = Shared::new(loaded.map(".data.shared").as_fd(), sys::PAGE)
             .map_err(Error::system("mapping the datapath's registers"))?;
         let chunks = Chunks::new(config);
@@ -158,7 +167,9 @@ impl XdpDatapath {
             .map_err(Error::system("mapping the datapath's slots"))?;
         let reports = Mutex::new(Reports::new(&loaded, config.partitions)?);
         let datapath = XdpDatapath {
+            calls: Arc::clone(&loaded) as Arc<dyn Calls>,
             loaded,
+            failure: OnceLock::new(),
             shared,
             slots,
             chunks,
@@ -168,13 +179,39 @@ impl XdpDatapath {
             endpoint,
         };
         for partition in 0..config.partitions {
-            datapath.update("routes", &partition.to_ne_bytes(), &u64::MAX.to_ne_bytes(), MapFlags::ANY);
+            datapath.update("routes", &partition.to_ne_bytes(), &u64::MAX.to_ne_bytes());
         }
         // Not all empty tables are zeros.
         datapath.clear();
         datapath.set_lanes(config.lanes);
         datapath.set_clock();
-        Ok(datapath)
+        match datapath.failure() {
+            Some(failure) => Err(Error::Failed(failure.to_owned())),
+            None => Ok(datapath),
+        }
+    }
+
+    /// Why it can't be driven any more, if so: a system call failed that should have changed or
+    /// read its state, which is not what the agent knows since. It serves nothing then, and takes
+    /// no changes.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    fn fail(&self, what: &str, error: &dyn fmt::Display) {
+        // In memory that is shared with the kernel, so that this can't fail: epoch 0 refuses every
+        // packet.
+        self.shared.set_u32(place("registers.epoch"), 0);
+        let failure = self.failure.get_or_init(|| format!("the kernel doesn't {what}: {error}"));
+        tracing::error!("{failure}; the datapath serves nothing any more");
+    }
+
+    /// A system call's result; `None` if it failed, which is noted, or if one has failed before.
+    fn done<T>(&self, what: &str, call: impl FnOnce() -> io::Result<T>) -> Option<T> {
+        if self.failure.get().is_some() {
+            return None;
+        }
+        call().map_err(|error| self.fail(what, &error)).ok()
     }
 
     /// What it was made with.
@@ -197,12 +234,15 @@ impl XdpDatapath {
     }
 
     fn run(&self, program: &str, packet: &[u8], out: &mut [u8]) -> io::Result<sys::Ran> {
-        loop {
-            match sys::test_run(self.loaded.program(program), packet, out) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
+        let mut ran = self.calls.run(program, packet, out);
+        // By a signal.
+        for _ in 0..INTERRUPTIONS_MAX {
+            match &ran {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => ran = self.calls.run(program, packet, out),
+                _ => break,
             }
         }
+        ran
     }
 
     /// Runs a packet that came `from` an address through the pipeline, as [`switchback_datapath::Datapath::process`] does; with 0
@@ -232,28 +272,20 @@ impl XdpDatapath {
     /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the same packet.
     pub fn inject(&self, packet: &mut Packet) -> Verdict {
         let mut out = [0; PACKET_BYTES_MAX];
-        match self.run("switchback_control", packet.bytes(), &mut out) {
-            Ok(ran) => {
-                let taken = packet.copy_from(&out[..ran.length]);
-                debug_assert!(taken.is_some());
-                verdict_of(ran.value, u64::MAX)
-            }
-            Err(error) => {
-                tracing::error!(%error, "the kernel doesn't run a control packet");
-                Verdict::Drop(DropReason::None)
-            }
-        }
+        let run = || self.run("switchback_control", packet.bytes(), &mut out);
+        let Some(ran) = self.done("run a control packet", run) else { return Verdict::Drop(DropReason::None) };
+        let taken = packet.copy_from(&out[..ran.length]);
+        debug_assert!(taken.is_some());
+        verdict_of(ran.value, u64::MAX)
     }
 
     fn tables(&self) -> MutexGuard<'_, ()> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Into an array, whose index exists: that can't fail.
-    fn update(&self, map: &str, key: &[u8], value: &[u8], flags: MapFlags) {
-        if let Err(error) = self.loaded.map(map).update(key, value, flags) {
-            tracing::error!(%error, map, "the kernel refuses a table's entry");
-        }
+    /// Into an array, whose index exists, or a table with room.
+    fn update(&self, map: &str, key: &[u8], value: &[u8]) {
+        let _noted = self.done(&format!("take an entry of {map}"), || self.calls.update(map, key, value));
     }
 
     /// Makes packets of this key find the slot. Between ADMIT and SET_VALID.
@@ -279,13 +311,8 @@ impl XdpDatapath {
         change[16..20].copy_from_slice(&location.to_ne_bytes());
         change[20..].copy_from_slice(&u32::from(inserts).to_ne_bytes());
         let _one_at_a_time = self.tables();
-        match self.run("switchback_lookup", &change, &mut [0; 24]) {
-            Ok(ran) => ran.value,
-            Err(error) => {
-                tracing::error!(%error, "the kernel doesn't run a change of the lookup table");
-                u32::MAX
-            }
-        }
+        let run = || self.run("switchback_lookup", &change, &mut [0; 24]);
+        self.done("change the lookup table", run).map_or(u32::MAX, |ran| ran.value)
     }
 
     /// Gives a partition its replicas, from the head to the tail; none takes it out of service.
@@ -297,7 +324,7 @@ impl XdpDatapath {
             return Err(TableError::Replicas);
         }
         let route = switchback_datapath::route_of(replicas);
-        self.update("routes", &u32::from(partition).to_ne_bytes(), &route.to_ne_bytes(), MapFlags::ANY);
+        self.update("routes", &u32::from(partition).to_ne_bytes(), &route.to_ne_bytes());
         Ok(())
     }
 
@@ -309,15 +336,14 @@ impl XdpDatapath {
         assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
         let _one_at_a_time = self.tables();
         let index = u32::from(node).to_ne_bytes();
-        let (nodes, addresses) = (self.loaded.map("nodes"), self.loaded.map("node_addresses"));
         let new = address_bytes(&address);
-        let old = addresses.lookup(&index, MapFlags::ANY).ok().flatten();
-        let owns = |old: &Vec<u8>| nodes.lookup(old, MapFlags::ANY).ok().flatten().is_some_and(|owner| owner == index);
-        if let Some(old) = old.filter(|old| *old != new && owns(old)) {
-            let _gone = nodes.delete(&old);
+        let look = |map, key: &[u8]| self.done("say where a node is", || self.calls.lookup(map, key)).flatten();
+        let old = look("node_addresses", &index).filter(|old| *old != new);
+        if let Some(old) = old.filter(|old| look("nodes", old).is_some_and(|owner| owner == index)) {
+            let _noted = self.done("forget a node's address", || self.calls.delete("nodes", &old));
         }
-        self.update("node_addresses", &index, &new, MapFlags::ANY);
-        self.update("nodes", &new, &index, MapFlags::ANY);
+        self.update("node_addresses", &index, &new);
+        self.update("nodes", &new, &index);
     }
 
     /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets of others are dropped.
@@ -327,12 +353,16 @@ impl XdpDatapath {
 
     /// Takes the next report; false if there is none. Any thread.
     pub fn next_report(&self, packet: &mut Packet) -> bool {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner).next(packet)
+        self.done("give its reports", || self.reports().next(packet)).unwrap_or(false)
     }
 
     /// Takes the address of a receiver whose next hop the kernel doesn't know; packets to it are lost until it does.
     pub fn next_unreached(&self) -> Option<Address> {
-        self.reports.lock().unwrap_or_else(PoisonError::into_inner).next_unreached()
+        self.done("name receivers without a next hop", || self.reports().next_unreached()).flatten()
+    }
+
+    fn reports(&self) -> MutexGuard<'_, Reports> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
@@ -343,8 +373,8 @@ impl XdpDatapath {
     /// What was counted so far, summed over the CPUs.
     pub fn statistics(&self) -> Statistics {
         let mut sums = [0u64; STATISTIC_COUNT];
-        let of_cpus = self.loaded.map("statistics").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        for numbers in of_cpus.ok().flatten().unwrap_or_default() {
+        let look = || self.calls.lookup_percpu("statistics", &0u32.to_ne_bytes());
+        for numbers in self.done("say what it counted", look).unwrap_or_default() {
             for (sum, number) in sums.iter_mut().zip(numbers.as_chunks::<8>().0) {
                 *sum = sum.wrapping_add(u64::from_ne_bytes(*number));
             }
@@ -359,18 +389,17 @@ impl XdpDatapath {
     pub fn clear(&self) {
         let _one_at_a_time = self.tables();
         self.shared.set_u32(place("registers.epoch"), 0);
-        let mut out = [0; 64];
         const XDP_PASS: u32 = 2;
-        loop {
-            match self.run("switchback_clear", &[0; 64], &mut out) {
-                Ok(ran) if ran.value == XDP_PASS => break,
-                // A packet holds a lock; it is soon done.
-                Ok(_) => std::thread::yield_now(),
-                Err(error) => {
-                    tracing::error!(%error, "the kernel doesn't clear the datapath; it is asked again");
-                    std::thread::sleep(Duration::from_millis(100));
-                }
+        let began = Instant::now();
+        while let Some(ran) = self.done("clear the datapath", || self.run("switchback_clear", &[0; 64], &mut [0; 64])) {
+            if ran.value == XDP_PASS {
+                break;
             }
+            // A packet holds a lock; it is soon done.
+            if began.elapsed() > CLEAR_LIMIT {
+                self.fail("clear the datapath", &format_args!("a lock was held for {} s", CLEAR_LIMIT.as_secs()));
+            }
+            std::thread::yield_now();
         }
         let mut packet = Packet::new();
         while self.next_report(&mut packet) {}
@@ -409,16 +438,4 @@ fn address_bytes(address: &Address) -> Vec<u8> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn other_architectures_than_x86_64_are_refused() {
-        assert!(architecture("x86_64").is_ok());
-        for name in ["aarch64", "arm", "riscv64", "s390x", "powerpc64", "loongarch64", "x86", ""] {
-            let refused = architecture(name).expect_err(name).to_string();
-            assert!(refused.contains(&format!("this machine is {name}: ")), "{refused}");
-            assert!(refused.contains("without --datapath xdp"), "{refused}");
-        }
-    }
-}
+mod tests;

@@ -113,6 +113,9 @@ fn answers(socket: &mut File, is_dump: bool, mut take: impl FnMut(u16, &[u8])) -
     let mut buffer = vec![0; 1 << 16];
     loop {
         let length = socket.read(&mut buffer)?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         let mut rest = &buffer[..length];
         while rest.len() >= 16 {
             let (size, kind) = (u32_at(rest, 0) as usize, u16_at(rest, 4));

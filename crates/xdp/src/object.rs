@@ -4,10 +4,11 @@ use crate::Error;
 use crate::layout::place;
 use crate::resources::stack_of;
 use crate::slots::{CLASSES, Chunks};
-use crate::sys;
-use libbpf_rs::{MapCore, MapHandle, ObjectBuilder, OpenMapMut, PrintLevel};
+use crate::sys::{self, Calls, Ran};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenMapMut, PrintLevel};
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::io;
 use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, Once, PoisonError};
@@ -115,7 +116,7 @@ impl Parameters {
 }
 
 /// What was loaded. Everything goes when this is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Loaded {
     maps: HashMap<String, MapHandle>,
     programs: HashMap<String, OwnedFd>,
@@ -182,6 +183,29 @@ impl Loaded {
 
     pub(crate) fn maps(&self) -> impl Iterator<Item = (&str, &MapHandle)> {
         self.maps.iter().map(|(name, map)| (name.as_str(), map))
+    }
+}
+
+impl Calls for Loaded {
+    fn run(&self, program: &str, packet: &[u8], out: &mut [u8]) -> io::Result<Ran> {
+        sys::test_run(self.program(program), packet, out)
+    }
+
+    fn update(&self, map: &str, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.map(map).update(key, value, MapFlags::ANY).map_err(io::Error::other)
+    }
+
+    fn lookup(&self, map: &str, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        self.map(map).lookup(key, MapFlags::ANY).map_err(io::Error::other)
+    }
+
+    fn lookup_percpu(&self, map: &str, key: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let found = self.map(map).lookup_percpu(key, MapFlags::ANY).map_err(io::Error::other)?;
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn delete(&self, map: &str, key: &[u8]) -> io::Result<()> {
+        self.map(map).delete(key).map_err(io::Error::other)
     }
 }
 

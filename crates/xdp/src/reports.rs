@@ -3,10 +3,10 @@
 use crate::Error;
 use crate::layout::{Fields, place};
 use crate::object::Loaded;
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use libbpf_rs::RingBufferBuilder;
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fmt, io};
 use switchback_datapath::state::bits;
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, partition_of, record_flags};
 
@@ -15,7 +15,9 @@ const TAKEN_MAX: usize = 64;
 
 /// A ring buffer's end, and what was taken from it.
 struct Ring {
-    kernel: RingBuffer<'static>,
+    /// Has the kernel's entries put into `taken`, at most [`TAKEN_MAX`]; negative: an error's
+    /// number.
+    consume: Box<dyn FnMut() -> i32 + Send>,
     taken: Arc<Mutex<VecDeque<Vec<u8>>>>,
 }
 
@@ -29,19 +31,22 @@ impl Ring {
         };
         let mut builder = RingBufferBuilder::new();
         builder.add(loaded.map(map), push)?;
-        Ok(Ring { kernel: builder.build()?, taken })
+        let kernel = builder.build()?;
+        Ok(Ring { consume: Box::new(move || kernel.consume_raw_n(TAKEN_MAX)), taken })
     }
 
-    fn next(&mut self) -> Option<Vec<u8>> {
-        let pop = || self.taken.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        pop().or_else(|| {
-            let taken = self.kernel.consume_raw_n(TAKEN_MAX);
-            if taken < 0 {
-                let error = std::io::Error::from_raw_os_error(-taken);
-                tracing::error!(%error, "the kernel's reports can't be read");
-            }
-            pop()
-        })
+    fn pop(&self) -> Option<Vec<u8>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if let Some(entry) = self.pop() {
+            return Ok(Some(entry));
+        }
+        match (self.consume)() {
+            error if error < 0 => Err(io::Error::from_raw_os_error(-error)),
+            _ => Ok(self.pop()),
+        }
     }
 }
 
@@ -58,18 +63,28 @@ impl Reports {
         Ok(Reports { records, unreached, partitions })
     }
 
-    pub(crate) fn next(&mut self, packet: &mut Packet) -> bool {
-        let report = self.records.next();
-        report.is_some_and(|report| {
-            fill(packet, &report, self.partitions);
-            true
-        })
+    /// Reports of no kernel: reading them gives this number, again and again.
+    #[cfg(test)]
+    pub(crate) fn answering(number: i32) -> Reports {
+        let ring = || Ring { consume: Box::new(move || number), taken: Arc::default() };
+        Reports { records: ring(), unreached: ring(), partitions: 1 }
     }
 
-    pub(crate) fn next_unreached(&mut self) -> Option<Address> {
-        let bytes = self.unreached.next()?;
-        let port = u16::from_ne_bytes([bytes[16], bytes[17]]);
-        Some(Address { ip: bytes[..16].try_into().ok()?, port })
+    /// Takes the next report; false if there is none.
+    pub(crate) fn next(&mut self, packet: &mut Packet) -> io::Result<bool> {
+        let report = self.records.next()?;
+        Ok(report.is_some_and(|report| {
+            fill(packet, &report, self.partitions);
+            true
+        }))
+    }
+
+    pub(crate) fn next_unreached(&mut self) -> io::Result<Option<Address>> {
+        let address = |bytes: Vec<u8>| {
+            let port = u16::from_ne_bytes([bytes[16], bytes[17]]);
+            Some(Address { ip: bytes[..16].try_into().ok()?, port })
+        };
+        Ok(self.unreached.next()?.and_then(address))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::layout::{Fields, FieldsMut, place};
 use crate::{XdpDatapath, hash_key};
-use libbpf_rs::{MapCore, MapFlags};
 use switchback_datapath::location;
 use switchback_datapath::state::{Lane, Record, Registers};
 use switchback_wire::KeyHash;
@@ -20,7 +19,7 @@ impl XdpDatapath {
     }
 
     fn array(&self, map: &str, index: u32) -> Option<Vec<u8>> {
-        self.loaded.map(map).lookup(&index.to_ne_bytes(), MapFlags::ANY).ok().flatten()
+        self.calls.lookup(map, &index.to_ne_bytes()).ok().flatten()
     }
 
     /// A record as it is; `None` if there is no such slot.
@@ -85,7 +84,7 @@ impl XdpDatapath {
         bytes.extend(&record.value);
         bytes.resize(length, 0);
         self.slots.set(at, &bytes);
-        self.update("counters", &index.to_ne_bytes(), &record.counter.to_ne_bytes(), MapFlags::ANY);
+        self.update("counters", &index.to_ne_bytes(), &record.counter.to_ne_bytes());
         true
     }
 
@@ -116,7 +115,7 @@ impl XdpDatapath {
         fields.set("flags", &[entry.flags]);
         fields.set("request", &entry.request.to_ne_bytes());
         fields.set("seq", &entry.seq.to_ne_bytes());
-        self.update("lanes", &lane.to_ne_bytes(), &bytes, MapFlags::ANY);
+        self.update("lanes", &lane.to_ne_bytes(), &bytes);
         true
     }
 
@@ -152,7 +151,7 @@ impl XdpDatapath {
     /// Makes this the last counter that was given out.
     pub fn poke_sequence(&self, hash: &KeyHash, counter: u64) {
         let index = XdpDatapath::bucket(hash).to_ne_bytes();
-        self.update("sequences", &index, &counter.to_ne_bytes(), MapFlags::ANY);
+        self.update("sequences", &index, &counter.to_ne_bytes());
     }
 
     /// Makes this the key's estimate in the sketch.
@@ -164,7 +163,7 @@ impl XdpDatapath {
         let order = if swap { [4, 0, 12, 8] } else { [0, 4, 8, 12] };
         for (row, at) in order.into_iter().enumerate() {
             let index = row as u32 * self.config.sketch_width + (half(at) & (self.config.sketch_width - 1));
-            self.update("sketches", &index.to_ne_bytes(), &estimate.to_ne_bytes(), MapFlags::ANY);
+            self.update("sketches", &index.to_ne_bytes(), &estimate.to_ne_bytes());
         }
     }
 }

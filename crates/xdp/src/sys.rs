@@ -2,12 +2,12 @@
 
 use libbpf_rs::{AsRawLibbpf as _, OpenProgramMut};
 use libbpf_sys as bpf;
-use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 fn check(result: i32) -> io::Result<i32> {
     if result >= 0 { Ok(result) } else { Err(io::Error::from_raw_os_error(-result)) }
@@ -77,6 +77,25 @@ unsafe fn run(program: BorrowedFd<'_>, packet: &[u8], options: bpf::bpf_test_run
         length: options.data_size_out as usize,
         took: Duration::from_nanos(options.duration.into()),
     })
+}
+
+/// The system calls by which a loaded datapath is driven, by the names of programs and maps. Tests
+/// let them fail.
+pub(crate) trait Calls: fmt::Debug + Send + Sync {
+    /// Runs an XDP program on a packet.
+    fn run(&self, program: &str, packet: &[u8], out: &mut [u8]) -> io::Result<Ran>;
+
+    /// Replaces a map's entry, or adds it.
+    fn update(&self, map: &str, key: &[u8], value: &[u8]) -> io::Result<()>;
+
+    /// A map's entry.
+    fn lookup(&self, map: &str, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
+
+    /// A map's entry on each CPU.
+    fn lookup_percpu(&self, map: &str, key: &[u8]) -> io::Result<Vec<Vec<u8>>>;
+
+    /// Removes a map's entry.
+    fn delete(&self, map: &str, key: &[u8]) -> io::Result<()>;
 }
 
 /// Where the verifier writes its summary of a program.

@@ -81,6 +81,10 @@ impl Target for XdpTarget {
         self.datapath.sequence_used()
     }
 
+    fn failure(&self) -> Option<&str> {
+        self.datapath.failure()
+    }
+
     fn classes(&self) -> Vec<(u32, u32)> {
         self.datapath.config().classes.iter().map(|class| (class.value_bytes, class.slots)).collect()
     }

@@ -211,7 +211,7 @@ impl Agent {
         self.traffic = Traffic::begin(now, self.config.quiet_us, target.requests());
         self.next_hello_us = now.monotonic_us;
         let set = self.inject(target).set_epoch(epoch, config.generation);
-        assert!(set, "the datapath takes its own agent's epoch");
+        assert!(set || target.failure().is_some(), "the datapath takes its own agent's epoch");
         self.begin_counting(now, target);
         SwitchResult::Ok
     }
@@ -344,7 +344,8 @@ impl Agent {
             let (classes, needs_epoch) = (target.classes(), self.needs_epoch(target));
             self.reports.push_back(SwitchReport::Hello { boot, address, epoch, classes, needs_epoch });
         }
-        let misses = target.misses() - self.misses_at_reset;
+        // (None any more, once the datapath has failed.)
+        let misses = target.misses().saturating_sub(self.misses_at_reset);
         if now.monotonic_us >= self.next_reset_us || misses >= self.counting.misses {
             self.begin_counting(now, target);
         }

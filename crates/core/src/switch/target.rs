@@ -39,6 +39,12 @@ pub trait Target {
     /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
     fn sequence_used(&self) -> u32;
 
+    /// Why it can't be driven any more, if so. It serves nothing then; what it says, and what was
+    /// done, is void.
+    fn failure(&self) -> Option<&str> {
+        None
+    }
+
     /// Slots of each class: `(value bytes, slots)`.
     fn classes(&self) -> Vec<(u32, u32)>;
 

@@ -34,7 +34,7 @@ pub struct AgentThread<T> {
 }
 
 impl<T: Target + Send + 'static> AgentThread<T> {
-    /// Starts the thread; it ends when `stop` is asked.
+    /// Starts the thread; it ends when `stop` is asked, or when the datapath has failed.
     pub fn start(self, stop: Stop) -> io::Result<(AgentHandle, JoinHandle<()>)> {
         let handle = AgentHandle::default();
         let shared = handle.clone();
@@ -60,10 +60,90 @@ impl<T: Target + Send + 'static> AgentThread<T> {
             } else {
                 self.agent.take_reports(&mut self.target);
             }
+            if let Some(failure) = self.target.failure() {
+                // Told of nothing more, the controller takes the switch for dead, and another one
+                // takes over.
+                tracing::error!("the switch ends: {failure}");
+                return;
+            }
             while let Some(report) = self.agent.poll_report() {
                 self.port.send(Message::FromSwitch(report));
             }
             *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = self.agent.statistics();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::OnceLock;
+    use std::sync::mpsc::{Sender, channel};
+    use switchback_core::control::{Envelope, Location, Peer, SwitchReport};
+    use switchback_core::switch::AgentConfig;
+    use switchback_net::{Carrier, Mailbox};
+    use switchback_wire::{Address, KeyHash, Packet};
+
+    /// A datapath without any room, until it fails.
+    struct Fragile(Arc<OnceLock<&'static str>>);
+
+    impl Target for Fragile {
+        fn inject(&mut self, _: &mut Packet) -> bool {
+            false
+        }
+        fn lookup_insert(&mut self, _: &KeyHash, _: Location) -> bool {
+            false
+        }
+        fn lookup_remove(&mut self, _: &KeyHash, _: Location) {}
+        fn clear(&mut self) {}
+        fn set_route(&mut self, _: u16, _: &[u16]) {}
+        fn set_node(&mut self, _: u16, _: Address) {}
+        fn set_lanes(&mut self, _: u32) {}
+        fn next_report(&mut self, _: &mut Packet) -> bool {
+            false
+        }
+        fn requests(&self) -> u64 {
+            0
+        }
+
+        fn sequence_used(&self) -> u32 {
+            0
+        }
+        fn misses(&self) -> u64 {
+            0
+        }
+        fn failure(&self) -> Option<&str> {
+            self.0.get().copied()
+        }
+        fn classes(&self) -> Vec<(u32, u32)> {
+            Vec::new()
+        }
+        fn sketch_width(&self) -> u32 {
+            0
+        }
+    }
+
+    /// To the test.
+    struct Heard(Mutex<Sender<Message>>);
+
+    impl Carrier for Heard {
+        fn carry(&self, envelope: Envelope) {
+            let _the_test_is_over = self.0.lock().unwrap().send(envelope.message);
+        }
+    }
+
+    #[test]
+    fn an_agent_whose_datapath_fails_says_no_more_and_ends() {
+        let (sender, said) = channel();
+        let port = PeerPort::new(Peer::Switch(0), Arc::new(Heard(Mutex::new(sender))), Arc::new(Mailbox::new(16)));
+        let (clock, failure) = (Clock::default(), Arc::new(OnceLock::new()));
+        let agent = Agent::new(1, Address::default(), AgentConfig::default(), clock.now());
+        let thread = AgentThread { agent, target: Fragile(Arc::clone(&failure)), port, clock };
+        let (_, joined) = thread.start(Stop::default()).unwrap();
+        let hello = said.recv().unwrap();
+        assert!(matches!(hello, Message::FromSwitch(SwitchReport::Hello { .. })), "{hello:?}");
+        failure.set("a system call failed").unwrap();
+        // Though it was not asked to stop.
+        joined.join().unwrap();
     }
 }
