@@ -35,7 +35,6 @@ pub use segment::Segment;
 pub use target::XdpTarget;
 
 use layout::place;
-use libbpf_rs::MapCore;
 use object::{Loaded, Object};
 use reports::Reports;
 use slots::Chunks;
