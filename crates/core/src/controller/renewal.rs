@@ -6,6 +6,7 @@
 
 use super::machine::{Controller, Phase};
 use crate::time::Now;
+use switchback_wire::EPOCH_MAX;
 
 /// How long a drain may take: a node that doesn't store keeps its keys in the cache.
 const DRAIN_US_MAX: u64 = 10_000_000;
@@ -44,7 +45,8 @@ impl Controller {
             Renewal::Pausing { until_us } => now.monotonic_us >= *until_us,
             Renewal::Draining { .. } | Renewal::Refilling { .. } => false,
         };
-        if !may_begin || !matches!(self.phase, Phase::Serving) {
+        let is_last = self.directory.epoch >= EPOCH_MAX;
+        if !may_begin || is_last || !matches!(self.phase, Phase::Serving) {
             return;
         }
         let keys = self.cache.iter().map(|cached| cached.entry.key.clone()).collect();
