@@ -3,7 +3,7 @@
 use crate::batch::Kind;
 use crate::command::introspect::{self, Answer};
 use crate::command::options::{self, Expiry, SetIf, SetOptions, Unit};
-use crate::command::{Verb, why_unsupported};
+use crate::command::{Refused, Verb, why_unsupported};
 use crate::connection::{Connection, ConnectionId};
 use crate::failure::{ErrorKind, Failure};
 use crate::operation::Action;
@@ -55,7 +55,7 @@ pub(crate) fn execute(
         connection.closing = running.now.monotonic_us > multi_at_us + TRANSACTION_US_MAX;
         let text =
             "ERR not executed: it comes after a MULTI without EXEC or DISCARD, and Switchback has no transactions";
-        refuse(running, id, ErrorKind::Unsupported, text);
+        refuse_command(running, id, Refused::from_name(args.get(0)), ErrorKind::Unsupported, text);
         return Flow::Done;
     }
     let Some(verb) = verb else {
@@ -117,6 +117,18 @@ pub(crate) fn refuse(running: &mut Running, id: ConnectionId, kind: ErrorKind, t
     answer_here(running, id, None, |out, _| write::error(out, text));
 }
 
+/// The same, for a command that Switchback doesn't have.
+pub(crate) fn refuse_command(
+    running: &mut Running,
+    id: ConnectionId,
+    command: impl Into<Refused>,
+    kind: ErrorKind,
+    text: &str,
+) {
+    running.outbox.replies.statistics().count_refused(command.into());
+    refuse(running, id, kind, text);
+}
+
 /// Answers at once, if at its turn.
 pub(crate) fn answer_here(
     running: &mut Running,
@@ -161,7 +173,7 @@ fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     }
     if let Some(reason) = why_unsupported(&name.to_ascii_lowercase()) {
         let text = format!("ERR '{}' is not supported by Switchback: {reason}", name.to_ascii_lowercase());
-        return refuse(running, id, ErrorKind::Unsupported, &text);
+        return refuse_command(running, id, Refused::from_name(args.get(0)), ErrorKind::Unsupported, &text);
     }
     let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
     let begin = text.len();
@@ -172,7 +184,7 @@ fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
         let room = begin + 128 - text.len();
         let _ = write!(text, "'{}' ", printable(&argument[..argument.len().min(room)]));
     }
-    refuse(running, id, ErrorKind::Command, &text);
+    refuse_command(running, id, Refused::from_name(args.get(0)), ErrorKind::Command, &text);
 }
 
 fn printable(bytes: &[u8]) -> String {

@@ -24,7 +24,7 @@ pub mod spool;
 mod statistics;
 mod worker;
 
-pub use command::{Spec, VERBS, Verb};
+pub use command::{Refused, Spec, VERBS, Verb};
 pub use config::GatewayConfig;
 pub use failure::ErrorKind;
 pub use gateway::{Gateway, GatewayError, WorkerLinks};

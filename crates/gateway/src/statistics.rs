@@ -1,7 +1,7 @@
 //! Counters of a gateway, for whoever exports them. A worker's counters are written by that worker only, so counting is a plain
 //! load and store, not a locked instruction.
 
-use crate::command::{VERBS, Verb};
+use crate::command::{Refused, VERBS, Verb};
 use crate::failure::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -120,6 +120,7 @@ pub struct WorkerStatistics {
     pub session_retries: Counter,
     pub session_epoch_changes: Counter,
     errors: [Counter; ErrorKind::ALL.len()],
+    refused: Vec<Counter>,
     latency: Vec<Histogram>,
 }
 
@@ -147,6 +148,7 @@ impl Default for WorkerStatistics {
             session_retries: Counter::default(),
             session_epoch_changes: Counter::default(),
             errors: Default::default(),
+            refused: (0..Refused::COUNT).map(|_| Counter::default()).collect(),
             latency: (0..VERBS * Answerer::ALL.len()).map(|_| Histogram::default()).collect(),
         }
     }
@@ -162,6 +164,15 @@ impl WorkerStatistics {
     /// Error replies by kind.
     pub fn errors(&self, kind: ErrorKind) -> u64 {
         self.errors[kind as usize].get()
+    }
+
+    /// How often a command was refused because Switchback doesn't have it.
+    pub fn refused(&self, command: Refused) -> u64 {
+        self.refused[command.number()].get()
+    }
+
+    pub(crate) fn count_refused(&self, command: Refused) {
+        self.refused[command.number()].add(1);
     }
 
     pub(crate) fn count_error(&self, kind: ErrorKind) {

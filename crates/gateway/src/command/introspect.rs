@@ -2,7 +2,7 @@
 
 use super::{Verb, glob};
 use crate::connection::ConnectionId;
-use crate::execute::{answer_here, refuse};
+use crate::execute::{answer_here, refuse, refuse_command};
 use crate::failure::ErrorKind;
 use crate::resp::{Args, parse_i64, write};
 use crate::running::Running;
@@ -228,12 +228,13 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
         ("id" | "getname" | "setname" | "setinfo" | "info" | "no-evict" | "no-touch", _) => {
             wrong_arity(running, id, &format!("client|{sub}"));
         }
-        _ => refuse_subcommand(running, id, "client", args.get(1)),
+        _ => refuse_subcommand(running, id, Verb::Client, args.get(1)),
     }
 }
 
 /// A subcommand that isn't there.
-fn refuse_subcommand(running: &mut Running, id: ConnectionId, command: &str, sub: &[u8]) {
+fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &[u8]) {
+    let command = verb.name();
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]).into_owned();
     let known = match command {
         "client" => [
@@ -255,10 +256,10 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, command: &str, sub
     };
     if known {
         let text = format!("ERR '{command}|{}' is not supported by Switchback", sub.to_ascii_lowercase());
-        return refuse(running, id, ErrorKind::Unsupported, &text);
+        return refuse_command(running, id, verb, ErrorKind::Unsupported, &text);
     }
     let text = format!("ERR unknown subcommand '{sub}'. Try {} HELP.", command.to_ascii_uppercase());
-    refuse(running, id, ErrorKind::Command, &text);
+    refuse_command(running, id, verb, ErrorKind::Command, &text);
 }
 
 fn set_info(running: &mut Running, shared: &Shared, id: ConnectionId, number: u64, args: Args<'_>) {
@@ -320,7 +321,7 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
 
 pub(crate) fn config(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
     if !args.get(1).eq_ignore_ascii_case(b"get") {
-        return refuse_subcommand(running, id, "config", args.get(1));
+        return refuse_subcommand(running, id, Verb::Config, args.get(1));
     }
     if args.len() < 3 {
         return wrong_arity(running, id, "config|get");

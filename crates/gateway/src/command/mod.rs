@@ -7,4 +7,5 @@ mod table;
 mod unsupported;
 
 pub use table::{Spec, VERBS, Verb};
+pub use unsupported::Refused;
 pub(crate) use unsupported::why_unsupported;

@@ -9,7 +9,7 @@ use switchback_core::controller::ControllerStatus;
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
-use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Verb, WorkerStatistics};
+use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Refused, Verb, WorkerStatistics};
 use switchback_net::{ControlStatistics, SocketQueue};
 use switchback_xdp::Watch;
 
@@ -167,6 +167,15 @@ pub fn gateway(samples: &mut Samples, counted: &GatewayStatistics) {
     for kind in ErrorKind::ALL {
         let count = counted.sum(|worker| worker.errors(kind));
         samples.counter("switchback_gateway_errors_total", ERRORS, &[("kind", kind.name())], count);
+    }
+    const REFUSED: &str =
+        "Commands refused because Switchback doesn't have them, by name; those it has never heard of are other.";
+    for command in Refused::all() {
+        let count = counted.sum(|worker| worker.refused(command));
+        if count > 0 {
+            let labels = [("command", command.name())];
+            samples.counter("switchback_gateway_refused_commands_total", REFUSED, &labels, count);
+        }
     }
     for (index, worker) in counted.workers().iter().enumerate() {
         gateway_worker(samples, &index.to_string(), worker);

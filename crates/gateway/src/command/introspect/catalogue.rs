@@ -3,7 +3,7 @@
 use super::{refuse_subcommand, wrong_arity};
 use crate::command::{Spec, Verb, glob};
 use crate::connection::ConnectionId;
-use crate::execute::{answer_here, refuse};
+use crate::execute::{answer_here, refuse, refuse_command};
 use crate::failure::ErrorKind;
 use crate::resp::{Args, write};
 use crate::running::Running;
@@ -37,7 +37,7 @@ pub(crate) fn command(running: &mut Running, _: &Shared, id: ConnectionId, args:
             put(running, &|out, resp3| docs(out, &asked, resp3));
         }
         b"list" => list(running, id, args),
-        _ => refuse_subcommand(running, id, "command", args.get(1)),
+        _ => refuse_subcommand(running, id, Verb::Command, args.get(1)),
     }
 }
 
@@ -49,7 +49,7 @@ fn list(running: &mut Running, id: ConnectionId, args: Args<'_>) {
         }
         5 if args.get(2).eq_ignore_ascii_case(b"filterby") => {
             let text = "ERR COMMAND LIST filters by PATTERN only in Switchback";
-            return refuse(running, id, ErrorKind::Unsupported, text);
+            return refuse_command(running, id, Verb::Command, ErrorKind::Unsupported, text);
         }
         _ => return refuse(running, id, ErrorKind::Command, "ERR syntax error"),
     };

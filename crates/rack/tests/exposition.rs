@@ -1,0 +1,62 @@
+//! What Prometheus reads of a running rack, over HTTP.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use switchback_rack::config::{Durability, Overrides, RackConfig};
+use switchback_rack::embedded::EmbeddedRack;
+
+fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
+    let any: Option<SocketAddr> = Some("127.0.0.1:0".parse().unwrap());
+    let overrides = Overrides {
+        nodes: Some(1),
+        data: Some(directory.path().into()),
+        resp: any,
+        metrics: any,
+        durability: Some(Durability::Memory),
+        workers: Some(1),
+        cache_records: Some(64),
+        ..Overrides::default()
+    };
+    EmbeddedRack::start(&RackConfig::load(None, &overrides).unwrap(), None).unwrap()
+}
+
+/// The samples of one metric: labels and value, as they are written.
+fn samples(rack: &EmbeddedRack, metric: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(rack.metrics_address()).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.lines().filter_map(|line| line.strip_prefix(metric)).map(str::to_owned).collect()
+}
+
+/// Sends commands, one a line, and reads as many replies, each of one line.
+fn send(rack: &EmbeddedRack, commands: &[&str]) -> Vec<String> {
+    let mut stream = TcpStream::connect(rack.resp_address()).unwrap();
+    stream.write_all((commands.join("\r\n") + "\r\nQUIT\r\n").as_bytes()).unwrap();
+    let mut replies = String::new();
+    stream.read_to_string(&mut replies).unwrap();
+    let mut replies: Vec<_> = replies.lines().map(str::to_owned).collect();
+    assert_eq!(replies.pop().as_deref(), Some("+OK"), "of QUIT");
+    assert_eq!(replies.len(), commands.len(), "{replies:?}");
+    replies
+}
+
+#[test]
+fn refused_commands_are_counted_by_name() {
+    const METRIC: &str = "switchback_gateway_refused_commands_total";
+    let directory = tempfile::tempdir().unwrap();
+    let rack = start(&directory);
+    send(&rack, &["SET key value", "EXISTS key", "SET key", "PING"]);
+    assert_eq!(samples(&rack, METRIC), Vec::<String>::new(), "nothing was refused, though one was wrong");
+    let refused = ["EVAL x 0", "eval y 0", "HSET h f v", "CLIENT KILL x", "NONSENSE 1", "WHATEVER", "\"ev\\nal\" x"];
+    let replies = send(&rack, &refused);
+    assert!(replies.iter().all(|reply| reply.starts_with("-ERR ")), "{replies:?}");
+    // What a refused transaction takes with it.
+    send(&rack, &["MULTI", "INCR n", "INCR n", "EXEC"]);
+    let mut found = samples(&rack, METRIC);
+    found.sort();
+    let expected = ["client\"} 1", "eval\"} 2", "exec\"} 1", "hset\"} 1", "incr\"} 2", "multi\"} 1", "other\"} 3"];
+    assert_eq!(found, expected.map(|sample| format!("{{command=\"{sample}")));
+    rack.shutdown(std::time::Duration::from_secs(30)).unwrap();
+}
