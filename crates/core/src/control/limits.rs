@@ -9,8 +9,8 @@ use thiserror::Error;
 const CANDIDATES_MAX: usize = 1 << 13;
 /// Slot classes of a switch.
 const CLASSES_MAX: usize = 16;
-/// Slots of one class: more than any machine has memory for.
-const SLOTS_MAX: u32 = 1 << 30;
+/// Slots of one class, as many as a place in the datapath's table can name.
+const SLOTS_MAX: u32 = (1 << 30) - 2;
 /// Replicas of a partition.
 const REPLICAS_MAX: usize = 4;
 /// Partitions of a rack, and its nodes.
@@ -68,7 +68,8 @@ fn evicted((_, stored): &(EntryId, Option<Record>)) -> Checked {
 }
 
 fn entry(entry: &Entry) -> Checked {
-    check(entry.id < EntryId::MAX, "incarnation")?;
+    // The next one has a number, too.
+    check(entry.id <= EntryId::MAX >> 1, "incarnation")?;
     key(&entry.key)
 }
 

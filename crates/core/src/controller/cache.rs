@@ -4,7 +4,7 @@ use super::commands::{CachedKey, Stage};
 use crate::control::{Entry, EntryId, Location};
 use rand::RngExt;
 use rand_pcg::Pcg32;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
 
 /// One size class: its free slots, and its evictable entries in a list that can be sampled.
@@ -12,7 +12,9 @@ use switchback_wire::KeyHash;
 struct Class {
     value_bytes: u32,
     slots: u32,
+    /// Slots from here on were never given out, but for those adopted.
     never_used: u32,
+    adopted: BTreeSet<u32>,
     free: Vec<u32>,
     evictable: Vec<EntryId>,
     place_of: BTreeMap<EntryId, usize>,
@@ -99,6 +101,9 @@ impl Cache {
         }
         for class in class..self.classes.len() as u8 {
             let from = &mut self.classes[usize::from(class)];
+            while from.adopted.remove(&from.never_used) {
+                from.never_used += 1;
+            }
             let slot = match from.free.pop() {
                 Some(slot) => slot,
                 None if from.never_used < from.slots => {
@@ -123,18 +128,20 @@ impl Cache {
         assert!(before.is_none(), "an incarnation is used once");
     }
 
-    /// Takes a key in that a switch was found to hold already (after a restart of the controller).
+    /// Takes a key in that a switch was found to hold already (after a restart of the controller). What it tells of a key, an incarnation or
+    /// a slot that is taken, or of a slot that it doesn't have, changes nothing.
     pub(super) fn adopt(&mut self, entry: Entry, node: u16, offer: u64) {
-        if self.by_hash.contains_key(&entry.hash) {
+        if self.by_hash.contains_key(&entry.hash) || self.keys.contains_key(&entry.id) {
             return;
         }
-        let class = &mut self.classes[usize::from(entry.at.class)];
         let at = entry.at.slot;
-        while class.never_used <= at {
-            class.free.push(class.never_used);
-            class.never_used += 1;
+        let class = self.classes.get_mut(usize::from(entry.at.class)).filter(|class| at < class.slots);
+        let Some(class) = class else { return };
+        match class.free.iter().position(|free| *free == at) {
+            Some(place) => _ = class.free.remove(place),
+            None if at >= class.never_used && class.adopted.insert(at) => {}
+            None => return,
         }
-        class.free.retain(|&free| free != at);
         self.occupied += 1;
         let id = entry.id;
         self.insert(CachedKey { entry, node, offer, stage: Stage::Admitting });
@@ -258,6 +265,25 @@ mod tests {
         assert_eq!(cache.allocate(0), Some(Location { class: 0, slot: 1 }));
         cache.forget(1);
         assert_eq!(cache.find(&KeyHash([1; 16])).map(|key| key.entry.id), None);
+    }
+
+    #[test]
+    fn what_a_switch_cannot_hold_is_not_adopted() {
+        let mut cache = Cache::new(&[(128, 4)], 4);
+        let mut adopt = |id: u64, class, slot| {
+            let entry = Entry { id, at: Location { class, slot }, hash: KeyHash([slot as u8; 16]), key: vec![7] };
+            cache.adopt(entry, 0, 0);
+            cache.len()
+        };
+        assert_eq!(adopt(1, 0, 1), 1);
+        assert_eq!(adopt(2, 1, 2), 1, "no such class");
+        assert_eq!(adopt(2, 0, 4), 1, "no such slot");
+        assert_eq!(adopt(2, 0, u32::MAX), 1);
+        assert_eq!(adopt(1, 0, 2), 1, "an incarnation is used once");
+        assert_eq!(adopt(2, 0, 2), 2);
+        let twice = Entry { id: 3, at: Location { class: 0, slot: 1 }, hash: KeyHash([9; 16]), key: vec![9] };
+        cache.adopt(twice, 0, 0);
+        assert_eq!(cache.len(), 2, "a slot holds one key");
     }
 
     #[test]
