@@ -1,8 +1,8 @@
 //! Large values: staged before their write, pulled after their read (protocol, section 7).
 
+use super::recent::Recent;
 use super::shim::{Pending, Request, Shim};
 use crate::storage::{EngineOp, Record};
-use std::collections::BTreeMap;
 use switchback_wire::{
     Address, Header, KeyHash, Op, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, is_large,
 };
@@ -30,34 +30,20 @@ impl StagedName {
     }
 }
 
-/// Values being staged, in capped memory: the least recently used one makes room.
+/// Values being staged, in capped memory.
 #[derive(Debug)]
-pub(super) struct StagedValues {
-    values: BTreeMap<StagedName, Staged>,
-    /// By last use, oldest first.
-    uses: BTreeMap<u64, StagedName>,
-    bytes: usize,
-    bytes_max: usize,
-    clock: u64,
-}
+pub(super) struct StagedValues(Recent<StagedName, Staged>);
 
 #[derive(Debug)]
 struct Staged {
     value: Vec<u8>,
     arrived: Vec<bool>,
     missing: usize,
-    used: u64,
 }
 
 impl Staged {
     fn new(total: usize, fragments: usize) -> Staged {
-        Staged { value: vec![0; total], arrived: vec![false; fragments], missing: fragments, used: 0 }
-    }
-
-    /// Bytes of memory that it takes, its entries in the two indices included.
-    fn bytes(&self) -> usize {
-        let entries = size_of::<(StagedName, Staged)>() + size_of::<(u64, StagedName)>();
-        self.value.len() + self.arrived.len() + entries
+        Staged { value: vec![0; total], arrived: vec![false; fragments], missing: fragments }
     }
 
     /// The bitmap of the fragments around this one.
@@ -74,7 +60,7 @@ impl Staged {
 impl StagedValues {
     pub(super) fn new(bytes_max: usize) -> StagedValues {
         assert!(bytes_max >= VALUE_BYTES_MAX);
-        StagedValues { values: BTreeMap::new(), uses: BTreeMap::new(), bytes: 0, bytes_max, clock: 0 }
+        StagedValues(Recent::new(bytes_max))
     }
 
     /// Takes a fragment; what has arrived around it, or `None` if no client would send it.
@@ -90,7 +76,7 @@ impl StagedValues {
         if bytes.len() != per_fragment.min(total - from) {
             return None;
         }
-        let mut staged = match self.remove(&name) {
+        let mut staged = match self.0.remove(&name) {
             Some(staged) => staged,
             None => {
                 self.forget_older(&name);
@@ -103,7 +89,7 @@ impl StagedValues {
             staged.value[from..from + bytes.len()].copy_from_slice(bytes);
         }
         let bitmap = staged.bitmap(index);
-        self.insert(name, staged);
+        self.0.insert(name, total + count, staged);
         Some(bitmap)
     }
 
@@ -111,41 +97,36 @@ impl StagedValues {
     fn forget_older(&mut self, name: &StagedName) {
         let first = StagedName { lane: name.lane, request: 0, hash: KeyHash([0; 16]), total_bytes: 0 };
         let current = StagedName { request: name.request, ..first };
-        let older: Vec<_> = self.values.range(first..current).map(|(older, _)| *older).collect();
-        for older in older {
+        for older in self.0.names(first..current) {
             self.forget(&older);
         }
     }
 
-    fn insert(&mut self, name: StagedName, mut staged: Staged) {
-        while self.bytes + staged.bytes() > self.bytes_max
-            && let Some((_, oldest)) = self.uses.first_key_value()
-        {
-            let oldest = *oldest;
-            self.forget(&oldest);
-        }
-        self.clock += 1;
-        staged.used = self.clock;
-        self.bytes += staged.bytes();
-        self.uses.insert(staged.used, name);
-        self.values.insert(name, staged);
-    }
-
-    fn remove(&mut self, name: &StagedName) -> Option<Staged> {
-        let staged = self.values.remove(name)?;
-        self.uses.remove(&staged.used);
-        self.bytes -= staged.bytes();
-        Some(staged)
-    }
-
     /// The whole value, if all of it is there. It stays until it is forgotten.
     pub(super) fn whole(&self, name: &StagedName) -> Option<Vec<u8>> {
-        let staged = self.values.get(name)?;
+        let staged = self.0.get(name)?;
         (staged.missing == 0).then(|| staged.value.clone())
     }
 
     pub(super) fn forget(&mut self, name: &StagedName) {
-        self.remove(name);
+        self.0.remove(name);
+    }
+}
+
+/// Large values that were read lately, so that each pull of one needn't read it again. A sequence number names one version of a key for
+/// ever, so what is kept under it never becomes wrong.
+#[derive(Debug)]
+pub(super) struct PulledValues(Recent<(KeyHash, Seq), Vec<u8>>);
+
+impl PulledValues {
+    pub(super) fn new(bytes_max: usize) -> PulledValues {
+        PulledValues(Recent::new(bytes_max))
+    }
+
+    /// Keeps the value of a version.
+    pub(super) fn keep(&mut self, hash: KeyHash, seq: Seq, value: Vec<u8>) {
+        let bytes = value.len();
+        self.0.insert((hash, seq), bytes, value);
     }
 }
 
@@ -164,27 +145,39 @@ impl Shim {
 
     pub(super) fn pull(&mut self, from: Address, parts: PacketRef<'_>) {
         self.statistics.fragments += 1;
-        let (hash, key) = (parts.header.key_hash, parts.key.to_vec());
-        let request = Request { header: parts.header, key: key.clone(), switch: from };
-        self.submit(Pending::Pull(request), |id| EngineOp::Get { id, hash, key });
+        let header = parts.header;
+        let (hash, key) = (header.key_hash, parts.key.to_vec());
+        let request = Request { header, key: key.clone(), switch: from };
+        match self.pulled.0.remove(&(hash, Seq(header.guard))) {
+            Some(value) => self.send_fragments(request, value),
+            None => _ = self.submit(Pending::Pull(request), |id| EngineOp::Get { id, hash, key }),
+        }
     }
 
     pub(super) fn answer_pull(&mut self, request: Request, record: Option<Record>) {
+        let header = request.header;
+        match record.filter(|record| record.seq == Seq(header.guard) && !record.value.is_empty()) {
+            Some(record) => self.send_fragments(request, record.value),
+            None => {
+                let reply =
+                    Header { op: Op::ReadFragmentReply, flags: flags::LARGE, status: Status::Changed, ..header };
+                self.send(request.switch, reply, &[], &request.key);
+            }
+        }
+    }
+
+    /// Sends the fragments of a version that a pull asks for.
+    fn send_fragments(&mut self, request: Request, value: Vec<u8>) {
         let Request { header, key, switch } = request;
-        let record = record.filter(|record| record.seq == Seq(header.guard) && !record.value.is_empty());
-        let mut reply = Header { op: Op::ReadFragmentReply, flags: flags::LARGE, ..header };
-        let Some(record) = record else {
-            reply.status = Status::Changed;
-            self.send(switch, reply, &[], &key);
-            return;
-        };
-        reply.seq = record.seq;
-        reply.total_bytes = record.value.len() as u32;
-        let fragments = record.value.chunks(fragment_bytes(key.len())).enumerate();
+        let seq = Seq(header.guard);
+        let total_bytes = value.len() as u32;
+        let mut reply = Header { op: Op::ReadFragmentReply, flags: flags::LARGE, seq, total_bytes, ..header };
+        let fragments = value.chunks(fragment_bytes(key.len())).enumerate();
         let wanted = fragments.skip(header.fragment_index.into()).take(header.fragment_count.min(PULL_MAX).into());
         for (index, fragment) in wanted {
             reply.fragment_index = index as u16;
             self.send(switch, reply, fragment, &key);
         }
+        self.pulled.keep(header.key_hash, seq, value);
     }
 }

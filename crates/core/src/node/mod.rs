@@ -10,6 +10,7 @@ mod floors;
 mod fragments;
 mod marks;
 mod read;
+mod recent;
 mod scan;
 mod shim;
 mod write;

@@ -80,6 +80,9 @@ impl Shim {
                     part = &part[..fragment_bytes(key.len()).min(value_bytes)];
                 }
                 self.send(switch, answer, part, &key);
+                if answer.has(flags::LARGE) {
+                    self.pulled.keep(header.key_hash, seq, record.value);
+                }
             }
         }
         if header.has(flags::HOT) {

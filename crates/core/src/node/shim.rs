@@ -2,7 +2,7 @@
 
 use super::bypass::Arbiter;
 use super::floors::RisingFloors;
-use super::fragments::StagedValues;
+use super::fragments::{PulledValues, StagedValues};
 use super::marks::Marks;
 use crate::control::{CommandId, NodeConfig, NodeReport};
 use crate::floors::{SEQ_BUCKETS, seq_bucket};
@@ -31,6 +31,8 @@ pub struct NodeLimits {
     pub marks_max: usize,
     /// Bytes of staged fragments; beyond this the oldest staging is dropped.
     pub staged_bytes_max: usize,
+    /// Bytes of large values that were read and may be pulled again; beyond this the oldest is dropped.
+    pub pulled_bytes_max: usize,
     /// Engine operations under way; beyond this packets are dropped.
     pub operations_max: usize,
     /// Fences and tombstones live for one or two of these. Safety doesn't depend on it (the simulator raises floors after milliseconds), but a
@@ -47,6 +49,7 @@ impl Default for NodeLimits {
             retry_us: 50_000,
             marks_max: 1 << 20,
             staged_bytes_max: 64 << 20,
+            pulled_bytes_max: 16 << 20,
             operations_max: 1 << 16,
             floor_period_us: 30_000_000,
         }
@@ -168,6 +171,7 @@ pub struct Shim {
     /// Highest seq that was handed to the engine, by bucket; a higher one needs no read to be known as newer.
     pub(super) newest: Vec<Seq>,
     pub(super) staged: StagedValues,
+    pub(super) pulled: PulledValues,
     pub(super) updates: BTreeMap<KeyHash, CacheUpdate>,
     pub(super) refresh: VecDeque<KeyHash>,
     pub(super) commands: BTreeMap<CommandId, Progress>,
@@ -247,6 +251,7 @@ impl Shim {
             failed: None,
             newest: vec![known; SEQ_BUCKETS],
             staged: StagedValues::new(limits.staged_bytes_max),
+            pulled: PulledValues::new(limits.pulled_bytes_max),
             updates: BTreeMap::new(),
             refresh,
             commands: BTreeMap::new(),
