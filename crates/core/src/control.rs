@@ -20,6 +20,20 @@ pub type EntryId = u64;
 /// At most this many records, offers or entries in one message.
 pub const BATCH_MAX: usize = 256;
 
+/// At most about this many bytes of records in one message: far less than a frame may have.
+pub const BATCH_BYTES_MAX: usize = 256 << 10;
+
+/// How many of these records go into one message: at least one, if there is one.
+pub fn batch_len<'a>(records: impl IntoIterator<Item = &'a KeyedRecord>) -> usize {
+    let mut bytes = 0;
+    let fits = |record: &&KeyedRecord| {
+        let is_first = bytes == 0;
+        bytes += record.bytes();
+        is_first || bytes <= BATCH_BYTES_MAX
+    };
+    records.into_iter().take(BATCH_MAX).take_while(fits).count()
+}
+
 /// An endpoint of the control channel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 pub enum Peer {
@@ -81,6 +95,14 @@ pub struct KeyedRecord {
     pub key: Vec<u8>,
     /// The record.
     pub record: Record,
+}
+
+impl KeyedRecord {
+    /// Bytes that it takes in a message, about.
+    fn bytes(&self) -> usize {
+        const FIELDS: usize = 64;
+        FIELDS + self.key.len() + self.record.value.len()
+    }
 }
 
 /// Where a cached record lives.

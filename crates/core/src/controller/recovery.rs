@@ -8,8 +8,8 @@ use super::machine::{Controller, Phase, SwitchState};
 use super::sessions::ClientState;
 use super::status::RecoveryTimes;
 use crate::control::{
-    BATCH_MAX, ClientNotice, Destination, Entry, KeyedRecord, Location, NodeCommand, NodeConfig, SwitchCommand,
-    SwitchConfig,
+    ClientNotice, Destination, Entry, KeyedRecord, Location, NodeCommand, NodeConfig, SwitchCommand, SwitchConfig,
+    batch_len,
 };
 use crate::time::Now;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -403,7 +403,7 @@ impl Controller {
         for (index, node) in recovery.nodes.iter_mut().enumerate() {
             let index = index as u16;
             while node.moved && node.storing < STORES_MAX && !node.to_store.is_empty() {
-                let count = node.to_store.len().min(BATCH_MAX);
+                let count = batch_len(&node.to_store);
                 let batch = node.to_store.drain(..count).collect();
                 node.storing += 1;
                 self.commands.command_node(now, epoch, index, Purpose::RecoverStore(index), NodeCommand::Store(batch));

@@ -2,7 +2,7 @@
 
 use super::entries::Entries;
 use super::target::{Inject, LoadedRecord};
-use crate::control::{BATCH_MAX, EntryId, KeyedRecord, SwitchReport};
+use crate::control::{BATCH_MAX, EntryId, KeyedRecord, SwitchReport, batch_len};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A snapshot being taken.
@@ -63,7 +63,7 @@ impl Snapshot {
     /// Moves full chunks, or at the end everything, to the controller's reports.
     pub(super) fn emit(&mut self, all: bool, reports: &mut VecDeque<SwitchReport>) {
         while self.collected.len() >= BATCH_MAX || (all && !self.collected.is_empty()) {
-            let records = self.collected.drain(..self.collected.len().min(BATCH_MAX)).collect();
+            let records = self.collected.drain(..batch_len(&self.collected)).collect();
             let (epoch, generation, index) = (self.epoch, self.generation, self.chunks);
             reports.push_back(SwitchReport::SnapshotChunk { epoch, generation, index, records });
             self.chunks += 1;
