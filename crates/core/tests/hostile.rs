@@ -4,13 +4,17 @@
 
 use std::collections::BTreeMap;
 use switchback_core::Now;
-use switchback_core::client::{ClientConfig, Session};
-use switchback_core::control::{ClientNotice, Command, Destination, Grant, NodeCommand, NodeConfig};
+use switchback_core::client::{ClientConfig, Operation, Outcome, Session};
+use switchback_core::control::{
+    BATCH_BYTES_MAX, BATCH_MAX, ClientNotice, Command, Destination, Grant, KeyedRecord, NodeCommand, NodeConfig,
+    batch_len,
+};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record};
 use switchback_wire::{
-    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes,
+    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags,
+    fragment_bytes,
 };
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
@@ -22,13 +26,15 @@ const EPOCH: u32 = 1;
 struct Node {
     shim: Shim,
     records: BTreeMap<KeyHash, Record>,
+    /// How often a record was read.
+    gets: usize,
 }
 
 impl Node {
     fn new(limits: NodeLimits) -> Node {
         let address = Address::in_memory(3, 0);
         let shim = Shim::new(0, 1, address, limits, Mechanisms::ALL, Loaded::default(), NOW).unwrap();
-        let mut node = Node { shim, records: BTreeMap::new() };
+        let mut node = Node { shim, records: BTreeMap::new(), gets: 0 };
         let config = NodeConfig {
             hash_key: HASH_KEY,
             routes: vec![vec![0]],
@@ -49,7 +55,10 @@ impl Node {
             self.shim.take_ops(&mut ops);
             for op in ops.drain(..) {
                 let (id, reply) = match op {
-                    EngineOp::Get { id, hash, .. } => (id, EngineReply::Got(self.records.get(&hash).cloned())),
+                    EngineOp::Get { id, hash, .. } => {
+                        self.gets += 1;
+                        (id, EngineReply::Got(self.records.get(&hash).cloned()))
+                    }
                     EngineOp::Put { id, hash, record, .. } => {
                         self.records.insert(hash, record);
                         (id, EngineReply::Put(Ok(())))
@@ -177,4 +186,178 @@ fn a_session_takes_no_more_lanes_than_it_asked_for() {
     assert!(!session.is_open(NOW));
     session.handle_message(NOW, grant(4));
     assert!(session.is_open(NOW));
+}
+
+/// The fragments that a pull brings, from `first` on.
+fn pulled(node: &mut Node, seq: Seq, first: usize) -> Vec<Packet> {
+    let header =
+        Header { guard: seq.0, fragment_index: first as u16, fragment_count: 32, ..Header::new(Op::ReadFragment) };
+    node.asked(header, &[], b"key")
+}
+
+#[test]
+fn a_large_value_is_read_once_however_often_it_is_pulled() {
+    let mut node = Node::new(NodeLimits::default());
+    let record = |counter: u64, fill: u8| Record {
+        seq: Seq::new(EPOCH, counter),
+        value: vec![fill; VALUE_BYTES_MAX],
+        ..Record::default()
+    };
+    node.records.insert(HASH_KEY.hash(b"key"), record(1, 1));
+    let first = node.asked(Header::new(Op::Read), &[], b"key");
+    assert!(first[0].parse().unwrap().header.has(flags::LARGE));
+    let (part, mut value) = (fragment_bytes(3), first[0].parse().unwrap().value.to_vec());
+    while value.len() < VALUE_BYTES_MAX {
+        for fragment in pulled(&mut node, Seq::new(EPOCH, 1), value.len() / part) {
+            value.extend_from_slice(fragment.parse().unwrap().value);
+        }
+    }
+    assert!(value == vec![1; VALUE_BYTES_MAX]);
+    assert_eq!(node.gets, 1);
+    // Another version: what is kept of this one is none of it.
+    node.records.insert(HASH_KEY.hash(b"key"), record(2, 2));
+    for fragment in pulled(&mut node, Seq::new(EPOCH, 2), 0) {
+        let parts = fragment.parse().unwrap();
+        assert!(parts.header.seq == Seq::new(EPOCH, 2) && parts.value.iter().all(|byte| *byte == 2));
+    }
+    let status = pulled(&mut node, Seq::new(EPOCH, 3), 0)[0].parse().unwrap().header.status;
+    assert_eq!(status, Status::Changed);
+}
+
+/// A session with a few fragments for many lanes, and what its rack answers.
+struct Large {
+    session: Session,
+    asked: Vec<Packet>,
+    done: usize,
+}
+
+const LARGE_LANES: u32 = 8;
+const FRAGMENTS: u16 = 70;
+const LARGE_BYTES: usize = 60_000;
+
+impl Large {
+    fn new() -> Large {
+        let config = ClientConfig { lanes: LARGE_LANES, fragments_max: FRAGMENTS, ..ClientConfig::default() };
+        let mut session = Session::new(config, 7, 1, NOW);
+        session.handle_message(NOW, grant(LARGE_LANES));
+        Large { session, asked: Vec::new(), done: 0 }
+    }
+
+    fn transmitted(&mut self) {
+        let mut packet = Packet::new();
+        while self.session.poll_transmit(&mut packet).is_some() {
+            self.asked.push(packet.clone());
+        }
+    }
+
+    /// Fragments that are on their way, either way.
+    fn under_way(&self) -> usize {
+        let fragments = |packet: &Packet| match packet.parse().unwrap().header {
+            Header { op: Op::Fragment, .. } => 1,
+            Header { op: Op::ReadFragment, fragment_count, .. } => usize::from(fragment_count),
+            _ => 0,
+        };
+        self.asked.iter().map(fragments).sum()
+    }
+
+    /// Answers everything that was asked.
+    fn answer(&mut self) {
+        for asked in std::mem::take(&mut self.asked) {
+            let PacketRef { header, key, .. } = asked.parse().unwrap();
+            let part = fragment_bytes(key.len());
+            let fragment = |index: u16| vec![1; part.min(LARGE_BYTES - usize::from(index) * part)];
+            let read = Header { seq: Seq::new(EPOCH, 1), total_bytes: LARGE_BYTES as u32, ..header };
+            match header.op {
+                Op::Read => {
+                    let header = Header { op: Op::ReadReply, flags: flags::LARGE, ..read };
+                    self.hear(header, &fragment(0), key);
+                }
+                Op::ReadFragment => {
+                    for index in header.fragment_index..header.fragment_index + header.fragment_count {
+                        let header = Header { op: Op::ReadFragmentReply, fragment_index: index, ..read };
+                        self.hear(header, &fragment(index), key);
+                    }
+                }
+                Op::Fragment => {
+                    let mut bitmap = [0; 32];
+                    bitmap[usize::from(header.fragment_index) / 8] |= 1 << (header.fragment_index % 8);
+                    self.hear(Header { op: Op::FragmentReply, ..header }, &bitmap, key);
+                }
+                _ => self.hear(Header { op: Op::WriteReply, ..header }, &[], key),
+            }
+        }
+    }
+
+    fn hear(&mut self, header: Header, value: &[u8], key: &[u8]) {
+        if let Some(completion) = self.session.receive(NOW, &Packet::build(header, value, key)) {
+            self.done += 1;
+            if let Outcome::Value { value, .. } = completion.outcome {
+                assert!(value == vec![1; LARGE_BYTES]);
+            }
+        }
+        self.transmitted();
+    }
+}
+
+#[test]
+fn all_lanes_together_have_so_many_fragments_under_way() {
+    for reads in [true, false] {
+        let mut large = Large::new();
+        let value = vec![1; LARGE_BYTES];
+        for lane in 0..LARGE_LANES {
+            let key = [b'k', lane as u8];
+            let operation = match reads {
+                true => Operation::Read { key: &key },
+                false => Operation::Write { key: &key, value: &value, expiry_ms: 0, condition: None },
+            };
+            large.session.submit(NOW, operation, lane.into()).unwrap();
+        }
+        large.transmitted();
+        let mut rounds = 0;
+        while large.done < LARGE_LANES as usize {
+            assert!(large.under_way() <= FRAGMENTS.into(), "{} fragments", large.under_way());
+            assert!(!large.asked.is_empty(), "{} of {LARGE_LANES} are done", large.done);
+            large.answer();
+            rounds += 1;
+        }
+        assert!(rounds > 2 * LARGE_LANES / 2, "two lanes at a time");
+        assert_eq!(large.session.outstanding(), 0);
+    }
+}
+
+/// One that is given up while it waits, or while others wait for it, costs the others nothing.
+#[test]
+fn a_share_of_the_fragments_comes_back_from_what_is_given_up() {
+    let mut large = Large::new();
+    let value = vec![1; LARGE_BYTES];
+    let mut now = NOW;
+    for round in 0..10 {
+        for lane in 0..LARGE_LANES {
+            let (key, expiry_ms, condition) = ([b'k', lane as u8], 0, None);
+            let operation = Operation::Write { key: &key, value: &value, expiry_ms, condition };
+            large.session.submit(now, operation, lane.into()).unwrap();
+        }
+        large.transmitted();
+        assert_eq!(large.under_way(), 64, "in round {round}");
+        large.asked.clear();
+        now.monotonic_us += 10_000_000;
+        large.session.handle_timeout(now);
+        assert_eq!(std::iter::from_fn(|| large.session.poll_completion()).count(), LARGE_LANES as usize);
+        let ClientNotice::Granted(grant) = grant(LARGE_LANES) else { unreachable!("a grant") };
+        let renewed = Grant { hello_us: now.monotonic_us, ..grant };
+        large.session.handle_message(now, ClientNotice::Granted(renewed));
+        large.transmitted();
+    }
+}
+
+#[test]
+fn a_batch_is_cut_by_bytes_too() {
+    let keyed = |value_bytes| {
+        let record = Record { value: vec![0; value_bytes], ..Record::default() };
+        KeyedRecord { hash: KeyHash::default(), key: vec![b'k'], record }
+    };
+    assert_eq!(batch_len(&vec![keyed(100); 1_000]), BATCH_MAX);
+    assert_eq!(batch_len(&vec![keyed(BATCH_BYTES_MAX / 4); 10]), 3);
+    assert_eq!(batch_len(&vec![keyed(VALUE_BYTES_MAX); 10]), 1, "one at least");
+    assert_eq!(batch_len(&[]), 0);
 }

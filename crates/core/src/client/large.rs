@@ -1,11 +1,60 @@
 //! Large values: staged in fragments before a write, pulled in fragments after a read (protocol, section 7).
 
+use std::collections::VecDeque;
 use switchback_wire::{Seq, VALUE_BYTES_MAX, fragment_bytes};
 
 /// Fragments under way at a time, either direction.
 pub(super) const WINDOW: u16 = 32;
 /// Fragments that one FRAGMENT_REPLY's bitmap covers.
 const BITMAP_FRAGMENTS: u16 = 256;
+
+/// The fragments that all lanes together may have under way. A lane takes its share before it sends or
+/// asks for the first one, and gives it back when its value is there; one that finds none waits its turn.
+#[derive(Debug)]
+pub(super) struct FragmentBudget {
+    free: u16,
+    /// Each lane once.
+    waiting: VecDeque<u32>,
+}
+
+impl FragmentBudget {
+    pub(super) fn new(fragments: u16) -> FragmentBudget {
+        assert!(fragments >= WINDOW, "a lane has its window");
+        FragmentBudget { free: fragments, waiting: VecDeque::new() }
+    }
+
+    /// Takes the share of a lane, or lets it wait.
+    pub(super) fn take_or_wait(&mut self, share: u16, lane: u32) -> bool {
+        let is_free = self.waiting.is_empty() && share <= self.free;
+        if is_free {
+            self.free -= share;
+        } else if !self.waiting.contains(&lane) {
+            self.waiting.push_back(lane);
+        }
+        is_free
+    }
+
+    pub(super) fn give_back(&mut self, share: u16) {
+        self.free += share;
+    }
+
+    /// The lane that waits longest and its share, taken, if that is free. `share` is what a lane waits for; none if
+    /// it doesn't any more.
+    pub(super) fn next(&mut self, share: impl Fn(u32) -> Option<u16>) -> Option<(u32, u16)> {
+        while let Some(&lane) = self.waiting.front() {
+            match share(lane) {
+                Some(share) if share > self.free => return None,
+                Some(share) => {
+                    self.waiting.pop_front();
+                    self.free -= share;
+                    return Some((lane, share));
+                }
+                None => _ = self.waiting.pop_front(),
+            }
+        }
+        None
+    }
+}
 
 /// A large value on its way to a node.
 #[derive(Clone, Debug)]
@@ -114,6 +163,10 @@ impl Assembly {
             self.value[from..from + bytes.len()].copy_from_slice(bytes);
         }
         true
+    }
+
+    pub(super) fn count(&self) -> u16 {
+        self.arrived.len() as u16
     }
 
     pub(super) fn is_complete(&self) -> bool {

@@ -3,11 +3,11 @@
 mod answers;
 mod control;
 
-use super::large::{Assembly, Staging};
+use super::large::{Assembly, FragmentBudget, Staging, WINDOW};
 use super::preserve::Preservation;
 use super::rto::RetryTimer;
 use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
-use crate::control::{BATCH_MAX, ClientNotice, ClientReport, Destination, Grant};
+use crate::control::{ClientNotice, ClientReport, Destination, Grant, batch_len};
 use crate::time::Now;
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
@@ -37,6 +37,8 @@ enum State {
 struct Lane {
     request: u64,
     state: State,
+    /// Fragments of the common budget that it has taken.
+    share: u16,
     token: u64,
     packet: Packet,
     /// Hash of the operation's key.
@@ -51,6 +53,20 @@ struct Lane {
 }
 
 impl Lane {
+    /// Its share of the budget for fragments while it transfers a large value.
+    fn share_wanted(&self) -> Option<u16> {
+        match &self.state {
+            State::Staging(staging) => Some(staging.count().min(WINDOW)),
+            State::Pulling(assembly, ..) => Some(assembly.count().min(WINDOW)),
+            State::Free | State::Open | State::Committing(_) | State::Done(_) => None,
+        }
+    }
+
+    /// Whether it waits for its share.
+    fn awaits_share(&self) -> bool {
+        self.share == 0 && self.share_wanted().is_some()
+    }
+
     /// The operation of the lane's packet.
     #[inline]
     fn asked(&self) -> Op {
@@ -90,6 +106,7 @@ pub struct Session {
     retry: RetryTimer,
     next_retry_us: u64,
     large_bytes: usize,
+    fragments: FragmentBudget,
     sends: VecDeque<Send>,
     messages: VecDeque<ClientReport>,
     finished: VecDeque<Completion<'static>>,
@@ -108,6 +125,7 @@ impl Session {
     /// A session that isn't open yet. `boot` must differ at every start of the client; `seed` feeds jitter only.
     pub fn new(config: ClientConfig, boot: u64, seed: u64, now: Now) -> Session {
         assert!(config.lanes > 0 && config.deadline_us > 0);
+        let fragments = FragmentBudget::new(config.fragments_max);
         Session {
             retry: RetryTimer::new(config.retry_us.0, config.retry_us.1),
             config,
@@ -130,6 +148,7 @@ impl Session {
             gather: None,
             next_retry_us: u64::MAX,
             large_bytes: 0,
+            fragments,
             sends: VecDeque::new(),
             messages: VecDeque::new(),
             finished: VecDeque::new(),
@@ -218,7 +237,7 @@ impl Session {
             lane.packet.fill(Header { flags: header.flags | flags::LARGE, total_bytes, ..header }, &[], key);
             lane.state = State::Staging(Box::new(Staging::new(value, key.len())));
             self.large_bytes += value.len();
-            self.send_fragments(index, false);
+            self.transfer(index);
         } else {
             lane.packet.fill(header, value, key);
             let request = lane.request;
@@ -268,6 +287,46 @@ impl Session {
         self.next_retry_us = self.next_retry_us.min(lane.retry_at_us);
     }
 
+    /// Goes on with a large value: at once if the lane has its share of the fragments, or gets it now.
+    fn transfer(&mut self, index: u32) {
+        let lane = &mut self.lanes[index as usize];
+        if lane.share == 0 {
+            let share = lane.share_wanted().expect("a large value");
+            if !self.fragments.take_or_wait(share, index) {
+                return;
+            }
+            lane.share = share;
+        }
+        self.send_window(index);
+    }
+
+    /// Sends the next fragments, or asks for them.
+    fn send_window(&mut self, index: u32) {
+        let lane = &self.lanes[index as usize];
+        match &lane.state {
+            State::Staging(_) => self.send_fragments(index, false),
+            _ => self.sends.push_back(Send::Request(index, lane.request)),
+        }
+    }
+
+    /// The lane's large value is there, or given up: others get its share.
+    fn end_transfer(&mut self, now: Now, index: u32) {
+        let share = std::mem::take(&mut self.lanes[index as usize].share);
+        if share == 0 {
+            return;
+        }
+        self.fragments.give_back(share);
+        loop {
+            // The lane that ends may still look as if it went on.
+            let others = |lane: u32| self.lanes.get(lane as usize).filter(|_| lane != index);
+            let awaited = |lane| others(lane).filter(|lane| lane.share == 0).and_then(Lane::share_wanted);
+            let Some((next, share)) = self.fragments.next(awaited) else { return };
+            self.lanes[next as usize].share = share;
+            self.send_window(next);
+            self.arm(next, now);
+        }
+    }
+
     fn send_fragments(&mut self, index: u32, again: bool) {
         let lane = &mut self.lanes[index as usize];
         let State::Staging(staging) = &mut lane.state else { return };
@@ -281,7 +340,8 @@ impl Session {
         while let Some(send) = self.sends.pop_front() {
             let (Send::Request(index, request) | Send::Fragment(index, request, _)) = send;
             let Some(lane) = self.lanes.get(index as usize) else { continue };
-            if lane.request != request || matches!(lane.state, State::Free | State::Done(_)) {
+            let is_over = lane.request != request || matches!(lane.state, State::Free | State::Done(_));
+            if is_over || lane.awaits_share() {
                 continue;
             }
             match (send, &lane.state) {
@@ -362,9 +422,13 @@ impl Session {
         } else {
             self.retry.sample(now.monotonic_us - lane.submitted_us);
         }
+        let (token, submitted_us) = (lane.token, lane.submitted_us);
         self.large_bytes -= large_bytes(&lane.state);
         self.free.push(index);
-        (lane.token, lane.submitted_us)
+        if self.lanes[index as usize].share > 0 {
+            self.end_transfer(now, index);
+        }
+        (token, submitted_us)
     }
 }
 

@@ -19,6 +19,8 @@ pub struct ClientConfig {
     pub preserve_bytes_max: usize,
     /// Bytes of large values under way beyond which large operations wait.
     pub large_bytes_max: usize,
+    /// Fragments of large values under way at a time, of all lanes together; at least 32.
+    pub fragments_max: u16,
     /// Preserved records are kept on disk as well.
     pub spooled: bool,
     /// All, but in simulations.
@@ -34,6 +36,7 @@ impl Default for ClientConfig {
             hello_us: 50_000,
             preserve_bytes_max: 256 << 20,
             large_bytes_max: 64 << 20,
+            fragments_max: 256,
             spooled: false,
             mechanisms: Mechanisms::ALL,
         }

@@ -87,7 +87,7 @@ impl Session {
                         unreachable!("just matched")
                     };
                     lane.state = State::Staging(staging);
-                    self.send_fragments(index, false);
+                    self.transfer(index);
                     self.arm(index, now);
                 }
                 None
@@ -128,6 +128,7 @@ impl Session {
     /// A FRAGMENT_REPLY: send more fragments, or commit.
     fn staged(&mut self, now: Now, index: u32, header: &Header, bitmap: &[u8]) {
         let lane = &mut self.lanes[index as usize];
+        let has_share = lane.share > 0;
         let State::Staging(staging) = &mut lane.state else { return };
         let window_done = staging.arrived(header.fragment_index, bitmap);
         if staging.is_complete() {
@@ -137,7 +138,8 @@ impl Session {
             let request = lane.request;
             self.sends.push_back(Send::Request(index, request));
             self.arm(index, now);
-        } else if window_done {
+            self.end_transfer(now, index);
+        } else if window_done && has_share {
             lane.attempt = 0;
             self.send_fragments(index, false);
             self.arm(index, now);
@@ -166,8 +168,7 @@ impl Session {
         let lane = &mut self.lanes[index as usize];
         lane.state = State::Pulling(assembly, first, count);
         lane.attempt = 0;
-        let request = lane.request;
-        self.sends.push_back(Send::Request(index, request));
+        self.transfer(index);
         self.arm(index, now);
     }
 
@@ -182,6 +183,7 @@ impl Session {
             let request = lane.request;
             self.sends.push_back(Send::Request(index, request));
             self.arm(index, now);
+            self.end_transfer(now, index);
             return None;
         }
         if !assembly.put(header.fragment_index, bytes) {

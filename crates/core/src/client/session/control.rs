@@ -59,7 +59,11 @@ impl Session {
                 continue;
             }
             if now.monotonic_us >= lane.submitted_us + self.config.deadline_us {
-                self.give_up(index);
+                self.give_up(now, index);
+                continue;
+            }
+            if lane.awaits_share() {
+                self.arm(index, now);
                 continue;
             }
             lane.attempt += 1;
@@ -75,7 +79,7 @@ impl Session {
     }
 
     /// Ends an operation without an answer.
-    fn give_up(&mut self, index: u32) {
+    fn give_up(&mut self, now: Now, index: u32) {
         let lane = &mut self.lanes[index as usize];
         let outcome = match lane.asked() {
             Op::Read | Op::Scan => Outcome::TimedOut,
@@ -92,6 +96,7 @@ impl Session {
         self.free.push(index);
         let (token, submitted_us) = (lane.token, lane.submitted_us);
         self.finished.push_back(Completion { token, outcome, cached: false, submitted_us });
+        self.end_transfer(now, index);
     }
 
     /// Takes the next message for the controller.
@@ -134,7 +139,7 @@ impl Session {
         // The controller had forgotten this client if the numbers are others.
         let known = (self.lane_first, self.lanes.len(), self.request_base);
         if self.epoch == 0 || (grant.lane_first, grant.lanes as usize, grant.request_base) != known {
-            self.open(&grant);
+            self.open(now, &grant);
         }
         self.destination = grant.destination;
         self.lease_us = grant.lease_us;
@@ -150,10 +155,10 @@ impl Session {
     }
 
     /// Takes over the lanes of a new grant.
-    fn open(&mut self, grant: &Grant) {
+    fn open(&mut self, now: Now, grant: &Grant) {
         for index in 0..self.lanes.len() as u32 {
             if !matches!(self.lanes[index as usize].state, State::Free | State::Done(_)) {
-                self.give_up(index);
+                self.give_up(now, index);
             }
         }
         self.epoch = grant.epoch;
@@ -165,6 +170,7 @@ impl Session {
         let lane = Lane {
             request: grant.request_base,
             state: State::Free,
+            share: 0,
             token: 0,
             packet: Packet::new(),
             hash: KeyHash::default(),
@@ -188,10 +194,11 @@ impl Session {
         if epoch > self.epoch {
             self.change_epoch(now, epoch, destination);
         }
-        let records: Vec<_> = self.preserved.keyed().collect();
-        let mut chunks: Vec<_> = records.chunks(BATCH_MAX).map(<[_]>::to_vec).collect();
-        if chunks.is_empty() {
-            chunks.push(Vec::new());
+        let mut records: VecDeque<_> = self.preserved.keyed().collect();
+        let mut chunks = Vec::new();
+        while chunks.is_empty() || !records.is_empty() {
+            let count = batch_len(&records);
+            chunks.push(records.drain(..count).collect());
         }
         let count = chunks.len();
         let chunks = chunks.into_iter().enumerate().map(|(chunk, records)| {
@@ -218,9 +225,11 @@ impl Session {
                 State::Pulling(..) => {
                     self.large_bytes -= large_bytes(&lane.state);
                     lane.state = State::Open;
+                    self.end_transfer(now, index);
                 }
                 State::Open | State::Staging(_) | State::Committing(_) => {}
             }
+            let lane = &mut self.lanes[index as usize];
             let parts = lane.packet.parse().expect("the lane's own packet");
             if matches!(parts.header.op, Op::Read | Op::Scan) || !self.config.mechanisms.end_with_epoch {
                 let header = Header { epoch, ..parts.header };
@@ -229,7 +238,7 @@ impl Session {
                 self.sends.push_back(Send::Request(index, request));
                 self.arm(index, now);
             } else {
-                self.give_up(index);
+                self.give_up(now, index);
             }
         }
     }
