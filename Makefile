@@ -13,7 +13,7 @@ CARGO := cargo
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/switchback
 ARGS ?=
 
-.PHONY: help setup run build test soak bench fmt clean
+.PHONY: help setup run build test fuzz soak bench fmt clean
 
 help: ## What there is
 	@echo 'Switchback: an in-network write-back cache for key-value stores.'
@@ -35,6 +35,9 @@ build: setup ## Build the release
 test: ## Set up, and pass every test
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+fuzz: ## Fuzz every target for SECONDS (60) each
+	@SECONDS_EACH='$(or $(SECONDS),60)' scripts/fuzz.sh
 
 soak: setup ## Simulate seed after seed until stopped, for SECONDS_MAX, or SEEDS of them
 	@ARGS='$(ARGS)' scripts/soak.sh

@@ -1,0 +1,176 @@
+//! A node that serves, or waits for its release, or bypasses the switch: packets with right and wrong keys, epochs and lanes, commands of
+//! the controller, answers of a storage that fails now and then, time.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::collections::{BTreeMap, VecDeque};
+use switchback_core::control::{Command, Message, NodeCommand, NodeConfig};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_core::node::{NodeLimits, Shim};
+use switchback_core::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, Record, ScannedKey};
+use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, node, routes};
+use switchback_wire::{KeyHash, Op, Packet, Seq, VALUE_BYTES_MAX};
+
+/// What a node is sent, and once what it isn't.
+const OPS: &[Op] = &[
+    Op::Read,
+    Op::Write,
+    Op::Delete,
+    Op::Fragment,
+    Op::Fragment,
+    Op::ReadFragment,
+    Op::Scan,
+    Op::CacheUpdateAck,
+    Op::Bounce,
+];
+const OPERATIONS_MAX: usize = 64;
+
+struct Node {
+    shim: Shim,
+    records: BTreeMap<KeyHash, (Vec<u8>, Record)>,
+    ops: VecDeque<EngineOp>,
+    next_command: u64,
+    now: switchback_core::Now,
+}
+
+impl Node {
+    fn config(bypass: bool, write_through: bool) -> NodeConfig {
+        let switch = (!bypass).then_some(SWITCH);
+        NodeConfig { hash_key: HASH_KEY, routes: routes(), switch, lanes: LANES, write_through }
+    }
+
+    fn command(&mut self, draw: &mut Draw<'_>, epoch: u32, body: NodeCommand) {
+        let id = if draw.once_in(16) { draw.edgy() } else { self.next_command };
+        self.next_command += 1;
+        let message = Message::ToNode(Command { id, epoch, body });
+        if let Some(Message::ToNode(command)) = draw.arrived(&message) {
+            self.shim.handle_command(self.now, command);
+        }
+    }
+
+    fn drawn_command(&mut self, draw: &mut Draw<'_>) {
+        let epoch = self.shim.epoch();
+        let (body, epoch) = match draw.below(8) {
+            0 => {
+                let config = Node::config(draw.once_in(4), draw.once_in(4));
+                let next = if draw.once_in(8) { draw.edgy() as u32 } else { epoch + u32::from(draw.byte() % 2) };
+                (NodeCommand::Epoch(config), next)
+            }
+            1 => (NodeCommand::Store(draw.some(|draw| draw.keyed_record(epoch))), epoch),
+            2 => (NodeCommand::Release { floor: draw.seq(epoch) }, epoch),
+            3 => (NodeCommand::ClearOffers(draw.some(|draw| (draw.named_key().0, draw.edgy()))), epoch),
+            4 => (NodeCommand::OfferAgain, epoch),
+            5 => (NodeCommand::OfferKeys(draw.some(Draw::named_key)), epoch),
+            6 => (NodeCommand::OffersHeld(draw.some(|draw| (draw.named_key().0, draw.edgy()))), epoch),
+            _ => (NodeCommand::OfferAgain, draw.edgy() as u32),
+        };
+        self.command(draw, epoch, body);
+    }
+
+    /// The storage answers some operations, in order.
+    fn answer(&mut self, draw: &mut Draw<'_>, count: usize) {
+        let mut ops = Vec::new();
+        self.shim.take_ops(&mut ops);
+        self.ops.extend(ops);
+        for _ in 0..count {
+            let Some(op) = self.ops.pop_front() else { return };
+            let fails = draw.once_in(16);
+            let (id, reply) = self.execute(draw, op);
+            let result = match fails {
+                true if draw.once_in(2) => Err(EngineError::NoSpace("/data".into())),
+                true => Err(EngineError::Io("broken".into())),
+                false => Ok(reply),
+            };
+            self.shim.handle_done(self.now, EngineDone { id, result });
+            let mut ops = Vec::new();
+            self.shim.take_ops(&mut ops);
+            self.ops.extend(ops);
+        }
+    }
+
+    fn execute(&mut self, draw: &mut Draw<'_>, op: EngineOp) -> (u64, EngineReply) {
+        match op {
+            EngineOp::Get { id, hash, .. } => {
+                let record = self.records.get(&hash).map(|(_, record)| record.clone());
+                (id, EngineReply::Got(record))
+            }
+            EngineOp::Put { id, hash, key, record, .. } => {
+                let stored = self.records.get(&hash).map_or(Seq::NONE, |(_, record)| record.seq);
+                if stored >= record.seq || draw.once_in(16) {
+                    return (id, EngineReply::Put(Err(stored)));
+                }
+                self.records.insert(hash, (key, Record { since: None, ..record }));
+                (id, EngineReply::Put(Ok(())))
+            }
+            EngineOp::SetMark { id, .. }
+            | EngineOp::SetState { id, .. }
+            | EngineOp::SetFloor { id, .. }
+            | EngineOp::RaiseFloors { id, .. } => (id, EngineReply::Set),
+            EngineOp::Scan { id, from, to, .. } => {
+                let wanted = |hash: &KeyHash| (from..=to).contains(&hash.position());
+                let listed = self.records.iter().filter(|(hash, _)| wanted(hash));
+                let listed = listed.map(|(hash, (key, record))| ScannedKey {
+                    hash: *hash,
+                    key: key.clone(),
+                    tombstone: record.tombstone,
+                    expiry_ms: record.expiry_ms,
+                });
+                (id, EngineReply::Scanned(listed.collect(), None))
+            }
+        }
+    }
+
+    /// Takes what it sends: packets that are in order.
+    fn hear(&mut self) {
+        let mut packet = Packet::new();
+        while self.shim.poll_packet(&mut packet).is_some() {
+            assert!(packet.parse().is_ok(), "a node sends what is no packet");
+        }
+        while self.shim.poll_report().is_some() {}
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut draw = Draw::new(bytes);
+    let limits = NodeLimits {
+        marks_max: 4,
+        staged_bytes_max: VALUE_BYTES_MAX,
+        operations_max: OPERATIONS_MAX,
+        floor_period_us: 1_000_000,
+        ..NodeLimits::default()
+    };
+    let shim = Shim::new(0, 1, node(0), limits, Mechanisms::ALL, Loaded::default(), START).expect("an empty storage");
+    let (records, ops) = Default::default();
+    let mut node = Node { shim, records, ops, next_command: 1, now: START };
+    let config = Node::config(draw.once_in(4), draw.once_in(4));
+    node.shim.handle_command(node.now, Command { id: 1 << 32, epoch: 1, body: NodeCommand::Epoch(config) });
+    node.answer(&mut Draw::new(&[]), usize::MAX);
+    let release = NodeCommand::Release { floor: Seq::new(1, 0) };
+    node.shim.handle_command(node.now, Command { id: 2 << 32, epoch: 1, body: release });
+    node.answer(&mut Draw::new(&[]), usize::MAX);
+    for _ in 0..STEPS_MAX {
+        if draw.is_empty() {
+            break;
+        }
+        match draw.below(8) {
+            0..4 => {
+                let packet = draw.packet(OPS, node.shim.epoch());
+                let from = if draw.once_in(16) { CLIENT } else { SWITCH };
+                node.shim.handle_packet(node.now, from, &packet);
+            }
+            4 => node.drawn_command(&mut draw),
+            5 | 6 => {
+                let count = 1 + usize::from(draw.byte() % 8);
+                node.answer(&mut draw, count);
+            }
+            _ => {
+                draw.pass(&mut node.now);
+                node.shim.handle_timeout(node.now);
+            }
+        }
+        node.hear();
+        assert!(node.shim.operations() < OPERATIONS_MAX + 1024, "operations have a limit");
+    }
+    node.answer(&mut draw, usize::MAX);
+    node.hear();
+});
