@@ -1,0 +1,242 @@
+"""Hostile peers on the data, control and RESP ports of a rack of real processes: packets replayed, recombined, cut off
+and random, claims of long frames, half frames, thousands of connections. No process ends or takes more memory than is
+stated here, and clients are served meanwhile and after. Run by hostile.sh.
+"""
+
+import os
+import random
+import re
+import resource
+import socket
+import struct
+import time
+
+from rack import Client, Rack, Writers, temporary
+
+SEED = int(os.environ.get("HOSTILE_SEED", random.randrange(1_000_000)))
+CONNECTIONS = 10_000
+# What a process may take at most beyond what it took before the first hostile peer came: what is staged (64 MiB), what
+# waits for the controller (64 MiB) and the buffers of the connections that have a place, twice.
+GROWTH_MAX_MB = 384
+# How long a client may find no service; a hang ends the test.
+PATIENCE_S = 120
+
+HEADER_BYTES = 112
+FRAGMENT = 4
+CONTROL_VERSION = 0x5357_0002
+ETH_P_IP = 0x0800
+
+
+def peak_mb(process):
+    with open(f"/proc/{process.pid}/status") as status:
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read()).group(1)) // 1024
+
+
+def addresses_of(config):
+    """The ports of the rack, by what listens there."""
+    with open(config) as file:
+        text = file.read()
+    found = lambda section, name: re.findall(rf'\[+{section}\]+\n(?:[^\[]*?\n)?{name} = "([^"]+)"', text)
+    pair = lambda address: (address.rsplit(":", 1)[0], int(address.rsplit(":", 1)[1]))
+    return {
+        "switches": [pair(address) for address in found("switch", "address")],
+        "nodes": [pair(address) for address in found("node", "address")],
+        "controller": pair(found("controller", "listen")[0]),
+        "gateway": pair(found("gateway", "resp")[0]),
+    }
+
+
+def varint(number):
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7f | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def frame(body):
+    return struct.pack(">I", len(body)) + body
+
+
+def introduction(client):
+    """As client number `client` introduces itself to the controller."""
+    return frame(varint(CONTROL_VERSION) + b"\x03" + varint(client))
+
+
+class Hostile:
+    def __init__(self, rack):
+        self.rack, self.random, self.addresses = rack, random.Random(SEED), addresses_of(rack.config)
+        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.open = []
+
+    def data_ports(self):
+        return self.addresses["switches"] + self.addresses["nodes"]
+
+    def sniffed(self):
+        """Packets of a client that stages large values under keys of different lengths; none if nobody may listen."""
+        try:
+            sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_IP))
+        except PermissionError:
+            print("not run: packets that were sniffed (only root may listen)")
+            return []
+        sniffer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+        sniffer.settimeout(1)
+        sniffer.bind(("lo", ETH_P_IP))
+        client = Client(self.rack.resp)
+        for key_bytes in (1, 100, 1000):
+            client.run("SET", "k" * key_bytes, "v" * 60_000)
+            client.run("GET", "k" * key_bytes)
+        client.close()
+        ports = {port for _, port in self.data_ports()}
+        packets = []
+        while len(packets) < 5_000:
+            try:
+                packet = sniffer.recv(65536)
+            except TimeoutError:
+                break
+            start = 4 * (packet[0] & 15)
+            is_udp = packet[9] == socket.IPPROTO_UDP
+            if is_udp and int.from_bytes(packet[start + 2:start + 4], "big") in ports:
+                packets.append(packet[start + 8:])
+        sniffer.close()
+        return [packet for packet in packets if packet[:2] == b"SW" and len(packet) >= HEADER_BYTES]
+
+    def spray(self, packets):
+        for packet in packets:
+            for address in self.data_ports():
+                try:
+                    self.udp.sendto(packet, address)
+                except OSError:
+                    pass  # a full queue: what a network would drop
+
+    def nonsense(self):
+        def packet():
+            head = b"SW\x01" + bytes([HEADER_BYTES]) if self.random.random() < 0.5 else b""
+            return head + self.random.randbytes(self.random.randrange(1500))
+        self.spray(packet() for _ in range(5_000))
+
+    def replayed_and_recombined(self):
+        packets = self.sniffed()
+        fragments = [packet for packet in packets if packet[4] == FRAGMENT]
+        assert not packets or len({len(packet) for packet in fragments}) > 1, "values were staged under several keys"
+        recombined = []
+        for _ in range(5_000 if fragments else 0):
+            one, other = bytearray(self.random.choice(fragments)), self.random.choice(fragments)
+            # The lane and the request, and perhaps the length and the index, of another value.
+            one[32:44] = other[32:44]
+            if self.random.random() < 0.8:
+                one[76:80] = other[76:80]
+            if self.random.random() < 0.5:
+                one[84:88] = other[84:88]
+            recombined.append(bytes(one))
+        cut = [packet[:self.random.randrange(len(packet))] for packet in packets]
+        self.spray(packets + recombined + cut)
+
+    def connect(self, address):
+        connection = socket.socket()
+        connection.settimeout(5)
+        try:
+            connection.connect(address)
+        except OSError:
+            connection.close()
+            return None
+        return connection
+
+    def say(self, address, *pieces):
+        connection = self.connect(address)
+        if connection is None:
+            return
+        try:
+            for piece in pieces:
+                connection.sendall(piece)
+        except OSError:
+            pass  # it was hung up on
+        self.open.append(connection)
+
+    def control_frames(self):
+        controller = self.addresses["controller"]
+        for number in range(300):
+            client = introduction(1 << 40 | number)
+            self.say(controller, struct.pack(">I", 16 << 20))
+            self.say(controller, b"\x00\x00")
+            self.say(controller, self.random.randbytes(100))
+            self.say(controller, client, struct.pack(">I", 16 << 20), b"x" * 1000)
+            self.say(controller, client, struct.pack(">I", 1 << 20), b"x" * 200_000)
+            self.say(controller, client, *(frame(self.random.randbytes(50)) for _ in range(10)))
+            # One of the rack's switches with classes that don't rise, and a node that there isn't.
+            self.say(controller, frame(varint(CONTROL_VERSION) + b"\x02" + varint(999)))
+        self.hang_up()
+
+    def crowds(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = CONNECTIONS + 500
+        limit = max(soft, min(wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        count = min(CONNECTIONS, limit - 500)
+        if count < CONNECTIONS:
+            print(f"{count} connections instead of {CONNECTIONS}: this machine allows {hard} open files")
+        for address in (self.addresses["controller"], self.addresses["gateway"]):
+            for _ in range(count):
+                self.say(address, b"*1\r\n$4\r\n")
+            yield
+            self.hang_up()
+
+    def hang_up(self):
+        for connection in self.open:
+            connection.close()
+        self.open.clear()
+
+
+def await_writes(writers, after):
+    before, until = writers.count, time.monotonic() + PATIENCE_S
+    while writers.count < before + 100:
+        assert time.monotonic() < until, f"no service after {after}"
+        time.sleep(0.05)
+
+
+def serves(rack, writers, after):
+    """Clients are served, all processes live, and none has grown too much."""
+    await_writes(writers, after)
+    for name, part in rack.parts.items():
+        assert part.process.poll() is None, f"{name} ended after {after}"
+        grown = peak_mb(part.process) - rack.peaks_mb[name]
+        assert grown <= GROWTH_MAX_MB, f"{name} grew by {grown} MiB after {after}; it may by {GROWTH_MAX_MB}"
+    print(f"served after {after}: {writers.count} writes, {writers.errors} errors")
+
+
+def main():
+    print(f"HOSTILE_SEED={SEED}")
+    with temporary() as directory:
+        rack = Rack(directory)
+        writers = None
+        try:
+            writers = Writers(rack.resp)
+            await_writes(writers, "the start")
+            rack.peaks_mb = {name: peak_mb(part.process) for name, part in rack.parts.items()}
+            hostile = Hostile(rack)
+            for attack in (hostile.nonsense, hostile.replayed_and_recombined, hostile.control_frames):
+                attack()
+                serves(rack, writers, attack.__name__)
+            for _ in hostile.crowds():
+                serves(rack, writers, "a crowd")
+            serves(rack, writers, "the crowds' end")
+            writers.stop()
+            failures = writers.check(rack.resp) + writers.failures
+            assert not failures, failures
+            # What has no connection any more gets one.
+            rack.kill("gateway")
+            rack.start("gateway")
+            rack.parts["gateway"].wait_ready()
+            client = Client(rack.resp)
+            assert client.run("SET", "after", "all") == "OK" and client.run("GET", "after") == b"all"
+        except BaseException:
+            rack.logs()
+            raise
+        finally:
+            if writers:
+                writers.stopping.set()
+            rack.close()
+
+
+main()
