@@ -13,11 +13,17 @@ cleanup() {
 trap cleanup EXIT
 
 json() { python3 -c 'import json, sys; run = json.load(open(sys.argv[1]))["runs"][0]; sys.exit(not eval(sys.argv[2], {"run": run}))' "$work/json" "$1"; }
-# How many parts of racks in the directory there are: processes that are switches or nodes of a file in it.
+# How many parts of racks in the directory there are.
 parts() {
-    # Arguments end with NUL; a process may end while it is looked at.
-    cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n' | grep -A 3 -Fx -- "$program" |
-        grep -c "^$work/data/switchback-bench-.*/rack.toml$"
+    local count=0 file arguments
+    for file in /proc/[0-9]*/cmdline; do
+        # A process may end while it is looked at.
+        { mapfile -d '' -t arguments <"$file"; } 2>/dev/null || continue
+        case ${arguments[*]-} in
+        "$program "[sn]*" --config $work/data/switchback-bench-"*/rack.toml*) count=$((count + 1)) ;;
+        esac
+    done
+    echo $count
 }
 within() { # seconds, then a command that must succeed in that time
     local steps=$(($1 * 10))
