@@ -14,6 +14,7 @@ pub type NodeAddresses = Arc<RwLock<Vec<Address>>>;
 pub struct NativeTarget {
     datapath: Arc<Datapath>,
     nodes: NodeAddresses,
+    nodes_max: u16,
     classes: Vec<(u32, u32)>,
     sketch_width: u32,
 }
@@ -22,7 +23,8 @@ impl NativeTarget {
     /// Drives `datapath`, which was made with `config`.
     pub fn new(datapath: Arc<Datapath>, config: &switchback_datapath::Config) -> NativeTarget {
         let classes = config.classes.iter().map(|class| (class.value_bytes, class.slots)).collect();
-        NativeTarget { datapath, nodes: NodeAddresses::default(), classes, sketch_width: config.sketch_width }
+        let (nodes_max, sketch_width) = (config.nodes, config.sketch_width);
+        NativeTarget { datapath, nodes: NodeAddresses::default(), nodes_max, classes, sketch_width }
     }
 
     /// The nodes' addresses, kept up to date.
@@ -55,6 +57,10 @@ impl Target for NativeTarget {
     }
 
     fn set_node(&mut self, node: u16, address: Address) {
+        if node >= self.nodes_max {
+            tracing::error!(node, "the datapath has room for {} nodes, fewer than the controller says", self.nodes_max);
+            return;
+        }
         self.datapath.set_node(node, address);
         let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         let index = usize::from(node);
@@ -90,5 +96,23 @@ impl Target for NativeTarget {
 
     fn sketch_width(&self) -> u32 {
         self.sketch_width
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchback_datapath::Config;
+
+    #[test]
+    fn a_node_for_which_there_is_no_place_is_refused() {
+        let config = Config { nodes: 2, ..Config::default() };
+        let datapath = Arc::new(Datapath::new(&config).expect("the configuration is valid"));
+        let mut target = NativeTarget::new(datapath, &config);
+        target.set_node(u16::MAX, Address::in_memory(3, 0));
+        target.set_node(1, Address::in_memory(3, 1));
+        let nodes = target.nodes();
+        let nodes = nodes.read().expect("no thread panicked");
+        assert_eq!(nodes[..], [Address::default(), Address::in_memory(3, 1)]);
     }
 }

@@ -50,6 +50,11 @@ impl Target for XdpTarget {
     }
 
     fn set_node(&mut self, node: u16, address: Address) {
+        let nodes_max = self.datapath.nodes_max();
+        if node >= nodes_max {
+            tracing::error!(node, "the datapath has room for {nodes_max} nodes, fewer than the controller says");
+            return;
+        }
         self.datapath.set_node(node, address);
         let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         let index = usize::from(node);
