@@ -16,10 +16,9 @@ memory_mb=2048
 files_max=48
 bytes_max=4096
 
-if ! compgen -G "$(rustc --print sysroot)/lib/rustlib/*/lib/librustc-*_rt.asan.a" >/dev/null; then
-    echo 'the Rust compiler has no sanitizer runtime: rustup installs one that has'
-    exit 77
-fi
+# shellcheck source=../tests/lacks.sh
+. tests/lacks.sh
+needs rust-sanitizer
 
 minimize=
 if [ "${1:-}" = --minimize ]; then
