@@ -432,7 +432,7 @@ impl Worker {
     fn end(mut self) {
         self.persist();
         self.write_replies();
-        if let Some(spool) = &self.spool
+        if let Some(spool) = &mut self.spool
             && let Err(error) = spool.sync()
         {
             tracing::error!(%error, "can't sync the spool at the end");

@@ -1,20 +1,16 @@
 //! The spool's directory: locked by one gateway, with the segments of its workers. `w<worker>-<number>.spool`.
 
-use super::record;
+use super::files::names;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use switchback_core::client::Preservation;
 use switchback_net::directory_refused;
+use switchback_spool::Refused;
 use thiserror::Error;
 
-/// What every segment begins with: a magic and the format's version.
-pub(super) const HEADER: [u8; 8] = *b"SWSPOOL\x01";
 const LOCK: &str = "lock";
-const EXTENSION: &str = "spool";
-/// The last number that has a segment; a file with a higher one is none of ours.
-const NUMBER_MAX: u64 = 999_999_999_999;
 
 /// Why a spool can't be used.
 #[derive(Debug, Error)]
@@ -22,7 +18,7 @@ const NUMBER_MAX: u64 = 999_999_999_999;
 pub enum SpoolError {
     #[error("another gateway uses the spool in {0}")]
     Locked(PathBuf),
-    #[error("{path} was written by version {version} of the spool's format; this program knows version {}", HEADER[7])]
+    #[error("{path} was written by version {version} of the spool's format; this program knows version {}", switchback_spool::HEADER[7])]
     Version { path: PathBuf, version: u8 },
     #[error(
         "{0} is no segment of a spool, or its beginning is damaged; move it away, and what it holds is given up unless the switch or \
@@ -46,6 +42,13 @@ impl SpoolError {
     pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SpoolError {
         move |error| SpoolError::Io { what, path: path.to_owned(), error }
     }
+
+    pub(super) fn refused(path: &Path, refused: Refused) -> SpoolError {
+        match refused {
+            Refused::Version(version) => SpoolError::Version { path: path.to_owned(), version },
+            Refused::Foreign => SpoolError::Foreign(path.to_owned()),
+        }
+    }
 }
 
 /// The directory, locked as long as this lives.
@@ -57,10 +60,9 @@ pub struct SpoolDirectory {
 
 /// A segment found on disk.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) path: PathBuf,
-    pub(super) worker: usize,
-    pub(super) number: u64,
+struct Found {
+    path: PathBuf,
+    worker: usize,
 }
 
 impl SpoolDirectory {
@@ -91,7 +93,7 @@ impl SpoolDirectory {
         };
         let mut preserved = Preservation::default();
         for found in directory.segments(|_| true)? {
-            if load(&found.path, &mut preserved)?.records > 0 {
+            if load(&found.path, &mut preserved)? > 0 {
                 return Ok(true);
             }
         }
@@ -129,29 +131,11 @@ impl SpoolDirectory {
     }
 
     /// The segments of the workers for which `wanted` holds, oldest first.
-    pub(super) fn segments(&self, wanted: impl Fn(usize) -> bool) -> Result<Vec<Found>, SpoolError> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.path).map_err(SpoolError::io("list", &self.path))? {
-            let path = entry.map_err(SpoolError::io("list", &self.path))?.path();
-            match parse_name(&path) {
-                Some((worker, number)) if wanted(worker) => found.push(Found { path, worker, number }),
-                _ => {}
-            }
-        }
-        found.sort_by(|a, b| (a.number, &a.path).cmp(&(b.number, &b.path)));
-        Ok(found)
+    fn segments(&self, wanted: impl Fn(usize) -> bool) -> Result<Vec<Found>, SpoolError> {
+        let names = names(&self.path).map_err(SpoolError::io("list", &self.path))?;
+        let segments = switchback_spool::segments(names, wanted).into_iter();
+        Ok(segments.map(|(name, worker, _)| Found { path: self.path.join(name), worker }).collect())
     }
-}
-
-pub(super) fn segment_path(directory: &Path, worker: usize, number: u64) -> PathBuf {
-    directory.join(format!("w{worker}-{number:012}.{EXTENSION}"))
-}
-
-fn parse_name(path: &Path) -> Option<(usize, u64)> {
-    let name = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
-    let (worker, number) = name.strip_prefix('w')?.split_once('-')?;
-    let number = number.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
-    Some((worker.parse().ok()?, number))
 }
 
 /// Makes a created, renamed or deleted file's name durable.
@@ -159,42 +143,9 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// What loading a segment brought.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Loaded {
-    pub(super) records: u64,
-    /// Length of the undamaged part.
-    pub(super) bytes: u64,
-    /// What follows it: the tail of a write that a crash cut off, or damage.
-    pub(super) torn_bytes: u64,
-    pub(super) newest_generation: u32,
-}
-
-/// Reads a segment's records into `preserved`.
-pub(super) fn load(path: &Path, preserved: &mut Preservation) -> Result<Loaded, SpoolError> {
-    let mut bytes = Vec::new();
-    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(SpoolError::io("read", path))?;
-    let mut loaded = Loaded::default();
-    match bytes.first_chunk::<8>() {
-        Some(&HEADER) => {}
-        Some(header) if header[..7] == HEADER[..7] => {
-            return Err(SpoolError::Version { path: path.to_owned(), version: header[7] });
-        }
-        Some(_) => return Err(SpoolError::Foreign(path.to_owned())),
-        // Cut off while it was created.
-        None => return Ok(Loaded { torn_bytes: bytes.len() as u64, ..loaded }),
-    }
-    let mut at = HEADER.len();
-    while let Some((spooled, length)) = record::decode(&bytes[at..]) {
-        spooled.keep(preserved);
-        loaded.records += 1;
-        loaded.newest_generation = loaded.newest_generation.max(spooled.generation);
-        at += length;
-    }
-    loaded.bytes = at as u64;
-    loaded.torn_bytes = (bytes.len() - at) as u64;
-    if loaded.torn_bytes > 0 {
-        tracing::warn!(path = %path.display(), at, torn_bytes = loaded.torn_bytes, "the spool's segment ends in a torn record");
-    }
-    Ok(loaded)
+/// Reads a segment's records into `preserved`; how many.
+fn load(path: &Path, preserved: &mut Preservation) -> Result<u64, SpoolError> {
+    let bytes = fs::read(path).map_err(SpoolError::io("read", path))?;
+    let loaded = switchback_spool::load(&bytes, preserved).map_err(|refused| SpoolError::refused(path, refused))?;
+    Ok(loaded.records)
 }
