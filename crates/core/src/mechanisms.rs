@@ -80,6 +80,10 @@ pub struct Mechanisms {
     pub settled_offers: bool,
     /// Below a risen floor a chain that began upon nothing says nothing of older writes.
     pub unsure_chains: bool,
+    /// A scan lists the keys that the cache may hold as well, and flags them.
+    pub marked_scans: bool,
+    /// What a client's answer rests on is synced in its spool first, if its machine may stop.
+    pub synced_spool: bool,
 }
 
 impl Mechanisms {
@@ -122,6 +126,8 @@ impl Mechanisms {
         kept_refusals: true,
         settled_offers: true,
         unsure_chains: true,
+        marked_scans: true,
+        synced_spool: true,
     };
 }
 

@@ -7,6 +7,17 @@ use crate::focus::Focus;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_datapath::Features;
 
+/// How an ablation shows in what clients ask and are told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlackBox {
+    /// In the racks in which it shows to all checks.
+    Same,
+    /// In racks that are about this, of which so many seeds are enough.
+    In(u64, Focus),
+    /// Not yet, and why.
+    Hidden(&'static str),
+}
+
 /// A run without one mechanism.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ablation {
@@ -24,13 +35,16 @@ pub struct Ablation {
     pub seeds: u64,
     /// What breaks without the mechanism: one of these checks has to find it.
     pub caught_by: Checks,
+    /// How it shows to checks that see only what clients see.
+    pub black_box: BlackBox,
 }
 
 const NONE: Features = Features(0);
 const ALL: Mechanisms = Mechanisms::ALL;
 
 const fn without(name: &'static str, rule: &'static str, features: Features, mechanisms: Mechanisms) -> Ablation {
-    Ablation { name, rule, features, mechanisms, focus: None, seeds: 0, caught_by: Checks::of(&[]) }
+    let (caught_by, black_box) = (Checks::of(&[]), BlackBox::Same);
+    Ablation { name, rule, features, mechanisms, focus: None, seeds: 0, caught_by, black_box }
 }
 
 const fn datapath(name: &'static str, rule: &'static str, features: Features) -> Ablation {
@@ -114,7 +128,9 @@ impl Ablation {
             "an offer is cleared once the switch's entry is gone, not once its record is stored",
             Mechanisms { late_clearing: false, ..ALL },
         )
-        .caught_in(200, Some(Focus::Stragglers)).by(&[Check::TwoOwners]),
+        .caught_in(200, Some(Focus::Stragglers)).by(&[Check::TwoOwners]).seen_by_clients(BlackBox::Hidden(
+            "the answer of an old epoch that two-owners sees is newer than what its reader knew in all runs so far",
+        )),
         parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })
             .caught_in(10, Some(Focus::Restarts)).by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts(
@@ -259,14 +275,14 @@ impl Ablation {
             Features::SNAPSHOT_COW,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Snapshots)).by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost]),
+        .caught_in(10, Some(Focus::Snapshots)).by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost]).seen_by_clients(BlackBox::In(400, Focus::Losses)),
         without(
             "overwrite-unreported",
             "a record of which a report finds no room doesn't change",
             Features::REPORT_FIRST,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
-        .caught_in(40, Some(Focus::Snapshots)).by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost]),
+        .caught_in(40, Some(Focus::Snapshots)).by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost]).seen_by_clients(BlackBox::In(400, Focus::Losses)),
         parts(
             "no-renewal",
             "another epoch begins long before the sequence numbers of this one run out",
@@ -278,13 +294,27 @@ impl Ablation {
             "clients are told of a snapshot once it is durable",
             Mechanisms { release_after_durable: false, ..ALL },
         )
-        .caught_in(10, None).by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost]),
+        .caught_in(10, None).by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost]).seen_by_clients(BlackBox::In(400, Focus::Losses)),
         parts(
             "snapshot-during-recovery",
             "no snapshot runs during a recovery",
             Mechanisms { no_snapshot_in_recovery: false, ..ALL },
         )
         .caught_in(20, Some(Focus::Switches)).by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost]),
+        parts(
+            "no-synced-spool",
+            "what a client's answer rests on is synced in its spool first, if its machine may stop",
+            Mechanisms { synced_spool: false, ..ALL },
+        )
+        .caught_in(200, Some(Focus::Clients))
+        .by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        parts(
+            "no-marked-scans",
+            "a scan lists the keys that the cache may hold as well, and flags them",
+            Mechanisms { marked_scans: false, ..ALL },
+        )
+        .caught_in(20, Some(Focus::Evictions))
+        .by(&[Check::Scan]),
         parts("generations-restart", "generations never restart", Mechanisms { rising_generations: false, ..ALL })
             .caught_in(10, Some(Focus::Restarts)).by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
     ];
@@ -295,6 +325,20 @@ impl Ablation {
 
     const fn by(self, checks: &[Check]) -> Ablation {
         Ablation { caught_by: Checks::of(checks), ..self }
+    }
+
+    const fn seen_by_clients(self, black_box: BlackBox) -> Ablation {
+        Ablation { black_box, ..self }
+    }
+
+    /// The same in racks in which clients can see it; none if they can't.
+    pub fn seen_from_outside(self) -> Option<Ablation> {
+        let caught_by = self.caught_by.and(Checks::BLACK_BOX);
+        match self.black_box {
+            BlackBox::Same => Some(Ablation { caught_by, ..self }),
+            BlackBox::In(seeds, focus) => Some(Ablation { caught_by, seeds, focus: Some(focus), ..self }),
+            BlackBox::Hidden(_) => None,
+        }
     }
 
     /// The ablation of this name.

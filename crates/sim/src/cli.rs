@@ -4,7 +4,7 @@ use crate::ablation::Ablation;
 use crate::check::{Check, Checks, strings};
 use crate::focus::Focus;
 use crate::plan::{Plan, Scheme};
-use crate::run::{Outcome, run_traced};
+use crate::run::{Outcome, Searches, run_traced};
 use crate::sweep;
 use crate::trace::Wanted;
 use clap::Args;
@@ -47,7 +47,7 @@ pub struct SimArgs {
     /// Write all packets that arrive somewhere to this file, for Wireshark (of one seed and scheme; 256 MiB at most)
     #[arg(long, value_name = "FILE", requires = "seed", requires = "scheme")]
     pub pcap: Option<PathBuf>,
-    /// What racks are about: anything, evictions, switches, splits, stragglers, restarts, snapshots, disks, clients, bypass or floors (drawn unless given)
+    /// What racks are about: anything, evictions, switches, splits, stragglers, restarts, snapshots, losses, disks, clients, bypass or floors (drawn unless given)
     #[arg(long, value_name = "NAME")]
     pub focus: Option<Focus>,
     /// How many seeds run at a time (as many as there are cores unless given)
@@ -98,6 +98,11 @@ struct Total {
     recoveries: u64,
     snapshots: u64,
     cached: u64,
+    /// Runs in which a history was searched.
+    searched_runs: u64,
+    searches: Searches,
+    /// Runs in which something was broken all the time.
+    idle: u64,
     faults: BTreeMap<&'static str, u64>,
     violations: Vec<Outcome>,
     /// CPU time of each run.
@@ -114,6 +119,11 @@ impl Total {
         self.recoveries += outcome.statistics.recoveries;
         self.snapshots += outcome.statistics.snapshots;
         self.cached += outcome.statistics.cached;
+        self.idle += outcome.statistics.idle;
+        self.searched_runs += u64::from(outcome.searches.decided > 0);
+        self.searches.decided += outcome.searches.decided;
+        self.searches.given_up += outcome.searches.given_up;
+        self.searches.operations += outcome.searches.operations;
         for (kind, count) in &outcome.faults {
             *self.faults.entry(kind).or_default() += count;
         }
@@ -333,6 +343,12 @@ fn summarize(total: &mut Total, seconds: f64) {
         total.events as f64 / seconds,
         total.virtual_us as f64 / 1e6
     );
+    let Searches { decided, given_up, operations } = total.searches;
+    say!(
+        "{decided} histories of {operations} operations searched in {} of the runs, {given_up} given up; {} runs were idle",
+        total.searched_runs,
+        total.idle
+    );
     let struck = total.faults.iter().filter(|(_, count)| **count > 0);
     let struck: Vec<_> = struck.map(|(kind, count)| format!("{kind} {count}")).collect();
     say!("faults: {}", struck.join(", "));
@@ -357,6 +373,10 @@ fn to_json(total: &Total, seconds: f64) -> String {
         "operations": total.operations,
         "recoveries": total.recoveries,
         "snapshots": total.snapshots,
+        "idle_runs": total.idle,
+        "searched_runs": total.searched_runs,
+        "searched_histories": total.searches.decided,
+        "given_up_histories": total.searches.given_up,
         "faults": total.faults,
         "violations": total.violations.iter().map(violation).collect::<Vec<_>>(),
         "seconds": seconds,

@@ -25,6 +25,8 @@ pub enum Focus {
     Restarts,
     /// Snapshots of a busy cache, one after the other.
     Snapshots,
+    /// The same, while switches die together with clients or the controller: all is lost that no snapshot holds.
+    Losses,
     /// Disks fail and fill up, and nodes die of it.
     Disks,
     /// Clients die again and again, and the controller's disk is slow.
@@ -37,13 +39,14 @@ pub enum Focus {
 
 impl Focus {
     /// Those that narrow something.
-    pub const NARROW: [Focus; 10] = [
+    pub const NARROW: [Focus; 11] = [
         Focus::Evictions,
         Focus::Switches,
         Focus::Splits,
         Focus::Stragglers,
         Focus::Restarts,
         Focus::Snapshots,
+        Focus::Losses,
         Focus::Disks,
         Focus::Clients,
         Focus::Bypass,
@@ -60,6 +63,7 @@ impl Focus {
             Focus::Stragglers => "stragglers",
             Focus::Restarts => "restarts",
             Focus::Snapshots => "snapshots",
+            Focus::Losses => "losses",
             Focus::Disks => "disks",
             Focus::Clients => "clients",
             Focus::Bypass => "bypass",
@@ -82,6 +86,7 @@ impl Focus {
             Focus::Stragglers => stragglers(plan, random),
             Focus::Restarts => restarts(plan, random),
             Focus::Snapshots => snapshots(plan, random),
+            Focus::Losses => losses(plan, random),
             Focus::Disks => disks(plan, random),
             Focus::Clients => clients(plan, random),
             Focus::Bypass => bypass(plan, random),
@@ -132,6 +137,7 @@ fn evictions(plan: &mut Plan, random: &mut Random) {
     plan.control.breaks = random.unit() * 0.05;
     plan.control.reconnect_us = random.logarithmic(200, 5_000);
     plan.times.controller_retry_us = random.logarithmic(500, 5_000);
+    plan.load.mix[5] = 0.01;
     if random.chance(0.5) {
         plan.load.value_bytes = 1024;
         plan.topology.classes.truncate(2);
@@ -270,6 +276,20 @@ fn snapshots(plan: &mut Plan, random: &mut Random) {
     plan.topology.reports = if random.chance(0.5) { random.between(2, 8) as u32 } else { 1024 };
     plan.load.threads = plan.load.threads.max(4);
     plan.load.mix[1] += 0.5;
+}
+
+fn losses(plan: &mut Plan, random: &mut Random) {
+    snapshots(plan, random);
+    hot_keys(plan, random, (2, 16), (0, 2));
+    quick_recoveries(plan, random);
+    plan.topology.nodes = 1;
+    plan.topology.switches = random.between(1, 2) as u8;
+    plan.topology.clients = plan.topology.clients.clamp(2, 4);
+    plan.load.spooled = 0.0;
+    plan.load.long_keys = 0.0;
+    plan.disks.store_us = random.logarithmic(100, 20_000);
+    let kinds = [(FaultKind::CrashTwo, 8), (FaultKind::CrashSwitch, 2), (FaultKind::CrashClient, 4)];
+    plan.faults = faults(&kinds, random.logarithmic(10_000, 100_000), random.logarithmic(1_000, 20_000), random);
 }
 
 fn disks(plan: &mut Plan, random: &mut Random) {

@@ -1,5 +1,6 @@
 //! What the clients' applications asked and were told, as they saw it.
 
+use crate::check::scans::Listing;
 use std::fmt;
 use switchback_wire::Seq;
 
@@ -164,6 +165,8 @@ impl fmt::Display for Op {
 pub struct History {
     /// In the order of their beginnings.
     pub ops: Vec<Op>,
+    /// Answers to scans.
+    pub listings: Vec<Listing>,
     moment: u64,
 }
 

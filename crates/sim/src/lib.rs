@@ -11,6 +11,7 @@ pub mod check;
 pub mod cli;
 pub mod clock;
 mod control;
+mod disk;
 mod event;
 pub mod focus;
 pub mod history;

@@ -66,11 +66,6 @@ impl Network {
         *at = if blocks { at.saturating_add(1) } else { at.saturating_sub(1) };
     }
 
-    /// Whether nothing gets from one part to the other.
-    pub(crate) fn is_blocked(&self, from: Part, to: Part) -> bool {
-        self.blocked[usize::from(from.index()) * PARTS_MAX + usize::from(to.index())] > 0
-    }
-
     /// What becomes of a packet.
     #[inline]
     pub(crate) fn send(&mut self, from: u8, to: u8) -> Fate {

@@ -479,7 +479,7 @@ fn draw_load(random: &mut Random, clients: u8) -> Load {
     // Each kind of operation is left out now and then, so that what it would hide shows.
     let mut mix = [0.0; 6];
     for (share, (chance, high)) in
-        mix.iter_mut().zip([(0.97, 1.0), (0.95, 1.0), (0.5, 0.3), (0.45, 0.5), (0.3, 0.3), (0.1, 0.02)])
+        mix.iter_mut().zip([(0.97, 1.0), (0.95, 1.0), (0.5, 0.3), (0.45, 0.5), (0.3, 0.3), (0.3, 0.01)])
     {
         *share = if random.chance(chance) { random.unit() * high } else { 0.0 };
     }

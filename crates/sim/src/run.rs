@@ -9,8 +9,10 @@ use crate::world::{World, WorldStatistics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Histories of a key that are no longer than this are searched, too.
-const SEARCHED_OPS: usize = 40;
+/// Operations of a key's history that are searched, the first ones.
+const SEARCHED_OPS: usize = 300;
+/// A search of fewer proves little, and isn't counted.
+const SEARCHED_OPS_MIN: usize = 10;
 /// Steps of one search.
 const SEARCH_STEPS: u64 = 20_000;
 /// Keys of a run that are searched.
@@ -31,6 +33,8 @@ pub struct Outcome {
     pub operations: u64,
     /// Counters.
     pub statistics: WorldStatistics,
+    /// What was searched.
+    pub searches: Searches,
     /// How often each fault struck, and what the network did.
     pub faults: BTreeMap<&'static str, u64>,
     /// Hash of the trace.
@@ -43,6 +47,17 @@ pub struct Outcome {
     pub virtual_us: u64,
 }
 
+/// The searches of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Searches {
+    /// Histories of which it was told whether there is an order.
+    pub decided: u64,
+    /// Histories of which it would have taken too long to tell.
+    pub given_up: u64,
+    /// Operations of the decided ones.
+    pub operations: u64,
+}
+
 /// Runs a plan, with a trace in text if that is wanted.
 pub fn run(plan: Plan, text: bool) -> Outcome {
     run_traced(plan, Wanted { text, packets: false })
@@ -52,7 +67,13 @@ pub fn run(plan: Plan, text: bool) -> Outcome {
 pub fn run_traced(plan: Plan, wanted: Wanted) -> Outcome {
     let mut world = World::new(plan, wanted);
     world.run();
-    let violation = world.violation().cloned().or_else(|| cross_check(&world));
+    outcome(world)
+}
+
+/// What came of a world that has run to its end.
+pub(crate) fn outcome(mut world: World) -> Outcome {
+    let (searches, unordered) = cross_check(&world);
+    let violation = world.violation().cloned().or(unordered);
     let report = violation.as_ref().map_or(String::new(), |violation| explain(&world, violation));
     let mut faults: BTreeMap<&'static str, u64> =
         FaultKind::ALL.iter().map(|kind| (kind.name(), world.faults().get(kind).copied().unwrap_or(0))).collect();
@@ -63,6 +84,7 @@ pub fn run_traced(plan: Plan, wanted: Wanted) -> Outcome {
         report,
         operations: world.history.ops.len() as u64,
         statistics: world.statistics,
+        searches,
         faults,
         trace: world.trace.hash(),
         text: world.trace.text().to_owned(),
@@ -71,24 +93,32 @@ pub fn run_traced(plan: Plan, wanted: Wanted) -> Outcome {
     }
 }
 
-/// On small histories a search, which believes in no sequence numbers, must agree.
-fn cross_check(world: &World) -> Option<Violation> {
+/// A search, which believes in no sequence numbers, must agree. It looks at some of the keys, popular and unpopular ones.
+fn cross_check(world: &World) -> (Searches, Option<Violation>) {
     let history = &world.history;
     let mut counts = vec![0usize; world.plan().load.keys as usize];
-    let mut weak = vec![false; counts.len()];
     for op in &history.ops {
         counts[op.key as usize] += 1;
-        weak[op.key as usize] |= op.weak || op.expiry_ms != 0;
     }
-    let small = (0..counts.len()).filter(|&key| counts[key] > 0 && counts[key] <= SEARCHED_OPS && !weak[key]);
-    for key in small.take(SEARCHED_KEYS) {
-        if search(history, key as u32, SEARCH_STEPS) == Found::NoOrder {
-            let text = format!("no order explains the {} operations on key {key}", counts[key]);
+    let asked: Vec<usize> = (0..counts.len()).filter(|&key| counts[key] >= SEARCHED_OPS_MIN).collect();
+    let mut searches = Searches::default();
+    for key in asked.iter().step_by(asked.len().div_ceil(SEARCHED_KEYS).max(1)) {
+        let searched = search(history, *key as u32, SEARCHED_OPS, SEARCH_STEPS);
+        match searched.found {
+            _ if searched.operations < SEARCHED_OPS_MIN => {}
+            Found::GaveUp => searches.given_up += 1,
+            Found::Order | Found::NoOrder => {
+                searches.decided += 1;
+                searches.operations += searched.operations as u64;
+            }
+        }
+        if searched.found == Found::NoOrder {
+            let text = format!("no order explains the first {} operations on key {key}", searched.operations);
             let violation = Violation::general(Check::Linearizable, text);
-            return Some(Violation { key: Some(key as u32), ..violation });
+            return (searches, Some(Violation { key: Some(*key as u32), ..violation }));
         }
     }
-    None
+    (searches, None)
 }
 
 /// The operations that contradict each other: the one that shows it, and of each version that it ignores, finds or expects the write and

@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Missed {
     /// Which one.
     pub ablation: Ablation,
-    /// The checks that were on.
-    pub checked: Checks,
     /// Seeds up to the first in which a check that the ablation names caught it.
     pub needed: Option<u64>,
     /// Seeds that ran.
@@ -40,7 +38,7 @@ impl Missed {
 
 /// Runs an ablation, with these checks, until one that it names has caught it or it has had its seeds, and `at_least` seeds in any case.
 pub fn miss(ablation: Ablation, checked: Checks, at_least: u64) -> Missed {
-    let mut missed = Missed { ablation, checked, needed: None, runs: 0, checks: BTreeMap::new() };
+    let mut missed = Missed { ablation, needed: None, runs: 0, checks: BTreeMap::new() };
     while missed.runs < at_least || (missed.needed.is_none() && missed.runs < ablation.seeds) {
         let plan = Plan { checks: checked, ..Plan::draw(missed.runs, Scheme::FarReach, ablation) };
         let outcome = run(plan, false);
@@ -55,14 +53,17 @@ pub fn miss(ablation: Ablation, checked: Checks, at_least: u64) -> Missed {
     missed
 }
 
-/// The same for every ablation, several at a time.
+/// The same for every ablation, several at a time; with [`Checks::BLACK_BOX`], for those that clients can see, where they can see them.
 pub fn miss_each(checked: Checks, at_least: u64, threads: usize) -> Vec<Missed> {
+    let outside = checked == Checks::BLACK_BOX;
+    let seen = |ablation: &Ablation| if outside { ablation.seen_from_outside() } else { Some(*ablation) };
+    let ablations: Vec<Ablation> = Ablation::ALL.iter().filter_map(seen).collect();
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(ablation) = Ablation::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(ablation) = ablations.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let missed = miss(*ablation, checked, at_least);
                     done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(missed);
                 }
@@ -82,8 +83,8 @@ pub fn table(missed: &[Missed]) -> String {
     );
     for row in missed {
         let needed = row.needed.map_or("not caught".to_owned(), |needed| needed.to_string());
-        let Missed { ablation, checked, runs, .. } = row;
-        let (rule, name, named) = (ablation.rule, ablation.name, ablation.caught_by.and(*checked).names());
+        let Missed { ablation, runs, .. } = row;
+        let (rule, name, named) = (ablation.rule, ablation.name, ablation.caught_by.names());
         let (names, caught) = (row.names(), row.caught());
         let _ = writeln!(out, "| {rule} | `{name}` | {named} | {names} | {needed} | {caught} of {runs} |");
     }

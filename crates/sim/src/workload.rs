@@ -16,8 +16,8 @@ pub(crate) enum Intent {
     Modify(u32),
     /// Writes (or deletes) a key if it is at the version that this application saw last.
     Guess(u32, usize, bool),
-    /// Lists keys.
-    Scan(u64),
+    /// Lists (or counts) the keys from a position on, in so many answers.
+    Scan { from: u64, count_only: bool, answers: u32 },
 }
 
 /// Draws intents.
@@ -98,7 +98,10 @@ impl Workload {
                 let deletes = self.random.chance(0.2);
                 Intent::Guess(key, self.draw_bytes(), deletes)
             }
-            Some(5) => Intent::Scan(self.random.bits()),
+            Some(5) => {
+                let (from, count_only) = (self.random.bits(), self.random.chance(0.2));
+                Intent::Scan { from, count_only, answers: self.random.between(1, 8) as u32 }
+            }
             _ => {
                 let expires = self.random.chance(self.load.expiring.0);
                 let expiry_ms = if expires { self.random.between(1, self.load.expiring.1.max(1)) } else { 0 };

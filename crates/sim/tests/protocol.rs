@@ -1,6 +1,7 @@
 //! The protocol from end to end: all parts over virtual networks, without sleeps.
 
-use switchback_sim::plan::{Plan, Scheme};
+use switchback_sim::check::Check;
+use switchback_sim::plan::{FaultKind, Faults, Plan, Scheme};
 use switchback_sim::run::run;
 
 fn all_is_well(plans: impl Iterator<Item = Plan>) {
@@ -37,5 +38,30 @@ fn a_seed_is_a_run() {
         assert_eq!(one.trace, other.trace);
         assert!(one.text == other.text && !one.text.is_empty());
         assert_eq!(run(plan(), false).trace, one.trace);
+    }
+}
+
+/// No rack answers while no packet arrives. If its parts are always faulty, too, that is no violation, but the run counts as idle.
+#[test]
+fn nothing_is_asked_of_a_rack_that_is_broken_all_the_time() {
+    for scheme in Scheme::ALL {
+        let weights = vec![(FaultKind::PartitionData, 1)];
+        let faults = Faults { every_us: 5_000, weights, lasts_us: 500_000 };
+        let mut plan = Plan { faults, ..Plan::calm(1, scheme) };
+        plan.data.loss = 1.0;
+        let outcome = run(plan, false);
+        assert!(outcome.violation.is_none(), "{}", outcome.report);
+        assert_eq!(outcome.statistics.idle, 1, "{} operations were answered", outcome.statistics.completed);
+    }
+}
+
+/// A rack that answers nothing although no part is faulty breaks its promise.
+#[test]
+fn a_rack_without_faults_that_answers_nothing_is_noticed() {
+    for scheme in Scheme::ALL {
+        let mut plan = Plan::calm(1, scheme);
+        plan.data.loss = 1.0;
+        let violation = run(plan, false).violation.expect("no packet arrives");
+        assert_eq!(violation.check, Check::Progress);
     }
 }

@@ -13,6 +13,7 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
     let next = AtomicU64::new(0);
     let broken = Mutex::new(Vec::new());
     let operations = AtomicU64::new(0);
+    let [idle, searched_runs, decided, given_up] = [const { AtomicU64::new(0) }; 4];
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -23,6 +24,10 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
                     }
                     let outcome = run(Plan::draw(seed, scheme, Ablation::NOTHING), false);
                     operations.fetch_add(outcome.operations, Ordering::Relaxed);
+                    idle.fetch_add(outcome.statistics.idle, Ordering::Relaxed);
+                    searched_runs.fetch_add(u64::from(outcome.searches.decided > 0), Ordering::Relaxed);
+                    decided.fetch_add(outcome.searches.decided, Ordering::Relaxed);
+                    given_up.fetch_add(outcome.searches.given_up, Ordering::Relaxed);
                     if outcome.violation.is_some() {
                         let replay = format!("switchback sim --seed {seed} --scheme {}", scheme.name());
                         broken.lock().expect("no thread panics").push(format!("{}{replay}", outcome.report));
@@ -35,6 +40,12 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
     assert!(broken.is_empty(), "{} of {SEEDS} seeds\n{}", broken.len(), broken.join("\n\n"));
     // An idle swarm proves nothing.
     assert!(operations.into_inner() > SEEDS * 1_000);
+    let (idle, searched_runs) = (idle.into_inner(), searched_runs.into_inner());
+    assert!(idle <= SEEDS / 100, "something was broken all the time in {idle} of {SEEDS} runs");
+    // Nor do searches that don't take place.
+    assert!(searched_runs >= SEEDS / 2, "only {searched_runs} of {SEEDS} runs had a history that was searched");
+    let (decided, given_up) = (decided.into_inner(), given_up.into_inner());
+    assert!(given_up * 20 < decided + given_up, "{given_up} searches were given up, {decided} weren't");
 }
 
 #[test]

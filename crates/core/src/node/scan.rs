@@ -47,7 +47,8 @@ impl Shim {
                 listed.insert(found.hash, (false, found.key));
             }
         }
-        for (hash, marked) in self.marks.offered_between(from, last) {
+        let offered = self.marks.offered_between(from, last).filter(|_| self.mechanisms.marked_scans);
+        for (hash, marked) in offered {
             listed.insert(*hash, (true, marked.key.clone()));
         }
         let count_only = header.fragment_count == 1;

@@ -1,6 +1,7 @@
 //! What must hold, and which check notices if it doesn't.
 
 pub mod conditions;
+pub mod scans;
 pub mod search;
 pub mod stored;
 pub mod strings;
@@ -27,6 +28,8 @@ pub enum Check {
     StrangeValue,
     /// Expired records are absent, others aren't.
     Expiry,
+    /// A scan lists the keys that are there.
+    Scan,
     /// After a drain nodes store what was written.
     Stored,
     /// Nobody is told to forget what isn't durable.
@@ -47,7 +50,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Check; 15] = [
+    pub const ALL: [Check; 16] = [
         Check::Linearizable,
         Check::AcknowledgedWriteLost,
         Check::SeenValueVanished,
@@ -55,6 +58,7 @@ impl Check {
         Check::Condition,
         Check::StrangeValue,
         Check::Expiry,
+        Check::Scan,
         Check::Stored,
         Check::ReleasedTooEarly,
         Check::TwoOwners,
@@ -75,6 +79,7 @@ impl Check {
             Check::Condition => "condition",
             Check::StrangeValue => "strange-value",
             Check::Expiry => "expiry",
+            Check::Scan => "scan",
             Check::Stored => "stored",
             Check::ReleasedTooEarly => "released-too-early",
             Check::TwoOwners => "two-owners",
@@ -96,6 +101,7 @@ impl Check {
             Check::Condition => "a conditional write changes only the version that it expects",
             Check::StrangeValue => "what is read is what was written, whole",
             Check::Expiry => "a record is absent from its expiry on, and not before",
+            Check::Scan => "a scan lists, once, what is there all the time, and nothing that is not there",
             Check::Stored => {
                 "once the cache is drained, nodes store what was written: number, bytes, expiry, tombstone"
             }
@@ -127,6 +133,7 @@ impl Checks {
         Check::Condition,
         Check::StrangeValue,
         Check::Expiry,
+        Check::Scan,
         Check::Progress,
         Check::Liveness,
     ]);

@@ -190,6 +190,14 @@ impl Object for Key<'_> {
         let (next, reply) = self.asked[at].command.run(state)?;
         self.answer(self.asked[at]).is_none_or(|told| *told == reply).then_some(next)
     }
+
+    fn is_read(&self, at: usize) -> bool {
+        self.asked[at].command.is_read()
+    }
+
+    fn hint(&self, at: usize) -> u64 {
+        self.asked[at].responded
+    }
 }
 
 impl<'a> Key<'a> {

@@ -89,6 +89,11 @@ impl Witness {
         Witness { keys: vec![key; keys as usize], versions: Versions::default(), skew_ms, checks }
     }
 
+    /// How far clocks differ at most, in milliseconds.
+    pub fn skew_ms(&self) -> u64 {
+        self.skew_ms
+    }
+
     /// An operation is about to begin: notes in it what is known of its key.
     pub fn begin(&mut self, op: &mut Op) {
         let key = &mut self.keys[op.key as usize];

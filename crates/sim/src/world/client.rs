@@ -2,8 +2,10 @@
 
 use super::ending::Phase;
 use super::{Flight, World};
+use crate::check::scans::{Entry, Listing};
 use crate::check::witness::Answer;
 use crate::check::{Check, Violation};
+use crate::disk::SpoolDisk;
 use crate::event::Event;
 use crate::history::{Kind, NO_GUARD, NO_OP, Op, OpIndex, Told, fill_value, writer_of};
 use crate::parts::Part;
@@ -11,9 +13,13 @@ use crate::plan::{Plan, Scheme};
 use crate::random::Random;
 use crate::workload::Intent;
 use std::collections::BTreeMap;
-use switchback_core::client::{ClientConfig, Completion, Operation, Outcome, PreservedRecord, Session, SubmitError};
+use switchback_core::client::{
+    ClientConfig, Completion, Operation, Outcome, Preservation, PreservedRecord, Session, SubmitError,
+};
 use switchback_core::control::{ClientNotice, Message};
-use switchback_wire::{KeyHash, Packet, Seq, flags, record_flags};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_spool::{Disk, OpenError, Spool, load, segments};
+use switchback_wire::{Packet, Seq, flags, record_flags, scan_entries};
 
 /// What a thread of the application is doing.
 #[derive(Clone, Copy, Default)]
@@ -24,6 +30,8 @@ struct Thread {
     waits: bool,
     /// What it writes once it knows the version.
     modifies: Option<(u32, Seq)>,
+    /// Where it goes on listing keys.
+    scans: Option<Intent>,
 }
 
 /// An answer, taken apart.
@@ -35,16 +43,82 @@ struct Done {
     given_up: bool,
 }
 
-/// What a client keeps on its disk.
-#[derive(Default)]
-struct Spool {
-    disk: BTreeMap<KeyHash, PreservedRecord>,
-    writing: Vec<PreservedRecord>,
+/// What a client keeps on its disk: the gateway's spool.
+struct Spooling {
+    /// While the client runs; otherwise only its disk.
+    spool: Result<Spool<SpoolDisk>, SpoolDisk>,
+    /// Everything is synced before it is answered, so its machine may stop; otherwise only its process may die.
+    always: bool,
+    bytes_max: u64,
+    is_writing: bool,
     /// Answers that wait for what is being written.
     answers: Vec<Done>,
     next: Vec<PreservedRecord>,
     next_answers: Vec<Done>,
-    is_writing: bool,
+}
+
+impl Spooling {
+    fn new(random: &mut Random) -> Spooling {
+        Spooling {
+            spool: Err(SpoolDisk::default()),
+            always: random.chance(0.7),
+            bytes_max: random.logarithmic(500, 50_000),
+            is_writing: false,
+            answers: Vec::new(),
+            next: Vec::new(),
+            next_answers: Vec::new(),
+        }
+    }
+
+    /// Opens the spool and loads it.
+    fn open(&mut self, mechanisms: Mechanisms, preserved: &mut Preservation) -> Result<(), OpenError> {
+        let Err(disk) = &mut self.spool else { unreachable!("a client runs once") };
+        let disk = std::mem::take(disk);
+        self.spool = Ok(Spool::open(disk, 0, self.always && mechanisms.synced_spool, self.bytes_max, preserved)?);
+        Ok(())
+    }
+
+    /// The client dies, perhaps in the middle of what its spool writes; so does its machine, if all it had been told to is synced.
+    fn crash(&mut self, preserved: &Preservation, now_us: u64, random: &mut Random) {
+        let spool = std::mem::replace(&mut self.spool, Err(SpoolDisk::default()));
+        let Ok(mut spool) = spool else { unreachable!("only a running client dies") };
+        if self.is_writing && random.chance(0.7) {
+            spool.disk_mut().stops_in(random.below(8) as u32);
+            // It isn't there any more to learn how that went.
+            let _ = spool.commit(preserved, now_us);
+        }
+        let mut disk = spool.into_disk();
+        if self.always && random.chance(0.5) {
+            disk.machine_dies(random)
+        } else {
+            disk.process_dies()
+        }
+        self.spool = Err(disk);
+        self.is_writing = false;
+        self.answers.clear();
+        self.next.clear();
+        self.next_answers.clear();
+    }
+
+    /// What is found on the disk of a client that doesn't run.
+    fn left(&self) -> Preservation {
+        let mut left = Preservation::default();
+        let Err(disk) = &self.spool else { return left };
+        for (name, ..) in segments(disk.names().unwrap_or_default(), |_| true) {
+            if let Ok(bytes) = disk.read(&name) {
+                let _ = load(&bytes, &mut left);
+            }
+        }
+        left
+    }
+
+    /// What is durable elsewhere needn't be kept here.
+    fn release(&mut self, session: &Session) {
+        if let Ok(spool) = &mut self.spool {
+            spool.disk_mut().remove_now();
+            spool.release(session.durable_generation(), session.preserved().is_empty());
+        }
+    }
 }
 
 /// A client.
@@ -57,9 +131,11 @@ pub(super) struct ClientSlot {
     /// When this controller got its last message.
     pub(super) heard_us: u64,
     threads: Vec<Thread>,
+    /// What each thread has asked to be listed.
+    listings: Vec<Option<Listing>>,
     /// The version of each key that the application saw last.
     known: Vec<Seq>,
-    spool: Option<Spool>,
+    spool: Option<Spooling>,
     only_reads: bool,
 }
 
@@ -72,8 +148,9 @@ impl ClientSlot {
             abandoned_in: 0,
             heard_us: 0,
             threads: vec![Thread::default(); usize::from(plan.load.threads)],
+            listings: vec![None; usize::from(plan.load.threads)],
             known: vec![Seq::NONE; plan.load.keys as usize],
-            spool: random.chance(plan.load.spooled).then(Spool::default),
+            spool: random.chance(plan.load.spooled).then(|| Spooling::new(random)),
             only_reads: random.chance(plan.load.readers),
         }
     }
@@ -88,11 +165,21 @@ impl ClientSlot {
     }
 }
 
+/// A spool that can't be written is tried again after this.
+const SPOOL_RETRY_US: u64 = 100_000;
+
 /// No operation of the history.
 const SCANS: u64 = NO_OP as u64;
 
+/// Answers to scans of a run that are kept and checked, beside those after the faults.
+const LISTINGS_MAX: usize = 100;
+
 fn token(op: u64, thread: u16) -> u64 {
     op << 16 | u64::from(thread)
+}
+
+fn thread_of(token: u64) -> usize {
+    (token & 0xffff) as usize
 }
 
 impl World {
@@ -115,16 +202,19 @@ impl World {
         slot.life += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(client);
         let mut session = Box::new(Session::new(config, boot, seed, now));
-        if let Some(spool) = &slot.spool {
-            for kept in spool.disk.values() {
-                let record = &kept.record;
-                let (seq, tombstone, expiry_ms) = (record.seq, record.tombstone, record.expiry_ms);
-                let preserved = session.preserved_mut();
-                preserved.keep(kept.hash, &kept.key, &record.value, seq, tombstone, expiry_ms, kept.generation);
-            }
-        }
+        let opened = slot
+            .spool
+            .as_mut()
+            .map_or(Ok(()), |spool| spool.open(self.plan.ablation.mechanisms, session.preserved_mut()));
         slot.session = Some(session);
+        if let Err(error) = opened {
+            let text = format!("client{client} can't open its spool: {error:?}");
+            self.fail(Violation::general(Check::Liveness, text));
+            return;
+        }
+        let slot = &mut self.clients[usize::from(client)];
         slot.threads.fill(Thread::default());
+        slot.listings.fill(None);
         for thread in 0..self.plan.load.threads {
             let at_us = self.now_us + self.workload.pause_us();
             self.queue.push(at_us, Event::Submit(client, thread));
@@ -137,20 +227,13 @@ impl World {
             self.weaken_client(client);
         }
         let slot = &mut self.clients[usize::from(client)];
-        slot.session = None;
+        let Some(session) = slot.session.take() else { return };
         slot.heard_us = 0;
         slot.boot += 1;
         slot.threads.fill(Thread::default());
+        slot.listings.fill(None);
         if let Some(spool) = &mut slot.spool {
-            // Any part of what was being written may be there.
-            let disk = std::mem::take(&mut spool.disk);
-            let mut fresh = Spool { disk, ..Spool::default() };
-            for kept in std::mem::take(&mut spool.writing) {
-                if self.random.chance(0.5) {
-                    fresh.write(kept);
-                }
-            }
-            *spool = fresh;
+            spool.crash(session.preserved(), self.now_us, &mut self.random);
         }
     }
 
@@ -162,7 +245,7 @@ impl World {
         let slot = &self.clients[usize::from(client)];
         let kept: BTreeMap<u32, Seq> = match (&slot.session, &slot.spool) {
             (Some(session), _) => session.preserved().iter().filter_map(|kept| self.kept(kept)).collect(),
-            (None, Some(spool)) => spool.disk.values().filter_map(|kept| self.kept(kept)).collect(),
+            (None, Some(spool)) => spool.left().iter().filter_map(|kept| self.kept(kept)).collect(),
             (None, None) => return,
         };
         // A spool outlives the lives that wrote it.
@@ -189,9 +272,13 @@ impl World {
 
     pub(super) fn wake_client(&mut self, client: u8) {
         let now = self.now(Part::Client(client));
-        let Some(session) = &mut self.clients[usize::from(client)].session else { return };
+        let slot = &mut self.clients[usize::from(client)];
+        let Some(session) = &mut slot.session else { return };
         if now.monotonic_us >= session.poll_timeout() {
             session.handle_timeout(now);
+        }
+        if let Some(spooling) = &mut slot.spool {
+            spooling.release(session);
         }
         self.pump_client(client);
     }
@@ -223,6 +310,15 @@ impl World {
         let session_epoch = session.epoch();
         let at_risk = is_write_back && rests_on_client(&flight.packet);
         let completion = session.receive(now, &flight.packet);
+        if let Some(completion) = &completion
+            && let Some(listing) = &mut slot.listings[thread_of(completion.token)]
+            && let Outcome::Scanned { entries, next, live } = completion.outcome
+        {
+            let entry = |(flagged, key)| Entry { key: self.workload.number_of(key), flagged };
+            (listing.next, listing.live) = (next, live);
+            listing.entries = scan_entries(entries).map(entry).collect();
+            (listing.answered, listing.answered_us) = (self.history.tick(), self.now_us);
+        }
         let done = completion.map(|completion| take_apart(&completion, session_epoch, at_risk));
         self.flights.done(flight);
         if let Some(done) = done {
@@ -252,12 +348,20 @@ impl World {
 
     fn begin_spooling(&mut self, client: u8) {
         let takes_us = 1 + self.random.exponential(self.plan.disks.spool_us);
+        let fails = self.random.chance(self.plan.disks.commit_fails) && !self.is_healed();
         let slot = &mut self.clients[usize::from(client)];
-        let Some(spool) = &mut slot.spool else { return };
-        spool.is_writing = true;
-        spool.writing = std::mem::take(&mut spool.next);
-        spool.answers = std::mem::take(&mut spool.next_answers);
         let boot = slot.boot;
+        let Some(Spooling { spool: Ok(spool), is_writing, next, next_answers, answers, .. }) = &mut slot.spool else {
+            return;
+        };
+        *is_writing = true;
+        for kept in next.drain(..) {
+            spool.push(&kept);
+        }
+        answers.append(next_answers);
+        if fails {
+            spool.disk_mut().fail_next();
+        }
         self.queue.push(self.now_us + takes_us, Event::Spooled(client, boot));
     }
 
@@ -269,19 +373,21 @@ impl World {
         if slot.boot != boot {
             return;
         }
-        let (Some(spool), Some(session)) = (&mut slot.spool, &slot.session) else { return };
-        for kept in std::mem::take(&mut spool.writing) {
-            spool.write(kept);
+        let (Some(spooling), Some(session)) = (&mut slot.spool, &slot.session) else { return };
+        let Ok(spool) = &mut spooling.spool else { return };
+        if spool.commit(session.preserved(), self.now_us).is_err() {
+            // What was to be answered may or may not last.
+            for done in &mut spooling.answers {
+                done.answer.told = Told::Unknown;
+            }
+            self.queue.push(self.now_us + SPOOL_RETRY_US, Event::Spooled(client, boot));
+        } else {
+            spooling.is_writing = false;
         }
-        // What the session has released needn't be kept here either.
-        if spool.disk.len() > 2 * session.preserved().len() + 16 {
-            let kept: BTreeMap<_, _> = session.preserved().iter().map(|kept| (kept.hash, kept.clone())).collect();
-            spool.disk.retain(|hash, _| kept.contains_key(hash));
-        }
-        spool.is_writing = false;
-        let answers = std::mem::take(&mut spool.answers);
-        let more = !spool.next.is_empty() || !spool.next_answers.is_empty();
-        if more {
+        spooling.release(session);
+        let answers = std::mem::take(&mut spooling.answers);
+        let is_idle = spooling.next.is_empty() && spooling.next_answers.is_empty();
+        if !spooling.is_writing && !is_idle {
             self.begin_spooling(client);
         }
         for done in answers {
@@ -330,12 +436,35 @@ impl World {
         let slot = &mut self.clients[usize::from(client)];
         slot.threads[usize::from(thread)].waits = false;
         if op == SCANS {
-            self.statistics.scans += 1;
+            self.finish_scan(client, thread);
         } else {
             self.finish_op(client, thread, op as OpIndex, done);
         }
         let pause_us = if self.is_healed() { self.ending_pause_us() } else { self.workload.pause_us() };
         self.queue.push(self.now_us + pause_us, Event::Submit(client, thread));
+    }
+
+    /// A scan was answered, or came to nothing.
+    fn finish_scan(&mut self, client: u8, thread: u16) {
+        let slot = &mut self.clients[usize::from(client)];
+        let asked = slot.threads[usize::from(thread)].scans.take();
+        let Some(listing) = slot.listings[usize::from(thread)].take() else { return };
+        if listing.answered == 0 {
+            self.scan_came_to_nothing(listing.from);
+            return;
+        }
+        self.statistics.scans += 1;
+        if let Some(Intent::Scan { count_only, answers, .. }) = asked
+            && answers > 1
+            && listing.next != 0
+        {
+            let goes_on = Intent::Scan { from: listing.next, count_only, answers: answers - 1 };
+            slot.threads[usize::from(thread)].scans = Some(goes_on);
+        }
+        self.scan_goes_on(listing.next);
+        if self.is_healed() || self.history.listings.len() < LISTINGS_MAX {
+            self.history.listings.push(listing);
+        }
     }
 
     fn finish_op(&mut self, client: u8, thread: u16, index: OpIndex, done: Done) {
@@ -368,6 +497,15 @@ impl World {
         self.ending_notes(&op, answer.told);
     }
 
+    /// A thread that has nothing to do wants this now; whether its session took it.
+    pub(super) fn wants(&mut self, client: u8, thread: u16, intent: Intent) -> bool {
+        let mine = &mut self.clients[usize::from(client)].threads[usize::from(thread)];
+        assert!(!mine.waits && mine.wants.is_none(), "client{client}'s thread {thread} is busy");
+        mine.wants = Some(intent);
+        self.submit(client, thread);
+        self.clients[usize::from(client)].threads[usize::from(thread)].waits
+    }
+
     /// A thread of the application wants to do something.
     pub(super) fn submit(&mut self, client: u8, thread: u16) {
         if self.is_paused(Part::Client(client).index(), Event::Submit(client, thread)) {
@@ -381,14 +519,14 @@ impl World {
         let now = self.now(Part::Client(client));
         let (op, bytes) = self.question(client, thread, intent);
         let index = self.history.ops.len() as OpIndex;
-        let scan = matches!(intent, Intent::Scan(_));
+        let scan = matches!(intent, Intent::Scan { .. });
         let key = self.workload.key(op.key);
         let condition = op.is_conditional().then_some(Seq(op.guard));
         if op.kind == Kind::Write {
             fill_value(index, bytes, &mut self.value);
         }
         let operation = match (op.kind, intent) {
-            (_, Intent::Scan(position)) => Operation::Scan { position, count_only: false },
+            (_, Intent::Scan { from, count_only, .. }) => Operation::Scan { position: from, count_only },
             (Kind::Read, _) => Operation::Read { key },
             (Kind::Write, _) => Operation::Write { key, value: &self.value, expiry_ms: op.expiry_ms, condition },
             (Kind::Delete, _) => Operation::Delete { key, condition },
@@ -406,7 +544,12 @@ impl World {
                     // First the read, then the write.
                     mine.modifies = if op.kind == Kind::Read { Some((key, Seq(NO_GUARD))) } else { None };
                 }
-                if !scan {
+                if let Intent::Scan { from, count_only, .. } = intent {
+                    mine.scans = Some(intent);
+                    let (asked, asked_us) = (self.history.tick(), self.now_us);
+                    let listing = Listing { from, count_only, asked, asked_us, ..Listing::default() };
+                    slot.listings[usize::from(thread)] = Some(listing);
+                } else {
                     self.begin_op(op, bytes);
                 }
             }
@@ -436,11 +579,15 @@ impl World {
             return Some(Intent::Modify(key));
         }
         self.clients[usize::from(client)].threads[usize::from(thread)].modifies = None;
+        let goes_on = self.clients[usize::from(client)].threads[usize::from(thread)].scans.take();
         if self.phase != Phase::Safety {
             return self.ending_intent(client, thread);
         }
         if self.history.ops.len() as u64 >= self.plan.load.operations {
             return None;
+        }
+        if goes_on.is_some() || self.rules.is_some() {
+            return goes_on;
         }
         let only_reads = self.clients[usize::from(client)].only_reads;
         Some(if only_reads { self.workload.draw_read() } else { self.workload.draw() })
@@ -453,7 +600,7 @@ impl World {
         match intent {
             Intent::Read(key) => (ask(key, Kind::Read), 0),
             Intent::Delete(key) => (ask(key, Kind::Delete), 0),
-            Intent::Scan(_) => (ask(0, Kind::Read), 0),
+            Intent::Scan { .. } => (ask(0, Kind::Read), 0),
             Intent::Write(key, bytes, expires_ms) => {
                 let unix_ms = self.clocks[usize::from(Part::Client(client).index())].now(self.now_us).unix_ms;
                 let expiry_ms = if expires_ms == 0 { 0 } else { unix_ms + expires_ms };
@@ -499,12 +646,6 @@ impl World {
         if let Some(text) = lost {
             self.fail(Violation::general(Check::ReleasedTooEarly, text));
         }
-    }
-}
-
-impl Spool {
-    fn write(&mut self, kept: PreservedRecord) {
-        self.disk.insert(kept.hash, kept);
     }
 }
 

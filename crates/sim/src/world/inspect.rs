@@ -3,7 +3,6 @@
 use super::World;
 use crate::check::{Check, Violation};
 use crate::event::Event;
-use crate::parts::Part;
 use switchback_core::storage::Record;
 use switchback_engine::MemoryEngine;
 use switchback_wire::{KeyHash, Seq, partition_of};
@@ -16,28 +15,7 @@ impl World {
         self.queue.push(self.now_us + EVERY_US, Event::Inspect);
         self.check_bounds();
         self.compact_now_and_then();
-        if !self.is_healed() {
-            self.statistics.looks += 1;
-            self.statistics.servable += u64::from(self.can_serve());
-        }
         self.go_on_with_ending();
-    }
-
-    /// Whether the faults of the moment let a request of some client be answered: a client, a switch and a node are up, and hear each other,
-    /// and the controller is up.
-    fn can_serve(&self) -> bool {
-        let is_awake =
-            |part: Part| self.is_running(part) && self.paused_until_us[usize::from(part.index())] <= self.now_us;
-        let hear =
-            |one: Part, other: Part| !self.network.is_blocked(one, other) && !self.network.is_blocked(other, one);
-        let awake: Vec<Part> = self.parts().into_iter().filter(|part| is_awake(*part)).collect();
-        let any = |is: fn(&Part) -> bool, hears: Part| awake.iter().any(|part| is(part) && hear(*part, hears));
-        let is_switch = |part: &&Part| matches!(part, Part::Switch(_));
-        awake.contains(&Part::Controller)
-            && awake.iter().filter(is_switch).any(|switch| {
-                any(|part| matches!(part, Part::Node(_)), *switch)
-                    && any(|part| matches!(part, Part::Client(_)), *switch)
-            })
     }
 
     /// Engines compact when they like.

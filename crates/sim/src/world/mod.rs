@@ -11,6 +11,7 @@ mod ending;
 mod inspect;
 mod nemesis;
 mod node;
+mod script;
 mod switch;
 
 use crate::check::Violation;
@@ -31,6 +32,8 @@ use data::{Flight, Flights};
 use ending::{Ending, Phase};
 use nemesis::Nemesis;
 use node::NodeSlot;
+use script::Rules;
+pub use script::{Act, Script};
 use switch::SwitchSlot;
 use switchback_core::Now;
 use switchback_events::EventQueue;
@@ -50,9 +53,8 @@ pub struct WorldStatistics {
     pub snapshots_compared: u64,
     pub releases_checked: u64,
     pub drained: u64,
-    /// How often the rack was looked at while there were faults, and how often it could serve a client then.
-    pub looks: u64,
-    pub servable: u64,
+    /// Hardly anything was answered, since something was broken all the time.
+    pub idle: u64,
 }
 
 /// A rack and everything around it.
@@ -88,6 +90,8 @@ pub struct World {
     /// Counters.
     pub statistics: WorldStatistics,
     violation: Option<Violation>,
+    /// A script says what happens, until it ends.
+    rules: Option<Rules>,
 }
 
 impl World {
@@ -120,6 +124,7 @@ impl World {
             trace: Trace::new(wanted),
             statistics: WorldStatistics::default(),
             violation: None,
+            rules: None,
             workload,
             random,
             plan,

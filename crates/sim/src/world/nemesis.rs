@@ -26,13 +26,45 @@ pub(super) struct Nemesis {
     plan: Faults,
     random: Random,
     lasting: Vec<Option<Lasting>>,
+    /// How many of them last, since when none does, and for how long none did at the longest.
+    under_way: u32,
+    calm_since_us: u64,
+    longest_calm_us: u64,
     /// How often each kind struck.
     pub(super) counts: BTreeMap<FaultKind, u64>,
 }
 
 impl Nemesis {
     pub(super) fn new(plan: &Faults, random: Random) -> Nemesis {
-        Nemesis { plan: plan.clone(), random, lasting: Vec::new(), counts: BTreeMap::new() }
+        Nemesis {
+            plan: plan.clone(),
+            random,
+            lasting: Vec::new(),
+            under_way: 0,
+            calm_since_us: 0,
+            longest_calm_us: 0,
+            counts: BTreeMap::new(),
+        }
+    }
+
+    fn begins(&mut self, now_us: u64, lasting: Lasting) -> u32 {
+        self.longest_calm_us = self.longest_calm_us(now_us);
+        self.under_way += 1;
+        self.lasting.push(Some(lasting));
+        (self.lasting.len() - 1) as u32
+    }
+
+    fn ends(&mut self, now_us: u64, fault: u32) -> Option<Lasting> {
+        let lasting = self.lasting[fault as usize].take()?;
+        self.under_way -= 1;
+        self.calm_since_us = now_us;
+        Some(lasting)
+    }
+
+    /// The longest time during which no fault lasted.
+    pub(super) fn longest_calm_us(&self, now_us: u64) -> u64 {
+        let calm_us = if self.under_way == 0 { now_us - self.calm_since_us } else { 0 };
+        self.longest_calm_us.max(calm_us)
     }
 
     /// Until the next fault.
@@ -82,8 +114,7 @@ impl World {
         let lasts_us = 1 + self.nemesis.random.exponential(self.nemesis.plan.lasts_us);
         if let Some(lasting) = self.apply(kind, lasts_us) {
             *self.nemesis.counts.entry(kind).or_default() += 1;
-            self.nemesis.lasting.push(Some(lasting));
-            let fault = (self.nemesis.lasting.len() - 1) as u32;
+            let fault = self.nemesis.begins(self.now_us, lasting);
             self.queue.push(self.now_us + lasts_us, Event::Ends(fault));
         }
     }
@@ -221,7 +252,7 @@ impl World {
     }
 
     pub(super) fn fault_ends(&mut self, fault: u32) {
-        let Some(lasting) = self.nemesis.lasting[fault as usize].take() else { return };
+        let Some(lasting) = self.nemesis.ends(self.now_us, fault) else { return };
         match lasting {
             Lasting::Crashed(parts) => {
                 for part in parts {

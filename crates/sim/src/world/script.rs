@@ -1,0 +1,261 @@
+//! A run by hand: what clients ask, what becomes of single packets, which parts die, in this order. No seed decides any of it, so a
+//! script means the same whatever else the simulator draws.
+
+use super::{Flight, World};
+use crate::check::Violation;
+use crate::focus::Focus;
+use crate::history::{Op, OpIndex, Told};
+use crate::parts::Part;
+use crate::plan::{ControlNetwork, DataNetwork, Disks, Load, Plan, Scheme, Times, Topology};
+use crate::run::{Outcome, outcome};
+use crate::trace::Wanted;
+use crate::workload::Intent;
+use std::collections::{BTreeMap, VecDeque};
+use switchback_core::floors::seq_bucket;
+use switchback_wire::Op as Verb;
+
+/// An answer comes, and a rack serves, within this time.
+const PATIENCE_US: u64 = 10_000_000;
+
+/// What becomes of packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// The first one passes; a copy of it is kept for [`Script::deliver`].
+    Copy,
+    /// The first one is kept for [`Script::deliver`].
+    Hold,
+    /// All are lost, until [`Script::stop_losing`].
+    Lose,
+}
+
+struct Rule {
+    from: Part,
+    to: Part,
+    verb: Verb,
+    act: Act,
+}
+
+/// Rules for packets, the first that fits counts; and the packets that were kept.
+#[derive(Default)]
+pub(super) struct Rules {
+    rules: Vec<Rule>,
+    kept: VecDeque<(Part, Part, Vec<u8>)>,
+}
+
+impl Rules {
+    pub(super) fn lets_pass(&mut self, from: Part, to: Part, flight: &Flight) -> bool {
+        let Ok(parts) = flight.packet.parse() else { return true };
+        let fits = |rule: &Rule| (rule.from, rule.to, rule.verb) == (from, to, parts.header.op);
+        let Some(at) = self.rules.iter().position(fits) else { return true };
+        let act = self.rules[at].act;
+        if act != Act::Lose {
+            self.rules.remove(at);
+            self.kept.push_back((from, to, flight.packet.bytes().to_vec()));
+        }
+        act == Act::Copy
+    }
+}
+
+/// A rack that does what it is told. Everything else works: nothing is lost, nobody dies, no key becomes hot by itself.
+pub struct Script {
+    world: World,
+}
+
+impl Script {
+    /// A small rack without faults, of two clients with a lane each, to be narrowed. Nothing of it is drawn.
+    pub fn plan() -> Plan {
+        let mut plan = Plan::calm(0, Scheme::FarReach);
+        plan.focus = Focus::Anything;
+        plan.topology = Topology {
+            nodes: 1,
+            clients: 2,
+            switches: 1,
+            partitions: 16,
+            classes: vec![(1024, 8)],
+            cache_records: 8,
+            threshold: 1_000,
+            sampling: 1.0,
+            sketch_width: 1024,
+            reports: 1024,
+            lanes: 1,
+            eviction_sample: 4,
+            marks_max: 1 << 20,
+            sequence_start: 0,
+        };
+        plan.times = Times {
+            quiet_us: 100_000,
+            heartbeat_us: 5_000,
+            node_retry_us: 2_000,
+            floor_period_us: 10_000,
+            bypass_us: 1_000_000,
+            lease_us: 1_000_000,
+            drift_us: 50_000,
+            drift_ppm: 0,
+            skew_ms: 0,
+            spool_wait_us: 1_000_000,
+            switch_timeout_us: 50_000,
+            switch_lost_us: 20_000,
+            snapshot_us: 100_000,
+            controller_retry_us: 5_000,
+            client_retry_us: (2_000, 20_000),
+            deadline_us: 500_000,
+            hello_us: 5_000,
+            counters_reset_us: 10_000_000,
+            agent_us: 20,
+            agent_poll_us: 100,
+            agent_step_us: 20,
+        };
+        plan.data = DataNetwork { delay_us: 20, ..DataNetwork::default() };
+        plan.control = ControlNetwork { delay_us: 50, reconnect_us: 1_000, ..ControlNetwork::default() };
+        plan.disks = Disks { commit_us: 30, store_us: 200, spool_us: 50, commit_fails: 0.0, compaction: 0.0 };
+        plan.load = Load {
+            keys: 4,
+            skew: 0.0,
+            threads: 1,
+            think_us: 100,
+            mix: [1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            value_bytes: 8,
+            large: (0.0, 2_000),
+            expiring: (0.0, 1),
+            long_keys: 0.0,
+            readers: 0.0,
+            spooled: 0.0,
+            operations: 0,
+        };
+        plan
+    }
+
+    /// Starts the rack of a plan; it serves.
+    pub fn begin(plan: Plan) -> Script {
+        let mut script = Script { world: World::new(plan, Wanted::default()) };
+        script.world.rules = Some(Rules::default());
+        script.until("the rack serves", World::is_settled);
+        script
+    }
+
+    /// Runs until something is true, which is what the message says.
+    fn until(&mut self, what: &str, is_true: impl Fn(&World) -> bool) {
+        let end_us = self.world.now_us + PATIENCE_US;
+        while !is_true(&self.world) {
+            assert!(self.world.now_us < end_us, "this doesn't come true: {what}");
+            self.world.step();
+        }
+    }
+
+    /// Goes on for so long.
+    pub fn wait_us(&mut self, us: u64) {
+        let end_us = self.world.now_us + us;
+        while self.world.now_us < end_us {
+            self.world.step();
+        }
+    }
+
+    /// A client asks something.
+    fn ask(&mut self, client: u8, intent: Intent) -> OpIndex {
+        let index = self.world.history.ops.len() as OpIndex;
+        assert!(self.world.wants(client, 0, intent), "client{client} can't ask: it has no lane, or no session");
+        index
+    }
+
+    /// A client reads a key.
+    pub fn read(&mut self, client: u8, key: u32) -> OpIndex {
+        self.ask(client, Intent::Read(key))
+    }
+
+    /// A client writes a key.
+    pub fn write(&mut self, client: u8, key: u32) -> OpIndex {
+        self.ask(client, Intent::Write(key, 8, 0))
+    }
+
+    /// A client writes a key if it is at the version that it saw last; never written, if it saw none.
+    pub fn write_if(&mut self, client: u8, key: u32) -> OpIndex {
+        self.ask(client, Intent::Guess(key, 8, false))
+    }
+
+    /// A client deletes a key.
+    pub fn delete(&mut self, client: u8, key: u32) -> OpIndex {
+        self.ask(client, Intent::Delete(key))
+    }
+
+    /// The operation, once it is answered.
+    pub fn answer(&mut self, index: OpIndex) -> Op {
+        self.until("an operation is answered", |world| world.history.ops[index as usize].responded != u64::MAX);
+        self.world.history.ops[index as usize]
+    }
+
+    /// Waits for an operation, which must be told this.
+    pub fn expect(&mut self, index: OpIndex, told: Told) {
+        let op = self.answer(index);
+        assert_eq!(op.told, told, "#{index} {op}");
+    }
+
+    /// Says what becomes of packets from one part to another.
+    pub fn on(&mut self, from: Part, to: Part, verb: Verb, act: Act) {
+        self.rules().rules.push(Rule { from, to, verb, act });
+    }
+
+    /// Packets are lost no longer.
+    pub fn stop_losing(&mut self) {
+        self.rules().rules.retain(|rule| rule.act != Act::Lose);
+    }
+
+    /// Waits until a packet is kept.
+    pub fn keeps(&mut self) {
+        self.until("a packet is kept", |world| world.rules.as_ref().is_some_and(|rules| !rules.kept.is_empty()));
+    }
+
+    /// Delivers the packet that was kept first.
+    pub fn deliver(&mut self) {
+        let (from, to, bytes) = self.rules().kept.pop_front().expect("a packet was kept");
+        self.world.inject(from, to, &bytes);
+    }
+
+    /// A node's engine drops what its floors allow to drop; how many records.
+    pub fn compact(&mut self, node: u8) -> usize {
+        let unix_ms = self.world.now(Part::Node(node)).unix_ms;
+        let engine = &mut self.world.nodes[usize::from(node)].engine;
+        engine.set_now_ms(unix_ms);
+        engine.compact()
+    }
+
+    /// Two keys that share a floor.
+    pub fn neighbours(&self) -> (u32, u32) {
+        let hash_key = self.world.controller.controller.as_ref().expect("the rack serves").hash_key();
+        let mut known = BTreeMap::new();
+        let keys = 0..self.world.workload.keys();
+        let mut pairs = keys.filter_map(|key| {
+            let bucket = seq_bucket(&hash_key.hash(self.world.workload.key(key)));
+            known.insert(bucket, key).map(|other| (other, key))
+        });
+        pairs.next().expect("there are more keys than floors")
+    }
+
+    /// A part dies.
+    pub fn crash(&mut self, part: Part) {
+        self.world.crash_part(part);
+    }
+
+    /// A part that died comes back.
+    pub fn start(&mut self, part: Part) {
+        self.world.start_part(part);
+    }
+
+    fn rules(&mut self) -> &mut Rules {
+        self.world.rules.as_mut().expect("the script isn't over")
+    }
+
+    /// The script is over: everything has to come right as at the end of each run. What the checks found.
+    pub fn end(mut self) -> Outcome {
+        self.world.rules = None;
+        if self.world.violation.is_none() {
+            self.world.end_faults();
+        }
+        self.world.run();
+        outcome(self.world)
+    }
+
+    /// What the checks have found so far.
+    pub fn violation(&self) -> Option<&Violation> {
+        self.world.violation()
+    }
+}

@@ -1,0 +1,97 @@
+//! What once broke a promise, step by step. Each script is green; `needs` shows that it is red without the mechanism that mended it.
+
+use switchback_sim::ablation::Ablation;
+use switchback_sim::history::Told;
+use switchback_sim::parts::Part;
+use switchback_sim::plan::Plan;
+use switchback_sim::run::Outcome;
+use switchback_sim::world::{Act, Script};
+use switchback_wire::Op;
+
+const SWITCH: Part = Part::Switch(0);
+const NODE: Part = Part::Node(0);
+const ONE: u8 = 0;
+const OTHER: u8 = 1;
+
+fn is_green(outcome: &Outcome) {
+    assert!(outcome.violation.is_none(), "{}", outcome.report);
+}
+
+/// The script breaks nothing with all mechanisms, and one of the checks that the ablation names finds it without.
+fn needs(mechanism: &str, script: impl Fn(Plan) -> Outcome) {
+    is_green(&script(Script::plan()));
+    let ablation = Ablation::by_name(mechanism).expect("an ablation has this name");
+    let violation = script(Plan { ablation, ..Script::plan() }).violation;
+    let check = violation.unwrap_or_else(|| panic!("nothing is wrong with {mechanism}")).check;
+    assert!(ablation.caught_by.contains(check), "{mechanism} is caught by {}", check.name());
+}
+
+/// Long enough for the floors to rise to what was noted before.
+fn floors_rise(script: &mut Script) {
+    script.wait_us(40_000);
+}
+
+/// A conditional write that expected an absent key was refused by a tombstone; the tombstone was dropped, and a late copy of it ran.
+#[test]
+fn a_refused_write_does_not_run_once_its_tombstone_is_gone() {
+    needs("no-refusal-fence", |plan| {
+        let mut script = Script::begin(plan);
+        let write = script.write(OTHER, 0);
+        script.expect(write, Told::Written);
+        let delete = script.delete(OTHER, 0);
+        script.expect(delete, Told::Written);
+        floors_rise(&mut script);
+        script.on(SWITCH, NODE, Op::Write, Act::Copy);
+        let refused = script.write_if(ONE, 0);
+        script.expect(refused, Told::ConditionFailed);
+        assert_eq!(script.compact(0), 1, "the tombstone is dropped");
+        script.deliver();
+        script.end()
+    });
+}
+
+/// A write below a floor was called done because a chain of conditional writes had begun there, upon an absent key.
+#[test]
+fn a_chain_that_began_below_a_floor_says_nothing_of_older_writes() {
+    needs("trust-chains-below-floor", |mut plan| {
+        plan.load.keys = 4_000;
+        let mut script = Script::begin(plan);
+        let (key, neighbour) = script.neighbours();
+        script.on(SWITCH, NODE, Op::Write, Act::Hold);
+        let late = script.write(ONE, key);
+        script.keeps();
+        script.on(Part::Client(ONE), SWITCH, Op::Write, Act::Lose);
+        // Another key's tombstone raises the floor of both.
+        let delete = script.delete(OTHER, neighbour);
+        script.expect(delete, Told::Written);
+        floors_rise(&mut script);
+        let begins = script.write_if(OTHER, key);
+        script.expect(begins, Told::Written);
+        script.deliver();
+        script.answer(late);
+        script.end()
+    });
+}
+
+/// A late copy of an older conditional write replaced the completion of its lane's newest at the node, of which another copy was then refused
+/// although it had run.
+#[test]
+fn a_late_write_of_a_lane_replaces_no_completion() {
+    let mut plan = Script::plan();
+    plan.times.deadline_us = 50_000;
+    let mut script = Script::begin(plan);
+    script.on(SWITCH, NODE, Op::Write, Act::Hold);
+    script.on(SWITCH, NODE, Op::Write, Act::Lose);
+    let late = script.write_if(ONE, 0);
+    script.expect(late, Told::Unknown);
+    script.stop_losing();
+    // The next request of the lane is done, but its client doesn't hear of it.
+    script.on(NODE, SWITCH, Op::WriteReply, Act::Lose);
+    let done = script.write_if(ONE, 1);
+    script.wait_us(5_000);
+    script.deliver();
+    script.wait_us(5_000);
+    script.stop_losing();
+    script.expect(done, Told::Written);
+    is_green(&script.end());
+}
