@@ -101,11 +101,8 @@ impl Rack {
         let boot = 1 + u64::from(draw.once_in(16));
         let epoch = if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() };
         let address = if draw.once_in(8) { Address::default() } else { SWITCH };
-        self.hear(
-            draw,
-            Peer::Switch(switch),
-            Message::FromSwitch(SwitchReport::Hello { boot, address, epoch, classes }),
-        );
+        let hello = SwitchReport::Hello { boot, address, epoch, classes, needs_epoch: draw.once_in(4) };
+        self.hear(draw, Peer::Switch(switch), Message::FromSwitch(hello));
     }
 
     fn node_hello(&mut self, draw: &mut Draw<'_>, index: u16) {
@@ -236,7 +233,9 @@ impl Rack {
 
     fn operator(&mut self, draw: &mut Draw<'_>) {
         match draw.below(4) {
-            0 => self.controller.snapshot_now(self.now),
+            0 => {
+                self.controller.snapshot_now(self.now);
+            }
             1 => {
                 self.controller.drain(self.now);
                 self.drains += 1;
