@@ -13,7 +13,7 @@ programs=$target_dir/$host/release
 # What grows while fuzzing; fuzz/corpus holds what it begins with.
 grown=$target_dir/corpus
 memory_mb=2048
-files_max=48
+files_max=32
 bytes_max=4096
 
 # shellcheck source=../tests/lacks.sh
