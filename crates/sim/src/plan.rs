@@ -79,8 +79,8 @@ pub struct Topology {
     pub lanes: u32,
     /// Candidates of an eviction.
     pub eviction_sample: usize,
-    /// Fences and offers that a node remembers.
-    pub marks_max: usize,
+    /// A node remembers few fences and offers: room for the offers of a full cache and for more that wait.
+    pub few_marks: bool,
     /// Where an epoch's sequence counters begin while there are faults: epochs are renewed when they run out.
     pub sequence_start: u64,
 }
@@ -404,8 +404,7 @@ fn draw_topology(random: &mut Random) -> Topology {
         reports: if random.chance(0.2) { random.between(2, 8) as u32 } else { 1024 },
         lanes: random.between(1, 16) as u32,
         eviction_sample: random.between(1, 8) as usize,
-        // Room for the offers of a full cache and for more that wait.
-        marks_max: if random.chance(0.2) { 8 + 4 * cache_records } else { 1 << 20 },
+        few_marks: random.chance(0.2),
         sequence_start: draw_sequence_start(random),
     }
 }

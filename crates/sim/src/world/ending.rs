@@ -142,7 +142,9 @@ impl World {
         let controller = self.controller.controller.as_ref().map(|controller| controller.status(now));
         let sessions: Vec<_> = self.clients.iter().filter_map(|slot| slot.session.as_ref()).collect();
         let sessions: Vec<_> = sessions.iter().map(|session| (session.epoch(), session.outstanding())).collect();
-        format!("{controller:?}, sessions (epoch, outstanding) {sessions:?}")
+        let nodes: Vec<_> = self.nodes.iter().filter_map(|slot| slot.shim.as_ref()).collect();
+        let nodes: Vec<_> = nodes.iter().map(|node| (node.offered(), node.statistics())).collect();
+        format!("{controller:?}, sessions (epoch, outstanding) {sessions:?}, nodes (offered, counters) {nodes:?}")
     }
 
     /// Operations complete while there are faults, unless something was broken all the time: such a run proves nothing, and is counted.

@@ -41,7 +41,8 @@ impl World {
         let records = self.plan.topology.cache_records;
         for node in self.nodes.iter().filter_map(|slot| slot.shim.as_ref()) {
             bound("engine operations of a node", node.operations(), limits.operations_max + 1024);
-            bound("offered keys of a node", node.offered(), limits.marks_max);
+            // A restart finds those again whose clearing it cut short.
+            bound("offered keys of a node", node.offered(), 2 * limits.marks_max);
         }
         for running in self.switches.iter().filter_map(|slot| slot.running.as_ref()) {
             bound("keys cached by a switch", running.agent.cached(), records);

@@ -50,11 +50,12 @@ impl NodeSlot {
 impl World {
     /// Limits of all nodes.
     pub(super) fn node_limits(&self) -> NodeLimits {
+        let topology = &self.plan.topology;
         NodeLimits {
             heartbeat_us: self.plan.times.heartbeat_us,
             retry_us: self.plan.times.node_retry_us,
             floor_period_us: self.plan.times.floor_period_us,
-            marks_max: self.plan.topology.marks_max,
+            marks_max: if topology.few_marks { 8 + 4 * topology.cache_records } else { 1 << 20 },
             ..NodeLimits::default()
         }
     }

@@ -79,7 +79,7 @@ impl Script {
             reports: 1024,
             lanes: 1,
             eviction_sample: 4,
-            marks_max: 1 << 20,
+            few_marks: false,
             sequence_start: 0,
         };
         plan.times = Times {
