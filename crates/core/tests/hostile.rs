@@ -11,7 +11,7 @@ use switchback_core::control::{
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record};
+use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record, ScannedKey};
 use switchback_wire::{
     Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags,
     fragment_bytes,
@@ -67,7 +67,15 @@ impl Node {
                     | EngineOp::SetState { id, .. }
                     | EngineOp::SetFloor { id, .. }
                     | EngineOp::RaiseFloors { id, .. } => (id, EngineReply::Set),
-                    EngineOp::Scan { id, .. } => (id, EngineReply::Scanned(Vec::new(), None)),
+                    EngineOp::Scan { id, .. } => {
+                        let found = |(hash, _): (&KeyHash, &Record)| ScannedKey {
+                            hash: *hash,
+                            key: vec![b'k'; 100],
+                            tombstone: false,
+                            expiry_ms: 0,
+                        };
+                        (id, EngineReply::Scanned(self.records.iter().map(found).collect(), None))
+                    }
                 };
                 self.shim.handle_done(NOW, EngineDone { id, result: Ok(reply) });
             }
@@ -99,6 +107,22 @@ impl Node {
         let answers = self.asked(header, &[], key);
         answers[0].parse().unwrap().header.status
     }
+}
+
+/// Fails if the key that a scan names leaves its answer no room for what it lists.
+#[test]
+fn a_scan_that_names_a_key_is_refused() {
+    let mut node = Node::new(NodeLimits::default());
+    for seq in 1..100u64 {
+        let header = Header { seq: Seq::new(EPOCH, seq), ..Header::new(Op::Write) };
+        assert_eq!(node.asked(header, b"value", &seq.to_be_bytes()).len(), 1);
+    }
+    let listed = node.asked(Header::new(Op::Scan), &[], &[0]);
+    assert!(listed[0].parse().unwrap().value.len() > 1000, "an answer is filled with keys");
+    for bytes in [2, 100, KEY_BYTES_MAX] {
+        assert_eq!(node.asked(Header::new(Op::Scan), &[], &vec![0; bytes]).len(), 0);
+    }
+    assert_eq!(node.shim.statistics().dropped_malformed, 3);
 }
 
 /// The bits of a FRAGMENT_REPLY that are set.

@@ -9,9 +9,15 @@ use switchback_wire::{Address, HEADER_BYTES, Header, KeyHash, Op, PACKET_BYTES_M
 /// Keys that one listing looks at, and one count.
 const LISTED: usize = 128;
 const COUNTED: usize = 8192;
+/// A scan names no key, and a packet's key has a byte at least. The answer repeats it beside the listing.
+const KEY_BYTES: usize = 1;
 
 impl Shim {
     pub(super) fn scan(&mut self, from: Address, parts: PacketRef<'_>) {
+        if parts.key.len() != KEY_BYTES {
+            self.statistics.dropped_malformed += 1;
+            return;
+        }
         self.statistics.scans += 1;
         let position = parts.header.key_hash.position();
         let end = self.run_end(parts.header.partition);
@@ -56,7 +62,8 @@ impl Shim {
         let mut live = 0;
         for (hash, (maybe_cached, key)) in listed {
             let wanted = maybe_cached || !count_only;
-            if wanted && !push_scan_entry(&mut entries, maybe_cached, &key, PACKET_BYTES_MAX - HEADER_BYTES - 1) {
+            if wanted && !push_scan_entry(&mut entries, maybe_cached, &key, PACKET_BYTES_MAX - HEADER_BYTES - KEY_BYTES)
+            {
                 last = hash.position() - 1;
                 break;
             }
