@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Fuzzes every target, or those named, SECONDS_EACH long (60), as many at a time as there are cores. What ends a target is
 # in fuzz/artifacts/TARGET afterwards. `--minimize` first makes fuzz/corpus/TARGET small: what it keeps is committed.
-# Needs the compiler's own sanitizer runtime (rustup's has it); without one it exits with 77, which is a skip.
+# SEED makes a run repeatable as far as it gets in its time. Needs the compiler's own sanitizer runtime (rustup's has
+# it); without one it exits with 77, which is a skip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${SECONDS_EACH:-60}
+seed=${SEED:-0} # 0: another one each time
 jobs=${JOBS:-$(nproc)}
 target_dir=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -43,7 +45,7 @@ if [ "$seconds" = 0 ] && [ -z "$minimize" ]; then exit 0; fi
 fuzz() {
     local name=$1 log=$target_dir/$1.log
     mkdir -p "$grown/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
-    if ! "$programs/$name" -max_total_time="$seconds" -rss_limit_mb=$memory_mb -timeout=10 -max_len=$bytes_max -len_control=0 \
+    if ! "$programs/$name" -seed="$seed" -max_total_time="$seconds" -rss_limit_mb=$memory_mb -timeout=10 -max_len=$bytes_max -len_control=0 \
         -print_final_stats=1 -verbosity=1 -artifact_prefix="fuzz/artifacts/$name/" \
         "$grown/$name" "fuzz/corpus/$name" >"$log" 2>&1; then
         echo "$name: FAILED"
@@ -71,6 +73,6 @@ minimize() {
 }
 
 export -f fuzz minimize
-export seconds programs grown target_dir memory_mb files_max bytes_max
+export seconds seed programs grown target_dir memory_mb files_max bytes_max
 action=${minimize:+minimize}
 printf '%s\n' "${targets[@]}" | xargs -P "$jobs" -I{} bash -c "${action:-fuzz} {}"
