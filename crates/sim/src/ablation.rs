@@ -116,7 +116,8 @@ impl Ablation {
             "an agent's packets name the incarnation that they mean",
             Features::INCARNATION_CHECK,
         )
-        .caught_in(20, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::ReleasedTooEarly, Check::SnapshotCut]),
+            .caught_in(20, Some(Focus::Evictions))
+            .by(&[Check::Linearizable, Check::ReleasedTooEarly, Check::SnapshotCut]),
         parts(
             "no-late-admission-check",
             "an agent takes no entry that is older than its newest",
@@ -132,7 +133,8 @@ impl Ablation {
             "the answer of an old epoch that two-owners sees is newer than what its reader knew in all runs so far",
         )),
         parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })
-            .caught_in(10, Some(Focus::Restarts)).by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
+                .caught_in(10, Some(Focus::Restarts))
+                .by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts(
             "no-offered-stores",
             "a node stores what comes from the cache only under an offer, above the floor of that",
@@ -156,14 +158,17 @@ impl Ablation {
             "a node doesn't apply what is below the floor to absent keys",
             Mechanisms { floor: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Floors)).by(&[Check::Linearizable, Check::Condition, Check::WriteRanTwice]),
+            .caught_in(400, Some(Focus::Floors))
+            .by(&[Check::Linearizable, Check::Condition, Check::WriteRanTwice]),
         parts(
             "trust-chains-below-floor",
             "below a floor a chain of conditional writes that began upon nothing says nothing of older writes",
             Mechanisms { unsure_chains: false, ..ALL },
         )
         .caught_in(800, Some(Focus::Floors)).by(&[Check::Condition]),
-        datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION).caught_in(10, None).by(&[Check::WriteRanTwice, Check::StrangeValue]),
+        datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION)
+            .caught_in(10, None)
+            .by(&[Check::WriteRanTwice, Check::StrangeValue]),
         datapath("retry-new-seq", "a forwarded write that is sent again keeps its number", Features::RETRY_OLD_SEQ)
             .caught_in(10, None).by(&[Check::WriteRanTwice, Check::StrangeValue]),
         parts(
@@ -199,13 +204,15 @@ impl Ablation {
         )
         .caught_in(10, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts("no-gather-all", "a recovery waits for every client", Mechanisms { gather_all: false, ..ALL })
-            .caught_in(10, Some(Focus::Switches)).by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+                .caught_in(10, Some(Focus::Switches))
+                .by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "no-wait-while-heard",
             "a client whose lease ran out for want of a switch is waited for all the same",
             Mechanisms { wait_while_heard: false, ..ALL },
         )
-        .caught_in(40, Some(Focus::Splits)).by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+            .caught_in(40, Some(Focus::Splits))
+            .by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts("no-lease", "a client without a lease accepts no answer", Mechanisms { lease: false, ..ALL })
             .caught_in(150, Some(Focus::Splits)).by(&[Check::AcknowledgedWriteLost, Check::Linearizable]),
         parts(
@@ -226,7 +233,8 @@ impl Ablation {
             Features::EPOCH_FENCE,
             Mechanisms { epoch_fence: false, ..ALL },
         )
-        .caught_in(30, Some(Focus::Splits)).by(&[Check::AcknowledgedWriteLost, Check::Linearizable, Check::TwoOwners, Check::WriteRanTwice]),
+            .caught_in(30, Some(Focus::Splits))
+            .by(&[Check::AcknowledgedWriteLost, Check::Linearizable, Check::TwoOwners, Check::WriteRanTwice]),
         parts(
             "no-durable-epoch",
             "nobody hears of an epoch that isn't durable",
@@ -268,21 +276,26 @@ impl Ablation {
             "a node serves a bypass epoch in one life only",
             Mechanisms { bypass_once: false, ..ALL },
         )
-        .caught_in(200, Some(Focus::Bypass)).by(&[Check::WriteRanTwice, Check::Linearizable, Check::Condition]),
+            .caught_in(200, Some(Focus::Bypass))
+            .by(&[Check::WriteRanTwice, Check::Linearizable, Check::Condition]),
         without(
             "no-snapshot-cow",
             "a record's original is reported before a snapshot in progress loses it",
             Features::SNAPSHOT_COW,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Snapshots)).by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost]).seen_by_clients(BlackBox::In(400, Focus::Losses)),
+            .caught_in(10, Some(Focus::Snapshots))
+            .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
+            .seen_by_clients(BlackBox::In(400, Focus::Losses)),
         without(
             "overwrite-unreported",
             "a record of which a report finds no room doesn't change",
             Features::REPORT_FIRST,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
-        .caught_in(40, Some(Focus::Snapshots)).by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost]).seen_by_clients(BlackBox::In(400, Focus::Losses)),
+            .caught_in(40, Some(Focus::Snapshots))
+            .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
+            .seen_by_clients(BlackBox::In(400, Focus::Losses)),
         parts(
             "no-renewal",
             "another epoch begins long before the sequence numbers of this one run out",
@@ -294,7 +307,9 @@ impl Ablation {
             "clients are told of a snapshot once it is durable",
             Mechanisms { release_after_durable: false, ..ALL },
         )
-        .caught_in(10, None).by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost]).seen_by_clients(BlackBox::In(400, Focus::Losses)),
+            .caught_in(10, None)
+            .by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost])
+            .seen_by_clients(BlackBox::In(400, Focus::Losses)),
         parts(
             "snapshot-during-recovery",
             "no snapshot runs during a recovery",
@@ -316,7 +331,8 @@ impl Ablation {
         .caught_in(20, Some(Focus::Evictions))
         .by(&[Check::Scan]),
         parts("generations-restart", "generations never restart", Mechanisms { rising_generations: false, ..ALL })
-            .caught_in(10, Some(Focus::Restarts)).by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
+                .caught_in(10, Some(Focus::Restarts))
+                .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
     ];
 
     const fn caught_in(self, seeds: u64, focus: Option<Focus>) -> Ablation {

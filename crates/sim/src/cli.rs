@@ -47,7 +47,8 @@ pub struct SimArgs {
     /// Write all packets that arrive somewhere to this file, for Wireshark (of one seed and scheme; 256 MiB at most)
     #[arg(long, value_name = "FILE", requires = "seed", requires = "scheme")]
     pub pcap: Option<PathBuf>,
-    /// What racks are about: anything, evictions, switches, splits, stragglers, restarts, snapshots, losses, disks, clients, bypass or floors (drawn unless given)
+    /// What racks are about: anything, evictions, switches, splits, stragglers, restarts, snapshots, losses, disks, clients, bypass or
+    /// floors (drawn unless given)
     #[arg(long, value_name = "NAME")]
     pub focus: Option<Focus>,
     /// How many seeds run at a time (as many as there are cores unless given)
