@@ -18,7 +18,6 @@ pub type Rule = (&'static str, fn(&Repository) -> Vec<Finding>);
 /// All of them.
 pub const RULES: &[Rule] = &[
     ("overlong lines", shape::overlong_lines),
-    ("overlong files", shape::overlong_files),
     ("overlong functions", shape::overlong_functions),
     ("open ends", banned::open_ends),
     ("pure code stays pure", banned::impurities),

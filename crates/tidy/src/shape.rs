@@ -1,4 +1,4 @@
-//! Lengths of lines, files and functions.
+//! Lengths of lines and functions.
 
 use crate::{File, Finding, Repository};
 
@@ -7,14 +7,7 @@ const CODE_MAX: usize = 120;
 const PROSE_MAX: usize = 160;
 /// A paragraph is a line or a few; a table's row can't be broken.
 const MARKDOWN_MAX: usize = 400;
-const FILE_MAX: usize = 600;
 const FUNCTION_MAX: usize = 80;
-
-/// Longer than that, for a reason. The numbers may fall, not rise.
-const FILES: &[(&str, usize, &str)] = &[
-    ("crates/core/src/client/session.rs", 900, "one state machine; its parts share every field"),
-    ("datapath/native.c", 750, "the native driver's tables, injection and statistics"),
-];
 
 /// Lines that don't fit the window.
 pub(crate) fn overlong_lines(repository: &Repository) -> Vec<Finding> {
@@ -40,21 +33,6 @@ fn line_limit(file: &File, line: &str) -> usize {
         () if is_comment || line.contains('"') => PROSE_MAX,
         () => CODE_MAX,
     }
-}
-
-/// Files that want to be several.
-pub(crate) fn overlong_files(repository: &Repository) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for file in repository.with(&["rs", "c", "h", "sh", "py"]) {
-        let lines = file.text.lines().count();
-        let exception = FILES.iter().find(|(path, ..)| *path == file.path);
-        let limit = exception.map_or(FILE_MAX, |(_, limit, _)| *limit);
-        if lines > limit {
-            findings
-                .push(file.finding(0, format!("{lines} lines; at {limit} it wants to be split by what it is about")));
-        }
-    }
-    findings
 }
 
 /// Functions that don't fit a screen or two.
@@ -100,14 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn long_files_and_functions_are_found() {
+    fn long_functions_are_found() {
         let body = "    work();\n".repeat(79);
         let text = format!("impl X {{\n    pub fn short() {{\n    }}\n}}\npub async fn long() {{\n{body}}}\n");
         let findings = overlong_functions(&Repository::of(&[("a.rs", &text)]));
         assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [5]);
-        assert_eq!(
-            overlong_files(&Repository::of(&[("a.rs", &"\n".repeat(601)), ("b.rs", &"\n".repeat(600))])).len(),
-            1
-        );
     }
 }
