@@ -12,14 +12,6 @@ fn is_green(seed: u64, focus: Focus) {
     assert!(outcome.violation.is_none(), "seed {seed}, {}\n{}", focus.name(), outcome.report);
 }
 
-/// An offer was declined, came again, and was admitted before its node had heard that it was declined.
-#[test]
-fn a_declined_offer_is_not_admitted_while_it_is_being_cleared() {
-    for seed in [43, 67, 82] {
-        is_green(seed, Focus::Disks);
-    }
-}
-
 /// A write below a floor was called done because a chain of conditional writes had begun there, upon an absent key.
 #[test]
 fn a_chain_that_began_below_a_floor_says_nothing_of_older_writes() {

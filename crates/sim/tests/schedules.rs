@@ -95,3 +95,34 @@ fn a_late_write_of_a_lane_replaces_no_completion() {
     script.expect(done, Told::Written);
     is_green(&script.end());
 }
+
+/// A key is written, evicted if it is cached, and read. Whether the cache took the write.
+fn evicts(script: &mut Script, key: u32) -> bool {
+    let absorbed = script.absorbs(ONE, key);
+    script.drain();
+    script.wait_us(20_000);
+    script.resume();
+    let read = script.read(OTHER, key);
+    script.answer(read);
+    absorbed
+}
+
+/// An offer was declined, came again, and was admitted before its node had heard that it was
+/// declined: the node then refused to store what the cache had absorbed.
+#[test]
+fn a_declined_offer_is_not_admitted_while_it_is_being_cleared() {
+    needs("take-declined-offers", |plan| {
+        let mut script = Script::begin(plan);
+        script.drain();
+        script.offer(0);
+        script.stall(Part::Controller, NODE);
+        script.stalls();
+        script.resume();
+        // The node repeats its offer.
+        script.wait_us(5_000);
+        script.flow(Part::Controller, NODE);
+        script.wait_us(5_000);
+        evicts(&mut script, 0);
+        script.end()
+    });
+}

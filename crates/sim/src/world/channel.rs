@@ -10,6 +10,11 @@ impl World {
     /// Sends a message over the control plane.
     pub(super) fn send_message(&mut self, from: Part, to: Part, message: Message) {
         let now_us = self.now_us;
+        let message = match &mut self.rules {
+            Some(rules) => rules.stalls(from, to, message),
+            None => Some(message),
+        };
+        let Some(message) = message else { return };
         let text = self.trace.is_text().then(|| format!("{from} => {to} {message:?}"));
         let sent = self.control.send(now_us, Envelope { from: from.peer(), to: to.peer(), message });
         if let Some(text) = text {

@@ -11,6 +11,9 @@ use crate::run::{Outcome, outcome};
 use crate::trace::Wanted;
 use crate::workload::Intent;
 use std::collections::{BTreeMap, VecDeque};
+use switchback_core::Now;
+use switchback_core::control::Message;
+use switchback_core::controller::Controller;
 use switchback_core::floors::seq_bucket;
 use switchback_wire::Op as Verb;
 
@@ -35,11 +38,14 @@ struct Rule {
     act: Act,
 }
 
-/// Rules for packets, the first that fits counts; and the packets that were kept.
+/// Rules for packets, the first that fits counts, and the packets that were kept.
+/// And what else waits.
 #[derive(Default)]
 pub(super) struct Rules {
     rules: Vec<Rule>,
     kept: VecDeque<(Part, Part, Vec<u8>)>,
+    /// From which part to which no control message arrives, and those that wait there, in order.
+    stalled: BTreeMap<(Part, Part), Vec<Message>>,
 }
 
 impl Rules {
@@ -53,6 +59,20 @@ impl Rules {
             self.kept.push_back((from, to, flight.packet.bytes().to_vec()));
         }
         act == Act::Copy
+    }
+
+    /// The message, unless it has to wait.
+    pub(super) fn stalls(&mut self, from: Part, to: Part, message: Message) -> Option<Message> {
+        let Some(waiting) = self.stalled.get_mut(&(from, to)) else { return Some(message) };
+        waiting.push(message);
+        None
+    }
+}
+
+impl World {
+    /// How many keys the nodes have marked as offered.
+    fn offered(&self) -> usize {
+        self.nodes.iter().filter_map(|slot| slot.shim.as_ref()).map(|shim| shim.offered()).sum()
     }
 }
 
@@ -210,6 +230,59 @@ impl Script {
         self.world.inject(from, to, &bytes);
     }
 
+    /// Messages of one part to another wait from now on, until [`Script::flow`]. The other
+    /// direction of their connection goes on.
+    pub fn stall(&mut self, from: Part, to: Part) {
+        self.rules().stalled.insert((from, to), Vec::new());
+    }
+
+    /// Waits until a message waits.
+    pub fn stalls(&mut self) {
+        let waits = |rules: &Rules| rules.stalled.values().any(|waiting| !waiting.is_empty());
+        self.until("a message waits", |world| world.rules.as_ref().is_some_and(waits));
+    }
+
+    /// Messages of one part to another wait no longer: those that did arrive, in their order.
+    pub fn flow(&mut self, from: Part, to: Part) {
+        let waiting = self.rules().stalled.remove(&(from, to)).expect("this direction was stalled");
+        for message in waiting {
+            self.world.send_message(from, to, message);
+        }
+    }
+
+    /// The controller asks for a key to be offered, and its node has marked it: the offer is on its
+    /// way to the disk.
+    pub fn offer(&mut self, key: u32) {
+        let before = self.world.offered();
+        let name = self.world.workload.key(key).to_vec();
+        self.command(|controller, now| controller.preload(now, vec![name]));
+        self.until("a key is offered", |world| world.offered() > before);
+    }
+
+    /// Whether the cache absorbs a client's write of a key; what was just admitted is read first.
+    pub fn absorbs(&mut self, client: u8, key: u32) -> bool {
+        let read = self.read(client, key);
+        self.answer(read);
+        let write = self.write(client, key);
+        self.answer(write).cached
+    }
+
+    /// The controller evicts everything and declines what is offered, until [`Script::resume`].
+    pub fn drain(&mut self) {
+        self.command(Controller::drain);
+    }
+
+    /// Offers are taken again.
+    pub fn resume(&mut self) {
+        self.command(|controller, _| controller.resume());
+    }
+
+    fn command(&mut self, does: impl FnOnce(&mut Controller, Now)) {
+        let now = self.world.now(Part::Controller);
+        does(self.world.controller.controller.as_mut().expect("the controller runs"), now);
+        self.world.pump_controller();
+    }
+
     /// A node's engine drops what its floors allow to drop; how many records.
     pub fn compact(&mut self, node: u8) -> usize {
         let unix_ms = self.world.now(Part::Node(node)).unix_ms;
@@ -230,8 +303,10 @@ impl Script {
         pairs.next().expect("there are more keys than floors")
     }
 
-    /// A part dies.
+    /// A part dies, and with its connection what waited there.
     pub fn crash(&mut self, part: Part) {
+        let of_part = |((from, to), _): &(&(Part, Part), _)| *from == part || *to == part;
+        self.rules().stalled.iter_mut().filter(of_part).for_each(|(_, waiting)| waiting.clear());
         self.world.crash_part(part);
     }
 
@@ -246,6 +321,7 @@ impl Script {
 
     /// The script is over: everything has to come right as at the end of each run. What the checks found.
     pub fn end(mut self) -> Outcome {
+        assert!(self.rules().stalled.is_empty(), "nothing waits for ever");
         self.world.rules = None;
         if self.world.violation.is_none() {
             self.world.end_faults();
