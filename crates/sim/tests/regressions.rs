@@ -69,12 +69,6 @@ fn a_late_write_of_a_lane_replaces_no_completion() {
     is_green(2501, Focus::Floors);
 }
 
-/// A controller that took stock of the cache anew forgot which offers it had told nodes to clear, and took one of them.
-#[test]
-fn taking_stock_forgets_no_offer_that_is_being_cleared() {
-    is_green(2891, Focus::Floors);
-}
-
 /// Not the product's: what a spool had kept since an earlier life of its client still counted after a recovery had given the client up.
 #[test]
 fn a_spool_that_was_given_up_proves_nothing() {

@@ -126,3 +126,24 @@ fn a_declined_offer_is_not_admitted_while_it_is_being_cleared() {
         script.end()
     });
 }
+
+/// A controller that took stock of the cache anew forgot which offers it had told nodes to clear,
+/// and took one of them.
+#[test]
+fn taking_stock_forgets_no_offer_that_is_being_cleared() {
+    let mut script = Script::begin(Script::plan());
+    script.drain();
+    script.offer(0);
+    script.stall(Part::Controller, NODE);
+    script.stalls();
+    script.resume();
+    // The switch is silent until it counts as dead, and then is back with all that it holds.
+    script.stall(SWITCH, Part::Controller);
+    script.wait_us(80_000);
+    script.flow(SWITCH, Part::Controller);
+    script.wait_us(20_000);
+    script.flow(Part::Controller, NODE);
+    script.wait_us(5_000);
+    evicts(&mut script, 0);
+    is_green(&script.end());
+}
