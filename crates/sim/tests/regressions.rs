@@ -80,10 +80,3 @@ fn a_spool_that_was_given_up_proves_nothing() {
 fn the_end_of_faults_reorders_no_connection() {
     is_green(1737, Focus::Evictions);
 }
-
-/// An offer that waited was declined when it was repeated to a full queue, and admitted all the same: its node refused what the cache absorbed.
-#[test]
-fn an_offer_that_waits_is_not_declined() {
-    let outcome = run(Plan::draw(961, Scheme::FarReach, Ablation::NOTHING), false);
-    assert!(outcome.violation.is_none(), "{}", outcome.report);
-}

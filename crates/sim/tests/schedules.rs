@@ -147,3 +147,25 @@ fn taking_stock_forgets_no_offer_that_is_being_cleared() {
     evicts(&mut script, 0);
     is_green(&script.end());
 }
+
+/// An offer that waited was declined when its node repeated it to a full queue, and admitted all
+/// the same: the node then refused to store what the cache had absorbed.
+#[test]
+fn an_offer_that_waits_is_not_declined() {
+    let mut plan = Script::plan();
+    plan.topology.cache_records = 1;
+    let mut script = Script::begin(plan);
+    script.offer(0);
+    script.wait_us(5_000);
+    // The cache is full, and the switch doesn't hear that it has to make room.
+    script.stall(Part::Controller, SWITCH);
+    script.offer(1);
+    // The node doesn't hear that its offer is known, and repeats it.
+    script.stall(Part::Controller, NODE);
+    script.wait_us(10_000);
+    script.flow(Part::Controller, NODE);
+    script.flow(Part::Controller, SWITCH);
+    script.wait_us(10_000);
+    assert!(evicts(&mut script, 1), "it was admitted");
+    is_green(&script.end());
+}
