@@ -54,15 +54,6 @@ fn a_switch_lives_until_its_clients_have_heard_of_it() {
     is_green(394, Focus::Switches);
 }
 
-/// A record of the cache that was older than its bucket's floor began its chain above itself (53), and a write that a tombstone had refused ran
-/// when that was dropped (1087, 1196, 2028).
-#[test]
-fn what_floors_cover_stays_covered() {
-    for seed in [53, 1087, 1196, 2028] {
-        is_green(seed, Focus::Floors);
-    }
-}
-
 /// A late copy of a conditional write took the place of the completion of its lane's next one.
 #[test]
 fn a_late_write_of_a_lane_replaces_no_completion() {

@@ -169,3 +169,35 @@ fn an_offer_that_waits_is_not_declined() {
     assert!(evicts(&mut script, 1), "it was admitted");
     is_green(&script.end());
 }
+
+/// A record of the cache that was older than its bucket's floor began its chain above itself, so
+/// that a write between it and the floor counted as done.
+#[test]
+fn a_record_older_than_its_floor_begins_its_own_chain() {
+    let mut plan = Script::plan();
+    plan.load.keys = 4_000;
+    let mut script = Script::begin(plan);
+    let (key, neighbour) = script.neighbours();
+    script.offer(key);
+    script.wait_us(5_000);
+    assert!(script.absorbs(ONE, key));
+    // The record is evicted, but doesn't arrive yet; the next write passes it by.
+    script.stall(Part::Controller, NODE);
+    script.drain();
+    script.stalls();
+    script.on(SWITCH, NODE, Op::Write, Act::Hold);
+    let late = script.write(ONE, key);
+    script.keeps();
+    script.on(Part::Client(ONE), SWITCH, Op::Write, Act::Lose);
+    // Another key's tombstone raises the floor of both.
+    let delete = script.delete(OTHER, neighbour);
+    script.expect(delete, Told::Written);
+    floors_rise(&mut script);
+    script.flow(Part::Controller, NODE);
+    script.wait_us(5_000);
+    script.deliver();
+    script.answer(late);
+    script.stop_losing();
+    script.resume();
+    is_green(&script.end());
+}
