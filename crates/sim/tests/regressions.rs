@@ -18,12 +18,6 @@ fn a_chain_that_began_below_a_floor_says_nothing_of_older_writes() {
     is_green(29, Focus::Evictions);
 }
 
-/// A node left a bypass epoch while its engine worked, and answered a refused condition with the write's own number.
-#[test]
-fn a_node_that_left_a_bypass_epoch_answers_nothing_of_it() {
-    is_green(10, Focus::Splits);
-}
-
 /// Not the product's: a delete had survived although the client that was told of it hadn't, and the checker called its record lost.
 #[test]
 fn a_delete_may_survive_its_client() {

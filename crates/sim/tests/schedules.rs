@@ -201,3 +201,32 @@ fn a_record_older_than_its_floor_begins_its_own_chain() {
     script.resume();
     is_green(&script.end());
 }
+
+/// A node left a bypass epoch while its engine worked, and answered a refused condition with the
+/// write's own number as the record's.
+#[test]
+fn a_node_that_left_a_bypass_epoch_answers_nothing_of_it() {
+    let mut plan = Script::plan();
+    plan.times.bypass_us = 20_000;
+    let mut script = Script::begin(plan);
+    script.crash(SWITCH);
+    script.bypasses();
+    let first = script.write(ONE, 0);
+    script.expect(first, Told::Written);
+    let read = script.read(OTHER, 0);
+    script.expect(read, Told::Value);
+    let second = script.write(ONE, 0);
+    script.expect(second, Told::Written);
+    script.stop_engine(0);
+    let refused = script.write_if(OTHER, 0);
+    script.commits();
+    // The next epoch begins; the client hasn't heard of it.
+    script.stall(Part::Controller, Part::Client(OTHER));
+    script.start(SWITCH);
+    script.moves_on(0);
+    script.start_engine(0);
+    script.wait_us(1_000);
+    script.flow(Part::Controller, Part::Client(OTHER));
+    script.answer(refused);
+    is_green(&script.end());
+}

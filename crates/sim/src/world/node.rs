@@ -168,7 +168,13 @@ impl World {
 
     pub(super) fn committed(&mut self, node: u8, boot: u32) {
         let part = Part::Node(node);
-        if self.is_paused(part.index(), Event::Committed(node, boot)) {
+        let event = Event::Committed(node, boot);
+        if self.is_paused(part.index(), event) {
+            return;
+        }
+        if let Some(rules) = &mut self.rules
+            && !rules.lets_commit(node, event)
+        {
             return;
         }
         let now = self.now(part);

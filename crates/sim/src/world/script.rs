@@ -3,6 +3,7 @@
 
 use super::{Flight, World};
 use crate::check::Violation;
+use crate::event::Event;
 use crate::focus::Focus;
 use crate::history::{Op, OpIndex, Told};
 use crate::parts::Part;
@@ -46,6 +47,8 @@ pub(super) struct Rules {
     kept: VecDeque<(Part, Part, Vec<u8>)>,
     /// From which part to which no control message arrives, and those that wait there, in order.
     stalled: BTreeMap<(Part, Part), Vec<Message>>,
+    /// Nodes whose engines end no commit, and the one that waits for that.
+    stopped: BTreeMap<u8, Option<Event>>,
 }
 
 impl Rules {
@@ -67,9 +70,21 @@ impl Rules {
         waiting.push(message);
         None
     }
+
+    /// Whether a node's commit may end.
+    pub(super) fn lets_commit(&mut self, node: u8, event: Event) -> bool {
+        let Some(waits) = self.stopped.get_mut(&node) else { return true };
+        *waits = Some(event);
+        false
+    }
 }
 
 impl World {
+    /// The clients' epochs.
+    fn epochs(&self) -> impl Iterator<Item = u32> {
+        self.clients.iter().filter_map(|slot| slot.session.as_ref()).map(|session| session.epoch())
+    }
+
     /// How many keys the nodes have marked as offered.
     fn offered(&self) -> usize {
         self.nodes.iter().filter_map(|slot| slot.shim.as_ref()).map(|shim| shim.offered()).sum()
@@ -250,6 +265,41 @@ impl Script {
         }
     }
 
+    /// A node's engine ends no commit from now on, until [`Script::start_engine`].
+    pub fn stop_engine(&mut self, node: u8) {
+        self.rules().stopped.insert(node, None);
+    }
+
+    /// Waits until an engine that was stopped has a commit to end.
+    pub fn commits(&mut self) {
+        let waits = |rules: &Rules| rules.stopped.values().any(Option::is_some);
+        self.until("a commit waits", |world| world.rules.as_ref().is_some_and(waits));
+    }
+
+    /// A node's engine works again.
+    pub fn start_engine(&mut self, node: u8) {
+        if let Some(Some(commit)) = self.rules().stopped.remove(&node) {
+            self.world.queue.push(self.world.now_us, commit);
+        }
+    }
+
+    /// Waits until the rack does without a switch.
+    pub fn bypasses(&mut self) {
+        self.until("the nodes serve without a switch", |world| {
+            let Some(controller) = &world.controller.controller else { return false };
+            let moved = world.epochs().all(|epoch| epoch == controller.epoch());
+            controller.is_bypassing() && controller.is_serving() && moved
+        });
+    }
+
+    /// Waits until a node is in an epoch of which some client hasn't heard.
+    pub fn moves_on(&mut self, node: u8) {
+        self.until("a node begins an epoch", |world| {
+            let shim = world.nodes[usize::from(node)].shim.as_ref();
+            shim.is_some_and(|shim| world.epochs().any(|epoch| epoch < shim.epoch()))
+        });
+    }
+
     /// The controller asks for a key to be offered, and its node has marked it: the offer is on its
     /// way to the disk.
     pub fn offer(&mut self, key: u32) {
@@ -321,7 +371,8 @@ impl Script {
 
     /// The script is over: everything has to come right as at the end of each run. What the checks found.
     pub fn end(mut self) -> Outcome {
-        assert!(self.rules().stalled.is_empty(), "nothing waits for ever");
+        let rules = self.rules();
+        assert!(rules.stalled.is_empty() && rules.stopped.is_empty(), "nothing waits for ever");
         self.world.rules = None;
         if self.world.violation.is_none() {
             self.world.end_faults();
