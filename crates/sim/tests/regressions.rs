@@ -1,5 +1,6 @@
-//! Seeds that once broke a promise, with what went wrong. The rack that a seed draws changes with the simulator, so most finds live on as
-//! ablations (`tests/ablations.rs`); these are kept because they were the first to show something.
+//! Seeds that broke a promise through a fault of the simulator itself, in its checks or its racks.
+//! What was wrong with the product is a script (`tests/schedules.rs`) or an ablation
+//! (`tests/ablations.rs`), for the rack that a seed draws changes with the simulator.
 
 use switchback_sim::ablation::Ablation;
 use switchback_sim::focus::Focus;
@@ -10,12 +11,6 @@ fn is_green(seed: u64, focus: Focus) {
     let plan = Plan::draw(seed, Scheme::FarReach, Ablation { focus: Some(focus), ..Ablation::NOTHING });
     let outcome = run(plan, false);
     assert!(outcome.violation.is_none(), "seed {seed}, {}\n{}", focus.name(), outcome.report);
-}
-
-/// A write below a floor was called done because a chain of conditional writes had begun there, upon an absent key.
-#[test]
-fn a_chain_that_began_below_a_floor_says_nothing_of_older_writes() {
-    is_green(29, Focus::Evictions);
 }
 
 /// Not the product's: a delete had survived although the client that was told of it hadn't, and the checker called its record lost.
@@ -46,12 +41,6 @@ fn an_answer_that_comes_after_its_client_was_given_up_is_no_evidence() {
 #[test]
 fn a_switch_lives_until_its_clients_have_heard_of_it() {
     is_green(394, Focus::Switches);
-}
-
-/// A late copy of a conditional write took the place of the completion of its lane's next one.
-#[test]
-fn a_late_write_of_a_lane_replaces_no_completion() {
-    is_green(2501, Focus::Floors);
 }
 
 /// Not the product's: what a spool had kept since an earlier life of its client still counted after a recovery had given the client up.
