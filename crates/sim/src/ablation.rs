@@ -12,7 +12,7 @@ use switchback_datapath::Features;
 pub enum BlackBox {
     /// In the racks in which it shows to all checks.
     Same,
-    /// In racks that are about this, of which so many seeds are enough.
+    /// In racks with this focus, within this number of seeds.
     In(u64, Focus),
     /// Not yet, and why.
     Hidden(&'static str),

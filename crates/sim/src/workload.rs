@@ -16,7 +16,7 @@ pub(crate) enum Intent {
     Modify(u32),
     /// Writes (or deletes) a key if it is at the version that this application saw last.
     Guess(u32, usize, bool),
-    /// Lists (or counts) the keys from a position on, in so many answers.
+    /// Lists (or counts) the keys from a position on, in this many answers.
     Scan { from: u64, count_only: bool, answers: u32 },
 }
 

@@ -35,7 +35,7 @@ pub trait Disk {
     /// Some of the bytes may have been written.
     fn append(&mut self, file: &Self::File, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts a file off after so many bytes.
+    /// Cuts a file off after this many bytes.
     ///
     /// # Errors
     /// It is as it was.
@@ -44,7 +44,7 @@ pub trait Disk {
     /// Makes a file's bytes durable.
     ///
     /// # Errors
-    /// Nobody knows which of them are.
+    /// It is unknown which of them are.
     fn sync(&mut self, file: &Self::File) -> io::Result<()>;
 
     /// Makes created, renamed and deleted names durable.

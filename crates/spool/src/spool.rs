@@ -202,7 +202,7 @@ impl<D: Disk> Spool<D> {
                 let text = format!("the spool in {} can't be written: {error}", self.disk.place());
                 if self.failure.is_none() {
                     tracing::error!("{text}");
-                    // Which of these records made it nobody knows; all are written again.
+                    // Some of these records may have been written; all are written again.
                     let mut rest = &self.unwritten[..];
                     while let Some((spooled, length)) = record::decode(rest) {
                         self.missing.insert(spooled.key.into());
@@ -276,7 +276,7 @@ impl<D: Disk> Spool<D> {
         self.bytes_max.max(2 * self.last_rewrite_bytes)
     }
 
-    /// Begins a new segment. Whoever syncs what was written to the old one, and what will be to this, is the same as ever.
+    /// Begins a new segment. Syncs that are due for the old one stay due.
     fn rotate(&mut self) -> io::Result<()> {
         let (live, file) = create(&mut self.disk, self.worker, self.next_number)?;
         if self.always {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Values by name, of at most so many bytes.
+/// Values by name, of a limited number of bytes.
 #[derive(Debug)]
 pub(super) struct Recent<K, V> {
     values: BTreeMap<K, Used<V>>,

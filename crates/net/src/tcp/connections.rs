@@ -1,4 +1,4 @@
-//! The connections of the control port. Whoever reaches the port may connect, so each kind has its limit, and a connection that has not
+//! The connections of the control port. Any peer that reaches the port may connect, so each kind has its limit, and a connection that has not
 //! said who it is costs no place of one that has.
 
 use std::collections::BTreeMap;

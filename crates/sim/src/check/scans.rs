@@ -86,7 +86,7 @@ impl Scans<'_> {
         }
         let mut listed: Vec<(u64, u32, bool)> = Vec::with_capacity(listing.entries.len());
         for entry in &listing.entries {
-            let Some(key) = entry.key else { return Err((None, "lists a key that nobody wrote".to_owned())) };
+            let Some(key) = entry.key else { return Err((None, "lists a key that was never written".to_owned())) };
             let position = self.positions[key as usize];
             if position < listing.from || (listing.next != 0 && position >= listing.next) {
                 return Err((Some(key), format!("lists key {key}, which is at {position:x}")));

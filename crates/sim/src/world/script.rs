@@ -91,7 +91,7 @@ impl World {
     }
 }
 
-/// A rack that does what it is told. Everything else works: nothing is lost, nobody dies, no key becomes hot by itself.
+/// A rack that does what it is told. Everything else works: nothing is lost, no part dies, no key becomes hot by itself.
 pub struct Script {
     world: World,
 }
