@@ -1,7 +1,7 @@
 //! A run by hand: what clients ask, what becomes of single packets, which parts die, in this order. No seed decides any of it, so a
 //! script means the same whatever else the simulator draws.
 
-use super::{Flight, World};
+use super::{ClientSlot, Flight, World};
 use crate::check::Violation;
 use crate::event::Event;
 use crate::focus::Focus;
@@ -85,6 +85,15 @@ impl World {
         self.clients.iter().filter_map(|slot| slot.session.as_ref()).map(|session| session.epoch())
     }
 
+    /// Whether every client may ask.
+    fn has_sessions(&self) -> bool {
+        let open = |(client, slot): (u8, &ClientSlot)| {
+            let now = self.now(Part::Client(client));
+            slot.session.as_ref().is_some_and(|session| session.is_open(now))
+        };
+        (0..).zip(&self.clients).all(open)
+    }
+
     /// How many keys the nodes have marked as offered.
     fn offered(&self) -> usize {
         self.nodes.iter().filter_map(|slot| slot.shim.as_ref()).map(|shim| shim.offered()).sum()
@@ -160,11 +169,11 @@ impl Script {
         plan
     }
 
-    /// Starts the rack of a plan; it serves.
+    /// Starts the rack of a plan; it serves, and its clients have sessions.
     pub fn begin(plan: Plan) -> Script {
         let mut script = Script { world: World::new(plan, Wanted::default()) };
         script.world.rules = Some(Rules::default());
-        script.until("the rack serves", World::is_settled);
+        script.until("the rack serves", |world| world.is_settled() && world.has_sessions());
         script
     }
 
