@@ -68,25 +68,19 @@ impl Controller {
                     return;
                 }
                 self.resume();
+                if is_late && !is_over && !is_drained {
+                    self.renewal = Renewal::Pausing { until_us: now.in_us(PAUSE_US) };
+                    self.preload(now, keys);
+                    return;
+                }
                 self.renewal = Renewal::Refilling { keys };
                 if is_drained {
                     let active = self.directory.active.map(|(switch, _)| switch);
                     self.start_recovery(now, active);
-                } else if is_late {
-                    self.refill(now, Renewal::Pausing { until_us: now.in_us(PAUSE_US) });
                 }
             }
-            Renewal::Refilling { keys } if is_serving => {
-                self.renewal = Renewal::Refilling { keys };
-                self.refill(now, Renewal::Idle);
-            }
+            Renewal::Refilling { keys } if is_serving => self.preload(now, keys),
             other => self.renewal = other,
-        }
-    }
-
-    fn refill(&mut self, now: Now, next: Renewal) {
-        if let Renewal::Refilling { keys } = std::mem::replace(&mut self.renewal, next) {
-            self.preload(now, keys);
         }
     }
 }
