@@ -1,7 +1,26 @@
-//! The state machines of a rack, without I/O: agent, controller, node shim, client session.
+//! The state machines of a rack, without I/O: the switch's agent, the controller, a node's shim, a client's session.
 //!
-//! Time, randomness and bytes come in as arguments; packets, messages and storage operations go out as values. There are no sockets,
-//! clocks, threads or global randomness in here, and nothing iterates over an unordered map; so the simulator torments exactly what ships.
+//! # The contract
+//! Each of the four is a value that its environment (a thread, the simulator, an experiment) drives, as in
+//! quinn-proto. Time, randomness and bytes come in as arguments, effects go out as values:
+//!
+//! | call | what it means |
+//! | --- | --- |
+//! | `handle_packet(now, from, packet)` | a packet of the data path has arrived |
+//! | `handle_message(now, message)` | a message of the control channel has arrived |
+//! | `handle_done(now, done)` | an operation that `poll_op` gave has ended |
+//! | `handle_timeout(now)` | the time of `poll_timeout` has come; too early or too late does no harm |
+//! | `poll_packet(packet)` | fills `packet` with the next one to send, and returns where to; `None`: no more |
+//! | `poll_message()` | the next message to send |
+//! | `poll_op()` | the next operation to carry out, in this order: on storage, files or tables |
+//! | `poll_timeout()` | when to call `handle_timeout`, in microseconds of the monotonic clock; `None`: never |
+//!
+//! After each `handle_` call the environment polls until there is nothing more. A machine has the calls that it
+//! needs: the controller and the agent see no packets of clients, the session has no operations. Its timers are an
+//! enum ([`timers::TimerKind`]). No call blocks, panics on what came from outside, or reads a clock.
+//!
+//! There are no sockets, clocks, threads or global randomness in here, and nothing iterates over an unordered map:
+//! the same inputs give the same outputs, and the simulator runs the code that ships.
 
 pub mod client;
 pub mod control;
@@ -12,5 +31,6 @@ pub mod node;
 pub mod storage;
 pub mod switch;
 pub mod time;
+pub mod timers;
 
 pub use time::Now;
