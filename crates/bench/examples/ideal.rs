@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use switchback_bench::workload::Preload;
-use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, Scheme, run};
+use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, run};
 use switchback_net::{Sent, Uplink};
-use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Seq, flags, partition_of};
+use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Scheme, Seq, flags, partition_of};
 
 const PARTITIONS: u32 = 1024;
 

@@ -15,9 +15,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use switchback_bench::workload::Preload;
-use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, Scheme, run};
+use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, run};
 use switchback_net::{Sent, Uplink};
-use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Seq, flags};
+use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Scheme, Seq, flags};
 
 const PARTITIONS: u32 = 64;
 

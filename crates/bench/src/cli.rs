@@ -1,16 +1,17 @@
 //! `switchback bench`: its arguments, and the run of them.
 
-use crate::rack::{Links, RackFactory, Scheme};
+use crate::rack::{Links, RackFactory};
 use crate::redis::RedisArgs;
 use crate::workload::{KEY_BYTES, Pattern, VALUE_BYTES_MIN, Workload};
 use anyhow::Context as _;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
-use switchback_wire::CACHED_VALUE_BYTES_MAX;
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,6 +51,12 @@ pub(crate) enum BenchCommand {
     Redis(RedisArgs),
 }
 
+/// Takes the name of a scheme; help texts list all with their summaries.
+fn scheme_parser() -> impl TypedValueParser<Value = Scheme> {
+    let names = Scheme::ALL.map(|scheme| PossibleValue::new(scheme.name()).help(scheme.summary()));
+    PossibleValuesParser::new(names).try_map(|name| name.parse::<Scheme>())
+}
+
 /// What is run on which rack.
 #[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct LoadArgs {
@@ -59,7 +66,7 @@ pub(crate) struct LoadArgs {
     pub(crate) workload: Workload,
 
     /// Schemes to run, in turn.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Scheme::ALL)]
+    #[arg(long, value_parser = scheme_parser(), value_delimiter = ',', default_values_t = Scheme::ALL)]
     pub(crate) schemes: Vec<Scheme>,
 
     /// Zipf exponent of the keys' popularity; 0 is uniform [default: 0.99, or as published].

@@ -4,7 +4,7 @@
 #[path = "../examples/grants/mod.rs"]
 mod grants;
 
-use crate::rack::{BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, Scheme};
+use crate::rack::{BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics};
 use crate::workload::Preload;
 use grants::{Grants, HASH_KEY, SWITCH};
 use mio::{Registry, Token, Waker};
@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use switchback_net::{Sent, Uplink};
-use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Seq, Status, flags, partition_of};
+use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Scheme, Seq, Status, flags, partition_of};
 
 /// How the rack cheats, once in a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

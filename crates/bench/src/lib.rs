@@ -19,4 +19,4 @@ pub mod verify;
 pub mod workload;
 
 pub use cli::{BenchArgs, run};
-pub use rack::{BenchRack, ClientLinks, Links, RackFactory, RackOptions, RackStatistics, Scheme};
+pub use rack::{BenchRack, ClientLinks, Links, RackFactory, RackOptions, RackStatistics};

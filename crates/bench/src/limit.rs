@@ -25,10 +25,9 @@
 //!
 //! Nothing else costs anything in these limits: no cache update, no fenced or conservative read, no admission, no eviction.
 
-use crate::rack::Scheme;
 use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares};
 use std::collections::HashSet;
-use switchback_wire::{HashKey, KeyHash, partition_of};
+use switchback_wire::{HashKey, KeyHash, Scheme, partition_of};
 
 /// So many of the hottest keys are looked at one by one; the others count by the expected share of each partition. Of 100 million keys at Zipf
 /// 0.99 the hottest million draw three quarters, and none of the rest more than 5.5e-8.
@@ -73,26 +72,23 @@ struct Hot {
 
 /// How a cache takes load off nodes.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Policy {
-    /// Not at all.
-    NoCache,
-    /// Reads and writes of cached keys.
-    WriteBack,
-    /// Reads of cached keys while no write has made them invalid.
-    WriteThrough {
-        /// How long a write keeps its record invalid, in services of a node: 0 is ideal; the number of outstanding requests is a closed loop.
-        refresh_services: f64,
-    },
+pub struct Policy {
+    /// Which requests of cached keys it takes.
+    pub scheme: Scheme,
+    /// How long a write keeps its record invalid if the scheme refreshes records, in services of a node: 0 is ideal; the
+    /// number of outstanding requests is a closed loop.
+    pub refresh_services: f64,
 }
 
 impl Policy {
     /// The ideal of a scheme.
-    pub fn ideal(scheme: Scheme) -> Policy {
-        match scheme {
-            Scheme::NoCache => Policy::NoCache,
-            Scheme::NetCache => Policy::WriteThrough { refresh_services: 0.0 },
-            Scheme::FarReach => Policy::WriteBack,
-        }
+    pub const fn ideal(scheme: Scheme) -> Policy {
+        Policy { scheme, refresh_services: 0.0 }
+    }
+
+    /// A scheme in a closed loop with this number of outstanding requests.
+    pub const fn closed_loop(scheme: Scheme, outstanding: f64) -> Policy {
+        Policy { scheme, refresh_services: outstanding }
     }
 }
 
@@ -224,16 +220,14 @@ impl Placement {
 
     /// The same of a content that changes: `cached` says for which share of the time a key is cached.
     pub fn limit_of_content(&self, demand: Demand, policy: Policy, cached: impl Fn(&KeyHash) -> f64) -> Limit {
-        let cached: Vec<f64> = match policy {
-            Policy::NoCache => vec![0.0; self.hot.len()],
-            _ => self.hot.iter().map(|hot| cached(&hot.key.hash)).collect(),
-        };
+        let share = |hot: &Hot| if policy.scheme.caches() { cached(&hot.key.hash) } else { 0.0 };
+        let cached: Vec<f64> = self.hot.iter().map(share).collect();
         self.limit_of(demand, policy, &cached)
     }
 
     /// The limit with the `count` hottest cacheable keys cached.
     pub fn limit_of_hottest(&self, demand: Demand, policy: Policy, count: usize) -> Limit {
-        let mut room = if policy == Policy::NoCache { 0 } else { count };
+        let mut room = if policy.scheme.caches() { count } else { 0 };
         let admit = |hot: &Hot| {
             let admitted = room > 0 && hot.key.cacheable;
             room -= usize::from(admitted);
@@ -245,9 +239,8 @@ impl Placement {
 
     fn limit_of(&self, demand: Demand, policy: Policy, cached: &[f64]) -> Limit {
         let mut node_load = self.certain_load(demand, policy, cached);
-        if let Policy::WriteThrough { refresh_services } = policy
-            && refresh_services > 0.0
-        {
+        let Policy { scheme, refresh_services } = policy;
+        if scheme.refreshes() && refresh_services > 0.0 {
             // Keys that nobody writes are never invalid.
             let cached = self.hot.iter().zip(cached).filter(|(hot, cached)| **cached > 0.0 && hot.key.writes > 0.0);
             let misses: Vec<_> = cached
@@ -276,11 +269,8 @@ impl Placement {
         let mut load: Vec<f64> =
             self.rest.iter().map(|(reads, writes)| demand.reads * reads + demand.writes * writes).collect();
         for (hot, &cached) in self.hot.iter().zip(cached) {
-            let (reads, writes) = match policy {
-                Policy::NoCache => (1.0, 1.0),
-                Policy::WriteBack => (1.0 - cached, 1.0 - cached),
-                Policy::WriteThrough { .. } => (1.0 - cached, 1.0),
-            };
+            let reads = if policy.scheme.caches() { 1.0 - cached } else { 1.0 };
+            let writes = if policy.scheme.absorbs_writes() { 1.0 - cached } else { 1.0 };
             load[usize::from(hot.tail)] += hot.key.reads * demand.reads * reads;
             load[usize::from(hot.head)] += hot.key.writes * demand.writes * writes;
         }
@@ -328,7 +318,8 @@ mod tests {
         let spec = spec(Workload::A, 100, 0.99);
         let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes, hash_key(2));
         let demand = Demand { reads: 0.5, writes: 0.5 };
-        let load = |cached: f64| placement.limit_of_content(demand, Policy::WriteBack, |_| cached).node_load[0];
+        let load =
+            |cached: f64| placement.limit_of_content(demand, Policy::ideal(Scheme::FarReach), |_| cached).node_load[0];
         assert!((load(0.5) - (load(0.0) + load(1.0)) / 2.0).abs() < 1e-9);
         assert!((load(0.0) - 1.0).abs() < 1e-9 && load(1.0).abs() < 1e-9);
     }
@@ -344,9 +335,9 @@ mod tests {
         let cached = placement.hottest(50);
         let zeta: f64 = (1..=records).map(|k| (k as f64).powf(-theta)).sum();
         for (policy, read, write) in [
-            (Policy::NoCache, 1.0, 1.0),
-            (Policy::WriteBack, 0.0, 0.0),
-            (Policy::WriteThrough { refresh_services: 0.0 }, 0.0, 1.0),
+            (Policy::ideal(Scheme::NoCache), 1.0, 1.0),
+            (Policy::ideal(Scheme::FarReach), 0.0, 0.0),
+            (Policy::ideal(Scheme::NetCache), 0.0, 1.0),
         ] {
             let mut load = [0.0; 5];
             for index in 0..records {
@@ -376,13 +367,13 @@ mod tests {
         let placement = Placement::of_keys(&routes, keys.into_iter());
         assert_eq!(placement.partition_load(demand), [0.4, 0.3, 0.2 + 0.5 * 0.2, 0.0]);
         let load = |policy, count| placement.limit_of_hottest(demand, policy, count).node_load[0];
-        let through = |refresh_services| Policy::WriteThrough { refresh_services };
+        let through = |refresh_services| Policy::closed_loop(Scheme::NetCache, refresh_services);
         for (policy, count, expected) in [
-            (Policy::NoCache, 3, 1.0),
-            (Policy::WriteBack, 0, 1.0),
-            (Policy::WriteBack, 1, 0.6),
-            (Policy::WriteBack, 2, 0.3),
-            (Policy::WriteBack, 3, 0.3),
+            (Policy::ideal(Scheme::NoCache), 3, 1.0),
+            (Policy::ideal(Scheme::FarReach), 0, 1.0),
+            (Policy::ideal(Scheme::FarReach), 1, 0.6),
+            (Policy::ideal(Scheme::FarReach), 2, 0.3),
+            (Policy::ideal(Scheme::FarReach), 3, 0.3),
             (through(0.0), 1, 1.0),
             (through(0.0), 3, 0.7),
             // Nobody writes the key that is read, so it is never invalid.
@@ -397,7 +388,7 @@ mod tests {
             keys.into_iter().take(2).map(|key| KeyShare { writes: 1.0, reads: 0.5, ..key }),
         );
         let all_reads = Demand { reads: 1.0, writes: 0.0 };
-        for policy in [Policy::WriteBack, through(100.0)] {
+        for policy in [Policy::ideal(Scheme::FarReach), through(100.0)] {
             let limit = placement.limit_of_hottest(all_reads, policy, 2);
             assert_eq!((limit.ops_per_capacity, limit.node_load[0]), (f64::INFINITY, 0.0), "{policy:?}");
         }
@@ -412,7 +403,7 @@ mod tests {
         let exact = Placement::new(&routes, hashes.iter().copied());
         let short = Placement::new(&routes, hashes.iter().copied().take(50_000));
         let cached = exact.hottest(1000);
-        for policy in [Policy::NoCache, Policy::WriteBack] {
+        for policy in [Policy::ideal(Scheme::NoCache), Policy::ideal(Scheme::FarReach)] {
             let demand = Workload::A.demand();
             let (a, b) = (exact.limit(demand, policy, &cached), short.limit(demand, policy, &cached));
             assert!((a.ops_per_capacity / b.ops_per_capacity - 1.0).abs() < 0.01);
@@ -437,7 +428,7 @@ mod tests {
             let placement =
                 Placement::of_workload(&spec, 0, KeySpace::new(seed, 16), &routes(4096, nodes), hash_key(seed));
             let cached = placement.hottest(10_000);
-            let [none, back] = [Policy::NoCache, Policy::WriteBack]
+            let [none, back] = [Policy::ideal(Scheme::NoCache), Policy::ideal(Scheme::FarReach)]
                 .map(|policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity);
             gains.push((back / none, none));
         }
@@ -460,16 +451,16 @@ mod tests {
         let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(1024, 16), hash_key(1));
         let cached = placement.hottest(1000);
         let limit = |policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity;
-        let through = |refresh_services| limit(Policy::WriteThrough { refresh_services });
+        let through = |refresh_services| limit(Policy::closed_loop(Scheme::NetCache, refresh_services));
         let falling: Vec<_> = [0.0, 1.0, 10.0, 100.0, 1000.0, 1e9].map(through).into();
         assert!(falling.is_sorted_by(|a, b| a > b), "{falling:?}");
-        let none = limit(Policy::NoCache);
+        let none = limit(Policy::ideal(Scheme::NoCache));
         assert!((falling[5] / none - 1.0).abs() < 1e-3, "nothing is ever valid");
-        assert!(falling[0] > 1.5 * none && limit(Policy::WriteBack) > 1.5 * falling[0]);
+        assert!(falling[0] > 1.5 * none && limit(Policy::ideal(Scheme::FarReach)) > 1.5 * falling[0]);
         // Where nothing is written, through and back are the same.
         let reads = Workload::C.demand();
-        let through = placement.limit(reads, Policy::WriteThrough { refresh_services: 256.0 }, &cached);
-        assert_eq!(through.node_load, placement.limit(reads, Policy::WriteBack, &cached).node_load);
+        let through = placement.limit(reads, Policy::closed_loop(Scheme::NetCache, 256.0), &cached);
+        assert_eq!(through.node_load, placement.limit(reads, Policy::ideal(Scheme::FarReach), &cached).node_load);
     }
 
     #[test]
@@ -480,9 +471,9 @@ mod tests {
             let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(4096, 16), hash_key(1));
             let cached = placement.hottest(10_000);
             let limit = |policy| placement.limit(workload.demand(), policy, &cached).ops_per_capacity;
-            let gain = limit(Policy::WriteThrough { refresh_services: 256.0 }) / limit(Policy::NoCache);
+            let gain = limit(Policy::closed_loop(Scheme::NetCache, 256.0)) / limit(Policy::ideal(Scheme::NoCache));
             assert!((low..high).contains(&gain), "{workload}: {gain}");
-            assert!(limit(Policy::ideal(Scheme::NetCache)) > 1.4 * limit(Policy::NoCache));
+            assert!(limit(Policy::ideal(Scheme::NetCache)) > 1.4 * limit(Policy::ideal(Scheme::NoCache)));
         }
     }
 
@@ -490,7 +481,7 @@ mod tests {
     fn inserts_spread_by_partitions() {
         let spec = spec(Workload::Load, 1000, 0.99);
         let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(4, 3), hash_key(1));
-        let limit = placement.limit(Workload::Load.demand(), Policy::WriteBack, &HashSet::new());
+        let limit = placement.limit(Workload::Load.demand(), Policy::ideal(Scheme::FarReach), &HashSet::new());
         assert_eq!(limit.node_load, [0.5, 0.25, 0.25]);
         assert_eq!((limit.ops(1000.0), limit.imbalance()), (2000.0, 1.5));
     }
@@ -507,13 +498,13 @@ mod tests {
             let (few, more) = (placement.hottest(few.min(more)), placement.hottest(few.max(more)));
             let demand = spec.workload.demand();
             let limit = |policy, cached| placement.limit(demand, policy, cached).ops_per_capacity;
-            let through = Policy::WriteThrough { refresh_services };
-            for policy in [Policy::WriteBack, through] {
+            let through = Policy::closed_loop(Scheme::NetCache, refresh_services);
+            for policy in [Policy::ideal(Scheme::FarReach), through] {
                 prop_assert!(limit(policy, &more) >= limit(policy, &few) * (1.0 - 1e-9));
             }
-            prop_assert!(limit(Policy::WriteBack, &more) >= limit(through, &more) * (1.0 - 1e-9));
-            prop_assert!(limit(through, &more) >= limit(Policy::NoCache, &more) * (1.0 - 1e-9));
-            prop_assert!(limit(Policy::NoCache, &more) <= f64::from(nodes) * (1.0 + 1e-9));
+            prop_assert!(limit(Policy::ideal(Scheme::FarReach), &more) >= limit(through, &more) * (1.0 - 1e-9));
+            prop_assert!(limit(through, &more) >= limit(Policy::ideal(Scheme::NoCache), &more) * (1.0 - 1e-9));
+            prop_assert!(limit(Policy::ideal(Scheme::NoCache), &more) <= f64::from(nodes) * (1.0 + 1e-9));
         }
     }
 }

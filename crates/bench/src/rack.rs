@@ -3,47 +3,11 @@
 use crate::workload::Preload;
 use clap::ValueEnum;
 use serde::Serialize;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 use switchback_core::controller::RecoveryTimes;
 use switchback_net::{ControlLink, Uplink};
-use switchback_wire::{HashKey, KeyHash};
-
-/// Which paper's policy a rack runs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Scheme {
-    /// Routing only.
-    #[value(name = "nocache")]
-    NoCache,
-    /// Write-through: writes go to the node, which updates the cache.
-    #[value(name = "netcache")]
-    NetCache,
-    /// Write-back: the cache absorbs writes.
-    #[value(name = "farreach")]
-    FarReach,
-}
-
-impl Scheme {
-    /// All of them, baselines first.
-    pub const ALL: [Scheme; 3] = [Scheme::NoCache, Scheme::NetCache, Scheme::FarReach];
-
-    /// As the command line and the reports spell it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Scheme::NoCache => "nocache",
-            Scheme::NetCache => "netcache",
-            Scheme::FarReach => "farreach",
-        }
-    }
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
+use switchback_wire::{HashKey, KeyHash, Scheme};
 
 /// How the parts of a rack are connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]

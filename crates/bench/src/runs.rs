@@ -3,7 +3,7 @@
 use crate::cli::{Arrivals, LoadArgs, OPS_MAX, Rate, Shape};
 use crate::generator::{Crash, Measured, Plan, measure};
 use crate::limit::{Placement, Policy};
-use crate::rack::{BenchRack, RackFactory, RackOptions, Scheme};
+use crate::rack::{BenchRack, RackFactory, RackOptions};
 use crate::report::{
     Bar, Limits, Machine, Report, Run, RunContext, check_writable, describe, headline, say, summarize, text_of_run,
     text_of_summary,
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchback_core::controller::RecoveryTimes;
-use switchback_wire::KeyHash;
+use switchback_wire::{KeyHash, Scheme};
 
 /// Runs everything and reports it on stdout.
 pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Result<ExitCode> {
@@ -131,7 +131,7 @@ fn run_on(
     bar.say("storing records");
     rack.load(Preload::new(keys, shape.value_bytes as usize, 0..spec.preloaded()))
         .context("cannot store the records")?;
-    if args.preload && scheme != Scheme::NoCache {
+    if args.preload && scheme.caches() {
         bar.say("filling the cache");
         let hottest: Vec<_> = spec.hottest(args.cache_records.into()).map(|index| keys.key(index)).collect();
         let wanted = hottest.len();
@@ -175,9 +175,9 @@ fn plan(args: &LoadArgs, shape: &Shape, spec: WorkloadSpec, keys: KeySpace, rate
     }
 }
 
-/// What write-through can reach while this many requests are outstanding.
-fn closed_loop(args: &LoadArgs) -> Policy {
-    Policy::WriteThrough { refresh_services: f64::from(args.window) * f64::from(args.clients) }
+/// A scheme while as many requests are outstanding as clients may have.
+fn closed_loop(args: &LoadArgs, scheme: Scheme) -> Policy {
+    Policy::closed_loop(scheme, f64::from(args.window) * f64::from(args.clients))
 }
 
 /// The rate of an open loop. A percentage is of what the scheme can reach with what is cached now, or, if it is to learn, with the hottest
@@ -191,8 +191,7 @@ fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement, rack: &dyn B
             } else {
                 placement.hottest(args.cache_records as usize)
             };
-            let policy = if scheme == Scheme::NetCache { closed_loop(args) } else { Policy::ideal(scheme) };
-            Some(share * placement.limit(args.workload.demand(), policy, &cached).ops(capacity))
+            Some(share * placement.limit(args.workload.demand(), closed_loop(args, scheme), &cached).ops(capacity))
         }
         (Rate::OfLimit(_), None) => None,
     }
@@ -206,11 +205,11 @@ fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Mea
         args.node_capacity.map(|capacity| limit.ops(capacity)).filter(|ops| ops.is_finite())
     };
     let ideal = Policy::ideal(scheme);
-    let queues = scheme == Scheme::NetCache && args.rate.is_none();
+    let queues = scheme.refreshes() && args.rate.is_none();
     Limits {
         ideal: limit(ideal, &measured.cached),
         hottest: limit(ideal, &hottest),
-        closed_loop: queues.then(|| limit(closed_loop(args), &measured.cached)).flatten(),
+        closed_loop: queues.then(|| limit(closed_loop(args, scheme), &measured.cached)).flatten(),
         cached_share: placement.share_of(&measured.cached),
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::cli::{BenchArgs, run};
 use crate::fake::{Cheat, FakeRacks};
-use crate::rack::Scheme;
 use clap::Parser;
 use serde_json::Value;
 use std::process::ExitCode;
+use switchback_wire::Scheme;
 
 #[derive(Parser)]
 struct Cli {

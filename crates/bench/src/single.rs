@@ -2,12 +2,13 @@
 
 use crate::cli::{Arrivals, LoadArgs, Rate};
 use crate::generator::Crash;
-use crate::rack::{Links, RackFactory, Scheme};
+use crate::rack::{Links, RackFactory};
 use crate::report::{Latency, Recovery};
 use crate::runs::run_once;
 use crate::workload::{Change, Workload};
 use std::time::Duration;
 use switchback_core::controller::RecoveryTimes;
+use switchback_wire::Scheme;
 
 /// What is to be run.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! What a datapath is made of: the scheme, the sizes of its tables.
 
 use crate::{Error, ffi};
-use switchback_wire::CACHED_VALUE_BYTES_MAX;
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
 macro_rules! features {
     ($($(#[$doc:meta])* $constant:ident $name:literal = $bit:literal,)*) => {
@@ -54,12 +54,21 @@ features! {
 
 impl Features {
     const MECHANISMS: u64 = (1 << 16) - (1 << 3);
-    /// Routing only; every lookup misses.
-    pub const NOCACHE: Features = Features(Features::MECHANISMS);
-    /// A write-through cache.
-    pub const NETCACHE: Features = Features(Features::MECHANISMS | 1 | 1 << 2);
-    /// The write-back cache.
-    pub const FARREACH: Features = Features(Features::MECHANISMS | 1 | 1 << 1);
+
+    /// What a scheme needs, with every mechanism. Without a cache every lookup misses.
+    pub const fn of(scheme: Scheme) -> Features {
+        let mut bits = Features::MECHANISMS;
+        if scheme.caches() {
+            bits |= Features::CACHE.0;
+        }
+        if scheme.absorbs_writes() {
+            bits |= Features::WRITE_BACK.0;
+        }
+        if scheme.refreshes() {
+            bits |= Features::WRITE_THROUGH.0;
+        }
+        Features(bits)
+    }
 
     /// The mask without these bits: an ablation.
     pub const fn without(self, bits: Features) -> Features {
@@ -73,9 +82,8 @@ impl Features {
 
     /// The bit (`"embedding"`) or the scheme (`"farreach"`) of this name.
     pub fn by_name(name: &str) -> Option<Features> {
-        let schemes =
-            [("nocache", Features::NOCACHE), ("netcache", Features::NETCACHE), ("farreach", Features::FARREACH)];
-        Features::ALL.iter().chain(&schemes).find(|(known, _)| *known == name).map(|(_, bits)| *bits)
+        let scheme = || name.parse().ok().map(Features::of);
+        Features::ALL.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits).or_else(scheme)
     }
 }
 
@@ -115,7 +123,7 @@ impl Default for Config {
     fn default() -> Config {
         let class = |value_bytes| ClassConfig { value_bytes, slots: 8192 };
         Config {
-            features: Features::FARREACH,
+            features: Features::of(Scheme::FarReach),
             classes: [128, 256, 512, 1024].map(class).to_vec(),
             lanes: 1 << 16,
             partitions: 1 << 12,

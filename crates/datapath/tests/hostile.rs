@@ -7,6 +7,7 @@ mod common;
 use common::*;
 use proptest::prelude::*;
 use switchback_datapath::*;
+use switchback_wire::Scheme;
 use switchback_wire::*;
 
 fn check(rig: &Rig, packet: &Packet, verdict: Verdict) {
@@ -38,7 +39,7 @@ proptest! {
 
     #[test]
     fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..=PACKET_BYTES_MAX), node: bool, control: bool) {
-        let rig = rig(Features::FARREACH);
+        let rig = rig(Features::of(Scheme::FarReach));
         let mut packet = Packet::new();
         packet.copy_from(&bytes).unwrap();
         let verdict = match (control, node) {
@@ -58,7 +59,7 @@ proptest! {
         value_bytes in 0..300usize,
         damage in prop::collection::vec((0..HEADER_BYTES, any::<u8>()), 0..3),
         cut in prop::option::weighted(0.2, 0..=PACKET_BYTES_MAX),
-        features in prop::sample::select(vec![Features::FARREACH, Features::NETCACHE, Features::NOCACHE]),
+        features in prop::sample::select(Scheme::ALL.map(Features::of).to_vec()),
         from: bool,
     ) {
         let rig = rig(features);

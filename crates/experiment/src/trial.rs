@@ -3,9 +3,9 @@
 use crate::profile::Profile;
 use crate::stretch::{Begun, Content, Stretch};
 use crate::world::{Drive, PARTITIONS, Setup, World};
-use switchback_bench::Scheme;
 use switchback_bench::limit::{Limit, Placement, Policy};
 use switchback_bench::workload::{Change, KeySpace, Workload, WorkloadSpec, ZipfShares};
+use switchback_wire::Scheme;
 
 /// Records of a rack: the paper's.
 pub(crate) const RECORDS: u64 = 100_000_000;
@@ -214,7 +214,7 @@ impl Bench {
     /// The limit of a scheme with this content of the cache.
     fn limit_ops(&self, scheme: Scheme, content: &Content) -> f64 {
         let (capacity, demand) = (self.profile.node_capacity_ops(), self.case.workload.demand());
-        if self.case.workload == Workload::D && scheme != Scheme::NoCache {
+        if self.case.workload == Workload::D && scheme.caches() {
             // What is hot moves from node to node: nodes are equally busy. At best the newest records are always cached when they are read.
             let hot = ZipfShares::new(self.case.records, self.case.theta).head(self.case.cache_records.into());
             return f64::from(self.case.servers) * capacity / (demand.reads * (1.0 - hot) + demand.writes);
@@ -240,7 +240,7 @@ impl Bench {
     /// A given rack, with the hottest records cached if it has a cache. Nobody asks yet.
     pub(crate) fn filled(&self, setup: Setup) -> World {
         let mut world = World::new(setup);
-        if world.setup().scheme != Scheme::NoCache {
+        if world.setup().scheme.caches() {
             world.preload(&self.preloadable());
         }
         world
@@ -250,7 +250,7 @@ impl Bench {
     /// then, since more would take seconds to come to rest.
     pub(crate) fn warm_up(&self, setup: Setup, effort: &Effort) -> World {
         let scheme = setup.scheme;
-        if scheme == Scheme::NoCache || !self.case.is_cold {
+        if !scheme.caches() || !self.case.is_cold {
             let mut world = self.filled(setup);
             world.drive(Drive::Closed);
             return world;

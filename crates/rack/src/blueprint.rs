@@ -1,7 +1,7 @@
 //! From a checked configuration to what the parts are made with.
 
 use crate::assembly::Blueprint;
-use crate::config::{LinkKind, RackConfig, Scheme, SyncChoice};
+use crate::config::{LinkKind, RackConfig, SyncChoice};
 use crate::descriptors::Share;
 use crate::wiring::{Buffers, Wires};
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use switchback_core::node::NodeLimits;
 use switchback_core::switch::{AgentConfig, Counting};
 use switchback_datapath::{ClassConfig, Config as DatapathConfig, Features};
 use switchback_engine::{Options as EngineOptions, SyncPolicy};
+use switchback_wire::Scheme;
 
 /// Reports that a switch may have waiting: originals of a snapshot, before the agent takes them.
 const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
@@ -19,11 +20,7 @@ const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
 pub fn datapath(scheme: Scheme, config: &RackConfig) -> DatapathConfig {
     let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
     DatapathConfig {
-        features: match scheme {
-            Scheme::NoCache => Features::NOCACHE,
-            Scheme::NetCache => Features::NETCACHE,
-            Scheme::FarReach => Features::FARREACH,
-        },
+        features: Features::of(scheme),
         classes: config.cache.classes.iter().map(class).collect(),
         lanes: config.controller.lanes,
         partitions: config.rack.partitions,
@@ -37,14 +34,11 @@ pub fn datapath(scheme: Scheme, config: &RackConfig) -> DatapathConfig {
 
 /// The controller's configuration; addresses of nodes are filled in by whoever knows them.
 pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
-    let scheme = config.rack.scheme;
     let rack = &config.rack;
     ControllerConfig {
         nodes: Vec::new(),
         routes: deal_partitions(config.nodes.len() as u16, rack.partitions, seed),
-        caching: scheme != Scheme::NoCache,
-        write_back: scheme == Scheme::FarReach,
-        write_through: scheme == Scheme::NetCache,
+        scheme: rack.scheme,
         cache_records: config.cache.records as usize,
         eviction_sample: config.cache.eviction_sample as usize,
         spool_wait_us: config.controller.spool_wait_ms * 1000,

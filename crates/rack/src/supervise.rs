@@ -186,7 +186,7 @@ impl Admin for Supervisor {
 
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
         let controller = self.controller()?;
-        if self.config.rack.scheme != crate::config::Scheme::FarReach {
+        if !self.config.rack.scheme.absorbs_writes() {
             let text = format!("a {} rack has no snapshots: its nodes have everything", self.config.rack.scheme);
             return Err(AdminError::Unsupported(text));
         }

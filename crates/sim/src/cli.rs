@@ -3,7 +3,7 @@
 use crate::ablation::Ablation;
 use crate::check::{Check, Checks, strings};
 use crate::focus::Focus;
-use crate::plan::{Plan, Scheme};
+use crate::plan::Plan;
 use crate::run::{Outcome, Searches, run_traced};
 use crate::sweep;
 use crate::trace::Wanted;
@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use switchback_wire::Scheme;
 
 /// Torments simulated racks: every seed is another rack with other faults and another load.
 #[derive(Args, Clone, Debug, Default)]

@@ -6,51 +6,7 @@ use crate::check::Checks;
 use crate::focus::Focus;
 use crate::parts::{CLIENTS_MAX, NODES_MAX};
 use crate::random::Random;
-use std::str::FromStr;
-use switchback_datapath::Features;
-use switchback_wire::SEQ_COUNTER_BITS;
-
-/// What the cache does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
-    /// Routing only.
-    NoCache,
-    /// Write-through.
-    NetCache,
-    /// Write-back.
-    FarReach,
-}
-
-impl Scheme {
-    /// All of them.
-    pub const ALL: [Scheme; 3] = [Scheme::NoCache, Scheme::NetCache, Scheme::FarReach];
-
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Scheme::NoCache => "nocache",
-            Scheme::NetCache => "netcache",
-            Scheme::FarReach => "farreach",
-        }
-    }
-
-    /// Its mask for the datapath.
-    pub fn features(self) -> Features {
-        match self {
-            Scheme::NoCache => Features::NOCACHE,
-            Scheme::NetCache => Features::NETCACHE,
-            Scheme::FarReach => Features::FARREACH,
-        }
-    }
-}
-
-impl FromStr for Scheme {
-    type Err = String;
-    fn from_str(name: &str) -> Result<Scheme, String> {
-        let known = Scheme::ALL.into_iter().find(|scheme| scheme.name() == name);
-        known.ok_or_else(|| format!("'{name}' is no scheme: nocache, netcache, farreach"))
-    }
-}
+use switchback_wire::{SEQ_COUNTER_BITS, Scheme};
 
 /// The parts and the cache.
 #[derive(Clone, Debug)]

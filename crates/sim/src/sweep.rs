@@ -2,12 +2,13 @@
 
 use crate::ablation::Ablation;
 use crate::check::{Check, Checks};
-use crate::plan::{Plan, Scheme};
+use crate::plan::Plan;
 use crate::run::run;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use switchback_wire::Scheme;
 
 /// What became of one ablation.
 #[derive(Clone, Debug)]

@@ -1,8 +1,9 @@
 //! The protocol from end to end: all parts over virtual networks, without sleeps.
 
 use switchback_sim::check::Check;
-use switchback_sim::plan::{FaultKind, Faults, Plan, Scheme};
+use switchback_sim::plan::{FaultKind, Faults, Plan};
 use switchback_sim::run::run;
+use switchback_wire::Scheme;
 
 fn all_is_well(plans: impl Iterator<Item = Plan>) {
     let (mut cached, mut snapshots, mut drained) = (0, 0, 0);

@@ -4,8 +4,9 @@
 
 use switchback_sim::ablation::Ablation;
 use switchback_sim::focus::Focus;
-use switchback_sim::plan::{Plan, Scheme};
+use switchback_sim::plan::Plan;
 use switchback_sim::run::run;
+use switchback_wire::Scheme;
 
 fn is_green(seed: u64, focus: Focus) {
     let plan = Plan::draw(seed, Scheme::FarReach, Ablation { focus: Some(focus), ..Ablation::NOTHING });

@@ -3,8 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use switchback_sim::ablation::Ablation;
-use switchback_sim::plan::{Plan, Scheme};
+use switchback_sim::plan::Plan;
 use switchback_sim::run::run;
+use switchback_wire::Scheme;
 
 /// Seeds of each scheme.
 const SEEDS: u64 = 300;

@@ -8,6 +8,7 @@ mod header;
 mod op;
 mod packet;
 mod pcap;
+mod scheme;
 mod seq;
 
 pub use address::Address;
@@ -16,6 +17,7 @@ pub use header::{DecodeError, Header};
 pub use op::{Op, Status, flags, record_flags};
 pub use packet::{Packet, PacketRef, push_scan_entry, scan_entries};
 pub use pcap::Capture;
+pub use scheme::{PerScheme, Scheme};
 pub use seq::{EPOCH_MAX, SEQ_COUNTER_BITS, Seq};
 
 /// First two bytes of every packet.

@@ -10,6 +10,7 @@ use common::conformance::Subject;
 use common::{Kernel, may_load};
 use std::env;
 use switchback_datapath::*;
+use switchback_wire::Scheme;
 use switchback_wire::*;
 
 const KEYS: u32 = 7;
@@ -298,7 +299,7 @@ fn both_builds_do_the_same() {
         return;
     }
     let (seed, steps) = (number("FUZZ_SEED", 1), number("FUZZ_STEPS", 20_000));
-    for (i, features) in [Features::FARREACH, Features::NETCACHE, Features::NOCACHE].into_iter().enumerate() {
+    for (i, features) in Scheme::ALL.map(Features::of).into_iter().enumerate() {
         let mut random = Random((seed + i as u64 * 1000).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1);
         let mut pair = Pair::new(features);
         let mut forwarded = Vec::new();

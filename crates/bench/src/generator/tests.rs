@@ -2,10 +2,11 @@
 
 use super::{Measured, Plan, Progress, measure};
 use crate::fake::{Cheat, FakeRack};
-use crate::rack::{BenchRack, Scheme};
+use crate::rack::BenchRack;
 use crate::verify::Fault;
 use crate::workload::{Change, KeySpace, Pattern, Preload, Workload, WorkloadSpec};
 use std::time::Duration;
+use switchback_wire::Scheme;
 
 const RECORDS: u64 = 2000;
 

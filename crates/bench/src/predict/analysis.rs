@@ -4,8 +4,9 @@ use super::traffic::Traffic;
 use crate::limit::{KeyShare, Limit, Placement, Policy};
 use crate::report::Spread;
 use crate::workload::{Demand, mix};
-use serde::Serialize;
-use switchback_wire::HashKey;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use switchback_wire::{HashKey, PerScheme, Scheme};
 
 /// A gain below this is none: maps differ by as much.
 pub const GAIN_MIN: f64 = 1.1;
@@ -28,35 +29,61 @@ pub(super) struct Rack {
     pub(super) maps: u32,
 }
 
-/// What is compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Way {
-    NoCache,
-    WriteThrough,
-    WriteThroughClosedLoop,
-    WriteBack,
+/// What is compared: a scheme at its ideal, or while nodes are full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Way {
+    scheme: Scheme,
+    is_closed_loop: bool,
 }
 
 impl Way {
-    pub(super) const ALL: [Way; 4] = [Way::NoCache, Way::WriteThrough, Way::WriteThroughClosedLoop, Way::WriteBack];
+    pub(super) const fn ideal(scheme: Scheme) -> Way {
+        Way { scheme, is_closed_loop: false }
+    }
 
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Way::NoCache => "no cache",
-            Way::WriteThrough => "write-through (NetCache), ideal",
-            Way::WriteThroughClosedLoop => "write-through, nodes full",
-            Way::WriteBack => "write-back (FarReach)",
+    pub(super) const fn closed_loop(scheme: Scheme) -> Way {
+        Way { scheme, is_closed_loop: true }
+    }
+
+    /// Each scheme, and those whose cached records wait for nodes also while nodes are full.
+    pub(super) fn all() -> impl Iterator<Item = Way> {
+        Scheme::ALL.into_iter().flat_map(|scheme| {
+            let full = scheme.refreshes().then_some(Way::closed_loop(scheme));
+            [Way::ideal(scheme)].into_iter().chain(full)
+        })
+    }
+
+    /// For tables.
+    pub(super) fn title(self) -> String {
+        let policy = self.scheme.policy();
+        if self.is_closed_loop {
+            return format!("{policy}, nodes full");
         }
+        let system = self.scheme.system().map(|system| format!(" ({system})")).unwrap_or_default();
+        let ideal = if self.scheme.refreshes() { ", ideal" } else { "" };
+        format!("{policy}{system}{ideal}")
+    }
+
+    /// The head of a narrow column.
+    pub(super) fn short(self) -> &'static str {
+        if self.is_closed_loop { "full" } else { self.scheme.policy().trim_start_matches("write-") }
     }
 
     fn policy(self, rack: &Rack) -> Policy {
-        match self {
-            Way::NoCache => Policy::NoCache,
-            Way::WriteThrough => Policy::WriteThrough { refresh_services: 0.0 },
-            Way::WriteThroughClosedLoop => Policy::WriteThrough { refresh_services: f64::from(rack.outstanding) },
-            Way::WriteBack => Policy::WriteBack,
+        if self.is_closed_loop {
+            Policy::closed_loop(self.scheme, f64::from(rack.outstanding))
+        } else {
+            Policy::ideal(self.scheme)
         }
+    }
+}
+
+impl Serialize for Way {
+    /// As machines read it: `write_through_closed_loop`.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let policy = self.scheme.policy().replace([' ', '-'], "_");
+        let suffix = if self.is_closed_loop { "_closed_loop" } else { "" };
+        serializer.serialize_str(&format!("{policy}{suffix}"))
     }
 }
 
@@ -80,11 +107,23 @@ pub(super) struct Outcome {
 }
 
 /// Gains with so many records cached.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct Step {
     pub(super) records: u64,
-    pub(super) write_through: Option<f64>,
-    pub(super) write_back: Option<f64>,
+    /// Over no cache; `None` if nodes serve nothing.
+    pub(super) gains: PerScheme<Option<f64>>,
+}
+
+impl Serialize for Step {
+    /// The number of records, and the gain of each policy that caches.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("records", &self.records)?;
+        for (scheme, gain) in self.gains.iter().filter(|(scheme, _)| scheme.caches()) {
+            map.serialize_entry(&scheme.policy().replace('-', "_"), gain)?;
+        }
+        map.end()
+    }
 }
 
 /// Whether it is worth it.
@@ -187,7 +226,7 @@ impl<'a> Map<'a> {
             (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]).collect();
         let keys = traffic.keys.iter().map(|key| KeyShare { hash: hash_key.hash(&key.hash.0), ..*key });
         let placement = Placement::of_keys(&routes, keys);
-        let none = placement.limit_of_hottest(traffic.demand, Policy::NoCache, 0);
+        let none = placement.limit_of_hottest(traffic.demand, Policy::ideal(Scheme::NoCache), 0);
         Map { traffic, rack, number, placement, none }
     }
 
@@ -220,7 +259,7 @@ impl<'a> Map<'a> {
     fn sufficient_records(&self) -> Option<usize> {
         let requests = self.traffic.demand.reads + self.traffic.demand.writes;
         let even = EVEN * f64::from(self.rack.nodes) / requests;
-        let suffices = |records: usize| self.limit(Way::WriteBack, records).ops_per_capacity >= even;
+        let suffices = |records: usize| self.limit(Way::ideal(Scheme::FarReach), records).ops_per_capacity >= even;
         let (mut low, mut high) = (0, self.traffic.keys.iter().filter(|key| key.cacheable).count());
         if !suffices(high) {
             return None;
@@ -238,19 +277,19 @@ impl<'a> Map<'a> {
         let sizes = (2..=12).map(|half| 10f64.powf(f64::from(half) / 2.0).round() as usize);
         let step = |records: usize| {
             let gain = |way| Some(self.gain(way, records)).filter(|gain| gain.is_finite());
-            Step { records: records as u64, write_through: gain(Way::WriteThrough), write_back: gain(Way::WriteBack) }
+            Step { records: records as u64, gains: PerScheme::from_fn(|scheme| gain(Way::ideal(scheme))) }
         };
         sizes.take_while(|&records| records < all).chain((all > 0).then_some(all)).map(step).collect()
     }
 
     fn verdict(&self) -> Verdict {
         let gain = |way| self.gain(way, self.rack.cache_records as usize);
-        let back = gain(Way::WriteBack);
+        let back = gain(Way::ideal(Scheme::FarReach));
         // Nothing is better than what leaves nodes nothing to do.
         let is_better_than = |way| gain(way).is_finite() && back >= GAIN_MIN * gain(way);
-        if is_better_than(Way::WriteThrough) {
+        if is_better_than(Way::ideal(Scheme::NetCache)) {
             Verdict::WriteBack
-        } else if is_better_than(Way::WriteThroughClosedLoop) {
+        } else if is_better_than(Way::closed_loop(Scheme::NetCache)) {
             Verdict::UnderLoad
         } else if back >= GAIN_MIN {
             Verdict::WriteThrough
@@ -266,28 +305,28 @@ impl<'a> Map<'a> {
     fn gain_if_all_fit(&self) -> f64 {
         let keys = self.traffic.keys.iter().map(|key| KeyShare { cacheable: true, ..*key }).collect();
         let fitting = Traffic { keys, ..self.traffic.clone() };
-        Map::new(&fitting, self.rack, self.number).gain(Way::WriteBack, self.rack.cache_records as usize)
+        Map::new(&fitting, self.rack, self.number).gain(Way::ideal(Scheme::FarReach), self.rack.cache_records as usize)
     }
 }
 
 /// What each way of caching comes to on one map, and whether it is worth it.
 pub(super) fn assess(traffic: &Traffic, rack: &Rack) -> (Vec<Outcome>, Verdict) {
     let map = Map::new(traffic, rack, 0);
-    (Way::ALL.into_iter().map(|way| map.outcome(way, None)).collect(), map.verdict())
+    (Way::all().map(|way| map.outcome(way, None)).collect(), map.verdict())
 }
 
 /// What the schemes would make of this traffic.
 pub(super) fn predict(traffic: &Traffic, rack: Rack) -> Prediction {
     let map = Map::new(traffic, &rack, 0);
-    let mut gains = vec![Vec::new(); Way::ALL.len()];
+    let mut gains = vec![Vec::new(); Way::all().count()];
     for number in 0..rack.maps {
         let other = Map::new(traffic, &rack, number);
-        for (gains, way) in gains.iter_mut().zip(Way::ALL) {
+        for (gains, way) in gains.iter_mut().zip(Way::all()) {
             gains.push(other.gain(way, rack.cache_records as usize));
         }
     }
     let spread = |gains: Vec<f64>| Spread::of(gains).filter(|spread| spread.max.is_finite());
-    let outcomes = Way::ALL.into_iter().zip(gains).map(|(way, gains)| map.outcome(way, spread(gains))).collect();
+    let outcomes = Way::all().zip(gains).map(|(way, gains)| map.outcome(way, spread(gains))).collect();
     let Demand { reads, writes } = traffic.demand;
     let partition_load = map.placement.partition_load(traffic.demand);
     Prediction {

@@ -5,6 +5,7 @@ use anyhow::anyhow;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
+use switchback_wire::Scheme;
 
 /// Pixels of the figure, and of its left half.
 const SIZE: (u32, u32) = (1100, 460);
@@ -37,7 +38,8 @@ pub(super) fn svg(prediction: &Prediction) -> anyhow::Result<String> {
 /// Bars of what each node serves: without a cache, and what write-back leaves of it.
 fn loads(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()> {
     let of = |way| &prediction.outcome(way).node_load;
-    let mut loads: Vec<(f64, f64)> = of(Way::NoCache).iter().copied().zip(of(Way::WriteBack).iter().copied()).collect();
+    let mut loads: Vec<(f64, f64)> =
+        of(Way::ideal(Scheme::NoCache)).iter().copied().zip(of(Way::ideal(Scheme::FarReach)).iter().copied()).collect();
     loads.sort_by(|a, b| b.0.total_cmp(&a.0));
     loads.truncate(NODES_MAX);
     let high = loads.first().map_or(1.0, |(load, _)| load * 100.0) * 1.15;
@@ -70,7 +72,7 @@ fn loads(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> 
 fn gains(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()> {
     let shown = |gain: Option<f64>| gain.unwrap_or(GAIN_MAX).clamp(1.0, GAIN_MAX);
     let steps = &prediction.steps;
-    let high = steps.iter().map(|step| shown(step.write_back)).fold(2.0, f64::max) * 1.2;
+    let high = steps.iter().map(|step| shown(step.gains[Scheme::FarReach])).fold(2.0, f64::max) * 1.2;
     let records = |step: &Step| step.records.max(1) as f64;
     let first = steps.first().map_or(1.0, records);
     let last = steps.last().map_or(10.0, records).max(first * 10.0);
@@ -84,11 +86,10 @@ fn gains(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> 
     let mut mesh = chart.configure_mesh();
     mesh.x_desc("records").x_label_formatter(&|value| format!("{value:.0}")).y_label_formatter(&number);
     mesh.light_line_style(TRANSPARENT).label_style((FONT, 12)).draw()?;
-    for (label, colour, gain) in [
-        ("write-through, ideal", ORANGE, (|step: &Step| step.write_through) as fn(&Step) -> Option<f64>),
-        ("write-back", BLUE, |step| step.write_back),
-    ] {
-        let points = steps.iter().map(|step| (records(step), shown(gain(step))));
+    for (label, colour, scheme) in
+        [("write-through, ideal", ORANGE, Scheme::NetCache), ("write-back", BLUE, Scheme::FarReach)]
+    {
+        let points = steps.iter().map(|step| (records(step), shown(step.gains[scheme])));
         let key = move |(x, y): (i32, i32)| PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2));
         chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?.label(label).legend(key);
     }

@@ -8,6 +8,7 @@ use crate::report::{Table, grouped, percent};
 use crate::workload::{Cluster, Demand, twitter};
 use serde::Serialize;
 use std::fmt::Write as _;
+use switchback_wire::Scheme;
 
 /// Slots of a Tofino, and of the software targets.
 const SLOTS: [u32; 2] = [128, 1024];
@@ -100,7 +101,11 @@ pub fn forecast(
     };
     let (_, outcomes, verdict) = outlook(cluster, &rack)?;
     let gain = |way| outcomes.iter().find(|outcome| outcome.way == way).and_then(|outcome| outcome.gain);
-    Ok(Forecast { write_through: gain(Way::WriteThroughClosedLoop), write_back: gain(Way::WriteBack), verdict })
+    Ok(Forecast {
+        write_through: gain(Way::closed_loop(Scheme::NetCache)),
+        write_back: gain(Way::ideal(Scheme::FarReach)),
+        verdict,
+    })
 }
 
 /// Predicts for each cluster.
@@ -122,12 +127,13 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
     );
     text += &fitting(rows);
     text += &paying(rows);
-    let head = ["cluster", "writes", "zipf", "key", "value", "128 B", "1024 B", "through", "full", "back", ""];
-    let mut table = Table::new(head);
+    let ways = || Way::all().filter(|way| *way != Way::ideal(Scheme::NoCache));
+    let head = ["cluster", "writes", "zipf", "key", "value", "128 B", "1024 B"].into_iter();
+    let mut table = Table::new(head.chain(ways().map(Way::short)).chain([""]));
     for row in rows {
         let known = |number: Option<String>| number.unwrap_or_else(|| "?".to_owned());
         let fits = |fits: Option<bool>| known(fits.map(|fits| if fits { "fits" } else { "-" }.to_owned()));
-        table.row([
+        let mut cells = vec![
             format!("twitter:{}", row.cluster),
             known(row.write_share.map(percent)),
             known(row.alpha.map(|alpha| format!("{alpha:.2}"))),
@@ -135,11 +141,10 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
             known(row.value_bytes.map(|bytes| bytes.to_string())),
             fits(row.cacheable[0]),
             fits(row.cacheable[1]),
-            known(row.gain(Way::WriteThrough)),
-            known(row.gain(Way::WriteThroughClosedLoop)),
-            known(row.gain(Way::WriteBack)),
-            row.verdict.map_or("unknown", Verdict::short).to_owned(),
-        ]);
+        ];
+        cells.extend(ways().map(|way| known(row.gain(way))));
+        cells.push(row.verdict.map_or("unknown", Verdict::short).to_owned());
+        table.row(cells);
     }
     let _ = write!(text, "\n{table}");
     text += "\n  through: ideal write-through; full: write-through while nodes are full; back: write-back\n";

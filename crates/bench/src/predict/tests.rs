@@ -7,6 +7,7 @@ use crate::workload::twitter;
 use clap::Parser;
 use std::fmt::Write as _;
 use std::io::Cursor;
+use switchback_wire::Scheme;
 
 const RACK: Rack = Rack {
     nodes: 1,
@@ -56,13 +57,13 @@ fn one_hot_key_that_is_written() {
     let prediction = predicted(&csv(&operations), Rack { cache_records: 1, ..RACK });
     assert_eq!((prediction.operations, prediction.distinct_keys), (Some(100), 11));
     assert!(near(prediction.read_share, 0.1) && near(prediction.cacheable_share, 1.0));
-    assert!(near(gain(&prediction, Way::WriteBack), 10.0), "the node still serves 10 of 100");
-    assert!(near(gain(&prediction, Way::WriteThrough), 1.0), "every write goes to the node");
-    assert!(near(prediction.outcome(Way::WriteBack).hit_ratio, 0.9));
-    assert!(near(prediction.outcome(Way::WriteBack).limit.unwrap(), 10.0));
+    assert!(near(gain(&prediction, Way::ideal(Scheme::FarReach)), 10.0), "the node still serves 10 of 100");
+    assert!(near(gain(&prediction, Way::ideal(Scheme::NetCache)), 1.0), "every write goes to the node");
+    assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).hit_ratio, 0.9));
+    assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).limit.unwrap(), 10.0));
     assert_eq!(prediction.verdict, Verdict::WriteBack);
     // With all of it cached, nodes serve nothing.
-    assert_eq!(prediction.steps.last().unwrap().write_back, None);
+    assert_eq!(prediction.steps.last().unwrap().gains[Scheme::FarReach], None);
     assert!(text::text(&prediction).contains("It will help: write-back can gain 10.00"));
 }
 
@@ -72,7 +73,7 @@ fn one_hot_key_that_is_read() {
         &csv(&[("hot", "get", 100, 90), ("a", "get", 9, 5), ("b", "set", 9, 5)]),
         Rack { cache_records: 1, ..RACK },
     );
-    for way in [Way::WriteThrough, Way::WriteThroughClosedLoop, Way::WriteBack] {
+    for way in [Way::ideal(Scheme::NetCache), Way::closed_loop(Scheme::NetCache), Way::ideal(Scheme::FarReach)] {
         assert!(near(gain(&prediction, way), 10.0), "{way:?}");
     }
     assert_eq!(prediction.verdict, Verdict::WriteThrough);
@@ -89,11 +90,12 @@ fn uniform_keys() {
         }
     }
     let one_node = predicted(&lines, Rack { cache_records: 64, ..RACK });
-    assert!(near(gain(&one_node, Way::WriteBack), 1.0 / 0.99));
-    assert!(near(gain(&one_node, Way::WriteThrough), 1.0 / 0.995));
+    assert!(near(gain(&one_node, Way::ideal(Scheme::FarReach)), 1.0 / 0.99));
+    assert!(near(gain(&one_node, Way::ideal(Scheme::NetCache)), 1.0 / 0.995));
     assert_eq!((one_node.verdict, one_node.sufficient_records), (Verdict::Even, Some(0)));
     assert!(text::text(&one_node).contains("It will not help you: the load is even"));
-    let loads: f64 = predicted(&lines, Rack { nodes: 4, ..RACK }).outcome(Way::NoCache).node_load.iter().sum();
+    let loads: f64 =
+        predicted(&lines, Rack { nodes: 4, ..RACK }).outcome(Way::ideal(Scheme::NoCache)).node_load.iter().sum();
     assert!(near(loads, 1.0), "nodes share all requests");
 }
 
@@ -105,16 +107,16 @@ fn the_busiest_node_is_the_hot_keys() {
         let _ = writeln!(lines, "cold{key},get,10");
     }
     let prediction = predicted(&lines, Rack { nodes: 16, cache_records: 1, maps: 9, ..RACK });
-    let none = prediction.outcome(Way::NoCache);
+    let none = prediction.outcome(Way::ideal(Scheme::NoCache));
     let busiest = none.node_load.iter().copied().fold(0.0, f64::max);
     assert!(busiest >= 0.5 && near(none.limit.unwrap(), 1.0 / busiest));
     let hottest = prediction.partition_load.iter().copied().fold(0.0, f64::max);
     assert!((0.5..=busiest).contains(&hottest) && near(prediction.partition_load.iter().sum(), 1.0));
     // What is left are 500 reads; the busiest node of those sets the limit.
-    let back = prediction.outcome(Way::WriteBack);
+    let back = prediction.outcome(Way::ideal(Scheme::FarReach));
     let left = back.node_load.iter().copied().fold(0.0, f64::max);
     assert!(near(back.limit.unwrap(), 1.0 / left) && near(back.node_load.iter().sum(), 0.5));
-    assert!(near(gain(&prediction, Way::WriteThrough), 1.0));
+    assert!(near(gain(&prediction, Way::ideal(Scheme::NetCache)), 1.0));
     assert_eq!(prediction.sufficient_records, Some(1), "one record suffices");
     let gains = back.gains.unwrap();
     assert!(gains.min <= back.gain.unwrap() && back.gain.unwrap() <= gains.max && gains.min > 3.0, "{gains:?}");
@@ -124,7 +126,7 @@ fn the_busiest_node_is_the_hot_keys() {
 fn values_that_fit_no_slot() {
     let lines = csv(&[("hot", "set", 500, 90), ("small", "get", 10, 10)]);
     let large = predicted(&lines, Rack { slot_bytes: 128, ..RACK });
-    assert!(near(large.cacheable_share, 0.1) && near(gain(&large, Way::WriteBack), 1.0 / 0.9));
+    assert!(near(large.cacheable_share, 0.1) && near(gain(&large, Way::ideal(Scheme::FarReach)), 1.0 / 0.9));
     let lines = csv(&[("hot", "set", 500, 95), ("small", "get", 10, 5)]);
     let large = predicted(&lines, Rack { slot_bytes: 128, ..RACK });
     assert_eq!(large.verdict, Verdict::TooLarge);
@@ -143,7 +145,7 @@ fn more_hot_keys_than_the_cache_holds() {
     let share = |at, share| crate::limit::KeyShare { hash: first(at), reads: 0.0, writes: share, cacheable: true };
     let keys: Vec<_> = (0..1000).map(|at| share(at, 1e-3)).collect();
     let spread = predict(&Traffic { keys: keys.clone(), ..all.clone() }, Rack { nodes: 2, ..RACK });
-    assert!(gain(&spread, Way::WriteBack) < 1.1);
+    assert!(gain(&spread, Way::ideal(Scheme::FarReach)) < 1.1);
     let few = predict(&Traffic { keys: keys[..30].to_vec(), ..all }, Rack { nodes: 64, cache_records: 0, ..RACK });
     assert_eq!(few.verdict, Verdict::TooMany, "30 keys are uneven on 64 nodes, and nothing is cached");
 }
@@ -152,10 +154,10 @@ fn more_hot_keys_than_the_cache_holds() {
 fn all_writes_all_reads_and_everything_cached() {
     for (op, through, verdict) in [("get", f64::INFINITY, Verdict::WriteThrough), ("set", 1.0, Verdict::WriteBack)] {
         let prediction = predicted(&csv(&[("a", op, 10, 5), ("b", op, 10, 3)]), RACK);
-        assert_eq!(gain(&prediction, Way::WriteBack), f64::INFINITY, "{op}");
-        assert_eq!(gain(&prediction, Way::WriteThrough), through, "{op}");
+        assert_eq!(gain(&prediction, Way::ideal(Scheme::FarReach)), f64::INFINITY, "{op}");
+        assert_eq!(gain(&prediction, Way::ideal(Scheme::NetCache)), through, "{op}");
         assert_eq!(prediction.verdict, verdict, "{op}: what leaves nodes nothing can't be outdone");
-        assert!(near(prediction.outcome(Way::WriteBack).hit_ratio, 1.0));
+        assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).hit_ratio, 1.0));
         assert!(text::text(&prediction).contains("all"));
         let json = serde_json::to_value(&prediction).unwrap();
         assert!(json["outcomes"][3]["gain"].is_null() && json["outcomes"][3]["hit_ratio"] == 1.0, "{json}");
@@ -170,8 +172,8 @@ fn more_keys_than_are_counted() {
     }
     let rack = Rack { cache_records: 1, ..RACK };
     let (exact, bounded) = (predicted(&lines, rack), predict(&traffic(&lines, 100, 1024), rack));
-    assert!(near(gain(&exact, Way::WriteBack), 2.0) && exact.notes.is_empty());
-    assert!(near(gain(&bounded, Way::WriteBack), 2.0), "the hot key was never forgotten");
+    assert!(near(gain(&exact, Way::ideal(Scheme::FarReach)), 2.0) && exact.notes.is_empty());
+    assert!(near(gain(&bounded, Way::ideal(Scheme::FarReach)), 2.0), "the hot key was never forgotten");
     assert!(
         bounded.distinct_keys == 100 && !bounded.all_keys_counted && bounded.notes[0].contains("--keys-max"),
         "{:?}",
@@ -235,7 +237,7 @@ fn published_figures_are_predicted_or_said_to_be_unknown() {
     let prediction = predict(&of("51", None).unwrap(), Rack { nodes: 16, cache_records: 10_000, ..RACK });
     assert!(near(prediction.read_share, 0.9) && near(prediction.cacheable_share, 1.0));
     // Zipf 1.97: the ten thousand hottest draw nearly everything, and a tenth of that are writes.
-    assert!(gain(&prediction, Way::WriteBack) > 10.0 * gain(&prediction, Way::WriteThrough));
+    assert!(gain(&prediction, Way::ideal(Scheme::FarReach)) > 10.0 * gain(&prediction, Way::ideal(Scheme::NetCache)));
     assert_eq!(predict(&of("37", None).unwrap(), RACK).cacheable_share, 0.0, "values of 20 KB");
 }
 

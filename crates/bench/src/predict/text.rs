@@ -3,6 +3,7 @@
 use super::analysis::{Prediction, Rack, Verdict, Way};
 use crate::report::{Table, grouped, percent};
 use std::fmt::Write as _;
+use switchback_wire::Scheme;
 
 /// Bars of at most so many nodes; of more, the busiest.
 const BARS: usize = 16;
@@ -51,8 +52,8 @@ fn source(prediction: &Prediction) -> String {
 
 /// The load of each node now.
 fn now(prediction: &Prediction) -> String {
-    let none = prediction.outcome(Way::NoCache);
-    let back = prediction.outcome(Way::WriteBack);
+    let none = prediction.outcome(Way::ideal(Scheme::NoCache));
+    let back = prediction.outcome(Way::ideal(Scheme::FarReach));
     let mut nodes: Vec<_> = none.node_load.iter().zip(&back.node_load).enumerate().collect();
     let busiest = none.node_load.iter().copied().fold(0.0, f64::max);
     let Rack { nodes: count, partitions, .. } = prediction.rack;
@@ -90,7 +91,7 @@ fn schemes(prediction: &Prediction) -> String {
         let maps = outcome.gains.filter(|gains| gains.max <= GAIN_SHOWN_MAX);
         let maps = maps.map(|gains| format!("{:.2} to {:.2}", gains.min, gains.max));
         table.row([
-            outcome.way.name().to_owned(),
+            outcome.way.title(),
             percent(outcome.hit_ratio),
             outcome.limit.map_or("none".to_owned(), |limit| format!("{} nodes", figure(limit))),
             outcome.limit_ops.map_or("-".to_owned(), grouped),
@@ -127,9 +128,11 @@ fn sizes(prediction: &Prediction) -> String {
         None => "\nNo number of cached records evens the load out, of those that were counted and fit.\n".to_owned(),
     };
     if !prediction.steps.is_empty() {
-        let mut table = Table::new(["records", "write-through", "write-back"]);
+        let caching = || Scheme::ALL.into_iter().filter(|scheme| scheme.caches());
+        let mut table = Table::new(["records"].into_iter().chain(caching().map(Scheme::policy)));
         for step in &prediction.steps {
-            table.row([grouped(step.records as f64), gain(step.write_through), gain(step.write_back)]);
+            let gains = caching().map(|scheme| gain(step.gains[scheme]));
+            table.row([grouped(step.records as f64)].into_iter().chain(gains));
         }
         let _ = write!(text, "{table}");
     }
@@ -138,8 +141,8 @@ fn sizes(prediction: &Prediction) -> String {
 
 fn verdict(prediction: &Prediction) -> String {
     let of = |way| gain(prediction.outcome(way).gain);
-    let (back, through) = (of(Way::WriteBack), of(Way::WriteThrough));
-    let full = of(Way::WriteThroughClosedLoop);
+    let (back, through) = (of(Way::ideal(Scheme::FarReach)), of(Way::ideal(Scheme::NetCache)));
+    let full = of(Way::closed_loop(Scheme::NetCache));
     let records = grouped(f64::from(prediction.rack.cache_records));
     match prediction.verdict {
         Verdict::WriteBack => {

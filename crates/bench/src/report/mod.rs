@@ -12,7 +12,7 @@ pub(crate) use text::{describe, headline, spelt, text_of_run, text_of_summary};
 use crate::cli::LoadArgs;
 use crate::generator::{Measured, Recorder, STEP_NS, changes_within};
 use crate::limit::imbalance;
-use crate::rack::{RackStatistics, Scheme};
+use crate::rack::RackStatistics;
 use crate::verify::{Mismatch, Verdict};
 use crate::workload::Verb;
 use anyhow::Context as _;
@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
+use switchback_wire::Scheme;
 
 /// Lost requests beyond this share: not a result.
 const LOSS_MAX: f64 = 0.02;

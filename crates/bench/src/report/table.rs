@@ -10,13 +10,13 @@ pub struct Table {
 
 impl Table {
     /// With these headings.
-    pub fn new<const N: usize>(head: [&str; N]) -> Table {
-        Table { rows: vec![head.map(str::to_owned).into()] }
+    pub fn new<'a>(head: impl IntoIterator<Item = &'a str>) -> Table {
+        Table { rows: vec![head.into_iter().map(str::to_owned).collect()] }
     }
 
     /// One more row.
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.into());
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(cells.into_iter().collect());
     }
 }
 

@@ -11,7 +11,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use switchback_rack::config::{Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, Scheme, SyncChoice};
+use switchback_rack::config::{Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice};
+use switchback_wire::Scheme;
 use switchback_xdp::Mode;
 
 const EXAMPLES: &str = "\

@@ -107,7 +107,7 @@ impl Controller {
 
     /// Whether the cache can take this key at all.
     fn fits(&self, offer: &Offer) -> bool {
-        self.config.caching
+        self.config.scheme.caches()
             && offer.key.len() <= CACHED_KEY_BYTES_MAX
             && self.cache.class_for(offer.value_bytes).is_some()
     }

@@ -16,7 +16,7 @@ use crate::time::Now;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use switchback_wire::{Address, HashKey, KeyHash};
+use switchback_wire::{Address, HashKey, KeyHash, Scheme};
 
 /// What a rack is made of, and its times.
 #[derive(Clone, Debug)]
@@ -25,12 +25,8 @@ pub struct ControllerConfig {
     pub nodes: Vec<Address>,
     /// Replicas of each partition, for a rack that is made now; an existing one keeps its own.
     pub routes: Vec<Vec<u16>>,
-    /// Hot keys are admitted to the cache.
-    pub caching: bool,
-    /// The cache absorbs writes, so that it needs snapshots.
-    pub write_back: bool,
-    /// Writes update the cache through the node (NetCache).
-    pub write_through: bool,
+    /// What the cache does.
+    pub scheme: Scheme,
     /// Keys that the cache may hold.
     pub cache_records: usize,
     /// Cached keys that an eviction compares.
@@ -60,9 +56,7 @@ impl Default for ControllerConfig {
         ControllerConfig {
             nodes: Vec::new(),
             routes: Vec::new(),
-            caching: true,
-            write_back: true,
-            write_through: false,
+            scheme: Scheme::FarReach,
             cache_records: 65_536,
             eviction_sample: 8,
             lanes: (65_536, 4_096),

@@ -310,7 +310,7 @@ impl Controller {
             routes: self.directory.routes.clone(),
             switch,
             lanes: self.config.lanes.0,
-            write_through: self.config.write_through,
+            write_through: self.config.scheme.refreshes(),
         };
         let body = NodeCommand::Epoch(config);
         self.commands.command_node(now, self.directory.epoch, node, Purpose::Epoch(node), body);

@@ -108,7 +108,7 @@ impl Controller {
         let recovering = matches!(self.phase, Phase::Recovering(_)) && !self.mechanisms.no_snapshot_in_recovery;
         let ready = matches!(self.phase, Phase::Serving) || recovering;
         let Some((active, _)) = self.directory.active else { return };
-        if !ready || !self.config.write_back {
+        if !ready || !self.config.scheme.absorbs_writes() {
             return;
         }
         let generation = self.next_generation();

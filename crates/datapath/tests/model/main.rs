@@ -14,6 +14,7 @@ use reference::*;
 use std::cell::RefCell;
 use switchback_datapath::state::{bits, lane as lane_state};
 use switchback_datapath::*;
+use switchback_wire::Scheme;
 use switchback_wire::*;
 
 /// Both, side by side.
@@ -35,7 +36,7 @@ fn value_of(size: Size, seed: u64) -> Vec<u8> {
 
 impl Pair {
     fn new(write_back: bool) -> Pair {
-        let features = if write_back { Features::FARREACH } else { Features::NETCACHE };
+        let features = if write_back { Features::of(Scheme::FarReach) } else { Features::of(Scheme::NetCache) };
         let rig = Rig::new(&Config { features, sampling: 0.0, ..small() });
         let model = Model {
             write_back,

@@ -4,8 +4,8 @@ use super::EXPERIMENTS;
 use crate::profile::Profile;
 use crate::trial::{Bench, Case};
 use std::time::Duration;
-use switchback_bench::Scheme;
 use switchback_bench::workload::{Change, Pattern, Workload};
+use switchback_wire::Scheme;
 
 /// Partitions of a rack, as an embedded one deals them out.
 const PARTITIONS: u32 = 256;

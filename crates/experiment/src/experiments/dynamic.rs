@@ -6,8 +6,8 @@ use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::stretch::Begun;
 use crate::student::Estimate;
 use crate::trial::{Bench, Case, Measured};
-use switchback_bench::Scheme;
 use switchback_bench::workload::{Change, Pattern, Workload};
+use switchback_wire::{PerScheme, Scheme};
 
 /// The paper's servers: as many as it has machines, since a rotation of servers would not see the cache change.
 pub(crate) const SERVERS: u16 = 2;
@@ -170,7 +170,10 @@ fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> F
 
 fn summary(is_cold: bool, jobs: &[Job], results: &[Run]) -> Table {
     let title = format!("Mean throughput in Mops (modelled), {}; back: longest time until 95 % again", start(is_cold));
-    let head = ["pattern", "nocache", "netcache", "farreach", "x nocache", "x netcache", "farreach back, s"];
+    let mut head = vec!["pattern".to_owned()];
+    head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
+    head.extend(Scheme::baselines().map(|other| format!("x {other}")));
+    head.push("farreach back, s".to_owned());
     let mut table = Table::new(title, &head);
     for (at, (name, _)) in PATTERNS.iter().enumerate() {
         let of = |scheme: Scheme, value: &dyn Fn(&Run) -> f64| {
@@ -178,10 +181,10 @@ fn summary(is_cold: bool, jobs: &[Job], results: &[Run]) -> Table {
             let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
             Estimate::of(&runs.map(|(_, run)| value(run)).collect::<Vec<_>>())
         };
-        let ops = Scheme::ALL.map(|scheme| of(scheme, &|run| run.measured.throughput_ops));
+        let ops = PerScheme::from_fn(|scheme| of(scheme, &|run| run.measured.throughput_ops));
         let mut cells = vec![(*name).to_owned()];
-        cells.extend(ops.map(mops));
-        cells.extend([0, 1].map(|other| format!("{:.2}", ops[2].mean / ops[other].mean)));
+        cells.extend(ops.iter().map(|(_, ops)| mops(*ops)));
+        cells.extend(Scheme::baselines().map(|other| format!("{:.2}", ops[Scheme::FarReach].mean / ops[other].mean)));
         cells.push(format!("{:.1}", of(Scheme::FarReach, &|run| run.back_s).mean));
         table.row(cells);
     }

@@ -3,6 +3,7 @@
 use super::Finding;
 use crate::output::{Record, Table};
 use std::collections::BTreeMap;
+use switchback_wire::Scheme;
 
 /// The paper's bandwidth of the control plane at a period of 2.5 s.
 const PAPERS_MIB_PER_S: f64 = 1.41;
@@ -93,9 +94,9 @@ fn never_worse(findings: &[Finding]) -> Option<(String, bool)> {
         means(ours.filter_map(|record| Some((point(record), record.number("throughput_ops")?))))
     };
     let farreach = of("farreach");
-    let ratios = ["nocache", "netcache"].into_iter().flat_map(|other| {
+    let ratios = Scheme::baselines().flat_map(|other| {
         let ratio = |(point, ops): (String, f64)| (farreach.get(&point).map_or(0.0, |ours| ours / ops), other, point);
-        of(other).into_iter().map(ratio).collect::<Vec<_>>()
+        of(other.name()).into_iter().map(ratio).collect::<Vec<_>>()
     });
     let (ratio, other, point) = ratios.min_by(|a, b| a.0.total_cmp(&b.0))?;
     Some((format!("at worst {ratio:.3} times {other} ({point})"), ratio >= 0.98))

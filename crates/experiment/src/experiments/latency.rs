@@ -7,7 +7,7 @@ use crate::stretch::Begun;
 use crate::student::Estimate;
 use crate::trial::{Bench, Case, Measured};
 use crate::world::Drive;
-use switchback_bench::Scheme;
+use switchback_wire::Scheme;
 
 /// Targets in operations a second.
 const TARGETS: [f64; 11] = [0.1e6, 0.2e6, 0.4e6, 0.5e6, 0.6e6, 0.8e6, 1.0e6, 1.2e6, 1.4e6, 1.6e6, 1.8e6];
@@ -169,7 +169,8 @@ fn figure(context: &Context, is_cold: bool, shown: Shown, jobs: &[Job], results:
 
 fn summary(is_cold: bool, jobs: &[Job], results: &[Vec<Point>]) -> Table {
     let title = format!("Latency in us (modelled), {}: mean, median, 99th percentile", start(is_cold));
-    let mut table = Table::new(title, &["target Mops", "nocache", "netcache", "farreach"]);
+    let head = ["target Mops"].into_iter().chain(Scheme::ALL.map(Scheme::name));
+    let mut table = Table::new(title, &head.collect::<Vec<_>>());
     for target_ops in TARGETS {
         let mut cells = vec![format!("{:.1}", target_ops / 1e6)];
         cells.extend(Scheme::ALL.map(|scheme| match latencies(jobs, results, is_cold, scheme, target_ops) {

@@ -8,9 +8,9 @@ use crate::stretch::Begun;
 use crate::student::Estimate;
 use crate::trial::{Bench, Case, Measured};
 use crate::world::Drive;
-use switchback_bench::Scheme;
 use switchback_bench::workload::Workload;
 use switchback_core::controller::RecoveryTimes;
+use switchback_wire::Scheme;
 
 /// Cached records.
 const SIZES: [u32; 5] = [100, 1000, 10_000, 100_000, 1_000_000];

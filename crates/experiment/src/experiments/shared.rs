@@ -3,31 +3,30 @@
 use super::Context;
 use crate::trial::{Bench, Case, Measured};
 use std::sync::{Mutex, PoisonError};
-use switchback_bench::Scheme;
 use switchback_bench::workload::Workload;
+use switchback_wire::PerScheme;
 
 /// What a case did with every scheme, preloaded and cold.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Starts {
-    preloaded: [Measured; 3],
-    cold: [Measured; 3],
+    preloaded: PerScheme<Measured>,
+    cold: PerScheme<Measured>,
 }
 
 impl Starts {
     /// Those of one start.
-    pub(crate) fn of(&self, is_cold: bool) -> &[Measured; 3] {
+    pub(crate) fn of(&self, is_cold: bool) -> &PerScheme<Measured> {
         if is_cold { &self.cold } else { &self.preloaded }
     }
 
     fn measured(case: &Case, seed: u64, context: &Context) -> Starts {
         let bench = |is_cold| Bench::new(Case { is_cold, ..case.clone() }, &context.profile, seed);
         let preloaded = bench(false);
-        let preloaded = Scheme::ALL.map(|scheme| preloaded.throughput(scheme, &context.effort));
+        let preloaded = PerScheme::from_fn(|scheme| preloaded.throughput(scheme, &context.effort));
         let cold = bench(true);
-        let cold = Scheme::ALL.map(|scheme| match scheme {
-            // Nothing to preload: the same run.
-            Scheme::NoCache => preloaded[0].clone(),
-            _ => cold.throughput(scheme, &context.effort),
+        let cold = PerScheme::from_fn(|scheme| {
+            // Without a cache there is nothing to preload: the same run.
+            if scheme.caches() { cold.throughput(scheme, &context.effort) } else { preloaded[scheme].clone() }
         });
         Starts { preloaded, cold }
     }

@@ -7,7 +7,7 @@ use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::stretch::Begun;
 use crate::student::Estimate;
 use crate::trial::{Bench, Measured};
-use switchback_bench::Scheme;
+use switchback_wire::Scheme;
 
 /// Periods in milliseconds; 0: no snapshots.
 const PERIODS_MS: [u64; 5] = [0, 2500, 5000, 7500, 10_000];

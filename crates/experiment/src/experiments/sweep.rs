@@ -5,8 +5,8 @@ use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
 use crate::student::Estimate;
 use crate::trial::{Case, Measured};
-use switchback_bench::Scheme;
 use switchback_bench::workload::Workload;
+use switchback_wire::{PerScheme, Scheme};
 
 /// A parameter and its values.
 pub(crate) struct Sweep {
@@ -131,7 +131,7 @@ struct Run {
     point: usize,
     is_cold: bool,
     seed: u64,
-    measured: [Measured; 3],
+    measured: PerScheme<Measured>,
 }
 
 /// Runs a sweep.
@@ -225,7 +225,7 @@ fn csv(context: &Context, points: &[(String, Case)], runs: &[Run]) -> Csv {
     let mut csv = Csv::new(&COLUMNS);
     for Run { point, is_cold, seed, measured } in runs {
         let case = Case { is_cold: *is_cold, ..points[*point].1.clone() };
-        for (scheme, measured) in Scheme::ALL.into_iter().zip(measured) {
+        for (scheme, measured) in measured.iter() {
             csv.row(&row(&context.profile, scheme, &case, *seed, measured));
         }
     }
@@ -242,11 +242,11 @@ struct View<'a> {
 
 impl View<'_> {
     /// The mean of something over the repetitions of a point.
-    fn of(&self, point: usize, value: impl Fn(&[Measured; 3]) -> f64) -> Estimate {
+    fn of(&self, point: usize, value: impl Fn(&PerScheme<Measured>) -> f64) -> Estimate {
         Estimate::of(&self.runs(point).map(value).collect::<Vec<_>>())
     }
 
-    fn runs(&self, point: usize) -> impl Iterator<Item = &[Measured; 3]> {
+    fn runs(&self, point: usize) -> impl Iterator<Item = &PerScheme<Measured>> {
         let mine = move |run: &&Run| run.point == point && run.is_cold == self.is_cold;
         self.runs.iter().filter(mine).map(|run| &run.measured)
     }
@@ -254,27 +254,20 @@ impl View<'_> {
     /// Means of the repetitions, and how they compare.
     fn table(&self) -> Table {
         let title = format!("Throughput in Mops (modelled), {}: mean and 95 % confidence", start(self.is_cold));
-        let head = [
-            self.sweep.parameter,
-            "nocache",
-            "netcache",
-            "farreach",
-            "limit",
-            "of limit",
-            "nocache of limit",
-            "x nocache",
-            "x netcache",
-        ];
+        let mut head = vec![self.sweep.parameter.to_owned()];
+        head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
+        head.extend(["limit", "of limit", "nocache of limit"].map(str::to_owned));
+        head.extend(Scheme::baselines().map(|other| format!("x {other}")));
         let mut table = Table::new(title, &head);
         for (point, name) in self.names.iter().enumerate() {
-            let ratio = |other: usize| self.of(point, |m| m[2].throughput_ops / m[other].throughput_ops).mean;
-            let of_limit = |scheme: usize| self.of(point, |m| m[scheme].throughput_ops / m[scheme].limit_ops).mean;
-            let is_result = self.runs(point).all(|measured| measured.iter().all(|run| run.is_converged));
+            let ratio = |other| self.of(point, |m| m[Scheme::FarReach].throughput_ops / m[other].throughput_ops).mean;
+            let of_limit = |scheme| self.of(point, |m| m[scheme].throughput_ops / m[scheme].limit_ops).mean;
+            let is_result = self.runs(point).all(|measured| measured.iter().all(|(_, run)| run.is_converged));
             let mut cells = vec![if is_result { name.clone() } else { format!("{name} (not converged: no result)") }];
-            cells.extend((0..3).map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))));
-            cells.push(mops(self.of(point, |m| m[2].limit_ops)));
-            cells.extend([2, 0].map(|scheme| format!("{:.3}", of_limit(scheme))));
-            cells.extend([0, 1].map(|other| format!("{:.2}", ratio(other))));
+            cells.extend(Scheme::ALL.map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))));
+            cells.push(mops(self.of(point, |m| m[Scheme::FarReach].limit_ops)));
+            cells.extend([Scheme::FarReach, Scheme::NoCache].map(|scheme| format!("{:.3}", of_limit(scheme))));
+            cells.extend(Scheme::baselines().map(|other| format!("{:.2}", ratio(other))));
             table.row(cells);
         }
         table
@@ -290,12 +283,13 @@ impl View<'_> {
         let positions = self.positions();
         let in_mops =
             |estimate: Estimate| Estimate { mean: estimate.mean / 1e6, half_width: estimate.half_width / 1e6 };
-        let means = |value: &dyn Fn(&[Measured; 3]) -> f64| {
+        let means = |value: &dyn Fn(&PerScheme<Measured>) -> f64| {
             positions.iter().enumerate().map(|(point, &at)| (at, in_mops(self.of(point, value)))).collect()
         };
-        let line = |(at, scheme): (usize, Scheme)| Series::line(scheme.name(), at, means(&|m| m[at].throughput_ops));
+        let line =
+            |(at, scheme): (usize, Scheme)| Series::line(scheme.name(), at, means(&|m| m[scheme].throughput_ops));
         let mut all: Vec<_> = Scheme::ALL.into_iter().enumerate().map(line).collect();
-        all.push(Series::limit("limit of write-back", means(&|m| m[2].limit_ops)));
+        all.push(Series::limit("limit of write-back", means(&|m| m[Scheme::FarReach].limit_ops)));
         let names = self.names.to_vec();
         Figure {
             name: format!("{}_{}", self.sweep.file, start(self.is_cold)),

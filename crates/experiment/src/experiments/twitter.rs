@@ -8,9 +8,9 @@ use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
 use crate::student::Estimate;
 use crate::trial::{Bench, Case, Effort, Measured};
-use switchback_bench::Scheme;
 use switchback_bench::predict::{Forecast, GAIN_MIN, Verdict, forecast};
 use switchback_bench::workload::{Cluster, Demand, Workload, twitter};
+use switchback_wire::{PerScheme, Scheme};
 
 /// Slots of a Tofino, and of the software targets.
 const SLOTS: [u32; 2] = [128, 1024];
@@ -27,7 +27,7 @@ struct Row {
     /// Share of the requests that write.
     writes: Option<f64>,
     /// A run of each scheme for every seed; none if the figures don't suffice, or nothing can be cached.
-    runs: Vec<[Measured; 3]>,
+    runs: Vec<PerScheme<Measured>>,
     /// Why there are no runs.
     unrun: Option<String>,
     forecast: Option<Forecast>,
@@ -81,7 +81,7 @@ fn rows(context: &Context, clusters: &[&'static Cluster]) -> Vec<Row> {
         |_| 1,
         |(_, case, seed)| {
             let bench = Bench::new(case.clone(), &context.profile, *seed);
-            Scheme::ALL.map(|scheme| bench.throughput(scheme, &EFFORT))
+            PerScheme::from_fn(|scheme| bench.throughput(scheme, &EFFORT))
         },
     );
     for ((at, ..), measured) in jobs.iter().zip(results) {
@@ -98,33 +98,33 @@ fn seeds(context: &Context) -> Vec<u64> {
 
 impl Row {
     /// The mean of something over the repetitions.
-    fn of(&self, value: impl Fn(&[Measured; 3]) -> f64) -> Option<Estimate> {
+    fn of(&self, value: impl Fn(&PerScheme<Measured>) -> f64) -> Option<Estimate> {
         (!self.runs.is_empty()).then(|| Estimate::of(&self.runs.iter().map(value).collect::<Vec<_>>()))
     }
 
-    fn throughput(&self, scheme: usize) -> Option<Estimate> {
+    fn throughput(&self, scheme: Scheme) -> Option<Estimate> {
         self.of(|m| m[scheme].throughput_ops)
     }
 
-    fn measured_gain_over(&self, other: usize) -> Option<Estimate> {
-        self.of(|m| m[2].throughput_ops / m[other].throughput_ops)
+    fn measured_gain_over(&self, other: Scheme) -> Option<Estimate> {
+        self.of(|m| m[Scheme::FarReach].throughput_ops / m[other].throughput_ops)
     }
 
     /// Throughput of write-back over that of another scheme. What can't be cached gains nothing.
-    fn gain_over(&self, other: usize) -> Option<f64> {
+    fn gain_over(&self, other: Scheme) -> Option<f64> {
         let measured = self.measured_gain_over(other).map(|gain| gain.mean);
         measured.or((self.cluster.fits(SLOTS[1]) == Some(false)).then_some(1.0))
     }
 
     /// Whether a scheme's throughput is what clients ask for, so that a gain would be larger if they asked for more.
-    fn is_unlimited(&self, scheme: usize) -> bool {
+    fn is_unlimited(&self, scheme: Scheme) -> bool {
         self.runs.iter().any(|m| m[scheme].throughput_ops >= UNLIMITED * MOST_OPS)
     }
 
     /// Whether it is worth it: by what was measured, as `predict` judges limits; why it isn't, by the figures.
     fn verdict(&self) -> Option<Verdict> {
         let forecast = self.forecast.map(|forecast| forecast.verdict);
-        match (self.gain_over(0)?, self.gain_over(1)?, forecast?) {
+        match (self.gain_over(Scheme::NoCache)?, self.gain_over(Scheme::NetCache)?, forecast?) {
             (_, over_through, Verdict::WriteBack) if over_through >= GAIN_MIN => Some(Verdict::WriteBack),
             (_, over_through, _) if over_through >= GAIN_MIN => Some(Verdict::UnderLoad),
             (over_none, ..) if over_none >= GAIN_MIN => Some(Verdict::WriteThrough),
@@ -139,8 +139,8 @@ impl Row {
     }
 
     /// A gain as text.
-    fn gain(&self, other: usize) -> String {
-        let more = if self.is_unlimited(2) && !self.is_unlimited(other) { "> " } else { "" };
+    fn gain(&self, other: Scheme) -> String {
+        let more = if self.is_unlimited(Scheme::FarReach) && !self.is_unlimited(other) { "> " } else { "" };
         match self.gain_over(other) {
             Some(gain) if gain >= 100.0 => format!("{more}{gain:.0}"),
             Some(gain) => format!("{more}{gain:.2}"),
@@ -153,8 +153,8 @@ impl Row {
 fn by_gain(rows: &[Row]) -> Vec<&Row> {
     let key = |row: &Row| {
         let pays = row.verdict().is_some_and(Verdict::pays);
-        let over_through = row.gain_over(1).unwrap_or(0.0);
-        (pays, if pays { over_through } else { 0.0 }, row.gain_over(0).unwrap_or(0.0))
+        let over_through = row.gain_over(Scheme::NetCache).unwrap_or(0.0);
+        (pays, if pays { over_through } else { 0.0 }, row.gain_over(Scheme::NoCache).unwrap_or(0.0))
     };
     let mut sorted: Vec<_> = rows.iter().collect();
     sorted.sort_by(|a, b| {
@@ -259,28 +259,19 @@ fn percent(share: Option<f64>) -> String {
 
 /// Every cluster, the largest gain first.
 fn table(rows: &[Row]) -> Table {
-    let head = [
-        "cluster",
-        "write-back",
-        "writes, %",
-        "Zipf",
-        "once, %",
-        "key, value, B",
-        "slot, B",
-        "nocache",
-        "netcache",
-        "farreach",
-        "limit",
-        "x nocache",
-        "x netcache",
-        "predicted",
-    ];
+    let mut head: Vec<String> = ["cluster", "write-back", "writes, %", "Zipf", "once, %", "key, value, B", "slot, B"]
+        .map(str::to_owned)
+        .to_vec();
+    head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
+    head.push("limit".to_owned());
+    head.extend(Scheme::baselines().map(|other| format!("x {other}")));
+    head.push("predicted".to_owned());
     let title = "Throughput in Mops (modelled), preloaded, by gain; once: requests to keys that nobody uses again; limit: of write-back";
-    let mut table = Table::new(title, &head).with_words(&[1, 13]);
+    let mut table = Table::new(title, &head).with_words(&[1, head.len() - 1]);
     for row in by_gain(rows) {
         let Cluster { number, key_bytes, value_bytes, alpha, .. } = *row.cluster;
         let bytes = |length: Option<u32>| length.map_or("?".to_owned(), |length| length.to_string());
-        let is_result = row.runs.iter().flatten().all(|run| run.is_converged);
+        let is_result = row.runs.iter().flat_map(PerScheme::iter).all(|(_, run)| run.is_converged);
         let mut cells = vec![
             number.to_string(),
             match (row.verdict(), is_result) {
@@ -294,14 +285,14 @@ fn table(rows: &[Row]) -> Table {
             format!("{}, {}", bytes(key_bytes), bytes(value_bytes)),
             slot(row.cluster),
         ];
-        cells.extend((0..3).map(|scheme| row.throughput(scheme).map_or("-".to_owned(), |ops| row.mops(ops))));
-        let limit = row.of(|m| m[2].limit_ops);
+        cells.extend(Scheme::ALL.map(|scheme| row.throughput(scheme).map_or("-".to_owned(), |ops| row.mops(ops))));
+        let limit = row.of(|m| m[Scheme::FarReach].limit_ops);
         cells.push(match limit {
             Some(limit) if limit.mean >= MOST_OPS => "not nodes".to_owned(),
             Some(limit) => row.mops(limit),
             None => "-".to_owned(),
         });
-        cells.extend([row.gain(0), row.gain(1)]);
+        cells.extend(Scheme::baselines().map(|other| row.gain(other)));
         cells.push(row.forecast.map_or("?".to_owned(), |forecast| forecast.verdict.short().to_owned()));
         table.row(cells);
     }
@@ -313,7 +304,7 @@ fn csv(context: &Context, rows: &[Row]) -> Csv {
     for found in rows {
         let Ok(case) = case(found.cluster) else { continue };
         for (seed, measured) in seeds(context).into_iter().zip(&found.runs) {
-            for (scheme, measured) in Scheme::ALL.into_iter().zip(measured) {
+            for (scheme, measured) in measured.iter() {
                 let mut fields = vec![found.cluster.number.to_string()];
                 fields.extend(row(&context.profile, scheme, &case, seed, measured));
                 csv.row(&fields);
@@ -326,7 +317,7 @@ fn csv(context: &Context, rows: &[Row]) -> Csv {
 /// A row for every cluster: its figures, what was found (means of the repetitions, from this seed on), or why nothing was. What isn't known is
 /// empty.
 fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
-    let mut csv = Csv::new(&[
+    let mut columns: Vec<String> = [
         "kind",
         "profile",
         "cluster",
@@ -340,19 +331,14 @@ fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
         "fits_1024",
         "fits_128_at_least",
         "fits_1024_at_least",
-        "nocache_ops",
-        "netcache_ops",
-        "farreach_ops",
-        "farreach_limit_ops",
-        "gain_over_nocache",
-        "gain_over_netcache",
-        "verdict",
-        "predicted",
-        "why_not_run",
-        "repetitions",
-        "seed",
-        "commit",
-    ]);
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    columns.extend(Scheme::ALL.map(|scheme| format!("{scheme}_ops")));
+    columns.push("farreach_limit_ops".to_owned());
+    columns.extend(Scheme::baselines().map(|other| format!("gain_over_{other}")));
+    columns.extend(["verdict", "predicted", "why_not_run", "repetitions", "seed", "commit"].map(str::to_owned));
+    let mut csv = Csv::new(&columns);
     let some = |number: Option<f64>, decimals: usize| known(number, decimals).replace('?', "");
     for row in rows {
         let cluster = row.cluster;
@@ -363,9 +349,9 @@ fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
         fields.extend([some(cluster.alpha, 4), some(cluster.one_hit_keys.map(|_| cluster.one_hit_requests()), 4)]);
         fields.extend(SLOTS.map(|slot| cluster.fits(slot).map_or(String::new(), |fits| fits.to_string())));
         fields.extend(SLOTS.map(|slot| some(cluster.fits_at_least(slot), 3)));
-        fields.extend([0, 1, 2].map(|scheme| some(row.throughput(scheme).map(|ops| ops.mean), 0)));
-        fields.push(some(row.of(|m| m[2].limit_ops).map(|ops| ops.mean), 0));
-        fields.extend([0, 1].map(|other| some(row.gain_over(other), 3)));
+        fields.extend(Scheme::ALL.map(|scheme| some(row.throughput(scheme).map(|ops| ops.mean), 0)));
+        fields.push(some(row.of(|m| m[Scheme::FarReach].limit_ops).map(|ops| ops.mean), 0));
+        fields.extend(Scheme::baselines().map(|other| some(row.gain_over(other), 3)));
         fields.push(row.verdict().map_or("unknown", Verdict::short).to_owned());
         fields.push(row.forecast.map_or("unknown", |forecast| forecast.verdict.short()).to_owned());
         fields.push(row.unrun.clone().unwrap_or_default());
@@ -380,10 +366,10 @@ fn figure(context: &Context, rows: &[Row]) -> Figure {
     let class = |label: &str, ink: usize, slot_of: &str| {
         let mut series = Series { style: Style::Marks, ..Series::line(label, ink, Vec::new()) };
         for row in rows.iter().filter(|row| slot(row.cluster) == slot_of) {
-            let (Some(writes), Some(gain)) = (row.writes, row.gain_over(1)) else { continue };
-            let estimate = row.measured_gain_over(1).unwrap_or(Estimate { mean: gain, half_width: 0.0 });
+            let (Some(writes), Some(gain)) = (row.writes, row.gain_over(Scheme::NetCache)) else { continue };
+            let estimate = row.measured_gain_over(Scheme::NetCache).unwrap_or(Estimate { mean: gain, half_width: 0.0 });
             series.points.push((100.0 * writes, estimate));
-            let at_least = if row.is_unlimited(2) { "\u{2191}" } else { "" };
+            let at_least = if row.is_unlimited(Scheme::FarReach) { "\u{2191}" } else { "" };
             let name = format!("{}{at_least}", row.cluster.number);
             series.names.push(if gain >= GAIN_MIN { name } else { String::new() });
         }
@@ -441,12 +427,12 @@ mod tests {
         assert_eq!(verdicts[4..], [None, None]);
         assert!(rows[0].runs.len() == 1 && rows[3].runs.is_empty() && rows[5].unrun.as_ref().unwrap().contains("Zipf"));
         for row in rows.iter().filter(|row| !row.runs.is_empty()) {
-            for run in row.runs.iter().flatten() {
+            for (_, run) in row.runs.iter().flat_map(PerScheme::iter) {
                 let of_limit = run.throughput_ops / run.limit_ops;
                 assert!(run.failed == 0 && (0.02..1.15).contains(&of_limit), "{}: {run:?}", row.cluster);
             }
         }
-        assert_eq!(rows[3].gain_over(1), Some(1.0), "what is not cached gains nothing");
+        assert_eq!(rows[3].gain_over(Scheme::NetCache), Some(1.0), "what is not cached gains nothing");
         let finding = finding(&context(), &rows);
         let lines = |at: usize| finding.csv[at].1.text().lines().count();
         assert_eq!((lines(0), lines(1)), (1 + 3 * 3, 1 + 6));
@@ -456,7 +442,11 @@ mod tests {
     #[test]
     fn a_few_writes_to_one_hot_key_are_where_write_back_pays_most() {
         let rows = of(&["51", "15"]);
-        assert!(rows[0].verdict().unwrap().pays() && rows[0].is_unlimited(2) && rows[0].gain(1).starts_with("> "));
+        assert!(
+            rows[0].verdict().unwrap().pays()
+                && rows[0].is_unlimited(Scheme::FarReach)
+                && rows[0].gain(Scheme::NetCache).starts_with("> ")
+        );
         assert_eq!(by_gain(&rows)[0].cluster.number, 51);
         assert_eq!(agreement(&rows), ("2 of 2 that ran".to_owned(), Vec::new()));
     }

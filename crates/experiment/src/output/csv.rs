@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// A file of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Csv {
-    columns: Vec<&'static str>,
+    columns: Vec<String>,
     rows: Vec<Vec<String>>,
     text: String,
 }
@@ -13,7 +13,7 @@ pub(crate) struct Csv {
 /// A row, by the names of its columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'a> {
-    columns: &'a [&'static str],
+    columns: &'a [String],
     fields: &'a [String],
 }
 
@@ -32,8 +32,10 @@ impl<'a> Record<'a> {
 
 impl Csv {
     /// A file without rows.
-    pub(crate) fn new(columns: &[&'static str]) -> Csv {
-        Csv { columns: columns.to_vec(), rows: Vec::new(), text: columns.join(",") + "\n" }
+    pub(crate) fn new(columns: &[impl AsRef<str>]) -> Csv {
+        let columns: Vec<String> = columns.iter().map(|name| name.as_ref().to_owned()).collect();
+        let text = columns.join(",") + "\n";
+        Csv { columns, rows: Vec::new(), text }
     }
 
     /// Adds a row.

@@ -14,10 +14,10 @@ pub(crate) struct Table {
 
 impl Table {
     /// A table without rows.
-    pub(crate) fn new(title: impl Into<String>, head: &[&str]) -> Table {
+    pub(crate) fn new(title: impl Into<String>, head: &[impl AsRef<str>]) -> Table {
         Table {
             title: title.into(),
-            head: head.iter().map(|name| (*name).to_owned()).collect(),
+            head: head.iter().map(|name| name.as_ref().to_owned()).collect(),
             rows: Vec::new(),
             words: vec![0],
         }

@@ -20,13 +20,12 @@ use part::Part;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use switch::SwitchSlot;
-use switchback_bench::Scheme;
 use switchback_bench::workload::{KeySpace, Verb, WorkloadSpec};
 use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Session};
 use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files, deal_partitions};
 use switchback_core::mechanisms::Mechanisms;
-use switchback_wire::HashKey;
+use switchback_wire::{HashKey, Scheme};
 
 pub(crate) use client::Drive;
 pub(crate) use meter::Meter;
@@ -78,9 +77,7 @@ impl Setup {
         ControllerConfig {
             nodes: (0..self.servers).map(|node| Part::Node(node).address()).collect(),
             routes: self.routes(),
-            caching: self.scheme != Scheme::NoCache,
-            write_back: self.scheme == Scheme::FarReach,
-            write_through: self.scheme == Scheme::NetCache,
+            scheme: self.scheme,
             cache_records: self.cache_records as usize,
             lanes: (self.lanes, self.lanes / u32::from(self.clients)),
             snapshot_us: if self.snapshot_us == 0 { u64::MAX / 4 } else { self.snapshot_us },

@@ -6,7 +6,6 @@ use crate::storage::ModelledStore;
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
-use switchback_bench::Scheme;
 use switchback_core::Now;
 use switchback_core::control::{Command, Message, NodeCommand};
 use switchback_core::mechanisms::Mechanisms;
@@ -171,7 +170,7 @@ impl World {
                 self.timeline.done(flight);
                 break;
             }
-            if self.setup.scheme == Scheme::NetCache && is_cache_update(&flight.packet) {
+            if self.setup.scheme.refreshes() && is_cache_update(&flight.packet) {
                 slot.debt_ns += self.setup.profile.cache_update_ns;
             }
             flight.from = Part::Node(node).address();

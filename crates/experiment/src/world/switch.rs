@@ -4,7 +4,6 @@ use super::{Event, Part, World};
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
-use switchback_bench::Scheme;
 use switchback_core::control::{Command, Location, Message, SwitchCommand};
 use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
 use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Verdict};
@@ -100,11 +99,7 @@ impl World {
     fn datapath_config(&self) -> Config {
         let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
         Config {
-            features: match self.setup.scheme {
-                Scheme::NoCache => Features::NOCACHE,
-                Scheme::NetCache => Features::NETCACHE,
-                Scheme::FarReach => Features::FARREACH,
-            },
+            features: Features::of(self.setup.scheme),
             classes: self.classes().iter().map(class).collect(),
             lanes: self.setup.lanes,
             partitions: self.setup.partitions(),

@@ -7,13 +7,13 @@ use crate::config::LinkKind;
 use crate::session::BlockingSession;
 use anyhow::Context;
 use std::time::Duration;
-use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics, Scheme};
+use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
 use switchback_bench::scratch::Scratch;
 use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
 use switchback_core::storage::Engine;
-use switchback_wire::{HashKey, KeyHash};
+use switchback_wire::{HashKey, KeyHash, Scheme};
 
 /// Sessions beside those of the benchmark: one that fills the cache.
 const OWN_SESSIONS: u16 = 1;

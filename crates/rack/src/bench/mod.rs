@@ -3,7 +3,7 @@
 mod embedded;
 mod processes;
 
-use crate::config::{Cache, LinkKind, Overrides, RackConfig, Scheme};
+use crate::config::{Cache, LinkKind, Overrides, RackConfig};
 use crate::drive::ControllerHandle;
 use crate::session::BlockingSession;
 use anyhow::{Context, ensure};
@@ -12,11 +12,11 @@ use processes::ProcessBench;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use switchback_bench::rack::{BenchRack, Links, RackFactory, RackOptions, Scheme as BenchScheme};
+use switchback_bench::rack::{BenchRack, Links, RackFactory, RackOptions};
 use switchback_bench::workload::Preload;
 use switchback_core::controller::RecoveryTimes;
 use switchback_core::storage::{EngineOp, PutCondition, Record};
-use switchback_wire::{HashKey, KeyHash, Seq, partition_of};
+use switchback_wire::{HashKey, KeyHash, Scheme, Seq, partition_of};
 
 /// Records of one group while loading.
 const LOAD_GROUP: usize = 2000;
@@ -32,7 +32,7 @@ const PRELOAD_LIMIT: Duration = Duration::from_secs(120);
 pub struct LocalRacks;
 
 impl RackFactory for LocalRacks {
-    fn start(&mut self, scheme: BenchScheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>> {
+    fn start(&mut self, scheme: Scheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>> {
         check_lanes(options)?;
         Ok(match options.links {
             Links::Memory => Box::new(EmbeddedBench::start(scheme, options, LinkKind::Memory)?),
@@ -42,18 +42,10 @@ impl RackFactory for LocalRacks {
     }
 }
 
-fn scheme_of(scheme: BenchScheme) -> Scheme {
-    match scheme {
-        BenchScheme::NoCache => Scheme::NoCache,
-        BenchScheme::NetCache => Scheme::NetCache,
-        BenchScheme::FarReach => Scheme::FarReach,
-    }
-}
-
 /// The configuration of a rack in one process.
-fn configured(scheme: BenchScheme, options: &RackOptions, data: &Path, links: LinkKind) -> anyhow::Result<RackConfig> {
+fn configured(scheme: Scheme, options: &RackOptions, data: &Path, links: LinkKind) -> anyhow::Result<RackConfig> {
     let overrides = Overrides {
-        scheme: Some(scheme_of(scheme)),
+        scheme: Some(scheme),
         nodes: Some(options.nodes),
         data: Some(data.to_path_buf()),
         links: Some(links),

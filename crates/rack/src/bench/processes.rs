@@ -1,7 +1,7 @@
 //! A rack of processes for the benchmark: the switch and each node are one, with UDP between them. The controller, which no packet of a client
 //! comes by, is in this process, behind the same TCP as ever.
 
-use super::{OWN_LANES, Records, Watched, scheme_of};
+use super::{OWN_LANES, Records, Watched};
 use crate::admin::RackStatus;
 use crate::blueprint;
 use crate::config::{Cache, Overrides, RackConfig};
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use switchback_bench::leash::Leashed;
-use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics, Scheme};
+use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
 use switchback_bench::scratch::Scratch;
 use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
@@ -25,7 +25,7 @@ use switchback_core::controller::RecoveryTimes;
 use switchback_core::storage::Engine;
 use switchback_engine::RocksEngine;
 use switchback_net::{Clock, fill_with_free};
-use switchback_wire::{HashKey, KeyHash};
+use switchback_wire::{HashKey, KeyHash, Scheme};
 
 /// How long the parts may take until the rack serves.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -137,7 +137,7 @@ fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
         "[rack]\nscheme = \"{}\"\ndata = \"data\"\nsnapshot_period_ms = {snapshot_period_ms}\nswitch_timeout_ms = 60000\n\
          [cache]\nrecords = {cache_records}\nclasses = [[{value_bytes}, {slots}]]\n\
          [controller]\nlisten = \"{}\"\nbypass_ms = 0\n",
-        scheme_of(scheme),
+        scheme,
         address()
     );
     for part in std::iter::once("switch").chain((0..options.nodes).map(|_| "node")) {

@@ -17,8 +17,8 @@ pub use example::EXAMPLE;
 pub use parse::{NODES_MAX, RECORDS_MAX};
 pub use problem::{ConfigError, Problem};
 pub use types::{
-    Cache, Client, Controller, Durability, Gateway, LinkKind, Links, Node, Overrides, Rack, RackConfig, Scheme, Shape,
-    Switch, SyncChoice,
+    Cache, Client, Controller, Durability, Gateway, LinkKind, Links, Node, Overrides, Rack, RackConfig, Shape, Switch,
+    SyncChoice,
 };
 
 use std::io::Read;

@@ -5,6 +5,7 @@ use super::types::*;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use switchback_wire::Scheme;
 use toml::de::DeTable;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;

@@ -4,6 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::path::PathBuf;
 use std::time::Duration;
+use switchback_wire::Scheme;
 
 fn parse(text: &str) -> Result<RackConfig, ConfigError> {
     RackConfig::parse(text, "rack.toml", Path::new(""), &Overrides::default())

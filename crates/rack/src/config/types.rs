@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use switchback_wire::Scheme;
 
 /// An enumeration whose members have one spelling in `rack.toml` and on the command line.
 macro_rules! choice {
@@ -43,18 +44,6 @@ macro_rules! choice {
             }
         }
     };
-}
-
-choice! {
-    /// Which paper's policy a rack runs.
-    Scheme, "scheme" {
-        /// Routing only (baseline).
-        NoCache = "nocache",
-        /// Write-through (baseline).
-        NetCache = "netcache",
-        /// Write-back.
-        FarReach = "farreach",
-    }
 }
 
 choice! {

@@ -2,7 +2,6 @@
 
 use super::histogram::HistogramSnapshot;
 use super::samples::Samples;
-use crate::config::Scheme;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 use switchback_core::controller::ControllerStatus;
@@ -11,6 +10,7 @@ use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
 use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Refused, Verb, WorkerStatistics};
 use switchback_net::{ControlStatistics, SocketQueue};
+use switchback_wire::Scheme;
 use switchback_xdp::Watch;
 
 /// What runs here.

@@ -9,7 +9,7 @@ use crate::disk::SpoolDisk;
 use crate::event::Event;
 use crate::history::{Kind, NO_GUARD, NO_OP, Op, OpIndex, Told, fill_value, writer_of};
 use crate::parts::Part;
-use crate::plan::{Plan, Scheme};
+use crate::plan::Plan;
 use crate::random::Random;
 use crate::workload::Intent;
 use std::collections::BTreeMap;
@@ -239,7 +239,7 @@ impl World {
 
     /// What a client alone keeps is lost, as promised: answers that rest on it are evidence no longer.
     pub(super) fn weaken_client(&mut self, client: u8) {
-        if self.plan.scheme != Scheme::FarReach {
+        if !self.plan.scheme.absorbs_writes() {
             return;
         }
         let slot = &self.clients[usize::from(client)];
@@ -304,7 +304,7 @@ impl World {
         if durable > session.durable_generation() && epoch(&flight.packet) == session.epoch() && session.is_open(now) {
             self.check_released(client, durable, 0);
         }
-        let is_write_back = self.plan.scheme == Scheme::FarReach;
+        let is_write_back = self.plan.scheme.absorbs_writes();
         let slot = &mut self.clients[usize::from(client)];
         let Some(session) = &mut slot.session else { return };
         let session_epoch = session.epoch();

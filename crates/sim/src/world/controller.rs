@@ -69,13 +69,10 @@ impl World {
     fn controller_config(&self) -> ControllerConfig {
         let (topology, times) = (&self.plan.topology, &self.plan.times);
         let nodes = topology.nodes;
-        let scheme = self.plan.scheme;
         ControllerConfig {
             nodes: (0..nodes).map(|node| Part::Node(node).address()).collect(),
             routes: (0..topology.partitions).map(|partition| vec![(partition % u32::from(nodes)) as u16]).collect(),
-            caching: scheme != crate::plan::Scheme::NoCache,
-            write_back: scheme == crate::plan::Scheme::FarReach,
-            write_through: scheme == crate::plan::Scheme::NetCache,
+            scheme: self.plan.scheme,
             cache_records: topology.cache_records,
             eviction_sample: topology.eviction_sample,
             lanes: (self.lanes(), topology.lanes),

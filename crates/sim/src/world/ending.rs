@@ -6,7 +6,6 @@ use crate::check::{Check, Violation, conditions, scans};
 use crate::clock::EPOCH_MS;
 use crate::history::{Op, Told};
 use crate::parts::Part;
-use crate::plan::Scheme;
 use crate::workload::Intent;
 use switchback_wire::CACHED_KEY_BYTES_MAX;
 
@@ -208,10 +207,8 @@ impl World {
     }
 
     fn begin_warming(&mut self) {
-        match self.plan.scheme {
-            Scheme::NoCache => self.enter(Phase::Listing(0, false)),
-            Scheme::NetCache | Scheme::FarReach => self.enter(Phase::Warming(0)),
-        }
+        let caches = self.plan.scheme.caches();
+        self.enter(if caches { Phase::Warming(0) } else { Phase::Listing(0, false) });
     }
 
     fn begin_draining(&mut self) {
@@ -253,7 +250,7 @@ impl World {
             return;
         }
         if matches!(self.phase, Phase::Warming(_)) && op.cached {
-            self.ending_state.absorbed |= op.changes() || self.plan.scheme == Scheme::NetCache;
+            self.ending_state.absorbed |= op.changes() || !self.plan.scheme.absorbs_writes();
         }
         if matches!(told, Told::Unknown | Told::Nothing) {
             self.note_nothing(format!("an operation on key {}, {op}", op.key));

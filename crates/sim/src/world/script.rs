@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::focus::Focus;
 use crate::history::{Op, OpIndex, Told};
 use crate::parts::Part;
-use crate::plan::{ControlNetwork, DataNetwork, Disks, Load, Plan, Scheme, Times, Topology};
+use crate::plan::{ControlNetwork, DataNetwork, Disks, Load, Plan, Times, Topology};
 use crate::run::{Outcome, outcome};
 use crate::trace::Wanted;
 use crate::workload::Intent;
@@ -17,6 +17,7 @@ use switchback_core::control::Message;
 use switchback_core::controller::Controller;
 use switchback_core::floors::seq_bucket;
 use switchback_wire::Op as Verb;
+use switchback_wire::Scheme;
 
 /// An answer comes, and a rack serves, within this time.
 const PATIENCE_US: u64 = 10_000_000;

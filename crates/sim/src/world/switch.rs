@@ -14,7 +14,7 @@ use switchback_core::control::{Command, KeyedRecord, Location, Message, SwitchCo
 use switchback_core::floors::SEQ_BUCKETS;
 use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
 use switchback_datapath::state::bits;
-use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
+use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Op, Packet, Seq};
 
 /// Caches of more keys are compared with their snapshots only now and then.
@@ -210,7 +210,7 @@ impl World {
         let (topology, times) = (&self.plan.topology, &self.plan.times);
         let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
         let config = Config {
-            features: self.plan.scheme.features().without(self.plan.ablation.features),
+            features: Features::of(self.plan.scheme).without(self.plan.ablation.features),
             classes: topology.classes.iter().map(class).collect(),
             lanes: self.lanes(),
             partitions: topology.partitions,

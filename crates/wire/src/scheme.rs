@@ -1,0 +1,168 @@
+//! Caching schemes: which requests of cached keys the switch answers itself.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Index;
+use std::str::FromStr;
+
+/// Which paper's policy a rack runs. What it means is said by its properties: other code asks for these.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scheme {
+    /// Routing only: a baseline.
+    NoCache,
+    /// Write-through: a baseline (Jin et al., "NetCache", SOSP 2017).
+    NetCache,
+    /// Write-back (Sheng et al., "FarReach", USENIX ATC 2023).
+    FarReach,
+}
+
+/// What tells one scheme from another.
+struct Properties {
+    name: &'static str,
+    policy: &'static str,
+    system: Option<&'static str>,
+    summary: &'static str,
+    caches: bool,
+    absorbs_writes: bool,
+    refreshes: bool,
+}
+
+impl Scheme {
+    /// All of them, baselines first; each at the index of its declaration.
+    pub const ALL: [Scheme; 3] = [Scheme::NoCache, Scheme::NetCache, Scheme::FarReach];
+
+    /// What FarReach is compared with: all others.
+    pub fn baselines() -> impl Iterator<Item = Scheme> {
+        Scheme::ALL.into_iter().filter(|scheme| *scheme != Scheme::FarReach)
+    }
+
+    const fn properties(self) -> Properties {
+        match self {
+            Scheme::NoCache => Properties {
+                name: "nocache",
+                policy: "no cache",
+                system: None,
+                summary: "Routing only",
+                caches: false,
+                absorbs_writes: false,
+                refreshes: false,
+            },
+            Scheme::NetCache => Properties {
+                name: "netcache",
+                policy: "write-through",
+                system: Some("NetCache"),
+                summary: "Write-through: writes go to the node, which updates the cache",
+                caches: true,
+                absorbs_writes: false,
+                refreshes: true,
+            },
+            Scheme::FarReach => Properties {
+                name: "farreach",
+                policy: "write-back",
+                system: Some("FarReach"),
+                summary: "Write-back: the cache absorbs writes",
+                caches: true,
+                absorbs_writes: true,
+                refreshes: false,
+            },
+        }
+    }
+
+    /// As the command line, `rack.toml` and reports spell it.
+    pub const fn name(self) -> &'static str {
+        self.properties().name
+    }
+
+    /// The usual name of its caching policy: `write-back`.
+    pub const fn policy(self) -> &'static str {
+        self.properties().policy
+    }
+
+    /// The system that a paper describes under it: `FarReach`.
+    pub const fn system(self) -> Option<&'static str> {
+        self.properties().system
+    }
+
+    /// One line for help texts.
+    pub const fn summary(self) -> &'static str {
+        self.properties().summary
+    }
+
+    /// The switch holds hot records and answers reads of them.
+    pub const fn caches(self) -> bool {
+        self.properties().caches
+    }
+
+    /// The switch answers writes of cached keys, so that its records may be newer than the nodes'.
+    pub const fn absorbs_writes(self) -> bool {
+        self.properties().absorbs_writes
+    }
+
+    /// A write makes its cached record invalid, until the node that applied it sends the new value to the switch.
+    pub const fn refreshes(self) -> bool {
+        self.properties().refreshes
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Scheme {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Scheme, String> {
+        Scheme::ALL.into_iter().find(|scheme| scheme.name() == text).ok_or_else(|| {
+            let names = Scheme::ALL.map(|scheme| format!("\"{scheme}\"")).join(", ");
+            format!("\"{}\" is no scheme: it is one of {names}", text.escape_debug())
+        })
+    }
+}
+
+/// A value for each scheme.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PerScheme<T>([T; Scheme::ALL.len()]);
+
+impl<T> PerScheme<T> {
+    /// Makes the values in the order of [`Scheme::ALL`].
+    pub fn from_fn(value: impl FnMut(Scheme) -> T) -> PerScheme<T> {
+        PerScheme(Scheme::ALL.map(value))
+    }
+
+    /// Schemes and values in the order of [`Scheme::ALL`].
+    pub fn iter(&self) -> impl Iterator<Item = (Scheme, &T)> {
+        Scheme::ALL.into_iter().zip(&self.0)
+    }
+}
+
+impl<T> Index<Scheme> for PerScheme<T> {
+    type Output = T;
+    fn index(&self, scheme: Scheme) -> &T {
+        &self.0[scheme as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scheme_is_known_by_its_name_and_its_place() {
+        for (at, scheme) in Scheme::ALL.into_iter().enumerate() {
+            assert_eq!((scheme.name().parse(), scheme as usize), (Ok(scheme), at));
+            assert_eq!(PerScheme::from_fn(|scheme| scheme)[scheme], scheme);
+        }
+        let unknown = "\"Farreach\" is no scheme: it is one of \"nocache\", \"netcache\", \"farreach\"";
+        assert_eq!("Farreach".parse::<Scheme>(), Err(unknown.to_owned()));
+    }
+
+    #[test]
+    fn properties_agree_with_each_other() {
+        for scheme in Scheme::ALL {
+            assert!(scheme.caches() || !scheme.absorbs_writes() && !scheme.refreshes(), "{scheme} has no cache");
+            assert!(!(scheme.absorbs_writes() && scheme.refreshes()), "{scheme}: one home for a write");
+        }
+    }
+}
