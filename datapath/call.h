@@ -143,19 +143,20 @@ struct call {
     struct header header; // as decoded by parse(), changed by the stages, written back by emit()
 #ifdef __bpf__
     struct address from; // the sender; compared by words, so it has to be aligned like them
+    u16 at;              // of the header in the frame
 #endif
-    u16 injected;      // by the agent, not from the wire
-    u16 stamps_origin; // the answer goes to the sender, whose address isn't in the packet yet
-    u32 epoch;         // the switch's when the packet came in; not 0
-    u32 location;      // of the key, after its lookup
-    u64 route;         // the replicas of the packet's partition
+    u8 injected;      // by the agent, not from the wire
+    u8 stamps_origin; // the answer goes to the sender, whose address isn't in the packet yet
+    u32 epoch;        // the switch's when the packet came in; not 0
+    u32 location;     // of the key, after its lookup
+#ifdef __bpf__
+    u32 random; // uniform; 0: ask the kernel
+#endif
+    u64 route; // the replicas of the packet's partition
 #ifdef __bpf__
     struct statistics *statistics; // of this CPU
     struct record *record;         // at the location that was found, or NULL
-    u32 *counter;                  // beside it
     u64 now_ms;                    // since the Unix epoch; 0: ask the kernel
-    u32 random;                    // uniform; 0: ask the kernel
-    u32 at;                        // of the header in the frame
 #else
     struct switchback *switchback;
     const struct run *run;

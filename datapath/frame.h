@@ -40,13 +40,6 @@ struct mac {
     u16 halves[ETH_ALEN / 2];
 };
 
-// How the sender is reached: by whom the frame came from.
-struct route_back {
-    struct mac ours;
-    struct mac theirs;
-    bool is_v6;
-};
-
 // Fields that their struct's alignment would have taken apart.
 STEP u16 half_at(const void *at)
 {
@@ -102,8 +95,8 @@ STEP bool is_endpoint_v6(const struct ipv6hdr *ip)
     return true;
 }
 
-// Whether the frame is ours; then where the packet begins, and who sent it.
-STEP bool frame_parse(struct xdp_md *frame, struct call *call, struct route_back *back)
+// Whether the frame is for the switch; then where the packet begins, and who sent it.
+STEP bool frame_parse(struct xdp_md *frame, struct call *call)
 {
     void *data = (void *)(long)frame->data, *end = (void *)(long)frame->data_end;
     struct ethhdr *ethernet = data;
@@ -134,15 +127,17 @@ STEP bool frame_parse(struct xdp_md *frame, struct call *call, struct route_back
         ((u64 *)(void *)call->from.ip)[1] = address[1];
         udp = &v6->udp;
         call->at = sizeof(*v6);
-        back->is_v6 = true;
     }
     if (udp == NULL || udp->dest != to_be16(parameters.endpoint.port)) {
         return false;
     }
     call->from.port = from_be16(udp->source);
-    back->ours = mac_at(ethernet->h_dest);
-    back->theirs = mac_at(ethernet->h_source);
     return true;
+}
+
+STEP bool is_v6(const struct call *call)
+{
+    return call->at == sizeof(struct frame_v6);
 }
 
 STEP bool is_same_address(const struct address *a, const struct address *b)
@@ -301,51 +296,70 @@ STEP bool set_hop(struct xdp_md *frame, struct mac from, struct mac to)
     return true;
 }
 
+// Back to where the frame came from: whatever became of the packet, its Ethernet header is still in front.
+STEP bool turn_back(struct xdp_md *frame)
+{
+    struct ethhdr *ethernet = (void *)(long)frame->data;
+    if ((void *)(ethernet + 1) > (void *)(long)frame->data_end) {
+        return false;
+    }
+    struct mac ours = mac_at(ethernet->h_dest);
+    mac_to(ethernet->h_dest, mac_at(ethernet->h_source));
+    mac_to(ethernet->h_source, ours);
+    return true;
+}
+
 STEP void frame_unreached(const struct address *to)
 {
     (void)bpf_ringbuf_output(&unreached, (void *)to, sizeof(*to), 0);
 }
 
-// The next hop by the kernel's own routing and neighbours.
-STEP int frame_route(struct xdp_md *frame, const struct address *to, bool is_v6, u32 bytes)
+// The next hop by the kernel's own routing and neighbours. What is asked and answered is in the CPU's scratch
+// memory: the stack has no room for it.
+STEP int frame_route(struct xdp_md *frame, const struct call *call, const struct address *to, u32 bytes)
 {
-    struct bpf_fib_lookup hop = {
-        .family = is_v6 ? FAMILY_IPV6 : FAMILY_IPV4,
-        .l4_protocol = IPPROTO_UDP,
-        .sport = to_be16(parameters.endpoint.port),
-        .dport = to_be16(to->port),
-        .tot_len = (u16)((is_v6 ? 40 : 20) + sizeof(struct udphdr) + bytes),
-        .ifindex = frame->ingress_ifindex,
-    };
-    if (is_v6) {
-        copy_endpoint(hop.ipv6_src, 0);
-        __builtin_memcpy(hop.ipv6_dst, to->ip, 16);
-    } else {
-        copy_endpoint(&hop.ipv4_src, 12);
-        __builtin_memcpy(&hop.ipv4_dst, to->ip + 12, 4);
+    struct scratch *scratch = packet_scratch();
+    if (scratch == NULL) {
+        return XDP_DROP;
     }
-    long found = bpf_fib_lookup(frame, &hop, sizeof(hop), 0);
+    struct bpf_fib_lookup *hop = (void *)scratch->key;
+    _Static_assert(sizeof(*hop) <= sizeof(scratch->key), "it fits");
+    __builtin_memset(hop, 0, sizeof(*hop));
+    hop->family = is_v6(call) ? FAMILY_IPV6 : FAMILY_IPV4;
+    hop->l4_protocol = IPPROTO_UDP;
+    hop->sport = to_be16(parameters.endpoint.port);
+    hop->dport = to_be16(to->port);
+    hop->tot_len = (u16)((is_v6(call) ? 40 : 20) + sizeof(struct udphdr) + bytes);
+    hop->ifindex = frame->ingress_ifindex;
+    if (is_v6(call)) {
+        copy_endpoint(hop->ipv6_src, 0);
+        __builtin_memcpy(hop->ipv6_dst, to->ip, 16);
+    } else {
+        copy_endpoint(&hop->ipv4_src, 12);
+        __builtin_memcpy(&hop->ipv4_dst, to->ip + 12, 4);
+    }
+    long found = bpf_fib_lookup(frame, hop, sizeof(*hop), 0);
     if (found == BPF_FIB_LKUP_RET_NO_NEIGH) {
         frame_unreached(to);
     }
-    if (found != BPF_FIB_LKUP_RET_SUCCESS || !set_hop(frame, mac_at(hop.smac), mac_at(hop.dmac))) {
+    if (found != BPF_FIB_LKUP_RET_SUCCESS || !set_hop(frame, mac_at(hop->smac), mac_at(hop->dmac))) {
         return XDP_DROP;
     }
-    return hop.ifindex == frame->ingress_ifindex ? XDP_TX : (int)bpf_redirect(hop.ifindex, 0);
+    return hop->ifindex == frame->ingress_ifindex ? XDP_TX : (int)bpf_redirect(hop->ifindex, 0);
 }
 
-STAGE int frame_send_on(struct xdp_md *frame, struct call *call, const struct route_back *back, u32 verdict)
+STAGE int frame_send_on(struct xdp_md *frame, struct call *call, u32 verdict)
 {
     struct address to = {0};
     u32 bytes = packet_length((struct packet *)(void *)frame, call);
-    bool is_known = frame_receiver(frame, call, verdict, &to) && is_mapped_v4(&to) == !back->is_v6;
+    bool is_known = frame_receiver(frame, call, verdict, &to) && is_mapped_v4(&to) == !is_v6(call);
     bool is_whole =
-        is_known && (back->is_v6 ? frame_rewrite_v6(frame, &to, bytes) : frame_rewrite_v4(frame, &to, bytes));
+        is_known && (is_v6(call) ? frame_rewrite_v6(frame, &to, bytes) : frame_rewrite_v4(frame, &to, bytes));
     int action = XDP_DROP;
     if (is_whole && is_same_address(&to, &call->from)) {
-        action = set_hop(frame, back->ours, back->theirs) ? XDP_TX : XDP_DROP;
+        action = turn_back(frame) ? XDP_TX : XDP_DROP;
     } else if (is_whole) {
-        action = frame_route(frame, &to, back->is_v6, bytes);
+        action = frame_route(frame, call, &to, bytes);
     }
     if (action == XDP_DROP) {
         count(call, (u32)COUNTER_COUNT + DROP_ROUTE);
@@ -355,13 +369,13 @@ STAGE int frame_send_on(struct xdp_md *frame, struct call *call, const struct ro
 
 // An answer to whom the request came from, over IPv4, needs nothing that isn't known: no receiver to be read
 // from the packet, no route.
-STEP int frame_send(struct xdp_md *frame, struct call *call, const struct route_back *back, u32 verdict)
+STEP int frame_send(struct xdp_md *frame, struct call *call, u32 verdict)
 {
-    bool goes_back = verdict == REPLY && call->stamps_origin && !back->is_v6;
+    bool goes_back = verdict == REPLY && call->stamps_origin && !is_v6(call);
     if (!goes_back) {
-        return frame_send_on(frame, call, back, verdict);
+        return frame_send_on(frame, call, verdict);
     }
     u32 bytes = packet_length((struct packet *)(void *)frame, call);
-    bool is_whole = frame_rewrite_v4(frame, &call->from, bytes) && set_hop(frame, back->ours, back->theirs);
+    bool is_whole = frame_rewrite_v4(frame, &call->from, bytes) && turn_back(frame);
     return is_whole ? XDP_TX : XDP_DROP;
 }

@@ -99,15 +99,14 @@ int measure_packet(struct xdp_md *frame)
 {
     struct measure_settings *settings = measure_next(frame);
     struct call call = {.location = NO_LOCATION};
-    struct route_back back = {0};
-    if (settings == NULL || !frame_parse(frame, &call, &back) || !tables_begin(&call)) {
+    if (settings == NULL || !frame_parse(frame, &call) || !tables_begin(&call)) {
         return XDP_ABORTED;
     }
     u32 verdict = pipeline((struct packet *)(void *)frame, &call);
     if (is_drop(verdict)) {
         return XDP_DROP;
     }
-    return settings->sends ? frame_send(frame, &call, &back, verdict) : XDP_PASS;
+    return settings->sends ? frame_send(frame, &call, verdict) : XDP_PASS;
 }
 
 SEC("xdp")

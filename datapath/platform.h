@@ -67,9 +67,10 @@ typedef u64 ANY_ALIGNMENT be64;
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#define NULL   ((void *)0)
-#define STAGE  static __attribute__((noinline, unused))
-#define SELDOM STEP
+#define NULL  ((void *)0)
+#define STAGE static __attribute__((noinline, unused))
+// What runs so seldom that its stack would only be added to that of every packet.
+#define SELDOM static __attribute__((noinline, unused))
 // The verifier proves what it must; the rest is proven by the native build, whose tests run the same lines.
 #define invariant(condition) ((void)0)
 #define load_relaxed(at)     (*(const volatile __typeof__(*(at)) *)(at))

@@ -138,6 +138,16 @@ STEP long read_again(u32 index, void *with)
     return attempt->result != READ_AGAIN;
 }
 
+// As often as it takes, while another CPU changes the record. A function of its own, whose stack the readers
+// of other records don't need.
+STAGE enum read_result read_patiently(struct packet *packet, struct call *call, struct record *record,
+                                      struct seen *seen)
+{
+    struct read_attempt attempt = {packet, call, record, seen, READ_AGAIN};
+    repeat(RECORD_ATTEMPTS, read_again, &attempt);
+    return attempt.result;
+}
+
 STEP u32 read_request(struct packet *packet, struct call *call)
 {
     struct seen seen = {0};
@@ -152,9 +162,7 @@ STEP u32 read_request(struct packet *packet, struct call *call)
         result = read_record(packet, call, record, &seen);
         if (unlikely(result == READ_AGAIN)) {
             forget(record);
-            struct read_attempt attempt = {packet, call, record, &seen, READ_AGAIN};
-            repeat(RECORD_ATTEMPTS, read_again, &attempt);
-            result = attempt.result;
+            result = read_patiently(packet, call, record, &seen);
         }
     }
     return read_finish(packet, call, result, &seen);

@@ -200,14 +200,14 @@ STEP struct record *found_record(struct call *call)
 
 STEP u32 *found_counter(struct call *call)
 {
-    return call->counter;
+    return table_counter(call, call->location);
 }
 
 // All that a hit needs is on its way at once.
 STEP void table_find(struct call *call)
 {
     struct record *record = call->record = table_record(call, call->location);
-    u32 *counter = call->counter = table_counter(call, call->location);
+    u32 *counter = table_counter(call, call->location);
     u32 value_bytes = found_capacity(call);
     if (record == NULL || counter == NULL) {
         return;

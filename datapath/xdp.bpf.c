@@ -18,8 +18,7 @@ SEC("xdp")
 int switchback(struct xdp_md *frame)
 {
     struct call call = {.location = NO_LOCATION};
-    struct route_back back = {0};
-    if (!frame_parse(frame, &call, &back) || !tables_begin(&call)) {
+    if (!frame_parse(frame, &call) || !tables_begin(&call)) {
         return XDP_PASS;
     }
     u32 verdict = pipeline((struct packet *)(void *)frame, &call);
@@ -27,7 +26,7 @@ int switchback(struct xdp_md *frame)
         // Nothing has changed. The agent's socket gets it, and there is room in its memory.
         return XDP_PASS;
     }
-    return is_drop(verdict) ? XDP_DROP : frame_send(frame, &call, &back, verdict);
+    return is_drop(verdict) ? XDP_DROP : frame_send(frame, &call, verdict);
 }
 
 SEC("xdp")

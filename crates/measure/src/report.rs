@@ -90,7 +90,7 @@ impl Resources {
             name: program.name,
             instructions: program.instructions,
             verified_instructions: program.verified,
-            stack_bytes: program.stack_bytes.iter().sum(),
+            stack_bytes: program.deepest_stack_bytes,
         });
         let maps = datapath.map_resources().into_iter().filter(|map| is_switchs(&map.name));
         let maps = maps.map(|map| Map { name: map.name, entries: map.entries, bytes: map.bytes });

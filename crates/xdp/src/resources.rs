@@ -4,7 +4,7 @@ use crate::{XdpDatapath, sys};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
 use libbpf_rs::{MapCore, Program};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -19,8 +19,11 @@ pub struct ProgramResources {
     pub verified: u32,
     /// Bytes of machine code.
     pub machine_bytes: u32,
-    /// Bytes of stack that the verifier allows for, of the program and of each function that it calls.
+    /// Bytes of stack of the program and of each of its functions.
     pub stack_bytes: Vec<u32>,
+    /// Bytes of stack of the deepest chain of calls, of which 512 are allowed. Each function counts with the
+    /// next multiple of 32, as the verifier counts for the interpreter.
+    pub deepest_stack_bytes: u32,
     /// Its functions: itself and the stages that aren't inlined, with their BPF instructions and bytes of machine code.
     pub functions: Vec<(String, u32, u32)>,
     /// What it has taken and how often it ran, while the kernel counted.
@@ -72,8 +75,7 @@ impl XdpDatapath {
 }
 
 fn of_program(name: &str, stack_bytes: Vec<u32>, info: &ProgramInfo) -> ProgramResources {
-    const INSTRUCTION_BYTES: u32 = 8;
-    let instructions = info.xlated_prog_insns.len() as u32 / INSTRUCTION_BYTES;
+    let instructions = (info.xlated_prog_insns.len() / INSTRUCTION_BYTES) as u32;
     let btf = Btf::from_prog_id(info.id).ok();
     let name_of = |id: u32| {
         let function: BtfType<'_> = btf.as_ref()?.type_by_id(TypeId::from(id))?;
@@ -86,7 +88,9 @@ fn of_program(name: &str, stack_bytes: Vec<u32>, info: &ProgramInfo) -> ProgramR
     let functions = functions.map(|((function, (begin, end)), bytes)| {
         (name_of(function.type_id).unwrap_or_default(), end.saturating_sub(begin), bytes)
     });
+    let starts: Vec<usize> = info.func_info.iter().map(|function| function.insn_off as usize).collect();
     ProgramResources {
+        deepest_stack_bytes: deepest_stack(0, &calls(&info.xlated_prog_insns, &starts), &stack_bytes),
         name: name.to_owned(),
         instructions,
         verified: info.verified_insns,
@@ -95,6 +99,42 @@ fn of_program(name: &str, stack_bytes: Vec<u32>, info: &ProgramInfo) -> ProgramR
         functions: functions.collect(),
         run_time: (Duration::from_nanos(info.run_time_ns), info.run_cnt),
     }
+}
+
+/// Bytes of one BPF instruction: opcode, registers, offset (16 bits), immediate (32 bits).
+const INSTRUCTION_BYTES: usize = 8;
+
+/// Which functions each function calls or gives to a helper that calls it, by index. `starts` are the functions'
+/// first instructions. (The instruction set: RFC 9669, sections 4.3 and 5.4.)
+fn calls(instructions: &[u8], starts: &[usize]) -> Vec<BTreeSet<usize>> {
+    const CALL: u8 = 0x85;
+    const LOAD_IMMEDIATE: u8 = 0x18;
+    const LOCAL_FUNCTION: u8 = 1;
+    const ADDRESS_OF_FUNCTION: u8 = 4;
+    let mut calls = vec![BTreeSet::new(); starts.len()];
+    for (at, instruction) in instructions.chunks_exact(INSTRUCTION_BYTES).enumerate() {
+        let offset = i64::from(i16::from_le_bytes([instruction[2], instruction[3]]));
+        let immediate = i32::from_le_bytes([instruction[4], instruction[5], instruction[6], instruction[7]]);
+        let target = match (instruction[0], instruction[1] >> 4) {
+            // The kernel shows where a compiled call goes in its offset.
+            (CALL, LOCAL_FUNCTION) => at as i64 + 1 + offset,
+            (LOAD_IMMEDIATE, ADDRESS_OF_FUNCTION) => at as i64 + 1 + i64::from(immediate),
+            _ => continue,
+        };
+        let caller = starts.partition_point(|start| *start <= at).saturating_sub(1);
+        if let Some(callee) = starts.iter().position(|start| *start as i64 == target) {
+            calls[caller].insert(callee);
+        }
+    }
+    calls
+}
+
+/// Bytes of stack of the deepest chain of calls from a function on. (BPF programs don't recurse.)
+fn deepest_stack(function: usize, calls: &[BTreeSet<usize>], stack_bytes: &[u32]) -> u32 {
+    const INTERPRETER_STEP: u32 = 32;
+    let own = stack_bytes.get(function).map_or(0, |bytes| (*bytes).max(1).next_multiple_of(INTERPRETER_STEP));
+    let callees = calls.get(function).into_iter().flatten();
+    own + callees.map(|callee| deepest_stack(*callee, calls, stack_bytes)).max().unwrap_or(0)
 }
 
 /// The verifier's line about the stack: `stack depth 112+0+56`.
@@ -111,5 +151,27 @@ mod tests {
     fn the_verifiers_line_is_read() {
         assert_eq!(stack_of("verification time 1 usec\nstack depth 112+0+56\nprocessed 5 insns"), [112, 0, 56]);
         assert_eq!(stack_of("nothing"), []);
+    }
+
+    #[test]
+    fn the_deepest_chain_counts_functions_that_helpers_call() {
+        let instruction = |code: u8, source: u8, offset: i16, immediate: i32| {
+            let (offset, immediate) = (offset.to_le_bytes(), immediate.to_le_bytes());
+            [&[code, source << 4], &offset[..], &immediate[..]].concat()
+        };
+        let nothing = || instruction(0xb7, 0, 0, 0);
+        // 0: calls 1; 1: gives 2 to a helper; 2: nothing.
+        let program = [
+            instruction(0x85, 1, 1, 1),
+            nothing(),
+            instruction(0x18, 4, 0, 2),
+            instruction(0x00, 0, 0, 0),
+            nothing(),
+            nothing(),
+        ]
+        .concat();
+        let calls = calls(&program, &[0, 2, 5]);
+        assert_eq!(calls, [BTreeSet::from([1]), BTreeSet::from([2]), BTreeSet::new()]);
+        assert_eq!(deepest_stack(0, &calls, &[33, 64, 0]), 64 + 64 + 32);
     }
 }
