@@ -91,7 +91,7 @@ impl LoadedRecord {
     }
 }
 
-/// Injects control packets; remembers nothing.
+/// Injects control packets.
 pub(super) struct Inject<'a> {
     pub(super) target: &'a mut dyn Target,
     pub(super) packet: &'a mut Packet,
@@ -100,7 +100,11 @@ pub(super) struct Inject<'a> {
 
 impl Inject<'_> {
     fn run(&mut self, header: Header, key: &[u8]) -> bool {
-        self.packet.fill(Header { epoch: self.epoch, ..header }, &[], key);
+        self.run_in(self.epoch, header, key)
+    }
+
+    fn run_in(&mut self, epoch: u32, header: Header, key: &[u8]) -> bool {
+        self.packet.fill(Header { epoch, ..header }, &[], key);
         self.target.inject(self.packet) && self.packet.parse().is_ok_and(|parts| parts.header.status == Status::Ok)
     }
 
@@ -149,7 +153,7 @@ impl Inject<'_> {
     }
 
     pub(super) fn set_epoch(&mut self, epoch: u32, generation: u32) -> bool {
-        self.run(Header { epoch, generation, ..Header::new(Op::SetEpoch) }, &[0])
+        self.run_in(epoch, Header { generation, ..Header::new(Op::SetEpoch) }, &[0])
     }
 
     pub(super) fn snapshot_begin(&mut self, generation: u32) -> bool {
