@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use switchback_core::Now;
 use switchback_core::control::{Command, Entry, Location, Message, SwitchCommand, SwitchConfig, SwitchReport};
-use switchback_core::switch::{Agent, AgentConfig};
+use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard};
 use switchback_fuzz::{CLIENT, Draw, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, node, routes};
 use switchback_net::NativeTarget;
@@ -63,7 +63,13 @@ impl Switch {
     fn told(&mut self, epoch: u32, body: SwitchCommand) {
         let id = self.next;
         self.next += 1;
-        self.agent.handle_command(self.now, Command { id, epoch, body }, &mut self.target);
+        self.agent.handle_message(self.now, Command { id, epoch, body });
+        carry_out(&mut self.agent, self.now, &mut self.target);
+    }
+
+    fn tick(&mut self) {
+        self.agent.handle_timeout(self.now);
+        carry_out(&mut self.agent, self.now, &mut self.target);
     }
 
     fn command(&mut self, draw: &mut Draw<'_>) {
@@ -98,7 +104,8 @@ impl Switch {
         let id = if draw.once_in(8) { draw.edgy() } else { self.next };
         self.next += 1;
         if let Some(Message::ToSwitch(command)) = draw.arrived(&Message::ToSwitch(Command { id, epoch, body })) {
-            self.agent.handle_command(self.now, command, &mut self.target);
+            self.agent.handle_message(self.now, command);
+            carry_out(&mut self.agent, self.now, &mut self.target);
         }
     }
 }
@@ -125,13 +132,13 @@ fuzz_target!(|bytes: &[u8]| {
                 let _ = switch.datapath.process(&mut packet, from, switch.now.unix_ms, random, Shard::new(0));
             }
             4 | 5 => switch.command(&mut draw),
-            6 => switch.agent.handle_timeout(switch.now, &mut switch.target),
+            6 => switch.tick(),
             _ => {
                 draw.pass(&mut switch.now);
-                switch.agent.handle_timeout(switch.now, &mut switch.target);
+                switch.tick();
             }
         }
-        while let Some(report) = switch.agent.poll_report() {
+        while let Some(report) = switch.agent.poll_message() {
             let chunk = matches!(report, SwitchReport::SnapshotChunk { .. });
             let checked = Message::FromSwitch(report).check();
             assert!(checked.is_ok(), "an agent reports what is refused (a chunk: {chunk}): {checked:?}");

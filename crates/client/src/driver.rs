@@ -111,7 +111,8 @@ impl Driver {
         let mut opened = Some(opened);
         let mut asked = VecDeque::new();
         while !(self.closing && self.outstanding.is_empty() && self.waiting.is_empty()) {
-            let timeout = until(self.clock.now(), self.session.poll_timeout()).unwrap_or(Duration::from_millis(20));
+            let timeout =
+                until(self.clock.now(), Some(self.session.poll_timeout())).unwrap_or(Duration::from_millis(20));
             if let Err(error) = poll.poll(&mut events, Some(timeout.min(Duration::from_millis(20)))) {
                 tracing::debug!(%error, "waiting was interrupted");
             }

@@ -9,6 +9,7 @@
 //! | `handle_packet(now, from, packet)` | a packet of the data path has arrived |
 //! | `handle_message(now, message)` | a message of the control channel has arrived |
 //! | `handle_done(now, done)` | an operation that `poll_op` gave has ended |
+//! | `handle_readable(now)` | the datapath may have reports: the agent asks for them |
 //! | `handle_timeout(now)` | the time of `poll_timeout` has come; too early or too late does no harm |
 //! | `poll_packet(packet)` | fills `packet` with the next one to send, and returns where to; `None`: no more |
 //! | `poll_message()` | the next message to send |

@@ -1,4 +1,4 @@
-//! Time, as it is handed to every state machine. Nobody in this crate reads a clock.
+//! Time, as it is handed to every state machine. Nothing in this crate reads a clock.
 
 /// What the driver's clocks say.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -13,5 +13,11 @@ impl Now {
     /// The monotonic instant `us` microseconds from now.
     pub fn in_us(self, us: u64) -> u64 {
         self.monotonic_us.saturating_add(us)
+    }
+
+    /// Whether a deadline of the monotonic clock has come; `None` never does.
+    #[inline]
+    pub fn is_due(self, deadline_us: Option<u64>) -> bool {
+        deadline_us.is_some_and(|deadline_us| self.monotonic_us >= deadline_us)
     }
 }

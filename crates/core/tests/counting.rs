@@ -4,7 +4,7 @@
 
 use switchback_core::Now;
 use switchback_core::control::{Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport};
-use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
+use switchback_core::switch::{Agent, AgentConfig, Counting, Target, carry_out};
 use switchback_wire::{Address, KeyHash, Op, Packet};
 
 const RECORDS: u32 = 3;
@@ -93,7 +93,8 @@ impl Switch {
     fn command(&mut self, body: SwitchCommand) {
         self.commands += 1;
         let command = Command { id: self.commands, epoch: 1, body };
-        self.agent.handle_command(self.now, command, &mut self.target);
+        self.agent.handle_message(self.now, command);
+        carry_out(&mut self.agent, self.now, &mut self.target);
     }
 
     fn admit(&mut self, keys: std::ops::Range<u32>) {
@@ -111,7 +112,8 @@ impl Switch {
     }
 
     fn tick(&mut self) -> u64 {
-        self.agent.handle_timeout(self.now, &mut self.target);
+        self.agent.handle_timeout(self.now);
+        carry_out(&mut self.agent, self.now, &mut self.target);
         *self.target.starts.last().unwrap()
     }
 }
@@ -134,7 +136,7 @@ fn a_cache_in_which_room_must_be_made_counts_as_full_at_once() {
     let mut switch = Switch::new();
     switch.admit(0..1);
     switch.command(SwitchCommand::EvictBegin { candidates: vec![1], count: 1 });
-    assert!(switch.agent.poll_timeout() <= switch.now.monotonic_us, "whoever waits for the agent calls it at once");
+    assert!(switch.now.is_due(switch.agent.poll_timeout()), "the agent is to be called at once");
     assert_eq!(switch.tick(), 0);
     // Slots of another class may be free: what counts is that room had to be made.
     switch.command(SwitchCommand::EvictBegin { candidates: vec![1], count: 1 });
@@ -154,7 +156,7 @@ fn another_epoch_is_asked_for_at_a_quiet_moment_or_when_it_is_needed() {
             SwitchReport::Hello { needs_epoch, .. } => Some(needs_epoch),
             _ => None,
         };
-        std::iter::from_fn(|| switch.agent.poll_report()).filter_map(hello).last().unwrap()
+        std::iter::from_fn(|| switch.agent.poll_message()).filter_map(hello).last().unwrap()
     };
     assert!(!says(0, 1000));
     assert!(!says(128, 1000), "busy");

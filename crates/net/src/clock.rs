@@ -34,10 +34,7 @@ pub fn unix_ms() -> u64 {
     seconds * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// A poll timeout until `due_us` of this clock.
-pub fn until(now: Now, due_us: u64) -> Option<std::time::Duration> {
-    match due_us {
-        u64::MAX => None,
-        due_us => Some(std::time::Duration::from_micros(due_us.saturating_sub(now.monotonic_us))),
-    }
+/// How long to wait until `due_us` of this clock; `None`: for ever.
+pub fn until(now: Now, due_us: Option<u64>) -> Option<std::time::Duration> {
+    due_us.map(|due_us| std::time::Duration::from_micros(due_us.saturating_sub(now.monotonic_us)))
 }

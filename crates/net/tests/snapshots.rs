@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use switchback_core::Now;
 use switchback_core::control::{Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport};
-use switchback_core::switch::{Agent, AgentConfig};
+use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_datapath::{ClassConfig, Config, Datapath, DropReason, Shard, Verdict};
 use switchback_net::NativeTarget;
 use switchback_wire::{Address, HashKey, Header, Op, Packet};
@@ -62,7 +62,13 @@ impl Switch {
 
     fn command(&mut self, body: SwitchCommand) {
         self.commands += 1;
-        self.agent.handle_command(NOW, Command { id: self.commands, epoch: 1, body }, &mut self.target);
+        self.agent.handle_message(NOW, Command { id: self.commands, epoch: 1, body });
+        carry_out(&mut self.agent, NOW, &mut self.target);
+    }
+
+    fn tick(&mut self) {
+        self.agent.handle_timeout(NOW);
+        carry_out(&mut self.agent, NOW, &mut self.target);
     }
 
     fn write(&mut self, key: u32, value: &[u8]) -> Verdict {
@@ -82,7 +88,7 @@ impl Switch {
                     Verdict::Drop(DropReason::Unreported) => refused += 1,
                     other => panic!("{other:?}"),
                 }
-                self.agent.handle_timeout(NOW, &mut self.target);
+                self.tick();
             }
         }
         refused
@@ -91,7 +97,7 @@ impl Switch {
     /// What the agent has said of snapshots: values of their records, and whether each that ended was complete.
     fn snapshots(&mut self) -> (Vec<Vec<u8>>, Vec<bool>) {
         let (mut values, mut ended) = (Vec::new(), Vec::new());
-        while let Some(report) = self.agent.poll_report() {
+        while let Some(report) = self.agent.poll_message() {
             match report {
                 SwitchReport::SnapshotChunk { records, .. } => {
                     values.extend(records.into_iter().map(|keyed| keyed.record.value));
@@ -111,8 +117,8 @@ fn a_snapshot_ends_whole_however_many_records_change_meanwhile() {
     assert_eq!(switch.write_all(b"before"), 0);
     switch.command(SwitchCommand::Snapshot { generation: 2 });
     assert!(switch.write_all(b"after") > 0, "reports found no room");
-    switch.agent.handle_timeout(NOW, &mut switch.target);
-    switch.agent.handle_timeout(NOW, &mut switch.target);
+    switch.tick();
+    switch.tick();
     let (values, ended) = switch.snapshots();
     assert_eq!(ended, [true]);
     assert_eq!(values, vec![b"before".to_vec(); KEYS as usize]);
@@ -128,13 +134,13 @@ fn each_record_that_outgrew_its_slot_is_reported() {
     for key in 0..KEYS {
         while switch.write(key, &large) == Verdict::Drop(DropReason::Unreported) {
             refused += 1;
-            switch.agent.handle_timeout(NOW, &mut switch.target);
+            switch.tick();
         }
     }
-    switch.agent.handle_timeout(NOW, &mut switch.target);
+    switch.tick();
     assert!(refused > 0, "reports found no room");
     let mut told: Vec<u64> = Vec::new();
-    while let Some(report) = switch.agent.poll_report() {
+    while let Some(report) = switch.agent.poll_message() {
         if let SwitchReport::EvictMe { entries, .. } = report {
             told.extend(entries.iter().map(|(id, _)| *id));
         }

@@ -47,7 +47,7 @@ impl BlockingSession {
 
     /// Waits for something to happen and handles it.
     fn step(&mut self, done: &mut dyn FnMut(Completion<'_>)) {
-        let timeout = until(self.clock.now(), self.session.poll_timeout()).unwrap_or(Duration::from_millis(20));
+        let timeout = until(self.clock.now(), Some(self.session.poll_timeout())).unwrap_or(Duration::from_millis(20));
         let timeout = timeout.min(Duration::from_millis(20));
         if let Err(error) = self.poll.poll(&mut self.events, Some(timeout)) {
             tracing::debug!(%error, "waiting was interrupted");

@@ -3,7 +3,7 @@
 use super::*;
 use switchback_core::Now;
 use switchback_core::control::{Command, SwitchCommand, SwitchConfig};
-use switchback_core::switch::{Agent, AgentConfig, Target};
+use switchback_core::switch::{Agent, AgentConfig, Target, carry_out};
 use switchback_datapath::ClassConfig;
 use sys::Ran;
 
@@ -88,9 +88,11 @@ fn drive(datapath: &Arc<XdpDatapath>) {
     let mut agent = Agent::new(1, Address::default(), AgentConfig::default(), NOW);
     let mut tell = |number, body| {
         let command = Command { id: number, epoch: 1, body };
-        agent.handle_command(NOW, command, &mut target);
+        agent.handle_message(NOW, command);
+        carry_out(&mut agent, NOW, &mut target);
         let later = Now { monotonic_us: NOW.monotonic_us + 100_000_000 * number, ..NOW };
-        agent.handle_timeout(later, &mut target);
+        agent.handle_timeout(later);
+        carry_out(&mut agent, later, &mut target);
     };
     let config =
         SwitchConfig { boot: 1, generation: 1, lanes: 8, routes: vec![vec![0]], nodes: vec![Address::in_memory(3, 0)] };

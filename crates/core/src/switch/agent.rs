@@ -1,9 +1,10 @@
-//! The agent: commands in, table writes and control packets, reports out.
+//! The agent: commands in, operations on the datapath and messages to the controller out.
 
 use super::counting::Counting;
+use super::datapath::{DatapathAction, DatapathDone, DatapathOp, DatapathReport};
 use super::entries::Entries;
 use super::snapshot::Snapshot;
-use super::target::{Inject, LoadedRecord, Target};
+use super::target::LoadedRecord;
 use super::traffic::Traffic;
 use crate::control::{
     BATCH_MAX, Command, CommandId, Entry, EntryId, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
@@ -11,11 +12,14 @@ use crate::control::{
 use crate::mechanisms::Mechanisms;
 use crate::storage::Record;
 use crate::time::Now;
+use crate::timers::{TimerKind, Timers};
 use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::{Address, Op, Packet};
+use switchback_wire::Address;
 
-/// Choices of the last so many commands are remembered, so that a repeated one is answered as before.
+/// Choices of this many commands are remembered, so that a repeated one is answered as before.
 const CHOICES_KEPT: usize = 1024;
+/// Commands that may wait while an operation is under way. Beyond this they are dropped: the controller repeats them.
+const COMMANDS_MAX: usize = 1024;
 
 /// Sequence numbers of an epoch that are used when another one is asked for at a quiet moment, and when at
 /// any moment; in 256ths. At ten million writes a second to one key these are 15 and 27 hours.
@@ -29,7 +33,8 @@ pub struct AgentConfig {
     pub heartbeat_us: u64,
     /// The sketch and the counters are cleared at least this often.
     pub reset_us: u64,
-    /// How misses are counted while the cache is full; anew after so many, whatever the rate, that a slow rack finds its hot keys, too.
+    /// How misses are counted while the cache is full. Counting begins anew after a number of misses, not a time, so that a
+    /// slow rack finds its hot keys, too.
     pub counting: Counting,
     /// And while it has room: fewer than `records` keys are cached.
     pub counting_with_room: Counting,
@@ -75,7 +80,103 @@ pub struct AgentStatistics {
     pub resets: u64,
 }
 
+/// When an agent does something by itself.
+#[derive(Clone, Copy, Debug)]
+enum AgentTimer {
+    /// Says hello.
+    Hello,
+    /// Counts anew.
+    Reset,
+    /// Tells the controller again of evictions that the datapath began.
+    Retry,
+    /// Goes on with a snapshot: due at once while one is being taken.
+    Load,
+}
+
+impl TimerKind for AgentTimer {
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// What the agent has yet to do of what it was called for. It begins when everything before it is done.
+#[derive(Debug)]
+enum Step {
+    /// Say hello, if it is time.
+    Hello,
+    /// Count anew, if it is time or misses are many.
+    Count,
+    /// Take the datapath's reports, all that there are by then.
+    TakeReports {
+        /// An eviction has begun of which the controller is to be told.
+        tells: bool,
+    },
+    /// Load the next records of the snapshot, if one is being taken.
+    LoadRecords,
+    /// End the snapshot, all records of which are loaded.
+    EndSnapshot,
+    /// Tell the controller of these evictions, which the datapath began.
+    TellEvictions(Vec<EntryId>),
+    /// Tell it again, if it is time.
+    TellAgain,
+    /// Set the point of a snapshot.
+    BeginSnapshot(CommandId, u32),
+    /// Answer a command: it is done.
+    Answer(CommandId),
+}
+
+/// What comes of the operation under way, once it has ended.
+#[derive(Debug)]
+enum Awaited {
+    Nothing,
+    /// This command is done.
+    Answer(CommandId),
+    /// It was to begin an epoch.
+    Configured(CommandId),
+    /// It was to admit these entries, in the order of the command.
+    Admitted {
+        command: CommandId,
+        entries: Vec<Admission>,
+    },
+    /// Of these candidates `count` are to be evicted; the counters that are read are those of the ones not `evicting`.
+    Counters {
+        command: CommandId,
+        candidates: Vec<Candidate>,
+        count: u32,
+    },
+    /// The evictions of these entries, for a command or because the datapath began them.
+    Evicting {
+        command: Option<CommandId>,
+        entries: Vec<EntryId>,
+    },
+    Hello,
+    Misses,
+    Reports {
+        tells: bool,
+    },
+    Loaded(Vec<EntryId>),
+    SnapshotBegun(CommandId, u32),
+    SnapshotEnded,
+}
+
+/// An entry that a command admits.
+#[derive(Clone, Copy, Debug)]
+struct Admission {
+    id: EntryId,
+    /// The datapath is asked: the agent knows no reason to refuse it.
+    is_tried: bool,
+}
+
+/// An entry that may be evicted.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    id: EntryId,
+    evicting: bool,
+}
+
 /// The agent of one switch. See the [module](super) for how to drive it.
+///
+/// At most one operation is under way. What it is called for is a list of steps; commands that arrive meanwhile wait.
 #[derive(Debug)]
 pub struct Agent {
     boot: u64,
@@ -89,20 +190,26 @@ pub struct Agent {
     choices: BTreeMap<CommandId, Vec<EntryId>>,
     reports: VecDeque<SwitchReport>,
     statistics: AgentStatistics,
-    packet: Packet,
-    next_hello_us: u64,
-    next_reset_us: u64,
+    timers: Timers<AgentTimer, 4>,
     misses_at_reset: u64,
     counting: Counting,
     /// Room had to be made since counting began, so there was none.
     made_room: bool,
-    next_retry_us: u64,
     traffic: Traffic,
+    commands: VecDeque<Command<SwitchCommand>>,
+    steps: VecDeque<Step>,
+    /// The next operation, until it is polled.
+    op: Option<DatapathOp>,
+    /// An operation is under way, or is to be polled.
+    awaited: Option<Awaited>,
 }
 
 impl Agent {
     /// An agent that isn't configured yet. `boot` must differ at every start; `address` is where clients send packets.
     pub fn new(boot: u64, address: Address, config: AgentConfig, now: Now) -> Agent {
+        let mut timers = Timers::new();
+        timers.set(AgentTimer::Hello, now.monotonic_us);
+        timers.set(AgentTimer::Reset, now.in_us(config.reset_us));
         Agent {
             boot,
             address,
@@ -113,14 +220,15 @@ impl Agent {
             choices: BTreeMap::new(),
             reports: VecDeque::new(),
             statistics: AgentStatistics::default(),
-            packet: Packet::new(),
-            next_hello_us: now.monotonic_us,
-            next_reset_us: now.in_us(config.reset_us),
+            timers,
             misses_at_reset: 0,
             counting: config.counting,
             made_room: false,
-            next_retry_us: u64::MAX,
             traffic: Traffic::begin(now, config.quiet_us, 0),
+            commands: VecDeque::new(),
+            steps: VecDeque::new(),
+            op: None,
+            awaited: None,
             config,
         }
     }
@@ -145,263 +253,391 @@ impl Agent {
         self.entries.all().map(|cached| (&cached.entry, cached.evicting))
     }
 
+    /// Whether a snapshot is being taken. Then [`Agent::poll_timeout`] is due at once, and each [`Agent::handle_timeout`]
+    /// loads [`AgentConfig::loads_a_step`] records.
+    pub fn is_taking_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
     /// Takes a command of the controller.
-    pub fn handle_command(&mut self, now: Now, command: Command<SwitchCommand>, target: &mut dyn Target) {
+    pub fn handle_message(&mut self, now: Now, command: Command<SwitchCommand>) {
+        if self.commands.len() < COMMANDS_MAX {
+            self.commands.push_back(command);
+        }
+        self.go_on(now);
+    }
+
+    /// Says hello, clears counters, goes on with a snapshot, takes the datapath's reports.
+    pub fn handle_timeout(&mut self, now: Now) {
+        let reports = Step::TakeReports { tells: false };
+        self.take_steps(now, [Step::Hello, Step::Count, reports, Step::LoadRecords, Step::TellAgain]);
+    }
+
+    /// Takes the datapath's reports, if there are any.
+    pub fn handle_readable(&mut self, now: Now) {
+        self.take_steps(now, [Step::TakeReports { tells: false }]);
+    }
+
+    /// Takes steps that aren't asked for by the controller: none while an operation is under way, for they are asked for
+    /// again.
+    fn take_steps(&mut self, now: Now, steps: impl IntoIterator<Item = Step>) {
+        if self.awaited.is_none() {
+            self.steps.extend(steps);
+            self.go_on(now);
+        }
+    }
+
+    /// Goes on with what is to be done, up to the next operation.
+    fn go_on(&mut self, now: Now) {
+        while self.awaited.is_none() {
+            if let Some(step) = self.steps.pop_front() {
+                self.take_step(now, step);
+            } else if let Some(command) = self.commands.pop_front() {
+                self.obey(now, command);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Has something done to the datapath.
+    fn ask(&mut self, action: DatapathAction, awaited: Awaited) {
+        assert!(self.awaited.is_none(), "one operation at a time");
+        self.op = Some(DatapathOp { epoch: self.epoch, action });
+        self.awaited = Some(awaited);
+    }
+
+    /// The next operation on the datapath. No other one follows before [`Agent::handle_done`].
+    pub fn poll_op(&mut self) -> Option<DatapathOp> {
+        self.op.take()
+    }
+
+    /// The operation that was polled has ended so.
+    pub fn handle_done(&mut self, now: Now, done: DatapathDone) {
+        let awaited = self.awaited.take().expect("an operation is under way");
+        match (awaited, done) {
+            (Awaited::Nothing, DatapathDone::Changed) => {}
+            (Awaited::Answer(command), DatapathDone::Changed) => self.answer(command, SwitchResult::Ok),
+            (Awaited::Configured(command), DatapathDone::Configured { requests, misses }) => {
+                self.configured(now, command, requests, misses);
+            }
+            (Awaited::Admitted { command, entries }, DatapathDone::Admitted(admitted)) => {
+                self.admitted(command, &entries, &admitted);
+            }
+            (Awaited::Counters { command, candidates, count }, DatapathDone::Counters(counters)) => {
+                self.choose(command, &candidates, &counters, count);
+            }
+            (Awaited::Evicting { command, entries }, DatapathDone::Records(records)) => {
+                self.evicting(command, &entries, records);
+            }
+            (Awaited::Hello, DatapathDone::Meters { requests, sequence_used, classes }) => {
+                self.say_hello(now, requests, sequence_used, classes);
+            }
+            (Awaited::Misses, DatapathDone::Misses(misses)) => self.count(now, misses),
+            (Awaited::Reports { tells }, DatapathDone::Reports(reports)) => self.reported(reports, tells),
+            (Awaited::Loaded(entries), DatapathDone::Records(records)) => self.loaded(entries, records),
+            (Awaited::SnapshotBegun(command, generation), DatapathDone::SnapshotBegun(begun)) => {
+                self.snapshot_begun(now, command, generation, begun);
+            }
+            (Awaited::SnapshotEnded, DatapathDone::Changed) => self.snapshot_ended(),
+            (awaited, done) => unreachable!("{awaited:?} ends with {done:?}"),
+        }
+        self.go_on(now);
+    }
+
+    /// Takes the next message for the controller.
+    pub fn poll_message(&mut self) -> Option<SwitchReport> {
+        self.reports.pop_front()
+    }
+
+    /// When to call [`Agent::handle_timeout`] next, of the monotonic clock; `None` while an operation is under way.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.timers.next_us().filter(|_| self.awaited.is_none())
+    }
+
+    fn take_step(&mut self, now: Now, step: Step) {
+        match step {
+            Step::Hello if self.timers.is_due(AgentTimer::Hello, now) => {
+                self.ask(DatapathAction::ReadMeters, Awaited::Hello);
+            }
+            Step::Hello => {}
+            Step::Count => self.ask(DatapathAction::ReadMisses, Awaited::Misses),
+            Step::TakeReports { tells } => self.ask(DatapathAction::TakeReports, Awaited::Reports { tells }),
+            Step::LoadRecords => self.load_records(),
+            Step::EndSnapshot => self.ask(DatapathAction::EndSnapshot, Awaited::SnapshotEnded),
+            Step::TellEvictions(ids) => self.begin_evictions(None, ids),
+            Step::TellAgain => self.tell_again(now),
+            Step::BeginSnapshot(command, generation) => {
+                let awaited = Awaited::SnapshotBegun(command, generation);
+                self.ask(DatapathAction::BeginSnapshot(generation), awaited);
+            }
+            Step::Answer(command) => self.answer(command, SwitchResult::Ok),
+        }
+    }
+
+    fn obey(&mut self, now: Now, command: Command<SwitchCommand>) {
         let Command { id, epoch, body } = command;
         let is_mine = |boot: u64| boot == self.boot || !self.config.mechanisms.switch_life;
         let configures = matches!(&body, SwitchCommand::Configure(config) if is_mine(config.boot));
         if epoch < self.epoch || (epoch > self.epoch && !configures) {
             return;
         }
-        let result = match body {
-            SwitchCommand::Configure(config) => self.configure(now, epoch, &config, target),
-            SwitchCommand::Lanes(lanes) => {
-                target.set_lanes(lanes);
-                SwitchResult::Ok
-            }
+        match body {
+            SwitchCommand::Configure(config) => self.configure(id, epoch, config),
+            SwitchCommand::Lanes(lanes) => self.ask(DatapathAction::SetLanes(lanes), Awaited::Answer(id)),
             SwitchCommand::NodeAddress(node, address) => {
-                target.set_node(node, address);
-                SwitchResult::Ok
+                self.ask(DatapathAction::SetNode(node, address), Awaited::Answer(id));
             }
-            SwitchCommand::Admit(entries) => self.admit(entries, target),
+            SwitchCommand::Admit(entries) => self.admit(id, entries),
             SwitchCommand::EvictBegin { candidates, count } => {
                 self.makes_room(now);
-                self.evict_begin(id, &candidates, count, target)
+                self.evict(id, &candidates, count);
             }
-            SwitchCommand::Remove(entries) => self.remove(&entries, target),
-            SwitchCommand::Snapshot { generation } => self.begin_snapshot(generation, target),
+            SwitchCommand::Remove(entries) => self.remove(id, &entries),
+            SwitchCommand::Snapshot { generation } => self.begin_snapshot(id, generation),
             SwitchCommand::DurableGeneration(generation) => {
-                self.inject(target).set_durable_generation(generation);
-                SwitchResult::Ok
+                self.ask(DatapathAction::SetDurableGeneration(generation), Awaited::Answer(id));
             }
             SwitchCommand::ListEntries(from) => {
-                // Whoever asks knows of no eviction that has begun: it hears of them as of those that the datapath began.
+                // The controller that asks knows of no eviction that has begun: it is told of them as of those that the
+                // datapath began.
                 self.entries.disown_evictions();
-                self.next_retry_us = now.monotonic_us;
+                self.timers.set(AgentTimer::Retry, now.monotonic_us);
                 let (entries, next) = self.entries.list(from, BATCH_MAX);
-                SwitchResult::Entries(entries, next)
+                self.answer(id, SwitchResult::Entries(entries, next));
             }
-        };
+        }
+    }
+
+    fn answer(&mut self, id: CommandId, result: SwitchResult) {
         self.reports.push_back(SwitchReport::Done { id, epoch: self.epoch, result });
     }
 
-    fn inject<'a>(&'a mut self, target: &'a mut dyn Target) -> Inject<'a> {
-        Inject { target, packet: &mut self.packet, epoch: self.epoch }
-    }
-
-    fn configure(&mut self, now: Now, epoch: u32, config: &SwitchConfig, target: &mut dyn Target) -> SwitchResult {
+    fn configure(&mut self, command: CommandId, epoch: u32, config: SwitchConfig) {
         if epoch == self.epoch {
-            return SwitchResult::Ok; // repeated: what was admitted since stays
+            self.answer(command, SwitchResult::Ok); // repeated: what was admitted since stays
+            return;
         }
-        // Epoch 0 refuses every packet while nothing is what it was.
-        self.inject(target).set_epoch(0, config.generation);
-        target.clear();
         self.entries = Entries::default();
         self.admitted_to = 0;
         self.snapshot = None;
+        self.timers.stop(AgentTimer::Load);
         self.choices.clear();
-        for (node, address) in config.nodes.iter().enumerate() {
-            target.set_node(node as u16, *address);
-        }
-        for (partition, replicas) in config.routes.iter().enumerate() {
-            target.set_route(partition as u16, replicas);
-        }
-        target.set_lanes(config.lanes);
         self.epoch = epoch;
-        self.traffic = Traffic::begin(now, self.config.quiet_us, target.requests());
-        self.next_hello_us = now.monotonic_us;
-        let set = self.inject(target).set_epoch(epoch, config.generation);
-        assert!(set || target.failure().is_some(), "the datapath takes its own agent's epoch");
-        self.begin_counting(now, target);
-        SwitchResult::Ok
+        self.ask(DatapathAction::Configure(config), Awaited::Configured(command));
+    }
+
+    fn configured(&mut self, now: Now, command: CommandId, requests: u64, misses: u64) {
+        self.traffic = Traffic::begin(now, self.config.quiet_us, requests);
+        self.timers.set(AgentTimer::Hello, now.monotonic_us);
+        self.begin_counting(now, misses);
+        self.steps.push_front(Step::Answer(command));
+    }
+
+    fn say_hello(&mut self, now: Now, requests: u64, sequence_used: u32, classes: Vec<(u32, u32)>) {
+        self.timers.set(AgentTimer::Hello, now.in_us(self.config.heartbeat_us));
+        self.traffic.observe(now, requests);
+        let needs_epoch = self.needs_epoch(sequence_used);
+        let (boot, address, epoch) = (self.boot, self.address, self.epoch);
+        self.reports.push_back(SwitchReport::Hello { boot, address, epoch, classes, needs_epoch });
+    }
+
+    /// Whether the epoch's sequence numbers are so far used that now is the moment for another one.
+    fn needs_epoch(&self, used: u32) -> bool {
+        self.config.mechanisms.renewal && (used >= RENEW_NOW || (used >= RENEW_WHEN_QUIET && self.traffic.is_quiet()))
     }
 
     /// Room is made, so the cache is full: it counts as such from now on.
     fn makes_room(&mut self, now: Now) {
         self.made_room = true;
         if self.counting != self.config.counting {
-            self.next_reset_us = now.monotonic_us;
+            self.timers.set(AgentTimer::Reset, now.monotonic_us);
+        }
+    }
+
+    fn count(&mut self, now: Now, misses: u64) {
+        // (None any more, once the datapath has failed.)
+        let counted = misses.saturating_sub(self.misses_at_reset);
+        if self.timers.is_due(AgentTimer::Reset, now) || counted >= self.counting.misses {
+            self.begin_counting(now, misses);
         }
     }
 
     /// Clears counters, and counts as the cache's room asks for.
-    fn begin_counting(&mut self, now: Now, target: &mut dyn Target) {
+    fn begin_counting(&mut self, now: Now, misses: u64) {
         let has_room = !self.made_room && self.entries.len() < self.config.records;
         self.counting = if has_room { self.config.counting_with_room } else { self.config.counting };
         self.made_room = false;
-        self.misses_at_reset = target.misses();
-        self.next_reset_us = now.in_us(self.config.reset_us);
+        self.misses_at_reset = misses;
+        self.timers.set(AgentTimer::Reset, now.in_us(self.config.reset_us));
         self.statistics.resets += 1;
-        let start = self.counting.start;
-        self.inject(target).reset_counting(start);
+        self.ask(DatapathAction::ResetCounting { start: self.counting.start }, Awaited::Nothing);
     }
 
-    fn admit(&mut self, entries: Vec<Entry>, target: &mut dyn Target) -> SwitchResult {
-        let mut refused = Vec::new();
+    fn admit(&mut self, command: CommandId, entries: Vec<Entry>) {
+        let (mut admissions, mut tried) = (Vec::new(), Vec::new());
         for entry in entries {
             if self.entries.get(entry.id).is_some() {
                 continue; // repeated
             }
-            // Repeated after it was evicted and removed: admitted once more it would be there without anybody's knowing. (Or overtaken by
-            // a later command: then its key is offered again.)
+            // Repeated after it was evicted and removed: admitted once more it would be there without anybody's knowing.
+            // (Or overtaken by a later command: then its key is offered again.)
             let is_late = entry.id <= self.admitted_to && self.config.mechanisms.rising_admissions;
             self.admitted_to = self.admitted_to.max(entry.id);
-            if is_late || !self.entries.is_free(entry.at) || !self.inject(target).admit(&entry) {
-                self.statistics.refused += 1;
-                refused.push(entry.id);
+            let is_tried = !is_late && self.entries.is_free(entry.at);
+            admissions.push(Admission { id: entry.id, is_tried });
+            if is_tried {
+                // It holds its place from here on, unless the datapath refuses it.
+                self.entries.insert(entry.clone());
+                tried.push(entry);
+            }
+        }
+        self.ask(DatapathAction::Admit(tried), Awaited::Admitted { command, entries: admissions });
+    }
+
+    fn admitted(&mut self, command: CommandId, entries: &[Admission], admitted: &[bool]) {
+        let mut admitted = admitted.iter();
+        let mut refused = Vec::new();
+        for Admission { id, is_tried } in entries {
+            if *is_tried && admitted.next() == Some(&true) {
+                self.statistics.admitted += 1;
                 continue;
             }
-            self.statistics.admitted += 1;
-            self.entries.insert(entry);
+            if *is_tried {
+                self.entries.remove(*id);
+            }
+            self.statistics.refused += 1;
+            refused.push(*id);
         }
-        SwitchResult::Admitted { refused }
+        self.answer(command, SwitchResult::Admitted { refused });
     }
 
     /// Evicts the least accessed of the candidates; the same ones if the command is repeated.
-    fn evict_begin(
-        &mut self,
-        id: CommandId,
-        candidates: &[EntryId],
-        count: u32,
-        target: &mut dyn Target,
-    ) -> SwitchResult {
-        let chosen = match self.choices.get(&id) {
-            Some(chosen) => chosen.clone(),
-            None => {
-                let mut counted = Vec::new();
-                for candidate in candidates {
-                    let Some(cached) = self.entries.get(*candidate) else { continue };
-                    let (at, evicting) = (cached.entry.at, cached.evicting);
-                    // One whose eviction has begun (for a controller that is gone) is the first to go.
-                    let count = if evicting { 0 } else { self.inject(target).counter(at).saturating_add(1) };
-                    counted.push((count, *candidate));
-                }
-                counted.sort_unstable();
-                let chosen: Vec<_> = counted.into_iter().take(count as usize).map(|(_, chosen)| chosen).collect();
-                self.choices.insert(id, chosen.clone());
-                while self.choices.len() > CHOICES_KEPT {
-                    self.choices.pop_first();
-                }
-                chosen
-            }
-        };
-        let evicting = chosen.into_iter().filter_map(|id| Some((id, self.begin_eviction(id, target)?))).collect();
-        SwitchResult::Evicting(evicting)
-    }
-
-    /// Marks an entry as to-be-evicted; what a node has to store of it, if anything.
-    fn begin_eviction(&mut self, id: EntryId, target: &mut dyn Target) -> Option<Option<Record>> {
-        let entry = self.entries.get(id)?.entry.clone();
-        let loaded = self.inject(target).evict_begin(&entry)?;
-        let cached = self.entries.get_mut(id).expect("looked up above");
-        if !cached.evicting {
-            cached.evicting = true;
-            self.statistics.evicted += 1;
+    fn evict(&mut self, command: CommandId, candidates: &[EntryId], count: u32) {
+        if let Some(chosen) = self.choices.get(&command) {
+            self.begin_evictions(Some(command), chosen.clone());
+            return;
         }
-        Some(loaded.if_dirty().map(|keyed| keyed.record))
-    }
-
-    fn remove(&mut self, entries: &[EntryId], target: &mut dyn Target) -> SwitchResult {
-        for id in entries {
-            if let Some(cached) = self.entries.remove(*id) {
-                self.inject(target).remove(&cached.entry);
+        let (mut known, mut counters) = (Vec::new(), Vec::new());
+        for id in candidates {
+            let Some(cached) = self.entries.get(*id) else { continue };
+            known.push(Candidate { id: *id, evicting: cached.evicting });
+            if !cached.evicting {
+                counters.push(cached.entry.at);
             }
         }
-        SwitchResult::Ok
+        self.ask(DatapathAction::ReadCounters(counters), Awaited::Counters { command, candidates: known, count });
     }
 
-    fn begin_snapshot(&mut self, generation: u32, target: &mut dyn Target) -> SwitchResult {
+    fn choose(&mut self, command: CommandId, candidates: &[Candidate], counters: &[u32], count: u32) {
+        let mut counters = counters.iter();
+        let mut next = || counters.next().copied().unwrap_or(0).saturating_add(1);
+        // One whose eviction has begun (for a controller that is gone) is the first to go.
+        let counted = candidates.iter().map(|candidate| (if candidate.evicting { 0 } else { next() }, candidate.id));
+        let mut counted: Vec<_> = counted.collect();
+        counted.sort_unstable();
+        let chosen: Vec<_> = counted.into_iter().take(count as usize).map(|(_, chosen)| chosen).collect();
+        self.choices.insert(command, chosen.clone());
+        while self.choices.len() > CHOICES_KEPT {
+            self.choices.pop_first();
+        }
+        self.begin_evictions(Some(command), chosen);
+    }
+
+    /// Marks entries as to-be-evicted, for a command or because the datapath began it.
+    fn begin_evictions(&mut self, command: Option<CommandId>, ids: Vec<EntryId>) {
+        let known = ids.iter().filter_map(|id| Some(self.entries.get(*id)?.entry.clone()));
+        let known: Vec<Entry> = known.collect();
+        let entries = known.iter().map(|entry| entry.id).collect();
+        self.ask(DatapathAction::BeginEvictions(known), Awaited::Evicting { command, entries });
+    }
+
+    /// Entries are to be evicted: tells what their nodes have to store of them, if anything.
+    fn evicting(&mut self, command: Option<CommandId>, entries: &[EntryId], records: Vec<Option<LoadedRecord>>) {
+        let mut evicting: Vec<(EntryId, Option<Record>)> = Vec::new();
+        for (id, loaded) in entries.iter().zip(records) {
+            let Some(loaded) = loaded else { continue };
+            let cached = self.entries.get_mut(*id).expect("entries stay while an operation is under way");
+            if !cached.evicting {
+                cached.evicting = true;
+                self.statistics.evicted += 1;
+            }
+            evicting.push((*id, loaded.if_dirty().map(|keyed| keyed.record)));
+        }
+        match command {
+            Some(command) => self.answer(command, SwitchResult::Evicting(evicting)),
+            None => self.reports.push_back(SwitchReport::EvictMe { epoch: self.epoch, entries: evicting }),
+        }
+    }
+
+    fn remove(&mut self, command: CommandId, entries: &[EntryId]) {
+        let removed = entries.iter().filter_map(|id| Some(self.entries.remove(*id)?.entry)).collect();
+        self.ask(DatapathAction::Remove(removed), Awaited::Answer(command));
+    }
+
+    fn begin_snapshot(&mut self, command: CommandId, generation: u32) {
         if let Some(snapshot) = &self.snapshot {
-            let repeated = snapshot.generation == generation;
-            return if repeated { SwitchResult::Ok } else { SwitchResult::Busy };
+            let repeated = snapshot.generation() == generation;
+            self.answer(command, if repeated { SwitchResult::Ok } else { SwitchResult::Busy });
+            return;
         }
-        self.take_reports(target);
-        let mut inject = Inject { target, packet: &mut self.packet, epoch: self.epoch };
-        match Snapshot::begin(generation, &self.entries, &mut inject) {
-            Some(snapshot) => {
-                self.snapshot = Some(snapshot);
-                self.statistics.snapshots += 1;
-                SwitchResult::Ok
-            }
-            None => SwitchResult::Busy,
-        }
+        self.steps.extend([Step::TakeReports { tells: false }, Step::BeginSnapshot(command, generation)]);
     }
 
-    /// When to call [`Agent::handle_timeout`] next, of the monotonic clock; 0 while there are records to load.
-    pub fn poll_timeout(&self) -> u64 {
-        if self.snapshot.is_some() {
-            return 0;
+    fn snapshot_begun(&mut self, now: Now, command: CommandId, generation: u32, begun: bool) {
+        if !begun {
+            self.answer(command, SwitchResult::Busy);
+            return;
         }
-        self.next_hello_us.min(self.next_reset_us).min(self.next_retry_us)
+        self.snapshot = Some(Snapshot::begin(self.epoch, generation, &self.entries));
+        self.timers.set(AgentTimer::Load, now.monotonic_us);
+        self.statistics.snapshots += 1;
+        self.answer(command, SwitchResult::Ok);
     }
 
-    /// Says hello, clears counters, goes on with a snapshot, takes the datapath's reports.
-    pub fn handle_timeout(&mut self, now: Now, target: &mut dyn Target) {
-        if now.monotonic_us >= self.next_hello_us {
-            self.next_hello_us = now.in_us(self.config.heartbeat_us);
-            self.traffic.observe(now, target.requests());
-            let (boot, address, epoch) = (self.boot, self.address, self.epoch);
-            let (classes, needs_epoch) = (target.classes(), self.needs_epoch(target));
-            self.reports.push_back(SwitchReport::Hello { boot, address, epoch, classes, needs_epoch });
-        }
-        // (None any more, once the datapath has failed.)
-        let misses = target.misses().saturating_sub(self.misses_at_reset);
-        if now.monotonic_us >= self.next_reset_us || misses >= self.counting.misses {
-            self.begin_counting(now, target);
-        }
-        self.take_reports(target);
-        self.go_on_with_snapshot(target);
-        if now.monotonic_us >= self.next_retry_us {
-            self.tell_evicted_themselves(target);
-            self.next_retry_us = now.in_us(self.config.retry_us);
-        }
-        if self.entries.evicted_themselves().is_empty() {
-            self.next_retry_us = u64::MAX;
-        } else {
-            self.next_retry_us = self.next_retry_us.min(now.in_us(self.config.retry_us));
-        }
+    fn load_records(&mut self) {
+        let Some(snapshot) = &mut self.snapshot else { return };
+        let entries = snapshot.next_step(&self.entries, self.config.loads_a_step);
+        let ids = entries.iter().map(|entry| entry.id).collect();
+        self.ask(DatapathAction::LoadRecords(entries), Awaited::Loaded(ids));
     }
 
-    /// Whether the epoch's sequence numbers are so far used that now is the moment for another one.
-    fn needs_epoch(&self, target: &dyn Target) -> bool {
-        let used = target.sequence_used();
-        self.config.mechanisms.renewal && (used >= RENEW_NOW || (used >= RENEW_WHEN_QUIET && self.traffic.is_quiet()))
-    }
-
-    fn go_on_with_snapshot(&mut self, target: &mut dyn Target) {
-        let Some(mut snapshot) = self.snapshot.take() else { return };
-        let mut inject = Inject { target, packet: &mut self.packet, epoch: self.epoch };
-        let loaded = snapshot.step(&self.entries, &mut inject, self.config.loads_a_step);
+    fn loaded(&mut self, entries: Vec<EntryId>, records: Vec<Option<LoadedRecord>>) {
+        let snapshot = self.snapshot.as_mut().expect("a snapshot stays while its records are loaded");
+        snapshot.loaded(entries, records);
         snapshot.emit(false, &mut self.reports);
-        self.snapshot = Some(snapshot);
-        if loaded {
+        if snapshot.is_loaded() {
             // A record's original is reported before its new generation can be seen, so it is there by now or never.
-            self.take_reports(target);
-            let snapshot = self.snapshot.take().expect("put back above");
-            let mut inject = Inject { target, packet: &mut self.packet, epoch: self.epoch };
-            let must_be_whole = self.config.mechanisms.whole_snapshots;
-            snapshot.finish(&self.entries, &mut inject, must_be_whole, &mut self.reports);
+            self.steps.push_front(Step::EndSnapshot);
+            self.steps.push_front(Step::TakeReports { tells: false });
         }
     }
 
-    /// Takes what the datapath reports.
-    pub fn take_reports(&mut self, target: &mut dyn Target) {
-        let mut told = false;
-        while target.next_report(&mut self.packet) {
-            let Some(loaded) = LoadedRecord::from_packet(&self.packet) else { continue };
-            match self.packet.parse().map(|parts| parts.header.op) {
-                Ok(Op::Original) => {
+    fn snapshot_ended(&mut self) {
+        let snapshot = self.snapshot.take().expect("a snapshot stays until it ends");
+        self.timers.stop(AgentTimer::Load);
+        let must_be_whole = self.config.mechanisms.whole_snapshots;
+        snapshot.finish(&self.entries, must_be_whole, &mut self.reports);
+    }
+
+    /// The datapath has reported this; `tells` if it has reported an eviction before.
+    fn reported(&mut self, reports: Vec<DatapathReport>, mut tells: bool) {
+        let are_all = reports.len() < BATCH_MAX;
+        for report in reports {
+            match report {
+                DatapathReport::Original(loaded) => {
                     self.statistics.originals += 1;
                     if let Some(snapshot) = &mut self.snapshot {
                         snapshot.original(loaded);
                     }
                 }
-                Ok(Op::EvictMe) => told |= self.evicts_itself(loaded.entry),
-                _ => {}
+                DatapathReport::EvictMe(id) => tells |= self.evicts_itself(id),
             }
         }
-        if told {
-            self.tell_evicted_themselves(target);
+        if !are_all {
+            self.steps.push_front(Step::TakeReports { tells });
+        } else if tells {
+            self.tell_evicted_themselves();
         }
     }
 
@@ -411,17 +647,23 @@ impl Agent {
         begun
     }
 
-    fn tell_evicted_themselves(&mut self, target: &mut dyn Target) {
+    fn tell_evicted_themselves(&mut self) {
         let ids: Vec<_> = self.entries.evicted_themselves().iter().copied().collect();
-        for batch in ids.chunks(BATCH_MAX) {
-            let entries: Vec<_> =
-                batch.iter().filter_map(|id| Some((*id, self.begin_eviction(*id, target)?))).collect();
-            self.reports.push_back(SwitchReport::EvictMe { epoch: self.epoch, entries });
+        for batch in ids.chunks(BATCH_MAX).rev() {
+            self.steps.push_front(Step::TellEvictions(batch.to_vec()));
         }
     }
 
-    /// Takes the next message for the controller.
-    pub fn poll_report(&mut self) -> Option<SwitchReport> {
-        self.reports.pop_front()
+    fn tell_again(&mut self, now: Now) {
+        let retry_us = now.in_us(self.config.retry_us);
+        if self.timers.is_due(AgentTimer::Retry, now) {
+            self.tell_evicted_themselves();
+            self.timers.set(AgentTimer::Retry, retry_us);
+        }
+        if self.entries.evicted_themselves().is_empty() {
+            self.timers.stop(AgentTimer::Retry);
+        } else {
+            self.timers.set_earlier(AgentTimer::Retry, retry_us);
+        }
     }
 }

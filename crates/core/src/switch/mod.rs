@@ -1,11 +1,13 @@
 //! The switch's agent (the paper's switch OS): writes the datapath's tables, injects control packets, receives reports.
 //!
-//! The datapath itself is behind [`Target`], so that one agent drives the native build, the kernel's and P4 targets. A driver feeds
-//! commands ([`Agent::handle_command`]) and time ([`Agent::handle_timeout`], due at [`Agent::poll_timeout`]) and passes on
-//! what [`Agent::poll_report`] gives.
+//! What is to be done to the datapath the agent gives out as [`DatapathOp`]s, one at a time. [`carry_out`] does them to
+//! any datapath that implements [`Target`]: the native build, the kernel's, a P4 target. So an environment calls
+//! [`Agent::handle_message`], [`Agent::handle_timeout`] (due at [`Agent::poll_timeout`]) or [`Agent::handle_readable`], then
+//! [`carry_out`], and sends what [`Agent::poll_message`] gives.
 
 mod agent;
 mod counting;
+mod datapath;
 mod entries;
 mod snapshot;
 mod target;
@@ -13,4 +15,5 @@ mod traffic;
 
 pub use agent::{Agent, AgentConfig, AgentStatistics};
 pub use counting::Counting;
+pub use datapath::{DatapathAction, DatapathDone, DatapathOp, DatapathReport, carry_out};
 pub use target::{LoadedRecord, Target};

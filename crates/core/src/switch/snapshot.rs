@@ -1,16 +1,18 @@
 //! Crash-consistent snapshots of the dirty records (FarReach III-D; design, section 6).
 
 use super::entries::Entries;
-use super::target::{Inject, LoadedRecord};
-use crate::control::{BATCH_MAX, EntryId, KeyedRecord, SwitchReport, batch_len};
+use super::target::LoadedRecord;
+use crate::control::{BATCH_MAX, Entry, EntryId, KeyedRecord, SwitchReport, batch_len};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A snapshot being taken.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     epoch: u32,
-    pub(super) generation: u32,
+    generation: u32,
     to_load: VecDeque<EntryId>,
+    /// A step found nothing more to load.
+    is_loaded: bool,
     /// Records that changed since the point, as they were at it; `None` if no node needs them.
     originals: BTreeMap<EntryId, Option<KeyedRecord>>,
     /// Loaded too late: their originals must arrive.
@@ -21,21 +23,24 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Sets the point: from here on the datapath reports originals.
-    pub(super) fn begin(generation: u32, entries: &Entries, inject: &mut Inject<'_>) -> Option<Snapshot> {
-        if !inject.snapshot_begin(generation) {
-            return None;
-        }
-        Some(Snapshot {
-            epoch: inject.epoch,
+    /// A snapshot whose point has just been set: from here on the datapath reports originals.
+    pub(super) fn begin(epoch: u32, generation: u32, entries: &Entries) -> Snapshot {
+        Snapshot {
+            epoch,
             generation,
             to_load: entries.ids().collect(),
+            is_loaded: false,
             originals: BTreeMap::new(),
             awaited: Vec::new(),
             collected: Vec::new(),
             chunks: 0,
             complete: true,
-        })
+        }
+    }
+
+    /// The generation that its point began.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// A record was about to change for the first time since the point.
@@ -45,19 +50,34 @@ impl Snapshot {
         }
     }
 
-    /// Loads some records; true when all are loaded.
-    pub(super) fn step(&mut self, entries: &Entries, inject: &mut Inject<'_>, loads: usize) -> bool {
+    /// The entries whose records are to be loaded in the next step.
+    pub(super) fn next_step(&mut self, entries: &Entries, loads: usize) -> Vec<Entry> {
+        let mut step = Vec::new();
         for _ in 0..loads {
-            let Some(id) = self.to_load.pop_front() else { return true };
+            let Some(id) = self.to_load.pop_front() else {
+                self.is_loaded = true;
+                break;
+            };
             // An entry that went meanwhile was stored by its eviction first.
-            let Some(cached) = entries.get(id) else { continue };
-            match inject.load(&cached.entry) {
+            step.extend(entries.get(id).map(|cached| cached.entry.clone()));
+        }
+        step
+    }
+
+    /// A step has loaded the records of these entries.
+    pub(super) fn loaded(&mut self, ids: Vec<EntryId>, records: Vec<Option<LoadedRecord>>) {
+        for (id, record) in ids.into_iter().zip(records) {
+            match record {
                 Some(loaded) if loaded.generation < self.generation => self.collected.extend(loaded.if_dirty()),
                 Some(_) => self.awaited.push(id),
                 None => self.complete = false,
             }
         }
-        false
+    }
+
+    /// Whether all records are loaded.
+    pub(super) fn is_loaded(&self) -> bool {
+        self.is_loaded
     }
 
     /// Moves full chunks, or at the end everything, to the controller's reports.
@@ -70,15 +90,9 @@ impl Snapshot {
         }
     }
 
-    /// Ends it, after the last report was taken: complete only if the original of every record that was loaded too late is there.
-    pub(super) fn finish(
-        mut self,
-        entries: &Entries,
-        inject: &mut Inject<'_>,
-        must_be_whole: bool,
-        reports: &mut VecDeque<SwitchReport>,
-    ) {
-        inject.snapshot_end();
+    /// Ends it, after the last report was taken: complete only if the original of every record that was loaded too late
+    /// is there.
+    pub(super) fn finish(mut self, entries: &Entries, must_be_whole: bool, reports: &mut VecDeque<SwitchReport>) {
         for id in std::mem::take(&mut self.awaited) {
             match self.originals.remove(&id) {
                 Some(original) => self.collected.extend(original),

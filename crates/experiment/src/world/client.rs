@@ -242,7 +242,7 @@ impl World {
             self.send_message(Part::Client(client), Message::FromClient(report));
         }
         let due_us = self.clients[usize::from(client)].session.poll_timeout();
-        self.arm(Part::Client(client), due_us);
+        self.arm(Part::Client(client), Some(due_us));
     }
 }
 

@@ -129,6 +129,6 @@ impl World {
             }
         }
         let due_us = self.controller.controller.poll_timeout();
-        self.arm(Part::Controller, due_us);
+        self.arm(Part::Controller, (due_us != u64::MAX).then_some(due_us));
     }
 }

@@ -209,11 +209,11 @@ impl World {
         self.now_ns
     }
 
-    /// Sees to it that a part's timer rings at this time of its clock.
+    /// Sees to it that a part's timer rings at this time of its clock, if it is set.
     #[inline]
-    fn arm(&mut self, part: Part, monotonic_us: u64) {
-        if monotonic_us != u64::MAX {
-            self.arm_at(part, monotonic_us.saturating_mul(1000));
+    fn arm(&mut self, part: Part, due_us: Option<u64>) {
+        if let Some(due_us) = due_us {
+            self.arm_at(part, due_us.saturating_mul(1000));
         }
     }
 

@@ -182,7 +182,7 @@ impl World {
         let slot = &mut self.nodes[usize::from(node)];
         slot.shim.take_ops(&mut slot.waiting);
         let due_us = slot.shim.poll_timeout();
-        self.arm(Part::Node(node), due_us);
+        self.arm(Part::Node(node), Some(due_us));
     }
 }
 

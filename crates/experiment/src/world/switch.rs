@@ -5,7 +5,7 @@ use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
 use switchback_core::control::{Command, Location, Message, SwitchCommand};
-use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
+use switchback_core::switch::{Agent, AgentConfig, Counting, Target, carry_out};
 use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Packet};
 
@@ -127,7 +127,7 @@ impl World {
         slot.running = Some(Box::new(Running { datapath, agent }));
         let boot = slot.boot;
         self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
-        self.agent_acts(|agent, target| agent.handle_timeout(now, target));
+        self.agent_acts(|agent| agent.handle_timeout(now));
     }
 
     pub(super) fn crash_switch(&mut self) {
@@ -203,48 +203,49 @@ impl World {
         let now = self.now();
         self.switch.is_busy = false;
         if let Some(command) = self.switch.commands.pop_front() {
-            self.agent_acts(|agent, target| agent.handle_command(now, command, target));
+            self.agent_acts(|agent| agent.handle_message(now, command));
         }
         self.agent_begins();
     }
 
     pub(super) fn wake_switch(&mut self) {
         let now = self.now();
-        self.agent_acts(|agent, target| {
-            if now.monotonic_us >= agent.poll_timeout() {
-                agent.handle_timeout(now, target);
+        self.agent_acts(|agent| {
+            if now.is_due(agent.poll_timeout()) {
+                agent.handle_timeout(now);
             }
         });
     }
 
     pub(super) fn poll_reports(&mut self, boot: u64) {
         if self.switch.boot == boot && self.switch.running.is_some() {
-            self.agent_acts(|agent, target| agent.take_reports(target));
+            let now = self.now();
+            self.agent_acts(|agent| agent.handle_readable(now));
             self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
         }
     }
 
     /// Lets the agent do something, and passes on what comes of it.
-    fn agent_acts(&mut self, acts: impl FnOnce(&mut Agent, &mut dyn Target)) {
-        let classes = self.classes();
+    fn agent_acts(&mut self, acts: impl FnOnce(&mut Agent)) {
+        let (now, classes) = (self.now(), self.classes());
         let Some(running) = &mut self.switch.running else { return };
         let Running { datapath, agent } = &mut **running;
-        acts(agent, &mut Native(datapath, classes));
-        let due_us = agent.poll_timeout();
+        acts(agent);
+        carry_out(agent, now, &mut Native(datapath, classes));
+        let (due_us, is_taking_snapshot) = (agent.poll_timeout(), agent.is_taking_snapshot());
         let mut reports = Vec::new();
-        while let Some(report) = agent.poll_report() {
+        while let Some(report) = agent.poll_message() {
             reports.push(report);
         }
         for report in reports {
             self.send_message(Part::Switch, Message::FromSwitch(report));
         }
-        match due_us {
-            // A step of a snapshot.
-            0 => {
-                let loads = AgentConfig::default().loads_a_step as u64;
-                self.arm_at(Part::Switch, self.now_ns + loads * self.setup.profile.agent_load_ns);
-            }
-            _ => self.arm(Part::Switch, due_us),
+        if is_taking_snapshot {
+            // The next step takes its time.
+            let loads = AgentConfig::default().loads_a_step as u64;
+            self.arm_at(Part::Switch, self.now_ns + loads * self.setup.profile.agent_load_ns);
+        } else {
+            self.arm(Part::Switch, due_us);
         }
     }
 

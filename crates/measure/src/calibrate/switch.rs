@@ -10,7 +10,7 @@ use switchback_core::Now;
 use switchback_core::control::{
     BATCH_MAX, Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
 };
-use switchback_core::switch::{Agent, AgentConfig};
+use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
 use switchback_experiment::calibration::{Agent as AgentSamples, Pipeline, Sample, Switch};
 use switchback_net::NativeTarget;
@@ -82,8 +82,9 @@ impl Bed {
     fn command(&mut self, body: SwitchCommand) -> anyhow::Result<()> {
         self.commands += 1;
         let id = self.commands;
-        self.agent.handle_command(now(), Command { id, epoch: 1, body }, &mut self.target);
-        let report = self.agent.poll_report().context("the agent says nothing")?;
+        self.agent.handle_message(now(), Command { id, epoch: 1, body });
+        carry_out(&mut self.agent, now(), &mut self.target);
+        let report = self.agent.poll_message().context("the agent says nothing")?;
         let done = match &report {
             SwitchReport::Done { result: SwitchResult::Ok, .. } => true,
             // Two hashes may collide: few do.
@@ -139,13 +140,14 @@ fn entry(slot: u32) -> Entry {
 fn snapshot(bed: &mut Bed, expected: usize) -> anyhow::Result<Vec<f64>> {
     bed.command(SwitchCommand::Snapshot { generation: 2 })?;
     let (mut steps, mut records) = (Vec::new(), 0);
-    while bed.agent.poll_timeout() == 0 {
+    while bed.agent.is_taking_snapshot() {
         let took = timed(|| {
-            bed.agent.handle_timeout(now(), &mut bed.target);
+            bed.agent.handle_timeout(now());
+            carry_out(&mut bed.agent, now(), &mut bed.target);
             Ok(())
         })?;
         steps.push(us(took) / AgentConfig::default().loads_a_step as f64);
-        while let Some(report) = bed.agent.poll_report() {
+        while let Some(report) = bed.agent.poll_message() {
             if let SwitchReport::SnapshotChunk { records: chunk, .. } = report {
                 records += chunk.len();
             }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use switchback_core::control::Message;
-use switchback_core::switch::{Agent, AgentStatistics, Target};
+use switchback_core::switch::{Agent, AgentStatistics, Target, carry_out};
 use switchback_net::{Clock, PeerPort, until};
 
 /// What others may know of a running agent.
@@ -52,21 +52,23 @@ impl<T: Target + Send + 'static> AgentThread<T> {
             let now = self.clock.now();
             while let Some(message) = self.port.receive() {
                 if let Message::ToSwitch(command) = message {
-                    self.agent.handle_command(now, command, &mut self.target);
+                    self.agent.handle_message(now, command);
+                    carry_out(&mut self.agent, now, &mut self.target);
                 }
             }
-            if now.monotonic_us >= self.agent.poll_timeout() {
-                self.agent.handle_timeout(now, &mut self.target);
+            if now.is_due(self.agent.poll_timeout()) {
+                self.agent.handle_timeout(now);
             } else {
-                self.agent.take_reports(&mut self.target);
+                self.agent.handle_readable(now);
             }
+            carry_out(&mut self.agent, now, &mut self.target);
             if let Some(failure) = self.target.failure() {
                 // Told of nothing more, the controller takes the switch for dead, and another one
                 // takes over.
                 tracing::error!("the switch ends: {failure}");
                 return;
             }
-            while let Some(report) = self.agent.poll_report() {
+            while let Some(report) = self.agent.poll_message() {
                 self.port.send(Message::FromSwitch(report));
             }
             *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = self.agent.statistics();

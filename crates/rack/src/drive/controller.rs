@@ -119,7 +119,7 @@ impl ControllerThread {
         let mut arrived = VecDeque::new();
         while !stop.is_asked() {
             let now = self.clock.now();
-            let timeout = until(now, self.controller.poll_timeout()).unwrap_or(Duration::from_millis(50));
+            let timeout = until(now, Some(self.controller.poll_timeout())).unwrap_or(Duration::from_millis(50));
             wait(&mut poll, &mut events, Some(timeout.min(Duration::from_millis(50))));
             let now = self.clock.now();
             self.inbox.drain_into(&mut arrived);

@@ -224,7 +224,7 @@ impl NodeThread {
     }
 
     fn timeout(&self, running: &Running) -> Duration {
-        let due = until(self.clock.now(), self.shim.poll_timeout()).unwrap_or(Duration::from_millis(20));
+        let due = until(self.clock.now(), Some(self.shim.poll_timeout())).unwrap_or(Duration::from_millis(20));
         let due = due.min(Duration::from_millis(20));
         match (&running.capacity, running.backlog.is_empty()) {
             (_, true) => due,

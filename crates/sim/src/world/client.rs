@@ -424,7 +424,7 @@ impl World {
         }
         let Some(session) = &self.clients[usize::from(client)].session else { return };
         let due_us = session.poll_timeout();
-        self.arm(part, due_us);
+        self.arm(part, Some(due_us));
     }
 
     /// An operation is over.

@@ -199,7 +199,7 @@ impl World {
         }
         let Some(controller) = &self.controller.controller else { return };
         let due_us = controller.poll_timeout();
-        self.arm(Part::Controller, due_us);
+        self.arm(Part::Controller, (due_us != u64::MAX).then_some(due_us));
     }
 
     /// Nobody may hear of a snapshot that isn't on the disk.

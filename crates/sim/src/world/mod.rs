@@ -182,13 +182,11 @@ impl World {
         self.clocks[usize::from(part.index())].now(self.now_us)
     }
 
-    /// Sees to it that a part's timer rings at this time of its monotonic clock.
+    /// Sees to it that a part's timer rings at this time of its monotonic clock, if it is set.
     #[inline]
-    fn arm(&mut self, part: Part, monotonic_us: u64) {
+    fn arm(&mut self, part: Part, due_us: Option<u64>) {
         let index = part.index();
-        if monotonic_us == u64::MAX {
-            return;
-        }
+        let Some(monotonic_us) = due_us else { return };
         let asked = &mut self.asked[usize::from(index)];
         if asked.0 != monotonic_us {
             *asked = (monotonic_us, self.clocks[usize::from(index)].when(monotonic_us));

@@ -142,7 +142,7 @@ impl World {
         if slot.commit.is_none() && !slot.waiting.is_empty() {
             self.begin_commit(node);
         }
-        self.arm(part, due_us);
+        self.arm(part, Some(due_us));
     }
 
     fn begin_commit(&mut self, node: u8) {

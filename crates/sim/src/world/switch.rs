@@ -10,9 +10,10 @@ use crate::parts::Part;
 use crate::plan::Plan;
 use crate::random::Random;
 use std::collections::{BTreeMap, VecDeque};
+use switchback_core::Now;
 use switchback_core::control::{Command, KeyedRecord, Location, Message, SwitchCommand, SwitchReport};
 use switchback_core::floors::SEQ_BUCKETS;
-use switchback_core::switch::{Agent, AgentConfig, Counting, Target};
+use switchback_core::switch::{Agent, AgentConfig, Counting, Target, carry_out};
 use switchback_datapath::state::bits;
 use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Op, Packet, Seq};
@@ -240,7 +241,7 @@ impl World {
             Some(Box::new(Running { datapath, agent, entries: BTreeMap::new(), cut: None, repeats: VecDeque::new() }));
         slot.poll_at_us = u64::MAX;
         slot.is_busy = false;
-        self.agent_acts(switch, |agent, target| agent.handle_timeout(now, target));
+        self.agent_acts(switch, now, |agent| agent.handle_timeout(now));
     }
 
     pub(super) fn crash_switch(&mut self, switch: u8) {
@@ -325,9 +326,9 @@ impl World {
         }
         slot.is_busy = false;
         let commands = std::mem::take(&mut slot.commands);
-        self.agent_acts(switch, |agent, target| {
+        self.agent_acts(switch, now, |agent| {
             for command in commands {
-                agent.handle_command(now, command, target);
+                agent.handle_message(now, command);
             }
         });
     }
@@ -335,19 +336,17 @@ impl World {
     pub(super) fn wake_switch(&mut self, switch: u8) {
         let now = self.now(Part::Switch(switch));
         self.switches[usize::from(switch)].poll_at_us = u64::MAX;
-        self.agent_acts(switch, |agent, target| {
-            if now.monotonic_us >= agent.poll_timeout() {
-                agent.handle_timeout(now, target);
+        self.agent_acts(switch, now, |agent| {
+            if now.is_due(agent.poll_timeout()) {
+                agent.handle_timeout(now);
             } else {
-                agent.take_reports(target);
+                agent.handle_readable(now);
             }
         });
     }
 
     /// Lets the agent do something, with packets in between, and passes on what comes of it.
-    fn agent_acts(&mut self, switch: u8, acts: impl FnOnce(&mut Agent, &mut dyn Target)) {
-        let part = Part::Switch(switch);
-        let unix_ms = self.now(part).unix_ms;
+    fn agent_acts(&mut self, switch: u8, now: Now, acts: impl FnOnce(&mut Agent)) {
         let sequence_start = if self.is_healed() { 0 } else { self.plan.topology.sequence_start };
         let slot = &mut self.switches[usize::from(switch)];
         let Some(running) = &mut slot.running else { return };
@@ -356,7 +355,7 @@ impl World {
             running: datapath,
             plan: &self.plan,
             random: &mut self.random,
-            unix_ms,
+            unix_ms: now.unix_ms,
             sequence_start,
             entries,
             cut,
@@ -364,7 +363,8 @@ impl World {
             held: &mut slot.held,
             passed: Vec::new(),
         };
-        acts(agent, &mut between);
+        acts(agent);
+        carry_out(agent, now, &mut between);
         while !between.held.is_empty() {
             let flight = between.held.remove(0);
             between.pass(flight);
@@ -381,14 +381,14 @@ impl World {
         loop {
             let slot = &mut self.switches[usize::from(switch)];
             let Some(running) = &mut slot.running else { return };
-            let Some(report) = running.agent.poll_report() else { break };
+            let Some(report) = running.agent.poll_message() else { break };
             self.follow_snapshot(switch, &report);
             self.send_message(part, Part::Controller, Message::FromSwitch(report));
         }
         let slot = &self.switches[usize::from(switch)];
         let Some(running) = &slot.running else { return };
         let (due_us, poll_at_us) = (running.agent.poll_timeout(), slot.poll_at_us);
-        if due_us == 0 {
+        if running.agent.is_taking_snapshot() {
             let step_us = 1 + self.random.exponential(self.plan.times.agent_step_us);
             self.arm_at(part.index(), self.now_us + step_us);
         } else {

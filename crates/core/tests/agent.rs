@@ -1,0 +1,132 @@
+//! The agent's operations on its datapath: one at a time, in the order of the commands.
+
+#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
+
+use switchback_core::Now;
+use switchback_core::control::{BATCH_MAX, KeyedRecord};
+use switchback_core::control::{Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult};
+use switchback_core::storage::Record;
+use switchback_core::switch::{Agent, AgentConfig, DatapathAction, DatapathDone, DatapathReport, LoadedRecord};
+use switchback_wire::{Address, KeyHash, Seq};
+
+const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1 };
+const MANY: u64 = BATCH_MAX as u64 + 1;
+
+fn entry(id: u64) -> Entry {
+    let hash = KeyHash(u128::from(id).to_be_bytes());
+    Entry { id, at: Location { class: 0, slot: id as u32 }, hash, key: id.to_be_bytes().to_vec() }
+}
+
+fn loaded(id: u64) -> LoadedRecord {
+    let Entry { hash, key, .. } = entry(id);
+    let record = Record { seq: Seq::new(1, id), value: b"dirty".to_vec(), ..Record::default() };
+    LoadedRecord { entry: id, keyed: KeyedRecord { hash, key, record }, dirty: true, generation: 1 }
+}
+
+/// An agent without a datapath: the test answers its operations.
+struct Alone(Agent);
+
+impl Alone {
+    /// It serves epoch 1 with nothing cached, and has said hello.
+    fn new() -> Alone {
+        let mut alone = Alone(Agent::new(7, Address::default(), AgentConfig::default(), NOW));
+        let config = SwitchConfig { boot: 7, generation: 1, lanes: 1, routes: vec![vec![0]], nodes: Vec::new() };
+        alone.command(1, SwitchCommand::Configure(config));
+        assert!(matches!(alone.asks(), DatapathAction::Configure(_)));
+        alone.ends(DatapathDone::Configured { requests: 0, misses: 0 });
+        assert_eq!(alone.asks(), DatapathAction::ResetCounting { start: 0 });
+        alone.ends(DatapathDone::Changed);
+        assert_eq!(alone.says(), [SwitchReport::Done { id: 1, epoch: 1, result: SwitchResult::Ok }]);
+        alone.0.handle_timeout(NOW);
+        assert_eq!(alone.asks(), DatapathAction::ReadMeters);
+        alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });
+        assert_eq!(alone.asks(), DatapathAction::ReadMisses);
+        alone.ends(DatapathDone::Misses(0));
+        assert_eq!(alone.asks(), DatapathAction::TakeReports);
+        alone.ends(DatapathDone::Reports(Vec::new()));
+        assert!(matches!(alone.says()[..], [SwitchReport::Hello { epoch: 1, .. }]));
+        alone
+    }
+
+    fn command(&mut self, id: u64, body: SwitchCommand) {
+        self.0.handle_message(NOW, Command { id, epoch: 1, body });
+    }
+
+    /// The operation that it asks for: only this one.
+    fn asks(&mut self) -> DatapathAction {
+        let op = self.0.poll_op().unwrap();
+        assert_eq!((op.epoch, self.0.poll_op(), self.0.poll_timeout()), (1, None, None));
+        op.action
+    }
+
+    fn ends(&mut self, done: DatapathDone) {
+        self.0.handle_done(NOW, done);
+    }
+
+    fn says(&mut self) -> Vec<SwitchReport> {
+        std::iter::from_fn(|| self.0.poll_message()).collect()
+    }
+}
+
+#[test]
+fn commands_wait_in_order_while_an_operation_is_under_way_and_time_does_no_harm() {
+    let mut alone = Alone::new();
+    alone.command(2, SwitchCommand::Admit(vec![entry(1), entry(2)]));
+    alone.command(3, SwitchCommand::EvictBegin { candidates: vec![1, 2], count: 1 });
+    alone.command(4, SwitchCommand::Lanes(5));
+    alone.0.handle_timeout(Now { monotonic_us: u64::MAX, ..NOW });
+    alone.0.handle_readable(NOW);
+    assert_eq!(alone.asks(), DatapathAction::Admit(vec![entry(1), entry(2)]));
+    alone.ends(DatapathDone::Admitted(vec![false, true]));
+    // Refused, so it can't be evicted.
+    assert_eq!(alone.asks(), DatapathAction::ReadCounters(vec![entry(2).at]));
+    alone.ends(DatapathDone::Counters(vec![9]));
+    assert_eq!(alone.asks(), DatapathAction::BeginEvictions(vec![entry(2)]));
+    alone.ends(DatapathDone::Records(vec![Some(loaded(2))]));
+    assert_eq!(alone.asks(), DatapathAction::SetLanes(5));
+    alone.ends(DatapathDone::Changed);
+    assert_eq!(alone.0.poll_op(), None);
+    assert!(alone.0.poll_timeout().is_some());
+    let done = |id, result| SwitchReport::Done { id, epoch: 1, result };
+    let evicting = SwitchResult::Evicting(vec![(2, Some(loaded(2).keyed.record))]);
+    let admitted = SwitchResult::Admitted { refused: vec![1] };
+    assert_eq!(alone.says(), [done(2, admitted), done(3, evicting), done(4, SwitchResult::Ok)]);
+}
+
+#[test]
+fn commands_beyond_a_limit_are_dropped_while_an_operation_is_under_way() {
+    let mut alone = Alone::new();
+    for id in 0..10_000 {
+        alone.command(2 + id, SwitchCommand::Lanes(1));
+    }
+    let mut done = 0;
+    while alone.0.poll_op().is_some() {
+        alone.ends(DatapathDone::Changed);
+        done += 1;
+    }
+    assert!((1_000..2_000).contains(&done), "{done} were done");
+    assert_eq!(alone.says().len(), done);
+}
+
+#[test]
+fn all_reports_are_taken_before_the_controller_is_told_of_evictions() {
+    let mut alone = Alone::new();
+    alone.command(2, SwitchCommand::Admit((1..=MANY).map(entry).collect()));
+    assert!(matches!(alone.asks(), DatapathAction::Admit(_)));
+    alone.ends(DatapathDone::Admitted(vec![true; MANY as usize]));
+    alone.says();
+    alone.0.handle_readable(NOW);
+    let reports =
+        |ids: std::ops::RangeInclusive<u64>| DatapathDone::Reports(ids.map(DatapathReport::EvictMe).collect());
+    assert_eq!(alone.asks(), DatapathAction::TakeReports);
+    alone.ends(reports(1..=MANY - 1));
+    assert_eq!(alone.asks(), DatapathAction::TakeReports);
+    alone.ends(reports(MANY..=MANY));
+    for ids in [1..=MANY - 1, MANY..=MANY] {
+        assert_eq!(alone.asks(), DatapathAction::BeginEvictions(ids.clone().map(entry).collect()));
+        alone.ends(DatapathDone::Records(ids.clone().map(|id| Some(loaded(id))).collect()));
+        let entries = ids.map(|id| (id, Some(loaded(id).keyed.record))).collect();
+        assert_eq!(alone.says(), [SwitchReport::EvictMe { epoch: 1, entries }]);
+    }
+    assert_eq!(alone.0.poll_op(), None);
+}
