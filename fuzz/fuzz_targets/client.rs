@@ -61,7 +61,7 @@ impl Client {
 
     fn transmit(&mut self) {
         let mut packet = Packet::new();
-        while self.session.poll_transmit(&mut packet).is_some() {
+        while self.session.poll_packet(&mut packet).is_some() {
             assert!(packet.parse().is_ok(), "a session sends what is no packet");
             self.sent.push_back(packet.clone());
             if self.sent.len() > SENT_MAX {
@@ -125,7 +125,7 @@ impl Client {
             _ => {}
         }
         let packet = draw.damaged(Packet::build(header, &value, key));
-        let completion = self.session.receive(self.now, &packet);
+        let completion = self.session.handle_packet(self.now, &packet);
         if let Some(completion) = completion
             && let switchback_core::client::Outcome::Scanned { entries, .. } = completion.outcome
         {

@@ -44,7 +44,7 @@ impl Node {
         self.next_command += 1;
         let message = Message::ToNode(Command { id, epoch, body });
         if let Some(Message::ToNode(command)) = draw.arrived(&message) {
-            self.shim.handle_command(self.now, command);
+            self.shim.handle_message(self.now, command);
         }
     }
 
@@ -70,7 +70,7 @@ impl Node {
     /// The storage answers some operations, in order.
     fn answer(&mut self, draw: &mut Draw<'_>, count: usize) {
         let mut ops = Vec::new();
-        self.shim.take_ops(&mut ops);
+        self.shim.poll_ops(&mut ops);
         self.ops.extend(ops);
         for _ in 0..count {
             let Some(op) = self.ops.pop_front() else { return };
@@ -83,7 +83,7 @@ impl Node {
             };
             self.shim.handle_done(self.now, EngineDone { id, result });
             let mut ops = Vec::new();
-            self.shim.take_ops(&mut ops);
+            self.shim.poll_ops(&mut ops);
             self.ops.extend(ops);
         }
     }
@@ -126,7 +126,7 @@ impl Node {
         while self.shim.poll_packet(&mut packet).is_some() {
             assert!(packet.parse().is_ok(), "a node sends what is no packet");
         }
-        while self.shim.poll_report().is_some() {}
+        while self.shim.poll_message().is_some() {}
     }
 }
 
@@ -143,10 +143,10 @@ fuzz_target!(|bytes: &[u8]| {
     let (records, ops) = Default::default();
     let mut node = Node { shim, records, ops, next_command: 1, now: START };
     let config = Node::config(draw.once_in(4), draw.once_in(4));
-    node.shim.handle_command(node.now, Command { id: 1 << 32, epoch: 1, body: NodeCommand::Epoch(config) });
+    node.shim.handle_message(node.now, Command { id: 1 << 32, epoch: 1, body: NodeCommand::Epoch(config) });
     node.answer(&mut Draw::new(&[]), usize::MAX);
     let release = NodeCommand::Release { floor: Seq::new(1, 0) };
-    node.shim.handle_command(node.now, Command { id: 2 << 32, epoch: 1, body: release });
+    node.shim.handle_message(node.now, Command { id: 2 << 32, epoch: 1, body: release });
     node.answer(&mut Draw::new(&[]), usize::MAX);
     for _ in 0..STEPS_MAX {
         if draw.is_empty() {

@@ -111,8 +111,7 @@ impl Driver {
         let mut opened = Some(opened);
         let mut asked = VecDeque::new();
         while !(self.closing && self.outstanding.is_empty() && self.waiting.is_empty()) {
-            let timeout =
-                until(self.clock.now(), Some(self.session.poll_timeout())).unwrap_or(Duration::from_millis(20));
+            let timeout = until(self.clock.now(), self.session.poll_timeout()).unwrap_or(Duration::from_millis(20));
             if let Err(error) = poll.poll(&mut events, Some(timeout.min(Duration::from_millis(20)))) {
                 tracing::debug!(%error, "waiting was interrupted");
             }
@@ -120,7 +119,7 @@ impl Driver {
             while let Some(notice) = self.control.receive() {
                 self.session.handle_message(now, notice);
             }
-            if now.monotonic_us >= self.session.poll_timeout() {
+            if now.is_due(self.session.poll_timeout()) {
                 self.session.handle_timeout(now);
             }
             if self.session.is_open(now)
@@ -150,7 +149,7 @@ impl Driver {
 
     fn receive(&mut self, now: Now) {
         while self.uplink.receive(&mut self.packet) {
-            if let Some(completion) = self.session.receive(now, &self.packet) {
+            if let Some(completion) = self.session.handle_packet(now, &self.packet) {
                 finish(&mut self.outstanding, completion);
             }
         }
@@ -193,9 +192,9 @@ impl Driver {
     }
 
     fn transmit(&mut self, now: Now) {
-        while let Some(to) = self.session.poll_transmit(&mut self.packet) {
+        while let Some(to) = self.session.poll_packet(&mut self.packet) {
             if self.uplink.send(to, &mut self.packet) == Sent::Answered
-                && let Some(completion) = self.session.receive(now, &self.packet)
+                && let Some(completion) = self.session.handle_packet(now, &self.packet)
             {
                 finish(&mut self.outstanding, completion);
             }

@@ -13,7 +13,7 @@
 //! | `handle_timeout(now)` | the time of `poll_timeout` has come; too early or too late does no harm |
 //! | `poll_packet(packet)` | fills `packet` with the next one to send, and returns where to; `None`: no more |
 //! | `poll_message()` | the next message to send |
-//! | `poll_op()` | the next operation to carry out, in this order: on storage, files or tables |
+//! | `poll_op()` | the next operation to carry out, in this order: on storage, files or tables. Of a node's storage, which commits many at once, `poll_ops(ops)` gives all |
 //! | `poll_timeout()` | when to call `handle_timeout`, in microseconds of the monotonic clock; `None`: never |
 //!
 //! After each `handle_` call the environment polls until there is nothing more. A machine has the calls that it

@@ -43,7 +43,7 @@ impl Node {
             write_through: false,
         };
         for (id, body) in [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })] {
-            node.shim.handle_command(NOW, Command { id, epoch: EPOCH, body });
+            node.shim.handle_message(NOW, Command { id, epoch: EPOCH, body });
             node.carry_out();
         }
         node
@@ -52,7 +52,7 @@ impl Node {
     fn carry_out(&mut self) {
         let mut ops = Vec::new();
         while self.shim.has_ops() {
-            self.shim.take_ops(&mut ops);
+            self.shim.poll_ops(&mut ops);
             for op in ops.drain(..) {
                 let (id, reply) = match op {
                     EngineOp::Get { id, hash, .. } => {
@@ -269,7 +269,7 @@ impl Large {
 
     fn transmitted(&mut self) {
         let mut packet = Packet::new();
-        while self.session.poll_transmit(&mut packet).is_some() {
+        while self.session.poll_packet(&mut packet).is_some() {
             self.asked.push(packet.clone());
         }
     }
@@ -313,7 +313,7 @@ impl Large {
     }
 
     fn hear(&mut self, header: Header, value: &[u8], key: &[u8]) {
-        if let Some(completion) = self.session.receive(NOW, &Packet::build(header, value, key)) {
+        if let Some(completion) = self.session.handle_packet(NOW, &Packet::build(header, value, key)) {
             self.done += 1;
             if let Outcome::Value { value, .. } = completion.outcome {
                 assert!(value == vec![1; LARGE_BYTES]);

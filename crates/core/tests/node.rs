@@ -11,7 +11,7 @@ use switchback_wire::{Address, HashKey};
 /// What the shim's next hello says of its storage.
 fn hello(shim: &mut Shim, now: Now) -> Option<String> {
     shim.handle_timeout(now);
-    let mut hellos = std::iter::from_fn(|| shim.poll_report()).filter_map(|report| match report {
+    let mut hellos = std::iter::from_fn(|| shim.poll_message()).filter_map(|report| match report {
         NodeReport::Hello { failure, .. } => Some(failure),
         _ => None,
     });
@@ -31,9 +31,9 @@ fn what_the_storage_refuses_is_told_for_a_while() {
         lanes: 16,
         write_through: false,
     };
-    shim.handle_command(now, Command { id: 1, epoch: 1, body: NodeCommand::Epoch(config) });
+    shim.handle_message(now, Command { id: 1, epoch: 1, body: NodeCommand::Epoch(config) });
     let mut ops = Vec::new();
-    shim.take_ops(&mut ops);
+    shim.poll_ops(&mut ops);
     let [EngineOp::SetState { id, .. }] = ops[..] else { panic!("{ops:?}") };
     shim.handle_done(now, EngineDone { id, result: Err(EngineError::NoSpace("/data".into())) });
     now.monotonic_us += 1_000_000;

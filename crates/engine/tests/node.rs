@@ -66,7 +66,7 @@ impl Node {
 
     fn command(&mut self, body: NodeCommand) {
         self.commands += 1;
-        self.shim.handle_command(self.now, Command { id: self.commands, epoch: self.epoch, body });
+        self.shim.handle_message(self.now, Command { id: self.commands, epoch: self.epoch, body });
         self.work();
     }
 
@@ -86,7 +86,7 @@ impl Node {
     fn work(&mut self) {
         while self.shim.has_ops() {
             let (mut ops, mut done) = (Vec::new(), Vec::new());
-            self.shim.take_ops(&mut ops);
+            self.shim.poll_ops(&mut ops);
             self.engine.execute(&mut ops, &mut done);
             done.into_iter().for_each(|done| self.shim.handle_done(self.now, done));
         }

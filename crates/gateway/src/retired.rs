@@ -55,7 +55,7 @@ impl Retired {
             while let Some(notice) = self.control.receive() {
                 self.session.handle_message(now, notice);
             }
-            if now.monotonic_us >= self.session.poll_timeout() {
+            if now.is_due(self.session.poll_timeout()) {
                 self.session.handle_timeout(now);
             }
             let is_over = self.session.is_open(now) && self.session.preserved().is_empty();

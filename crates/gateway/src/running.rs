@@ -54,7 +54,7 @@ impl Link {
     fn send_batch(&mut self) -> usize {
         let mut count = 0;
         for outgoing in &mut self.batch {
-            let Some(to) = self.session.poll_transmit(&mut outgoing.item.packet) else { break };
+            let Some(to) = self.session.poll_packet(&mut outgoing.item.packet) else { break };
             outgoing.to = to;
             count += 1;
         }
@@ -251,7 +251,7 @@ impl Running {
             }
             for Outgoing { item, sent, .. } in &link.batch[..count] {
                 if *sent == Sent::Answered
-                    && let Some(completion) = link.session.receive(self.now, &item.packet)
+                    && let Some(completion) = link.session.handle_packet(self.now, &item.packet)
                 {
                     self.complete(completion);
                 }

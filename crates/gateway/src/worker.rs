@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
+use switchback_net::until;
 
 /// Tokens below are connections.
 pub(crate) const LISTENER: usize = usize::MAX - 1024;
@@ -82,10 +83,10 @@ impl Worker {
         if !self.running.outbox.replies.resume.is_empty() {
             return Duration::ZERO;
         }
-        let until_us = self.link.session.poll_timeout().saturating_sub(self.shared.now().monotonic_us);
         let until_tick = self.next_tick.saturating_duration_since(Instant::now());
+        let due = until(self.shared.now(), self.link.session.poll_timeout());
         // Milliseconds are what poll counts in; rounded down it would spin.
-        Duration::from_micros(until_us).min(until_tick).max(Duration::from_millis(1))
+        due.map_or(until_tick, |due| due.min(until_tick)).max(Duration::from_millis(1))
     }
 
     fn note(&mut self, event: &Event) {
@@ -114,7 +115,7 @@ impl Worker {
         self.take_sockets();
         self.take_messages();
         self.take_packets();
-        if self.link.session.poll_timeout() <= self.running.now.monotonic_us {
+        if self.running.now.is_due(self.link.session.poll_timeout()) {
             self.link.session.handle_timeout(self.running.now);
             self.running.pump(&mut self.link);
         }
@@ -166,7 +167,7 @@ impl Worker {
             if !uplink.receive(packet) {
                 break;
             }
-            if let Some(completion) = session.receive(self.running.now, packet) {
+            if let Some(completion) = session.handle_packet(self.running.now, packet) {
                 self.running.complete(completion);
             }
         }

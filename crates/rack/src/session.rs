@@ -47,7 +47,7 @@ impl BlockingSession {
 
     /// Waits for something to happen and handles it.
     fn step(&mut self, done: &mut dyn FnMut(Completion<'_>)) {
-        let timeout = until(self.clock.now(), Some(self.session.poll_timeout())).unwrap_or(Duration::from_millis(20));
+        let timeout = until(self.clock.now(), self.session.poll_timeout()).unwrap_or(Duration::from_millis(20));
         let timeout = timeout.min(Duration::from_millis(20));
         if let Err(error) = self.poll.poll(&mut self.events, Some(timeout)) {
             tracing::debug!(%error, "waiting was interrupted");
@@ -56,11 +56,11 @@ impl BlockingSession {
         while let Some(notice) = self.control.receive() {
             self.session.handle_message(now, notice);
         }
-        if now.monotonic_us >= self.session.poll_timeout() {
+        if now.is_due(self.session.poll_timeout()) {
             self.session.handle_timeout(now);
         }
         while self.uplink.receive(&mut self.packet) {
-            if let Some(completion) = self.session.receive(now, &self.packet) {
+            if let Some(completion) = self.session.handle_packet(now, &self.packet) {
                 done(completion);
             }
         }
@@ -74,9 +74,9 @@ impl BlockingSession {
     }
 
     fn transmit(&mut self, done: &mut dyn FnMut(Completion<'_>)) {
-        while let Some(to) = self.session.poll_transmit(&mut self.packet) {
+        while let Some(to) = self.session.poll_packet(&mut self.packet) {
             if self.uplink.send(to, &mut self.packet) == Sent::Answered
-                && let Some(completion) = self.session.receive(self.clock.now(), &self.packet)
+                && let Some(completion) = self.session.handle_packet(self.clock.now(), &self.packet)
             {
                 done(completion);
             }

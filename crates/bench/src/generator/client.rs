@@ -273,7 +273,7 @@ impl<'a> Client<'a> {
     /// Sends what the session has to send, and takes the answers that come at once.
     #[inline]
     fn transmit(&mut self) -> anyhow::Result<()> {
-        while let Some(to) = self.session.poll_transmit(&mut self.packet) {
+        while let Some(to) = self.session.poll_packet(&mut self.packet) {
             if self.links.uplink.send(to, &mut self.packet) == Sent::Answered {
                 self.take_packet()?;
             }
@@ -285,7 +285,7 @@ impl<'a> Client<'a> {
     #[inline]
     fn take_packet(&mut self) -> anyhow::Result<()> {
         self.now_ns = self.shared.clock.now_ns();
-        let Some(completion) = self.session.receive(self.shared.clock.at(self.now_ns), &self.packet) else {
+        let Some(completion) = self.session.handle_packet(self.shared.clock.at(self.now_ns), &self.packet) else {
             return Ok(());
         };
         match self.book.complete(self.now_ns, completion) {
@@ -348,7 +348,9 @@ impl<'a> Client<'a> {
 
     /// Sleeps until something arrives or is due.
     fn sleep(&mut self) -> anyhow::Result<()> {
-        let mut until_ns = self.session.poll_timeout().saturating_mul(1000).min(self.now_ns + SLEEP_NS);
+        let sleeps_ns = self.now_ns + SLEEP_NS;
+        let due_ns = self.session.poll_timeout().map(|due_us| due_us.saturating_mul(1000));
+        let mut until_ns = due_ns.map_or(sleeps_ns, |due_ns| due_ns.min(sleeps_ns));
         if !self.refused.is_empty() {
             until_ns = until_ns.min(self.now_ns + REFUSED_NS);
         } else if let (Some(pacer), Stage::Running, true) = (&self.pacer, self.stage, self.book.has_room()) {
@@ -400,7 +402,7 @@ fn exchange(session: &mut Session, links: &mut ClientLinks, now: switchback_core
     while let Some(notice) = links.control.receive() {
         session.handle_message(now, notice);
     }
-    if now.monotonic_us >= session.poll_timeout() {
+    if now.is_due(session.poll_timeout()) {
         session.handle_timeout(now);
     }
     while let Some(report) = session.poll_message() {

@@ -9,6 +9,7 @@ use super::rto::RetryTimer;
 use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
 use crate::control::{ClientNotice, ClientReport, Destination, Grant, batch_len};
 use crate::time::Now;
+use crate::timers::{TimerKind, Timers};
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use std::collections::VecDeque;
@@ -82,6 +83,24 @@ enum Send {
     Fragment(u32, u64, u16),
 }
 
+/// When a session does something by itself.
+#[derive(Clone, Copy, Debug)]
+enum SessionTimer {
+    /// Says hello: asks for a session, or renews its lease.
+    Hello,
+    /// Sends again what wasn't answered; the earliest of all lanes.
+    Retry,
+    /// Sends the preserved records again that the controller hasn't confirmed.
+    Gather,
+}
+
+impl TimerKind for SessionTimer {
+    #[inline]
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
 /// A session with a rack. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Session {
@@ -97,14 +116,13 @@ pub struct Session {
     lanes: Vec<Lane>,
     free: Vec<u32>,
     lease_until_us: u64,
-    next_hello_us: u64,
     lease_us: u64,
     durable_generation: u32,
     recovered_epoch: u32,
     preserved: Preservation,
     gather: Option<Gather>,
     retry: RetryTimer,
-    next_retry_us: u64,
+    timers: Timers<SessionTimer, 3>,
     large_bytes: usize,
     fragments: FragmentBudget,
     sends: VecDeque<Send>,
@@ -118,7 +136,6 @@ pub struct Session {
 struct Gather {
     epoch: u32,
     chunks: Vec<(bool, ClientReport)>,
-    retry_at_us: u64,
 }
 
 impl Session {
@@ -126,6 +143,8 @@ impl Session {
     pub fn new(config: ClientConfig, boot: u64, seed: u64, now: Now) -> Session {
         assert!(config.lanes > 0 && config.deadline_us > 0);
         let fragments = FragmentBudget::new(config.fragments_max);
+        let mut timers = Timers::new();
+        timers.set(SessionTimer::Hello, now.monotonic_us);
         Session {
             retry: RetryTimer::new(config.retry_us.0, config.retry_us.1),
             config,
@@ -140,13 +159,12 @@ impl Session {
             lanes: Vec::new(),
             free: Vec::new(),
             lease_until_us: 0,
-            next_hello_us: now.monotonic_us,
             lease_us: 0,
             durable_generation: 0,
             recovered_epoch: 0,
             preserved: Preservation::default(),
             gather: None,
-            next_retry_us: u64::MAX,
+            timers,
             large_bytes: 0,
             fragments,
             sends: VecDeque::new(),
@@ -198,7 +216,7 @@ impl Session {
         self.hash_key.hash(key)
     }
 
-    /// Starts an operation; `token` comes back with its completion. Then call [`Session::poll_transmit`].
+    /// Starts an operation; `token` comes back with its completion. Then call [`Session::poll_packet`].
     #[inline]
     pub fn submit(&mut self, now: Now, operation: Operation<'_>, token: u64) -> Result<(), SubmitError> {
         if !self.is_open(now) {
@@ -284,7 +302,7 @@ impl Session {
         let lane = &mut self.lanes[index as usize];
         let delay_us = self.retry.delay_us(lane.attempt, &mut self.random);
         lane.retry_at_us = now.in_us(delay_us).min(lane.submitted_us + self.config.deadline_us);
-        self.next_retry_us = self.next_retry_us.min(lane.retry_at_us);
+        self.timers.set_earlier(SessionTimer::Retry, lane.retry_at_us);
     }
 
     /// Goes on with a large value: at once if the lane has its share of the fragments, or gets it now.
@@ -336,7 +354,7 @@ impl Session {
 
     /// Fills `packet` with the next one to send to the returned address.
     #[inline]
-    pub fn poll_transmit(&mut self, packet: &mut Packet) -> Option<Address> {
+    pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<Address> {
         while let Some(send) = self.sends.pop_front() {
             let (Send::Request(index, request) | Send::Fragment(index, request, _)) = send;
             let Some(lane) = self.lanes.get(index as usize) else { continue };
@@ -365,7 +383,7 @@ impl Session {
 
     /// Takes a packet from the switch; the completion it brings, if it does, borrows the packet's value.
     #[inline]
-    pub fn receive<'a>(&'a mut self, now: Now, packet: &'a Packet) -> Option<Completion<'a>> {
+    pub fn handle_packet<'a>(&'a mut self, now: Now, packet: &'a Packet) -> Option<Completion<'a>> {
         let Ok(parts) = packet.parse() else {
             self.statistics.ignored_packets += 1;
             return None;

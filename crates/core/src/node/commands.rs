@@ -1,7 +1,7 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
 use super::bypass::Arbiter;
-use super::shim::{Pending, Progress, Shim};
+use super::shim::{NodeTimer, Pending, Progress, Shim};
 use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, Offer};
 use crate::storage::{EngineError, EngineOp};
 use crate::time::Now;
@@ -12,7 +12,7 @@ const REFRESH_BATCH: usize = 64;
 
 impl Shim {
     /// Takes a command of the controller.
-    pub fn handle_command(&mut self, now: Now, command: Command<NodeCommand>) {
+    pub fn handle_message(&mut self, now: Now, command: Command<NodeCommand>) {
         let Command { id, epoch, body } = command;
         let raises = matches!(body, NodeCommand::Epoch(_));
         if self.mechanisms.epoch_fence && (epoch < self.state.epoch || (epoch > self.state.epoch && !raises)) {
@@ -185,16 +185,16 @@ impl Shim {
 
     /// Says hello, repeats offers and cache updates.
     pub fn handle_timeout(&mut self, now: Now) {
-        if now.monotonic_us >= self.next_hello_us {
-            self.next_hello_us = now.in_us(self.limits.heartbeat_us);
+        if self.timers.is_due(NodeTimer::Hello, now) {
+            self.timers.set(NodeTimer::Hello, now.in_us(self.limits.heartbeat_us));
             let (boot, address, epoch, held) = (self.boot, self.address, self.state.epoch, self.state.held);
             let is_half_used = self.arbiter.as_ref().is_some_and(Arbiter::is_half_used);
             let needs_epoch = self.needs_epoch || (is_half_used && self.mechanisms.renewal);
             let failure = self.failure(now).map(str::to_owned);
             self.reports.push_back(NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure });
         }
-        if now.monotonic_us >= self.next_retry_us {
-            self.next_retry_us = now.in_us(self.limits.retry_us);
+        if self.timers.is_due(NodeTimer::Retry, now) {
+            self.timers.set(NodeTimer::Retry, now.in_us(self.limits.retry_us));
             self.send_offers();
             self.repeat_updates();
             self.raise_floors(now);

@@ -9,6 +9,7 @@ use crate::floors::{SEQ_BUCKETS, seq_bucket};
 use crate::mechanisms::Mechanisms;
 use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, OpId};
 use crate::time::Now;
+use crate::timers::{TimerKind, Timers};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq};
@@ -144,6 +145,21 @@ pub(super) struct Progress {
     pub(super) error: Option<String>,
 }
 
+/// When a shim does something by itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NodeTimer {
+    /// Says hello.
+    Hello,
+    /// Repeats unanswered offers and cache updates, and raises floors.
+    Retry,
+}
+
+impl TimerKind for NodeTimer {
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
 /// The shim of one node. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Shim {
@@ -184,8 +200,7 @@ pub struct Shim {
     #[allow(clippy::vec_box)] // They are moved, and they are long.
     buffers: Vec<Box<Packet>>,
     pub(super) reports: VecDeque<NodeReport>,
-    pub(super) next_hello_us: u64,
-    pub(super) next_retry_us: u64,
+    pub(super) timers: Timers<NodeTimer, 2>,
 }
 
 /// A value on its way into the cache (NetCache), until the switch acknowledges it.
@@ -199,7 +214,7 @@ pub(super) struct CacheUpdate {
 impl Shim {
     /// The shim of node `index`, over what its engine found. `boot` must differ at every start.
     ///
-    /// A state that can't be decoded is an error of the engine's, which the driver has to report.
+    /// A state that can't be decoded is an error of the engine's, which the environment has to report.
     pub fn new(
         index: u16,
         boot: u64,
@@ -234,6 +249,9 @@ impl Shim {
         for (hash, fence) in marks.fences() {
             rising.note(hash, fence);
         }
+        let mut timers = Timers::new();
+        timers.set(NodeTimer::Hello, now.monotonic_us);
+        timers.set(NodeTimer::Retry, now.monotonic_us);
         Ok(Shim {
             index,
             boot,
@@ -262,8 +280,7 @@ impl Shim {
             packets: VecDeque::new(),
             buffers: Vec::new(),
             reports: VecDeque::new(),
-            next_hello_us: now.monotonic_us,
-            next_retry_us: now.monotonic_us,
+            timers,
             limits,
         })
     }
@@ -431,8 +448,8 @@ impl Shim {
         (now.monotonic_us < at_us + FAILURE_TOLD_US).then_some(why)
     }
 
-    /// Takes the operations for the engine, in order.
-    pub fn take_ops(&mut self, ops: &mut Vec<EngineOp>) {
+    /// Appends all operations that are to be carried out, in order: an engine commits many at once.
+    pub fn poll_ops(&mut self, ops: &mut Vec<EngineOp>) {
         ops.append(&mut self.ops);
     }
 
@@ -452,7 +469,7 @@ impl Shim {
     }
 
     /// Takes the next message for the controller.
-    pub fn poll_report(&mut self) -> Option<NodeReport> {
+    pub fn poll_message(&mut self) -> Option<NodeReport> {
         self.reports.pop_front()
     }
 
@@ -469,8 +486,8 @@ impl Shim {
     }
 
     /// When to call [`Shim::handle_timeout`] next, of the monotonic clock.
-    pub fn poll_timeout(&self) -> u64 {
-        self.next_hello_us.min(self.next_retry_us)
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.timers.next_us()
     }
 }
 

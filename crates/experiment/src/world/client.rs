@@ -93,7 +93,7 @@ impl World {
         let now = self.now();
         let client = flight.to;
         let slot = &mut self.clients[usize::from(client)];
-        let completion = slot.session.receive(now, &flight.packet);
+        let completion = slot.session.handle_packet(now, &flight.packet);
         let done = completion.map(|done| (done.token as u32, version(&done.outcome), done.cached));
         self.timeline.done(flight);
         if let Some((thread, version, cached)) = done {
@@ -111,7 +111,7 @@ impl World {
     pub(super) fn wake_client(&mut self, client: u16) {
         let now = self.now();
         let session = &mut self.clients[usize::from(client)].session;
-        if now.monotonic_us >= session.poll_timeout() {
+        if now.is_due(session.poll_timeout()) {
             session.handle_timeout(now);
         }
         self.pump_client(client);
@@ -227,7 +227,7 @@ impl World {
         loop {
             let mut flight = self.timeline.buffer();
             let session = &mut self.clients[usize::from(client)].session;
-            if session.poll_transmit(&mut flight.packet).is_none() {
+            if session.poll_packet(&mut flight.packet).is_none() {
                 self.timeline.done(flight);
                 break;
             }
@@ -242,7 +242,7 @@ impl World {
             self.send_message(Part::Client(client), Message::FromClient(report));
         }
         let due_us = self.clients[usize::from(client)].session.poll_timeout();
-        self.arm(Part::Client(client), Some(due_us));
+        self.arm(Part::Client(client), due_us);
     }
 }
 

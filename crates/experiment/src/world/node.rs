@@ -91,7 +91,7 @@ impl World {
 
     pub(super) fn node_hears(&mut self, node: u16, command: Command<NodeCommand>) {
         let now = self.now();
-        self.nodes[usize::from(node)].shim.handle_command(now, command);
+        self.nodes[usize::from(node)].shim.handle_message(now, command);
         self.pump_node(node);
         self.serve(node);
     }
@@ -99,7 +99,7 @@ impl World {
     pub(super) fn wake_node(&mut self, node: u16) {
         let now = self.now();
         let shim = &mut self.nodes[usize::from(node)].shim;
-        if now.monotonic_us >= shim.poll_timeout() {
+        if now.is_due(shim.poll_timeout()) {
             shim.handle_timeout(now);
         }
         self.pump_node(node);
@@ -176,13 +176,13 @@ impl World {
             flight.from = Part::Node(node).address();
             self.timeline.send(Link::Switch, arrives_ns, flight);
         }
-        while let Some(report) = self.nodes[usize::from(node)].shim.poll_report() {
+        while let Some(report) = self.nodes[usize::from(node)].shim.poll_message() {
             self.send_message(Part::Node(node), Message::FromNode(report));
         }
         let slot = &mut self.nodes[usize::from(node)];
-        slot.shim.take_ops(&mut slot.waiting);
+        slot.shim.poll_ops(&mut slot.waiting);
         let due_us = slot.shim.poll_timeout();
-        self.arm(Part::Node(node), Some(due_us));
+        self.arm(Part::Node(node), due_us);
     }
 }
 

@@ -176,7 +176,7 @@ impl<E: Engine> Bed<E> {
             done: Vec::new(),
         };
         for (id, body) in [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })] {
-            bed.shim.handle_command(bed.clock.now(), Command { id, epoch: EPOCH, body });
+            bed.shim.handle_message(bed.clock.now(), Command { id, epoch: EPOCH, body });
             bed.ask_engine();
         }
         Ok(bed)
@@ -257,7 +257,7 @@ impl<E: Engine> Bed<E> {
     fn ask_engine(&mut self) {
         let now = self.clock.now();
         loop {
-            self.shim.take_ops(&mut self.ops);
+            self.shim.poll_ops(&mut self.ops);
             if self.ops.is_empty() {
                 return;
             }
@@ -271,7 +271,7 @@ impl<E: Engine> Bed<E> {
             self.link.send(to, &self.packet);
         }
         self.link.flush();
-        while self.shim.poll_report().is_some() {}
+        while self.shim.poll_message().is_some() {}
     }
 
     /// Every request must have been done. Acknowledges updates of the cache; how many there were.

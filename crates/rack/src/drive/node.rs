@@ -200,19 +200,19 @@ impl NodeThread {
             running.engine_clock.store(now.unix_ms, Ordering::Relaxed);
             while let Some(message) = self.port.receive() {
                 if let Message::ToNode(command) = message {
-                    self.shim.handle_command(now, command);
+                    self.shim.handle_message(now, command);
                 }
             }
             while let Ok(call) = running.calls.try_recv() {
                 call(&mut self.engine);
             }
-            if now.monotonic_us >= self.shim.poll_timeout() {
+            if now.is_due(self.shim.poll_timeout()) {
                 self.shim.handle_timeout(now);
             }
             self.take_packets(now, &mut running);
             self.ask_engine(now, &mut running);
             self.send(now, &mut running);
-            while let Some(report) = self.shim.poll_report() {
+            while let Some(report) = self.shim.poll_message() {
                 self.port.send(Message::FromNode(report));
             }
             self.share(now, &mut running);
@@ -224,7 +224,7 @@ impl NodeThread {
     }
 
     fn timeout(&self, running: &Running) -> Duration {
-        let due = until(self.clock.now(), Some(self.shim.poll_timeout())).unwrap_or(Duration::from_millis(20));
+        let due = until(self.clock.now(), self.shim.poll_timeout()).unwrap_or(Duration::from_millis(20));
         let due = due.min(Duration::from_millis(20));
         match (&running.capacity, running.backlog.is_empty()) {
             (_, true) => due,
@@ -261,7 +261,7 @@ impl NodeThread {
     /// Lets the engine do what the shim wants, as one group, until it wants nothing more.
     fn ask_engine(&mut self, now: Now, running: &mut Running) {
         loop {
-            self.shim.take_ops(&mut running.ops);
+            self.shim.poll_ops(&mut running.ops);
             if running.ops.is_empty() {
                 return;
             }

@@ -274,7 +274,7 @@ impl World {
         let now = self.now(Part::Client(client));
         let slot = &mut self.clients[usize::from(client)];
         let Some(session) = &mut slot.session else { return };
-        if now.monotonic_us >= session.poll_timeout() {
+        if now.is_due(session.poll_timeout()) {
             session.handle_timeout(now);
         }
         if let Some(spooling) = &mut slot.spool {
@@ -309,7 +309,7 @@ impl World {
         let Some(session) = &mut slot.session else { return };
         let session_epoch = session.epoch();
         let at_risk = is_write_back && rests_on_client(&flight.packet);
-        let completion = session.receive(now, &flight.packet);
+        let completion = session.handle_packet(now, &flight.packet);
         if let Some(completion) = &completion
             && let Some(listing) = &mut slot.listings[thread_of(completion.token)]
             && let Outcome::Scanned { entries, next, live } = completion.outcome
@@ -402,7 +402,7 @@ impl World {
         loop {
             let mut flight = self.flights.buffer();
             let Some(session) = &mut self.clients[usize::from(client)].session else { return };
-            match session.poll_transmit(&mut flight.packet) {
+            match session.poll_packet(&mut flight.packet) {
                 Some(to) => self.send_packet(part, to, flight),
                 None => {
                     self.flights.done(flight);
@@ -424,7 +424,7 @@ impl World {
         }
         let Some(session) = &self.clients[usize::from(client)].session else { return };
         let due_us = session.poll_timeout();
-        self.arm(part, Some(due_us));
+        self.arm(part, due_us);
     }
 
     /// An operation is over.

@@ -92,7 +92,7 @@ impl World {
     pub(super) fn wake_node(&mut self, node: u8) {
         let now = self.now(Part::Node(node));
         let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
-        if now.monotonic_us >= shim.poll_timeout() {
+        if now.is_due(shim.poll_timeout()) {
             shim.handle_timeout(now);
         }
         self.pump_node(node);
@@ -112,7 +112,7 @@ impl World {
     pub(super) fn node_hears(&mut self, node: u8, command: Command<NodeCommand>) {
         let now = self.now(Part::Node(node));
         let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
-        shim.handle_command(now, command);
+        shim.handle_message(now, command);
         self.pump_node(node);
     }
 
@@ -132,17 +132,17 @@ impl World {
         }
         loop {
             let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
-            let Some(report) = shim.poll_report() else { break };
+            let Some(report) = shim.poll_message() else { break };
             self.send_message(part, Part::Controller, Message::FromNode(report));
         }
         let slot = &mut self.nodes[usize::from(node)];
         let Some(shim) = &mut slot.shim else { return };
-        shim.take_ops(&mut slot.waiting);
+        shim.poll_ops(&mut slot.waiting);
         let due_us = shim.poll_timeout();
         if slot.commit.is_none() && !slot.waiting.is_empty() {
             self.begin_commit(node);
         }
-        self.arm(part, Some(due_us));
+        self.arm(part, due_us);
     }
 
     fn begin_commit(&mut self, node: u8) {

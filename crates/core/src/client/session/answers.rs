@@ -192,7 +192,7 @@ impl Session {
         }
         if assembly.is_complete() {
             let (seq, expiry_ms) = (assembly.seq, assembly.expiry_ms);
-            return Some(Outcome::Value { value: &[], seq, expiry_ms }); // receive() puts the value in
+            return Some(Outcome::Value { value: &[], seq, expiry_ms }); // handle_packet() puts the value in
         }
         if assembly.window_done(*first, *count) {
             let State::Pulling(assembly, ..) = std::mem::take(&mut lane.state) else { unreachable!("matched above") };

@@ -10,23 +10,23 @@ impl Session {
     }
 
     /// When to call [`Session::handle_timeout`] next, of the monotonic clock.
-    pub fn poll_timeout(&self) -> u64 {
-        let gather_us = self.gather.as_ref().map_or(u64::MAX, |gather| gather.retry_at_us);
-        self.next_hello_us.min(self.next_retry_us).min(gather_us)
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.timers.next_us()
     }
 
     /// Sends again what was not answered, gives up what is too old, renews the lease.
     pub fn handle_timeout(&mut self, now: Now) {
-        if now.monotonic_us >= self.next_hello_us {
+        if self.timers.is_due(SessionTimer::Hello, now) {
             self.say_hello(now);
         }
-        if now.monotonic_us >= self.next_retry_us {
+        if self.timers.is_due(SessionTimer::Retry, now) {
             self.retry_lanes(now);
         }
-        if let Some(gather) = &mut self.gather
-            && now.monotonic_us >= gather.retry_at_us
+        if let Some(gather) = &self.gather
+            && self.timers.is_due(SessionTimer::Gather, now)
         {
-            gather.retry_at_us = now.in_us(self.config.hello_us);
+            self.timers.set(SessionTimer::Gather, now.in_us(self.config.hello_us));
             let open = gather.chunks.iter().filter(|(done, _)| !done);
             self.messages.extend(open.map(|(_, chunk)| chunk.clone()));
         }
@@ -44,18 +44,18 @@ impl Session {
         });
         // Three tries within a lease; while there is none, or memory is short, as often as is decent.
         let pause_us = if self.is_open(now) && !pressure { self.lease_us / 4 } else { self.config.hello_us };
-        self.next_hello_us = now.in_us(pause_us.max(self.config.hello_us));
+        self.timers.set(SessionTimer::Hello, now.in_us(pause_us.max(self.config.hello_us)));
     }
 
     fn retry_lanes(&mut self, now: Now) {
-        self.next_retry_us = u64::MAX;
+        self.timers.stop(SessionTimer::Retry);
         for index in 0..self.lanes.len() as u32 {
             let lane = &mut self.lanes[index as usize];
             if matches!(lane.state, State::Free | State::Done(_)) {
                 continue;
             }
             if now.monotonic_us < lane.retry_at_us {
-                self.next_retry_us = self.next_retry_us.min(lane.retry_at_us);
+                self.timers.set_earlier(SessionTimer::Retry, lane.retry_at_us);
                 continue;
             }
             if now.monotonic_us >= lane.submitted_us + self.config.deadline_us {
@@ -119,6 +119,7 @@ impl Session {
                 }
                 if gather.chunks.iter().all(|(done, _)| *done) {
                     self.gather = None;
+                    self.timers.stop(SessionTimer::Gather);
                 }
             }
         }
@@ -207,7 +208,8 @@ impl Session {
         });
         let chunks: Vec<_> = chunks.collect();
         self.messages.extend(chunks.iter().map(|(_, chunk)| chunk.clone()));
-        self.gather = Some(Gather { epoch, chunks, retry_at_us: now.in_us(self.config.hello_us) });
+        self.gather = Some(Gather { epoch, chunks });
+        self.timers.set(SessionTimer::Gather, now.in_us(self.config.hello_us));
         if !self.config.mechanisms.release_after_recovery {
             self.preserved.release_older_epochs(epoch);
         }
