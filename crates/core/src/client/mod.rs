@@ -1,4 +1,5 @@
-//! The client: lanes, retries, leases, record preservation. What the papers call the client shim layer.
+//! The client: lanes, retries, leases, record preservation. What the papers call the client shim
+//! layer.
 //!
 //! An environment owns a [`Session`] and does this, in a loop:
 //!

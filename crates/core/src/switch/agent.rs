@@ -18,11 +18,13 @@ use switchback_wire::Address;
 
 /// Choices of this many commands are remembered, so that a repeated one is answered as before.
 const CHOICES_KEPT: usize = 1024;
-/// Commands that may wait while an operation is under way. Beyond this they are dropped: the controller repeats them.
+/// Commands that may wait while an operation is under way. Beyond this they are dropped: the
+/// controller repeats them.
 const COMMANDS_MAX: usize = 1024;
 
-/// Sequence numbers of an epoch that are used when another one is asked for at a quiet moment, and when at
-/// any moment; in 256ths. At ten million writes a second to one key these are 15 and 27 hours.
+/// Sequence numbers of an epoch that are used when another one is asked for at a quiet moment, and
+/// when at any moment; in 256ths. At ten million writes a second to one key these are 15 and 27
+/// hours.
 const RENEW_WHEN_QUIET: u32 = 128;
 const RENEW_NOW: u32 = 224;
 
@@ -33,8 +35,8 @@ pub struct AgentConfig {
     pub heartbeat_us: u64,
     /// The sketch and the counters are cleared at least this often.
     pub reset_us: u64,
-    /// How misses are counted while the cache is full. Counting begins anew after a number of misses, not a time, so that a
-    /// slow rack finds its hot keys, too.
+    /// How misses are counted while the cache is full. Counting begins anew after a number of
+    /// misses, not a time, so that a slow rack finds its hot keys, too.
     pub counting: Counting,
     /// And while it has room: fewer than `records` keys are cached.
     pub counting_with_room: Counting,
@@ -99,7 +101,8 @@ impl TimerKind for AgentTimer {
     }
 }
 
-/// What the agent has yet to do of what it was called for. It begins when everything before it is done.
+/// What the agent has yet to do of what it was called for. It begins when everything before it is
+/// done.
 #[derive(Debug)]
 enum Step {
     /// Say hello, if it is time.
@@ -138,7 +141,8 @@ enum Awaited {
         command: CommandId,
         entries: Vec<Admission>,
     },
-    /// Of these candidates `count` are to be evicted; the counters that are read are those of the ones not `evicting`.
+    /// Of these candidates `count` are to be evicted; the counters that are read are those of the
+    /// ones not `evicting`.
     Counters {
         command: CommandId,
         candidates: Vec<Candidate>,
@@ -176,7 +180,8 @@ struct Candidate {
 
 /// The agent of one switch. See the [module](super) for how to drive it.
 ///
-/// At most one operation is under way. What it is called for is a list of steps; commands that arrive meanwhile wait.
+/// At most one operation is under way. What it is called for is a list of steps; commands that
+/// arrive meanwhile wait.
 #[derive(Debug)]
 pub struct Agent {
     boot: u64,
@@ -184,7 +189,8 @@ pub struct Agent {
     config: AgentConfig,
     epoch: u32,
     entries: Entries,
-    /// Incarnations up to here were admitted, or never will be: they rise from one command to the next.
+    /// Incarnations up to here were admitted, or never will be: they rise from one command to the
+    /// next.
     admitted_to: EntryId,
     snapshot: Option<Snapshot>,
     choices: BTreeMap<CommandId, Vec<EntryId>>,
@@ -205,7 +211,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that isn't configured yet. `boot` must differ at every start; `address` is where clients send packets.
+    /// An agent that isn't configured yet. `boot` must differ at every start; `address` is where
+    /// clients send packets.
     pub fn new(boot: u64, address: Address, config: AgentConfig, now: Now) -> Agent {
         let mut timers = Timers::new();
         timers.set(AgentTimer::Hello, now.monotonic_us);
@@ -253,8 +260,8 @@ impl Agent {
         self.entries.all().map(|cached| (&cached.entry, cached.evicting))
     }
 
-    /// Whether a snapshot is being taken. Then [`Agent::poll_timeout`] is due at once, and each [`Agent::handle_timeout`]
-    /// loads [`AgentConfig::loads_a_step`] records.
+    /// Whether a snapshot is being taken. Then [`Agent::poll_timeout`] is due at once, and each
+    /// [`Agent::handle_timeout`] loads [`AgentConfig::loads_a_step`] records.
     pub fn is_taking_snapshot(&self) -> bool {
         self.snapshot.is_some()
     }
@@ -278,8 +285,8 @@ impl Agent {
         self.take_steps(now, [Step::TakeReports { tells: false }]);
     }
 
-    /// Takes steps that aren't asked for by the controller: none while an operation is under way, for they are asked for
-    /// again.
+    /// Takes steps that aren't asked for by the controller: none while an operation is under way,
+    /// for they are asked for again.
     fn take_steps(&mut self, now: Now, steps: impl IntoIterator<Item = Step>) {
         if self.awaited.is_none() {
             self.steps.extend(steps);
@@ -350,7 +357,8 @@ impl Agent {
         self.reports.pop_front()
     }
 
-    /// When to call [`Agent::handle_timeout`] next, of the monotonic clock; `None` while an operation is under way.
+    /// When to call [`Agent::handle_timeout`] next, of the monotonic clock; `None` while an
+    /// operation is under way.
     pub fn poll_timeout(&self) -> Option<u64> {
         self.timers.next_us().filter(|_| self.awaited.is_none())
     }
@@ -399,8 +407,8 @@ impl Agent {
                 self.ask(DatapathAction::SetDurableGeneration(generation), Awaited::Answer(id));
             }
             SwitchCommand::ListEntries(from) => {
-                // The controller that asks knows of no eviction that has begun: it is told of them as of those that the
-                // datapath began.
+                // The controller that asks knows of no eviction that has begun: it is told of them
+                // as of those that the datapath began.
                 self.entries.disown_evictions();
                 self.timers.set(AgentTimer::Retry, now.monotonic_us);
                 let (entries, next) = self.entries.list(from, BATCH_MAX);
@@ -480,8 +488,9 @@ impl Agent {
             if self.entries.get(entry.id).is_some() {
                 continue; // repeated
             }
-            // Repeated after it was evicted and removed: admitted once more it would be there without anybody's knowing.
-            // (Or overtaken by a later command: then its key is offered again.)
+            // Repeated after it was evicted and removed: admitted once more it would be there
+            // without anybody's knowing. (Or overtaken by a later command: then its key is offered
+            // again.)
             let is_late = entry.id <= self.admitted_to && self.config.mechanisms.rising_admissions;
             self.admitted_to = self.admitted_to.max(entry.id);
             let is_tried = !is_late && self.entries.is_free(entry.at);
@@ -607,7 +616,8 @@ impl Agent {
         snapshot.loaded(entries, records);
         snapshot.emit(false, &mut self.reports);
         if snapshot.is_loaded() {
-            // A record's original is reported before its new generation can be seen, so it is there by now or never.
+            // A record's original is reported before its new generation can be seen, so it is there
+            // by now or never.
             self.steps.push_front(Step::EndSnapshot);
             self.steps.push_front(Step::TakeReports { tells: false });
         }

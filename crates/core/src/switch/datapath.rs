@@ -32,7 +32,8 @@ pub enum DatapathAction {
     BeginEvictions(Vec<Entry>),
     /// Free the slots of these entries: `Changed`.
     Remove(Vec<Entry>),
-    /// Set the point of a snapshot: this generation begins, and originals are reported from now on: `SnapshotBegun`.
+    /// Set the point of a snapshot: this generation begins, and originals are reported from now on:
+    /// `SnapshotBegun`.
     BeginSnapshot(u32),
     /// Read the records of these entries: `Records`.
     LoadRecords(Vec<Entry>),
@@ -53,7 +54,8 @@ pub enum DatapathAction {
     TakeReports,
 }
 
-/// How an operation on the datapath ended. Lists have one item for each of the operation's, in its order.
+/// How an operation on the datapath ended. Lists have one item for each of the operation's, in its
+/// order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DatapathDone {
     /// It is done, and there is nothing to tell.
@@ -79,7 +81,8 @@ pub enum DatapathDone {
     Meters {
         /// How many reads, writes and deletes came, ever.
         requests: u64,
-        /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
+        /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below
+        /// half.
         sequence_used: u32,
         /// Slots of each class: `(value bytes, slots)`.
         classes: Vec<(u32, u32)>,
@@ -97,7 +100,8 @@ pub enum DatapathReport {
     EvictMe(u64),
 }
 
-/// Carries out everything that an agent wants to be done to its datapath, one operation after another.
+/// Carries out everything that an agent wants to be done to its datapath, one operation after
+/// another.
 pub fn carry_out(agent: &mut Agent, now: Now, target: &mut dyn Target) {
     while let Some(op) = agent.poll_op() {
         let done = op.execute(target);

@@ -90,8 +90,8 @@ impl Snapshot {
         }
     }
 
-    /// Ends it, after the last report was taken: complete only if the original of every record that was loaded too late
-    /// is there.
+    /// Ends it, after the last report was taken: complete only if the original of every record that
+    /// was loaded too late is there.
     pub(super) fn finish(mut self, entries: &Entries, must_be_whole: bool, reports: &mut VecDeque<SwitchReport>) {
         for id in std::mem::take(&mut self.awaited) {
             match self.originals.remove(&id) {

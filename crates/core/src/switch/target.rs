@@ -15,7 +15,8 @@ pub trait Target {
     /// Undoes [`Target::lookup_insert`].
     fn lookup_remove(&mut self, hash: &KeyHash, at: Location);
 
-    /// Forgets everything cached, counted, completed. The epoch is 0 while this runs, so that no packet is served.
+    /// Forgets everything cached, counted, completed. The epoch is 0 while this runs, so that no
+    /// packet is served.
     fn clear(&mut self);
 
     /// Replicas of a partition.
@@ -36,7 +37,8 @@ pub trait Target {
     /// How many reads, writes and deletes came, ever.
     fn requests(&self) -> u64;
 
-    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
+    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below
+    /// half.
     fn sequence_used(&self) -> u32;
 
     /// Why it can't be driven any more, if so. It serves nothing then; what it says, and what was
@@ -117,7 +119,8 @@ impl Inject<'_> {
         self.run(header, &entry.key)
     }
 
-    /// Makes the slot a hollow record, findable, then valid. False if the lookup table refuses the key.
+    /// Makes the slot a hollow record, findable, then valid. False if the lookup table refuses the
+    /// key.
     pub(super) fn admit(&mut self, entry: &Entry) -> bool {
         if !self.on_entry(Op::Admit, entry) {
             return false;
@@ -168,7 +171,8 @@ impl Inject<'_> {
         self.run(Header { durable_generation, ..Header::new(Op::SetDurableGeneration) }, &[0]);
     }
 
-    /// Clears the counters, and begins the sketch anew at `start`, a stretch at a time: the datapath goes on counting meanwhile.
+    /// Clears the counters, and begins the sketch anew at `start`, a stretch at a time: the
+    /// datapath goes on counting meanwhile.
     pub(super) fn reset_counting(&mut self, start: u32) {
         const STRETCH: u32 = 1024;
         for slot in (0..self.target.sketch_width()).step_by(STRETCH as usize) {
