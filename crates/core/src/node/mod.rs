@@ -1,19 +1,19 @@
-//! The node: the shim between the data plane and a storage engine (design, section 5; protocol, section 5).
+//! The node: the shim between the data plane and a storage engine (design, section 5; protocol,
+//! section 5).
 //!
-//! An environment owns a [`Shim`] and an engine and does this, in a loop: feed packets ([`Shim::handle_packet`]), commands
-//! ([`Shim::handle_message`]), engine answers ([`Shim::handle_done`]) and time ([`Shim::handle_timeout`], due at
-//! [`Shim::poll_timeout`]); then pass on what [`Shim::poll_ops`], [`Shim::poll_packet`] and [`Shim::poll_message`] give,
-//! until nothing is left.
+//! An environment owns a [`Shim`] and an engine and does this, in a loop: feed packets
+//! ([`Shim::handle_packet`]), commands ([`Shim::handle_message`]), engine answers
+//! ([`Shim::handle_done`]) and time ([`Shim::handle_timeout`], due at [`Shim::poll_timeout`]); then
+//! pass on what [`Shim::poll_ops`], [`Shim::poll_packet`] and [`Shim::poll_message`] give, until
+//! nothing is left.
+//!
+//! A shim is two things. The *decider* says what becomes of a request, by what it knows of key and
+//! lane: it changes nothing else. The *replica* has the engine store that, and answers. With one
+//! replica of each partition these are one step: the shim hands what the decider says to its
+//! replica at once.
 
-mod bypass;
-mod commands;
-mod floors;
-mod fragments;
-mod marks;
-mod read;
-mod recent;
-mod scan;
+mod decider;
+mod replica;
 mod shim;
-mod write;
 
 pub use shim::{NodeLimits, NodeStatistics, Shim};

@@ -1,12 +1,13 @@
-//! A bypass epoch: no switch serves, clients send to the nodes themselves, and each node does for its keys what the switch does for all:
-//! it gives out sequence numbers and arbitrates lanes (design, sections 6 and 7).
+//! The arbiter of a bypass epoch: no switch serves, clients send to the nodes themselves, and each
+//! node does for its keys what the switch does for all: it gives out sequence numbers and
+//! arbitrates lanes.
 //!
-//! Numbers and lanes are in memory only. So a node that restarts never serves that epoch again; the controller raises it.
+//! Numbers and lanes are in memory only. So a node that restarts never serves that epoch again; the
+//! controller raises it.
 
-use super::shim::{Request, Shim};
 use crate::control::NodeConfig;
 use std::collections::BTreeMap;
-use switchback_wire::{Address, Header, Op, PacketRef, SEQ_COUNTER_BITS, Seq, Status, flags};
+use switchback_wire::{Header, SEQ_COUNTER_BITS, Seq, Status};
 
 /// A lane's newest request here.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +27,13 @@ enum Progress {
     Done(Status, Seq),
 }
 
-/// What to do with a write.
-enum Verdict {
+/// What is to be done with a write of a client.
+pub(in crate::node) enum Arbitration {
+    /// It goes on under this number.
     Run(Seq),
+    /// It was answered so.
     AnswerAgain(Status, Seq),
+    /// Another copy of it is under way, its lane has gone on, or it has no lane.
     Drop,
 }
 
@@ -60,25 +64,26 @@ impl Arbiter {
         self.counter >= 1 << (SEQ_COUNTER_BITS - 1)
     }
 
-    fn arbitrate(&mut self, header: &Header, remembers: bool) -> Verdict {
+    /// Arbitrates a write; `remembers` unless what was given out before is to be ignored.
+    pub(super) fn arbitrate(&mut self, header: &Header, remembers: bool) -> Arbitration {
         if header.lane >= self.lanes_max {
-            return Verdict::Drop;
+            return Arbitration::Drop;
         }
         let known = self.lanes.get_mut(&header.lane).filter(|entry| entry.request >= header.request);
         match known.filter(|_| remembers) {
-            Some(entry) if entry.request > header.request || entry.progress == Progress::Running => Verdict::Drop,
+            Some(entry) if entry.request > header.request || entry.progress == Progress::Running => Arbitration::Drop,
             Some(entry) => match entry.progress {
-                Progress::Done(status, seq) => Verdict::AnswerAgain(status, seq),
+                Progress::Done(status, seq) => Arbitration::AnswerAgain(status, seq),
                 Progress::Waiting | Progress::Running => {
                     entry.progress = Progress::Running;
-                    Verdict::Run(entry.seq)
+                    Arbitration::Run(entry.seq)
                 }
             },
             None => {
-                let Some(seq) = self.take_seq() else { return Verdict::Drop };
+                let Some(seq) = self.take_seq() else { return Arbitration::Drop };
                 let entry = LaneEntry { request: header.request, seq, progress: Progress::Running };
                 self.lanes.insert(header.lane, entry);
-                Verdict::Run(seq)
+                Arbitration::Run(seq)
             }
         }
     }
@@ -109,39 +114,6 @@ impl Arbiter {
         if let Some(entry) = self.entry_of(header) {
             *entry = LaneEntry { seq, progress: Progress::Waiting, ..*entry };
         }
-    }
-}
-
-impl Shim {
-    /// A packet that came from a client directly, as the switch would have passed it on; `None` if it goes no further.
-    pub(super) fn take_from_client<'a>(&mut self, from: Address, mut parts: PacketRef<'a>) -> Option<PacketRef<'a>> {
-        let header = &mut parts.header;
-        header.flags &= flags::CONDITIONAL | flags::LARGE;
-        header.record_flags = 0;
-        match header.op {
-            Op::Read => {
-                header.flags = 0;
-                header.guard = 0;
-            }
-            Op::Fragment | Op::ReadFragment | Op::Scan => {}
-            Op::Write | Op::Delete => {
-                let arbiter = self.arbiter.as_mut().expect("a bypass epoch has an arbiter");
-                match arbiter.arbitrate(header, self.mechanisms.bypass_lanes) {
-                    Verdict::Run(seq) => header.seq = seq,
-                    Verdict::AnswerAgain(status, seq) => {
-                        let request = Request { header: *header, key: parts.key.to_vec(), switch: from };
-                        self.send_write_reply(&request, status, seq);
-                        return None;
-                    }
-                    Verdict::Drop => return None,
-                }
-            }
-            _ => {
-                self.statistics.dropped_malformed += 1;
-                return None;
-            }
-        }
-        Some(parts)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Large values: staged before their write, pulled after their read (protocol, section 7).
 
+use super::Replica;
+use super::operations::{Pending, Request};
 use super::recent::Recent;
-use super::shim::{Pending, Request, Shim};
 use crate::storage::{EngineOp, Record};
 use switchback_wire::{
     Address, Header, KeyHash, Op, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, is_large,
@@ -12,10 +13,10 @@ const BITMAP_FRAGMENTS: usize = 256;
 /// Fragments that one pull may ask for.
 const PULL_MAX: u16 = 32;
 
-/// What a staged value is for: the write of this lane, request, key and length. Fragments that differ in one of these are of another
-/// value.
+/// What a staged value is for: the write of this lane, request, key and length. Fragments that
+/// differ in one of these are of another value.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct StagedName {
+struct StagedName {
     lane: u32,
     request: u64,
     hash: KeyHash,
@@ -24,7 +25,7 @@ pub(super) struct StagedName {
 
 impl StagedName {
     /// The value of this packet, a fragment or the write that commits it.
-    pub(super) fn of(header: &Header) -> StagedName {
+    fn of(header: &Header) -> StagedName {
         let Header { lane, request, key_hash: hash, total_bytes, .. } = *header;
         StagedName { lane, request, hash, total_bytes }
     }
@@ -102,19 +103,22 @@ impl StagedValues {
         }
     }
 
-    /// The whole value, if all of it is there. It stays until it is forgotten.
-    pub(super) fn whole(&self, name: &StagedName) -> Option<Vec<u8>> {
+    fn is_whole(&self, name: &StagedName) -> bool {
+        self.0.get(name).is_some_and(|staged| staged.missing == 0)
+    }
+
+    fn whole(&self, name: &StagedName) -> Option<Vec<u8>> {
         let staged = self.0.get(name)?;
         (staged.missing == 0).then(|| staged.value.clone())
     }
 
-    pub(super) fn forget(&mut self, name: &StagedName) {
+    fn forget(&mut self, name: &StagedName) {
         self.0.remove(name);
     }
 }
 
-/// Large values that were read lately, so that each pull of one needn't read it again. A sequence number names one version of a key for
-/// ever, so what is kept under it never becomes wrong.
+/// Large values that were read lately, so that each pull of one needn't read it again. A sequence
+/// number names one version of a key for ever, so what is kept under it never becomes wrong.
 #[derive(Debug)]
 pub(super) struct PulledValues(Recent<(KeyHash, Seq), Vec<u8>>);
 
@@ -130,21 +134,37 @@ impl PulledValues {
     }
 }
 
-impl Shim {
-    pub(super) fn stage(&mut self, from: Address, parts: PacketRef<'_>) {
-        self.statistics.fragments += 1;
+impl Replica {
+    /// Takes a fragment of a value that is staged, and tells what has arrived of it; false if no
+    /// client would send it.
+    pub(in crate::node) fn stage(&mut self, from: Address, parts: PacketRef<'_>) -> bool {
         let PacketRef { header, value, key } = parts;
-        match self.staged.put(&header, value, key.len()) {
-            Some(bitmap) => {
-                let reply = Header { op: Op::FragmentReply, flags: 0, ..header };
-                self.send(from, reply, &bitmap, key);
-            }
-            None => self.statistics.dropped_malformed += 1,
+        let bitmap = self.staged.put(&header, value, key.len());
+        if let Some(bitmap) = &bitmap {
+            let reply = Header { op: Op::FragmentReply, flags: 0, ..header };
+            self.send(from, reply, bitmap, key);
         }
+        bitmap.is_some()
     }
 
-    pub(super) fn pull(&mut self, from: Address, parts: PacketRef<'_>) {
-        self.statistics.fragments += 1;
+    /// Whether the whole value that this write commits is staged.
+    pub(in crate::node) fn has_staged(&self, write: &Header) -> bool {
+        self.staged.is_whole(&StagedName::of(write))
+    }
+
+    /// The whole value that this write commits, if all of it is staged. It stays until it is
+    /// forgotten.
+    pub(in crate::node) fn staged(&self, write: &Header) -> Option<Vec<u8>> {
+        self.staged.whole(&StagedName::of(write))
+    }
+
+    /// The value that this write committed needn't be staged any more.
+    pub(in crate::node) fn forget_staged(&mut self, write: &Header) {
+        self.staged.forget(&StagedName::of(write));
+    }
+
+    /// Answers a pull of fragments, or reads their value first.
+    pub(in crate::node) fn pull(&mut self, from: Address, parts: PacketRef<'_>) {
         let header = parts.header;
         let (hash, key) = (header.key_hash, parts.key.to_vec());
         let request = Request { header, key: key.clone(), switch: from };
@@ -154,7 +174,8 @@ impl Shim {
         }
     }
 
-    pub(super) fn answer_pull(&mut self, request: Request, record: Option<Record>) {
+    /// Answers a pull with what is stored.
+    pub(in crate::node) fn answer_pull(&mut self, request: Request, record: Option<Record>) {
         let header = request.header;
         match record.filter(|record| record.seq == Seq(header.guard) && !record.value.is_empty()) {
             Some(record) => self.send_fragments(request, record.value),

@@ -1,6 +1,8 @@
-//! Scans: a node's keys in the order of their hashes, with those that may be cached flagged (protocol, section 8).
+//! Scans: a node's keys in the order of their hashes, with those that may be cached flagged
+//! (protocol, section 8).
 
-use super::shim::{Pending, Request, Shim};
+use super::Replica;
+use super::operations::{Pending, Request};
 use crate::storage::{EngineOp, ScannedKey};
 use crate::time::Now;
 use std::collections::BTreeMap;
@@ -9,43 +11,34 @@ use switchback_wire::{Address, HEADER_BYTES, Header, KeyHash, Op, PACKET_BYTES_M
 /// Keys that one listing looks at, and one count.
 const LISTED: usize = 128;
 const COUNTED: usize = 8192;
-/// A scan names no key, and a packet's key has a byte at least. The answer repeats it beside the listing.
+/// A scan names no key, and a packet's key has a byte at least. The answer repeats it beside the
+/// listing.
 const KEY_BYTES: usize = 1;
 
-impl Shim {
-    pub(super) fn scan(&mut self, from: Address, parts: PacketRef<'_>) {
+impl Replica {
+    /// Lists or counts keys up to position `end`; false if no client would send this.
+    pub(in crate::node) fn scan(&mut self, from: Address, parts: PacketRef<'_>, end: u64) -> bool {
         if parts.key.len() != KEY_BYTES {
-            self.statistics.dropped_malformed += 1;
-            return;
+            return false;
         }
-        self.statistics.scans += 1;
         let position = parts.header.key_hash.position();
-        let end = self.run_end(parts.header.partition);
         let limit = if parts.header.fragment_count == 1 { COUNTED } else { LISTED };
         let request = Request { header: parts.header, key: parts.key.to_vec(), switch: from };
         self.submit(Pending::Scan(request, end), |id| EngineOp::Scan { id, from: position, to: end, limit });
+        true
     }
 
-    /// Last position of the run of neighbouring partitions, from `partition` on, that are this node's.
-    fn run_end(&self, partition: u16) -> u64 {
-        let first = usize::from(partition);
-        let run = self.mine[first..].iter().take_while(|mine| **mine).count();
-        let width = 1u128 << 64 >> self.mine.len().trailing_zeros();
-        ((first + run) as u128 * width - 1) as u64
-    }
-
-    pub(super) fn answer_scan(
+    /// Answers a scan from position `from` to `last` with these keys. Of the `offered` ones among
+    /// them the cache may have a newer version than what is stored.
+    pub(in crate::node) fn answer_scan<'a>(
         &mut self,
         now: Now,
         request: Request,
-        end: u64,
+        mut last: u64,
         keys: Vec<ScannedKey>,
-        next: Option<u64>,
+        offered: impl Iterator<Item = (&'a KeyHash, &'a [u8])>,
     ) {
         let Request { header, key, switch } = request;
-        let from = header.key_hash.position();
-        // Where the engine stopped, marks must stop, too.
-        let mut last = next.map_or(end, |next| next - 1);
         let mut listed: BTreeMap<KeyHash, (bool, Vec<u8>)> = BTreeMap::new();
         for found in keys {
             let expired = found.expiry_ms != 0 && found.expiry_ms <= now.unix_ms;
@@ -53,9 +46,8 @@ impl Shim {
                 listed.insert(found.hash, (false, found.key));
             }
         }
-        let offered = self.marks.offered_between(from, last).filter(|_| self.mechanisms.marked_scans);
-        for (hash, marked) in offered {
-            listed.insert(*hash, (true, marked.key.clone()));
+        for (hash, key) in offered {
+            listed.insert(*hash, (true, key.to_vec()));
         }
         let count_only = header.fragment_count == 1;
         let mut entries = Vec::new();

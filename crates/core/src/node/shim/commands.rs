@@ -1,8 +1,8 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
-use super::bypass::Arbiter;
-use super::shim::{NodeTimer, Pending, Progress, Shim};
-use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, Offer};
+use super::{NodeTimer, Progress, Shim};
+use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport};
+use crate::node::replica::Pending;
 use crate::storage::{EngineError, EngineOp};
 use crate::time::Now;
 use switchback_wire::{KeyHash, Seq};
@@ -12,7 +12,7 @@ const REFRESH_BATCH: usize = 64;
 
 impl Shim {
     /// Takes a command of the controller.
-    pub fn handle_message(&mut self, now: Now, command: Command<NodeCommand>) {
+    pub fn handle_message(&mut self, _now: Now, command: Command<NodeCommand>) {
         let Command { id, epoch, body } = command;
         let raises = matches!(body, NodeCommand::Epoch(_));
         if self.mechanisms.epoch_fence && (epoch < self.state.epoch || (epoch > self.state.epoch && !raises)) {
@@ -30,17 +30,17 @@ impl Shim {
         match body {
             NodeCommand::Epoch(config) => self.change_epoch(id, epoch, config),
             NodeCommand::Store(records) => self.store_all(id, records),
-            NodeCommand::Release { floor } => self.release(now, id, floor),
+            NodeCommand::Release { floor } => self.release(id, floor),
             NodeCommand::ClearOffers(offers) => self.clear_offers(id, offers),
             NodeCommand::OfferAgain => {
-                self.marks.offer_all_again();
+                self.decider.offer_all_again();
                 self.send_offers();
                 self.done(id, None);
             }
             NodeCommand::OfferKeys(keys) => self.offer_keys(id, keys),
             NodeCommand::OffersHeld(offers) => {
                 for (hash, offer) in offers {
-                    self.marks.hold(&hash, offer);
+                    self.decider.hold_offer(&hash, offer);
                 }
                 self.done(id, None);
             }
@@ -66,12 +66,10 @@ impl Shim {
             return;
         }
         if epoch > self.state.epoch {
-            // Everything stored is of an older epoch, so every write of the new one is newer than all of it.
-            self.newest.fill(Seq::new(epoch, 0));
+            self.decider.begin_epoch(epoch, &config);
+            self.replica.forget_updates();
             self.state.held = true;
-            self.updates.clear();
             self.needs_epoch = false;
-            self.arbiter = Arbiter::of(epoch, &config);
         }
         self.state.epoch = epoch;
         self.mine = config.partitions_of(self.index);
@@ -83,24 +81,24 @@ impl Shim {
     fn set_state(&mut self, id: CommandId) {
         let state = postcard::to_stdvec(&self.state).expect("plain data has an encoding");
         self.commands.insert(id, Progress { remaining: 1, error: None });
-        self.submit(Pending::State(id), |op| EngineOp::SetState { id: op, state });
+        self.replica.submit(Pending::State(id), |op| EngineOp::SetState { id: op, state });
     }
 
-    pub(super) fn state_set(&mut self, _now: Now, id: CommandId, error: Option<EngineError>) {
+    pub(super) fn state_set(&mut self, id: CommandId, error: Option<EngineError>) {
         self.commands.remove(&id);
         // After an error the controller repeats the command; until then the node is silent.
         self.serving = error.is_none();
         let released = self.serving && !self.state.held;
         self.done(id, error.map(|error| error.to_string()));
         if released {
-            self.marks.offer_all_again();
+            self.decider.offer_all_again();
             self.send_offers();
         }
     }
 
     fn store_all(&mut self, id: CommandId, records: Vec<KeyedRecord>) {
         // What isn't new was stored before.
-        let new = |keyed: &KeyedRecord| self.may_come_from_cache(&keyed.hash, keyed.record.seq);
+        let new = |keyed: &KeyedRecord| self.decider.may_come_from_cache(&keyed.hash, keyed.record.seq);
         let new: Vec<KeyedRecord> = records.into_iter().filter(new).collect();
         if new.is_empty() {
             self.done(id, None);
@@ -125,12 +123,14 @@ impl Shim {
     }
 
     /// The end of a recovery: everything older than the floor is stored, or will never come.
-    fn release(&mut self, _now: Now, id: CommandId, floor: Seq) {
+    fn release(&mut self, id: CommandId, floor: Seq) {
         if !self.state.held && self.serving {
             self.done(id, None);
             return;
         }
-        self.raise_base(floor);
+        if let Some(floor) = self.decider.raise_base(floor) {
+            self.save_base(floor);
+        }
         self.state.held = false;
         self.serving = false;
         self.set_state(id);
@@ -139,10 +139,10 @@ impl Shim {
     fn clear_offers(&mut self, id: CommandId, offers: Vec<(KeyHash, u64)>) {
         let mut steps = 0;
         for (hash, offer) in offers {
-            let Some((key, mark)) = self.marks.clear_offer(&hash, offer) else { continue };
-            self.updates.remove(&hash);
+            let Some((key, mark)) = self.decider.clear_offer(&hash, offer) else { continue };
+            self.replica.forget_update(&hash);
             steps += 1;
-            self.submit(Pending::Command(id), |op| EngineOp::SetMark { id: op, hash, key, mark });
+            self.replica.submit(Pending::Command(id), |op| EngineOp::SetMark { id: op, hash, key, mark });
         }
         if steps == 0 {
             self.done(id, None);
@@ -151,11 +151,12 @@ impl Shim {
         }
     }
 
-    /// Offers keys that the controller names (a preload): the length of the value decides the slot class, so it is read first.
+    /// Offers keys that the controller names (a preload): the length of the value decides the slot
+    /// class, so it is read first.
     fn offer_keys(&mut self, id: CommandId, keys: Vec<(KeyHash, Vec<u8>)>) {
         for (hash, key) in keys {
             let pending = Pending::Named { hash, key: key.clone() };
-            self.submit(pending, |op| EngineOp::Get { id: op, hash, key });
+            self.replica.submit(pending, |op| EngineOp::Get { id: op, hash, key });
         }
         self.done(id, None);
     }
@@ -165,18 +166,7 @@ impl Shim {
         if self.state.held || !self.serving {
             return;
         }
-        let mut offers = Vec::new();
-        let mut again = Vec::new();
-        while let Some(hash) = self.marks.to_offer.pop_front() {
-            let Some(marked) = self.marks.get(&hash) else { continue };
-            if marked.mark.offer == 0 || marked.known || !marked.durable {
-                continue;
-            }
-            let (id, key, value_bytes) = (marked.mark.offer, marked.key.clone(), marked.value_bytes);
-            offers.push(Offer { id, hash, key, value_bytes });
-            again.push(hash);
-        }
-        self.marks.to_offer.extend(again);
+        let offers = self.decider.open_offers();
         let epoch = self.state.epoch;
         for batch in offers.chunks(BATCH_MAX) {
             self.reports.push_back(NodeReport::Offers { epoch, offers: batch.to_vec() });
@@ -188,8 +178,7 @@ impl Shim {
         if self.timers.is_due(NodeTimer::Hello, now) {
             self.timers.set(NodeTimer::Hello, now.in_us(self.limits.heartbeat_us));
             let (boot, address, epoch, held) = (self.boot, self.address, self.state.epoch, self.state.held);
-            let is_half_used = self.arbiter.as_ref().is_some_and(Arbiter::is_half_used);
-            let needs_epoch = self.needs_epoch || (is_half_used && self.mechanisms.renewal);
+            let needs_epoch = self.needs_epoch || (self.decider.is_half_used() && self.mechanisms.renewal);
             let failure = self.failure(now).map(str::to_owned);
             self.reports.push_back(NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure });
         }
@@ -202,19 +191,34 @@ impl Shim {
     }
 
     fn repeat_updates(&mut self) {
-        let again: Vec<_> = self.updates.values().map(|update| (update.switch, update.packet.clone())).collect();
-        for (switch, packet) in again {
-            self.send_packet(switch, packet);
-        }
+        self.replica.repeat_updates();
         if self.state.held || !self.serving {
             return;
         }
         for _ in 0..REFRESH_BATCH {
-            let Some(hash) = self.refresh.pop_front() else { return };
-            let Some(marked) = self.marks.get(&hash) else { continue };
-            let key = marked.key.clone();
+            let Some(hash) = self.replica.next_refresh() else { return };
+            let Some(key) = self.decider.marked_key(&hash).map(<[u8]>::to_vec) else { continue };
             let pending = Pending::Refresh { hash, key: key.clone() };
-            self.submit(pending, |id| EngineOp::Get { id, hash, key });
+            self.replica.submit(pending, |id| EngineOp::Get { id, hash, key });
         }
+    }
+
+    /// Clears marks that floors stand for, and makes floors durable.
+    fn raise_floors(&mut self, now: Now) {
+        let (gone, to_save) = self.decider.raise_floors(now, self.limits.floor_period_us);
+        for (hash, key) in gone {
+            self.replica.submit(Pending::Nothing, |id| EngineOp::SetMark { id, hash, key, mark: None });
+        }
+        if let Some(floor) = to_save.base {
+            self.save_base(floor);
+        }
+        for floors in to_save.buckets {
+            self.replica.submit(Pending::Floors(floors.clone()), |id| EngineOp::RaiseFloors { id, floors });
+        }
+        self.statistics.floors_raised += to_save.raised as u64;
+    }
+
+    fn save_base(&mut self, floor: Seq) {
+        self.replica.submit(Pending::Floors(Vec::new()), |id| EngineOp::SetFloor { id, floor });
     }
 }

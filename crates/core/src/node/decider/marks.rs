@@ -22,7 +22,7 @@ pub(super) struct MarkedKey {
 
 /// What became of a fence that was to be raised.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum RaisedFence {
+pub(in crate::node) enum RaisedFence {
     /// A fence that high is known to be durable.
     Saved,
     /// This mark is to be made durable.
@@ -93,8 +93,8 @@ impl Marks {
         })
     }
 
-    /// Raises a key's fence, if there is room for it: of keys that aren't offered half as many have one as may be
-    /// offered.
+    /// Raises a key's fence, if there is room for it: of keys that aren't offered half as many have
+    /// one as may be offered.
     pub(super) fn raise_fence(&mut self, hash: &KeyHash, key: &[u8], fence: Seq) -> RaisedFence {
         if !self.keys.contains_key(hash) && self.fenced_only() >= self.limit / 2 {
             return RaisedFence::NoRoom;
@@ -121,8 +121,8 @@ impl Marks {
         }
     }
 
-    /// Marks a key as offered; the mark to make durable before the offer is sent. `None` if it is offered already or there
-    /// is no room.
+    /// Marks a key as offered; the mark to make durable before the offer is sent. `None` if it is
+    /// offered already or there is no room.
     pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: u32, floor: Seq) -> Option<Mark> {
         // Each offer that is cleared may leave a fence, so their room limits offers, too.
         let has_room = self.offered < self.limit && self.fenced_only() <= self.limit / 2;
@@ -150,7 +150,8 @@ impl Marks {
         }
     }
 
-    /// Clears an offer, if it is this one. The mark that remains to be stored (`None` inside: nothing remains).
+    /// Clears an offer, if it is this one. The mark that remains to be stored (`None` inside:
+    /// nothing remains).
     pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: u64) -> Option<(Vec<u8>, Option<Mark>)> {
         let marked = self.keys.get_mut(hash)?;
         if marked.mark.offer != offer || offer == 0 {
@@ -167,8 +168,8 @@ impl Marks {
         Some((key, None))
     }
 
-    /// Of at most `limit` marks from `from` on, drops those of keys that aren't offered and whose fence is covered. Which went, and where to
-    /// go on.
+    /// Of at most `limit` marks from `from` on, drops those of keys that aren't offered and whose
+    /// fence is covered. Which went, and where to go on.
     pub(super) fn drop_fences(
         &mut self,
         from: KeyHash,

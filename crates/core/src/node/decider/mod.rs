@@ -1,0 +1,310 @@
+//! The decider: what becomes of a request, by what the node knows of its key and lane (protocol,
+//! section 5, in its order).
+//!
+//! It changes nothing but what it knows. What is to be stored and answered it says as a value; the
+//! [replica](super::replica) does that, and its outcome comes back.
+
+mod arbiter;
+mod floors;
+mod marks;
+mod writes;
+
+use crate::control::{NodeConfig, Offer};
+use crate::floors::{SEQ_BUCKETS, seq_bucket};
+use crate::mechanisms::Mechanisms;
+use crate::storage::{LaneCompletion, Loaded, Mark, PutCondition, Record};
+use crate::time::Now;
+use arbiter::Arbiter;
+use floors::{RisingFloors, SWEEP_BATCH, SWEEP_BATCH_CROWDED};
+use marks::Marks;
+use std::collections::{BTreeMap, BTreeSet};
+use switchback_wire::{Header, KeyHash, Seq, flags};
+
+pub(super) use arbiter::Arbitration;
+pub(super) use floors::FloorsToSave;
+pub(super) use marks::RaisedFence;
+pub(super) use writes::{Put, Verdict};
+
+/// What is to be done before a read is answered.
+#[derive(Debug)]
+pub(super) enum ReadVerdict {
+    /// Nothing.
+    Plain,
+    /// Its key's fence rises, or has no room to.
+    Fenced(RaisedFence),
+    /// The record that it embeds is stored, if it is newer.
+    Embedded,
+}
+
+/// What becomes of a hot key.
+#[derive(Debug)]
+pub(super) enum Offering {
+    /// It is offered already.
+    Known,
+    /// There is no room for another offer.
+    Refused,
+    /// It is offered once this mark is durable.
+    ToSave(Mark),
+}
+
+/// What a node knows to decide requests by.
+#[derive(Debug)]
+pub(super) struct Decider {
+    mechanisms: Mechanisms,
+    marks: Marks,
+    rising: RisingFloors,
+    /// Where the last look for fences that floors stand for ended.
+    swept: KeyHash,
+    completions: BTreeMap<u32, LaneCompletion>,
+    /// Conditional writes in the engine, by lane and request: a duplicate must not be decided again
+    /// meanwhile.
+    deciding: BTreeSet<(u32, u64)>,
+    /// Highest number that was handed to the engine, by bucket; a higher one needs no read to be
+    /// known as newer.
+    newest: Vec<Seq>,
+    /// In a bypass epoch.
+    arbiter: Option<Arbiter>,
+}
+
+impl Decider {
+    /// Knows what the engine found, and which epoch and configuration the node had, if any.
+    pub(super) fn new(
+        loaded: Loaded,
+        served: Option<(u32, &NodeConfig)>,
+        marks_max: usize,
+        boot: u64,
+        mechanisms: Mechanisms,
+        now: Now,
+    ) -> Decider {
+        // After a restart nothing is known of what is stored, unless nothing is.
+        let known = if loaded.state.is_none() { Seq::NONE } else { Seq(u64::MAX) };
+        let mut marks = if mechanisms.durable_offer { loaded.marks } else { Vec::new() };
+        if !mechanisms.durable_fence {
+            marks.iter_mut().for_each(|(_, _, mark)| mark.fence = Seq::NONE);
+        }
+        let marks = Marks::new(marks, marks_max, boot, mechanisms);
+        let mut rising = RisingFloors::new(loaded.floors, now);
+        for (hash, fence) in marks.fences() {
+            rising.note(hash, fence);
+        }
+        Decider {
+            mechanisms,
+            marks,
+            rising,
+            swept: KeyHash([0; 16]),
+            completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
+            deciding: BTreeSet::new(),
+            newest: vec![known; SEQ_BUCKETS],
+            arbiter: served.and_then(|(epoch, config)| Arbiter::of(epoch, config)),
+        }
+    }
+
+    /// A new epoch begins. Everything stored is of an older one, so every write of the new one is
+    /// newer than all of it.
+    pub(super) fn begin_epoch(&mut self, epoch: u32, config: &NodeConfig) {
+        self.newest.fill(Seq::new(epoch, 0));
+        self.arbiter = Arbiter::of(epoch, config);
+    }
+
+    /// Whether this is a bypass epoch, in which writes come without a number.
+    pub(super) fn arbitrates(&self) -> bool {
+        self.arbiter.is_some()
+    }
+
+    /// Whether half of a bypass epoch's sequence numbers are used.
+    pub(super) fn is_half_used(&self) -> bool {
+        self.arbiter.as_ref().is_some_and(Arbiter::is_half_used)
+    }
+
+    /// Arbitrates a write that came from a client directly.
+    pub(super) fn arbitrate(&mut self, header: &Header) -> Arbitration {
+        let arbiter = self.arbiter.as_mut().expect("a bypass epoch has an arbiter");
+        arbiter.arbitrate(header, self.mechanisms.bypass_lanes)
+    }
+
+    /// A write is answered with this number. The number that names it in the answer.
+    pub(super) fn answered(&mut self, header: &Header, status: switchback_wire::Status, told: Seq) -> Seq {
+        match &mut self.arbiter {
+            Some(arbiter) => {
+                arbiter.answered(header, status, told);
+                told
+            }
+            None => header.seq,
+        }
+    }
+
+    /// Nothing came of a write: its next copy is another try.
+    pub(super) fn nothing_came(&mut self, header: &Header) {
+        if let Some(arbiter) = &mut self.arbiter {
+            arbiter.failed(header);
+        }
+    }
+
+    /// A write can't run under its number. Whether this node arbitrates, so that nothing goes back
+    /// to a switch.
+    pub(super) fn bounced(&mut self, header: &Header) -> bool {
+        match &mut self.arbiter {
+            Some(arbiter) => {
+                arbiter.bounced(header);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A read arrives: fences and embedded records come before its answer.
+    pub(super) fn read(&mut self, header: &Header, key: &[u8]) -> ReadVerdict {
+        let hash = &header.key_hash;
+        if header.has(flags::FENCED) && self.mechanisms.fence {
+            let fence = Seq(header.guard);
+            self.rising.note(hash, fence);
+            return ReadVerdict::Fenced(self.marks.raise_fence(hash, key, fence));
+        }
+        let embeds = header.has(flags::EMBEDDED) && self.mechanisms.embedding_store;
+        if embeds && self.may_come_from_cache(hash, header.seq) {
+            return ReadVerdict::Embedded;
+        }
+        ReadVerdict::Plain
+    }
+
+    /// This fence of a key is durable.
+    pub(super) fn fence_saved(&mut self, hash: &KeyHash, fence: Seq) {
+        self.marks.fence_saved(hash, fence);
+    }
+
+    /// Whether a record out of the cache may be new to this node.
+    pub(super) fn may_come_from_cache(&self, hash: &KeyHash, seq: Seq) -> bool {
+        let marked = self.marks.get(hash).filter(|marked| marked.mark.offer != 0);
+        let is_new = marked.is_some_and(|marked| seq > marked.mark.floor);
+        is_new || !self.mechanisms.offered_stores
+    }
+
+    /// How a record of the cache is stored: iff it is newer.
+    pub(super) fn take_from_cache(&mut self, hash: &KeyHash, record: Record) -> (Record, PutCondition) {
+        // Later writes of the bucket must not be taken for newer than this one unread.
+        let newest = self.newest_of(hash);
+        *newest = (*newest).max(record.seq);
+        if record.tombstone || record.expiry_ms != 0 {
+            self.rising.note(hash, record.seq);
+        }
+        let condition = PutCondition::Newer { known: !self.mechanisms.seq_compare };
+        (Record { since: Record::INHERITED, ..record }, condition)
+    }
+
+    fn newest_of(&mut self, hash: &KeyHash) -> &mut Seq {
+        &mut self.newest[usize::from(seq_bucket(hash))]
+    }
+
+    /// How many keys are marked as offered.
+    pub(super) fn offered(&self) -> usize {
+        self.marks.offered()
+    }
+
+    /// Whether a key is marked as offered.
+    pub(super) fn is_offered(&self, hash: &KeyHash) -> bool {
+        self.marks.is_offered(hash)
+    }
+
+    /// A key that is marked as offered or fenced.
+    pub(super) fn marked_key(&self, hash: &KeyHash) -> Option<&[u8]> {
+        self.marks.get(hash).map(|marked| &marked.key[..])
+    }
+
+    /// Keys marked as offered whose position is in `from..=to`, in order; a scan can't tell their
+    /// values.
+    pub(super) fn offered_between(&self, from: u64, to: u64) -> impl Iterator<Item = (&KeyHash, &[u8])> {
+        let offered = self.marks.offered_between(from, to).filter(|_| self.mechanisms.marked_scans);
+        offered.map(|(hash, marked)| (hash, &marked.key[..]))
+    }
+
+    /// Offers a hot key to the cache, once.
+    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: u32) -> Offering {
+        if self.marks.is_offered(hash) {
+            return Offering::Known;
+        }
+        let floor = self.rising.of(hash);
+        self.marks.offer(hash, key, value_bytes, floor).map_or(Offering::Refused, Offering::ToSave)
+    }
+
+    /// The mark of an offer could not be made durable: there was no offer.
+    pub(super) fn offer_failed(&mut self, hash: &KeyHash, offer: u64) {
+        self.marks.clear_offer(hash, offer);
+    }
+
+    /// The mark of an offer is durable: the offer, if it is still to be sent now.
+    pub(super) fn offer_saved(&mut self, hash: KeyHash, offer: u64, value_bytes: u32, is_held: bool) -> Option<Offer> {
+        let marked = self.marks.get_mut(&hash).filter(|marked| marked.mark.offer == offer)?;
+        marked.durable = true;
+        if is_held {
+            return None; // the release offers everything
+        }
+        let offer = Offer { id: offer, hash, key: marked.key.clone(), value_bytes };
+        self.marks.to_offer.push_back(hash);
+        Some(offer)
+    }
+
+    /// The offers that the controller hasn't confirmed.
+    pub(super) fn open_offers(&mut self) -> Vec<Offer> {
+        let mut offers = Vec::new();
+        let mut again = Vec::new();
+        while let Some(hash) = self.marks.to_offer.pop_front() {
+            let Some(marked) = self.marks.get(&hash) else { continue };
+            if marked.mark.offer == 0 || marked.known || !marked.durable {
+                continue;
+            }
+            let (id, key, value_bytes) = (marked.mark.offer, marked.key.clone(), marked.value_bytes);
+            offers.push(Offer { id, hash, key, value_bytes });
+            again.push(hash);
+        }
+        self.marks.to_offer.extend(again);
+        offers
+    }
+
+    /// The controller may have forgotten every offer.
+    pub(super) fn offer_all_again(&mut self) {
+        self.marks.offer_all_again();
+    }
+
+    /// The controller knows this offer.
+    pub(super) fn hold_offer(&mut self, hash: &KeyHash, offer: u64) {
+        self.marks.hold(hash, offer);
+    }
+
+    /// Clears an offer, if it is this one. The key and the mark that remains to be stored (`None`
+    /// inside: nothing remains).
+    pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: u64) -> Option<(Vec<u8>, Option<Mark>)> {
+        self.marks.clear_offer(hash, offer)
+    }
+
+    /// The end of a recovery: nothing up to this floor can arrive at all. The floor to save, if it
+    /// rises.
+    pub(super) fn raise_base(&mut self, floor: Seq) -> Option<Seq> {
+        self.rising.raise_base(floor)
+    }
+
+    /// Drops fences that saved floors stand for, and raises floors that are due. The keys whose
+    /// marks are to be cleared, and what is to be saved.
+    pub(super) fn raise_floors(&mut self, now: Now, period_us: u64) -> (Vec<(KeyHash, Vec<u8>)>, FloorsToSave) {
+        // Early floors cost late copies of writes their outcome; without them fences would have no
+        // limit.
+        let is_early = self.marks.is_crowded() && self.rising.is_saved();
+        let gone = match self.rising.is_saved() {
+            true => self.sweep_fences(if is_early { SWEEP_BATCH_CROWDED } else { SWEEP_BATCH }),
+            false => Vec::new(),
+        };
+        (gone, self.rising.raise(now, period_us, is_early))
+    }
+
+    fn sweep_fences(&mut self, batch: usize) -> Vec<(KeyHash, Vec<u8>)> {
+        let rising = &self.rising;
+        let covered = |hash: &KeyHash, fence: Seq| fence <= rising.of(hash);
+        let (gone, next) = self.marks.drop_fences(self.swept, batch, covered);
+        self.swept = next;
+        gone
+    }
+
+    /// Floors are on the disk, or are to be written again; the floor of all keys has no bucket.
+    pub(super) fn floors_saved(&mut self, floors: Vec<(u16, Seq)>, is_saved: bool) {
+        self.rising.saved(floors, is_saved);
+    }
+}

@@ -1,0 +1,110 @@
+//! Operations of the engine that are under way, and what each was for.
+
+use crate::control::CommandId;
+use crate::storage::{EngineOp, OpId};
+use std::collections::BTreeMap;
+use switchback_wire::{Address, Header, KeyHash, Seq};
+
+/// A request packet, as its answer needs it.
+#[derive(Clone, Debug)]
+pub(in crate::node) struct Request {
+    pub(in crate::node) header: Header,
+    pub(in crate::node) key: Vec<u8>,
+    /// Where the answer goes: the switch, or in a bypass epoch the client.
+    pub(in crate::node) switch: Address,
+}
+
+/// A write that is neither run nor answered yet.
+#[derive(Clone, Debug)]
+pub(in crate::node) struct Write {
+    pub(in crate::node) request: Request,
+    pub(in crate::node) value: Vec<u8>,
+    /// The value was staged, as far as that matters: it is here.
+    pub(in crate::node) is_staged: bool,
+}
+
+/// What an engine operation was for.
+#[derive(Clone, Debug)]
+pub(in crate::node) enum Pending {
+    /// Answer this read with what the engine has.
+    Read(Request),
+    /// Answer this write, which the engine stores or not.
+    Put {
+        /// The write.
+        request: Request,
+        /// Its value for the cache (NetCache).
+        update: Option<Vec<u8>>,
+        /// Its value in case it has to be bounced, which it can't if it was known to be newer than
+        /// anything stored.
+        again: Option<Vec<u8>>,
+    },
+    /// Only the stored record tells what becomes of this write.
+    LookUp(Write),
+    /// Answer this write that its condition failed, once the fence is durable.
+    Refusal { request: Request, told: Seq, fence: Seq },
+    /// Answer a pull of fragments.
+    Pull(Request),
+    /// Answer a scan up to this position.
+    Scan(Request, u64),
+    /// A step that must succeed before operation `before` may be answered.
+    Step { before: OpId },
+    /// The same for a fence.
+    Fence { hash: KeyHash, fence: Seq, before: OpId },
+    /// An offer to send once its mark is durable.
+    Offer { hash: KeyHash, offer: u64, value_bytes: u32 },
+    /// Floors of buckets, or of everything.
+    Floors(Vec<(u16, Seq)>),
+    /// One of several operations of a command.
+    Command(CommandId),
+    /// The state with a new epoch, or of a release.
+    State(CommandId),
+    /// A key that the controller wants to be offered.
+    Named { hash: KeyHash, key: Vec<u8> },
+    /// The current value of an offered key, for the cache (NetCache).
+    Refresh { hash: KeyHash, key: Vec<u8> },
+    /// Nothing waits for it.
+    Nothing,
+}
+
+/// The operations under way, and those that the engine is yet to get.
+#[derive(Debug)]
+pub(super) struct Operations {
+    next: OpId,
+    pending: BTreeMap<OpId, Pending>,
+    ops: Vec<EngineOp>,
+}
+
+impl Operations {
+    pub(super) fn new() -> Operations {
+        Operations { next: 1, pending: BTreeMap::new(), ops: Vec::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(super) fn submit(&mut self, pending: Pending, op: impl FnOnce(OpId) -> EngineOp) -> OpId {
+        let id = self.next;
+        self.next += 1;
+        self.pending.insert(id, pending);
+        self.ops.push(op(id));
+        id
+    }
+
+    /// The id of the operation after the next one.
+    pub(super) fn after_next(&self) -> OpId {
+        self.next + 1
+    }
+
+    pub(super) fn take(&mut self, id: OpId) -> Option<Pending> {
+        self.pending.remove(&id)
+    }
+
+    pub(super) fn poll(&mut self, ops: &mut Vec<EngineOp>) {
+        ops.append(&mut self.ops);
+    }
+
+    pub(super) fn has_some(&self) -> bool {
+        !self.ops.is_empty()
+    }
+}

@@ -1,0 +1,370 @@
+//! The shim's state, and the way of packets and engine answers through it.
+
+mod commands;
+mod requests;
+
+use super::decider::Decider;
+use super::replica::{Pending, Replica};
+use crate::control::{CommandId, NodeConfig, NodeReport};
+use crate::mechanisms::Mechanisms;
+use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded};
+use crate::time::Now;
+use crate::timers::{TimerKind, Timers};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
+use switchback_wire::{Address, Op, Packet, PacketRef};
+
+/// How long an error of the engine is told of.
+const FAILURE_TOLD_US: u64 = 10_000_000;
+
+/// Limits and times of a node.
+#[derive(Clone, Debug)]
+pub struct NodeLimits {
+    /// How often it says hello.
+    pub heartbeat_us: u64,
+    /// How often unanswered offers and cache updates are repeated.
+    pub retry_us: u64,
+    /// Keys that are offered at most. Half as many others may have a fence: beyond a quarter floors
+    /// rise early to replace fences, beyond the half what needs one more is dropped, and no key is
+    /// offered.
+    pub marks_max: usize,
+    /// Bytes of staged fragments; beyond this the oldest staging is dropped.
+    pub staged_bytes_max: usize,
+    /// Bytes of large values that were read and may be pulled again; beyond this the oldest is
+    /// dropped.
+    pub pulled_bytes_max: usize,
+    /// Engine operations under way; beyond this packets are dropped.
+    pub operations_max: usize,
+    /// Fences and tombstones live for one or two of these. Safety doesn't depend on it (the
+    /// simulator raises floors after milliseconds), but a write whose copies are still on their way
+    /// when a floor passes it may end as indeterminate. So it is several times what a client waits
+    /// for an answer (5 s by default), and far longer than a packet lives in a rack. Longer periods
+    /// keep more marks: one for each key that was fenced meanwhile.
+    pub floor_period_us: u64,
+}
+
+impl Default for NodeLimits {
+    fn default() -> NodeLimits {
+        NodeLimits {
+            heartbeat_us: 20_000,
+            retry_us: 50_000,
+            marks_max: 1 << 20,
+            staged_bytes_max: 64 << 20,
+            pulled_bytes_max: 16 << 20,
+            operations_max: 1 << 16,
+            floor_period_us: 30_000_000,
+        }
+    }
+}
+
+/// Counters of a node.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct NodeStatistics {
+    pub reads: u64,
+    pub writes: u64,
+    pub scans: u64,
+    pub fragments: u64,
+    pub applied: u64,
+    pub superseded: u64,
+    pub bounced: u64,
+    pub condition_failed: u64,
+    pub fenced_reads: u64,
+    pub embedded_stored: u64,
+    pub offers: u64,
+    pub offers_refused: u64,
+    pub cache_updates: u64,
+    pub dropped_malformed: u64,
+    pub dropped_epoch: u64,
+    pub dropped_stranger: u64,
+    pub dropped_held: u64,
+    pub dropped_below_floor: u64,
+    pub dropped_no_fence: u64,
+    pub dropped_overload: u64,
+    pub dropped_no_space: u64,
+    pub engine_errors: u64,
+    pub floors_raised: u64,
+}
+
+/// What survives a restart beside records and marks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct DurableState {
+    epoch: u32,
+    held: bool,
+    config: Option<NodeConfig>,
+}
+
+/// A command whose operations are not all done.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    remaining: usize,
+    error: Option<String>,
+}
+
+/// When a shim does something by itself.
+#[derive(Clone, Copy, Debug)]
+enum NodeTimer {
+    /// Says hello.
+    Hello,
+    /// Repeats unanswered offers and cache updates, and raises floors.
+    Retry,
+}
+
+impl TimerKind for NodeTimer {
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The shim of one node. See the [module](super) for how to drive it.
+#[derive(Debug)]
+pub struct Shim {
+    index: u16,
+    boot: u64,
+    address: Address,
+    limits: NodeLimits,
+    mechanisms: Mechanisms,
+    state: DurableState,
+    /// Which partitions are its own, by the state's routes.
+    mine: Vec<bool>,
+    /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
+    serving: bool,
+    /// It restarted within a bypass epoch: what it gave out and answered in that is forgotten.
+    needs_epoch: bool,
+    /// Decides requests.
+    decider: Decider,
+    /// Stores and answers.
+    replica: Replica,
+    /// When the engine last refused something, and why.
+    failed: Option<(u64, String)>,
+    commands: BTreeMap<CommandId, Progress>,
+    statistics: NodeStatistics,
+    reports: VecDeque<NodeReport>,
+    timers: Timers<NodeTimer, 2>,
+}
+
+impl Shim {
+    /// The shim of node `index`, over what its engine found. `boot` must differ at every start.
+    ///
+    /// A state that can't be decoded is an error of the engine's, which the environment has to
+    /// report.
+    pub fn new(
+        index: u16,
+        boot: u64,
+        address: Address,
+        limits: NodeLimits,
+        mechanisms: Mechanisms,
+        loaded: Loaded,
+        now: Now,
+    ) -> Result<Shim, EngineError> {
+        assert!(boot != 0);
+        let mut state = match &loaded.state {
+            None => DurableState { epoch: 0, held: false, config: None },
+            Some(bytes) => postcard::from_bytes(bytes)
+                .map_err(|error| EngineError::Corrupt(format!("the node's own state: {error}")))?,
+        };
+        let refresh = match &state.config {
+            Some(config) if config.write_through => loaded.marks.iter().map(|(hash, ..)| *hash).collect(),
+            _ => VecDeque::new(),
+        };
+        state.held &= mechanisms.durable_hold;
+        let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
+        let outlived = in_bypass && mechanisms.bypass_once;
+        let served = state.config.as_ref().map(|config| (state.epoch, config));
+        let decider = Decider::new(loaded, served, limits.marks_max, boot, mechanisms, now);
+        let mut timers = Timers::new();
+        timers.set(NodeTimer::Hello, now.monotonic_us);
+        timers.set(NodeTimer::Retry, now.monotonic_us);
+        Ok(Shim {
+            index,
+            boot,
+            address,
+            mechanisms,
+            serving: state.config.is_some() && !outlived,
+            needs_epoch: outlived,
+            mine: state.config.as_ref().map_or(Vec::new(), |config| config.partitions_of(index)),
+            state,
+            decider,
+            replica: Replica::new(&limits, refresh),
+            failed: None,
+            commands: BTreeMap::new(),
+            statistics: NodeStatistics::default(),
+            reports: VecDeque::new(),
+            timers,
+            limits,
+        })
+    }
+
+    /// Its index in the rack.
+    pub fn index(&self) -> u16 {
+        self.index
+    }
+
+    /// Its epoch; 0 before the controller told it one.
+    pub fn epoch(&self) -> u32 {
+        self.state.epoch
+    }
+
+    /// Whether it waits for its release.
+    pub fn is_held(&self) -> bool {
+        self.state.held
+    }
+
+    /// How many keys are marked as offered.
+    pub fn offered(&self) -> usize {
+        self.decider.offered()
+    }
+
+    /// Engine operations under way.
+    pub fn operations(&self) -> usize {
+        self.replica.operations()
+    }
+
+    /// Counters.
+    pub fn statistics(&self) -> NodeStatistics {
+        self.statistics
+    }
+
+    /// Takes a packet that came from `from`.
+    pub fn handle_packet(&mut self, _now: Now, from: Address, packet: &Packet) {
+        let Ok(parts) = packet.parse() else {
+            self.statistics.dropped_malformed += 1;
+            return;
+        };
+        if !self.is_welcome(from, &parts) {
+            return;
+        }
+        if self.replica.operations() >= self.limits.operations_max {
+            self.statistics.dropped_overload += 1;
+            return;
+        }
+        let parts = match self.decider.arbitrates() {
+            true => self.take_from_client(from, parts),
+            false => Some(parts),
+        };
+        let Some(parts) = parts else { return };
+        match parts.header.op {
+            Op::Read => self.read(from, parts),
+            Op::Write | Op::Delete => self.write(from, parts),
+            Op::Fragment => {
+                self.statistics.fragments += 1;
+                let is_taken = self.replica.stage(from, parts);
+                self.statistics.dropped_malformed += u64::from(!is_taken);
+            }
+            Op::ReadFragment => {
+                self.statistics.fragments += 1;
+                self.replica.pull(from, parts);
+            }
+            Op::Scan => self.scan(from, parts),
+            Op::CacheUpdateAck => self.replica.cache_updated(parts),
+            _ => self.statistics.dropped_malformed += 1,
+        }
+    }
+
+    /// The checks before anything else; counts what they refuse.
+    fn is_welcome(&mut self, from: Address, parts: &PacketRef<'_>) -> bool {
+        let header = &parts.header;
+        let Some(config) = &self.state.config else {
+            self.statistics.dropped_epoch += 1;
+            return false;
+        };
+        if !self.serving || (self.mechanisms.epoch_fence && header.epoch != self.state.epoch) {
+            self.statistics.dropped_epoch += 1;
+            return false;
+        }
+        let mine = self.mine.get(usize::from(header.partition)).is_some_and(|mine| *mine);
+        let hashed = header.op == Op::Scan || config.hash_key.hash(parts.key) == header.key_hash;
+        let stranger = config.switch.is_some_and(|switch| switch != from);
+        if !mine || !hashed || (self.mechanisms.epoch_fence && stranger) {
+            self.statistics.dropped_stranger += 1;
+            return false;
+        }
+        if self.state.held && self.mechanisms.hold && self.decider.is_offered(&header.key_hash) {
+            self.statistics.dropped_held += 1;
+            return false;
+        }
+        true
+    }
+
+    /// Takes an answer of the engine.
+    pub fn handle_done(&mut self, now: Now, done: EngineDone) {
+        let Some(pending) = self.replica.take(done.id) else { return };
+        if let Err(error) = &done.result {
+            self.statistics.engine_errors += 1;
+            self.failed = Some((now.monotonic_us, error.to_string()));
+            if matches!(error, EngineError::NoSpace(_)) {
+                self.statistics.dropped_no_space += 1;
+            }
+        }
+        if done.result.is_err() {
+            match &pending {
+                Pending::Put { request, .. } | Pending::Refusal { request, .. } => {
+                    self.decider.nothing_came(&request.header);
+                }
+                Pending::LookUp(write) => self.decider.nothing_came(&write.request.header),
+                _ => {}
+            }
+        }
+        match (pending, done.result) {
+            (Pending::Read(request), Ok(EngineReply::Got(record))) => self.answer_read(now, &request, record),
+            (Pending::Put { request, update, again }, result) => self.put_done(request, update, again, result),
+            (Pending::LookUp(write), Ok(EngineReply::Got(record))) => self.looked_up(write, record.as_ref()),
+            (Pending::Pull(request), Ok(EngineReply::Got(record))) => self.replica.answer_pull(request, record),
+            (Pending::Scan(request, end), Ok(EngineReply::Scanned(keys, next))) => {
+                // Where the engine stopped, marks must stop, too.
+                let last = next.map_or(end, |next| next - 1);
+                let offered = self.decider.offered_between(request.header.key_hash.position(), last);
+                self.replica.answer_scan(now, request, last, keys, offered);
+            }
+            (Pending::Step { before } | Pending::Fence { before, .. }, Err(_)) => self.forget(before),
+            (Pending::Refusal { request, told, fence }, Ok(_)) => self.refusal_saved(&request, told, fence),
+            (Pending::Fence { hash, fence, .. }, Ok(_)) => self.decider.fence_saved(&hash, fence),
+            (Pending::Offer { hash, offer, value_bytes }, result) => {
+                self.offer_marked(hash, offer, value_bytes, result.is_ok());
+            }
+            (Pending::Floors(floors), result) => self.decider.floors_saved(floors, result.is_ok()),
+            (Pending::Command(id), result) => self.command_step(id, result.err()),
+            (Pending::State(id), result) => self.state_set(id, result.err()),
+            (Pending::Named { hash, key }, Ok(EngineReply::Got(record))) => {
+                self.offer(&hash, &key, record.map_or(0, |record| record.value.len()));
+            }
+            (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
+                self.update_cache(hash, &key, &record.unwrap_or_default());
+            }
+            // A read that failed is not answered: damaged bytes are never served, and the client
+            // tells its user.
+            _ => {}
+        }
+    }
+
+    /// What the engine last refused, if that was lately.
+    pub fn failure(&self, now: Now) -> Option<&str> {
+        let (at_us, why) = self.failed.as_ref()?;
+        (now.monotonic_us < at_us + FAILURE_TOLD_US).then_some(why)
+    }
+
+    /// Appends all operations that are to be carried out, in order: an engine commits many at once.
+    pub fn poll_ops(&mut self, ops: &mut Vec<EngineOp>) {
+        self.replica.poll_ops(ops);
+    }
+
+    /// Whether there are operations for the engine.
+    pub fn has_ops(&self) -> bool {
+        self.replica.has_ops()
+    }
+
+    /// Fills `packet` with the next one to send.
+    pub fn poll_packet(&mut self, packet: &mut Packet) -> Option<Address> {
+        self.replica.poll_packet(packet)
+    }
+
+    /// Takes the next message for the controller.
+    pub fn poll_message(&mut self) -> Option<NodeReport> {
+        self.reports.pop_front()
+    }
+
+    /// When to call [`Shim::handle_timeout`] next, of the monotonic clock.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        self.timers.next_us()
+    }
+}

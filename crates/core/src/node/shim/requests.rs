@@ -1,0 +1,299 @@
+//! Packets of the data path: what the decider says of them, the replica does.
+
+use super::Shim;
+use crate::control::NodeReport;
+use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
+use crate::node::replica::{Pending, Request, Write};
+use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OpId, Record};
+use crate::time::Now;
+use switchback_wire::{
+    Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef, Seq, Status, flags,
+    record_flags,
+};
+
+impl Shim {
+    /// A packet that came from a client directly, as the switch would have passed it on; `None` if
+    /// it goes no further.
+    pub(super) fn take_from_client<'a>(&mut self, from: Address, mut parts: PacketRef<'a>) -> Option<PacketRef<'a>> {
+        let header = &mut parts.header;
+        header.flags &= flags::CONDITIONAL | flags::LARGE;
+        header.record_flags = 0;
+        match header.op {
+            Op::Read => {
+                header.flags = 0;
+                header.guard = 0;
+            }
+            Op::Fragment | Op::ReadFragment | Op::Scan => {}
+            Op::Write | Op::Delete => match self.decider.arbitrate(header) {
+                Arbitration::Run(seq) => header.seq = seq,
+                Arbitration::AnswerAgain(status, seq) => {
+                    let request = Request { header: *header, key: parts.key.to_vec(), switch: from };
+                    self.answer_write(&request, status, seq);
+                    return None;
+                }
+                Arbitration::Drop => return None,
+            },
+            _ => {
+                self.statistics.dropped_malformed += 1;
+                return None;
+            }
+        }
+        Some(parts)
+    }
+
+    /// Reads: plain, fenced, and with an embedded record. The answer comes after the step before
+    /// it, or never: the engine takes operations in order, and a failed step forgets the read.
+    pub(super) fn read(&mut self, from: Address, parts: PacketRef<'_>) {
+        self.statistics.reads += 1;
+        let PacketRef { header, value, key } = parts;
+        let (hash, key) = (header.key_hash, key.to_vec());
+        match self.decider.read(&header, &key) {
+            ReadVerdict::Plain => {}
+            ReadVerdict::Fenced(raised) => {
+                self.statistics.fenced_reads += 1;
+                match raised {
+                    RaisedFence::Saved => {}
+                    RaisedFence::ToSave(mark) => self.save_fence(hash, key.clone(), mark),
+                    RaisedFence::NoRoom => {
+                        self.statistics.dropped_no_fence += 1;
+                        return;
+                    }
+                }
+            }
+            ReadVerdict::Embedded => {
+                self.statistics.embedded_stored += 1;
+                let before = self.replica.after_next();
+                self.store(Pending::Step { before }, hash, key.clone(), embedded(&header, value));
+            }
+        }
+        let request = Request { header, key: key.clone(), switch: from };
+        self.replica.submit(Pending::Read(request), |id| EngineOp::Get { id, hash, key });
+    }
+
+    /// Makes a fence durable, before what the next operation answers.
+    fn save_fence(&mut self, hash: KeyHash, key: Vec<u8>, mark: Mark) {
+        let pending = Pending::Fence { hash, fence: mark.fence, before: self.replica.after_next() };
+        self.replica.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+    }
+
+    /// Stores a record of the cache iff it is newer.
+    pub(super) fn store(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, record: Record) {
+        let (record, condition) = self.decider.take_from_cache(&hash, record);
+        self.replica.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion: None });
+    }
+
+    /// Answers a read, and offers its key if it is hot.
+    pub(super) fn answer_read(&mut self, now: Now, request: &Request, record: Option<Record>) {
+        let value_bytes = self.replica.answer_read(now, request, record);
+        if request.header.has(flags::HOT) {
+            self.offer(&request.header.key_hash, &request.key, value_bytes);
+        }
+    }
+
+    /// A write or delete has arrived.
+    pub(super) fn write(&mut self, from: Address, parts: PacketRef<'_>) {
+        self.statistics.writes += 1;
+        let header = parts.header;
+        let request = Request { header, key: parts.key.to_vec(), switch: from };
+        let is_large = header.has(flags::LARGE) && header.op == Op::Write;
+        let is_staged = is_large && self.replica.has_staged(&header);
+        let verdict = self.decider.write(&header, is_large && !is_staged);
+        let value = match verdict {
+            // What is there is whole.
+            Verdict::Run | Verdict::LookUp if is_staged => self.replica.staged(&header).unwrap_or_default(),
+            Verdict::Run | Verdict::LookUp => parts.value.to_vec(),
+            _ => Vec::new(),
+        };
+        self.carry_out(Write { request, value, is_staged }, verdict);
+    }
+
+    /// Does with a write what the decider says.
+    fn carry_out(&mut self, write: Write, verdict: Verdict) {
+        let header = write.request.header;
+        match verdict {
+            Verdict::Ignore => {}
+            Verdict::NothingCame => self.decider.nothing_came(&header),
+            Verdict::NoFence => {
+                self.statistics.dropped_no_fence += 1;
+                self.decider.nothing_came(&header);
+            }
+            Verdict::BelowFloor => self.statistics.dropped_below_floor += 1,
+            Verdict::Run => self.run(write),
+            Verdict::LookUp => self.look_up(write),
+            Verdict::SaveFence(mark) => {
+                self.save_fence(header.key_hash, write.request.key.clone(), mark);
+                self.look_up(write);
+            }
+            Verdict::Answer(status, seq) => self.answer_write(&write.request, status, seq),
+            Verdict::Superseded => {
+                self.statistics.superseded += 1;
+                self.answer_write(&write.request, Status::Ok, header.seq);
+            }
+            Verdict::Refuse { mark, told } => {
+                let (hash, key) = (header.key_hash, write.request.key.clone());
+                let pending = Pending::Refusal { request: write.request, told, fence: mark.fence };
+                self.replica.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+            }
+            Verdict::Bounce => {
+                // It runs under a new number if the lane still waits for it, else never. No copy of
+                // it may run here any more, not even from a commit that failed and that a crash
+                // brings to light: so what the bounce rests on is durable, and a commit that
+                // succeeds buries those that failed before.
+                self.statistics.bounced += 1;
+                if !self.decider.bounced(&header) {
+                    self.replica.bounce(&write);
+                }
+            }
+        }
+    }
+
+    /// Hands a write to the engine.
+    fn run(&mut self, Write { request, value, .. }: Write) {
+        let (header, hash, key) = (request.header, request.header.key_hash, request.key.clone());
+        let Put { record, condition, completion, may_be_older } = self.decider.run(&header, value);
+        let writes_through = self.state.config.as_ref().is_some_and(|config| config.write_through);
+        let is_cached = writes_through && (header.has(flags::CACHED) || self.decider.is_offered(&hash));
+        let update = is_cached.then(|| record.value.clone());
+        let again = may_be_older.then(|| if header.has(flags::LARGE) { Vec::new() } else { record.value.clone() });
+        let pending = Pending::Put { request, update, again };
+        self.replica.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion });
+    }
+
+    /// Reads what is stored, which tells what becomes of a write.
+    fn look_up(&mut self, write: Write) {
+        let (hash, key) = (write.request.header.key_hash, write.request.key.clone());
+        self.replica.submit(Pending::LookUp(write), |id| EngineOp::Get { id, hash, key });
+    }
+
+    /// The record that a write has to be judged by.
+    pub(super) fn looked_up(&mut self, write: Write, record: Option<&Record>) {
+        let verdict = self.decider.judge(&write.request.header, write.is_staged, record);
+        self.carry_out(write, verdict);
+    }
+
+    /// The engine has stored a write, or not.
+    pub(super) fn put_done(
+        &mut self,
+        request: Request,
+        update: Option<Vec<u8>>,
+        again: Option<Vec<u8>>,
+        result: Result<EngineReply, EngineError>,
+    ) {
+        let header = request.header;
+        self.decider.decided(&header);
+        match result {
+            Ok(EngineReply::Put(Ok(()))) => self.applied(&request, update),
+            Ok(EngineReply::Put(Err(stored))) => {
+                self.statistics.condition_failed += u64::from(header.has(flags::CONDITIONAL));
+                let verdict = self.decider.put_refused(&header, &request.key, stored, again.is_some());
+                self.carry_out(Write { request, value: again.unwrap_or_default(), is_staged: true }, verdict);
+            }
+            Err(EngineError::NoSpace(_)) => self.answer_write(&request, Status::NoSpace, header.seq),
+            _ => {}
+        }
+    }
+
+    fn applied(&mut self, request: &Request, update: Option<Vec<u8>>) {
+        let header = request.header;
+        self.statistics.applied += 1;
+        self.decider.ran(&header);
+        self.answer_write(request, Status::Ok, header.seq);
+        self.replica.forget_staged(&header);
+        if let Some(value) = update {
+            let tombstone = header.op == Op::Delete;
+            let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value, since: None };
+            self.update_cache(header.key_hash, &request.key, &record);
+        }
+        if header.has(flags::HOT) && header.op == Op::Write {
+            let value_bytes = if header.has(flags::LARGE) { header.total_bytes } else { header.value_bytes.into() };
+            self.offer(&header.key_hash, &request.key, value_bytes as usize);
+        }
+    }
+
+    /// The fence of a refused write is durable.
+    pub(super) fn refusal_saved(&mut self, request: &Request, told: Seq, fence: Seq) {
+        self.decider.fence_saved(&request.header.key_hash, fence);
+        self.answer_write(request, Status::ConditionFailed, told);
+    }
+
+    /// Answers a write. `seq` is its number, or the version because of which its condition failed.
+    fn answer_write(&mut self, request: &Request, status: Status, seq: Seq) {
+        let header = &request.header;
+        if header.epoch != self.state.epoch && self.mechanisms.epoch_fence {
+            return; // the engine took its time: the client takes the outcome for unknown
+        }
+        let name = self.decider.answered(header, status, seq);
+        self.replica.answer_write(request, status, name, seq);
+    }
+
+    /// Sends a record's value to the cache until it is acknowledged (NetCache).
+    pub(super) fn update_cache(&mut self, hash: KeyHash, key: &[u8], record: &Record) {
+        let Some(config) = &self.state.config else { return };
+        let is_sent = self.replica.update_cache(self.state.epoch, config, hash, key, record);
+        self.statistics.cache_updates += u64::from(is_sent);
+    }
+
+    /// Offers a hot key to the cache, once: marks it durably first.
+    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: usize) {
+        if key.len() > CACHED_KEY_BYTES_MAX || value_bytes > CACHED_VALUE_BYTES_MAX {
+            return;
+        }
+        let value_bytes = value_bytes as u32;
+        let mark = match self.decider.offer(hash, key, value_bytes) {
+            Offering::Known => return,
+            Offering::Refused => {
+                self.statistics.offers_refused += 1;
+                return;
+            }
+            Offering::ToSave(mark) => mark,
+        };
+        self.statistics.offers += 1;
+        let (hash, key) = (*hash, key.to_vec());
+        let pending = Pending::Offer { hash, offer: mark.offer, value_bytes };
+        self.replica.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+    }
+
+    /// The mark of an offer is durable: now it may be sent. Or it isn't: there was no offer.
+    pub(super) fn offer_marked(&mut self, hash: KeyHash, offer: u64, value_bytes: u32, is_saved: bool) {
+        if !is_saved {
+            self.decider.offer_failed(&hash, offer);
+            return;
+        }
+        if let Some(offer) = self.decider.offer_saved(hash, offer, value_bytes, self.state.held) {
+            self.reports.push_back(NodeReport::Offers { epoch: self.state.epoch, offers: vec![offer] });
+        }
+    }
+
+    /// Forgets an operation: its answer is ignored.
+    pub(super) fn forget(&mut self, id: OpId) {
+        match self.replica.take(id) {
+            Some(Pending::Put { request, .. }) => self.decider.decided(&request.header),
+            Some(Pending::LookUp(write)) => self.decider.nothing_came(&write.request.header),
+            _ => {}
+        }
+    }
+
+    /// Lists or counts keys, up to the end of the node's run of partitions.
+    pub(super) fn scan(&mut self, from: Address, parts: PacketRef<'_>) {
+        let end = self.run_end(parts.header.partition);
+        match self.replica.scan(from, parts, end) {
+            true => self.statistics.scans += 1,
+            false => self.statistics.dropped_malformed += 1,
+        }
+    }
+
+    /// Last position of the run of neighbouring partitions, from `partition` on, that are this
+    /// node's.
+    fn run_end(&self, partition: u16) -> u64 {
+        let first = usize::from(partition);
+        let run = self.mine[first..].iter().take_while(|mine| **mine).count();
+        let width = 1u128 << 64 >> self.mine.len().trailing_zeros();
+        ((first + run) as u128 * width - 1) as u64
+    }
+}
+
+/// The record that a read embeds.
+fn embedded(header: &Header, value: &[u8]) -> Record {
+    let tombstone = header.record_flags & record_flags::TOMBSTONE != 0;
+    Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value: value.to_vec(), since: None }
+}
