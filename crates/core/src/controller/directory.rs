@@ -1,15 +1,20 @@
-//! What the controller must not forget. Every change is durable before anybody is told of it.
+//! What the controller must not forget. Every change is durable before anyone is told of it.
 
-use crate::control::KeyedRecord;
+use super::ControllerConfig;
+use super::outbox::Outbox;
+use crate::control::{KeyedRecord, Message, Peer};
 use crate::storage::EngineError;
+use rand::RngExt;
+use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::HashKey;
+use switchback_wire::{HashKey, KeyHash, partition_of};
 
 /// Generations are reserved durably in steps of this many.
-pub(super) const GENERATIONS_RESERVED: u32 = 1024;
+const GENERATIONS_RESERVED: u32 = 1024;
 
-/// A file of the controller's. The driver stores it whole: written, synced, renamed into place, the old one kept until then.
+/// A file of the controller. The driver stores it whole: written, synced, renamed into place, the
+/// old one kept until then.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StoreFile {
     /// Epoch, sessions, routes.
@@ -21,8 +26,9 @@ pub enum StoreFile {
 /// A store that the driver still has to do: the file, the number to confirm, the contents.
 pub type PendingStore = (StoreFile, u64, Vec<u8>);
 
-/// Merges what waits for a slow disk: of each file only the newest contents need be written, where the first of them were due. So there are
-/// at most as many stores as files, and none is confirmed before everything that was asked for earlier is on the disk.
+/// Merges what waits for a slow disk: of each file only the newest contents need be written, where
+/// the first of them were due. So there are at most as many stores as files, and none is confirmed
+/// before everything that was asked for earlier is on the disk.
 pub fn merge_stores(pending: &mut VecDeque<PendingStore>) {
     let Some(newest) = pending.iter().map(|(_, id, _)| *id).max() else { return };
     let mut merged: VecDeque<PendingStore> = VecDeque::new();
@@ -45,29 +51,68 @@ pub struct Files {
     pub snapshot: Option<Vec<u8>>,
 }
 
-/// The durable directory.
+impl Files {
+    /// The last complete snapshot; an empty one if there is none.
+    ///
+    /// # Errors
+    /// A damaged file.
+    pub(super) fn read_snapshot(&self) -> Result<SnapshotFile, EngineError> {
+        Ok(decode(self.snapshot.as_deref(), "snapshot")?.unwrap_or_default())
+    }
+
+    /// The directory of a rack with this many nodes and partitions.
+    ///
+    /// # Errors
+    /// A damaged file, or one of a rack with other nodes or partitions.
+    fn read_directory(&self, nodes: usize, partitions: usize) -> Result<Option<DirectoryFile>, EngineError> {
+        let file = decode::<DirectoryFile>(self.directory.as_deref(), "directory")?;
+        let Some(file) = file else { return Ok(None) };
+        let other = |was: usize, what: &str, said: usize, mend: String| {
+            EngineError::Io(format!("this rack was made with {was} {what} and can't be opened with {said}: {mend}"))
+        };
+        let was = file.routes.iter().flatten().max().map_or(0, |node| usize::from(*node) + 1);
+        if was != nodes {
+            return Err(other(was, "nodes", nodes, format!("say --nodes {was}, or count = {was} under [nodes]")));
+        }
+        let was = file.routes.len();
+        if was != partitions {
+            return Err(other(was, "partitions", partitions, format!("say partitions = {was} under [rack]")));
+        }
+        Ok(Some(file))
+    }
+
+    /// Whether a rack with this many nodes and partitions has this directory.
+    ///
+    /// # Errors
+    /// A damaged file, or one of a rack with other nodes or partitions.
+    pub(super) fn check_directory(&self, nodes: usize, partitions: usize) -> Result<(), EngineError> {
+        self.read_directory(nodes, partitions).map(|_| ())
+    }
+}
+
+/// The durable directory, as it is in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(super) struct Directory {
+struct DirectoryFile {
     /// The rack's epoch.
-    pub(super) epoch: u32,
+    epoch: u32,
     /// The epoch whose recovery is complete.
-    pub(super) recovered_epoch: u32,
+    recovered_epoch: u32,
     /// No generation above this was ever used.
-    pub(super) generation_reserved: u32,
+    generation_reserved: u32,
     /// How often a controller of this rack was started: makes ids unique over restarts.
-    pub(super) starts: u32,
+    starts: u32,
     /// Sessions opened so far: makes request counters rise over the sessions of a lane.
-    pub(super) sessions_opened: u32,
+    sessions_opened: u32,
     /// Key of the rack's key hashes.
-    pub(super) hash_key: HashKey,
+    hash_key: HashKey,
     /// Replicas of each partition.
-    pub(super) routes: Vec<Vec<u16>>,
+    routes: Vec<Vec<u16>>,
     /// Switch that serves the epoch, and its boot.
-    pub(super) active: Option<(u16, u64)>,
+    active: Option<(u16, u64)>,
     /// No switch serves the epoch: clients send to the nodes.
-    pub(super) bypass: bool,
+    bypass: bool,
     /// Sessions that may hold preserved records.
-    pub(super) sessions: BTreeMap<u64, SessionEntry>,
+    sessions: BTreeMap<u64, SessionEntry>,
 }
 
 /// A session, as it must survive the controller.
@@ -86,6 +131,180 @@ pub(super) struct SnapshotFile {
     pub(super) epoch: u32,
     pub(super) generation: u32,
     pub(super) records: Vec<KeyedRecord>,
+}
+
+/// The durable directory. Every method that changes it stores it.
+#[derive(Debug)]
+pub(super) struct Directory {
+    file: DirectoryFile,
+    /// The store of its last change.
+    last_store: u64,
+}
+
+impl Directory {
+    /// The directory in `files`; without any, that of a new rack, whose hash key is drawn from
+    /// `random`. The new start is counted.
+    ///
+    /// # Errors
+    /// A damaged file, or one of a rack with other nodes or partitions.
+    pub(super) fn open(
+        files: &Files,
+        config: &ControllerConfig,
+        random: &mut Pcg32,
+        outbox: &mut Outbox,
+    ) -> Result<Directory, EngineError> {
+        let found = files.read_directory(config.nodes.len(), config.routes.len())?;
+        let mut file = found.unwrap_or_else(|| DirectoryFile {
+            epoch: 0,
+            recovered_epoch: 0,
+            generation_reserved: 0,
+            starts: 0,
+            sessions_opened: 0,
+            hash_key: HashKey(random.random()),
+            routes: config.routes.clone(),
+            active: None,
+            bypass: false,
+            sessions: BTreeMap::new(),
+        });
+        file.starts += 1;
+        let mut directory = Directory { file, last_store: 0 };
+        directory.save(outbox);
+        Ok(directory)
+    }
+
+    /// The epoch that is, or is becoming, durable.
+    pub(super) fn epoch(&self) -> u32 {
+        self.file.epoch
+    }
+
+    /// Recovery of the epochs before this one is durable, or is becoming so.
+    pub(super) fn recovered_epoch(&self) -> u32 {
+        self.file.recovered_epoch
+    }
+
+    /// Whether nothing is left to recover in this epoch.
+    pub(super) fn is_recovered(&self) -> bool {
+        self.file.recovered_epoch == self.file.epoch
+    }
+
+    /// The switch that serves the epoch, and its boot.
+    pub(super) fn active(&self) -> Option<(u16, u64)> {
+        self.file.active
+    }
+
+    /// The switch that serves the epoch.
+    pub(super) fn active_switch(&self) -> Option<u16> {
+        self.file.active.map(|(switch, _)| switch)
+    }
+
+    /// Whether no switch serves the epoch, and clients send to the nodes.
+    pub(super) fn is_bypass(&self) -> bool {
+        self.file.bypass
+    }
+
+    /// Whether clients have anything to send their packets to.
+    pub(super) fn is_served(&self) -> bool {
+        self.file.active.is_some() || self.file.bypass
+    }
+
+    /// How often a controller of this rack was started.
+    pub(super) fn starts(&self) -> u32 {
+        self.file.starts
+    }
+
+    /// The rack's hash key.
+    pub(super) fn hash_key(&self) -> HashKey {
+        self.file.hash_key
+    }
+
+    /// Replicas of each partition.
+    pub(super) fn routes(&self) -> &[Vec<u16>] {
+        &self.file.routes
+    }
+
+    /// The node that stores a key (the head of its partition's replicas).
+    pub(super) fn node_of(&self, hash: &KeyHash) -> u16 {
+        let partition = partition_of(hash, self.file.routes.len() as u32);
+        self.file.routes[usize::from(partition)][0]
+    }
+
+    /// Begins the next epoch, served by this switch and boot, or by none; the store that makes it
+    /// durable.
+    pub(super) fn begin_epoch(&mut self, outbox: &mut Outbox, active: Option<(u16, u64)>) -> u64 {
+        self.file.epoch += 1;
+        self.file.active = active;
+        self.file.bypass = active.is_none();
+        self.save(outbox)
+    }
+
+    /// The epoch is recovered; sessions of `gone` are forgotten.
+    pub(super) fn end_recovery(&mut self, outbox: &mut Outbox, gone: &[u64]) {
+        self.file.recovered_epoch = self.file.epoch;
+        self.close_sessions(outbox, gone);
+    }
+
+    /// No generation above this was ever used, in any run of the controller.
+    pub(super) fn generation_reserved(&self) -> u32 {
+        self.file.generation_reserved
+    }
+
+    /// Sees to it that a generation is reserved before it is used.
+    pub(super) fn reserve_generation(&mut self, outbox: &mut Outbox, generation: u32) {
+        if generation > self.file.generation_reserved {
+            self.file.generation_reserved = generation + GENERATIONS_RESERVED;
+            self.save(outbox);
+        }
+    }
+
+    /// A client's session.
+    pub(super) fn session(&self, client: u64) -> Option<&SessionEntry> {
+        self.file.sessions.get(&client)
+    }
+
+    /// All sessions.
+    pub(super) fn sessions(&self) -> impl ExactSizeIterator<Item = (u64, &SessionEntry)> {
+        self.file.sessions.iter().map(|(client, session)| (*client, session))
+    }
+
+    /// Opens a session with these lanes, `(first, count)`, in place of the one that the client had.
+    /// Its number is higher than that of any before it.
+    pub(super) fn open_session(
+        &mut self,
+        outbox: &mut Outbox,
+        client: u64,
+        boot: u64,
+        (lane_first, lanes): (u32, u32),
+        spooled: bool,
+    ) {
+        self.file.sessions_opened += 1;
+        let number = self.file.sessions_opened;
+        self.file.sessions.insert(client, SessionEntry { boot, lane_first, lanes, number, spooled });
+        self.save(outbox);
+    }
+
+    /// Closes the sessions of these clients.
+    pub(super) fn close_sessions(&mut self, outbox: &mut Outbox, clients: &[u64]) {
+        for client in clients {
+            self.file.sessions.remove(client);
+        }
+        self.save(outbox);
+    }
+
+    /// Closes all sessions.
+    pub(super) fn close_all_sessions(&mut self, outbox: &mut Outbox) {
+        self.file.sessions.clear();
+        self.save(outbox);
+    }
+
+    /// Sends a message once everything that the directory says now is durable.
+    pub(super) fn send_when_durable(&self, outbox: &mut Outbox, to: Peer, message: Message) {
+        outbox.send_after(self.last_store, to, message);
+    }
+
+    fn save(&mut self, outbox: &mut Outbox) -> u64 {
+        self.last_store = outbox.store(StoreFile::Directory, encode(&self.file));
+        self.last_store
+    }
 }
 
 /// Encodes a file.

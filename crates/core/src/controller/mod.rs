@@ -1,23 +1,324 @@
-//! The controller: admission, eviction, snapshots, recovery, membership, sessions. Never on the data path.
+//! The controller: membership and sessions, and for each chain of switches admission, eviction,
+//! snapshots and recovery. Never on the data path.
 //!
-//! A driver owns a [`Controller`] and feeds it messages ([`Controller::handle_message`]), finished stores
-//! ([`Controller::handle_stored`]), lost connections ([`Controller::handle_lost`]) and time ([`Controller::handle_timeout`], due at
-//! [`Controller::poll_timeout`]); then it carries out what [`Controller::poll_effect`] gives.
+//! A driver owns a [`Controller`] and feeds it messages ([`Controller::handle_message`]), finished
+//! stores ([`Controller::handle_stored`]), lost connections ([`Controller::handle_lost`]) and time
+//! ([`Controller::handle_timeout`], due at [`Controller::poll_timeout`]); then it carries out what
+//! [`Controller::poll_effect`] gives.
 
-mod admission;
-mod cache;
-mod commands;
+mod chain;
+mod config;
 mod directory;
-mod eviction;
-mod machine;
-mod partitions;
-mod recovery;
-mod renewal;
+mod membership;
+mod outbox;
 mod sessions;
-mod snapshots;
 mod status;
+mod topology;
 
+pub use config::ControllerConfig;
 pub use directory::{Files, PendingStore, StoreFile, merge_stores};
-pub use machine::{Controller, ControllerConfig, Effect};
-pub use partitions::deal_partitions;
+pub use outbox::Effect;
 pub use status::{CachedKeyStatus, ControllerStatus, NodeStatus, RecoveryTimes, SwitchStatus};
+pub use topology::deal_partitions;
+
+use crate::control::{ClientNotice, ClientReport, Envelope, Message, NodeReport, Peer, SwitchReport};
+use crate::mechanisms::Mechanisms;
+use crate::storage::EngineError;
+use crate::time::Now;
+use chain::Chain;
+use directory::Directory;
+use membership::{Membership, NodeHello, SwitchHello};
+use outbox::Outbox;
+use rand::SeedableRng;
+use rand_pcg::Pcg32;
+use sessions::{SessionRequest, Sessions};
+use switchback_wire::HashKey;
+use topology::Chains;
+
+/// The controller of one rack. See the [module](self) for how to drive it.
+///
+/// It takes messages to the objects that they concern; their effects are in the outbox.
+#[derive(Debug)]
+pub struct Controller {
+    config: ControllerConfig,
+    mechanisms: Mechanisms,
+    random: Pcg32,
+    directory: Directory,
+    members: Membership,
+    sessions: Sessions,
+    chains: Chains,
+    outbox: Outbox,
+    /// When it was last called.
+    awake_us: u64,
+}
+
+/// What the chains of a rack share, for the time of a call.
+struct Context<'a> {
+    now: Now,
+    config: &'a ControllerConfig,
+    mechanisms: &'a Mechanisms,
+    random: &'a mut Pcg32,
+    directory: &'a mut Directory,
+    members: &'a Membership,
+    sessions: &'a mut Sessions,
+    outbox: &'a mut Outbox,
+}
+
+impl Context<'_> {
+    /// Tells a client.
+    fn notify(&mut self, client: u64, notice: ClientNotice) {
+        self.outbox.send(Peer::Client(client), Message::ToClient(notice));
+    }
+}
+
+impl Controller {
+    /// Whether a controller with this many nodes and partitions would accept these files. Asked
+    /// before anything of a node is made.
+    ///
+    /// # Errors
+    /// Those of [`Controller::new`].
+    pub fn check(files: &Files, nodes: usize, partitions: usize) -> Result<(), EngineError> {
+        files.check_directory(nodes, partitions)
+    }
+
+    /// A controller over its files; without any, of a new rack. `seed` makes the rack's hash key and
+    /// feeds sampling.
+    ///
+    /// # Errors
+    /// Files that are damaged, or of a rack with other nodes or partitions.
+    pub fn new(
+        config: ControllerConfig,
+        mechanisms: Mechanisms,
+        files: &Files,
+        seed: u64,
+        now: Now,
+    ) -> Result<Controller, EngineError> {
+        assert!(!config.nodes.is_empty() && config.routes.len().is_power_of_two());
+        let mut random = Pcg32::seed_from_u64(seed);
+        let mut outbox = Outbox::new();
+        let directory = Directory::open(files, &config, &mut random, &mut outbox)?;
+        let snapshot = files.read_snapshot()?;
+        Ok(Controller {
+            members: Membership::new(&config),
+            sessions: Sessions::new(now, &config, &directory),
+            chains: Chains::new(Chain::new(now, &config, &directory, snapshot)),
+            config,
+            mechanisms,
+            random,
+            directory,
+            outbox,
+            awake_us: now.monotonic_us,
+        })
+    }
+
+    /// The epoch that is, or is becoming, durable.
+    pub fn epoch(&self) -> u32 {
+        self.directory.epoch()
+    }
+
+    /// The rack's hash key.
+    pub fn hash_key(&self) -> HashKey {
+        self.directory.hash_key()
+    }
+
+    /// Replicas of each partition.
+    pub fn routes(&self) -> &[Vec<u16>] {
+        self.directory.routes()
+    }
+
+    /// Takes the next effect.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.outbox.poll()
+    }
+
+    /// When to call [`Controller::handle_timeout`] next, of the monotonic clock.
+    pub fn poll_timeout(&self) -> u64 {
+        let timeouts =
+            self.chains.iter().filter_map(|chain| chain.poll_timeout(&self.config, &self.directory, &self.members));
+        timeouts.min().unwrap_or(u64::MAX)
+    }
+
+    /// Store `id` is durable, with everything that was stored before it.
+    pub fn handle_stored(&mut self, now: Now, id: u64) {
+        self.wake(now);
+        self.outbox.set_stored(id);
+        self.for_each_chain(now, Chain::stored);
+        self.go_on(now);
+    }
+
+    /// Takes a message.
+    pub fn handle_message(&mut self, now: Now, envelope: Envelope) {
+        self.wake(now);
+        match (envelope.from, envelope.message) {
+            (Peer::Switch(switch), Message::FromSwitch(report)) => self.handle_switch(now, switch, report),
+            (Peer::Node(node), Message::FromNode(report)) if node < self.members.nodes() => {
+                self.handle_node(now, node, report);
+            }
+            (Peer::Client(client), Message::FromClient(report)) => self.handle_client(now, client, report),
+            _ => {} // not for a controller, or not from the peer that it names
+        }
+        self.go_on(now);
+    }
+
+    /// A peer's connection broke. A switch that doesn't come back soon counts as dead.
+    pub fn handle_lost(&mut self, now: Now, peer: Peer) {
+        if let Peer::Switch(switch) = peer {
+            self.members.switch_is_lost(now, switch);
+        }
+    }
+
+    /// Repeats commands, notices dead switches, takes snapshots when they are due.
+    pub fn handle_timeout(&mut self, now: Now) {
+        self.wake(now);
+        self.for_each_chain(now, Chain::handle_timeout);
+    }
+
+    fn handle_switch(&mut self, now: Now, switch: u16, report: SwitchReport) {
+        let epoch = match report {
+            SwitchReport::Hello { boot, address, epoch, classes, needs_epoch } => {
+                self.members.switch_said_hello(now, switch, SwitchHello { boot, address, epoch, classes });
+                let (chains, mut cx) = self.split(now);
+                chains.of_switch(switch).switch_said_hello(&mut cx, switch, needs_epoch);
+                return;
+            }
+            SwitchReport::Done { epoch, .. }
+            | SwitchReport::EvictMe { epoch, .. }
+            | SwitchReport::SnapshotChunk { epoch, .. }
+            | SwitchReport::SnapshotEnd { epoch, .. } => epoch,
+        };
+        let (chains, mut cx) = self.split(now);
+        if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
+            chain.switch_reported(&mut cx, switch, report);
+        }
+    }
+
+    fn handle_node(&mut self, now: Now, node: u16, report: NodeReport) {
+        match report {
+            NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure } => {
+                let hello = NodeHello { boot, address, epoch, held, failure };
+                let change = self.members.node_said_hello(now, node, hello);
+                let (chains, mut cx) = self.split(now);
+                chains.iter_mut().for_each(|chain| chain.node_said_hello(&mut cx, node, change));
+                if needs_epoch && let Some(chain) = chains.of_epoch(cx.directory, epoch) {
+                    chain.node_needs_epoch(&mut cx);
+                }
+            }
+            NodeReport::Done { id, epoch, error } => {
+                let is_done = error.is_none();
+                self.members.node_answered(node, error);
+                let (chains, mut cx) = self.split(now);
+                if !is_done {
+                    chains.iter_mut().for_each(|chain| chain.node_refused(now, id));
+                } else if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
+                    chain.node_done(&mut cx, node, id);
+                }
+            }
+            NodeReport::Offers { epoch, offers } => {
+                let (chains, mut cx) = self.split(now);
+                if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
+                    chain.offered(&mut cx, node, offers);
+                }
+            }
+        }
+    }
+
+    fn handle_client(&mut self, now: Now, client: u64, report: ClientReport) {
+        self.sessions.heard(now, client);
+        let (chains, mut cx) = self.split(now);
+        chains.iter_mut().for_each(|chain| chain.client_heard(&cx, client));
+        match report {
+            ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, spooled } => {
+                let request = SessionRequest { boot, lanes, spooled };
+                self.client_said_hello(now, client, request, sent_us, epoch);
+                if pressure && self.directory.is_served() {
+                    self.chains.iter_mut().for_each(|chain| _ = chain.hurry_snapshot(now));
+                }
+            }
+            ClientReport::Preserved { epoch, chunk, last, records } => {
+                if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
+                    chain.client_preserved(&mut cx, client, chunk, last, records);
+                }
+            }
+            ClientReport::Close { boot } => {
+                if cx.sessions.close(client, boot, cx.directory, cx.outbox) {
+                    chains.iter_mut().for_each(|chain| chain.client_closed(client));
+                }
+            }
+        }
+    }
+
+    fn client_said_hello(&mut self, now: Now, client: u64, request: SessionRequest, hello_us: u64, epoch: u32) {
+        if !self.directory.is_served() {
+            return; // nothing to send packets to yet; it asks again
+        }
+        // A recovery that runs waits for the clients that there were.
+        let may_forget = self.is_serving();
+        self.sessions.open(now, client, request, may_forget, &mut self.directory, &mut self.outbox);
+        let (chains, mut cx) = self.split(now);
+        chains.iter_mut().for_each(|chain| chain.client_said_hello(&mut cx, client, epoch));
+        if let Some(terms) = chains.told().terms(&cx) {
+            cx.sessions.grant(now, client, hello_us, terms, cx.directory, cx.outbox);
+        }
+    }
+
+    /// Forgets all sessions: nothing that they preserve is missing at a node (after a drain, with no
+    /// client running).
+    pub fn close_sessions(&mut self, now: Now) {
+        assert!(self.is_drained(), "what clients preserve may be needed");
+        self.sessions.close_all(&mut self.directory, &mut self.outbox);
+        self.go_on(now);
+    }
+
+    /// Takes a snapshot as soon as possible. Returns the lowest generation of one that began after
+    /// this call: one that is under way already lacks what was absorbed since it began.
+    pub fn snapshot_now(&mut self, now: Now) -> u32 {
+        let first = self.chains.iter_mut().map(|chain| chain.hurry_snapshot(now)).max();
+        self.handle_timeout(now);
+        first.expect("a rack has a chain")
+    }
+
+    /// Asks the nodes to offer these keys (a preload).
+    pub fn preload(&mut self, now: Now, keys: Vec<Vec<u8>>) {
+        let (chains, mut cx) = self.split(now);
+        chains.with_keys(keys).for_each(|(chain, keys)| chain.preload(&mut cx, keys));
+    }
+
+    /// Evicts everything and admits nothing any more, so that every record is at its node. It lasts
+    /// until each caller has called [`Controller::resume`], so that none ends what another waits for.
+    pub fn drain(&mut self, now: Now) {
+        self.for_each_chain(now, Chain::drain);
+    }
+
+    /// Ends a drain, done or not: once no caller wants another one, keys are admitted again.
+    pub fn resume(&mut self) {
+        self.chains.iter_mut().for_each(Chain::resume);
+    }
+
+    /// Whether a drain has finished: nothing is cached, nothing is preserved, no offer stands.
+    pub fn is_drained(&self) -> bool {
+        self.chains.iter().all(Chain::is_drained)
+    }
+
+    /// Notes that it was called.
+    fn wake(&mut self, now: Now) {
+        let slept_us = now.monotonic_us.saturating_sub(self.awake_us);
+        self.awake_us = now.monotonic_us;
+        self.for_each_chain(now, |chain, cx| chain.slept(cx, slept_us));
+    }
+
+    /// Takes every step that has become possible.
+    fn go_on(&mut self, now: Now) {
+        self.for_each_chain(now, Chain::go_on);
+    }
+
+    fn for_each_chain(&mut self, now: Now, mut call: impl FnMut(&mut Chain, &mut Context<'_>)) {
+        let (chains, mut cx) = self.split(now);
+        chains.iter_mut().for_each(|chain| call(chain, &mut cx));
+    }
+
+    /// The chains, and what they share.
+    fn split(&mut self, now: Now) -> (&mut Chains, Context<'_>) {
+        let Controller { config, mechanisms, random, directory, members, sessions, chains, outbox, .. } = self;
+        (chains, Context { now, config, mechanisms, random, directory, members, sessions, outbox })
+    }
+}

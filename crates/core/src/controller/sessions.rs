@@ -1,132 +1,129 @@
-//! Client sessions: lanes, leases, and what a recovery gathers from them.
+//! Client sessions: their lanes and leases.
 
-use super::directory::SessionEntry;
-use super::machine::{Controller, Phase};
-use crate::control::{ClientNotice, ClientReport, Grant, KeyedRecord, Message, Peer};
+use super::ControllerConfig;
+use super::directory::{Directory, SessionEntry};
+use super::outbox::Outbox;
+use crate::control::{ClientNotice, Destination, Grant, Message, Peer};
 use crate::time::Now;
+use std::collections::BTreeMap;
 
-/// A session as the controller knows it.
+/// A client with a session.
 #[derive(Clone, Debug)]
-pub(super) struct ClientState {
+pub(super) struct Client {
     /// Until then it may accept answers.
     pub(super) lease_until_us: u64,
     /// It comes back with its records even after a crash.
     pub(super) spooled: bool,
+    /// When something was last heard of it; 0: not in this run of the controller.
     pub(super) heard_us: u64,
 }
 
-impl ClientState {
-    pub(super) fn of(session: &SessionEntry, lease_until_us: u64) -> ClientState {
-        ClientState { lease_until_us, spooled: session.spooled, heard_us: 0 }
-    }
+/// What a client asks for in its hello.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SessionRequest {
+    /// Drawn anew at every start of the client.
+    pub(super) boot: u64,
+    /// Lanes it would like to have.
+    pub(super) lanes: u32,
+    /// It keeps its preserved records on disk.
+    pub(super) spooled: bool,
 }
 
-impl Controller {
-    pub(super) fn handle_client(&mut self, now: Now, client: u64, report: ClientReport) {
-        self.client_lives(now, client);
-        match report {
-            ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, spooled } => {
-                if self.directory.active.is_none() && !self.directory.bypass {
-                    return; // nobody to send packets to yet; it asks again
-                }
-                self.open_session(now, client, boot, lanes, spooled);
-                self.gather_from(client, epoch);
-                self.grant(now, client, sent_us);
-                if pressure {
-                    self.snapshots.hurry(now);
-                }
-            }
-            ClientReport::Preserved { epoch, chunk, last, records } => {
-                self.preserved(now, client, epoch, chunk, last, records);
-            }
-            ClientReport::Close { boot } => {
-                if self.directory.sessions.get(&client).is_some_and(|session| session.boot == boot) {
-                    self.directory.sessions.remove(&client);
-                    self.clients.remove(&client);
-                    self.store_directory();
-                    if let Phase::Recovering(recovery) = &mut self.phase {
-                        recovery.closed(client);
-                    }
-                }
-            }
-        }
+/// What a chain of switches offers to a client that has a lease.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    /// Where it sends its packets.
+    pub(super) destination: Destination,
+    /// Preserved records of an older generation are durable.
+    pub(super) durable_generation: u32,
+}
+
+/// The clients that have a session. What must survive the controller is in the directory, which has
+/// an entry for each of them.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    clients: BTreeMap<u64, Client>,
+    /// Lanes in all, and for one session at most.
+    lanes: (u32, u32),
+    /// Lease of a session, by the client's clock.
+    lease_us: u64,
+    /// How much longer it may seem to be by the controller's.
+    drift_us: u64,
+}
+
+impl Sessions {
+    /// The sessions of the directory. Each may have a lease that was granted just now, by the
+    /// controller before this one.
+    pub(super) fn new(now: Now, config: &ControllerConfig, directory: &Directory) -> Sessions {
+        let (lanes, lease_us, drift_us) = (config.lanes, config.lease_us, config.drift_us);
+        let lease_until_us = now.in_us(lease_us + drift_us);
+        let client = |(id, session): (u64, &SessionEntry)| {
+            (id, Client { lease_until_us, spooled: session.spooled, heard_us: 0 })
+        };
+        Sessions { clients: directory.sessions().map(client).collect(), lanes, lease_us, drift_us }
     }
 
-    fn client_lives(&mut self, now: Now, client: u64) {
+    /// All clients, and what is known of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Client)> {
+        self.clients.iter().map(|(id, client)| (*id, client))
+    }
+
+    /// For how long a lease may last by the controller's clock.
+    pub(super) fn lease_us(&self) -> u64 {
+        self.lease_us + self.drift_us
+    }
+
+    /// Something was heard of a client.
+    pub(super) fn heard(&mut self, now: Now, client: u64) {
         if let Some(state) = self.clients.get_mut(&client) {
             state.heard_us = now.monotonic_us;
         }
-        let until_us = now.in_us(self.config.lease_us + self.config.drift_us);
-        if let Phase::Recovering(recovery) = &mut self.phase
-            && self.mechanisms.wait_while_heard
-        {
-            recovery.heard(client, until_us);
-        }
     }
 
-    /// Forgets all sessions: nothing that they preserve is missing at a node (after a drain, with no client running).
-    pub fn close_sessions(&mut self, now: Now) {
-        assert!(self.is_drained(), "what clients preserve may be needed");
-        self.directory.sessions.clear();
-        self.clients.clear();
-        self.store_directory();
-        self.go_on(now);
+    /// Those of `clients` that nothing was heard of since then.
+    pub(super) fn silent_since(&self, since_us: u64, clients: &[u64]) -> Vec<u64> {
+        let is_silent = |client: &&u64| self.clients.get(client).is_some_and(|state| state.heard_us < since_us);
+        clients.iter().filter(is_silent).copied().collect()
     }
 
-    /// Opens the client's session unless it is open or there are no lanes left.
-    fn open_session(&mut self, now: Now, client: u64, boot: u64, lanes: u32, spooled: bool) {
-        let known = self.directory.sessions.get(&client);
+    /// Opens the client's session unless it is open. If there are no lanes left, clients whose lease
+    /// has run out are forgotten, if they may be; if there are none even so, the client has to ask
+    /// again.
+    pub(super) fn open(
+        &mut self,
+        now: Now,
+        client: u64,
+        request: SessionRequest,
+        may_forget: bool,
+        directory: &mut Directory,
+        outbox: &mut Outbox,
+    ) {
+        let SessionRequest { boot, lanes, spooled } = request;
+        let known = directory.session(client);
         if known.is_some_and(|session| session.boot == boot && session.spooled == spooled) {
             return;
         }
-        let lanes = lanes.clamp(1, self.config.lanes.1);
-        let (lane_first, lanes) = match known {
-            Some(session) if session.lanes == lanes => (session.lane_first, lanes),
-            _ => {
-                let allocated = self.allocate_lanes(client, lanes).or_else(|| {
-                    self.forget_expired(now);
-                    self.allocate_lanes(client, lanes)
-                });
-                let Some(allocated) = allocated else { return };
-                allocated
-            }
+        let lanes = lanes.clamp(1, self.lanes.1);
+        let lanes = match known {
+            Some(session) if session.lanes == lanes => Some((session.lane_first, lanes)),
+            _ => self.allocate_lanes(client, lanes, directory).or_else(|| {
+                if may_forget {
+                    self.forget_expired(now, directory, outbox);
+                }
+                self.allocate_lanes(client, lanes, directory)
+            }),
         };
-        // Request numbers rise over the sessions of a lane, so nothing of an earlier one can be taken for this one's.
-        self.directory.sessions_opened += 1;
-        let number = self.directory.sessions_opened;
-        self.directory.sessions.insert(client, SessionEntry { boot, lane_first, lanes, number, spooled });
-        let state = ClientState { lease_until_us: 0, spooled, heard_us: now.monotonic_us };
-        let state = self.clients.entry(client).or_insert(state);
-        state.spooled = spooled;
-        self.store_directory();
+        let Some(lanes) = lanes else { return };
+        // Request numbers rise over the sessions of a lane, so nothing of an earlier one can be
+        // taken for this one's.
+        directory.open_session(outbox, client, boot, lanes, spooled);
+        let state = Client { lease_until_us: 0, spooled, heard_us: now.monotonic_us };
+        self.clients.entry(client).or_insert(state).spooled = spooled;
     }
 
-    /// Forgets clients, and stores the directory. One that lives after all opens another session.
-    pub(super) fn forget(&mut self, clients: &[u64]) {
-        for client in clients {
-            self.directory.sessions.remove(client);
-            self.clients.remove(client);
-        }
-        self.store_directory();
-    }
-
-    /// Forgets clients without a spool whose lease has run out: a recovery would not wait for them. (A recovery that runs knows whom it
-    /// waits for.)
-    fn forget_expired(&mut self, now: Now) {
-        if !matches!(self.phase, Phase::Serving) {
-            return;
-        }
-        let lease_us = self.config.lease_us + self.config.drift_us;
-        let is_expired = |client: &ClientState| {
-            !client.spooled && now.monotonic_us > client.lease_until_us.max(client.heard_us + lease_us)
-        };
-        let expired = self.clients.iter().filter(|(_, client)| is_expired(client)).map(|(client, _)| *client);
-        self.forget(&expired.collect::<Vec<_>>());
-    }
-
-    /// The first gap between the lanes of all other sessions that is wide enough.
-    fn allocate_lanes(&self, client: u64, lanes: u32) -> Option<(u32, u32)> {
-        let others = self.directory.sessions.iter().filter(|(id, _)| **id != client);
+    /// The first gap between the lanes of all other sessions that is wide enough: `(first, count)`.
+    fn allocate_lanes(&self, client: u64, lanes: u32, directory: &Directory) -> Option<(u32, u32)> {
+        let others = directory.sessions().filter(|(id, _)| *id != client);
         let mut taken: Vec<_> = others.map(|(_, session)| (session.lane_first, session.lanes)).collect();
         taken.sort_unstable();
         let mut first = 0;
@@ -136,45 +133,76 @@ impl Controller {
             }
             first = start + count;
         }
-        (self.config.lanes.0.checked_sub(first)? >= lanes).then_some((first, lanes))
+        (self.lanes.0.checked_sub(first)? >= lanes).then_some((first, lanes))
     }
 
-    /// Grants or renews the lease.
-    fn grant(&mut self, now: Now, client: u64, hello_us: u64) {
-        let Some(session) = self.directory.sessions.get(&client) else { return };
-        let Some(destination) = self.destination() else { return };
-        if matches!(self.phase, Phase::Waiting) {
-            return;
+    /// Forgets clients without a spool whose lease has run out: a recovery would not wait for them.
+    /// One that lives after all opens another session.
+    fn forget_expired(&mut self, now: Now, directory: &mut Directory, outbox: &mut Outbox) {
+        let lease_us = self.lease_us();
+        let is_expired = |client: &Client| {
+            !client.spooled && now.monotonic_us > client.lease_until_us.max(client.heard_us + lease_us)
+        };
+        let expired = self.iter().filter(|(_, client)| is_expired(client)).map(|(client, _)| client);
+        let expired: Vec<u64> = expired.collect();
+        directory.close_sessions(outbox, &expired);
+        self.forget(&expired);
+    }
+
+    /// Forgets clients whose sessions the directory no longer has.
+    pub(super) fn forget(&mut self, clients: &[u64]) {
+        for client in clients {
+            self.clients.remove(client);
         }
+    }
+
+    /// Ends a client's session; false if this life of it has none.
+    pub(super) fn close(&mut self, client: u64, boot: u64, directory: &mut Directory, outbox: &mut Outbox) -> bool {
+        let is_open = directory.session(client).is_some_and(|session| session.boot == boot);
+        if is_open {
+            directory.close_sessions(outbox, &[client]);
+            self.clients.remove(&client);
+        }
+        is_open
+    }
+
+    /// Ends all sessions.
+    pub(super) fn close_all(&mut self, directory: &mut Directory, outbox: &mut Outbox) {
+        directory.close_all_sessions(outbox);
+        self.clients.clear();
+    }
+
+    /// Grants or renews the lease of a client that has a session; `hello_us` is its own clock in the
+    /// hello that this answers.
+    pub(super) fn grant(
+        &mut self,
+        now: Now,
+        client: u64,
+        hello_us: u64,
+        terms: Terms,
+        directory: &Directory,
+        outbox: &mut Outbox,
+    ) {
+        let Some(session) = directory.session(client) else { return };
+        let lease_until_us = now.in_us(self.lease_us());
+        self.clients.get_mut(&client).expect("every session has a client").lease_until_us = lease_until_us;
         let grant = Grant {
             boot: session.boot,
             hello_us,
-            lease_us: self.config.lease_us,
-            epoch: self.directory.epoch,
-            destination,
-            hash_key: self.directory.hash_key,
-            partitions: self.directory.routes.len() as u32,
+            lease_us: self.lease_us,
+            epoch: directory.epoch(),
+            destination: terms.destination,
+            hash_key: directory.hash_key(),
+            partitions: directory.routes().len() as u32,
             lane_first: session.lane_first,
             lanes: session.lanes,
             request_base: u64::from(session.number) << 32,
-            durable_generation: self.snapshots.durable_generation,
-            recovered_epoch: self.directory.recovered_epoch,
+            durable_generation: terms.durable_generation,
+            recovered_epoch: directory.recovered_epoch(),
         };
-        let state = self.clients.get_mut(&client).expect("every session has a client");
-        state.lease_until_us = now.in_us(self.config.lease_us + self.config.drift_us);
+        // The client hears of session and epoch when they are durable, though an earlier hello may
+        // have asked for them.
         let message = Message::ToClient(ClientNotice::Granted(grant));
-        // Neither the session nor the epoch may be told before they are durable; the hello that asked for them may not be the first one.
-        self.send_after(self.directory_store, Peer::Client(client), message);
-    }
-
-    fn preserved(&mut self, now: Now, client: u64, epoch: u32, chunk: u32, last: bool, records: Vec<KeyedRecord>) {
-        if epoch != self.directory.epoch {
-            return;
-        }
-        if let Phase::Recovering(recovery) = &mut self.phase {
-            recovery.gathered(now, client, chunk, last, records, self.mechanisms.recover_newest);
-        }
-        // Outside a recovery, or after its deadline, the records come too late (rule 9): there is nothing to wait for.
-        self.notify(client, ClientNotice::Gathered { epoch, chunk });
+        directory.send_when_durable(outbox, Peer::Client(client), message);
     }
 }

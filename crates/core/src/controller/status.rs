@@ -1,7 +1,7 @@
 //! What the controller tells operators.
 
-use super::commands::Stage;
-use super::machine::{Controller, Phase};
+use super::Controller;
+use super::chain::Chain;
 use crate::time::Now;
 
 /// How long the steps of the last recovery took.
@@ -67,7 +67,7 @@ pub struct CachedKeyStatus {
 }
 
 /// The rack as the controller sees it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
 pub struct ControllerStatus {
     pub phase: &'static str,
@@ -89,107 +89,56 @@ pub struct ControllerStatus {
     pub switches: Vec<SwitchStatus>,
 }
 
-/// A node that was silent for longer is shown as dead.
-const SILENT_US: u64 = 1_000_000;
-
 impl Controller {
     /// Whether the rack serves, nothing being recovered.
     pub fn is_serving(&self) -> bool {
-        matches!(self.phase, Phase::Serving)
+        self.chains.iter().all(Chain::is_serving)
     }
 
     /// Whether no switch serves, and clients send to the nodes.
     pub fn is_bypassing(&self) -> bool {
-        self.directory.bypass
+        self.directory.is_bypass()
     }
 
     /// Whether clients can be served: of a recovery, at most clients are missing.
     pub fn is_ready_for_clients(&self) -> bool {
-        match &self.phase {
-            Phase::Serving => true,
-            Phase::Recovering(recovery) => recovery.waits_for_clients_only(),
-            Phase::Waiting | Phase::Resyncing => false,
-        }
+        self.chains.iter().all(Chain::is_ready_for_clients)
     }
 
     /// Keys in the cache or on their way in or out.
     pub fn cached(&self) -> usize {
-        self.cache.len()
+        self.chains.iter().map(Chain::cached).sum()
     }
 
-    /// Keys that are in the cache.
+    /// Keys that are in the cache or on their way in or out.
     pub fn cached_keys(&self) -> Vec<CachedKeyStatus> {
-        let status = |key: &super::commands::CachedKey| CachedKeyStatus {
-            key: key.entry.key.clone(),
-            node: key.node,
-            class: key.entry.at.class,
-            slot: key.entry.at.slot,
-            stage: match key.stage {
-                Stage::Admitting => "admitting",
-                Stage::Cached | Stage::Candidate => "cached",
-                Stage::Evicting => "evicting",
-                Stage::Clearing => "clearing",
-            },
-        };
-        self.cache.iter().map(status).collect()
+        self.chains.iter().flat_map(Chain::cached_keys).collect()
     }
 
-    /// The epoch of the last recovery that has gathered, and the clients whose lease ran out before they answered: what they alone
-    /// preserved is lost.
+    /// Complete snapshots so far.
+    pub fn snapshots_completed(&self) -> u64 {
+        self.chains.iter().map(Chain::snapshots_completed).sum()
+    }
+
+    /// The epoch of the last recovery that has gathered, and the clients whose lease ran out before
+    /// they answered: what they alone preserved is lost.
     pub fn abandoned_clients(&self) -> (u32, &[u64]) {
-        (self.abandoned.0, &self.abandoned.1)
+        self.chains.told().abandoned_clients()
     }
 
     /// Commands that wait for their answer.
     pub fn commands_outstanding(&self) -> usize {
-        self.commands.len()
+        self.chains.iter().map(Chain::commands_outstanding).sum()
     }
 
     /// Everything at a glance.
     pub fn status(&self, now: Now) -> ControllerStatus {
-        let phase = match &self.phase {
-            Phase::Waiting => "waiting for a switch",
-            Phase::Resyncing => "resynchronizing",
-            Phase::Recovering(_) => "recovering",
-            Phase::Serving if self.directory.bypass => "serving without a switch",
-            Phase::Serving => "serving",
-        };
-        let silent = |heard_us: u64| now.monotonic_us.saturating_sub(heard_us);
-        let node = |(index, node): (usize, &super::machine::NodeState)| NodeStatus {
-            index: index as u16,
-            alive: node.boot != 0 && silent(node.heard_us) < SILENT_US,
-            epoch: node.epoch,
-            held: node.held,
-            silent_us: silent(node.heard_us),
-            cached_keys: self.cache.of_node(index as u16),
-            error: node.failure.clone().or_else(|| node.refusal.clone()),
-        };
-        let active = self.directory.active.map(|(active, _)| active);
-        let switch = |(index, switch): (&u16, &super::machine::SwitchState)| SwitchStatus {
-            index: *index,
-            active: active == Some(*index),
-            alive: now.monotonic_us < switch.dead_at_us,
-            epoch: switch.epoch,
-            silent_us: silent(switch.heard_us),
-        };
+        let cached_keys = |node| self.chains.iter().map(|chain| chain.cached_of_node(node)).sum();
         ControllerStatus {
-            phase,
-            epoch: self.directory.epoch,
-            generation: self.snapshots.generation,
-            durable_generation: self.snapshots.durable_generation,
-            cached: self.cache.len(),
-            waiting_offers: self.waiting.len(),
-            declined_offers: self.waiting.declined,
-            sessions: self.directory.sessions.len(),
-            draining: self.is_draining(),
-            snapshots_completed: self.snapshots.completed,
-            snapshots_failed: self.snapshots.failed,
-            snapshot_duration_us: self.snapshots.last_duration_us,
-            snapshot_bytes: self.snapshots.last_bytes,
-            snapshot_records: self.snapshots.last_records,
-            recovery: self.times,
-            nodes: self.nodes.iter().enumerate().map(node).collect(),
-            switches: self.switches.iter().map(switch).collect(),
+            sessions: self.directory.sessions().len(),
+            nodes: self.members.node_statuses(now, cached_keys),
+            switches: self.members.switch_statuses(now, self.directory.active_switch()),
+            ..self.chains.told().status(&self.directory)
         }
     }
 }

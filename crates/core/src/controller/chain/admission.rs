@@ -1,14 +1,15 @@
 //! Admission: offers of hot keys become entries of the cache (FarReach III-B; design, section 5).
 
-use super::commands::{CachedKey, Purpose, Stage};
-use super::machine::{Controller, Phase};
+use super::cache::{CachedKey, Stage};
+use super::commands::Purpose;
+use super::{Chain, Context, Phase};
 use crate::control::{BATCH_MAX, Entry, EntryId, Location, NodeCommand, Offer, SwitchCommand};
-use crate::time::Now;
 use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash, partition_of};
+use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash};
 
-/// Offers that wait for an eviction. More wait only where there is room for them, so never more than the cache has slots, or who comes last
-/// would wait while the cache is filled anew many times. The others are declined, and come again if their keys stay hot.
+/// Offers that wait for an eviction; never more than the cache has slots, or the last of them would
+/// wait while the cache is filled anew many times. More wait only where there is room for them. The
+/// others are declined, and come again if their keys stay hot.
 const WAITING_MAX: usize = 16_384;
 /// Admission commands under way at a time: what arrives meanwhile shares the next one.
 const ADMITS_MAX: usize = 4;
@@ -18,7 +19,7 @@ const ADMITS_MAX: usize = 4;
 pub(super) struct Waiting {
     queue: VecDeque<KeyHash>,
     offers: BTreeMap<KeyHash, (u16, Offer)>,
-    pub(super) declined: u64,
+    declined: u64,
 }
 
 impl Waiting {
@@ -30,6 +31,11 @@ impl Waiting {
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.offers.clear();
+    }
+
+    /// Offers that were declined so far.
+    pub(super) fn declined(&self) -> u64 {
+        self.declined
     }
 
     fn contains(&self, hash: &KeyHash) -> bool {
@@ -60,24 +66,27 @@ impl Waiting {
         std::iter::from_fn(|| self.pop()).collect()
     }
 
-    /// The class that the first one waits for decides whom to evict.
+    /// The first of them: keys of its class are evicted.
     pub(super) fn first(&self) -> Option<&Offer> {
         self.queue.front().map(|hash| &self.offers[hash].1)
     }
 }
 
-impl Controller {
-    pub(super) fn offered(&mut self, now: Now, node: u16, offers: Vec<Offer>) {
-        if matches!(self.phase, Phase::Waiting | Phase::Resyncing) {
+impl Chain {
+    /// A node offers hot keys, in the chain's epoch.
+    pub(in crate::controller) fn offered(&mut self, cx: &mut Context<'_>, node: u16, offers: Vec<Offer>) {
+        if matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing) {
             return; // what is cached isn't known yet; nodes repeat their offers
         }
         let (mut held, mut declined) = (Vec::new(), Vec::new());
         for offer in offers {
             let (hash, id) = (offer.hash, offer.id);
-            if self.commands.is_clearing(hash, id) && self.mechanisms.settled_offers {
-                continue; // declined a moment ago: taken now, it would be in the cache and then cleared at its node
+            if self.commands.is_clearing(hash, id) && cx.mechanisms.settled_offers {
+                // Declined a moment ago: taken now, it would be in the cache and then cleared at its
+                // node.
+                continue;
             }
-            if self.directory.bypass {
+            if cx.directory.is_bypass() {
                 held.push((hash, id)); // admitted as soon as there is a switch: then they come again
             } else if let Some(cached) = self.cache.find(&hash) {
                 if cached.stage == Stage::Clearing {
@@ -86,7 +95,7 @@ impl Controller {
                 let entry = cached.entry.id;
                 self.cache.set_offer(entry, id);
                 held.push((hash, id));
-            } else if self.fits(&offer) && (self.waiting.contains(&hash) || self.has_room_to_wait()) {
+            } else if self.fits(cx, &offer) && (self.waiting.contains(&hash) || self.has_room_to_wait()) {
                 self.waiting.push(node, offer);
                 held.push((hash, id));
             } else {
@@ -96,18 +105,19 @@ impl Controller {
                 declined.push((hash, id));
             }
         }
-        // A node repeats what it hasn't heard of; to tell it once is enough, since commands are repeated, too.
+        // A node repeats what it hasn't heard of; to tell it once is enough, since commands are
+        // repeated, too.
         held.retain(|(hash, id)| !self.commands.is_telling(*hash, *id));
         if !held.is_empty() {
             let purpose = Purpose::OffersHeld(held.clone());
-            self.commands.command_node(now, self.directory.epoch, node, purpose, NodeCommand::OffersHeld(held));
+            self.command_node(cx, node, purpose, NodeCommand::OffersHeld(held));
         }
-        self.decline(now, node, declined);
+        self.decline(cx, node, declined);
     }
 
     /// Whether the cache can take this key at all.
-    fn fits(&self, offer: &Offer) -> bool {
-        self.config.scheme.caches()
+    fn fits(&self, cx: &Context<'_>, offer: &Offer) -> bool {
+        cx.config.scheme.caches()
             && offer.key.len() <= CACHED_KEY_BYTES_MAX
             && self.cache.class_for(offer.value_bytes).is_some()
     }
@@ -118,23 +128,24 @@ impl Controller {
     }
 
     /// Tells a node that its offers came to nothing, so that it may offer those keys again.
-    pub(super) fn decline(&mut self, now: Now, node: u16, offers: Vec<(KeyHash, u64)>) {
+    pub(super) fn decline(&mut self, cx: &mut Context<'_>, node: u16, offers: Vec<(KeyHash, u64)>) {
         for (hash, _) in &offers {
             self.missing.remove(hash);
         }
-        self.note_readmission(now);
+        self.note_readmission(cx);
         for batch in offers.chunks(BATCH_MAX) {
             let purpose = Purpose::ClearOffers(batch.to_vec());
             let body = NodeCommand::ClearOffers(batch.to_vec());
-            self.commands.command_node(now, self.directory.epoch, node, purpose, body);
+            self.command_node(cx, node, purpose, body);
         }
     }
 
     /// Gives slots to waiting offers, or makes room for them.
-    pub(super) fn admit_waiting(&mut self, now: Now) {
-        let Some((active, _)) = self.directory.active else { return };
-        // During a recovery the switch may serve already; admissions begin with the first node that is released.
-        if matches!(self.phase, Phase::Waiting | Phase::Resyncing) || self.waiting.len() == 0 {
+    pub(super) fn admit_waiting(&mut self, cx: &mut Context<'_>) {
+        // During a recovery the switch may serve already; admissions begin with the first node that
+        // is released.
+        let is_cache_known = !matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing);
+        if cx.directory.active().is_none() || !is_cache_known || self.waiting.len() == 0 {
             return;
         }
         let mut full = false;
@@ -154,11 +165,11 @@ impl Controller {
                 break;
             }
             let purpose = Purpose::Admit(batch.iter().map(|entry| entry.id).collect());
-            self.commands.command_switch(now, self.directory.epoch, active, purpose, SwitchCommand::Admit(batch));
+            self.command_switch(cx, purpose, SwitchCommand::Admit(batch));
         }
         // Not when only the commands under way are many: there may be room enough.
         if full {
-            self.make_room(now);
+            self.make_room(cx);
         }
     }
 
@@ -169,7 +180,8 @@ impl Controller {
         entry
     }
 
-    pub(super) fn admitted(&mut self, now: Now, entries: Vec<EntryId>, refused: Vec<EntryId>) {
+    /// The switch has admitted these entries, but for those that it refused.
+    pub(super) fn admitted(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>, refused: Vec<EntryId>) {
         for id in entries {
             // One that outgrew its slot at once may be on its way out already.
             let admitting = self.cache.get(id).is_some_and(|key| key.stage == Stage::Admitting);
@@ -181,39 +193,33 @@ impl Controller {
             }
         }
         // A refused key has no entry in the switch: what remains is what remains after a removal.
-        self.removed(now, refused);
-        self.note_readmission(now);
+        self.removed(cx, refused);
+        self.note_readmission(cx);
     }
 
-    /// After a recovery: how many keys of those that were cached are still missing, and when none was any more.
-    fn note_readmission(&mut self, now: Now) {
-        let epoch = self.directory.epoch;
+    /// After a recovery: how many of the keys that were cached are still missing, and when none was
+    /// any more.
+    fn note_readmission(&mut self, cx: &mut Context<'_>) {
+        let epoch = cx.directory.epoch();
         let Some(times) = self.times.as_mut().filter(|times| times.epoch == epoch && times.missing > 0) else { return };
         times.missing = self.missing.len() as u64;
         if times.missing == 0 {
-            times.readmit_us = now.monotonic_us - times.released_at_us;
+            times.readmit_us = cx.now.monotonic_us - times.released_at_us;
         }
     }
 
     /// Asks the nodes to offer these keys (a preload).
-    pub fn preload(&mut self, now: Now, keys: Vec<Vec<u8>>) {
+    pub(in crate::controller) fn preload(&mut self, cx: &mut Context<'_>, keys: Vec<Vec<u8>>) {
         let mut by_node: BTreeMap<u16, Vec<(KeyHash, Vec<u8>)>> = BTreeMap::new();
         for key in keys {
-            let hash = self.directory.hash_key.hash(&key);
-            by_node.entry(self.node_of(&hash)).or_default().push((hash, key));
+            let hash = cx.directory.hash_key().hash(&key);
+            by_node.entry(cx.directory.node_of(&hash)).or_default().push((hash, key));
         }
         for (node, keys) in by_node {
             for batch in keys.chunks(BATCH_MAX) {
-                let body = NodeCommand::OfferKeys(batch.to_vec());
-                self.commands.command_node(now, self.directory.epoch, node, Purpose::OfferKeys, body);
+                self.command_node(cx, node, Purpose::OfferKeys, NodeCommand::OfferKeys(batch.to_vec()));
             }
         }
-        self.go_on(now);
-    }
-
-    /// The node that stores a key (the head of its partition's replicas).
-    pub(super) fn node_of(&self, hash: &KeyHash) -> u16 {
-        let partition = partition_of(hash, self.directory.routes.len() as u32);
-        self.directory.routes[usize::from(partition)][0]
+        self.go_on(cx);
     }
 }

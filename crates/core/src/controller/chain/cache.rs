@@ -1,11 +1,34 @@
 //! The controller's picture of the cache, and the one allocator of its slots.
 
-use super::commands::{CachedKey, Stage};
 use crate::control::{Entry, EntryId, Location};
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
+
+/// A key that is on its way into the cache, in it, or on its way out.
+#[derive(Clone, Debug)]
+pub(super) struct CachedKey {
+    pub(super) entry: Entry,
+    pub(super) node: u16,
+    pub(super) offer: u64,
+    pub(super) stage: Stage,
+}
+
+/// How far a key is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// The switch was told to admit it.
+    Admitting,
+    /// In the cache.
+    Cached,
+    /// In the cache; the switch was asked whether it is the one to go.
+    Candidate,
+    /// To-be-evicted in the switch, or being stored or removed.
+    Evicting,
+    /// Out of the switch; its node still has to clear the offer.
+    Clearing,
+}
 
 /// One size class: its free slots, and its evictable entries in a list that can be sampled.
 #[derive(Debug, Default)]
@@ -128,8 +151,9 @@ impl Cache {
         assert!(before.is_none(), "an incarnation is used once");
     }
 
-    /// Takes a key in that a switch was found to hold already (after a restart of the controller). What it tells of a key, an incarnation or
-    /// a slot that is taken, or of a slot that it doesn't have, changes nothing.
+    /// Takes a key in that a switch was found to hold already (after a restart of the controller).
+    /// What it tells of a key, an incarnation or a slot that is taken, or of a slot that it doesn't
+    /// have, changes nothing.
     pub(super) fn adopt(&mut self, entry: Entry, node: u16, offer: u64) {
         if self.by_hash.contains_key(&entry.hash) || self.keys.contains_key(&entry.id) {
             return;
@@ -189,14 +213,16 @@ impl Cache {
         }
     }
 
-    /// `count` distinct evictable keys of class `from` or larger, at random; fewer if there aren't as many.
+    /// `count` distinct evictable keys of class `from` or larger, at random; fewer if there aren't as
+    /// many.
     pub(super) fn sample(&self, from: u8, count: usize, random: &mut Pcg32) -> Vec<EntryId> {
         let classes = &self.classes[usize::from(from).min(self.classes.len())..];
         let total: usize = classes.iter().map(|class| class.evictable.len()).sum();
         if total <= count {
             return classes.iter().flat_map(|class| class.evictable.iter().copied()).collect();
         }
-        // Sampling the same victim twice would make the sample smaller than it seems: draw distinct places (Floyd).
+        // Sampling the same victim twice would make the sample smaller than it seems: draw distinct
+        // places (Floyd).
         let mut places = std::collections::BTreeSet::new();
         for upper in total - count..total {
             let place = random.random_range(0..=upper);

@@ -1,6 +1,6 @@
 //! Commands that wait for their answer. Each is repeated until it comes, or until its epoch is over.
 
-use crate::control::{Command, CommandId, Entry, EntryId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
+use crate::control::{Command, CommandId, EntryId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
 use crate::time::Now;
 use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
@@ -37,8 +37,8 @@ struct Outstanding {
 /// Offers that outstanding commands are about.
 type Offers = BTreeSet<(KeyHash, u64, CommandId)>;
 
-/// The table of outstanding commands. There may be as many as there are offers after a recovery, so nothing that is done for every message
-/// looks through them all.
+/// The table of outstanding commands. There may be as many as there are offers after a recovery, so
+/// nothing that is done for every message looks through them all.
 #[derive(Debug)]
 pub(super) struct Commands {
     outstanding: BTreeMap<CommandId, Outstanding>,
@@ -198,8 +198,8 @@ impl Commands {
         self.telling.clear();
     }
 
-    /// The cache's state is to be learned anew; what was under way to change it no longer counts. But nodes may yet clear the offers that
-    /// they were told to: those must not be taken meanwhile.
+    /// The cache's state is to be learned anew; what was under way to change it no longer counts. But
+    /// nodes may yet clear the offers that they were told to: those must not be taken meanwhile.
     pub(super) fn clear_but_offers(&mut self) {
         let others = self.outstanding.iter().filter(|(_, other)| !matches!(other.purpose, Purpose::ClearOffers(_)));
         for id in others.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -208,8 +208,8 @@ impl Commands {
     }
 
     /// When [`Commands::due`] has something to send.
-    pub(super) fn next_us(&self) -> u64 {
-        self.schedule.first().map_or(u64::MAX, |(at_us, _)| *at_us)
+    pub(super) fn next_us(&self) -> Option<u64> {
+        self.schedule.first().map(|(at_us, _)| *at_us)
     }
 
     /// Commands to send now, for the first time or again.
@@ -222,28 +222,4 @@ impl Commands {
             self.send_at(id, now.in_us(pause_us), (pause_us * 2).min(PAUSE_US_MAX));
         }
     }
-}
-
-/// A key that is on its way into the cache, in it, or on its way out.
-#[derive(Clone, Debug)]
-pub(super) struct CachedKey {
-    pub(super) entry: Entry,
-    pub(super) node: u16,
-    pub(super) offer: u64,
-    pub(super) stage: Stage,
-}
-
-/// How far a key is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    /// The switch was told to admit it.
-    Admitting,
-    /// In the cache.
-    Cached,
-    /// In the cache; the switch was asked whether it is the one to go.
-    Candidate,
-    /// To-be-evicted in the switch, or being stored or removed.
-    Evicting,
-    /// Out of the switch; its node still has to clear the offer.
-    Clearing,
 }

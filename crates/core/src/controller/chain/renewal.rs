@@ -1,11 +1,11 @@
-//! Renewal: another epoch with the same switch, long before the sequence numbers of this one run out.
+//! Renewal: another epoch with the same switch, long before the sequence numbers of this one run
+//! out.
 //!
-//! A new epoch wipes the switch. So that this loses nothing, even of clients that died long ago, the cache is drained
-//! first; afterwards the nodes are asked to offer the same keys again. Writes that are open when the epoch changes end
-//! as indeterminate.
+//! A new epoch wipes the switch. So that this loses nothing, even of clients that died long ago, the
+//! cache is drained first; afterwards the nodes are asked to offer the same keys again. Writes that
+//! are open when the epoch changes end as indeterminate.
 
-use super::machine::{Controller, Phase};
-use crate::time::Now;
+use super::{Chain, Context, Phase};
 use switchback_wire::EPOCH_MAX;
 
 /// How long a drain may take: a node that doesn't store keeps its keys in the cache.
@@ -29,39 +29,39 @@ pub(super) enum Renewal {
 
 impl Renewal {
     /// When it has something to do without a message.
-    pub(super) fn deadline_us(&self) -> u64 {
+    pub(super) fn deadline_us(&self) -> Option<u64> {
         match self {
-            Renewal::Draining { until_us, .. } => *until_us,
-            _ => u64::MAX,
+            Renewal::Draining { until_us, .. } => Some(*until_us),
+            _ => None,
         }
     }
 }
 
-impl Controller {
+impl Chain {
     /// The switch that serves asks for another epoch.
-    pub(super) fn renew(&mut self, now: Now) {
+    pub(super) fn renew(&mut self, cx: &mut Context<'_>) {
         let may_begin = match &self.renewal {
             Renewal::Idle => true,
-            Renewal::Pausing { until_us } => now.monotonic_us >= *until_us,
+            Renewal::Pausing { until_us } => cx.now.monotonic_us >= *until_us,
             Renewal::Draining { .. } | Renewal::Refilling { .. } => false,
         };
-        let is_last = self.directory.epoch >= EPOCH_MAX;
+        let is_last = cx.directory.epoch() >= EPOCH_MAX;
         if !may_begin || is_last || !matches!(self.phase, Phase::Serving) {
             return;
         }
         let keys = self.cache.iter().map(|cached| cached.entry.key.clone()).collect();
-        let (epoch, until_us) = (self.directory.epoch, now.in_us(DRAIN_US_MAX));
+        let (epoch, until_us) = (cx.directory.epoch(), cx.now.in_us(DRAIN_US_MAX));
         self.renewal = Renewal::Draining { epoch, until_us, keys };
-        self.drain(now);
+        self.drain(cx);
     }
 
     /// Takes the next step of a renewal.
-    pub(super) fn renew_on(&mut self, now: Now) {
+    pub(super) fn renew_on(&mut self, cx: &mut Context<'_>) {
         let is_serving = matches!(self.phase, Phase::Serving);
         match std::mem::take(&mut self.renewal) {
             Renewal::Draining { epoch, until_us, keys } => {
-                let is_over = epoch != self.directory.epoch || !is_serving;
-                let is_late = now.monotonic_us >= until_us;
+                let is_over = epoch != cx.directory.epoch() || !is_serving;
+                let is_late = cx.now.monotonic_us >= until_us;
                 let is_drained = !is_over && self.is_drained();
                 if !is_over && !is_late && !is_drained {
                     self.renewal = Renewal::Draining { epoch, until_us, keys };
@@ -69,17 +69,17 @@ impl Controller {
                 }
                 self.resume();
                 if is_late && !is_over && !is_drained {
-                    self.renewal = Renewal::Pausing { until_us: now.in_us(PAUSE_US) };
-                    self.preload(now, keys);
+                    self.renewal = Renewal::Pausing { until_us: cx.now.in_us(PAUSE_US) };
+                    self.preload(cx, keys);
                     return;
                 }
                 self.renewal = Renewal::Refilling { keys };
                 if is_drained {
-                    let active = self.directory.active.map(|(switch, _)| switch);
-                    self.start_recovery(now, active);
+                    let active = cx.directory.active_switch();
+                    self.start_recovery(cx, active);
                 }
             }
-            Renewal::Refilling { keys } if is_serving => self.preload(now, keys),
+            Renewal::Refilling { keys } if is_serving => self.preload(cx, keys),
             other => self.renewal = other,
         }
     }

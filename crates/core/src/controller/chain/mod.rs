@@ -1,0 +1,356 @@
+//! A chain of switches: which switch serves, what its cache holds, its recoveries and snapshots.
+//!
+//! Today a chain is one switch that serves, and others that may take over.
+
+mod admission;
+mod cache;
+mod commands;
+mod eviction;
+mod gather;
+mod recovery;
+mod renewal;
+mod snapshots;
+mod takeover;
+
+use self::admission::Waiting;
+use self::cache::{Cache, Stage};
+use self::commands::{Commands, Purpose};
+use self::recovery::Recovery;
+use self::renewal::Renewal;
+use self::snapshots::Snapshots;
+use super::directory::{Directory, SnapshotFile};
+use super::membership::{Membership, NodeChange};
+use super::sessions::Terms;
+use super::status::{CachedKeyStatus, ControllerStatus, RecoveryTimes};
+use super::{Context, ControllerConfig};
+use crate::control::{CommandId, Destination, EntryId, NodeCommand, Peer, SwitchCommand, SwitchReport, SwitchResult};
+use crate::time::Now;
+use std::collections::BTreeSet;
+use switchback_wire::KeyHash;
+
+/// The controller is called at least once in a retry's pause while a recovery gathers; if this many
+/// were missed, its process was paused.
+const SLEEP_RETRIES: u64 = 4;
+
+/// What a chain is doing.
+#[derive(Debug)]
+enum Phase {
+    /// No switch serves since then: the first that says hello will.
+    Waiting { since_us: u64 },
+    /// The switch that serves is known, its cached keys are being listed (after a restart of the
+    /// controller).
+    Resyncing,
+    /// A new epoch is being made durable, then recovered.
+    Recovering(Box<Recovery>),
+    /// The epoch is recovered.
+    Serving,
+}
+
+/// What a chain does when its time has come. Each deadline follows from the chain's state, so none
+/// is kept beside it.
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    /// A command is sent, for the first time or again.
+    Command,
+    /// The switch that serves counts as dead, or the wait for one is over.
+    Switch,
+    /// A snapshot is taken, or the one under way is given up.
+    Snapshot,
+    /// Clients are asked again for what they preserve, or no longer waited for.
+    Gather,
+    /// A renewal's drain is given up.
+    Renewal,
+}
+
+impl Timer {
+    const ALL: [Timer; 5] = [Timer::Command, Timer::Switch, Timer::Snapshot, Timer::Gather, Timer::Renewal];
+}
+
+/// A chain of switches. Epoch and active switch are in the directory, since they must be durable.
+#[derive(Debug)]
+pub(super) struct Chain {
+    phase: Phase,
+    commands: Commands,
+    cache: Cache,
+    waiting: Waiting,
+    /// The next entry of the cache gets this id.
+    next_entry: EntryId,
+    snapshots: Snapshots,
+    /// How many callers wait for an empty cache.
+    drains: u32,
+    renewal: Renewal,
+    /// The last sign of life of the switch that serves, or served last.
+    active_heard_us: u64,
+    /// Keys that were cached when a switch died, until they are cached again or declined.
+    missing: BTreeSet<KeyHash>,
+    /// Of the last recovery.
+    times: Option<RecoveryTimes>,
+    /// The last recovery that has gathered, and the clients that it no longer waited for.
+    abandoned: (u32, Vec<u64>),
+}
+
+impl Chain {
+    /// A chain whose switch hasn't been heard of in this run of the controller.
+    pub(super) fn new(now: Now, config: &ControllerConfig, directory: &Directory, last: SnapshotFile) -> Chain {
+        // Nodes and clients of a bypass epoch need nothing of the controller but leases.
+        let is_serving = directory.is_bypass() && directory.is_recovered();
+        let since_us = now.monotonic_us;
+        Chain {
+            phase: if is_serving { Phase::Serving } else { Phase::Waiting { since_us } },
+            commands: Commands::new(directory.starts(), config.retry_us),
+            cache: Cache::new(&[], config.cache_records),
+            waiting: Waiting::default(),
+            next_entry: u64::from(directory.starts()) << 40 | 1,
+            snapshots: Snapshots::new(now.in_us(config.snapshot_us), last),
+            drains: 0,
+            renewal: Renewal::default(),
+            active_heard_us: now.monotonic_us,
+            missing: BTreeSet::new(),
+            times: None,
+            abandoned: (0, Vec::new()),
+        }
+    }
+
+    /// Takes every step that has become possible.
+    pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
+        self.recover_on(cx);
+        self.admit_waiting(cx);
+        self.drain_on(cx);
+        self.renew_on(cx);
+        self.commands.due(cx.now, |envelope| cx.outbox.post(envelope));
+    }
+
+    /// A switch of the chain reported something of the chain's epoch, but for hellos.
+    pub(super) fn switch_reported(&mut self, cx: &mut Context<'_>, switch: u16, report: SwitchReport) {
+        if cx.directory.active_switch() != Some(switch) {
+            return;
+        }
+        match report {
+            SwitchReport::Hello { .. } => {}
+            SwitchReport::Done { id, result, .. } => self.switch_done(cx, switch, id, result),
+            SwitchReport::EvictMe { entries, .. } => self.evict_themselves(cx, entries),
+            SwitchReport::SnapshotChunk { generation, index, records, .. } => {
+                self.snapshots.take_chunk(cx.now, generation, index, records);
+            }
+            SwitchReport::SnapshotEnd { generation, chunks, complete, .. } => {
+                self.snapshot_end(cx, generation, chunks, complete);
+            }
+        }
+    }
+
+    fn switch_done(&mut self, cx: &mut Context<'_>, switch: u16, id: CommandId, result: SwitchResult) {
+        let Some(purpose) = self.commands.answered(id, Peer::Switch(switch)) else { return };
+        match (purpose, result) {
+            (Purpose::Configure, SwitchResult::Ok) => self.switch_configured(),
+            (Purpose::Resync, SwitchResult::Entries(entries, next)) => self.resynced(cx, entries, next),
+            (Purpose::Admit(entries), SwitchResult::Admitted { refused }) => self.admitted(cx, entries, refused),
+            (Purpose::EvictBegin(candidates), SwitchResult::Evicting(evicting)) => {
+                self.evicting(cx, candidates, evicting);
+            }
+            (Purpose::Remove(entries), _) => self.removed(cx, entries),
+            (Purpose::Snapshot(generation), SwitchResult::Busy) => self.snapshots.fail(cx.now, generation),
+            _ => {}
+        }
+    }
+
+    /// A node said hello.
+    pub(super) fn node_said_hello(&mut self, cx: &mut Context<'_>, node: u16, change: NodeChange) {
+        if change.restarted {
+            self.commands.repeat_to(cx.now, Peer::Node(node));
+        }
+        if change.moved {
+            let address = cx.members.node(node).address;
+            self.command_switch(cx, Purpose::NodeAddress, SwitchCommand::NodeAddress(node, address));
+        }
+        self.node_lags(cx, node);
+    }
+
+    /// A node did what it was told in the chain's epoch.
+    pub(super) fn node_done(&mut self, cx: &mut Context<'_>, node: u16, id: CommandId) {
+        let Some(purpose) = self.commands.answered(id, Peer::Node(node)) else { return };
+        match purpose {
+            Purpose::Epoch(_) | Purpose::RecoverStore(_) | Purpose::Release(_) => {
+                self.node_recovers(cx, node, &purpose);
+            }
+            Purpose::StoreEvicted(entries) => self.evicted_stored(cx, entries),
+            Purpose::ClearOffers(offers) => self.offers_cleared(offers),
+            _ => {}
+        }
+    }
+
+    /// A node can't do now what it was told.
+    pub(super) fn node_refused(&mut self, now: Now, id: CommandId) {
+        self.commands.failed(now, id);
+    }
+
+    /// Something was stored: perhaps the snapshot.
+    pub(super) fn stored(&mut self, cx: &mut Context<'_>) {
+        if self.snapshots.is_stored(cx.outbox) {
+            self.publish_snapshot(cx);
+        }
+    }
+
+    /// When [`Chain::handle_timeout`] has something to do.
+    pub(super) fn poll_timeout(
+        &self,
+        config: &ControllerConfig,
+        directory: &Directory,
+        members: &Membership,
+    ) -> Option<u64> {
+        Timer::ALL.iter().filter_map(|timer| self.deadline_us(*timer, config, directory, members)).min()
+    }
+
+    fn deadline_us(
+        &self,
+        timer: Timer,
+        config: &ControllerConfig,
+        directory: &Directory,
+        members: &Membership,
+    ) -> Option<u64> {
+        match timer {
+            Timer::Command => self.commands.next_us(),
+            Timer::Switch => self.switch_deadline_us(config, directory, members),
+            Timer::Snapshot => self.snapshots.next_us(),
+            Timer::Gather => match &self.phase {
+                Phase::Recovering(recovery) => recovery.gather_deadline_us(),
+                _ => None,
+            },
+            Timer::Renewal => self.renewal.deadline_us(),
+        }
+    }
+
+    fn is_due(&self, cx: &Context<'_>, timer: Timer) -> bool {
+        let deadline_us = self.deadline_us(timer, cx.config, cx.directory, cx.members);
+        deadline_us.is_some_and(|deadline_us| cx.now.monotonic_us >= deadline_us)
+    }
+
+    /// Notices a dead switch, takes a snapshot, asks clients again, as far as they are due.
+    pub(super) fn handle_timeout(&mut self, cx: &mut Context<'_>) {
+        if self.is_due(cx, Timer::Switch) {
+            self.switch_is_dead(cx);
+        }
+        if self.is_due(cx, Timer::Snapshot) {
+            self.snapshot_is_due(cx);
+        }
+        if self.is_due(cx, Timer::Gather) {
+            self.gather_again(cx);
+        }
+        self.go_on(cx);
+    }
+
+    /// The controller wasn't called for a while. If its process was paused, clients may have spoken
+    /// to deaf ears: they get their time anew.
+    pub(super) fn slept(&mut self, cx: &Context<'_>, slept_us: u64) {
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && slept_us > SLEEP_RETRIES * cx.config.retry_us
+            && cx.mechanisms.wait_while_heard
+        {
+            recovery.slept(cx.now, slept_us, cx.sessions.lease_us());
+        }
+    }
+
+    /// Sends a command to the switch that serves, if one does.
+    fn command_switch(&mut self, cx: &Context<'_>, purpose: Purpose, body: SwitchCommand) {
+        if let Some(active) = cx.directory.active_switch() {
+            self.commands.command_switch(cx.now, cx.directory.epoch(), active, purpose, body);
+        }
+    }
+
+    /// Sends a command to a node.
+    fn command_node(&mut self, cx: &Context<'_>, node: u16, purpose: Purpose, body: NodeCommand) {
+        self.commands.command_node(cx.now, cx.directory.epoch(), node, purpose, body);
+    }
+
+    /// Where clients send their packets in this epoch; `None` while the switch's address isn't known
+    /// (after a restart of the controller).
+    fn destination(cx: &Context<'_>) -> Option<Destination> {
+        match cx.directory.active_switch() {
+            Some(active) => cx.members.switch(active).map(|hello| Destination::Switch(hello.address)),
+            None if cx.directory.is_bypass() => {
+                let (routes, nodes) = (cx.directory.routes().to_vec(), cx.members.node_addresses());
+                Some(Destination::Nodes { routes, nodes })
+            }
+            None => None,
+        }
+    }
+
+    /// What a client with a lease is offered; `None` while there is nothing to offer.
+    pub(super) fn terms(&self, cx: &Context<'_>) -> Option<Terms> {
+        if matches!(self.phase, Phase::Waiting { .. }) {
+            return None;
+        }
+        let destination = Chain::destination(cx)?;
+        Some(Terms { destination, durable_generation: self.snapshots.durable_generation() })
+    }
+
+    /// Whether it serves, nothing being recovered.
+    pub(super) fn is_serving(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
+    }
+
+    /// Whether clients can be served: of a recovery, at most clients are missing.
+    pub(super) fn is_ready_for_clients(&self) -> bool {
+        match &self.phase {
+            Phase::Serving => true,
+            Phase::Recovering(recovery) => recovery.waits_for_clients_only(),
+            Phase::Waiting { .. } | Phase::Resyncing => false,
+        }
+    }
+
+    /// Keys in the cache or on their way in or out.
+    pub(super) fn cached(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// Keys of a node that are in the cache or on their way in or out.
+    pub(super) fn cached_of_node(&self, node: u16) -> usize {
+        self.cache.of_node(node)
+    }
+
+    /// Every key that is or may be in the cache.
+    pub(super) fn cached_keys(&self) -> impl Iterator<Item = CachedKeyStatus> {
+        self.cache.iter().map(|key| CachedKeyStatus {
+            key: key.entry.key.clone(),
+            node: key.node,
+            class: key.entry.at.class,
+            slot: key.entry.at.slot,
+            stage: match key.stage {
+                Stage::Admitting => "admitting",
+                Stage::Cached | Stage::Candidate => "cached",
+                Stage::Evicting => "evicting",
+                Stage::Clearing => "clearing",
+            },
+        })
+    }
+
+    /// Commands that wait for their answer.
+    pub(super) fn commands_outstanding(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// The epoch of the last recovery that has gathered, and the clients that it gave up.
+    pub(super) fn abandoned_clients(&self) -> (u32, &[u64]) {
+        (self.abandoned.0, &self.abandoned.1)
+    }
+
+    /// Everything of the chain at a glance; nothing of switches, nodes and sessions.
+    pub(super) fn status(&self, directory: &Directory) -> ControllerStatus {
+        let status = ControllerStatus {
+            phase: match &self.phase {
+                Phase::Waiting { .. } => "waiting for a switch",
+                Phase::Resyncing => "resynchronizing",
+                Phase::Recovering(_) => "recovering",
+                Phase::Serving if directory.is_bypass() => "serving without a switch",
+                Phase::Serving => "serving",
+            },
+            epoch: directory.epoch(),
+            cached: self.cache.len(),
+            waiting_offers: self.waiting.len(),
+            declined_offers: self.waiting.declined(),
+            draining: self.is_draining(),
+            recovery: self.times,
+            ..ControllerStatus::default()
+        };
+        self.snapshots.status(status)
+    }
+}

@@ -1,0 +1,349 @@
+//! Recovery of a chain (design, section 6): a new epoch, then hold, gather, store the newest,
+//! release. Clients run on meanwhile.
+
+use super::commands::Purpose;
+use super::gather::{Client, Gather};
+use super::{Chain, Context, Phase};
+use crate::control::{
+    ClientNotice, Destination, KeyedRecord, NodeCommand, NodeConfig, SwitchCommand, SwitchConfig, batch_len,
+};
+use crate::controller::status::RecoveryTimes;
+use crate::time::Now;
+use std::collections::{BTreeMap, VecDeque};
+use switchback_wire::Seq;
+
+/// Stores under way to one node at a time.
+const STORES_MAX: usize = 8;
+
+/// A recovery in progress.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    /// The store that makes the new epoch durable: no one hears of it before.
+    stored_by: u64,
+    switch_ready: bool,
+    nodes: Vec<NodeRecovery>,
+    /// `None` until the new epoch is durable.
+    gather: Option<Gather>,
+    times: RecoveryTimes,
+}
+
+#[derive(Debug, Default)]
+struct NodeRecovery {
+    moved: bool,
+    to_store: VecDeque<KeyedRecord>,
+    storing: usize,
+    releasing: bool,
+    released: bool,
+}
+
+impl Recovery {
+    /// A recovery whose epoch becomes durable by the store `stored_by`. The old switch was last
+    /// heard of at `silent_since_us`.
+    pub(super) fn new(now: Now, epoch: u32, stored_by: u64, silent_since_us: u64, nodes: u16) -> Recovery {
+        Recovery {
+            stored_by,
+            switch_ready: false,
+            nodes: (0..nodes).map(|_| NodeRecovery::default()).collect(),
+            gather: None,
+            times: RecoveryTimes {
+                epoch,
+                started_us: now.monotonic_us,
+                detect_us: now.monotonic_us - silent_since_us,
+                ..RecoveryTimes::default()
+            },
+        }
+    }
+
+    /// Whether switch and nodes have moved to the new epoch.
+    pub(super) fn waits_for_clients_only(&self) -> bool {
+        self.gather.is_some() && self.switch_ready && self.nodes.iter().all(|node| node.moved)
+    }
+
+    /// When its gathering has something to do without a message.
+    pub(super) fn gather_deadline_us(&self) -> Option<u64> {
+        self.gather.as_ref().and_then(Gather::deadline_us)
+    }
+
+    /// See [`Gather::slept`].
+    pub(super) fn slept(&mut self, now: Now, slept_us: u64, lease_us: u64) {
+        if let Some(gather) = &mut self.gather {
+            gather.slept(now, slept_us, lease_us);
+        }
+    }
+
+    fn is_merged(&self) -> bool {
+        self.gather.as_ref().is_some_and(Gather::is_over)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_merged() && self.switch_ready && self.nodes.iter().all(|node| node.released)
+    }
+
+    /// The commands that bring each node its records, and then release it, however long the others
+    /// take.
+    fn next_commands(&mut self) -> Vec<(u16, Purpose, NodeCommand)> {
+        let mut commands = Vec::new();
+        let release = release(self.times.epoch);
+        for (index, node) in (0..).zip(&mut self.nodes) {
+            while node.moved && node.storing < STORES_MAX && !node.to_store.is_empty() {
+                let count = batch_len(&node.to_store);
+                let batch = node.to_store.drain(..count).collect();
+                node.storing += 1;
+                commands.push((index, Purpose::RecoverStore(index), NodeCommand::Store(batch)));
+            }
+            if node.moved && node.storing == 0 && !node.releasing {
+                node.releasing = true;
+                commands.push((index, Purpose::Release(index), release.clone()));
+            }
+        }
+        commands
+    }
+}
+
+/// Releases a node: it takes nothing any more that is older than the epoch.
+fn release(epoch: u32) -> NodeCommand {
+    NodeCommand::Release { floor: Seq::new(epoch, 0) }
+}
+
+impl Chain {
+    /// Takes the next steps of a recovery.
+    pub(super) fn recover_on(&mut self, cx: &mut Context<'_>) {
+        let Phase::Recovering(recovery) = &self.phase else { return };
+        if recovery.gather.is_none() {
+            if !cx.outbox.is_stored(recovery.stored_by) && cx.mechanisms.durable_epoch {
+                return;
+            }
+            self.begin_recovery(cx);
+        }
+        self.merge_when_gathered(cx);
+        self.store_and_release(cx);
+        self.finish_recovery(cx);
+    }
+
+    /// The new epoch is durable: tell everyone.
+    fn begin_recovery(&mut self, cx: &mut Context<'_>) {
+        let generation = self.snapshots.next_generation(cx);
+        if let Some((_, boot)) = cx.directory.active() {
+            let config = SwitchConfig {
+                boot,
+                generation,
+                lanes: cx.config.lanes.0,
+                routes: cx.directory.routes().to_vec(),
+                nodes: cx.members.node_addresses(),
+            };
+            self.command_switch(cx, Purpose::Configure, SwitchCommand::Configure(config));
+        }
+        for node in 0..cx.members.nodes() {
+            self.send_epoch(cx, node);
+        }
+        let gather = Gather::new(clients_to_gather_from(cx), cx.now.in_us(cx.config.retry_us));
+        let clients = gather.clients();
+        let Phase::Recovering(recovery) = &mut self.phase else { unreachable!("called while recovering") };
+        recovery.gather = Some(gather);
+        // Without a switch there is none to wait for.
+        recovery.switch_ready = cx.directory.is_bypass();
+        Chain::ask(cx, &clients);
+    }
+
+    /// Asks clients to move to the epoch and to send what they preserve.
+    fn ask(cx: &mut Context<'_>, clients: &[u64]) {
+        let Some(destination) = Chain::destination(cx) else { return };
+        let epoch = cx.directory.epoch();
+        for client in clients {
+            cx.notify(*client, ClientNotice::Gather { epoch, destination: destination.clone() });
+        }
+    }
+
+    fn send_epoch(&mut self, cx: &Context<'_>, node: u16) {
+        let switch = match Chain::destination(cx) {
+            None => return,
+            Some(Destination::Switch(switch)) => Some(switch),
+            Some(Destination::Nodes { .. }) => None,
+        };
+        let config = NodeConfig {
+            hash_key: cx.directory.hash_key(),
+            routes: cx.directory.routes().to_vec(),
+            switch,
+            lanes: cx.config.lanes.0,
+            write_through: cx.config.scheme.refreshes(),
+        };
+        self.command_node(cx, node, Purpose::Epoch(node), NodeCommand::Epoch(config));
+    }
+
+    /// The switch has taken its configuration.
+    pub(super) fn switch_configured(&mut self) {
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            recovery.switch_ready = true;
+        }
+    }
+
+    /// Something was heard of a client.
+    pub(in crate::controller) fn client_heard(&mut self, cx: &Context<'_>, client: u64) {
+        if cx.mechanisms.wait_while_heard
+            && let Some(gather) = self.gather_mut()
+        {
+            gather.heard(client, cx.now.in_us(cx.sessions.lease_us()));
+        }
+    }
+
+    /// A client said hello, in this epoch: if a recovery waits for its answer, it is asked.
+    pub(in crate::controller) fn client_said_hello(&mut self, cx: &mut Context<'_>, client: u64, client_epoch: u32) {
+        let has_moved = client_epoch == cx.directory.epoch();
+        if self.gather_mut().is_some_and(|gather| gather.is_to_be_asked(client, has_moved)) {
+            Chain::ask(cx, &[client]);
+        }
+    }
+
+    /// A client sent a part of what it preserves. Outside a recovery, or after its deadline, the
+    /// records come too late (rule 9): there is nothing to wait for.
+    pub(in crate::controller) fn client_preserved(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: u64,
+        chunk: u32,
+        last: bool,
+        records: Vec<KeyedRecord>,
+    ) {
+        if let Some(gather) = self.gather_mut() {
+            gather.take_chunk(cx.now, client, chunk, last, records, cx.mechanisms.recover_newest);
+        }
+        let epoch = cx.directory.epoch();
+        cx.notify(client, ClientNotice::Gathered { epoch, chunk });
+    }
+
+    /// A client ended its session.
+    pub(in crate::controller) fn client_closed(&mut self, client: u64) {
+        if let Some(gather) = self.gather_mut() {
+            gather.closed(client);
+        }
+    }
+
+    /// What is being gathered, or was in the recovery that goes on.
+    fn gather_mut(&mut self) -> Option<&mut Gather> {
+        match &mut self.phase {
+            Phase::Recovering(recovery) => recovery.gather.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Asks clients again that haven't answered, if it is time to.
+    pub(super) fn gather_again(&mut self, cx: &mut Context<'_>) {
+        let pause_us = cx.config.retry_us;
+        let clients = self.gather_mut().map(|gather| gather.ask_again(cx.now, pause_us));
+        Chain::ask(cx, &clients.unwrap_or_default());
+    }
+
+    /// All clients have answered, or accept no answer any more: the newest version of each key goes
+    /// to its node.
+    fn merge_when_gathered(&mut self, cx: &Context<'_>) {
+        let (newest, wait) = (cx.mechanisms.recover_newest, cx.mechanisms.gather_all);
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        let Recovery { gather: Some(gather), nodes, times, .. } = &mut **recovery else { return };
+        if gather.is_over() || (wait && !gather.is_done(cx.now)) {
+            return;
+        }
+        self.abandoned = (cx.directory.epoch(), gather.end());
+        times.gathered = gather.arrived();
+        times.abandoned_clients = self.abandoned.1.len() as u64;
+        times.collect_us = cx.now.monotonic_us - times.started_us;
+        let snapshot = self.snapshots.last();
+        // A snapshot of an epoch that was recovered since is at the nodes already.
+        if snapshot.epoch >= cx.directory.recovered_epoch() {
+            for record in &snapshot.records {
+                gather.merge(record.clone(), newest);
+            }
+        }
+        let records = gather.take_records();
+        times.records = records.len() as u64;
+        for (hash, record) in records {
+            nodes[usize::from(cx.directory.node_of(&hash))].to_store.push_back(record);
+        }
+    }
+
+    fn store_and_release(&mut self, cx: &Context<'_>) {
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        if !recovery.is_merged() {
+            return;
+        }
+        for (node, purpose, body) in recovery.next_commands() {
+            self.command_node(cx, node, purpose, body);
+        }
+    }
+
+    /// A node confirmed a step.
+    pub(super) fn node_recovers(&mut self, cx: &Context<'_>, node: u16, purpose: &Purpose) {
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
+            // (While the rack waits for a switch, a recovery may have been cut short: what it was to
+            // store is still missing.)
+            let is_serving = matches!(self.phase, Phase::Serving);
+            if is_serving && matches!(purpose, Purpose::Epoch(_)) && cx.members.node(node).held {
+                self.release_node(cx, node);
+            }
+            return;
+        };
+        let state = &mut recovery.nodes[usize::from(node)];
+        match purpose {
+            Purpose::Epoch(_) => state.moved = true,
+            Purpose::RecoverStore(_) => state.storing -= 1,
+            Purpose::Release(_) => state.released = true,
+            _ => {}
+        }
+    }
+
+    fn release_node(&mut self, cx: &Context<'_>, node: u16) {
+        self.command_node(cx, node, Purpose::Release(node), release(cx.directory.epoch()));
+    }
+
+    /// A node said hello: is it where it should be?
+    pub(super) fn node_lags(&mut self, cx: &Context<'_>, node: u16) {
+        if !matches!(self.phase, Phase::Serving) {
+            return;
+        }
+        let about = |purpose: &Purpose| *purpose == Purpose::Epoch(node) || *purpose == Purpose::Release(node);
+        if self.commands.any(about) {
+            return;
+        }
+        let hello = cx.members.node(node);
+        if hello.epoch < cx.directory.epoch() {
+            self.send_epoch(cx, node);
+        } else if hello.held && hello.epoch == cx.directory.epoch() {
+            self.release_node(cx, node);
+        }
+    }
+
+    fn finish_recovery(&mut self, cx: &mut Context<'_>) {
+        let Phase::Recovering(recovery) = &self.phase else { return };
+        if !recovery.is_over() {
+            return;
+        }
+        let mut times = recovery.times;
+        times.store_us = cx.now.monotonic_us - times.started_us - times.collect_us;
+        times.released_at_us = cx.now.monotonic_us;
+        times.missing = self.missing.len() as u64;
+        self.times = Some(times);
+        // A client that was waited for in vain is waited for once.
+        let silent = cx.sessions.silent_since(times.started_us, &self.abandoned.1);
+        cx.directory.end_recovery(cx.outbox, &silent);
+        cx.sessions.forget(&silent);
+        self.phase = Phase::Serving;
+        self.snapshots.hurry(cx.now);
+    }
+}
+
+/// Every client, and how long it is waited for: the new epoch took its time to become durable, and
+/// none was asked before.
+fn clients_to_gather_from(cx: &Context<'_>) -> BTreeMap<u64, Client> {
+    let lease_us = cx.sessions.lease_us();
+    let now_us = cx.now.monotonic_us;
+    let gather_from = |(id, client): (u64, &crate::controller::sessions::Client)| {
+        let spool_us = if client.spooled { cx.now.in_us(cx.config.spool_wait_us) } else { 0 };
+        // Its lease may have run out because there was no switch to grant one for.
+        let lives = client.heard_us != 0 && now_us <= client.heard_us + lease_us;
+        let alive_us = if lives && cx.mechanisms.wait_while_heard { client.heard_us + lease_us } else { 0 };
+        let deadline_us = client.lease_until_us.max(spool_us).max(alive_us);
+        let deadline_us_max = cx.now.in_us(cx.config.spool_wait_us).max(deadline_us);
+        (id, Client::new(deadline_us, deadline_us_max))
+    };
+    cx.sessions.iter().map(gather_from).collect()
+}

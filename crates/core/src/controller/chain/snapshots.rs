@@ -1,0 +1,264 @@
+//! Periodic snapshots: taken by the switch's agent, durable here before anyone is told (design,
+//! section 6).
+
+use super::commands::Purpose;
+use super::{Chain, Context, Phase};
+use crate::control::{KeyedRecord, SwitchCommand};
+use crate::controller::directory::{Directory, SnapshotFile, StoreFile, encode};
+use crate::controller::outbox::Outbox;
+use crate::controller::status::ControllerStatus;
+use crate::time::Now;
+
+/// A snapshot that makes no progress for this long has failed.
+const STALLED_US: u64 = 2_000_000;
+/// Shortest pause between two snapshots, whatever asks for one.
+const PAUSE_US_MIN: u64 = 100_000;
+
+/// The snapshot being taken, the last one, and the generations that they begin.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    /// Highest generation used in this run of the controller; 0: none yet.
+    generation: u32,
+    /// A snapshot that began this generation is durable.
+    durable_generation: u32,
+    /// The last complete one, durable or becoming so.
+    last: SnapshotFile,
+    taking: Option<Taking>,
+    next_due_us: u64,
+    started_us: u64,
+    completed: u64,
+    failed: u64,
+    last_duration_us: u64,
+    last_bytes: u64,
+    last_records: u64,
+}
+
+/// A snapshot being taken.
+#[derive(Debug)]
+struct Taking {
+    generation: u32,
+    chunks: u32,
+    records: Vec<KeyedRecord>,
+    /// Being made durable by this store.
+    store: Option<u64>,
+    progress_us: u64,
+}
+
+impl Snapshots {
+    /// `last`: the one on the disk.
+    pub(super) fn new(next_due_us: u64, last: SnapshotFile) -> Snapshots {
+        Snapshots {
+            generation: 0,
+            durable_generation: last.generation,
+            last,
+            taking: None,
+            next_due_us,
+            started_us: 0,
+            completed: 0,
+            failed: 0,
+            last_duration_us: 0,
+            last_bytes: 0,
+            last_records: 0,
+        }
+    }
+
+    /// The last complete one, durable or becoming so.
+    pub(super) fn last(&self) -> &SnapshotFile {
+        &self.last
+    }
+
+    /// A snapshot that began this generation is durable.
+    pub(super) fn durable_generation(&self) -> u32 {
+        self.durable_generation
+    }
+
+    /// Complete snapshots so far.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// The lowest generation that a snapshot may begin from now on.
+    pub(super) fn first_later(&self) -> u32 {
+        self.generation.max(self.last.generation) + 1
+    }
+
+    /// The next generation; never one that was used before, even if the controller restarted.
+    pub(super) fn next_generation(&mut self, cx: &mut Context<'_>) -> u32 {
+        self.generation = match self.generation {
+            used if !cx.mechanisms.rising_generations => used + 1,
+            0 => cx.directory.generation_reserved() + 1,
+            _ => self.first_later(),
+        };
+        if cx.mechanisms.rising_generations {
+            cx.directory.reserve_generation(cx.outbox, self.generation);
+        }
+        self.generation
+    }
+
+    /// Asks for a snapshot soon.
+    pub(super) fn hurry(&mut self, now: Now) {
+        let soon_us = (self.started_us + PAUSE_US_MIN).max(now.monotonic_us);
+        self.next_due_us = self.next_due_us.min(soon_us);
+    }
+
+    /// When the next one is due, or the one under way is given up.
+    pub(super) fn next_us(&self) -> Option<u64> {
+        match &self.taking {
+            Some(taking) => Some(taking.progress_us + STALLED_US),
+            None => Some(self.next_due_us),
+        }
+    }
+
+    /// Begins one; its records will arrive in chunks.
+    fn begin(&mut self, now: Now, generation: u32) {
+        self.started_us = now.monotonic_us;
+        let progress_us = now.monotonic_us;
+        self.taking = Some(Taking { generation, chunks: 0, records: Vec::new(), store: None, progress_us });
+    }
+
+    /// An unfinished snapshot is dropped (rule 10).
+    pub(super) fn abandon(&mut self) {
+        if self.taking.take().is_some() {
+            self.failed += 1;
+        }
+    }
+
+    /// A snapshot came to nothing: the next one is due soon.
+    pub(super) fn fail(&mut self, now: Now, generation: u32) {
+        if self.taking.as_ref().is_some_and(|taking| taking.generation == generation) {
+            self.abandon();
+            self.next_due_us = now.in_us(PAUSE_US_MIN);
+        }
+    }
+
+    /// The snapshot under way made no progress: it has failed, unless a slow disk is the reason.
+    fn stalled(&mut self, now: Now) {
+        let Some(taking) = &mut self.taking else { return };
+        match taking.store {
+            Some(_) => taking.progress_us = now.monotonic_us,
+            None => {
+                let generation = taking.generation;
+                self.fail(now, generation);
+            }
+        }
+    }
+
+    /// A part of a snapshot has arrived. One out of its place (a connection broke) makes the snapshot
+    /// incomplete: its end will tell.
+    pub(super) fn take_chunk(&mut self, now: Now, generation: u32, index: u32, records: Vec<KeyedRecord>) {
+        let Some(taking) = &mut self.taking else { return };
+        if taking.generation == generation && taking.chunks == index {
+            taking.chunks += 1;
+            taking.progress_us = now.monotonic_us;
+            taking.records.extend(records);
+        }
+    }
+
+    /// The switch has sent all of a snapshot: stores it, if it is whole.
+    fn end(
+        &mut self,
+        now: Now,
+        generation: u32,
+        chunks: u32,
+        complete: bool,
+        directory: &Directory,
+        outbox: &mut Outbox,
+    ) {
+        let Some(taking) = &mut self.taking else { return };
+        if taking.generation != generation || taking.store.is_some() {
+            return;
+        }
+        if !complete || taking.chunks != chunks {
+            self.fail(now, generation);
+            return;
+        }
+        let records = std::mem::take(&mut taking.records);
+        self.last = SnapshotFile { epoch: directory.epoch(), generation, records };
+        let bytes = encode(&self.last);
+        self.last_bytes = bytes.len() as u64;
+        self.last_records = self.last.records.len() as u64;
+        taking.store = Some(outbox.store(StoreFile::Snapshot, bytes));
+        taking.progress_us = now.monotonic_us;
+    }
+
+    /// Whether a snapshot is being stored.
+    fn is_storing(&self) -> bool {
+        self.taking.as_ref().is_some_and(|taking| taking.store.is_some())
+    }
+
+    /// Whether the store of a snapshot has ended, and no one was told yet.
+    pub(super) fn is_stored(&self, outbox: &Outbox) -> bool {
+        let store = self.taking.as_ref().and_then(|taking| taking.store);
+        store.is_some_and(|store| outbox.is_stored(store))
+    }
+
+    /// The snapshot under way is complete; its generation.
+    fn complete(&mut self, now: Now) -> Option<u32> {
+        let taking = self.taking.take()?;
+        self.completed += 1;
+        self.last_duration_us = now.monotonic_us - self.started_us;
+        self.durable_generation = taking.generation;
+        Some(taking.generation)
+    }
+
+    /// Adds what operators are told of snapshots.
+    pub(super) fn status(&self, status: ControllerStatus) -> ControllerStatus {
+        ControllerStatus {
+            generation: self.generation,
+            durable_generation: self.durable_generation,
+            snapshots_completed: self.completed,
+            snapshots_failed: self.failed,
+            snapshot_duration_us: self.last_duration_us,
+            snapshot_bytes: self.last_bytes,
+            snapshot_records: self.last_records,
+            ..status
+        }
+    }
+}
+
+impl Chain {
+    /// Takes a snapshot as soon as possible. Returns the lowest generation of one that began after
+    /// this call: one that is under way already lacks what was absorbed since it began.
+    pub(in crate::controller) fn hurry_snapshot(&mut self, now: Now) -> u32 {
+        self.snapshots.hurry(now);
+        self.snapshots.first_later()
+    }
+
+    /// Complete snapshots so far.
+    pub(in crate::controller) fn snapshots_completed(&self) -> u64 {
+        self.snapshots.completed()
+    }
+
+    /// The next snapshot is due, or the one under way makes no progress.
+    pub(super) fn snapshot_is_due(&mut self, cx: &mut Context<'_>) {
+        if self.snapshots.taking.is_some() {
+            self.snapshots.stalled(cx.now);
+            return;
+        }
+        self.snapshots.next_due_us = cx.now.in_us(cx.config.snapshot_us);
+        let recovering = matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery;
+        let ready = matches!(self.phase, Phase::Serving) || recovering;
+        if cx.directory.active().is_none() || !ready || !cx.config.scheme.absorbs_writes() {
+            return;
+        }
+        let generation = self.snapshots.next_generation(cx);
+        self.snapshots.begin(cx.now, generation);
+        self.command_switch(cx, Purpose::Snapshot(generation), SwitchCommand::Snapshot { generation });
+    }
+
+    /// The switch has sent all of a snapshot.
+    pub(super) fn snapshot_end(&mut self, cx: &mut Context<'_>, generation: u32, chunks: u32, complete: bool) {
+        self.snapshots.end(cx.now, generation, chunks, complete, cx.directory, cx.outbox);
+        if !cx.mechanisms.release_after_durable && self.snapshots.is_storing() {
+            self.publish_snapshot(cx);
+        }
+    }
+
+    /// The snapshot is durable: the switch is told, and clients with their next grant.
+    pub(super) fn publish_snapshot(&mut self, cx: &mut Context<'_>) {
+        if let Some(generation) = self.snapshots.complete(cx.now) {
+            let body = SwitchCommand::DurableGeneration(generation);
+            self.command_switch(cx, Purpose::DurableGeneration, body);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a rack is made of, and its times.
+
+use switchback_wire::{Address, Scheme};
+
+/// What a rack is made of, and its times.
+#[derive(Clone, Debug)]
+pub struct ControllerConfig {
+    /// Address of each node.
+    pub nodes: Vec<Address>,
+    /// Replicas of each partition, for a rack that is made now; an existing one keeps its own.
+    pub routes: Vec<Vec<u16>>,
+    /// What the cache does.
+    pub scheme: Scheme,
+    /// Keys that the cache may hold.
+    pub cache_records: usize,
+    /// Cached keys that an eviction compares.
+    pub eviction_sample: usize,
+    /// Lanes in all, and for one session at most.
+    pub lanes: (u32, u32),
+    /// Lease of a session.
+    pub lease_us: u64,
+    /// How far the clocks of client and controller may drift apart during a lease.
+    pub drift_us: u64,
+    /// How long a recovery waits for a client that keeps its records on disk.
+    pub spool_wait_us: u64,
+    /// Silence after which a switch counts as dead.
+    pub switch_timeout_us: u64,
+    /// The same, once its connection is lost.
+    pub switch_lost_us: u64,
+    /// How long a rack without any switch waits for one before its clients send to the nodes.
+    pub bypass_us: u64,
+    /// Time between two snapshots.
+    pub snapshot_us: u64,
+    /// First pause before a command is repeated.
+    pub retry_us: u64,
+}
+
+impl Default for ControllerConfig {
+    fn default() -> ControllerConfig {
+        ControllerConfig {
+            nodes: Vec::new(),
+            routes: Vec::new(),
+            scheme: Scheme::FarReach,
+            cache_records: 65_536,
+            eviction_sample: 8,
+            lanes: (65_536, 4_096),
+            lease_us: 5_000_000,
+            drift_us: 100_000,
+            spool_wait_us: 60_000_000,
+            switch_timeout_us: 500_000,
+            switch_lost_us: 50_000,
+            bypass_us: 2_000_000,
+            snapshot_us: 10_000_000,
+            retry_us: 50_000,
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Which switches and nodes there are, and what was last heard of each.
+
+use super::ControllerConfig;
+use super::status::{NodeStatus, SwitchStatus};
+use crate::time::Now;
+use std::collections::BTreeMap;
+use switchback_wire::Address;
+
+/// A node that was silent for this long is taken for dead.
+const NODE_SILENT_US: u64 = 1_000_000;
+
+/// What a switch said in its last hello.
+#[derive(Clone, Debug)]
+pub(super) struct SwitchHello {
+    /// Drawn anew at every start.
+    pub(super) boot: u64,
+    /// Where clients send packets.
+    pub(super) address: Address,
+    /// Its epoch.
+    pub(super) epoch: u32,
+    /// Slots of each class: `(value bytes, slots)`.
+    pub(super) classes: Vec<(u32, u32)>,
+}
+
+/// What a node said in its last hello.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NodeHello {
+    /// Drawn anew at every start.
+    pub(super) boot: u64,
+    /// Where the switch sends packets.
+    pub(super) address: Address,
+    /// Its epoch.
+    pub(super) epoch: u32,
+    /// It waits for its release.
+    pub(super) held: bool,
+    /// What its storage has lately refused.
+    pub(super) failure: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Switch {
+    hello: SwitchHello,
+    heard_us: u64,
+    /// It counts as dead when it says nothing until then.
+    dead_at_us: u64,
+}
+
+impl Switch {
+    fn is_alive(&self, now: Now) -> bool {
+        now.monotonic_us < self.dead_at_us
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    hello: NodeHello,
+    heard_us: u64,
+    /// Why it did not do what it was told.
+    refusal: Option<String>,
+}
+
+impl Node {
+    fn is_heard(&self, now: Now) -> bool {
+        now.monotonic_us.saturating_sub(self.heard_us) < NODE_SILENT_US
+    }
+}
+
+/// What a node's hello shows beside what it says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeChange {
+    pub(super) restarted: bool,
+    pub(super) moved: bool,
+}
+
+/// Switches that said hello, and the rack's nodes.
+#[derive(Debug)]
+pub(super) struct Membership {
+    switches: BTreeMap<u16, Switch>,
+    nodes: Vec<Node>,
+    switch_timeout_us: u64,
+    switch_lost_us: u64,
+}
+
+impl Membership {
+    /// The configured nodes; nothing was heard of any.
+    pub(super) fn new(config: &ControllerConfig) -> Membership {
+        let node = |address: &Address| {
+            let hello = NodeHello { address: *address, ..NodeHello::default() };
+            Node { hello, heard_us: 0, refusal: None }
+        };
+        Membership {
+            switches: BTreeMap::new(),
+            nodes: config.nodes.iter().map(node).collect(),
+            switch_timeout_us: config.switch_timeout_us,
+            switch_lost_us: config.switch_lost_us,
+        }
+    }
+
+    /// A switch said hello: it lives for a while.
+    pub(super) fn switch_said_hello(&mut self, now: Now, switch: u16, hello: SwitchHello) {
+        let dead_at_us = now.in_us(self.switch_timeout_us);
+        self.switches.insert(switch, Switch { hello, heard_us: now.monotonic_us, dead_at_us });
+    }
+
+    /// The connection to a switch broke: it lives for a shorter while.
+    pub(super) fn switch_is_lost(&mut self, now: Now, switch: u16) {
+        if let Some(state) = self.switches.get_mut(&switch) {
+            state.dead_at_us = state.dead_at_us.min(now.in_us(self.switch_lost_us));
+        }
+    }
+
+    /// The last hello of a switch.
+    pub(super) fn switch(&self, switch: u16) -> Option<&SwitchHello> {
+        self.switches.get(&switch).map(|state| &state.hello)
+    }
+
+    /// When a switch last said hello.
+    pub(super) fn switch_heard_us(&self, switch: u16) -> Option<u64> {
+        self.switches.get(&switch).map(|state| state.heard_us)
+    }
+
+    /// When a switch counts as dead if it says nothing until then.
+    pub(super) fn switch_dead_at_us(&self, switch: u16) -> Option<u64> {
+        self.switches.get(&switch).map(|state| state.dead_at_us)
+    }
+
+    /// A switch other than `active` that lives.
+    pub(super) fn standby(&self, now: Now, active: u16) -> Option<u16> {
+        let standby = self.switches.iter().find(|(id, state)| **id != active && state.is_alive(now));
+        standby.map(|(id, _)| *id)
+    }
+
+    /// How many nodes there are. They are numbered from 0.
+    pub(super) fn nodes(&self) -> u16 {
+        self.nodes.len() as u16
+    }
+
+    /// Address of each node.
+    pub(super) fn node_addresses(&self) -> Vec<Address> {
+        self.nodes.iter().map(|node| node.hello.address).collect()
+    }
+
+    /// A node's last hello.
+    pub(super) fn node(&self, node: u16) -> &NodeHello {
+        &self.nodes[usize::from(node)].hello
+    }
+
+    /// Whether a node has lately said hello.
+    pub(super) fn is_node_heard(&self, now: Now, node: u16) -> bool {
+        self.nodes[usize::from(node)].is_heard(now)
+    }
+
+    /// A node said hello.
+    pub(super) fn node_said_hello(&mut self, now: Now, node: u16, hello: NodeHello) -> NodeChange {
+        let state = &mut self.nodes[usize::from(node)];
+        let restarted = state.hello.boot != hello.boot;
+        let moved = state.hello.address != hello.address;
+        (state.hello, state.heard_us) = (hello, now.monotonic_us);
+        NodeChange { restarted, moved }
+    }
+
+    /// A node answered a command: it did what it was told, or refused because of this.
+    pub(super) fn node_answered(&mut self, node: u16, refusal: Option<String>) {
+        self.nodes[usize::from(node)].refusal = refusal;
+    }
+
+    /// All switches, of which `active` serves.
+    pub(super) fn switch_statuses(&self, now: Now, active: Option<u16>) -> Vec<SwitchStatus> {
+        let status = |(index, switch): (&u16, &Switch)| SwitchStatus {
+            index: *index,
+            active: active == Some(*index),
+            alive: switch.is_alive(now),
+            epoch: switch.hello.epoch,
+            silent_us: now.monotonic_us.saturating_sub(switch.heard_us),
+        };
+        self.switches.iter().map(status).collect()
+    }
+
+    /// All nodes, with the number of cached keys of each.
+    pub(super) fn node_statuses(&self, now: Now, cached_keys: impl Fn(u16) -> usize) -> Vec<NodeStatus> {
+        let status = |(index, node): (usize, &Node)| NodeStatus {
+            index: index as u16,
+            alive: node.hello.boot != 0 && node.is_heard(now),
+            epoch: node.hello.epoch,
+            held: node.hello.held,
+            silent_us: now.monotonic_us.saturating_sub(node.heard_us),
+            cached_keys: cached_keys(index as u16),
+            error: node.hello.failure.clone().or_else(|| node.refusal.clone()),
+        };
+        self.nodes.iter().enumerate().map(status).collect()
+    }
+}
