@@ -8,7 +8,7 @@ use switchback_core::Now;
 use switchback_core::control::{
     ClientReport, Envelope, Message, NodeReport, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
-use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, StoreFile};
+use switchback_core::controller::{Controller, ControllerConfig, Files, StoreFile, Stored};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_fuzz::{Draw, LANES, START, STEPS_MAX, SWITCH, node, routes};
 use switchback_wire::Address;
@@ -19,7 +19,7 @@ const SENT_MAX: usize = 64;
 struct Rack {
     controller: Controller,
     sent: VecDeque<Envelope>,
-    stores: VecDeque<u64>,
+    stores: VecDeque<Stored>,
     /// Its files, as they are on the disk.
     files: Files,
     drains: u32,
@@ -63,30 +63,29 @@ impl Rack {
     }
 
     fn take_effects(&mut self) {
-        while let Some(effect) = self.controller.poll_effect() {
-            match effect {
-                Effect::Store(file, id, bytes) => {
-                    self.stores.push_back(id);
-                    match file {
-                        StoreFile::Directory => self.files.directory = Some(bytes),
-                        StoreFile::Snapshot => self.files.snapshot = Some(bytes),
-                    }
+        loop {
+            if let Some(store) = self.controller.poll_op() {
+                self.stores.push_back(Stored { id: store.id });
+                match store.file {
+                    StoreFile::Directory => self.files.directory = Some(store.bytes),
+                    StoreFile::Snapshot => self.files.snapshot = Some(store.bytes),
                 }
-                Effect::Send(envelope) => {
-                    let checked = envelope.message.check();
-                    assert!(checked.is_ok(), "a controller says what is refused: {checked:?}");
-                    self.sent.push_back(envelope);
-                    if self.sent.len() > SENT_MAX {
-                        self.sent.pop_front();
-                    }
+            } else if let Some(envelope) = self.controller.poll_message() {
+                let checked = envelope.message.check();
+                assert!(checked.is_ok(), "a controller says what is refused: {checked:?}");
+                self.sent.push_back(envelope);
+                if self.sent.len() > SENT_MAX {
+                    self.sent.pop_front();
                 }
+            } else {
+                return;
             }
         }
     }
 
     fn store(&mut self) {
-        while let Some(id) = self.stores.pop_front() {
-            self.controller.handle_stored(self.now, id);
+        while let Some(done) = self.stores.pop_front() {
+            self.controller.handle_done(self.now, done);
             self.take_effects();
         }
     }

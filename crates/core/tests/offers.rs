@@ -2,7 +2,7 @@
 
 use switchback_core::Now;
 use switchback_core::control::{Envelope, Message, NodeCommand, NodeReport, Offer, Peer, SwitchReport};
-use switchback_core::controller::{Controller, ControllerConfig, Effect, Files};
+use switchback_core::controller::{Controller, ControllerConfig, Files, Stored};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_wire::{Address, KeyHash};
 
@@ -30,11 +30,15 @@ impl Rack {
 
     fn hear(&mut self, at_us: u64, from: Peer, message: Message) {
         self.controller.handle_message(now(at_us), Envelope { from, to: Peer::Controller, message });
-        while let Some(effect) = self.controller.poll_effect() {
-            match effect {
-                Effect::Store(_, id, _) => self.controller.handle_stored(now(at_us), id),
-                Effect::Send(Envelope { message: Message::ToNode(command), .. }) => self.told.push(command.body),
-                _ => {}
+        loop {
+            if let Some(store) = self.controller.poll_op() {
+                self.controller.handle_done(now(at_us), Stored { id: store.id });
+            } else if let Some(envelope) = self.controller.poll_message() {
+                if let Message::ToNode(command) = envelope.message {
+                    self.told.push(command.body);
+                }
+            } else {
+                return;
             }
         }
     }

@@ -3,7 +3,7 @@
 mod rack;
 
 use rack::{NOW, Rack};
-use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, StoreFile};
+use switchback_core::controller::{Controller, ControllerConfig, Files, Store, StoreFile};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_wire::Address;
 
@@ -35,7 +35,7 @@ fn the_shape_of_a_rack_is_that_of_its_first_start() {
     };
     let open = |config, files: &Files| Controller::new(config, Mechanisms::ALL, files, 1, NOW);
     let mut controller = open(config(2, 256), &Files::default()).unwrap();
-    let Some(Effect::Store(StoreFile::Directory, _, bytes)) = controller.poll_effect() else { panic!("no directory") };
+    let Some(Store { file: StoreFile::Directory, bytes, .. }) = controller.poll_op() else { panic!("no directory") };
     let files = Files { directory: Some(bytes), snapshot: None };
     assert!(open(config(2, 256), &files).is_ok());
     for (nodes, partitions, expected) in [

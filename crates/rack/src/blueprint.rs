@@ -42,19 +42,18 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
         cache_records: config.cache.records as usize,
         eviction_sample: config.cache.eviction_sample as usize,
         spool_wait_us: config.controller.spool_wait_ms * 1000,
-        bypass_us: match config.controller.bypass_ms {
-            0 => u64::MAX,
-            bypass_ms => bypass_ms * 1000,
-        },
+        bypass_us: us_unless_zero(config.controller.bypass_ms),
         lanes: (config.controller.lanes, config.client.lanes.max(1)),
         lease_us: rack.lease_ms * 1000,
         switch_timeout_us: rack.switch_timeout_ms * 1000,
-        snapshot_us: match rack.snapshot_period_ms {
-            0 => u64::MAX / 4, // only those that are asked for
-            period_ms => period_ms * 1000,
-        },
+        snapshot_us: us_unless_zero(rack.snapshot_period_ms),
         ..ControllerConfig::default()
     }
+}
+
+/// A time that is configured; `None` if it is 0, which means never.
+fn us_unless_zero(time_ms: u64) -> Option<u64> {
+    (time_ms != 0).then_some(time_ms * 1000)
 }
 
 /// The agent's times.
@@ -118,8 +117,7 @@ pub fn buffers(config: &RackConfig) -> Buffers {
 /// An embedded rack, with so many client sessions.
 pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
     // Parts of one process die together, and only a stalled machine makes one silent: nothing to recover from.
-    let controller =
-        ControllerConfig { switch_timeout_us: 60_000_000, bypass_us: u64::MAX, ..controller(config, seed) };
+    let controller = ControllerConfig { switch_timeout_us: 60_000_000, bypass_us: None, ..controller(config, seed) };
     Blueprint {
         datapath: datapath(config.rack.scheme, config),
         controller,

@@ -27,10 +27,11 @@ pub struct ControllerConfig {
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
     pub switch_lost_us: u64,
-    /// How long a rack without any switch waits for one before its clients send to the nodes.
-    pub bypass_us: u64,
-    /// Time between two snapshots.
-    pub snapshot_us: u64,
+    /// How long a rack without any switch waits for one before its clients send to the nodes;
+    /// `None`: they never do.
+    pub bypass_us: Option<u64>,
+    /// Time between two snapshots; `None`: only those that are asked for.
+    pub snapshot_us: Option<u64>,
     /// First pause before a command is repeated.
     pub retry_us: u64,
 }
@@ -49,8 +50,8 @@ impl Default for ControllerConfig {
             spool_wait_us: 60_000_000,
             switch_timeout_us: 500_000,
             switch_lost_us: 50_000,
-            bypass_us: 2_000_000,
-            snapshot_us: 10_000_000,
+            bypass_us: Some(2_000_000),
+            snapshot_us: Some(10_000_000),
             retry_us: 50_000,
         }
     }

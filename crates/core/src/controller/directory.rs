@@ -1,46 +1,17 @@
 //! What the controller must not forget. Every change is durable before anyone is told of it.
 
 use super::ControllerConfig;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, StoreFile};
 use crate::control::{KeyedRecord, Message, Peer};
 use crate::storage::EngineError;
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use switchback_wire::{HashKey, KeyHash, partition_of};
 
 /// Generations are reserved durably in steps of this many.
 const GENERATIONS_RESERVED: u32 = 1024;
-
-/// A file of the controller. The driver stores it whole: written, synced, renamed into place, the
-/// old one kept until then.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum StoreFile {
-    /// Epoch, sessions, routes.
-    Directory,
-    /// The last complete snapshot.
-    Snapshot,
-}
-
-/// A store that the driver still has to do: the file, the number to confirm, the contents.
-pub type PendingStore = (StoreFile, u64, Vec<u8>);
-
-/// Merges what waits for a slow disk: of each file only the newest contents need be written, where
-/// the first of them were due. So there are at most as many stores as files, and none is confirmed
-/// before everything that was asked for earlier is on the disk.
-pub fn merge_stores(pending: &mut VecDeque<PendingStore>) {
-    let Some(newest) = pending.iter().map(|(_, id, _)| *id).max() else { return };
-    let mut merged: VecDeque<PendingStore> = VecDeque::new();
-    for (file, id, bytes) in pending.drain(..) {
-        match merged.iter_mut().find(|(known, ..)| *known == file) {
-            Some((.., contents)) => *contents = bytes,
-            None => merged.push_back((file, id, bytes)),
-        }
-    }
-    merged.back_mut().expect("there was one").1 = newest;
-    *pending = merged;
-}
 
 /// The controller's files as the driver found them.
 #[derive(Clone, Debug, Default)]
@@ -318,23 +289,4 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: Option<&[u8]>, name: &str) -> R
     postcard::from_bytes(bytes)
         .map(Some)
         .map_err(|error| EngineError::Corrupt(format!("the controller's {name}: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stores_that_wait_are_merged_in_order() {
-        let (directory, snapshot) = (StoreFile::Directory, StoreFile::Snapshot);
-        let mut pending = VecDeque::from([(directory, 5, vec![5]), (snapshot, 6, vec![6]), (directory, 7, vec![7])]);
-        merge_stores(&mut pending);
-        // The snapshot's generation was reserved in the fifth store, which it may not precede.
-        assert_eq!(pending, [(directory, 5, vec![7]), (snapshot, 7, vec![6])]);
-        merge_stores(&mut pending);
-        assert_eq!(pending.len(), 2);
-        let mut pending = VecDeque::from([(directory, 8, vec![8]), (directory, 9, vec![9])]);
-        merge_stores(&mut pending);
-        assert_eq!(pending, [(directory, 9, vec![9])]);
-    }
 }

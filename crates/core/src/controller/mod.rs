@@ -2,9 +2,11 @@
 //! snapshots and recovery. Never on the data path.
 //!
 //! A driver owns a [`Controller`] and feeds it messages ([`Controller::handle_message`]), finished
-//! stores ([`Controller::handle_stored`]), lost connections ([`Controller::handle_lost`]) and time
-//! ([`Controller::handle_timeout`], due at [`Controller::poll_timeout`]); then it carries out what
-//! [`Controller::poll_effect`] gives.
+//! stores ([`Controller::handle_done`]), lost connections ([`Controller::handle_lost`]) and time
+//! ([`Controller::handle_timeout`], due at [`Controller::poll_timeout`]); then it sends and stores what
+//! [`Controller::poll_message`] and [`Controller::poll_op`] give. These keep the order in which
+//! messages and stores came up: each gives nothing while the other one is to be asked, so the driver
+//! asks until both give nothing.
 
 mod chain;
 mod config;
@@ -16,8 +18,8 @@ mod status;
 mod topology;
 
 pub use config::ControllerConfig;
-pub use directory::{Files, PendingStore, StoreFile, merge_stores};
-pub use outbox::Effect;
+pub use directory::Files;
+pub use outbox::{Store, StoreFile, Stored, merge_stores};
 pub use status::{CachedKeyStatus, ControllerStatus, NodeStatus, RecoveryTimes, SwitchStatus};
 pub use topology::deal_partitions;
 
@@ -126,22 +128,26 @@ impl Controller {
         self.directory.routes()
     }
 
-    /// Takes the next effect.
-    pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.outbox.poll()
+    /// Takes the next message to send.
+    pub fn poll_message(&mut self) -> Option<Envelope> {
+        self.outbox.poll_message()
+    }
+
+    /// Takes the next file to store; [`Controller::handle_done`] is called when it is durable.
+    pub fn poll_op(&mut self) -> Option<Store> {
+        self.outbox.poll_op()
     }
 
     /// When to call [`Controller::handle_timeout`] next, of the monotonic clock.
-    pub fn poll_timeout(&self) -> u64 {
-        let timeouts =
-            self.chains.iter().filter_map(|chain| chain.poll_timeout(&self.config, &self.directory, &self.members));
-        timeouts.min().unwrap_or(u64::MAX)
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let timeout = |chain: &Chain| chain.poll_timeout(&self.config, &self.directory, &self.members);
+        self.chains.iter().filter_map(timeout).min()
     }
 
-    /// Store `id` is durable, with everything that was stored before it.
-    pub fn handle_stored(&mut self, now: Now, id: u64) {
+    /// A store is durable, with everything that was stored before it.
+    pub fn handle_done(&mut self, now: Now, done: Stored) {
         self.wake(now);
-        self.outbox.set_stored(id);
+        self.outbox.set_stored(done.id);
         self.for_each_chain(now, Chain::stored);
         self.go_on(now);
     }

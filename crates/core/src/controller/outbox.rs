@@ -1,16 +1,55 @@
 //! What the controller wants done: messages to send, and files to store.
 
-use super::directory::StoreFile;
 use crate::control::{Envelope, Message, Peer};
 use std::collections::VecDeque;
 
-/// What the driver has to do.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Effect {
-    /// Send a message.
+/// A file of the controller.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum StoreFile {
+    /// Epoch, sessions, routes.
+    Directory,
+    /// The last complete snapshot.
+    Snapshot,
+}
+
+/// A file to be stored whole: written, synced, renamed into place, the old one kept until then.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Store {
+    /// Which file.
+    pub file: StoreFile,
+    /// Rises from store to store.
+    pub id: u64,
+    /// Its contents.
+    pub bytes: Vec<u8>,
+}
+
+/// A store is durable, and with it all of lower ids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stored {
+    /// Of the [`Store`].
+    pub id: u64,
+}
+
+/// Merges what waits for a slow disk: of each file only the newest contents need be written, where
+/// the first of them were due. So there are at most as many stores as files, and none is confirmed
+/// before everything that was asked for earlier is on the disk.
+pub fn merge_stores(pending: &mut VecDeque<Store>) {
+    let Some(newest) = pending.iter().map(|store| store.id).max() else { return };
+    let mut merged: VecDeque<Store> = VecDeque::new();
+    for store in pending.drain(..) {
+        match merged.iter_mut().find(|known| known.file == store.file) {
+            Some(known) => known.bytes = store.bytes,
+            None => merged.push_back(store),
+        }
+    }
+    merged.back_mut().expect("there was one").id = newest;
+    *pending = merged;
+}
+
+#[derive(Debug)]
+enum Effect {
     Send(Envelope),
-    /// Store a file whole, then call [`Controller::handle_stored`](super::Controller::handle_stored).
-    Store(StoreFile, u64, Vec<u8>),
+    Store(Store),
 }
 
 /// Effects in the order in which they came up, and messages that wait until a store is durable.
@@ -49,7 +88,7 @@ impl Outbox {
     pub(super) fn store(&mut self, file: StoreFile, bytes: Vec<u8>) -> u64 {
         let id = self.next_store;
         self.next_store += 1;
-        self.effects.push_back(Effect::Store(file, id, bytes));
+        self.effects.push_back(Effect::Store(Store { file, id, bytes }));
         id
     }
 
@@ -64,9 +103,26 @@ impl Outbox {
         self.stored >= store
     }
 
-    /// Takes the next effect.
-    pub(super) fn poll(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+    /// Takes the next message, unless a store comes before it.
+    pub(super) fn poll_message(&mut self) -> Option<Envelope> {
+        match self.effects.pop_front()? {
+            Effect::Send(envelope) => Some(envelope),
+            store => {
+                self.effects.push_front(store);
+                None
+            }
+        }
+    }
+
+    /// Takes the next store, unless a message comes before it.
+    pub(super) fn poll_op(&mut self) -> Option<Store> {
+        match self.effects.pop_front()? {
+            Effect::Store(store) => Some(store),
+            message => {
+                self.effects.push_front(message);
+                None
+            }
+        }
     }
 
     fn release(&mut self) {
@@ -74,5 +130,48 @@ impl Outbox {
             let (_, envelope) = self.held_back.pop_front().expect("just seen");
             self.post(envelope);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::ClientNotice;
+
+    fn store(file: StoreFile, id: u64, byte: u8) -> Store {
+        Store { file, id, bytes: vec![byte] }
+    }
+
+    #[test]
+    fn stores_that_wait_are_merged_in_order() {
+        let (directory, snapshot) = (StoreFile::Directory, StoreFile::Snapshot);
+        let mut pending = VecDeque::from([store(directory, 5, 5), store(snapshot, 6, 6), store(directory, 7, 7)]);
+        merge_stores(&mut pending);
+        // The snapshot's generation was reserved in the fifth store, which it may not precede.
+        assert_eq!(pending, [store(directory, 5, 7), store(snapshot, 7, 6)]);
+        merge_stores(&mut pending);
+        assert_eq!(pending.len(), 2);
+        let mut pending = VecDeque::from([store(directory, 8, 8), store(directory, 9, 9)]);
+        merge_stores(&mut pending);
+        assert_eq!(pending, [store(directory, 9, 9)]);
+    }
+
+    #[test]
+    fn messages_and_stores_leave_in_the_order_in_which_they_came_up() {
+        let mut outbox = Outbox::new();
+        let message = Message::ToClient(ClientNotice::Gathered { epoch: 1, chunk: 0 });
+        outbox.send(Peer::Client(1), message.clone());
+        let id = outbox.store(StoreFile::Directory, vec![1]);
+        outbox.send_after(id, Peer::Client(2), message.clone());
+        outbox.send(Peer::Client(3), message);
+        let to = |envelope: Option<Envelope>| envelope.map(|envelope| envelope.to);
+        assert_eq!(outbox.poll_op(), None);
+        assert_eq!(to(outbox.poll_message()), Some(Peer::Client(1)));
+        assert_eq!(to(outbox.poll_message()), None);
+        assert_eq!(outbox.poll_op(), Some(store(StoreFile::Directory, id, 1)));
+        assert_eq!(to(outbox.poll_message()), Some(Peer::Client(3)));
+        assert_eq!(to(outbox.poll_message()), None);
+        outbox.set_stored(id);
+        assert_eq!(to(outbox.poll_message()), Some(Peer::Client(2)));
     }
 }

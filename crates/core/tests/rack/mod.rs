@@ -6,7 +6,7 @@ use switchback_core::control::{
     ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, Offer, Peer, SwitchCommand,
     SwitchReport, SwitchResult,
 };
-use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, RecoveryTimes};
+use switchback_core::controller::{Controller, ControllerConfig, Files, RecoveryTimes, Stored};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_wire::{Address, KeyHash};
 
@@ -115,16 +115,18 @@ impl Rack {
     }
 
     fn carry_out_all(&mut self) {
-        while let Some(effect) = self.controller.poll_effect() {
-            self.carry_out(effect);
+        loop {
+            if let Some(store) = self.controller.poll_op() {
+                self.controller.handle_done(self.now, Stored { id: store.id });
+            } else if let Some(envelope) = self.controller.poll_message() {
+                self.deliver(envelope);
+            } else {
+                return;
+            }
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) {
-        let envelope = match effect {
-            Effect::Store(_, id, _) => return self.controller.handle_stored(self.now, id),
-            Effect::Send(envelope) => envelope,
-        };
+    fn deliver(&mut self, envelope: Envelope) {
         let answer = match envelope.message {
             Message::ToSwitch(command) => {
                 let Command { id, epoch, body } = command;

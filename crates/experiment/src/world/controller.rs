@@ -3,7 +3,7 @@
 use super::{Event, Part, World};
 use std::collections::VecDeque;
 use switchback_core::control::{Envelope, Message, Peer};
-use switchback_core::controller::{Controller, Effect, PendingStore, merge_stores};
+use switchback_core::controller::{Controller, Store, Stored, merge_stores};
 
 /// Bytes that frame a message on the control channel.
 const FRAME_BYTES: usize = 4;
@@ -11,7 +11,7 @@ const FRAME_BYTES: usize = 4;
 /// The controller and its disk.
 pub(super) struct ControllerSlot {
     pub(super) controller: Controller,
-    stores: VecDeque<PendingStore>,
+    stores: VecDeque<Store>,
 }
 
 /// Messages under way.
@@ -84,7 +84,7 @@ impl World {
     pub(super) fn wake_controller(&mut self) {
         let now = self.now();
         let controller = &mut self.controller.controller;
-        if now.monotonic_us >= controller.poll_timeout() {
+        if controller.poll_timeout().is_some_and(|due_us| now.monotonic_us >= due_us) {
             controller.handle_timeout(now);
         }
         self.pump_controller();
@@ -98,18 +98,18 @@ impl World {
     }
 
     pub(super) fn stored(&mut self) {
-        let (_, id, _) = self.controller.stores.pop_front().expect("a store is under way");
+        let Store { id, .. } = self.controller.stores.pop_front().expect("a store is under way");
         if !self.controller.stores.is_empty() {
             merge_stores(&mut self.controller.stores);
             self.begin_store();
         }
         let now = self.now();
-        self.controller.controller.handle_stored(now, id);
+        self.controller.controller.handle_done(now, Stored { id });
         self.pump_controller();
     }
 
     fn begin_store(&mut self) {
-        let Some((_, _, bytes)) = self.controller.stores.front() else { return };
+        let Some(Store { bytes, .. }) = self.controller.stores.front() else { return };
         let profile = &self.setup.profile;
         let takes_ns = profile.store_ns + bytes.len() as u64 * 1000 / profile.store_bytes_per_us;
         self.timeline.push(self.now_ns + takes_ns, Event::Stored);
@@ -117,18 +117,19 @@ impl World {
 
     /// Carries out what the controller wants.
     pub(super) fn pump_controller(&mut self) {
-        while let Some(effect) = self.controller.controller.poll_effect() {
-            match effect {
-                Effect::Store(file, id, bytes) => {
-                    self.controller.stores.push_back((file, id, bytes));
-                    if self.controller.stores.len() == 1 {
-                        self.begin_store();
-                    }
+        loop {
+            if let Some(store) = self.controller.controller.poll_op() {
+                self.controller.stores.push_back(store);
+                if self.controller.stores.len() == 1 {
+                    self.begin_store();
                 }
-                Effect::Send(envelope) => self.carry(Part::of_peer(envelope.to), 1, envelope),
+            } else if let Some(envelope) = self.controller.controller.poll_message() {
+                self.carry(Part::of_peer(envelope.to), 1, envelope);
+            } else {
+                break;
             }
         }
         let due_us = self.controller.controller.poll_timeout();
-        self.arm(Part::Controller, (due_us != u64::MAX).then_some(due_us));
+        self.arm(Part::Controller, due_us);
     }
 }

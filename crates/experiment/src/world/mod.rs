@@ -80,7 +80,7 @@ impl Setup {
             scheme: self.scheme,
             cache_records: self.cache_records as usize,
             lanes: (self.lanes, self.lanes / u32::from(self.clients)),
-            snapshot_us: if self.snapshot_us == 0 { u64::MAX / 4 } else { self.snapshot_us },
+            snapshot_us: (self.snapshot_us != 0).then_some(self.snapshot_us),
             ..ControllerConfig::default()
         }
     }

@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use switchback_core::Now;
-use switchback_core::controller::{Controller, Effect, PendingStore, merge_stores};
+use switchback_core::controller::{Controller, Store, Stored, merge_stores};
 use switchback_net::{Carrier, Clock, ControlEvent, Mailbox, until};
 
 type Call = Box<dyn FnOnce(&mut Controller, Now) + Send>;
 
 /// Pause before a store that failed (a full disk, say) is tried again.
 const STORE_AGAIN: Duration = Duration::from_millis(200);
+/// The thread looks after this long, whether or not there is something to do.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Talks to a controller's thread.
 #[derive(Clone)]
@@ -75,7 +77,7 @@ pub struct ControllerThread {
     carrier: Arc<dyn Carrier>,
     clock: Clock,
     calls: Receiver<Call>,
-    stores: Sender<PendingStore>,
+    stores: Sender<Store>,
     messages: Arc<AtomicU64>,
 }
 
@@ -119,8 +121,8 @@ impl ControllerThread {
         let mut arrived = VecDeque::new();
         while !stop.is_asked() {
             let now = self.clock.now();
-            let timeout = until(now, Some(self.controller.poll_timeout())).unwrap_or(Duration::from_millis(50));
-            wait(&mut poll, &mut events, Some(timeout.min(Duration::from_millis(50))));
+            let timeout = until(now, self.controller.poll_timeout()).unwrap_or(PAUSE_MAX);
+            wait(&mut poll, &mut events, Some(timeout.min(PAUSE_MAX)));
             let now = self.clock.now();
             self.inbox.drain_into(&mut arrived);
             self.messages.fetch_add(arrived.len() as u64, Ordering::Relaxed);
@@ -128,14 +130,14 @@ impl ControllerThread {
                 match event {
                     ControlEvent::Message(envelope) => self.controller.handle_message(now, envelope),
                     ControlEvent::Lost(peer) => self.controller.handle_lost(now, peer),
-                    ControlEvent::Stored(id) => self.controller.handle_stored(now, id),
+                    ControlEvent::Stored(id) => self.controller.handle_done(now, Stored { id }),
                     ControlEvent::Wake => {}
                 }
             }
             while let Ok(call) = self.calls.try_recv() {
                 call(&mut self.controller, now);
             }
-            if now.monotonic_us >= self.controller.poll_timeout() {
+            if self.controller.poll_timeout().is_some_and(|due_us| now.monotonic_us >= due_us) {
                 self.controller.handle_timeout(now);
             }
             self.carry_out();
@@ -143,14 +145,15 @@ impl ControllerThread {
     }
 
     fn carry_out(&mut self) {
-        while let Some(effect) = self.controller.poll_effect() {
-            match effect {
-                Effect::Send(envelope) => self.carrier.carry(envelope),
-                Effect::Store(file, id, bytes) => {
-                    if self.stores.send((file, id, bytes)).is_err() {
-                        tracing::error!("the thread that writes the controller's files has ended");
-                    }
+        loop {
+            if let Some(envelope) = self.controller.poll_message() {
+                self.carrier.carry(envelope);
+            } else if let Some(store) = self.controller.poll_op() {
+                if self.stores.send(store).is_err() {
+                    tracing::error!("the thread that writes the controller's files has ended");
                 }
+            } else {
+                return;
             }
         }
     }
@@ -159,7 +162,7 @@ impl ControllerThread {
 /// Writes files in the order in which they were asked for, what waits merged; a failed write is repeated, so that "stored" is never a lie.
 fn store_all(
     files: &ControllerFiles,
-    to_store: &Receiver<PendingStore>,
+    to_store: &Receiver<Store>,
     stored: &Mailbox<ControlEvent>,
     failing: &Mutex<Option<String>>,
     stop: &Stop,
@@ -173,7 +176,7 @@ fn store_all(
         }
         pending.extend(to_store.try_iter());
         merge_stores(&mut pending);
-        let (file, id, bytes) = pending.pop_front().expect("there is one");
+        let Store { file, id, bytes } = pending.pop_front().expect("there is one");
         let mut told = false;
         while let Err(error) = files.store(file, &bytes) {
             if !told {

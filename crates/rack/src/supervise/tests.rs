@@ -53,7 +53,7 @@ fn controller(files: ControllerFiles, stop: &Stop) -> (ControllerHandle, Arc<Mai
         nodes: vec![node],
         routes: vec![vec![0]],
         switch_timeout_us: 3_600_000_000,
-        snapshot_us: 3_600_000_000,
+        snapshot_us: None,
         ..ControllerConfig::default()
     };
     let found = switchback_core::controller::Files::default();

@@ -7,7 +7,7 @@ use crate::parts::Part;
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};
-use switchback_core::controller::{Controller, ControllerConfig, Effect, Files, PendingStore, StoreFile, merge_stores};
+use switchback_core::controller::{Controller, ControllerConfig, Files, Store, StoreFile, Stored, merge_stores};
 use switchback_wire::{KeyHash, Seq};
 
 /// The controller and its disk.
@@ -16,7 +16,7 @@ pub(super) struct ControllerSlot {
     pub(super) controller: Option<Box<Controller>>,
     boot: u32,
     files: Files,
-    stores: VecDeque<PendingStore>,
+    stores: VecDeque<Store>,
     /// What the snapshot on the disk holds.
     pub(super) snapshot: DurableSnapshot,
     /// Recovery that was noticed last.
@@ -52,7 +52,7 @@ impl ControllerSlot {
     }
 
     /// A file is on the disk.
-    fn keep(&mut self, file: StoreFile, bytes: Vec<u8>) {
+    fn keep(&mut self, Store { file, bytes, .. }: Store) {
         match file {
             StoreFile::Directory => self.files.directory = Some(bytes),
             StoreFile::Snapshot => {
@@ -79,10 +79,10 @@ impl World {
             lease_us: times.lease_us,
             drift_us: times.drift_us,
             spool_wait_us: times.spool_wait_us,
-            bypass_us: times.bypass_us,
+            bypass_us: Some(times.bypass_us),
             switch_timeout_us: times.switch_timeout_us,
             switch_lost_us: times.switch_lost_us,
-            snapshot_us: times.snapshot_us,
+            snapshot_us: Some(times.snapshot_us),
             retry_us: times.controller_retry_us,
         }
     }
@@ -120,8 +120,8 @@ impl World {
             client.heard_us = 0;
         }
         // The store that was under way may just have become durable.
-        if renamed && let Some((file, _, bytes)) = slot.stores.pop_front() {
-            slot.keep(file, bytes);
+        if renamed && let Some(store) = slot.stores.pop_front() {
+            slot.keep(store);
         }
         slot.stores.clear();
     }
@@ -129,7 +129,7 @@ impl World {
     pub(super) fn wake_controller(&mut self) {
         let now = self.now(Part::Controller);
         let Some(controller) = &mut self.controller.controller else { return };
-        if now.monotonic_us >= controller.poll_timeout() {
+        if controller.poll_timeout().is_some_and(|due_us| now.monotonic_us >= due_us) {
             controller.handle_timeout(now);
         }
         self.pump_controller();
@@ -161,14 +161,15 @@ impl World {
         if slot.boot != boot {
             return;
         }
-        let (file, id, bytes) = slot.stores.pop_front().expect("a store is under way");
-        slot.keep(file, bytes);
+        let store = slot.stores.pop_front().expect("a store is under way");
+        let done = Stored { id: store.id };
+        slot.keep(store);
         if !self.controller.stores.is_empty() {
             merge_stores(&mut self.controller.stores);
             self.begin_store();
         }
         let Some(controller) = &mut self.controller.controller else { return };
-        controller.handle_stored(now, id);
+        controller.handle_done(now, done);
         self.pump_controller();
     }
 
@@ -183,23 +184,21 @@ impl World {
         self.notice_abandoned();
         loop {
             let Some(controller) = &mut self.controller.controller else { return };
-            match controller.poll_effect() {
-                None => break,
-                Some(Effect::Store(file, id, bytes)) => {
-                    self.controller.stores.push_back((file, id, bytes));
-                    if self.controller.stores.len() == 1 {
-                        self.begin_store();
-                    }
+            if let Some(store) = controller.poll_op() {
+                self.controller.stores.push_back(store);
+                if self.controller.stores.len() == 1 {
+                    self.begin_store();
                 }
-                Some(Effect::Send(envelope)) => {
-                    self.check_release(&envelope.message);
-                    self.send_message(Part::Controller, Part::of_peer(envelope.to), envelope.message);
-                }
+            } else if let Some(envelope) = controller.poll_message() {
+                self.check_release(&envelope.message);
+                self.send_message(Part::Controller, Part::of_peer(envelope.to), envelope.message);
+            } else {
+                break;
             }
         }
         let Some(controller) = &self.controller.controller else { return };
         let due_us = controller.poll_timeout();
-        self.arm(Part::Controller, (due_us != u64::MAX).then_some(due_us));
+        self.arm(Part::Controller, due_us);
     }
 
     /// Nobody may hear of a snapshot that isn't on the disk.

@@ -101,7 +101,7 @@ impl Chain {
             cache: Cache::new(&[], config.cache_records),
             waiting: Waiting::default(),
             next_entry: u64::from(directory.starts()) << 40 | 1,
-            snapshots: Snapshots::new(now.in_us(config.snapshot_us), last),
+            snapshots: Snapshots::new(config.snapshot_us.map(|period_us| now.in_us(period_us)), last),
             drains: 0,
             renewal: Renewal::default(),
             active_heard_us: now.monotonic_us,

@@ -4,8 +4,8 @@
 use super::commands::Purpose;
 use super::{Chain, Context, Phase};
 use crate::control::{KeyedRecord, SwitchCommand};
-use crate::controller::directory::{Directory, SnapshotFile, StoreFile, encode};
-use crate::controller::outbox::Outbox;
+use crate::controller::directory::{Directory, SnapshotFile, encode};
+use crate::controller::outbox::{Outbox, StoreFile};
 use crate::controller::status::ControllerStatus;
 use crate::time::Now;
 
@@ -24,7 +24,8 @@ pub(super) struct Snapshots {
     /// The last complete one, durable or becoming so.
     last: SnapshotFile,
     taking: Option<Taking>,
-    next_due_us: u64,
+    /// `None`: once one is asked for.
+    next_due_us: Option<u64>,
     started_us: u64,
     completed: u64,
     failed: u64,
@@ -46,7 +47,7 @@ struct Taking {
 
 impl Snapshots {
     /// `last`: the one on the disk.
-    pub(super) fn new(next_due_us: u64, last: SnapshotFile) -> Snapshots {
+    pub(super) fn new(next_due_us: Option<u64>, last: SnapshotFile) -> Snapshots {
         Snapshots {
             generation: 0,
             durable_generation: last.generation,
@@ -98,14 +99,14 @@ impl Snapshots {
     /// Asks for a snapshot soon.
     pub(super) fn hurry(&mut self, now: Now) {
         let soon_us = (self.started_us + PAUSE_US_MIN).max(now.monotonic_us);
-        self.next_due_us = self.next_due_us.min(soon_us);
+        self.next_due_us = Some(self.next_due_us.map_or(soon_us, |due_us| due_us.min(soon_us)));
     }
 
     /// When the next one is due, or the one under way is given up.
     pub(super) fn next_us(&self) -> Option<u64> {
         match &self.taking {
             Some(taking) => Some(taking.progress_us + STALLED_US),
-            None => Some(self.next_due_us),
+            None => self.next_due_us,
         }
     }
 
@@ -127,7 +128,7 @@ impl Snapshots {
     pub(super) fn fail(&mut self, now: Now, generation: u32) {
         if self.taking.as_ref().is_some_and(|taking| taking.generation == generation) {
             self.abandon();
-            self.next_due_us = now.in_us(PAUSE_US_MIN);
+            self.next_due_us = Some(now.in_us(PAUSE_US_MIN));
         }
     }
 
@@ -235,7 +236,7 @@ impl Chain {
             self.snapshots.stalled(cx.now);
             return;
         }
-        self.snapshots.next_due_us = cx.now.in_us(cx.config.snapshot_us);
+        self.snapshots.next_due_us = cx.config.snapshot_us.map(|period_us| cx.now.in_us(period_us));
         let recovering = matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery;
         let ready = matches!(self.phase, Phase::Serving) || recovering;
         if cx.directory.active().is_none() || !ready || !cx.config.scheme.absorbs_writes() {

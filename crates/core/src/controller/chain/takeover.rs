@@ -58,7 +58,9 @@ impl Chain {
         members: &Membership,
     ) -> Option<u64> {
         match self.phase {
-            Phase::Waiting { since_us } if directory.epoch() > 0 => Some(since_us.saturating_add(config.bypass_us)),
+            Phase::Waiting { since_us } if directory.epoch() > 0 => {
+                config.bypass_us.map(|bypass_us| since_us.saturating_add(bypass_us))
+            }
             Phase::Waiting { .. } => None,
             _ => directory.active_switch().and_then(|active| members.switch_dead_at_us(active)),
         }
