@@ -3,7 +3,10 @@
 mod rack;
 
 use rack::Rack;
-use switchback_core::control::{Message, Peer, SwitchReport};
+use switchback_core::control::{KeyedRecord, Message, Peer, SwitchReport};
+use switchback_core::controller::ControllerConfig;
+use switchback_core::storage::Record;
+use switchback_wire::KeyHash;
 
 /// A switch of many records, or a slow one, takes longer than any pause that is a sign of trouble.
 #[test]
@@ -52,4 +55,55 @@ fn one_that_is_asked_for_begins_afterwards() {
         rack.pass(100_000);
     }
     assert_eq!(rack.controller.status(rack.now).durable_generation, second);
+}
+
+/// A rack whose cache holds two keys, with a snapshot under way of this generation.
+fn rack_with_snapshot() -> (Rack, u32) {
+    let mut rack = Rack::new(ControllerConfig { cache_records: 2, ..ControllerConfig::default() }, &[]);
+    rack.controller.snapshot_now(rack.now);
+    rack.pass(0);
+    let generation = *rack.snapshots.last().expect("one was asked for");
+    (rack, generation)
+}
+
+fn chunk(rack: &mut Rack, generation: u32, index: u32, keys: &[u8]) {
+    let record = |key: &u8| KeyedRecord { hash: KeyHash([*key; 16]), key: vec![*key], record: Record::default() };
+    let (epoch, records) = (rack.controller.epoch(), keys.iter().map(record).collect());
+    let report = SwitchReport::SnapshotChunk { epoch, generation, index, records };
+    rack.hear(Peer::Switch(0), Message::FromSwitch(report));
+}
+
+fn end(rack: &mut Rack, generation: u32, chunks: u32) {
+    let end = SwitchReport::SnapshotEnd { epoch: rack.controller.epoch(), generation, chunks, complete: true };
+    rack.hear(Peer::Switch(0), Message::FromSwitch(end));
+}
+
+/// Fails if a switch can make the controller hold what no cache has: more records, or chunks without
+/// end.
+#[test]
+fn a_snapshot_of_more_than_the_cache_holds_fails() {
+    for chunks in [&[&[1, 2, 3][..]][..], &[&[1, 2], &[3]], &[&[], &[], &[]]] {
+        let (mut rack, generation) = rack_with_snapshot();
+        let before = rack.controller.status(rack.now);
+        for (index, keys) in (0..).zip(chunks) {
+            chunk(&mut rack, generation, index, keys);
+        }
+        assert_eq!(rack.controller.status(rack.now).snapshots_failed, before.snapshots_failed + 1);
+        end(&mut rack, generation, chunks.len() as u32);
+        assert_eq!(rack.controller.snapshots_completed(), before.snapshots_completed);
+        let asked = rack.snapshots.len();
+        rack.pass(100_000);
+        assert_eq!(rack.snapshots.len(), asked + 1, "the next one is asked for soon");
+    }
+}
+
+#[test]
+fn a_snapshot_of_all_that_the_cache_holds_is_whole() {
+    let (mut rack, generation) = rack_with_snapshot();
+    let before = rack.controller.snapshots_completed();
+    chunk(&mut rack, generation, 0, &[1]);
+    chunk(&mut rack, generation, 1, &[2]);
+    end(&mut rack, generation, 2);
+    assert_eq!(rack.controller.snapshots_completed(), before + 1);
+    assert_eq!(rack.controller.status(rack.now).snapshot_records, 2);
 }

@@ -2,7 +2,7 @@
 //! so that the state machines can rely on it.
 
 use super::*;
-use switchback_wire::{CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use switchback_wire::{CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use thiserror::Error;
 
 /// Candidates of one eviction.
@@ -61,6 +61,13 @@ fn record(record: &Record) -> Checked {
 
 fn keyed(keyed: &KeyedRecord) -> Checked {
     key(&keyed.key).and_then(|()| record(&keyed.record))
+}
+
+/// A record that was in the cache.
+fn cached(keyed: &KeyedRecord) -> Checked {
+    key(&keyed.key)?;
+    check(keyed.key.len() <= CACHED_KEY_BYTES_MAX, "length of a cached key")?;
+    check(keyed.record.value.len() <= CACHED_VALUE_BYTES_MAX, "length of a cached value")
 }
 
 fn evicted((_, stored): &(EntryId, Option<Record>)) -> Checked {
@@ -174,7 +181,7 @@ impl SwitchReport {
                 SwitchResult::Ok | SwitchResult::Busy => Ok(()),
             },
             SwitchReport::EvictMe { entries, .. } => batch(entries, evicted),
-            SwitchReport::SnapshotChunk { records, .. } => batch(records, keyed),
+            SwitchReport::SnapshotChunk { records, .. } => batch(records, cached),
             SwitchReport::SnapshotEnd { .. } => Ok(()),
         }
     }
@@ -262,6 +269,17 @@ mod tests {
         assert!(!refused(&preserved(BATCH_MAX, KEY_BYTES_MAX)));
         assert!(refused(&preserved(BATCH_MAX + 1, 1)));
         assert!(refused(&preserved(1, KEY_BYTES_MAX + 1)) && refused(&preserved(1, 0)));
+    }
+
+    #[test]
+    fn a_snapshot_has_records_that_were_cached() {
+        let chunk = |key_bytes, value_bytes| {
+            let record = Record { value: vec![0; value_bytes], ..Record::default() };
+            let records = vec![KeyedRecord { hash: KeyHash::default(), key: vec![0; key_bytes], record }];
+            Message::FromSwitch(SwitchReport::SnapshotChunk { epoch: 1, generation: 1, index: 0, records })
+        };
+        assert!(!refused(&chunk(CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX)));
+        assert!(refused(&chunk(CACHED_KEY_BYTES_MAX + 1, 0)) && refused(&chunk(1, CACHED_VALUE_BYTES_MAX + 1)));
     }
 
     #[test]

@@ -40,6 +40,8 @@ struct Taking {
     generation: u32,
     chunks: u32,
     records: Vec<KeyedRecord>,
+    /// As many chunks and records as it may have.
+    records_max: usize,
     /// Being made durable by this store.
     store: Option<u64>,
     progress_us: u64,
@@ -111,10 +113,11 @@ impl Snapshots {
     }
 
     /// Begins one; its records will arrive in chunks.
-    fn begin(&mut self, now: Now, generation: u32) {
+    fn begin(&mut self, now: Now, generation: u32, records_max: usize) {
         self.started_us = now.monotonic_us;
         let progress_us = now.monotonic_us;
-        self.taking = Some(Taking { generation, chunks: 0, records: Vec::new(), store: None, progress_us });
+        self.taking =
+            Some(Taking { generation, chunks: 0, records: Vec::new(), records_max, store: None, progress_us });
     }
 
     /// An unfinished snapshot is dropped (rule 10).
@@ -145,14 +148,21 @@ impl Snapshots {
     }
 
     /// A part of a snapshot has arrived. One out of its place (a connection broke) makes the snapshot
-    /// incomplete: its end will tell.
+    /// incomplete: its end will tell. One of more than the cache holds makes it fail at once.
     pub(super) fn take_chunk(&mut self, now: Now, generation: u32, index: u32, records: Vec<KeyedRecord>) {
         let Some(taking) = &mut self.taking else { return };
-        if taking.generation == generation && taking.chunks == index {
-            taking.chunks += 1;
-            taking.progress_us = now.monotonic_us;
-            taking.records.extend(records);
+        if taking.generation != generation || taking.chunks != index || taking.store.is_some() {
+            return;
         }
+        let is_within_limits =
+            (index as usize) < taking.records_max && taking.records.len() + records.len() <= taking.records_max;
+        if !is_within_limits {
+            self.fail(now, generation);
+            return;
+        }
+        taking.chunks += 1;
+        taking.progress_us = now.monotonic_us;
+        taking.records.extend(records);
     }
 
     /// The switch has sent all of a snapshot: stores it, if it is whole.
@@ -243,7 +253,11 @@ impl Chain {
             return;
         }
         let generation = self.snapshots.next_generation(cx);
-        self.snapshots.begin(cx.now, generation);
+        // A snapshot has at most one record of each key that has a slot, and no empty chunk. The cache
+        // holds more than it is configured for if the controller was restarted with a lower number;
+        // then none is admitted until fewer are left.
+        let records_max = cx.config.cache_records.max(self.cache.len());
+        self.snapshots.begin(cx.now, generation, records_max);
         self.command_switch(cx, Purpose::Snapshot(generation), SwitchCommand::Snapshot { generation });
     }
 
