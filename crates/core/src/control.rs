@@ -98,10 +98,12 @@ pub struct KeyedRecord {
 }
 
 impl KeyedRecord {
+    /// Bytes that a record takes at least, about.
+    pub(crate) const BYTES_MIN: usize = 64;
+
     /// Bytes that it takes in a message, about.
-    fn bytes(&self) -> usize {
-        const FIELDS: usize = 64;
-        FIELDS + self.key.len() + self.record.value.len()
+    pub(crate) fn bytes(&self) -> usize {
+        KeyedRecord::BYTES_MIN + self.key.len() + self.record.value.len()
     }
 }
 

@@ -3,8 +3,10 @@
 mod rack;
 
 use rack::{HELLO, LATER, Rack};
-use switchback_core::control::{ClientNotice, ClientReport};
+use switchback_core::control::{ClientNotice, ClientReport, KeyedRecord};
 use switchback_core::controller::ControllerConfig;
+use switchback_core::storage::Record;
+use switchback_wire::{KeyHash, Seq};
 
 #[test]
 fn a_recovery_waits_for_every_client() {
@@ -130,4 +132,65 @@ fn lanes_of_clients_that_are_gone_are_granted_again() {
     rack.client_says(12, ClientReport::Close { boot: 7 });
     rack.client_says(10, HELLO);
     assert_eq!(grants(&rack, 10), [(0, 1 << 32), (0, 4 << 32)]);
+}
+
+/// A client sends a chunk, which isn't the last one, of a hundred records of 165 bytes.
+fn preserves(rack: &mut Rack, client: u64, chunk: u32, first_key: u8, counter: u64) {
+    let record = |key: u8| KeyedRecord {
+        hash: KeyHash([key; 16]),
+        key: vec![key],
+        record: Record { seq: Seq::new(1, counter), value: vec![0; 100], ..Record::default() },
+    };
+    let (epoch, records) = (rack.controller.epoch(), (first_key..first_key + 100).map(record).collect());
+    rack.client_says(client, ClientReport::Preserved { epoch, chunk, last: false, records });
+}
+
+/// A recovery of two clients that waits for client 10 only, of which it holds 40,000 bytes at most.
+fn recovery_with_limit() -> Rack {
+    let config = ControllerConfig { gather_bytes_max: 40_000, ..ControllerConfig::default() };
+    let mut rack = Rack::new(config, &[10, 11]);
+    rack.switch_starts(2);
+    rack
+}
+
+/// Fails if a client can make the controller hold as much as it likes.
+#[test]
+fn a_client_that_sends_more_than_any_preserves_is_given_up() {
+    let mut rack = recovery_with_limit();
+    rack.answers_gather(11);
+    for _ in 0..10 {
+        preserves(&mut rack, 10, 0, 0, 1); // again, since it didn't hear that it had arrived
+    }
+    preserves(&mut rack, 10, 1, 100, 1);
+    assert!(!rack.controller.is_serving(), "it has not exceeded its limit");
+    preserves(&mut rack, 10, 2, 150, 1);
+    assert!(rack.controller.is_serving(), "it is still waited for");
+    assert_eq!(rack.controller.abandoned_clients(), (2, &[10][..]));
+    assert_eq!(rack.recovery().abandoned_clients, 1);
+    assert_eq!(rack.recovery().records, 242, "what was within its limit is stored");
+}
+
+#[test]
+fn what_a_client_sends_is_not_held_against_it_once_another_one_has_newer() {
+    let mut rack = recovery_with_limit();
+    preserves(&mut rack, 10, 0, 0, 1);
+    preserves(&mut rack, 10, 1, 100, 1);
+    preserves(&mut rack, 11, 0, 0, 2);
+    preserves(&mut rack, 10, 2, 150, 1);
+    rack.answers_gather(11);
+    assert!(!rack.controller.is_serving(), "it has not exceeded its limit");
+}
+
+/// Fails if a client can make the controller remember chunks without end, all of them empty.
+#[test]
+fn a_client_that_numbers_more_chunks_than_any_sends_is_given_up() {
+    let mut rack = Rack::with_clients(&[10]);
+    rack.switch_starts(2);
+    let epoch = rack.controller.epoch();
+    let chunk = |chunk| ClientReport::Preserved { epoch, chunk, last: false, records: Vec::new() };
+    rack.client_says(10, chunk(100_000));
+    assert!(!rack.controller.is_serving(), "a client may have that many");
+    rack.client_says(10, chunk(200_000));
+    assert!(rack.controller.is_serving(), "it is still waited for");
+    assert_eq!(rack.controller.abandoned_clients(), (2, &[10][..]));
 }

@@ -11,10 +11,13 @@ use switchback_core::node::NodeLimits;
 use switchback_core::switch::{AgentConfig, Counting};
 use switchback_datapath::{ClassConfig, Config as DatapathConfig, Features};
 use switchback_engine::{Options as EngineOptions, SyncPolicy};
-use switchback_wire::Scheme;
+use switchback_wire::{CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Scheme};
 
 /// Reports that a switch may have waiting: originals of a snapshot, before the agent takes them.
 const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
+
+/// Bytes of memory that a record of the cache takes at most, about.
+const CACHED_RECORD_BYTES_MAX: usize = 64 + CACHED_KEY_BYTES_MAX + CACHED_VALUE_BYTES_MAX;
 
 /// The pipeline's configuration for a scheme and its cache.
 pub fn datapath(scheme: Scheme, config: &RackConfig) -> DatapathConfig {
@@ -42,6 +45,7 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
         cache_records: config.cache.records as usize,
         eviction_sample: config.cache.eviction_sample as usize,
         spool_wait_us: config.controller.spool_wait_ms * 1000,
+        gather_bytes_max: gather_bytes_max(config),
         bypass_us: us_unless_zero(config.controller.bypass_ms),
         lanes: (config.controller.lanes, config.client.lanes.max(1)),
         lease_us: rack.lease_ms * 1000,
@@ -49,6 +53,12 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
         snapshot_us: us_unless_zero(rack.snapshot_period_ms),
         ..ControllerConfig::default()
     }
+}
+
+/// Several times what a client preserves: what it writes, and what it reads of the cache.
+fn gather_bytes_max(config: &RackConfig) -> usize {
+    let cache_bytes = config.cache.records as usize * CACHED_RECORD_BYTES_MAX;
+    4 * (config.client.preserve_max_mb as usize * (1 << 20) + cache_bytes)
 }
 
 /// A time that is configured; `None` if it is 0, which means never.

@@ -23,6 +23,15 @@ pub struct ControllerConfig {
     pub drift_us: u64,
     /// How long a recovery waits for a client that keeps its records on disk.
     pub spool_wait_us: u64,
+    /// Bytes of preserved records that a recovery holds of one client. A client that sends more is
+    /// given up, like one that doesn't answer, and what it alone preserves is lost: so this must be
+    /// several times what a client preserves. That is its `preserve_bytes_max`, beyond which it
+    /// begins no write, and what it reads: records that were dirty in the cache since the last
+    /// durable snapshot, for which it asks from half of `preserve_bytes_max` on.
+    ///
+    /// All clients together have no other limit: one client could use that up, and others would be
+    /// given up for it. A recovery holds at most this for each session.
+    pub gather_bytes_max: usize,
     /// Silence after which a switch counts as dead.
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
@@ -48,6 +57,7 @@ impl Default for ControllerConfig {
             lease_us: 5_000_000,
             drift_us: 100_000,
             spool_wait_us: 60_000_000,
+            gather_bytes_max: 2 << 30,
             switch_timeout_us: 500_000,
             switch_lost_us: 50_000,
             bypass_us: Some(2_000_000),

@@ -27,7 +27,7 @@ pub struct RecoveryTimes {
     pub gathered: u64,
     /// Records that were stored.
     pub records: u64,
-    /// Clients whose lease ran out before they answered.
+    /// Clients whose lease ran out before they answered, or that sent more than they may preserve.
     pub abandoned_clients: u64,
 }
 
@@ -120,8 +120,8 @@ impl Controller {
         self.chains.iter().map(Chain::snapshots_completed).sum()
     }
 
-    /// The epoch of the last recovery that has gathered, and the clients whose lease ran out before
-    /// they answered: what they alone preserved is lost.
+    /// The epoch of the last recovery that has gathered, and the clients that it gave up (see
+    /// [`RecoveryTimes::abandoned_clients`]): what they alone preserved is lost.
     pub fn abandoned_clients(&self) -> (u32, &[u64]) {
         self.chains.told().abandoned_clients()
     }

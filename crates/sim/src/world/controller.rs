@@ -84,6 +84,7 @@ impl World {
             switch_lost_us: times.switch_lost_us,
             snapshot_us: Some(times.snapshot_us),
             retry_us: times.controller_retry_us,
+            ..ControllerConfig::default()
         }
     }
 

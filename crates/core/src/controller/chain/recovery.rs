@@ -136,7 +136,8 @@ impl Chain {
         for node in 0..cx.members.nodes() {
             self.send_epoch(cx, node);
         }
-        let gather = Gather::new(clients_to_gather_from(cx), cx.now.in_us(cx.config.retry_us));
+        let ask_again_us = cx.now.in_us(cx.config.retry_us);
+        let gather = Gather::new(clients_to_gather_from(cx), cx.config.gather_bytes_max, ask_again_us);
         let clients = gather.clients();
         let Phase::Recovering(recovery) = &mut self.phase else { unreachable!("called while recovering") };
         recovery.gather = Some(gather);
@@ -233,7 +234,7 @@ impl Chain {
         Chain::ask(cx, &clients.unwrap_or_default());
     }
 
-    /// All clients have answered, or accept no answer any more: the newest version of each key goes
+    /// All clients have answered, or are given up: the newest version of each key goes
     /// to its node.
     fn merge_when_gathered(&mut self, cx: &Context<'_>) {
         let (newest, wait) = (cx.mechanisms.recover_newest, cx.mechanisms.gather_all);
@@ -248,12 +249,8 @@ impl Chain {
         times.collect_us = cx.now.monotonic_us - times.started_us;
         let snapshot = self.snapshots.last();
         // A snapshot of an epoch that was recovered since is at the nodes already.
-        if snapshot.epoch >= cx.directory.recovered_epoch() {
-            for record in &snapshot.records {
-                gather.merge(record.clone(), newest);
-            }
-        }
-        let records = gather.take_records();
+        let is_needed = snapshot.epoch >= cx.directory.recovered_epoch();
+        let records = gather.take_records(if is_needed { &snapshot.records } else { &[] }, newest);
         times.records = records.len() as u64;
         for (hash, record) in records {
             nodes[usize::from(cx.directory.node_of(&hash))].to_store.push_back(record);
