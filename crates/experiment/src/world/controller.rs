@@ -84,7 +84,7 @@ impl World {
     pub(super) fn wake_controller(&mut self) {
         let now = self.now();
         let controller = &mut self.controller.controller;
-        if controller.poll_timeout().is_some_and(|due_us| now.monotonic_us >= due_us) {
+        if now.is_due(controller.poll_timeout()) {
             controller.handle_timeout(now);
         }
         self.pump_controller();

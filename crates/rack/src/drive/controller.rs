@@ -137,7 +137,7 @@ impl ControllerThread {
             while let Ok(call) = self.calls.try_recv() {
                 call(&mut self.controller, now);
             }
-            if self.controller.poll_timeout().is_some_and(|due_us| now.monotonic_us >= due_us) {
+            if now.is_due(self.controller.poll_timeout()) {
                 self.controller.handle_timeout(now);
             }
             self.carry_out();

@@ -130,7 +130,7 @@ impl World {
     pub(super) fn wake_controller(&mut self) {
         let now = self.now(Part::Controller);
         let Some(controller) = &mut self.controller.controller else { return };
-        if controller.poll_timeout().is_some_and(|due_us| now.monotonic_us >= due_us) {
+        if now.is_due(controller.poll_timeout()) {
             controller.handle_timeout(now);
         }
         self.pump_controller();
