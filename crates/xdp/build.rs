@@ -14,10 +14,7 @@ fn main() {
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let objects = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let source = manifest.join("../../datapath");
-    // The pipeline, and what stands alone.
-    let divert = manifest.join("src/divert.bpf.c");
     println!("cargo::rerun-if-changed={}", source.display());
-    println!("cargo::rerun-if-changed={}", divert.display());
     println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rustc-check-cfg=cfg(has_object)");
     let architecture = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
@@ -28,9 +25,12 @@ fn main() {
     }
     match clang() {
         Some(clang) => {
-            for source in [source.join("xdp.bpf.c"), source.join("measure.bpf.c"), divert] {
-                let object = Path::new(source.file_name().expect("a file")).with_extension("o");
-                compile(&clang, &source, &objects.join(object));
+            for name in ["xdp.bpf", "measure.bpf"] {
+                compile(
+                    &clang,
+                    &source.join(name).with_extension("bpf.c"),
+                    &objects.join(name).with_extension("bpf.o"),
+                );
             }
             println!("cargo::rustc-cfg=has_object");
         }

@@ -1,7 +1,6 @@
 //! `switchback datapath bench`.
 
 use crate::cases::{Case, Operation, Outcome, Size, USUAL};
-use crate::ends::{self, EndsArgs};
 use crate::kernel::Kernel;
 use crate::matrix::{self, Subject};
 use crate::native::Native;
@@ -28,8 +27,6 @@ pub struct DatapathArgs {
 enum DatapathCommand {
     /// Measure what a packet costs, in user space and (as root) in the kernel.
     Bench(BenchArgs),
-    /// Measure what sending and receiving costs a client: sockets and AF_XDP. Needs root.
-    Ends(EndsArgs),
 }
 
 /// How it is measured.
@@ -61,12 +58,6 @@ pub fn run(args: &DatapathArgs) -> anyhow::Result<ExitCode> {
             }
             let report = bench(args, allowed.is_ok())?;
             publish(&report.text(), &report, args.json.as_deref())
-        }
-        DatapathCommand::Ends(args) => {
-            args.json.as_deref().map(check_writable).transpose()?;
-            allowed?;
-            let measured = ends::measure(args)?;
-            publish(&measured.text(), &measured, args.json.as_deref())
         }
     }
 }

@@ -1,5 +1,4 @@
-//! What a packet costs the switch (`switchback datapath bench`) and a client (`switchback datapath ends`), and what every part costs
-//! (`switchback calibrate`).
+//! What a packet costs the switch (`switchback datapath bench`), and what every part costs (`switchback calibrate`).
 //!
 //! The native build and the kernel's are driven with the same requests in the same run. Throughput of whole racks is
 //! `switchback-bench`'s business.
@@ -9,7 +8,6 @@
 mod calibrate;
 mod cases;
 pub mod cli;
-mod ends;
 mod kernel;
 mod matrix;
 mod native;

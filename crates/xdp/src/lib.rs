@@ -2,22 +2,19 @@
 //!
 //! An [`XdpDatapath`] is what [`switchback_datapath::Datapath`] is in user space: tables, control packets, reports, statistics, and
 //! packets that are processed on request (by `BPF_PROG_TEST_RUN`; for conformance, and for what an interface couldn't answer in
-//! place). [`Attachment`] makes the kernel process the packets of an interface. An [`XdpLink`] is a client's way past the kernel's
-//! network stack (AF_XDP). No other sockets and no threads in here.
+//! place). [`Attachment`] makes the kernel process the packets of an interface. No sockets and no threads in here.
 
 mod attach;
 mod forwarding;
 mod headers;
 mod inspect;
 mod layout;
-mod link;
 pub mod measure;
 mod netlink;
 mod object;
 mod peer;
 mod reports;
 mod resources;
-mod rings;
 mod segment;
 mod slots;
 mod state;
@@ -26,7 +23,6 @@ mod target;
 
 pub use attach::{Attachment, MTU_MIN, Mode, Watch};
 pub use inspect::{Interface, inspect, interfaces};
-pub use link::XdpLink;
 pub use netlink::{Link, links};
 pub use object::{is_built_in, map_bytes};
 pub use peer::within;

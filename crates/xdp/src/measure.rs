@@ -1,6 +1,6 @@
 //! What measures the pipeline in the kernel: requests made there, in test runs or as live frames on a veth.
 
-use crate::headers::{HEADERS_BYTES, Headers};
+use crate::headers;
 use crate::object::Object;
 use crate::{Error, Segment, XdpDatapath, attach, sys};
 use libbpf_rs::{MapCore, MapFlags};
@@ -175,8 +175,5 @@ impl RunTimes {
 fn frame(packet: &Packet) -> Vec<u8> {
     let own = SocketAddrV4::new(Segment::HOSTS, CLIENT_PORT);
     let to = SocketAddrV4::new(Segment::SWITCH, switchback_wire::SWITCH_PORT);
-    let mut frame = vec![0; HEADERS_BYTES + packet.bytes().len()];
-    let length = Headers::new(own, [2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).write(to, packet.bytes(), &mut frame);
-    assert_eq!(length, Some(frame.len()));
-    frame
+    headers::frame(own, to, packet.bytes())
 }

@@ -9,7 +9,6 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, OpenMapMut, PrintLe
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddrV4;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, Once, PoisonError};
 use switchback_datapath::Config;
@@ -22,8 +21,6 @@ pub(crate) enum Object {
     Switch,
     /// measure.bpf.c: the same, and what measures it.
     Measured,
-    /// divert.bpf.c: what takes a client's packets past the kernel.
-    Divert,
 }
 
 impl Object {
@@ -33,7 +30,6 @@ impl Object {
         Some(match self {
             Object::Switch => include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o")),
             Object::Measured => include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o")),
-            Object::Divert => include_bytes!(concat!(env!("OUT_DIR"), "/divert.bpf.o")),
         })
     }
 
@@ -127,24 +123,11 @@ impl Loaded {
     pub(crate) fn new(object: Object, config: &Config, endpoint: Address) -> Result<Loaded, Error> {
         crate::architecture(std::env::consts::ARCH)?;
         config.check()?;
-        Loaded::load(object, |map| size(map, config, endpoint))
-    }
-
-    /// What diverts packets to `own` to a socket of its map.
-    pub(crate) fn divert(own: SocketAddrV4) -> Result<Loaded, Error> {
-        let own = [own.ip().octets().as_slice(), &own.port().to_be_bytes(), &[0; 2]].concat();
-        Loaded::load(Object::Divert, |map| match map.name().to_string_lossy().as_ref() {
-            ".rodata.own" => Ok(map.set_initial_value(&own)?),
-            _ => Ok(()),
-        })
-    }
-
-    fn load(object: Object, prepare: impl Fn(&mut OpenMapMut<'_>) -> Result<(), Error>) -> Result<Loaded, Error> {
         let bytes = object.bytes().ok_or(Error::NotBuiltIn)?;
         keep_messages();
         let mut open = ObjectBuilder::default().name("switchback")?.open_memory(bytes)?;
         for mut map in open.maps_mut() {
-            prepare(&mut map)?;
+            size(&mut map, config, endpoint)?;
         }
         // (Not of a switch: whoever asks for the summary doesn't get the reason of a refusal.)
         let asked = open.progs_mut().filter(|_| object == Object::Measured);

@@ -1,4 +1,4 @@
-//! System calls that libbpf-rs has no safe form of: all of this crate's `unsafe`, but for netlink's and AF_XDP's sockets.
+//! System calls that libbpf-rs has no safe form of: all of this crate's `unsafe`, but for netlink's socket.
 
 use libbpf_rs::{AsRawLibbpf as _, OpenProgramMut};
 use libbpf_sys as bpf;
@@ -213,7 +213,7 @@ pub(crate) fn namespace_cookie() -> io::Result<u64> {
     }
 }
 
-/// Memory that is shared with the kernel: a map's, or a socket's.
+/// A map's memory, which is shared with the kernel.
 #[derive(Debug)]
 pub(crate) struct Shared {
     at: NonNull<u8>,
@@ -222,7 +222,7 @@ pub(crate) struct Shared {
 
 pub(crate) const PAGE: usize = 4096;
 
-// SAFETY: the memory is reached by atomics only, or by whoever has it for itself (`pointer`), and lives until it is dropped.
+// SAFETY: the memory is reached by atomics only, and lives until it is dropped.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -230,24 +230,13 @@ unsafe impl Sync for Shared {}
 impl Shared {
     /// The first `length` bytes of a mappable map.
     pub(crate) fn new(map: BorrowedFd<'_>, length: usize) -> io::Result<Shared> {
-        Shared::at(Some(map), length, 0)
-    }
-
-    /// So many bytes of a descriptor from an offset on, or new ones.
-    pub(crate) fn at(of: Option<BorrowedFd<'_>>, length: usize, offset: libc::off_t) -> io::Result<Shared> {
-        let (fd, anonymous) = of.map_or((-1, libc::MAP_ANONYMOUS), |of| (of.as_raw_fd(), 0));
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | anonymous);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, access, flags, fd, offset) };
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.as_raw_fd(), 0) };
         match NonNull::new(at.cast()) {
             Some(at) if at.as_ptr() as usize != usize::MAX => Ok(Shared { at, length }),
             _ => Err(io::Error::last_os_error()),
         }
-    }
-
-    /// Where it begins.
-    pub(crate) fn pointer(&self) -> *mut u8 {
-        self.at.as_ptr()
     }
 
     pub(crate) fn u32_at(&self, offset: usize) -> &AtomicU32 {

@@ -64,7 +64,12 @@ fn failing(name: &'static str, error: i32) -> XdpDatapath {
     let classes = vec![ClassConfig { value_bytes: 128, slots: 4 }];
     let config =
         Config { classes, lanes: 8, partitions: 1, nodes: 1, sketch_width: 64, reports: 4, ..Config::default() };
-    let memory = |bytes| Shared::at(None, bytes, 0).expect("some memory");
+    // (A file's memory stands for a map's.)
+    let memory = |bytes| {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(bytes as u64).expect("a file of this length");
+        Shared::new(file.as_fd(), bytes).expect("some memory")
+    };
     let chunks = Chunks::new(&config);
     XdpDatapath {
         loaded: Arc::default(),
