@@ -214,9 +214,3 @@ pub struct Loaded {
     /// All completions.
     pub completions: Vec<LaneCompletion>,
 }
-
-/// A storage engine. Drivers call it; the shim never does.
-pub trait Engine {
-    /// Takes `ops` in order and commits them as one group; answers each, in order, into `done`.
-    fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>);
-}

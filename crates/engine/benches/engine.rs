@@ -6,7 +6,8 @@
 use rocksdb::{DB, WriteBatch};
 use std::time::{Duration, Instant};
 use switchback_core::storage::*;
-use switchback_engine::{Options, RocksEngine, SyncPolicy};
+use switchback_engine::rocks::{Options, RocksEngine};
+use switchback_engine::{Engine as _, SyncPolicy};
 use switchback_wire::{HashKey, KeyHash, Seq};
 
 const KEYS: u64 = 1_000_000;

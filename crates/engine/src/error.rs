@@ -1,8 +1,6 @@
-//! Why a directory can't be opened, said so that somebody can do something about it; and RocksDB's errors in our words.
+//! Why a directory can't be opened, and what an operator can do about it.
 
-use rocksdb::ErrorKind;
 use std::path::{Path, PathBuf};
-use switchback_core::storage::EngineError;
 use thiserror::Error;
 
 /// Why a directory can't be opened.
@@ -77,7 +75,7 @@ pub enum OpenError {
         path: PathBuf,
         /// What is damaged.
         detail: String,
-        /// The damage is in the log: [`Options::salvage`](crate::Options::salvage) would cut it there.
+        /// The damage is in the log: the engine's `salvage` option would cut it there.
         log: bool,
     },
     /// The disk is full.
@@ -97,6 +95,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    /// What an error of the operating system means for an opening.
     pub(crate) fn from_io(path: &Path, error: &std::io::Error) -> OpenError {
         use std::io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem, StorageFull};
         let (path, reason) = (path.to_path_buf(), error.to_string());
@@ -106,48 +105,5 @@ impl OpenError {
             StorageFull => OpenError::NoSpace { path },
             _ => OpenError::Io { path, reason },
         }
-    }
-
-    /// RocksDB has no codes for most of these: its messages must do.
-    pub(crate) fn from_rocksdb(path: &Path, error: &rocksdb::Error) -> OpenError {
-        let (path, reason) = (path.to_path_buf(), error.to_string());
-        let has = |text: &str| reason.contains(text);
-        if has("lock hold by current process") || has("While lock file") {
-            OpenError::Locked { path }
-        } else if is_full(&reason) {
-            OpenError::NoSpace { path }
-        } else if has("Permission denied") || has("Read-only file system") {
-            OpenError::NotWritable { path, reason }
-        } else if has("does not exist (create_if_missing is false)") {
-            let detail = "its file CURRENT is missing, though a node wrote here before".to_owned();
-            OpenError::Corrupt { path, detail, log: false }
-        } else if has("No such file or directory") {
-            OpenError::Corrupt { path, detail: format!("a file is missing ({reason})"), log: false }
-        } else if error.kind() == ErrorKind::Corruption {
-            // Of damage in the log, alone, RocksDB doesn't say where it is.
-            let log = !has(".sst") && !has("MANIFEST") && !has("CURRENT");
-            let detail = if log { format!("its write-ahead log (*.log): {reason}") } else { reason };
-            OpenError::Corrupt { path, detail, log }
-        } else {
-            OpenError::Io { path, reason }
-        }
-    }
-}
-
-fn is_full(reason: &str) -> bool {
-    reason.contains("No space left on device")
-        || reason.contains("Space limit reached")
-        || reason.contains("quota exceeded")
-}
-
-/// An error of RocksDB in an open directory.
-pub(crate) fn engine_error(path: &str, error: &rocksdb::Error) -> EngineError {
-    let reason = error.to_string();
-    if is_full(&reason) {
-        EngineError::NoSpace(path.to_owned())
-    } else if error.kind() == ErrorKind::Corruption {
-        EngineError::Corrupt(format!("{path}: {reason}"))
-    } else {
-        EngineError::Io(format!("{path}: {reason}"))
     }
 }

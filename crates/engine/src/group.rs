@@ -47,6 +47,21 @@ impl Version {
     }
 }
 
+/// Everything of a stored record but its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RecordHead {
+    pub(crate) seq: Seq,
+    pub(crate) tombstone: bool,
+    pub(crate) expiry_ms: u64,
+    pub(crate) since: Option<Seq>,
+}
+
+/// Whether a record reads as absent, so that it may be dropped if the floor is as high: that speaks for it from then on.
+pub(crate) fn is_dead(record: &RecordHead, floor: Seq, now_ms: u64) -> bool {
+    let expired = record.expiry_ms != 0 && record.expiry_ms <= now_ms;
+    record.seq <= floor && (record.tombstone || expired)
+}
+
 /// What the engines differ in.
 pub(crate) trait Store {
     /// Reads a committed record.
@@ -112,7 +127,7 @@ impl Hasher for FirstBytes {
 }
 
 impl Group {
-    /// Runs `ops` as [`switchback_core::storage::Engine::execute`] says.
+    /// Runs `ops` as [`crate::Engine::execute`] says.
     pub(crate) fn run<S: Store>(&mut self, store: &mut S, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>) {
         let single = ops.len() == 1;
         for op in ops.drain(..) {

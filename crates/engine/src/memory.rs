@@ -1,13 +1,11 @@
 //! An engine on a modelled disk, for simulation: deterministic, and it fails when told to.
 
-use crate::format::{RecordHead, is_dead};
-use crate::group::{Change, Group, Scanned, Store, Version};
+use crate::engine::{Engine, Statistics};
+use crate::group::{Change, Group, RecordHead, Scanned, Store, Version, is_dead};
 use crate::policy::SyncPolicy;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_core::floors::Floors;
-use switchback_core::storage::{
-    Engine, EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey,
-};
+use switchback_core::storage::{EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey};
 use switchback_wire::KeyHash;
 
 type Key = (KeyHash, Vec<u8>);
@@ -186,6 +184,16 @@ impl MemoryEngine {
 impl Engine for MemoryEngine {
     fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>) {
         self.group.run(&mut self.store, ops, done);
+    }
+
+    /// All zero: the model counts nothing.
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+
+    fn close(mut self: Box<Self>) -> Result<(), EngineError> {
+        self.sync();
+        Ok(())
     }
 }
 

@@ -9,7 +9,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use switchback_core::storage::*;
-use switchback_engine::{OpenError, Options, RocksEngine, SyncPolicy};
+use switchback_engine::rocks::{Options, RocksEngine};
+use switchback_engine::{Engine, OpenError, SyncPolicy};
 use switchback_wire::Seq;
 
 /// Tells the child process where and how to write.
@@ -165,7 +166,7 @@ fn damaged_tables_are_never_served() {
     let values: Vec<Vec<u8>> = (0..400u64).map(|seq| hash(&seq.to_be_bytes()).0.repeat(16)).collect();
     let key = |at: usize| format!("key {at}").into_bytes();
     run(&mut rocks, values.iter().enumerate().map(|(at, value)| put(&key(at), record(at as u64 + 1, value), KNOWN)));
-    rocks.engine.take().unwrap().close().unwrap();
+    Box::new(rocks.engine.take().unwrap()).close().unwrap();
     let table =
         files(rocks.dir.path(), "sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
     let mut bytes = fs::read(&table).unwrap();

@@ -10,7 +10,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use switchback_core::storage::*;
-use switchback_engine::{Fault, MemoryEngine, RocksEngine, SyncPolicy};
+use switchback_engine::rocks::RocksEngine;
+use switchback_engine::{Engine, Fault, MemoryEngine, SyncPolicy};
 use switchback_testing::Tmpfs;
 use switchback_wire::Seq;
 
@@ -202,7 +203,7 @@ fn a_full_file_system() {
     for sync in [SyncPolicy::Always, SyncPolicy::None] {
         let Some(mount) = Tmpfs::mount(24 << 10) else { return };
         let (path, ballast) = (mount.path().join("node"), mount.path().join("ballast"));
-        let options = switchback_engine::Options { sync, ..small_options() };
+        let options = switchback_engine::rocks::Options { sync, ..small_options() };
         let (mut engine, _) = RocksEngine::open(&path, &options).unwrap();
         let mut written = Acknowledged::default();
         for round in 0..2 {
@@ -239,7 +240,7 @@ fn stopping_on_a_full_file_system() {
     let mut written = Acknowledged::default();
     take_room(&ballast, 14 << 20);
     fill(&mut engine, &mut written);
-    println!("closing says {:?}", engine.close());
+    println!("closing says {:?}", Box::new(engine).close());
     match RocksEngine::open(&path, &small_options()) {
         Ok((mut engine, _)) => written.check(&mut engine, true),
         Err(error) => println!("opening says {error}"),

@@ -5,8 +5,8 @@ use switchback_core::control::{Command, KeyedRecord, NodeCommand, NodeConfig};
 use switchback_core::floors::seq_bucket;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{Engine, Record};
-use switchback_engine::{Fault, MemoryEngine, SyncPolicy};
+use switchback_core::storage::Record;
+use switchback_engine::{Engine as _, Fault, MemoryEngine, SyncPolicy};
 use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags};
 
 const HASH_KEY: HashKey = HashKey([7; 16]);

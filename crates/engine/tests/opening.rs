@@ -6,7 +6,8 @@ mod common;
 use common::*;
 use std::fs;
 use std::path::Path;
-use switchback_engine::{FORMAT_FILE, OpenError, RocksEngine, SyncPolicy};
+use switchback_engine::rocks::{FORMAT_FILE, RocksEngine};
+use switchback_engine::{Engine as _, OpenError, SyncPolicy};
 use switchback_testing::Tmpfs;
 
 fn open_error(path: &Path) -> OpenError {
@@ -131,7 +132,7 @@ fn a_lost_database_is_not_replaced() {
 fn a_missing_table_is_reported() {
     let mut rocks = Rocks::new();
     run(&mut rocks, [put(b"a", record(1, b"x"), NEWER)]);
-    rocks.engine.take().unwrap().close().unwrap();
+    Box::new(rocks.engine.take().unwrap()).close().unwrap();
     for table in files(rocks.dir.path(), "sst") {
         fs::remove_file(table).unwrap();
     }

@@ -17,7 +17,7 @@ use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::switch::{Agent, AgentConfig, Target};
 use switchback_datapath::{Config as DatapathConfig, Verdict};
-use switchback_engine::{Options as EngineOptions, RocksEngine};
+use switchback_engine::{Opened, Storage};
 use switchback_net::{ClientControl, Clock, ControlLink, MemoryHub, NativeTarget, SWITCH_ADDRESS, Uplink};
 use switchback_wire::{Address, Header, Op, Packet};
 use switchback_xdp::XdpTarget;
@@ -39,8 +39,8 @@ pub struct Blueprint {
     pub agent: AgentConfig,
     /// Limits of each node.
     pub limits: NodeLimits,
-    /// Directory and engine options of each node.
-    pub nodes: Vec<(PathBuf, EngineOptions)>,
+    /// Where and how each node keeps its records.
+    pub nodes: Vec<Storage>,
     /// The controller's directory.
     pub controller_data: PathBuf,
     /// Client sessions that may be opened.
@@ -125,13 +125,9 @@ impl Assembly {
         Ok(assembly)
     }
 
-    fn start_nodes(
-        &mut self,
-        blueprint: &Blueprint,
-        engines: Vec<(RocksEngine, switchback_core::storage::Loaded)>,
-    ) -> anyhow::Result<Vec<Address>> {
+    fn start_nodes(&mut self, blueprint: &Blueprint, engines: Vec<Opened>) -> anyhow::Result<Vec<Address>> {
         let mut addresses = Vec::new();
-        for (index, (engine, loaded)) in engines.into_iter().enumerate() {
+        for (index, (storage, (engine, loaded))) in blueprint.nodes.iter().zip(engines).enumerate() {
             let node = index as u16;
             let (links, address) = self.wiring.node(node)?;
             let limits = blueprint.limits.clone();
@@ -140,7 +136,15 @@ impl Assembly {
                 .with_context(|| format!("node {node}"))?;
             let port = self.hub.port(Peer::Node(node));
             let capacity_ops = blueprint.node_capacity_ops;
-            let thread = NodeThread { shim, engine, links, port, clock: self.clock, capacity_ops };
+            let thread = NodeThread {
+                shim,
+                engine,
+                engine_clock: Arc::clone(&storage.clock),
+                links,
+                port,
+                clock: self.clock,
+                capacity_ops,
+            };
             let (handle, joined) = thread.start(self.stop.clone())?;
             self.nodes.push(handle);
             self.threads.push(joined);
@@ -353,12 +357,9 @@ impl Drop for Assembly {
 }
 
 /// Opens all engines at a time: each has its own disk work to do.
-fn open_engines(
-    nodes: &[(PathBuf, EngineOptions)],
-) -> anyhow::Result<Vec<(RocksEngine, switchback_core::storage::Loaded)>> {
+fn open_engines(nodes: &[Storage]) -> anyhow::Result<Vec<Opened>> {
     let opened = std::thread::scope(|scope| {
-        let open = |(path, options)| scope.spawn(move || RocksEngine::open(path, options));
-        let opening: Vec<_> = nodes.iter().map(|(path, options)| open((path, options))).collect();
+        let opening: Vec<_> = nodes.iter().map(|storage| scope.spawn(|| storage.open())).collect();
         opening.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
     });
     let mut engines = Vec::new();

@@ -4,13 +4,13 @@ use crate::assembly::Blueprint;
 use crate::config::{LinkKind, RackConfig, SyncChoice};
 use crate::descriptors::Share;
 use crate::wiring::{Buffers, Wires};
-use std::path::PathBuf;
+use std::sync::Arc;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::{ControllerConfig, deal_partitions};
 use switchback_core::node::NodeLimits;
 use switchback_core::switch::{AgentConfig, Counting};
 use switchback_datapath::{ClassConfig, Config as DatapathConfig, Features};
-use switchback_engine::{Options as EngineOptions, SyncPolicy};
+use switchback_engine::{Storage, SyncPolicy};
 use switchback_wire::{CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Scheme};
 
 /// Reports that a switch may have waiting: originals of a snapshot, before the agent takes them.
@@ -101,21 +101,21 @@ pub fn client(config: &RackConfig, spooled: bool) -> ClientConfig {
     }
 }
 
-/// Directory and engine options of a node.
-pub fn engine(config: &RackConfig, node: usize) -> (PathBuf, EngineOptions) {
-    let tables = Share::here(config).tables;
+/// Where and how a node keeps its records.
+pub fn storage(config: &RackConfig, node: usize) -> Storage {
+    let open_files = Share::here(config).tables;
     let node = &config.nodes[node];
-    let options = EngineOptions {
+    Storage {
+        kind: node.engine,
+        directory: node.data.clone(),
         sync: match node.sync {
             SyncChoice::Always => SyncPolicy::Always,
             SyncChoice::None => SyncPolicy::None,
         },
-        block_cache_bytes: node.block_cache_mb as usize * (1 << 20),
-        memtable_bytes: node.memtable_mb as usize * (1 << 20),
-        max_open_files: u32::try_from(tables).unwrap_or(u32::MAX),
-        ..EngineOptions::default()
-    };
-    (node.data.clone(), options)
+        options: node.options.clone(),
+        open_files_max: u32::try_from(open_files).unwrap_or(u32::MAX),
+        clock: Arc::default(),
+    }
 }
 
 /// What sockets are to buffer.
@@ -133,7 +133,7 @@ pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
         controller,
         agent: agent(config),
         limits: limits(config),
-        nodes: (0..config.nodes.len()).map(|node| engine(config, node)).collect(),
+        nodes: (0..config.nodes.len()).map(|node| storage(config, node)).collect(),
         controller_data: config.controller.data.clone(),
         clients,
         node_capacity_ops: None,

@@ -19,7 +19,6 @@ use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::Shim;
 use switchback_core::switch::Agent;
 use switchback_datapath::{Datapath, Shard};
-use switchback_engine::RocksEngine;
 use switchback_gateway::Gateway;
 use switchback_net::{
     Carrier, ClientControl, Clock, ControlLink, ControlStatistics, NativeTarget, Parts, SocketMeter, TcpHub, UdpLink,
@@ -147,9 +146,8 @@ impl NodePart {
         let node = config.nodes.get(usize::from(index)).with_context(|| no_such("node", index, config.nodes.len()))?;
         let address = node.address.context("a node of a distributed rack has an address")?;
         let clock = Clock::default();
-        let (path, options) = blueprint::engine(config, usize::from(index));
-        let (engine, loaded) =
-            RocksEngine::open(&path, &options).with_context(|| format!("node {index} can't be opened"))?;
+        let storage = blueprint::storage(config, usize::from(index));
+        let (engine, loaded) = storage.open().with_context(|| format!("node {index} can't be opened"))?;
         let link = bind(address, config, "the node")?;
         let (address, meter) = (link.address(), Arc::new(link.meter()?));
         let limits = blueprint::limits(config);
@@ -158,7 +156,7 @@ impl NodePart {
         let port = connect(Peer::Node(index), config.controller.listen)?;
         let links = NodeLinks::Udp(Box::new(link));
         let mut threads = Threads::default();
-        let thread = NodeThread { shim, engine, links, port, clock, capacity_ops };
+        let thread = NodeThread { shim, engine, engine_clock: storage.clock, links, port, clock, capacity_ops };
         let (node, joined) = thread.start(threads.stop.clone())?;
         threads.joined.push(joined);
         Ok(NodePart { node, address, meter, threads })

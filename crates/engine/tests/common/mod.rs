@@ -7,7 +7,8 @@ pub mod model;
 
 use switchback_core::floors::seq_bucket;
 use switchback_core::storage::*;
-use switchback_engine::{MemoryEngine, Options, RocksEngine, SyncPolicy};
+use switchback_engine::rocks::{Options, RocksEngine};
+use switchback_engine::{Engine, MemoryEngine, Statistics, SyncPolicy};
 use switchback_wire::{HashKey, KeyHash, Seq};
 use tempfile::TempDir;
 
@@ -164,18 +165,24 @@ impl Engine for Rocks {
     fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>) {
         self.engine().execute(ops, done);
     }
+    fn statistics(&self) -> Statistics {
+        self.engine.as_ref().unwrap().statistics()
+    }
+    fn close(self: Box<Self>) -> Result<(), EngineError> {
+        Box::new(self.engine.unwrap()).close()
+    }
 }
 
 impl Restartable for Rocks {
     fn reopen(&mut self) -> Loaded {
-        self.engine.take().unwrap().close().unwrap();
+        Box::new(self.engine.take().unwrap()).close().unwrap();
         self.open()
     }
     fn compact_now(&mut self) {
         self.engine().compact().unwrap();
     }
     fn set_clock(&mut self, now_ms: u64) {
-        self.engine().clock().store(now_ms, std::sync::atomic::Ordering::Relaxed);
+        self.options.clock.store(now_ms, std::sync::atomic::Ordering::Relaxed);
     }
 }
 

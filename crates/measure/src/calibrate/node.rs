@@ -14,8 +14,9 @@ use std::time::Instant;
 use switchback_core::control::{Command, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{Engine, EngineDone, EngineOp, Loaded, Mark, PutCondition, Record};
-use switchback_engine::{MemoryEngine, Options, RocksEngine, SyncPolicy};
+use switchback_core::storage::{EngineDone, EngineOp, Loaded, Mark, PutCondition, Record};
+use switchback_engine::rocks::{Options, RocksEngine};
+use switchback_engine::{Engine, MemoryEngine, SyncPolicy};
 use switchback_experiment::calibration::{Node, Sample};
 use switchback_net::{Clock, UdpLink};
 use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags, partition_of};
@@ -41,7 +42,7 @@ pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
     let conditional_us = bed.sample(effort, Ask::Conditional)?;
     bed.group = 1;
     let (read_alone_us, write_alone_us) = (bed.sample(effort, Ask::Read)?, bed.sample(effort, Ask::Write)?);
-    bed.engine.close()?;
+    Box::new(bed.engine).close()?;
     let cache_update_us = cache_updates(effort)?;
     Ok(Node { read_us, write_us, conditional_us, read_alone_us, write_alone_us, mark_us, cache_update_us })
 }

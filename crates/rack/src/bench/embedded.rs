@@ -12,7 +12,6 @@ use switchback_bench::scratch::Scratch;
 use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
-use switchback_core::storage::Engine;
 use switchback_wire::{HashKey, KeyHash, Scheme};
 
 /// Sessions beside those of the benchmark: one that fills the cache.

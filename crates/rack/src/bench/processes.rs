@@ -22,8 +22,6 @@ use switchback_bench::scratch::Scratch;
 use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
-use switchback_core::storage::Engine;
-use switchback_engine::RocksEngine;
 use switchback_net::{Clock, fill_with_free};
 use switchback_wire::{HashKey, KeyHash, Scheme};
 
@@ -209,8 +207,8 @@ impl BenchRack for ProcessBench {
     fn load(&mut self, records: Preload) -> anyhow::Result<()> {
         self.nodes.clear();
         let open = |node| {
-            let (path, options) = blueprint::engine(&self.parts.config, node);
-            RocksEngine::open(&path, &options).map(|(engine, _)| engine).with_context(|| format!("node {node}"))
+            let opened = blueprint::storage(&self.parts.config, node).open();
+            opened.map(|(engine, _)| engine).with_context(|| format!("node {node}"))
         };
         let mut engines = (0..self.parts.config.nodes.len()).map(open).collect::<anyhow::Result<Vec<_>>>()?;
         let mut done = Vec::new();

@@ -5,6 +5,7 @@ use super::types::*;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use switchback_engine::{ENGINES, Options};
 use switchback_wire::Scheme;
 use toml::de::DeTable;
 
@@ -164,9 +165,9 @@ fn nodes(
     let common = Node {
         address: None,
         data: PathBuf::new(),
+        engine: all.choice(reader, "engine", &ENGINES[0]),
         sync: overrides.sync.unwrap_or(SyncChoice::Always),
-        block_cache_mb: 256,
-        memtable_mb: 64,
+        options: Options::default(),
         metrics: None,
     };
     let common = storage(&mut all, reader, common, overrides);
@@ -197,12 +198,11 @@ fn node_directory(data: &Path, index: usize) -> PathBuf {
 /// What `[nodes]` says of all and `[[node]]` of one.
 fn storage(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, default: Node, overrides: &Overrides) -> Node {
     let sync = section.choice(reader, "sync", default.sync);
-    Node {
-        sync: overrides.sync.unwrap_or(sync),
-        block_cache_mb: section.small(reader, "block_cache_mb", 1..=MB_MAX, default.block_cache_mb),
-        memtable_mb: section.small(reader, "memtable_mb", 1..=MB_MAX, default.memtable_mb),
-        ..default
+    let mut options = default.options.clone();
+    for setting in default.engine.settings {
+        options.set(setting, section.small(reader, setting.key, 1..=MB_MAX, default.options.get(setting)));
     }
+    Node { sync: overrides.sync.unwrap_or(sync), options, ..default }
 }
 
 fn gateway(

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use switchback_engine::{Kind, Options};
 use switchback_wire::Scheme;
 
 /// An enumeration whose members have one spelling in `rack.toml` and on the command line.
@@ -189,12 +190,12 @@ pub struct Node {
     pub address: Option<SocketAddr>,
     /// Its records.
     pub data: PathBuf,
+    /// What keeps its records; the same in all nodes.
+    pub engine: &'static Kind,
     /// When its log is forced to the disk.
     pub sync: SyncChoice,
-    /// Memory for blocks, indexes and filters.
-    pub block_cache_mb: u32,
-    /// Memory for what is not yet in table files.
-    pub memtable_mb: u32,
+    /// The engine's own settings.
+    pub options: Options,
     /// Metrics of this process, if wanted.
     pub metrics: Option<SocketAddr>,
 }

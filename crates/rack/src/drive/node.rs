@@ -12,9 +12,9 @@ use std::time::Duration;
 use switchback_core::Now;
 use switchback_core::control::Message;
 use switchback_core::node::{NodeStatistics, Shim};
-use switchback_core::storage::{Engine, EngineDone, EngineOp};
+use switchback_core::storage::{EngineDone, EngineOp};
 use switchback_datapath::Shard;
-use switchback_engine::{RocksEngine, Statistics};
+use switchback_engine::{Engine, Statistics};
 use switchback_net::{Clock, Delivered, Dice, Mailbox, MemoryFabric, PeerPort, UdpLink, until};
 use switchback_wire::{Address, Op, Packet};
 
@@ -61,7 +61,7 @@ pub struct NodeHandle {
     calls: Sender<Call>,
 }
 
-type Call = Box<dyn FnOnce(&mut RocksEngine) + Send>;
+type Call = Box<dyn FnOnce(&mut dyn Engine) + Send>;
 
 #[derive(Clone, Debug, Default)]
 struct Shared {
@@ -96,9 +96,9 @@ impl NodeHandle {
     }
 
     /// Runs `call` on the engine, in the node's thread; `None` if that has ended.
-    pub fn call<T: Send + 'static>(&self, call: impl FnOnce(&mut RocksEngine) -> T + Send + 'static) -> Option<T> {
+    pub fn call<T: Send + 'static>(&self, call: impl FnOnce(&mut dyn Engine) -> T + Send + 'static) -> Option<T> {
         let (answer, answered) = mpsc::channel();
-        let call = move |engine: &mut RocksEngine| {
+        let call = move |engine: &mut dyn Engine| {
             let _ = answer.send(call(engine));
         };
         self.calls.send(Box::new(call)).ok()?;
@@ -134,7 +134,9 @@ pub struct NodeThread {
     /// The state machine.
     pub shim: Shim,
     /// Its storage.
-    pub engine: RocksEngine,
+    pub engine: Box<dyn Engine>,
+    /// What the engine takes for the time: milliseconds since the Unix epoch.
+    pub engine_clock: Arc<AtomicU64>,
     /// Its packets.
     pub links: NodeLinks,
     /// Its end of the control channel.
@@ -155,7 +157,6 @@ struct Running {
     served: Arc<AtomicU64>,
     shared: Arc<Mutex<Shared>>,
     calls: Receiver<Call>,
-    engine_clock: Arc<AtomicU64>,
     next_share_us: u64,
     /// The last failure that the log was told of.
     told: Option<String>,
@@ -174,7 +175,6 @@ impl NodeThread {
             served: Arc::default(),
             shared: Arc::default(),
             calls,
-            engine_clock: self.engine.clock(),
             next_share_us: 0,
             told: None,
         };
@@ -197,14 +197,14 @@ impl NodeThread {
             let timeout = self.timeout(&running);
             wait(&mut poll, &mut events, Some(timeout));
             let now = self.clock.now();
-            running.engine_clock.store(now.unix_ms, Ordering::Relaxed);
+            self.engine_clock.store(now.unix_ms, Ordering::Relaxed);
             while let Some(message) = self.port.receive() {
                 if let Message::ToNode(command) = message {
                     self.shim.handle_message(now, command);
                 }
             }
             while let Ok(call) = running.calls.try_recv() {
-                call(&mut self.engine);
+                call(self.engine.as_mut());
             }
             if now.is_due(self.shim.poll_timeout()) {
                 self.shim.handle_timeout(now);

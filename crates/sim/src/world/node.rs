@@ -6,8 +6,8 @@ use crate::event::Event;
 use crate::parts::Part;
 use switchback_core::control::{Command, Message, NodeCommand};
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{Engine, EngineDone, EngineOp};
-use switchback_engine::{Fault, MemoryEngine, SyncPolicy};
+use switchback_core::storage::{EngineDone, EngineOp};
+use switchback_engine::{Engine as _, Fault, MemoryEngine, SyncPolicy};
 
 /// Operations that one commit takes at most.
 const GROUP_MAX: usize = 256;

@@ -4,7 +4,7 @@ use super::{Check, first_line, version_in};
 use crate::output::{bytes, grouped};
 use std::fs::read_to_string;
 use std::time::{SystemTime, UNIX_EPOCH};
-use switchback_rack::config::RackConfig;
+use switchback_rack::config::{Node, RackConfig};
 use switchback_rack::descriptors;
 
 const GROUP: &str = "machine";
@@ -44,7 +44,9 @@ fn cores() -> Check {
 
 fn memory(config: &RackConfig) -> Check {
     let mb = |mb: u32| u64::from(mb) << 20;
-    let nodes: u64 = config.nodes.iter().map(|node| mb(node.block_cache_mb) + mb(node.memtable_mb)).sum();
+    let settings = config.nodes[0].engine.settings;
+    let of_engine = |node: &Node| -> u64 { settings.iter().map(|setting| mb(node.options.get(setting))).sum() };
+    let nodes: u64 = config.nodes.iter().map(of_engine).sum();
     // A slot has the value, a key of up to 128 bytes and its state.
     let slots: u64 =
         config.cache.classes.iter().map(|&(value, slots)| u64::from(slots) * (u64::from(value) + 250)).sum();
@@ -60,12 +62,12 @@ fn memory(config: &RackConfig) -> Check {
     let found = format!("{} free; this rack takes up to {}", bytes(available), bytes(needed));
     match available >= needed {
         true => Check::fits(GROUP, "memory", found),
-        false => Check::optional(
-            GROUP,
-            "memory",
-            found,
-            "lower block_cache_mb and memtable_mb in [nodes], records in [cache], preserve_max_mb in [client]",
-        ),
+        false => {
+            let keys: Vec<_> = settings.iter().map(|setting| setting.key).collect();
+            let keys = keys.join(" and ");
+            let mend = format!("lower {keys} in [nodes], records in [cache], preserve_max_mb in [client]");
+            Check::optional(GROUP, "memory", found, mend)
+        }
     }
 }
 

@@ -1,22 +1,33 @@
-//! The engine that ships: RocksDB.
+//! The engine that ships: RocksDB, write-ahead log always on, one commit a group.
 
-use crate::error::{OpenError, engine_error};
-use crate::floor_filter::{FloorFilter, Shared};
-use crate::format::{self, COMPLETIONS, MARKS, RECORDS, STATE, STATE_FLOOR, STATE_SHIM};
-use crate::group::{Change, Group, Scanned, Store, Version};
-use crate::open::{self, Stage};
-use crate::options::{Options, Tuning};
+mod error;
+mod floor_filter;
+mod format;
+mod open;
+mod options;
+
+pub use open::{FORMAT_FILE, FORMAT_VERSION};
+pub use options::Options;
+
+use crate::engine::{Engine, Statistics};
+use crate::error::OpenError;
+use crate::group::{Change, Group, RecordHead, Scanned, Store, Version};
+use crate::kind::{Kind, Opened, Setting, Storage};
 use crate::policy::SyncPolicy;
-use crate::statistics::Statistics;
+use error::{engine_error, open_error};
+use floor_filter::{FloorFilter, Shared};
+use format::{COMPLETIONS, MARKS, RECORDS, STATE, STATE_FLOOR, STATE_SHIM};
+use open::Stage;
+use options::Tuning;
 use rocksdb::statistics::Ticker;
 use rocksdb::{ColumnFamily, DB, DBPinnableSlice, ErrorKind, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use switchback_core::floors::Floors;
-use switchback_core::storage::{Engine, EngineDone, EngineError, EngineOp, Loaded, Record, ScannedKey};
+use switchback_core::storage::{EngineDone, EngineError, EngineOp, Loaded, Record, ScannedKey};
 use switchback_wire::KeyHash;
 
 /// How long writes may be held back because flushes lag, and how often it is tried again.
@@ -55,11 +66,11 @@ impl RocksEngine {
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<(RocksEngine, Loaded), OpenError> {
         let path = path.as_ref();
         let stage = open::claim(path)?;
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new(Arc::clone(&options.clock)));
         let mut tuning = Tuning::new(options, FloorFilter(shared.clone()));
         tuning.db.create_if_missing(stage == Stage::Creating);
-        let db = DB::open_cf_descriptors(&tuning.db, path, tuning.families())
-            .map_err(|error| OpenError::from_rocksdb(path, &error))?;
+        let db =
+            DB::open_cf_descriptors(&tuning.db, path, tuning.families()).map_err(|error| open_error(path, &error))?;
         if stage == Stage::Creating {
             open::mark(path, Stage::Complete)?;
         }
@@ -90,30 +101,6 @@ impl RocksEngine {
         Ok((RocksEngine { group: Group::default(), store }, loaded))
     }
 
-    /// The clock by which compactions drop expired records: milliseconds since the Unix epoch, kept up to date by the driver. While it
-    /// is 0, none are dropped.
-    pub fn clock(&self) -> Arc<AtomicU64> {
-        self.store.shared.now_ms.clone()
-    }
-
-    /// Counters since the opening, and sizes now. Looks at the directory: for once a second, not for each operation.
-    pub fn statistics(&self) -> Statistics {
-        let store = &self.store;
-        let sum = |property: &str| -> u64 {
-            let of = |name| store.db.property_int_value_cf(store.family(name), property).ok().flatten().unwrap_or(0);
-            [RECORDS, MARKS, COMPLETIONS, STATE].into_iter().map(of).sum()
-        };
-        Statistics {
-            disk_bytes: directory_bytes(&store.path),
-            memtable_bytes: sum("rocksdb.cur-size-all-mem-tables"),
-            cache_bytes: store.tuning.cache.get_usage() as u64,
-            syncs: store.tuning.db.get_ticker_count(Ticker::WalFileSynced),
-            dropped: store.shared.dropped.load(Ordering::Relaxed),
-            stalled_us: store.tuning.db.get_ticker_count(Ticker::StallMicros),
-            ..store.statistics
-        }
-    }
-
     /// Writes memtables out into tables.
     pub fn flush(&self) -> Result<(), EngineError> {
         for name in [RECORDS, MARKS, COMPLETIONS, STATE] {
@@ -128,12 +115,6 @@ impl RocksEngine {
         self.flush()?;
         self.store.db.compact_range_cf(self.store.family(RECORDS), None::<&[u8]>, None::<&[u8]>);
         Ok(())
-    }
-
-    /// Ends cleanly: everything into tables, so that the next opening has nothing to replay. After an error nothing is lost either: the
-    /// log has it.
-    pub fn close(self) -> Result<(), EngineError> {
-        self.flush()
     }
 }
 
@@ -151,6 +132,49 @@ impl Engine for RocksEngine {
     fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>) {
         self.group.run(&mut self.store, ops, done);
     }
+
+    /// Looks at the directory: for once a second, not for each operation.
+    fn statistics(&self) -> Statistics {
+        let store = &self.store;
+        let sum = |property: &str| -> u64 {
+            let of = |name| store.db.property_int_value_cf(store.family(name), property).ok().flatten().unwrap_or(0);
+            [RECORDS, MARKS, COMPLETIONS, STATE].into_iter().map(of).sum()
+        };
+        Statistics {
+            disk_bytes: directory_bytes(&store.path),
+            memtable_bytes: sum("rocksdb.cur-size-all-mem-tables"),
+            cache_bytes: store.tuning.cache.get_usage() as u64,
+            syncs: store.tuning.db.get_ticker_count(Ticker::WalFileSynced),
+            dropped: store.shared.dropped.load(Ordering::Relaxed),
+            stalled_us: store.tuning.db.get_ticker_count(Ticker::StallMicros),
+            ..store.statistics
+        }
+    }
+
+    /// Writes everything into tables, so that the next opening has nothing to replay.
+    fn close(self: Box<Self>) -> Result<(), EngineError> {
+        self.flush()
+    }
+}
+
+/// As the registry lists it.
+pub(crate) const KIND: Kind = Kind { name: "rocksdb", settings: &[BLOCK_CACHE_MB, MEMTABLE_MB], open };
+
+const BLOCK_CACHE_MB: Setting = Setting { key: "block_cache_mb", default: 256 };
+const MEMTABLE_MB: Setting = Setting { key: "memtable_mb", default: 64 };
+
+fn open(storage: &Storage) -> Result<Opened, OpenError> {
+    let bytes = |setting: &Setting| storage.options.get(setting) as usize * (1 << 20);
+    let options = Options {
+        sync: storage.sync,
+        block_cache_bytes: bytes(&BLOCK_CACHE_MB),
+        memtable_bytes: bytes(&MEMTABLE_MB),
+        max_open_files: storage.open_files_max,
+        clock: Arc::clone(&storage.clock),
+        ..Options::default()
+    };
+    let (engine, loaded) = RocksEngine::open(&storage.directory, &options)?;
+    Ok((Box::new(engine), loaded))
 }
 
 impl RocksStore {
@@ -163,7 +187,7 @@ impl RocksStore {
         &mut self,
         hash: &KeyHash,
         key: &[u8],
-        take: impl FnOnce(format::RecordHead, &[u8]) -> T,
+        take: impl FnOnce(RecordHead, &[u8]) -> T,
     ) -> Result<Option<T>, EngineError> {
         self.statistics.reads += 1;
         format::encode_key(hash, key, &mut self.key);
@@ -370,7 +394,7 @@ fn each(
 ) -> Result<Option<()>, OpenError> {
     let handle = db.cf_handle(family).expect("all families were opened");
     for entry in db.iterator_cf(handle, IteratorMode::Start) {
-        let (key, value) = entry.map_err(|error| OpenError::from_rocksdb(path, &error))?;
+        let (key, value) = entry.map_err(|error| open_error(path, &error))?;
         if take(&key, &value).is_none() {
             return Ok(None);
         }

@@ -1,6 +1,7 @@
 //! The compaction filter: drops what nobody can ask for any more.
 
-use crate::format::{decode_key, decode_record, encode_key, is_dead};
+use super::format::{decode_key, decode_record, encode_key};
+use crate::group::is_dead;
 use rocksdb::CompactionDecision;
 use rocksdb::compaction_filter::CompactionFilter;
 use rocksdb::compaction_filter_factory::{CompactionFilterContext, CompactionFilterFactory};
@@ -27,6 +28,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// With this clock: milliseconds since the Unix epoch.
+    pub(crate) fn new(now_ms: Arc<AtomicU64>) -> Shared {
+        Shared { now_ms, ..Shared::default() }
+    }
+
     /// Brings the floors up to date.
     pub(crate) fn set_floors(&self, floors: &Floors) {
         self.floors.write().unwrap_or_else(PoisonError::into_inner).clone_from(floors);

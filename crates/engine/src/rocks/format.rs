@@ -9,6 +9,7 @@
 //!
 //! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the order of scans.
 
+use crate::group::RecordHead;
 use switchback_core::storage::{LaneCompletion, Mark, Record};
 use switchback_wire::{KeyHash, Seq};
 
@@ -26,21 +27,6 @@ const TOMBSTONE: u8 = 1;
 /// The chain's beginning follows the head.
 const SINCE: u8 = 2;
 const RECORD_HEAD: usize = 18;
-
-/// Everything of a stored record but its value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RecordHead {
-    pub(crate) seq: Seq,
-    pub(crate) tombstone: bool,
-    pub(crate) expiry_ms: u64,
-    pub(crate) since: Option<Seq>,
-}
-
-/// Whether a record reads as absent, so that it may be dropped if the floor is as high: that speaks for it from then on.
-pub(crate) fn is_dead(record: &RecordHead, floor: Seq, now_ms: u64) -> bool {
-    let expired = record.expiry_ms != 0 && record.expiry_ms <= now_ms;
-    record.seq <= floor && (record.tombstone || expired)
-}
 
 /// Replaces `out` by the stored key of a key.
 pub(crate) fn encode_key(hash: &KeyHash, key: &[u8], out: &mut Vec<u8>) {

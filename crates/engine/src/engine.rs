@@ -1,4 +1,22 @@
-//! What an engine counts.
+//! What a storage engine is to the one that drives it.
+
+use switchback_core::storage::{EngineDone, EngineError, EngineOp};
+
+/// A storage engine. Opening one is [`Kind::open`](crate::Kind); the operations, and what holds for them, are
+/// [`switchback_core::storage`]'s.
+pub trait Engine: Send {
+    /// Takes `ops` in order and commits them as one group; answers each, in order, into `done`.
+    fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>);
+
+    /// Counters since the opening, and sizes now. May look at the disk: to be asked once a second, not for each operation.
+    fn statistics(&self) -> Statistics;
+
+    /// Ends cleanly, so that the next opening is quick.
+    ///
+    /// # Errors
+    /// Nothing that was answered is lost after an error either; the next opening takes longer.
+    fn close(self: Box<Self>) -> Result<(), EngineError>;
+}
 
 /// Counters of an engine since it was opened, and sizes as they are now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,7 +43,7 @@ pub struct Statistics {
     pub scans: u64,
     /// Tombstones and expired records that compactions dropped.
     pub dropped: u64,
-    /// Microseconds for which RocksDB held writes back because flushes or compactions lagged.
+    /// Microseconds for which the engine held writes back because flushes or compactions lagged.
     pub stalled_us: u64,
     /// Microseconds spent in commits.
     pub commit_us: u64,

@@ -1,19 +1,21 @@
-//! What can be chosen about an engine, and what RocksDB is told.
+//! What can be chosen about a RocksDB engine, and what RocksDB is told.
 
-use crate::floor_filter::FloorFilter;
-use crate::format::{COMPLETIONS, MARKS, RECORDS, STATE};
+use super::floor_filter::FloorFilter;
+use super::format::{COMPLETIONS, MARKS, RECORDS, STATE};
 use crate::policy::SyncPolicy;
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, WriteBufferManager,
 };
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Choices about a RocksDB engine.
 ///
 /// Its memory is bounded by `block_cache_bytes + memtable_bytes`: one cache of that size holds blocks, indexes and filters, and is
 /// charged for memtables; a writer that would exceed `memtable_bytes` waits for a flush. On top come only blocks that running
 /// reads, scans and compactions hold, and some 10 KB for each open file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// When groups are forced to the disk.
     pub sync: SyncPolicy,
@@ -27,6 +29,9 @@ pub struct Options {
     pub background_jobs: u32,
     /// Open a directory whose log is damaged in the middle: what was written after the damage is **lost**, acknowledged or not.
     pub salvage: bool,
+    /// The time by which compactions drop expired records: milliseconds since the Unix epoch, kept up to date by the
+    /// engine's owner. While it is 0, none are dropped.
+    pub clock: Arc<AtomicU64>,
 }
 
 impl Default for Options {
@@ -38,6 +43,7 @@ impl Default for Options {
             max_open_files: 512,
             background_jobs: 2,
             salvage: false,
+            clock: Arc::default(),
         }
     }
 }
