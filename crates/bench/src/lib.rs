@@ -10,6 +10,7 @@ pub mod leash;
 pub mod limit;
 pub mod predict;
 pub mod rack;
+pub mod racks;
 mod redis;
 pub mod report;
 mod runs;

@@ -88,7 +88,7 @@ fn main() -> ExitCode {
         Command::Node(args) => commands::part::node(&args),
         Command::Controller(args) => commands::part::controller(&args),
         Command::Gateway(args) => commands::part::gateway(&args),
-        Command::Bench(args) => switchback_bench::cli::run(*args, &mut switchback_rack::bench::LocalRacks),
+        Command::Bench(args) => commands::bench(*args),
         Command::Datapath(args) => switchback_measure::cli::run(&args),
         Command::Calibrate(args) => switchback_measure::calibrate(&args),
         Command::Predict(args) => switchback_bench::predict::run(&args),

@@ -2,7 +2,6 @@
 
 pub mod admin;
 pub mod assembly;
-pub mod bench;
 pub mod blueprint;
 pub mod config;
 pub mod descriptors;
@@ -12,6 +11,5 @@ pub mod front;
 pub mod kernel;
 pub mod metrics;
 pub mod parts;
-pub mod session;
 pub mod supervise;
 pub mod wiring;

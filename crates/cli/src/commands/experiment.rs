@@ -29,6 +29,7 @@ pub(crate) struct ExperimentCommand {
 }
 
 pub(crate) fn run(command: &ExperimentCommand) -> anyhow::Result<ExitCode> {
-    switchback_experiment::run(&command.args, &mut switchback_rack::bench::LocalRacks)?;
+    let program = std::env::current_exe()?;
+    switchback_experiment::run(&command.args, &mut switchback_bench::racks::LocalRacks { program })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -8,9 +8,19 @@ pub(crate) mod part;
 pub(crate) mod sim;
 pub(crate) mod up;
 
+use anyhow::Context as _;
 use std::net::SocketAddr;
+use std::process::ExitCode;
+use switchback_bench::cli::BenchArgs;
+use switchback_bench::racks::LocalRacks;
 
 /// An address on the command line.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "it is an IP address with a port, as 127.0.0.1:6380 or [::1]:6380".to_owned())
+}
+
+/// `switchback bench`. Racks of processes run this program, too.
+pub(crate) fn bench(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    let program = std::env::current_exe().context("the path of this program")?;
+    switchback_bench::cli::run(args, &mut LocalRacks { program })
 }

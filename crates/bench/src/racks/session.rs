@@ -1,17 +1,17 @@
-//! A session for callers that can wait: preloading, administration, tests.
+//! A session for a caller that waits: it fills the cache before a run.
 
 use anyhow::ensure;
 use mio::{Events, Poll, Token, Waker};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use switchback_core::client::{ClientConfig, Completion, Operation, Outcome, Session, SubmitError};
+use switchback_core::client::{ClientConfig, Completion, Operation, Session, SubmitError};
 use switchback_net::{Clock, ControlLink, Sent, Uplink, until};
 use switchback_wire::Packet;
 
 const OPEN_LIMIT: Duration = Duration::from_secs(30);
 
 /// A client session with its links, driven by the caller's thread.
-pub struct BlockingSession {
+pub(super) struct BlockingSession {
     session: Session,
     uplink: Box<dyn Uplink>,
     control: Box<dyn ControlLink>,
@@ -23,7 +23,7 @@ pub struct BlockingSession {
 
 impl BlockingSession {
     /// Opens a session; waits until it has a lease.
-    pub fn open(
+    pub(super) fn open(
         config: ClientConfig,
         mut uplink: Box<dyn Uplink>,
         mut control: Box<dyn ControlLink>,
@@ -33,7 +33,7 @@ impl BlockingSession {
         let waker = Arc::new(Waker::new(poll.registry(), Token(0))?);
         uplink.register(poll.registry(), Token(1), &waker)?;
         control.register(&waker);
-        let boot = crate::assembly::draw_boot();
+        let boot = switchback_rack::assembly::draw_boot();
         let session = Session::new(config, boot, boot, clock.now());
         let events = Events::with_capacity(8);
         let mut opened = BlockingSession { session, uplink, control, clock, poll, events, packet: Packet::new() };
@@ -84,25 +84,8 @@ impl BlockingSession {
         self.uplink.flush();
     }
 
-    /// Runs one operation to its end.
-    pub fn run<T>(
-        &mut self,
-        operation: Operation<'_>,
-        mut take: impl FnMut(Outcome<'_>, bool) -> T,
-    ) -> Result<T, SubmitError> {
-        self.session.submit(self.clock.now(), operation, 0)?;
-        let mut taken = None;
-        self.transmit(&mut |completion| taken = Some(take(completion.outcome, completion.cached)));
-        loop {
-            if let Some(taken) = taken {
-                return Ok(taken);
-            }
-            self.step(&mut |completion| taken = Some(take(completion.outcome, completion.cached)));
-        }
-    }
-
     /// Reads all keys, many at a time; how many the cache answered.
-    pub fn read_all(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<usize> {
+    pub(super) fn read_all(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<usize> {
         let (mut answered, mut cached) = (0, 0);
         let mut keys_left = keys.iter();
         let mut next = keys_left.next();
@@ -125,7 +108,7 @@ impl BlockingSession {
     }
 
     /// Ends the session.
-    pub fn close(mut self) {
+    pub(super) fn close(mut self) {
         self.session.close();
         while let Some(report) = self.session.poll_message() {
             self.control.send(report);

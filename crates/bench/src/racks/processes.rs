@@ -1,28 +1,28 @@
 //! A rack of processes for the benchmark: the switch and each node are one, with UDP between them. The controller, which no packet of a client
 //! comes by, is in this process, behind the same TCP as ever.
 
+use super::session::BlockingSession;
 use super::{OWN_LANES, Records, Watched};
-use crate::admin::RackStatus;
-use crate::blueprint;
-use crate::config::{Cache, Overrides, RackConfig};
-use crate::parts::{ControllerPart, client_links};
-use crate::session::BlockingSession;
+use crate::leash::Leashed;
+use crate::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
+use crate::scratch::Scratch;
+use crate::workload::Preload;
 use anyhow::{Context, bail, ensure};
 use std::cell::OnceCell;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use switchback_bench::leash::Leashed;
-use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
-use switchback_bench::scratch::Scratch;
-use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
 use switchback_net::{Clock, fill_with_free};
+use switchback_rack::admin::RackStatus;
+use switchback_rack::blueprint;
+use switchback_rack::config::{Cache, Overrides, RackConfig};
+use switchback_rack::parts::{ControllerPart, client_links};
 use switchback_wire::{HashKey, KeyHash, Scheme};
 
 /// How long the parts may take until the rack serves.
@@ -64,7 +64,7 @@ struct Counted {
 }
 
 impl ProcessBench {
-    pub(super) fn start(scheme: Scheme, options: &RackOptions) -> anyhow::Result<ProcessBench> {
+    pub(super) fn start(program: &Path, scheme: Scheme, options: &RackOptions) -> anyhow::Result<ProcessBench> {
         let capacity = options.node_capacity_ops;
         ensure!(capacity.is_none_or(|ops| ops.fract() == 0.0), "processes are capped at whole requests a second");
         let scratch = Scratch::new(options.data.as_deref(), "bench")?;
@@ -72,8 +72,8 @@ impl ProcessBench {
         std::fs::write(&file, described(scheme, options)?).with_context(|| file.display().to_string())?;
         let mut config = RackConfig::load(Some(&file), &Overrides::default())?;
         config.client.lanes = options.lanes;
-        let program = std::env::current_exe().context("the path of this program")?;
-        let parts = Parts { program, file, config, capacity_ops: capacity.map(|ops| ops as u64) };
+        let parts =
+            Parts { program: program.to_path_buf(), file, config, capacity_ops: capacity.map(|ops| ops as u64) };
         let controller = ControllerPart::start_seeded(&parts.config, options.seed)?;
         let watched = Watched::new(controller.controller.clone())?;
         let nodes = parts.nodes()?;
@@ -246,7 +246,7 @@ impl BenchRack for ProcessBench {
     }
 
     fn statistics(&self) -> RackStatistics {
-        let served = |node: &crate::config::Node| {
+        let served = |node: &switchback_rack::config::Node| {
             let status = self.status(node.metrics);
             status.nodes.iter().map(|node| node.reads.unwrap_or(0) + node.writes.unwrap_or(0)).sum()
         };

@@ -1,17 +1,17 @@
 //! An embedded rack for the benchmark: every part in threads of this process.
 
+use super::session::BlockingSession;
 use super::{OWN_LANES, Records, Watched, configured};
-use crate::assembly::Assembly;
-use crate::blueprint;
-use crate::config::LinkKind;
-use crate::session::BlockingSession;
+use crate::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
+use crate::scratch::Scratch;
+use crate::workload::Preload;
 use anyhow::Context;
 use std::time::Duration;
-use switchback_bench::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
-use switchback_bench::scratch::Scratch;
-use switchback_bench::workload::Preload;
 use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
+use switchback_rack::assembly::Assembly;
+use switchback_rack::blueprint;
+use switchback_rack::config::LinkKind;
 use switchback_wire::{HashKey, KeyHash, Scheme};
 
 /// Sessions beside those of the benchmark: one that fills the cache.

@@ -2,20 +2,21 @@
 
 mod embedded;
 mod processes;
+mod session;
 
-use crate::config::{Cache, LinkKind, Overrides, RackConfig};
-use crate::drive::ControllerHandle;
-use crate::session::BlockingSession;
+use crate::rack::{BenchRack, Links, RackFactory, RackOptions};
+use crate::workload::Preload;
 use anyhow::{Context, ensure};
 use embedded::EmbeddedBench;
 use processes::ProcessBench;
+use session::BlockingSession;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use switchback_bench::rack::{BenchRack, Links, RackFactory, RackOptions};
-use switchback_bench::workload::Preload;
 use switchback_core::controller::RecoveryTimes;
 use switchback_core::storage::{EngineOp, PutCondition, Record};
+use switchback_rack::config::{Cache, LinkKind, Overrides, RackConfig};
+use switchback_rack::drive::ControllerHandle;
 use switchback_wire::{HashKey, KeyHash, Scheme, Seq, partition_of};
 
 /// Records of one group while loading.
@@ -27,9 +28,12 @@ const OWN_LANES: u32 = 256;
 /// How long keys may take to be admitted and filled.
 const PRELOAD_LIMIT: Duration = Duration::from_secs(120);
 
-/// Starts racks on this machine. Their processes run the program that runs this.
-#[derive(Debug, Default)]
-pub struct LocalRacks;
+/// Starts racks on this machine.
+#[derive(Debug)]
+pub struct LocalRacks {
+    /// The program `switchback`, for a rack of processes.
+    pub program: PathBuf,
+}
 
 impl RackFactory for LocalRacks {
     fn start(&mut self, scheme: Scheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>> {
@@ -37,7 +41,7 @@ impl RackFactory for LocalRacks {
         Ok(match options.links {
             Links::Memory => Box::new(EmbeddedBench::start(scheme, options, LinkKind::Memory)?),
             Links::Udp => Box::new(EmbeddedBench::start(scheme, options, LinkKind::Udp)?),
-            Links::Processes => Box::new(ProcessBench::start(scheme, options)?),
+            Links::Processes => Box::new(ProcessBench::start(&self.program, scheme, options)?),
         })
     }
 }
