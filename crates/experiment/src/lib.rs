@@ -6,7 +6,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod calibration;
 mod cli;
 mod counterpart;
 mod effort;
@@ -22,4 +21,3 @@ mod trial;
 mod world;
 
 pub use cli::{ExperimentArgs, run};
-pub use output::COMMIT;

@@ -1,8 +1,8 @@
 //! Every parameter of the model, and where it comes from.
 
-use crate::calibration::Calibration;
 use std::path::Path;
 use std::str::FromStr;
+use switchback_calibration::{Calibration, Origin, Sample, short};
 
 /// Costs and delays of a rack's parts. Times are in nanoseconds.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,6 +58,22 @@ pub(crate) struct Chosen {
     pub(crate) described: Vec<Described>,
 }
 
+/// What a report says of the profile: every figure, where and when it was measured.
+fn described(costs: &Calibration) -> Vec<Described> {
+    let Origin { machine, date, commit, load, method } = &costs.origin;
+    let where_ = format!("measured {date} on {machine}, commit {commit}, load {} to {}; {method}", load[0], load[1]);
+    let mut described = vec![("calibrated".to_owned(), String::new(), where_)];
+    for (table, rows) in costs.tables() {
+        for (name, meaning, sample) in rows {
+            let value = format!("{} ({} .. {})", short(sample.median), short(sample.low), short(sample.high));
+            described.push((format!("{table}.{name}"), value, format!("measured: {meaning}")));
+        }
+    }
+    let spread = format!("uniform, +-{:.0} %", Profile::of(costs).service_spread * 100.0);
+    described.push(("service time".to_owned(), spread, "measured: the spread of reads".to_owned()));
+    described
+}
+
 impl FromStr for Chosen {
     type Err = String;
 
@@ -74,11 +90,39 @@ impl FromStr for Chosen {
             return Err(format!("{unknown}, and there is no such file, as switchback calibrate writes one"));
         }
         let calibration = Calibration::read(path).map_err(|error| format!("{error:#}"))?;
-        Ok(Chosen { given: given.to_owned(), profile: calibration.profile(), described: calibration.describe() })
+        Ok(Chosen { given: given.to_owned(), profile: Profile::of(&calibration), described: described(&calibration) })
     }
 }
 
 impl Profile {
+    /// What the model takes of a machine's costs.
+    pub(crate) fn of(costs: &Calibration) -> Profile {
+        let ns = |median: f64, unit_ns: f64| (median * unit_ns).round().max(1.0) as u64;
+        let us = |sample: Sample| ns(sample.median, 1e3);
+        let Sample { median, low, high, .. } = costs.node.read_us;
+        Profile {
+            name: "calibrated",
+            node_read_ns: us(costs.node.read_us),
+            node_write_ns: us(costs.node.write_us),
+            node_conditional_ns: us(costs.node.conditional_us),
+            node_alone_ns: [us(costs.node.read_alone_us), us(costs.node.write_alone_us)],
+            node_mark_ns: us(costs.node.mark_us),
+            cache_update_ns: us(costs.node.cache_update_us),
+            // The middle eight tenths of a uniform distribution are eight tenths of its width.
+            service_spread: ((high - low) / (2.0 * 0.8 * median)).min(0.95),
+            node_cap_ns: 0,
+            link_ns: us(costs.link.udp_us),
+            pipeline_ns: ns((costs.pipeline.read_hit_ns.median + costs.pipeline.write_hit_ns.median) / 2.0, 1.0),
+            control_link_ns: us(costs.control.delay_us),
+            control_bytes_per_us: ns(costs.control.mb_per_s.median, 1.0),
+            agent_entry_ns: us(costs.agent.entry_us),
+            agent_load_ns: us(costs.agent.snapshot_record_us),
+            store_ns: ns(costs.controller.file_ms.median, 1e6),
+            store_bytes_per_us: ns(costs.controller.mb_per_s.median, 1.0),
+            switch_restart_ns: ns(costs.switch.start_ms.median, 1e6),
+        }
+    }
+
     /// The paper's testbed.
     pub(crate) const PAPER: Profile = Profile {
         name: "paper",
@@ -172,5 +216,30 @@ mod tests {
         let chosen: Chosen = "software".parse().unwrap();
         assert_eq!((chosen.profile, chosen.described), (Profile::SOFTWARE, Profile::SOFTWARE.describe()));
         assert!((Profile::PAPER.node_capacity_ops() - 60_000.0).abs() < 5.0);
+    }
+
+    const MEASURED: &str = include_str!("../../calibration/src/example.toml");
+
+    #[test]
+    fn a_profile_is_a_name_or_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("this-machine.toml");
+        std::fs::write(&path, MEASURED).unwrap();
+        let chosen: Chosen = path.to_str().unwrap().parse().unwrap();
+        let profile = chosen.profile;
+        assert_eq!((profile.node_read_ns, profile.cache_update_ns, profile.pipeline_ns), (10_000, 250, 50));
+        let store = (profile.store_ns, profile.store_bytes_per_us, profile.switch_restart_ns);
+        assert_eq!(store, (3_000_000, 200, 8_000_000));
+        assert!((profile.service_spread - 0.125).abs() < 1e-9);
+        let row = chosen.described.iter().find(|(name, ..)| name == "node.write_us").unwrap();
+        assert!(row.1.contains("40.0 (36.0 .. 44.0)") && row.2.contains("measured"), "{row:?}");
+        let missing = directory.path().join("none.toml");
+        let error = missing.to_str().unwrap().parse::<Chosen>().unwrap_err();
+        assert!(error.contains("none.toml") && error.contains("paper, software"), "{error}");
+        std::fs::write(&path, vec![b'#'; 2 << 20]).unwrap();
+        // What has no length may have no end either.
+        for endless in [path.to_str().unwrap(), "/dev/zero"] {
+            assert!(endless.parse::<Chosen>().unwrap_err().contains("no profile"), "{endless}");
+        }
     }
 }

@@ -9,7 +9,5 @@ pub(crate) mod table;
 pub(crate) use csv::{Csv, Record};
 pub(crate) use figure::{Figure, Series, Style, Ticks};
 pub(crate) use report::Report;
+pub(crate) use switchback_calibration::COMMIT;
 pub(crate) use table::Table;
-
-/// The commit that this was built from.
-pub const COMMIT: &str = env!("SWITCHBACK_COMMIT");

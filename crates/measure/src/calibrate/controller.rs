@@ -2,8 +2,8 @@
 
 use super::{Effort, sample, timed};
 use std::path::Path;
+use switchback_calibration::Controller;
 use switchback_core::controller::StoreFile;
-use switchback_experiment::calibration::Controller;
 use switchback_rack::drive::ControllerFiles;
 
 /// A sync takes milliseconds: so many tell enough.

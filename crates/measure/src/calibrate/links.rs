@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use switchback_calibration::{Control, Link};
 use switchback_core::control::{Command, Envelope, KeyedRecord, Message, NodeCommand, NodeReport, Peer, SwitchReport};
 use switchback_core::storage::Record;
-use switchback_experiment::calibration::{Control, Link};
 use switchback_net::{Carrier, ControlEvent, Parts, PeerPort, TcpHub, UdpLink, connect};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq};
 

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 use switchback_bench::report::{Machine, check_writable, say};
 use switchback_bench::scratch::Scratch;
-use switchback_experiment::COMMIT;
-use switchback_experiment::calibration::{Calibration, Origin, Sample};
+
+use switchback_calibration::{COMMIT, Calibration, Origin, Sample};
 
 const EXAMPLES: &str = "\
 Examples:

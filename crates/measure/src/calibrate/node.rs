@@ -11,13 +11,13 @@ use rand_pcg::Pcg64Mcg;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Instant;
+use switchback_calibration::{Node, Sample};
 use switchback_core::control::{Command, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, Loaded, Mark, PutCondition, Record};
 use switchback_engine::rocks::{Options, RocksEngine};
 use switchback_engine::{Engine, MemoryEngine, SyncPolicy};
-use switchback_experiment::calibration::{Node, Sample};
 use switchback_net::{Clock, UdpLink};
 use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags, partition_of};
 

@@ -6,13 +6,13 @@ use crate::matrix;
 use crate::native::Native;
 use anyhow::{Context as _, ensure};
 use std::sync::Arc;
+use switchback_calibration::{Agent as AgentSamples, Pipeline, Sample, Switch};
 use switchback_core::Now;
 use switchback_core::control::{
     BATCH_MAX, Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
 };
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
-use switchback_experiment::calibration::{Agent as AgentSamples, Pipeline, Sample, Switch};
 use switchback_net::NativeTarget;
 use switchback_wire::{Address, HashKey, Header, Op, Packet, partition_of};
 

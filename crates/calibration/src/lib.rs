@@ -1,6 +1,8 @@
-//! A profile as a file: what `switchback calibrate` measured of a machine, and what `--profile FILE` reads.
+//! What the parts of a rack cost on a machine, as a file: `switchback calibrate` writes it, and experiments read it
+//! (`--profile FILE`).
 
-use crate::profile::{Described, Profile};
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 use anyhow::{Context, anyhow, ensure};
 use serde::Deserialize;
 use std::fmt::Write;
@@ -8,6 +10,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+/// The commit that this was built from.
+pub const COMMIT: &str = env!("SWITCHBACK_COMMIT");
 /// A profile is some hundred lines; what is longer is something else.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// No figure of a machine is larger, in whatever unit: a second for a read, a terabyte a second.
@@ -71,7 +75,7 @@ impl Sample {
 }
 
 /// A table's figures: name, meaning, sample.
-type Rows = Vec<(&'static str, &'static str, Sample)>;
+pub type Rows = Vec<(&'static str, &'static str, Sample)>;
 
 /// Declares a table of the file: names and meanings of its samples.
 macro_rules! table {
@@ -217,7 +221,7 @@ impl Calibration {
     }
 
     /// The same of the file's text.
-    pub(crate) fn parse(text: &str, name: &str) -> anyhow::Result<Calibration> {
+    fn parse(text: &str, name: &str) -> anyhow::Result<Calibration> {
         toml::from_str(text).map_err(|error| {
             let place = error.span().map_or(String::new(), |span| {
                 let before = text.get(..span.start).unwrap_or_default();
@@ -230,7 +234,8 @@ impl Calibration {
         })
     }
 
-    fn tables(&self) -> [(&'static str, Rows); 7] {
+    /// Every table, with its figures.
+    pub fn tables(&self) -> [(&'static str, Rows); 7] {
         [
             ("node", self.node.rows()),
             ("pipeline", self.pipeline.rows()),
@@ -275,59 +280,13 @@ impl Calibration {
         }
         text
     }
-
-    /// What the model takes of it.
-    pub(crate) fn profile(&self) -> Profile {
-        let ns = |median: f64, unit_ns: f64| (median * unit_ns).round().max(1.0) as u64;
-        let us = |sample: Sample| ns(sample.median, 1e3);
-        let Sample { median, low, high, .. } = self.node.read_us;
-        Profile {
-            name: "calibrated",
-            node_read_ns: us(self.node.read_us),
-            node_write_ns: us(self.node.write_us),
-            node_conditional_ns: us(self.node.conditional_us),
-            node_alone_ns: [us(self.node.read_alone_us), us(self.node.write_alone_us)],
-            node_mark_ns: us(self.node.mark_us),
-            cache_update_ns: us(self.node.cache_update_us),
-            // The middle eight tenths of a uniform distribution are eight tenths of its width.
-            service_spread: ((high - low) / (2.0 * 0.8 * median)).min(0.95),
-            node_cap_ns: 0,
-            link_ns: us(self.link.udp_us),
-            pipeline_ns: ns((self.pipeline.read_hit_ns.median + self.pipeline.write_hit_ns.median) / 2.0, 1.0),
-            control_link_ns: us(self.control.delay_us),
-            control_bytes_per_us: ns(self.control.mb_per_s.median, 1.0),
-            agent_entry_ns: us(self.agent.entry_us),
-            agent_load_ns: us(self.agent.snapshot_record_us),
-            store_ns: ns(self.controller.file_ms.median, 1e6),
-            store_bytes_per_us: ns(self.controller.mb_per_s.median, 1.0),
-            switch_restart_ns: ns(self.switch.start_ms.median, 1e6),
-        }
-    }
-
-    /// What a report says of the profile: every figure, where and when it was measured.
-    pub(crate) fn describe(&self) -> Vec<Described> {
-        let Origin { machine, date, commit, load, method } = &self.origin;
-        let where_ =
-            format!("measured {date} on {machine}, commit {commit}, load {} to {}; {method}", load[0], load[1]);
-        let mut described = vec![("calibrated".to_owned(), String::new(), where_)];
-        for (table, rows) in self.tables() {
-            for (name, meaning, sample) in rows {
-                let value = format!("{} ({} .. {})", short(sample.median), short(sample.low), short(sample.high));
-                described.push((format!("{table}.{name}"), value, format!("measured: {meaning}")));
-            }
-        }
-        let spread = format!("uniform, +-{:.0} %", self.profile().service_spread * 100.0);
-        described.push(("service time".to_owned(), spread, "measured: the spread of reads".to_owned()));
-        described
-    }
 }
 
 /// Three significant digits.
-fn short(figure: f64) -> String {
+pub fn short(figure: f64) -> String {
     let digits = (2.0 - figure.abs().log10().floor()).clamp(0.0, 6.0) as usize;
     format!("{figure:.digits$}")
 }
 
 #[cfg(test)]
-#[path = "calibration_tests.rs"]
 mod tests;
