@@ -7,8 +7,7 @@ SHELL := /bin/bash
 CCACHE := /usr/lib/ccache
 export PATH := $(CCACHE):$(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
-# Build, clippy and tests share the release profile: RocksDB is built once. `--workspace` for one program, too: its crates have the same
-# features then as in every other build.
+# Build, clippy and tests share the release profile: RocksDB is built once.
 CARGO := cargo
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/switchback
 ARGS ?=
@@ -26,11 +25,11 @@ setup: ## Install what is missing (as root), or print the command that does
 	@scripts/setup.sh run
 
 run: setup ## Build, and start a rack: redis-cli -p 6380
-	@$(CARGO) build --release --quiet --workspace --bin switchback
+	@$(CARGO) build --release --quiet -p switchback
 	@exec $(BINARY) up --hints $(ARGS)
 
-build: setup ## Build the release
-	$(CARGO) build --release --workspace
+build: setup ## Build the product, switchback, and the laboratory, which "switchback lab" runs
+	scripts/build.sh
 
 test: ## Set up, and pass every test
 	@scripts/setup.sh test
@@ -43,7 +42,7 @@ soak: setup ## Simulate seed after seed until stopped, for SECONDS_MAX, or SEEDS
 	@ARGS='$(ARGS)' scripts/soak.sh
 
 bench: setup ## Measure every scheme beside its limit
-	@$(CARGO) build --release --quiet --workspace --bin switchback
+	@$(CARGO) build --release --quiet -p switchback
 	@exec $(BINARY) bench $(ARGS)
 
 fmt: ## Format Rust and C

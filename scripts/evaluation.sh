@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Brings docs/evaluation.md up to date with a run of `switchback experiment all --out DIR`:
+# Brings docs/evaluation.md up to date with a run of `switchback lab experiment all --out DIR`:
 #   scripts/evaluation.sh DIR
 # What stands between <!-- NAME --> and <!-- end --> becomes DIR/NAME.md, and the figures that these name are copied to docs/figures/. What the
 # run left out stays as it is, and is named. The words around the tables are written by hand: read them again.
 set -euo pipefail
 
 if [ $# -ne 1 ] || [ ! -f "$1/goals.md" ]; then
-    echo "usage: scripts/evaluation.sh DIR, where DIR is what switchback experiment wrote (it has goals.md)" >&2
+    echo "usage: scripts/evaluation.sh DIR, where DIR is what switchback lab experiment wrote (it has goals.md)" >&2
     exit 2
 fi
 results="$(cd "$1" && pwd)"

@@ -61,7 +61,7 @@ step 'clippy' cargo clippy --release --quiet --workspace --all-targets -- -D war
 # With one seed, so that a commit that passed passes again; make fuzz draws others.
 step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 scripts/fuzz.sh
 if [ -x datapath/check.sh ]; then step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh; fi
-if step 'build' cargo build --release --quiet --workspace; then
+if step 'build' scripts/build.sh --quiet; then
     counted 'tests' cargo test --release --workspace --no-fail-fast --quiet
     scripts_in 'tests/e2e/*.sh'
 fi

@@ -137,7 +137,7 @@ def main():
     work = sys.argv[1]
     capture = Path(work) / "sim.pcap"
     for seed in SEEDS:
-        arguments = ["sim", "--seed", str(seed), "--scheme", "farreach", "--mild", "calm", "--pcap", str(capture)]
+        arguments = ["lab", "sim", "--seed", str(seed), "--scheme", "farreach", "--mild", "calm", "--pcap", str(capture)]
         done = subprocess.run([os.environ["SWITCHBACK"], *arguments], capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stdout + done.stderr
         compare(capture)

@@ -3,7 +3,7 @@
 --   wireshark -X lua_script:tools/wireshark/switchback.lua capture.pcap
 --   tshark -X lua_script:tools/wireshark/switchback.lua -r capture.pcap -Y 'switchback.flags.embedded'
 --
--- Packets are known by their first four bytes, on any UDP port. Captures come from `switchback switch --pcap`, `switchback sim --pcap`, tcpdump.
+-- Packets are known by their first four bytes, on any UDP port. Captures come from `switchback switch --pcap`, `switchback lab sim --pcap`, tcpdump.
 
 local MAGIC, VERSION, HEADER_BYTES = 0x5357, 1, 112
 local CUT_OFF = ", cut off by the capture"

@@ -1,4 +1,4 @@
-//! What the parts of a rack cost on a machine, as a file: `switchback calibrate` writes it, and experiments read it
+//! What the parts of a rack cost on a machine, as a file: `switchback lab calibrate` writes it, and experiments read it
 //! (`--profile FILE`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -215,7 +215,7 @@ impl Calibration {
         let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).with_context(|| name.clone())?;
         ensure!(
             bytes as u64 <= FILE_BYTES_MAX,
-            "{name}: more than {FILE_BYTES_MAX} bytes are no profile; switchback calibrate writes one"
+            "{name}: more than {FILE_BYTES_MAX} bytes are no profile; switchback lab calibrate writes one"
         );
         Calibration::parse(&text, &name)
     }
@@ -230,7 +230,7 @@ impl Calibration {
                 format!(":{line}:{column}")
             });
             let message = error.message().lines().collect::<Vec<_>>().join("; ");
-            anyhow!("{name}{place}: {message}; switchback calibrate --out FILE writes a whole profile")
+            anyhow!("{name}{place}: {message}; switchback lab calibrate --out FILE writes a whole profile")
         })
     }
 
@@ -250,7 +250,7 @@ impl Calibration {
     /// The file.
     pub fn text(&self) -> String {
         let Origin { machine, date, commit, load, method } = &self.origin;
-        let mut text = "# Written by `switchback calibrate`, for `switchback experiment --profile FILE`.\n\
+        let mut text = "# Written by `switchback lab calibrate`, for `switchback lab experiment --profile FILE`.\n\
                         # Medians of short rounds; a tenth of them were below low, a tenth above high. cpu: of the thread's CPU time.\n\
                         \n[origin]\n"
             .to_owned();

@@ -68,7 +68,7 @@ fn a_hostile_file_is_told_where_and_what_would_be_right() {
     ] {
         let error = refused(&with(key, line));
         assert!(error.starts_with(&format!("p.toml:{}:", line_of(key))), "{line}: {error}");
-        assert!(error.contains(expected) && error.contains("switchback calibrate"), "{line}: {error}");
+        assert!(error.contains(expected) && error.contains("switchback lab calibrate"), "{line}: {error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     let cut = refused(&with("miss_ns", "miss_ns = { median = "));

@@ -1,17 +1,14 @@
-//! `switchback`: the one program. Each subcommand has a file in `commands`.
+//! `switchback`: the product in one program. Each subcommand has a file in `commands`.
 
 mod commands;
 mod launch;
-mod log;
 mod notify;
 mod output;
 mod serve;
 
 use clap::{Parser, Subcommand};
-use signal_hook::consts::SIGPIPE;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use switchback_terminal::{end_with_the_reader, log};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,14 +44,11 @@ enum Command {
     Controller(commands::part::ControllerArgs),
     Gateway(commands::part::GatewayArgs),
     Bench(Box<switchback_bench::cli::BenchArgs>),
-    Datapath(switchback_measure::DatapathArgs),
-    Calibrate(switchback_measure::CalibrateArgs),
     Predict(switchback_bench::predict::PredictArgs),
-    Experiment(Box<commands::experiment::ExperimentCommand>),
     Ctl(commands::ctl::CtlArgs),
     Config(commands::config::ConfigArgs),
-    Sim(Box<commands::sim::SimArgs>),
     Doctor(commands::doctor::DoctorArgs),
+    Lab(commands::lab::LabArgs),
 }
 
 impl Command {
@@ -64,14 +58,6 @@ impl Command {
             self,
             Command::Up(_) | Command::Switch(_) | Command::Node(_) | Command::Controller(_) | Command::Gateway(_)
         )
-    }
-}
-
-/// What only prints ends when nobody reads it any more (`| head`), as other programs do: by SIGPIPE, which Rust ignores. What serves must not,
-/// and ignores what becomes of its output.
-fn end_with_the_reader() {
-    if let Err(error) = signal_hook::flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true))) {
-        tracing::warn!(%error, "SIGPIPE can't be handled");
     }
 }
 
@@ -89,14 +75,11 @@ fn main() -> ExitCode {
         Command::Controller(args) => commands::part::controller(&args),
         Command::Gateway(args) => commands::part::gateway(&args),
         Command::Bench(args) => commands::bench(*args),
-        Command::Datapath(args) => switchback_measure::cli::run(&args),
-        Command::Calibrate(args) => switchback_measure::calibrate(&args),
         Command::Predict(args) => switchback_bench::predict::run(&args),
-        Command::Experiment(args) => commands::experiment::run(&args),
         Command::Ctl(args) => commands::ctl::run(&args),
         Command::Config(args) => commands::config::run(&args),
-        Command::Sim(args) => commands::sim::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
+        Command::Lab(args) => commands::lab::run(&args, &cli.log),
     };
     outcome.unwrap_or_else(|error| {
         // The causes in one line: what failed, then why.

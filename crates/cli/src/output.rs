@@ -1,65 +1,10 @@
-//! What people see: colours on terminals only, aligned tables.
+//! What people see: aligned tables, numbers with units.
 
 use anyhow::Context as _;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
-/// An emphasis, if the stream is a terminal and NO_COLOR isn't set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Style {
-    Bold,
-    Dim,
-    Green,
-    Yellow,
-    Red,
-}
-
-/// Whether a stream takes colours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Paint(bool);
-
-impl Paint {
-    pub(crate) fn stdout() -> Paint {
-        Paint(wanted() && std::io::stdout().is_terminal())
-    }
-
-    pub(crate) fn stderr() -> Paint {
-        Paint(wanted() && std::io::stderr().is_terminal())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn none() -> Paint {
-        Paint(false)
-    }
-
-    pub(crate) fn text(self, style: Style, text: &str) -> String {
-        if !self.0 {
-            return text.to_owned();
-        }
-        let code = match style {
-            Style::Bold => 1,
-            Style::Dim => 2,
-            Style::Red => 31,
-            Style::Green => 32,
-            Style::Yellow => 33,
-        };
-        format!("\x1b[{code}m{text}\x1b[0m")
-    }
-}
-
-fn wanted() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Reports a failure on stderr.
-pub(crate) fn error(message: &str) {
-    note(&format!("{} {message}", Paint::stderr().text(Style::Red, "error:")));
-}
-
-/// A line on stderr. Nobody there to read it is no reason to fail.
-pub(crate) fn note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
+pub(crate) use switchback_terminal::{Paint, Style, error, note};
 
 /// A line on stdout, of what is there to print it.
 pub(crate) fn line(line: &str) -> anyhow::Result<()> {

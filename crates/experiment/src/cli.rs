@@ -1,4 +1,4 @@
-//! `switchback experiment`.
+//! `switchback lab experiment`.
 
 use crate::counterpart::{self, Request};
 use crate::effort;
@@ -19,7 +19,7 @@ const ALL: &str = "all";
 /// The largest seed: those of the repetitions come after it.
 const SEED_MAX: u64 = u64::MAX >> 1;
 
-/// What `switchback experiment` is given.
+/// What `switchback lab experiment` is given.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ExperimentArgs {
     /// Which experiments: `all`, numbers (1 to 9) of the paper's, `twitter` (the published figures of its cache clusters)
@@ -38,7 +38,7 @@ pub struct ExperimentArgs {
     /// Seed of the first repetition; the same seed gives the same figures
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
-    /// Costs of the parts: `paper` (its testbed), `software` (its nodes, this repository's switch), or a file that `switchback calibrate`
+    /// Costs of the parts: `paper` (its testbed), `software` (its nodes, this repository's switch), or a file that `switchback lab calibrate`
     /// wrote of a machine
     #[arg(long, default_value = "paper", default_value_if("measured", "true", "software"), value_name = "NAME|FILE")]
     profile: Chosen,

@@ -48,7 +48,7 @@ pub(crate) struct Profile {
 /// A parameter as reports show it: name, value, source.
 pub(crate) type Described = (String, String, String);
 
-/// A profile as the command line names it: one of the program's, or a file of `switchback calibrate`.
+/// A profile as the command line names it: one of the program's, or a file of `switchback lab calibrate`.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Chosen {
     /// What was given.
@@ -87,7 +87,7 @@ impl FromStr for Chosen {
         };
         let path = Path::new(given);
         if !path.exists() {
-            return Err(format!("{unknown}, and there is no such file, as switchback calibrate writes one"));
+            return Err(format!("{unknown}, and there is no such file, as switchback lab calibrate writes one"));
         }
         let calibration = Calibration::read(path).map_err(|error| format!("{error:#}"))?;
         Ok(Chosen { given: given.to_owned(), profile: Profile::of(&calibration), described: described(&calibration) })

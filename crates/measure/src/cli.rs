@@ -1,4 +1,4 @@
-//! `switchback datapath bench`.
+//! `switchback lab datapath bench`.
 
 use crate::cases::{Case, Operation, Outcome, Size, USUAL};
 use crate::kernel::Kernel;
@@ -53,7 +53,7 @@ pub fn run(args: &DatapathArgs) -> anyhow::Result<ExitCode> {
             args.json.as_deref().map(check_writable).transpose()?;
             if let Err(error) = &allowed {
                 eprintln!(
-                    "native only: {error}\nhow to run the rest: sudo switchback datapath bench, from a build with clang 15 or newer"
+                    "native only: {error}\nhow to run the rest: sudo switchback lab datapath bench, from a build with clang 15 or newer"
                 );
             }
             let report = bench(args, allowed.is_ok())?;

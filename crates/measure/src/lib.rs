@@ -1,4 +1,4 @@
-//! What a packet costs the switch (`switchback datapath bench`), and what every part costs (`switchback calibrate`).
+//! What a packet costs the switch (`switchback lab datapath bench`), and what every part costs (`switchback lab calibrate`).
 //!
 //! The native build and the kernel's are driven with the same requests in the same run. Throughput of whole racks is
 //! `switchback-bench`'s business.

@@ -1,4 +1,4 @@
-//! `switchback sim`: seeds, on all cores, until one breaks a promise.
+//! `switchback lab sim`: seeds, on all cores, until one breaks a promise.
 
 use crate::ablation::Ablation;
 use crate::check::{Check, Checks, strings};
@@ -323,7 +323,7 @@ fn describe(outcome: &Outcome) -> String {
     let focus = forced.map_or(String::new(), |focus| format!(" --focus {}", focus.name()));
     let black_box = if outcome.plan.checks == Checks::BLACK_BOX { " --black-box" } else { "" };
     format!(
-        "{}replay: switchback sim --seed {seed} --scheme {scheme}{ablate}{focus}{black_box} --trace trace.txt\n",
+        "{}replay: switchback lab sim --seed {seed} --scheme {scheme}{ablate}{focus}{black_box} --trace trace.txt\n",
         outcome.report
     )
 }

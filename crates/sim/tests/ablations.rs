@@ -41,7 +41,7 @@ fn the_guarantees_are_documented() {
     for ablation in Ablation::ALL {
         assert!(!ablation.caught_by.is_empty(), "{} names no check", ablation.name);
         let row = format!("| {} | `{}` | {} |", ablation.rule, ablation.name, ablation.caught_by.names());
-        assert!(page.contains(&row), "docs/guarantees.md lacks {row}: see `switchback sim --ablations`");
+        assert!(page.contains(&row), "docs/guarantees.md lacks {row}: see `switchback lab sim --ablations`");
     }
     for check in Check::ALL {
         assert!(page.contains(&format!("`{}`", check.name())), "docs/guarantees.md lacks {}", check.name());

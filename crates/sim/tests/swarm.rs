@@ -30,7 +30,7 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
                     decided.fetch_add(outcome.searches.decided, Ordering::Relaxed);
                     given_up.fetch_add(outcome.searches.given_up, Ordering::Relaxed);
                     if outcome.violation.is_some() {
-                        let replay = format!("switchback sim --seed {seed} --scheme {}", scheme.name());
+                        let replay = format!("switchback lab sim --seed {seed} --scheme {}", scheme.name());
                         broken.lock().expect("no thread panics").push(format!("{}{replay}", outcome.report));
                     }
                 }

@@ -4,7 +4,6 @@
 //! it on a rack that is only thought of ([`analysis`]). What is predicted are limits: the best that each scheme can do with the hottest records cached.
 
 mod analysis;
-mod chart;
 mod columns;
 mod monitor;
 mod overview;
@@ -94,13 +93,9 @@ pub struct PredictArgs {
     #[arg(long, value_name = "THETA", value_parser = parse_theta)]
     zipf: Option<f64>,
 
-    /// Writes everything to this file.
+    /// Writes everything to this file, from which `switchback lab draw` draws a figure.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-
-    /// Draws the load of the nodes and the gains by size of the cache to this file (not of twitter:all).
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
 }
 
 fn parse_partitions(text: &str) -> Result<u32, String> {
@@ -124,12 +119,11 @@ impl PredictArgs {
 
 /// Predicts and prints.
 pub fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
-    [&args.json, &args.svg].into_iter().flatten().try_for_each(|path| check_writable(path))?;
+    args.json.as_deref().map(check_writable).transpose()?;
     let rack = args.rack()?;
     let cluster = args.trace.to_str().and_then(|trace| trace.strip_prefix("twitter:"));
     ensure!(args.zipf.is_none() || cluster.is_some_and(|cluster| cluster != "all"), "--zipf is of twitter:N only");
     if cluster == Some("all") {
-        ensure!(args.svg.is_none(), "--svg draws one trace, not all of Twitter's clusters");
         let overview = overview::overview(rack);
         say(&overview::text(&overview, &rack))?;
         return write_json(args.json.as_deref(), &overview);
@@ -146,10 +140,6 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     };
     let prediction = analysis::predict(&traffic, rack);
     say(&text::text(&prediction))?;
-    if let Some(path) = &args.svg {
-        let svg = chart::svg(&prediction).context("the figure")?;
-        std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-    }
     write_json(args.json.as_deref(), &prediction)
 }
 

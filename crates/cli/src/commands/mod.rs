@@ -3,9 +3,8 @@
 pub(crate) mod config;
 pub(crate) mod ctl;
 pub(crate) mod doctor;
-pub(crate) mod experiment;
+pub(crate) mod lab;
 pub(crate) mod part;
-pub(crate) mod sim;
 pub(crate) mod up;
 
 use anyhow::Context as _;

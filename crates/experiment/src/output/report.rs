@@ -60,7 +60,7 @@ impl Report<'_> {
 
     /// Where figures come from: commit, and the command that repeats these experiments.
     fn origin(&self, experiments: &str) -> String {
-        format!("Commit {COMMIT}: `switchback experiment {experiments}{} --out DIR`", self.options)
+        format!("Commit {COMMIT}: `switchback lab experiment {experiments}{} --out DIR`", self.options)
     }
 
     fn seeds(&self) -> String {

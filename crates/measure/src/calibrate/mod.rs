@@ -1,4 +1,4 @@
-//! `switchback calibrate`: what the parts of a rack cost on this machine, as a profile for `switchback experiment`.
+//! `switchback lab calibrate`: what the parts of a rack cost on this machine, as a profile for `switchback lab experiment`.
 //!
 //! Each part is the product's own, driven by one thread; what is measured is the median of many short rounds.
 
@@ -23,9 +23,9 @@ use switchback_calibration::{COMMIT, Calibration, Origin, Sample};
 const EXAMPLES: &str = "\
 Examples:
   A profile of this machine, and an experiment with it beside the paper's testbed:
-      switchback calibrate --out this-machine.toml
-      switchback experiment 9 --profile this-machine.toml --out measured-costs
-      switchback experiment 9 --profile paper --out papers-costs
+      switchback lab calibrate --out this-machine.toml
+      switchback lab experiment 9 --profile this-machine.toml --out measured-costs
+      switchback lab experiment 9 --profile paper --out papers-costs
 
 It takes some 20 seconds, with --quick some 3. Run it while nothing else runs: the load is noted in the file.
 docs/evaluation.md says what each figure is.";
@@ -33,7 +33,7 @@ docs/evaluation.md says what each figure is.";
 /// Measure what the parts of a rack cost on this machine, as a profile for experiments.
 ///
 /// Nodes (the shim over RocksDB), pipeline, links, control channel, agent and the controller's disk are the product's own. Writes medians and
-/// spread, with machine, date and commit, to a file that `switchback experiment --profile FILE` reads.
+/// spread, with machine, date and commit, to a file that `switchback lab experiment --profile FILE` reads.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CalibrateArgs {
@@ -81,7 +81,7 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let Origin { machine, load, .. } = &calibration.origin;
     say(&format!(
         "{machine}, load {} to {}: medians, and the middle eight tenths\n{}\
-         {3} has it: switchback experiment all --profile {3} --out DIR\n",
+         {3} has it: switchback lab experiment all --profile {3} --out DIR\n",
         load[0],
         load[1],
         calibration.summary(),

@@ -6,7 +6,7 @@ use tracing_subscriber::EnvFilter;
 
 /// How much is logged, and how.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct LogArgs {
+pub struct LogArgs {
     /// Log more: once for what happens, twice for why, three times for every step. RUST_LOG chooses by module.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
@@ -24,8 +24,19 @@ enum LogFormat {
     Json,
 }
 
+impl LogArgs {
+    /// The same for another program's command line.
+    pub fn arguments(&self) -> Vec<&'static str> {
+        let mut arguments = vec!["--verbose"; self.verbose.into()];
+        if self.log_format == LogFormat::Json {
+            arguments.push("--log-format=json");
+        }
+        arguments
+    }
+}
+
 /// Sets the log up for the whole process.
-pub(crate) fn start(args: &LogArgs) {
+pub fn start(args: &LogArgs) {
     let level = match args.verbose {
         0 => "warn",
         1 => "info",

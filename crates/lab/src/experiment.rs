@@ -1,4 +1,4 @@
-//! `switchback experiment`: FarReach's evaluation in virtual time.
+//! `switchback lab experiment`: FarReach's evaluation in virtual time.
 
 use clap::Args;
 use std::process::ExitCode;
@@ -7,13 +7,13 @@ use switchback_experiment::ExperimentArgs;
 const EXAMPLES: &str = "\
 Examples:
   A look at all of the paper's Exp#1 to Exp#9, with figures and a report:
-      switchback experiment all --quick --out results
+      switchback lab experiment all --quick --out results
   Throughput by workload and by number of servers, as a result:
-      switchback experiment 1 3 --out results
+      switchback lab experiment 1 3 --out results
   Recovery, with other seeds:
-      switchback experiment 9 --seed 100 --out results
+      switchback lab experiment 9 --seed 100 --out results
   The model beside the machine, in one run:
-      switchback experiment 1 2 7 8 9 --measured --out results
+      switchback lab experiment 1 2 7 8 9 --measured --out results
 
 The same seed gives the same figures, on any number of processors. docs/evaluation.md has the method.";
 
@@ -29,7 +29,7 @@ pub(crate) struct ExperimentCommand {
 }
 
 pub(crate) fn run(command: &ExperimentCommand) -> anyhow::Result<ExitCode> {
-    let program = std::env::current_exe()?;
+    let program = crate::product()?;
     switchback_experiment::run(&command.args, &mut switchback_bench::racks::LocalRacks { program })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,11 +1,10 @@
 //! A prediction as a figure: the load of the nodes, and gains by size of the cache.
 
-use super::analysis::{Prediction, Step, Way};
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
-use switchback_wire::Scheme;
+use serde::Deserialize;
 
 /// Pixels of the figure, and of its left half.
 const SIZE: (u32, u32) = (1100, 460);
@@ -20,8 +19,39 @@ const GREY: RGBColor = RGBColor(0xb4, 0xb4, 0xb4);
 const ORANGE: RGBColor = RGBColor(0xe6, 0x9f, 0x00);
 const BLUE: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 
+/// What is drawn of a prediction.
+#[derive(Deserialize)]
+pub(crate) struct Prediction {
+    outcomes: Vec<Outcome>,
+    steps: Vec<Step>,
+}
+
+/// The load of the nodes under one way of caching.
+#[derive(Deserialize)]
+struct Outcome {
+    way: String,
+    /// Share of all requests that each node serves.
+    node_load: Vec<f64>,
+}
+
+/// Gains with so many records cached; `None`: without limit.
+#[derive(Deserialize)]
+struct Step {
+    records: u64,
+    write_through: Option<f64>,
+    write_back: Option<f64>,
+}
+
+impl Prediction {
+    /// The nodes' load under a way of caching.
+    fn load(&self, way: &str) -> anyhow::Result<&[f64]> {
+        let found = self.outcomes.iter().find(|outcome| outcome.way == way);
+        Ok(&found.with_context(|| format!("it says nothing of {way}"))?.node_load)
+    }
+}
+
 /// The figure as SVG.
-pub(super) fn svg(prediction: &Prediction) -> anyhow::Result<String> {
+pub(crate) fn svg(prediction: &Prediction) -> anyhow::Result<String> {
     register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).map_err(|_| anyhow!("the font is damaged"))?;
     let mut text = String::new();
     {
@@ -37,9 +67,8 @@ pub(super) fn svg(prediction: &Prediction) -> anyhow::Result<String> {
 
 /// Bars of what each node serves: without a cache, and what write-back leaves of it.
 fn loads(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()> {
-    let of = |way| &prediction.outcome(way).node_load;
-    let mut loads: Vec<(f64, f64)> =
-        of(Way::ideal(Scheme::NoCache)).iter().copied().zip(of(Way::ideal(Scheme::FarReach)).iter().copied()).collect();
+    let (none, write_back) = (prediction.load("no_cache")?, prediction.load("write_back")?);
+    let mut loads: Vec<(f64, f64)> = none.iter().copied().zip(write_back.iter().copied()).collect();
     loads.sort_by(|a, b| b.0.total_cmp(&a.0));
     loads.truncate(NODES_MAX);
     let high = loads.first().map_or(1.0, |(load, _)| load * 100.0) * 1.15;
@@ -72,7 +101,7 @@ fn loads(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> 
 fn gains(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> anyhow::Result<()> {
     let shown = |gain: Option<f64>| gain.unwrap_or(GAIN_MAX).clamp(1.0, GAIN_MAX);
     let steps = &prediction.steps;
-    let high = steps.iter().map(|step| shown(step.gains[Scheme::FarReach])).fold(2.0, f64::max) * 1.2;
+    let high = steps.iter().map(|step| shown(step.write_back)).fold(2.0, f64::max) * 1.2;
     let records = |step: &Step| step.records.max(1) as f64;
     let first = steps.first().map_or(1.0, records);
     let last = steps.last().map_or(10.0, records).max(first * 10.0);
@@ -86,10 +115,11 @@ fn gains(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> 
     let mut mesh = chart.configure_mesh();
     mesh.x_desc("records").x_label_formatter(&|value| format!("{value:.0}")).y_label_formatter(&number);
     mesh.light_line_style(TRANSPARENT).label_style((FONT, 12)).draw()?;
-    for (label, colour, scheme) in
-        [("write-through, ideal", ORANGE, Scheme::NetCache), ("write-back", BLUE, Scheme::FarReach)]
-    {
-        let points = steps.iter().map(|step| (records(step), shown(step.gains[scheme])));
+    for (label, colour, gain) in [
+        ("write-through, ideal", ORANGE, (|step: &Step| step.write_through) as fn(&Step) -> Option<f64>),
+        ("write-back", BLUE, |step| step.write_back),
+    ] {
+        let points = steps.iter().map(|step| (records(step), shown(gain(step))));
         let key = move |(x, y): (i32, i32)| PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2));
         chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?.label(label).legend(key);
     }

@@ -1,4 +1,4 @@
-//! `switchback sim`: the deterministic simulator.
+//! `switchback lab sim`: the deterministic simulator.
 
 use clap::Args;
 use std::process::ExitCode;
@@ -7,17 +7,17 @@ use switchback_sim::cli;
 const EXAMPLES: &str = "\
 Examples:
   A hundred racks of each scheme, each with other faults and another load:
-      switchback sim
+      switchback lab sim
   For ten minutes, with a summary for machines:
-      switchback sim --minutes 10 --json sim.json
+      switchback lab sim --minutes 10 --json sim.json
   One seed again, with every event:
-      switchback sim --seed 42 --scheme farreach --trace trace.txt
+      switchback lab sim --seed 42 --scheme farreach --trace trace.txt
   Its packets, for Wireshark (with tools/wireshark/switchback.lua):
-      switchback sim --seed 42 --scheme farreach --pcap packets.pcap
+      switchback lab sim --seed 42 --scheme farreach --pcap packets.pcap
   Without a mechanism, to see what it is good for:
-      switchback sim --ablate no-fence
+      switchback lab sim --ablate no-fence
   The table of docs/guarantees.md:
-      switchback sim --ablations
+      switchback lab sim --ablations
 
 A broken promise ends it with exit code 1 and says what was promised, the operations that contradict
 each other, and the command that repeats it. The same seed and the same binary make the same run, byte for byte.";

@@ -1,0 +1,79 @@
+//! `switchback-lab`: what Switchback is tested, modelled and measured with. `switchback lab` runs it.
+
+mod chart;
+mod draw;
+mod experiment;
+mod sim;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use switchback_terminal::{end_with_the_reader, error, log};
+
+/// What Switchback is tested, modelled and measured with.
+#[derive(Parser, Debug)]
+#[command(version, bin_name = "switchback lab", disable_help_subcommand = true, max_term_width = 120)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    log: log::LogArgs,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Sim(Box<sim::SimArgs>),
+    Experiment(Box<experiment::ExperimentCommand>),
+    Calibrate(switchback_measure::CalibrateArgs),
+    Datapath(switchback_measure::DatapathArgs),
+    Draw(draw::DrawArgs),
+}
+
+/// The product's program, which racks of processes run: beside this one, or on PATH.
+fn product() -> anyhow::Result<PathBuf> {
+    let beside = std::env::current_exe().context("the path of this program")?.with_file_name("switchback");
+    Ok(if beside.exists() { beside } else { "switchback".into() })
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    log::start(&cli.log);
+    end_with_the_reader();
+    let outcome = match cli.command {
+        Command::Sim(args) => sim::run(&args),
+        Command::Experiment(args) => experiment::run(&args),
+        Command::Calibrate(args) => switchback_measure::calibrate(&args),
+        Command::Datapath(args) => switchback_measure::cli::run(&args),
+        Command::Draw(args) => draw::run(&args),
+    };
+    outcome.unwrap_or_else(|failure| {
+        // The causes in one line: what failed, then why.
+        error(&format!("{failure:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_says_what_it_does() {
+        let mut command = Cli::command();
+        command.build();
+        for subcommand in command.get_subcommands() {
+            assert!(subcommand.get_about().is_some(), "{} has no help", subcommand.get_name());
+            for argument in subcommand.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {} has no help", subcommand.get_name(), argument.get_id());
+            }
+        }
+    }
+}
