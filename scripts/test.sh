@@ -57,12 +57,16 @@ counted() {
 scripts_in() { if compgen -G "$1" >/dev/null; then for script in $1; do step "$script" "$script"; done; fi; }
 
 step 'format of the Rust sources' cargo fmt --all -- --check
-step 'clippy' cargo clippy --release --quiet --workspace --all-targets -- -D warnings
+# The laboratory by itself, as in scripts/build.sh.
+mapfile -t laboratory < <(sed -n 's/^name = "\(switchback-.*\)"$/-p\n\1/p' lab/*/Cargo.toml)
+step 'clippy' cargo clippy --release --quiet --all-targets -- -D warnings
+step 'clippy: laboratory' cargo clippy --release --quiet "${laboratory[@]}" --all-targets -- -D warnings
 # With one seed, so that a commit that passed passes again; make fuzz draws others.
 step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 scripts/fuzz.sh
 if [ -x datapath/check.sh ]; then step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh; fi
 if step 'build' scripts/build.sh --quiet; then
-    counted 'tests' cargo test --release --workspace --no-fail-fast --quiet
+    counted 'tests' cargo test --release --no-fail-fast --quiet
+    counted 'tests: laboratory' cargo test --release "${laboratory[@]}" --no-fail-fast --quiet
     scripts_in 'tests/e2e/*.sh'
 fi
 

@@ -125,8 +125,8 @@ pub(crate) fn open_ends(repository: &Repository) -> Vec<Finding> {
 /// `unwrap()` in what users run: `expect` says what was believed, or the error is passed on.
 pub(crate) fn unwraps(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in repository.with(&["rs"]).filter(|file| file.path.starts_with("crates/") && !file.is_test()) {
-        if file.path.starts_with("crates/tidy/") || file.path.starts_with("crates/sim/") {
+    for file in repository.with(&["rs"]).filter(|file| file.is_of_a_crate() && !file.is_test()) {
+        if file.path.starts_with("crates/tidy/") || file.path.starts_with("lab/sim/") {
             continue;
         }
         for (number, line) in file.product_lines() {

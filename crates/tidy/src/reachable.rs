@@ -9,8 +9,7 @@ pub(crate) fn dead_rust_files(repository: &Repository) -> Vec<Finding> {
     for file in repository.with(&["rs"]).filter(|file| is_root(&file.path)) {
         follow(repository, file, &mut reached);
     }
-    let dead =
-        repository.with(&["rs"]).filter(|file| file.path.starts_with("crates/") && !reached.contains(&file.path));
+    let dead = repository.with(&["rs"]).filter(|file| file.is_of_a_crate() && !reached.contains(&file.path));
     dead.map(|file| file.finding(0, "no `mod` leads here, so it is never compiled; remove it or name it")).collect()
 }
 
@@ -19,12 +18,12 @@ fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(
         parts[..],
-        ["crates", _, "build.rs"]
-            | ["crates", _, "src", "lib.rs" | "main.rs"]
-            | ["crates", _, "src", "bin", ..]
-            | ["crates", _, "tests" | "benches" | "examples" | "fuzz", _]
-            | ["crates", _, "tests" | "benches" | "examples", _, "main.rs"]
-            | ["crates", _, "fuzz", "fuzz_targets" | "src", _]
+        ["crates" | "lab", _, "build.rs"]
+            | ["crates" | "lab", _, "src", "lib.rs" | "main.rs"]
+            | ["crates" | "lab", _, "src", "bin", ..]
+            | ["crates" | "lab", _, "tests" | "benches" | "examples" | "fuzz", _]
+            | ["crates" | "lab", _, "tests" | "benches" | "examples", _, "main.rs"]
+            | ["crates" | "lab", _, "fuzz", "fuzz_targets" | "src", _]
     )
 }
 

@@ -38,6 +38,11 @@ pub struct File {
 }
 
 impl File {
+    /// Whether it belongs to a crate: of the product or of the laboratory.
+    pub(crate) fn is_of_a_crate(&self) -> bool {
+        self.path.starts_with("crates/") || self.path.starts_with("lab/")
+    }
+
     /// Whether its name ends in `.extension`.
     pub fn is(&self, extension: &str) -> bool {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)

@@ -1,6 +1,6 @@
 //! Rules about the repository as a whole.
 
-use crate::{Finding, Repository};
+use crate::{File, Finding, Repository};
 
 /// The license of everything that may be loaded into a kernel.
 const DATAPATH_LICENSE: &str = "SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0";
@@ -50,10 +50,9 @@ pub(crate) fn dependencies(repository: &Repository) -> Vec<Finding> {
 
 /// Every crate has the workspace's lints.
 pub(crate) fn lints(repository: &Repository) -> Vec<Finding> {
-    let is_crate =
-        |path: &str| path.starts_with("crates/") && path.ends_with("/Cargo.toml") && path.matches('/').count() == 2;
+    let is_crate = |file: &File| file.is_of_a_crate() && file.name() == "Cargo.toml";
     let without =
-        repository.files.iter().filter(|file| is_crate(&file.path) && !file.text.contains("[lints]\nworkspace = true"));
+        repository.files.iter().filter(|file| is_crate(file) && !file.text.contains("[lints]\nworkspace = true"));
     without.map(|file| file.finding(0, "add `[lints]` `workspace = true`: the same rules for all")).collect()
 }
 

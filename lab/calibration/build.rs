@@ -8,7 +8,7 @@ fn git(arguments: &[&str]) -> Option<String> {
 }
 
 /// What decides the figures.
-const SOURCES: [&str; 4] = ["Cargo.lock", "Cargo.toml", "crates", "datapath"];
+const SOURCES: [&str; 5] = ["Cargo.lock", "Cargo.toml", "crates", "datapath", "lab"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -44,7 +44,7 @@ fn a_file_comes_back_as_it_was_written() {
     let written = calibration();
     assert_eq!(Calibration::parse(&written.text(), "p.toml").unwrap(), written);
     // (Experiments are tested with the same file.)
-    assert_eq!(include_str!("example.toml"), written.text());
+    assert_eq!(include_str!("example.profile"), written.text());
 }
 
 #[test]

@@ -218,7 +218,7 @@ mod tests {
         assert!((Profile::PAPER.node_capacity_ops() - 60_000.0).abs() < 5.0);
     }
 
-    const MEASURED: &str = include_str!("../../calibration/src/example.toml");
+    const MEASURED: &str = include_str!("../../calibration/src/example.profile");
 
     #[test]
     fn a_profile_is_a_name_or_a_file() {
