@@ -37,6 +37,8 @@ for compiler in gcc clang-19; do
     step "$compiler: warnings are errors"
     # shellcheck disable=SC2086
     $compiler -std=gnu11 -O3 $warnings -c native.c -o "$out/native-$compiler.o"
+    # shellcheck disable=SC2086
+    $compiler -std=gnu11 -O3 $warnings -DSWITCHBACK_ABLATIONS -c native.c -o "$out/native-$compiler.o"
     if [ $compiler = clang-19 ] && lacks clang-19-sanitizers; then
         skip "$0: sanitizers of clang-19" clang-19-sanitizers
         continue
@@ -45,7 +47,7 @@ for compiler in gcc clang-19; do
     # (Not under the thread sanitizer: it knows no fences, which the seqlocks are made of.)
     # shellcheck disable=SC2086
     $compiler -std=gnu11 -O1 -g $warnings -fsanitize=address,undefined -fno-sanitize-recover=all -pthread \
-        native.c tests/replay.c -o "$out/replay"
+        -DSWITCHBACK_ABLATIONS native.c tests/replay.c -o "$out/replay"
     "$out/replay" "${PACKETS:-100000}" "${SEED:-1}"
 done
 

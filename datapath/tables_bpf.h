@@ -124,7 +124,7 @@ MAP(scratches, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct scratch, 1);
 STEP bool has_feature(const struct call *call, u64 bit)
 {
     (void)call;
-    return (parameters.features & bit) != 0;
+    return is_on(parameters.features, bit);
 }
 
 STEP struct registers *registers_of(struct call *call)

@@ -118,7 +118,7 @@ struct run {
 
 STEP bool has_feature(const struct call *call, u64 bit)
 {
-    return (call->switchback->features & bit) != 0;
+    return is_on(call->switchback->features, bit);
 }
 
 STEP struct registers *registers_of(struct call *call)

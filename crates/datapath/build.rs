@@ -11,6 +11,9 @@ fn main() {
     let mut build = cc::Build::new();
     build.file(source.join("native.c")).std("gnu11").opt_level(3).extra_warnings(true).warnings_into_errors(true);
     build.flag("-Wconversion").flag("-Wshadow");
+    if env::var_os("CARGO_FEATURE_ABLATIONS").is_some() {
+        build.define("SWITCHBACK_ABLATIONS", None);
+    }
     // The pipeline is one function that is short of registers, and there is nothing in it to vectorize.
     build.force_frame_pointer(false).flag("-fno-tree-vectorize");
     if let Ok(sanitizers) = env::var("SWITCHBACK_SANITIZE") {

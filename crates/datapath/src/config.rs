@@ -3,6 +3,9 @@
 use crate::{Error, ffi};
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
+/// Whether mechanisms can be left out in this build: not in the product.
+pub const ABLATIONS: bool = cfg!(feature = "ablations");
+
 macro_rules! features {
     ($($(#[$doc:meta])* $constant:ident $name:literal = $bit:literal,)*) => {
         impl Features {
@@ -70,7 +73,8 @@ impl Features {
         Features(bits)
     }
 
-    /// The mask without these bits: an ablation.
+    /// The mask without these bits: an ablation. Only where the crate has its feature `ablations` can mechanisms be left
+    /// out; elsewhere they are on whatever the mask says.
     pub const fn without(self, bits: Features) -> Features {
         Features(self.0 & !bits.0)
     }

@@ -8,7 +8,7 @@ mod ffi;
 pub mod state;
 mod statistics;
 
-pub use config::{ClassConfig, Config, Features};
+pub use config::{ABLATIONS, ClassConfig, Config, Features};
 use statistics::place;
 pub use statistics::{COUNT as STATISTIC_COUNT, DropReason, Statistics};
 

@@ -129,7 +129,9 @@ fn hot_keys_are_told_after_the_threshold() {
 /// A record in a snapshot's way changes once its original is reported, and not before there is room for that.
 #[test]
 fn a_record_without_room_for_its_original_stays_as_it_is() {
-    for features in [Features::of(Scheme::FarReach), Features::of(Scheme::FarReach).without(Features::REPORT_FIRST)] {
+    let all = Features::of(Scheme::FarReach);
+    let ablations = cfg!(feature = "ablations").then(|| all.without(Features::REPORT_FIRST));
+    for features in [all].into_iter().chain(ablations) {
         let rig = Rig::new(&Config { features, reports: 2, ..small() });
         let keys: Vec<_> = (0..3u32).map(u32::to_be_bytes).collect();
         for (slot, key) in keys.iter().enumerate() {
