@@ -10,6 +10,12 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use switchback_terminal::{end_with_the_reader, log};
 
+// A build of the whole workspace would give the product what only the laboratory may have.
+const _: () = assert!(
+    !switchback_core::mechanisms::ABLATIONS && !switchback_datapath::ABLATIONS,
+    "this program has no switch that turns a mechanism off: build it by itself, as scripts/build.sh does"
+);
+
 const EXAMPLES: &str = "\
 Examples:
   A rack in one process, with redis-cli to talk to it:

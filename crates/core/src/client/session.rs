@@ -395,8 +395,8 @@ impl Session {
             .get(index as usize)
             .is_some_and(|lane| lane.request == header.request && !matches!(lane.state, State::Free | State::Done(_)));
         // A client without a lease accepts no answer (rule 9); nor does one accept another epoch's (rule 8).
-        let fenced = self.config.mechanisms.epoch_fence && header.epoch != self.epoch;
-        let expired = self.config.mechanisms.lease && !self.is_open(now);
+        let fenced = self.config.mechanisms.epoch_fence() && header.epoch != self.epoch;
+        let expired = self.config.mechanisms.lease() && !self.is_open(now);
         if fenced || !known || expired {
             self.statistics.ignored_packets += 1;
             return None;

@@ -385,7 +385,7 @@ impl Agent {
 
     fn obey(&mut self, now: Now, command: Command<SwitchCommand>) {
         let Command { id, epoch, body } = command;
-        let is_mine = |boot: u64| boot == self.boot || !self.config.mechanisms.switch_life;
+        let is_mine = |boot: u64| boot == self.boot || !self.config.mechanisms.switch_life();
         let configures = matches!(&body, SwitchCommand::Configure(config) if is_mine(config.boot));
         if epoch < self.epoch || (epoch > self.epoch && !configures) {
             return;
@@ -452,7 +452,7 @@ impl Agent {
 
     /// Whether the epoch's sequence numbers are so far used that now is the moment for another one.
     fn needs_epoch(&self, used: u32) -> bool {
-        self.config.mechanisms.renewal && (used >= RENEW_NOW || (used >= RENEW_WHEN_QUIET && self.traffic.is_quiet()))
+        self.config.mechanisms.renewal() && (used >= RENEW_NOW || (used >= RENEW_WHEN_QUIET && self.traffic.is_quiet()))
     }
 
     /// Room is made, so the cache is full: it counts as such from now on.
@@ -491,7 +491,7 @@ impl Agent {
             // Repeated after it was evicted and removed: admitted once more it would be there
             // without anybody's knowing. (Or overtaken by a later command: then its key is offered
             // again.)
-            let is_late = entry.id <= self.admitted_to && self.config.mechanisms.rising_admissions;
+            let is_late = entry.id <= self.admitted_to && self.config.mechanisms.rising_admissions();
             self.admitted_to = self.admitted_to.max(entry.id);
             let is_tried = !is_late && self.entries.is_free(entry.at);
             admissions.push(Admission { id: entry.id, is_tried });
@@ -626,7 +626,7 @@ impl Agent {
     fn snapshot_ended(&mut self) {
         let snapshot = self.snapshot.take().expect("a snapshot stays until it ends");
         self.timers.stop(AgentTimer::Load);
-        let must_be_whole = self.config.mechanisms.whole_snapshots;
+        let must_be_whole = self.config.mechanisms.whole_snapshots();
         snapshot.finish(&self.entries, must_be_whole, &mut self.reports);
     }
 

@@ -44,7 +44,7 @@ impl Session {
         // Deleted or expired: the same to whoever saw it, and it must stay so.
         let tombstone = header.status != Status::Ok;
         // What was seen must not vanish, even if its writer never heard that it was written (rule 7).
-        let preserves = self.config.mechanisms.preservation && self.config.mechanisms.reader_preservation;
+        let preserves = self.config.mechanisms.preservation() && self.config.mechanisms.reader_preservation();
         if header.has(flags::CACHED) && dirty && preserves && header.generation >= self.durable_generation {
             let (_, key) = self.lanes[index as usize].packet.value_and_key();
             let (seq, expiry_ms) = (header.seq, header.expiry_ms);
@@ -59,7 +59,7 @@ impl Session {
     /// The write, or delete, happened.
     #[inline]
     pub(super) fn written(&mut self, index: u32, header: &Header) -> Outcome<'static> {
-        let preserves = self.config.mechanisms.preservation;
+        let preserves = self.config.mechanisms.preservation();
         if header.has(flags::CACHED) && preserves && header.generation >= self.durable_generation {
             let lane = &self.lanes[index as usize];
             let (value, key) = lane.packet.value_and_key();
@@ -74,7 +74,7 @@ impl Session {
         let lane = &mut self.lanes[index as usize];
         match header.status {
             // The switch has put the record's seq there, in an answer that it repeats as well; `guard` is the request's in those.
-            Status::ConditionFailed if header.has(flags::CACHED) && self.config.mechanisms.kept_refusals => {
+            Status::ConditionFailed if header.has(flags::CACHED) && self.config.mechanisms.kept_refusals() => {
                 self.read_refusing(now, index);
                 None
             }

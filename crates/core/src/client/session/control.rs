@@ -128,7 +128,7 @@ impl Session {
     fn granted(&mut self, now: Now, grant: Grant) {
         // An answer to an earlier life of this client (it may have waited for the controller's disk), a clock that ran ahead of us, an
         // older epoch: nothing to gain from it.
-        let is_mine = grant.boot == self.boot || !self.config.mechanisms.client_life;
+        let is_mine = grant.boot == self.boot || !self.config.mechanisms.client_life();
         // More lanes than were asked for are of another session, or of no controller.
         let is_mine = is_mine && grant.lanes <= self.config.lanes;
         if !is_mine || grant.epoch < self.epoch || grant.hello_us > now.monotonic_us {
@@ -210,7 +210,7 @@ impl Session {
         self.messages.extend(chunks.iter().map(|(_, chunk)| chunk.clone()));
         self.gather = Some(Gather { epoch, chunks });
         self.timers.set(SessionTimer::Gather, now.in_us(self.config.hello_us));
-        if !self.config.mechanisms.release_after_recovery {
+        if !self.config.mechanisms.release_after_recovery() {
             self.preserved.release_older_epochs(epoch);
         }
     }
@@ -233,7 +233,7 @@ impl Session {
             }
             let lane = &mut self.lanes[index as usize];
             let parts = lane.packet.parse().expect("the lane's own packet");
-            if matches!(parts.header.op, Op::Read | Op::Scan) || !self.config.mechanisms.end_with_epoch {
+            if matches!(parts.header.op, Op::Read | Op::Scan) || !self.config.mechanisms.end_with_epoch() {
                 let header = Header { epoch, ..parts.header };
                 lane.packet.rewrite(&header);
                 let request = lane.request;

@@ -81,7 +81,7 @@ impl Chain {
         let (mut held, mut declined) = (Vec::new(), Vec::new());
         for offer in offers {
             let (hash, id) = (offer.hash, offer.id);
-            if self.commands.is_clearing(hash, id) && cx.mechanisms.settled_offers {
+            if self.commands.is_clearing(hash, id) && cx.mechanisms.settled_offers() {
                 // Declined a moment ago: taken now, it would be in the cache and then cleared at its
                 // node.
                 continue;

@@ -109,7 +109,7 @@ impl Chain {
         if entries.is_empty() || cx.directory.active().is_none() {
             return;
         }
-        if !cx.mechanisms.late_clearing {
+        if !cx.mechanisms.late_clearing() {
             for cached in entries.iter().filter_map(|id| self.cache.get(*id)).cloned().collect::<Vec<_>>() {
                 self.decline(cx, cached.node, vec![(cached.entry.hash, cached.offer)]);
             }

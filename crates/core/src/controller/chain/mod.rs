@@ -243,7 +243,7 @@ impl Chain {
     pub(super) fn slept(&mut self, cx: &Context<'_>, slept_us: u64) {
         if let Phase::Recovering(recovery) = &mut self.phase
             && slept_us > SLEEP_RETRIES * cx.config.retry_us
-            && cx.mechanisms.wait_while_heard
+            && cx.mechanisms.wait_while_heard()
         {
             recovery.slept(cx.now, slept_us, cx.sessions.lease_us());
         }

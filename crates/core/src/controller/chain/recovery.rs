@@ -110,7 +110,7 @@ impl Chain {
     pub(super) fn recover_on(&mut self, cx: &mut Context<'_>) {
         let Phase::Recovering(recovery) = &self.phase else { return };
         if recovery.gather.is_none() {
-            if !cx.outbox.is_stored(recovery.stored_by) && cx.mechanisms.durable_epoch {
+            if !cx.outbox.is_stored(recovery.stored_by) && cx.mechanisms.durable_epoch() {
                 return;
             }
             self.begin_recovery(cx);
@@ -180,7 +180,7 @@ impl Chain {
 
     /// Something was heard of a client.
     pub(in crate::controller) fn client_heard(&mut self, cx: &Context<'_>, client: u64) {
-        if cx.mechanisms.wait_while_heard
+        if cx.mechanisms.wait_while_heard()
             && let Some(gather) = self.gather_mut()
         {
             gather.heard(client, cx.now.in_us(cx.sessions.lease_us()));
@@ -206,7 +206,7 @@ impl Chain {
         records: Vec<KeyedRecord>,
     ) {
         if let Some(gather) = self.gather_mut() {
-            gather.take_chunk(cx.now, client, chunk, last, records, cx.mechanisms.recover_newest);
+            gather.take_chunk(cx.now, client, chunk, last, records, cx.mechanisms.recover_newest());
         }
         let epoch = cx.directory.epoch();
         cx.notify(client, ClientNotice::Gathered { epoch, chunk });
@@ -237,7 +237,7 @@ impl Chain {
     /// All clients have answered, or are given up: the newest version of each key goes
     /// to its node.
     fn merge_when_gathered(&mut self, cx: &Context<'_>) {
-        let (newest, wait) = (cx.mechanisms.recover_newest, cx.mechanisms.gather_all);
+        let (newest, wait) = (cx.mechanisms.recover_newest(), cx.mechanisms.gather_all());
         let Phase::Recovering(recovery) = &mut self.phase else { return };
         let Recovery { gather: Some(gather), nodes, times, .. } = &mut **recovery else { return };
         if gather.is_over() || (wait && !gather.is_done(cx.now)) {
@@ -337,7 +337,7 @@ fn clients_to_gather_from(cx: &Context<'_>) -> BTreeMap<u64, Client> {
         let spool_us = if client.spooled { cx.now.in_us(cx.config.spool_wait_us) } else { 0 };
         // Its lease may have run out because there was no switch to grant one for.
         let lives = client.heard_us != 0 && now_us <= client.heard_us + lease_us;
-        let alive_us = if lives && cx.mechanisms.wait_while_heard { client.heard_us + lease_us } else { 0 };
+        let alive_us = if lives && cx.mechanisms.wait_while_heard() { client.heard_us + lease_us } else { 0 };
         let deadline_us = client.lease_until_us.max(spool_us).max(alive_us);
         let deadline_us_max = cx.now.in_us(cx.config.spool_wait_us).max(deadline_us);
         (id, Client::new(deadline_us, deadline_us_max))

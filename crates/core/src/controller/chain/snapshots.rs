@@ -88,11 +88,11 @@ impl Snapshots {
     /// The next generation; never one that was used before, even if the controller restarted.
     pub(super) fn next_generation(&mut self, cx: &mut Context<'_>) -> u32 {
         self.generation = match self.generation {
-            used if !cx.mechanisms.rising_generations => used + 1,
+            used if !cx.mechanisms.rising_generations() => used + 1,
             0 => cx.directory.generation_reserved() + 1,
             _ => self.first_later(),
         };
-        if cx.mechanisms.rising_generations {
+        if cx.mechanisms.rising_generations() {
             cx.directory.reserve_generation(cx.outbox, self.generation);
         }
         self.generation
@@ -247,7 +247,7 @@ impl Chain {
             return;
         }
         self.snapshots.next_due_us = cx.config.snapshot_us.map(|period_us| cx.now.in_us(period_us));
-        let recovering = matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery;
+        let recovering = matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery();
         let ready = matches!(self.phase, Phase::Serving) || recovering;
         if cx.directory.active().is_none() || !ready || !cx.config.scheme.absorbs_writes() {
             return;
@@ -264,7 +264,7 @@ impl Chain {
     /// The switch has sent all of a snapshot.
     pub(super) fn snapshot_end(&mut self, cx: &mut Context<'_>, generation: u32, chunks: u32, complete: bool) {
         self.snapshots.end(cx.now, generation, chunks, complete, cx.directory, cx.outbox);
-        if !cx.mechanisms.release_after_durable && self.snapshots.is_storing() {
+        if !cx.mechanisms.release_after_durable() && self.snapshots.is_storing() {
             self.publish_snapshot(cx);
         }
     }

@@ -37,7 +37,7 @@ pub(super) struct Marks {
     keys: BTreeMap<KeyHash, MarkedKey>,
     offered: usize,
     limit: usize,
-    lasting_fence: bool,
+    mechanisms: Mechanisms,
     next_offer: u64,
     /// Offers to send, again or for the first time.
     pub(super) to_offer: VecDeque<KeyHash>,
@@ -54,7 +54,7 @@ impl Marks {
             keys.iter().filter(|(_, marked)| marked.mark.offer != 0).map(|(hash, _)| *hash).collect();
         // Unique over restarts with the boot's randomness, within one by counting.
         let next_offer = boot << 32 | 1;
-        Marks { keys, offered: to_offer.len(), limit, lasting_fence: mechanisms.lasting_fence, next_offer, to_offer }
+        Marks { keys, offered: to_offer.len(), limit, mechanisms, next_offer, to_offer }
     }
 
     pub(super) fn offered(&self) -> usize {
@@ -161,7 +161,7 @@ impl Marks {
         marked.mark.offer = 0;
         marked.mark.floor = Seq::NONE;
         let key = marked.key.clone();
-        if marked.mark.fence > Seq::NONE && self.lasting_fence {
+        if marked.mark.fence > Seq::NONE && self.mechanisms.lasting_fence() {
             return Some((key, Some(marked.mark)));
         }
         self.keys.remove(hash);

@@ -78,8 +78,8 @@ impl Decider {
     ) -> Decider {
         // After a restart nothing is known of what is stored, unless nothing is.
         let known = if loaded.state.is_none() { Seq::NONE } else { Seq(u64::MAX) };
-        let mut marks = if mechanisms.durable_offer { loaded.marks } else { Vec::new() };
-        if !mechanisms.durable_fence {
+        let mut marks = if mechanisms.durable_offer() { loaded.marks } else { Vec::new() };
+        if !mechanisms.durable_fence() {
             marks.iter_mut().for_each(|(_, _, mark)| mark.fence = Seq::NONE);
         }
         let marks = Marks::new(marks, marks_max, boot, mechanisms);
@@ -119,7 +119,7 @@ impl Decider {
     /// Arbitrates a write that came from a client directly.
     pub(super) fn arbitrate(&mut self, header: &Header) -> Arbitration {
         let arbiter = self.arbiter.as_mut().expect("a bypass epoch has an arbiter");
-        arbiter.arbitrate(header, self.mechanisms.bypass_lanes)
+        arbiter.arbitrate(header, self.mechanisms.bypass_lanes())
     }
 
     /// A write is answered with this number. The number that names it in the answer.
@@ -155,12 +155,12 @@ impl Decider {
     /// A read arrives: fences and embedded records come before its answer.
     pub(super) fn read(&mut self, header: &Header, key: &[u8]) -> ReadVerdict {
         let hash = &header.key_hash;
-        if header.has(flags::FENCED) && self.mechanisms.fence {
+        if header.has(flags::FENCED) && self.mechanisms.fence() {
             let fence = Seq(header.guard);
             self.rising.note(hash, fence);
             return ReadVerdict::Fenced(self.marks.raise_fence(hash, key, fence));
         }
-        let embeds = header.has(flags::EMBEDDED) && self.mechanisms.embedding_store;
+        let embeds = header.has(flags::EMBEDDED) && self.mechanisms.embedding_store();
         if embeds && self.may_come_from_cache(hash, header.seq) {
             return ReadVerdict::Embedded;
         }
@@ -176,7 +176,7 @@ impl Decider {
     pub(super) fn may_come_from_cache(&self, hash: &KeyHash, seq: Seq) -> bool {
         let marked = self.marks.get(hash).filter(|marked| marked.mark.offer != 0);
         let is_new = marked.is_some_and(|marked| seq > marked.mark.floor);
-        is_new || !self.mechanisms.offered_stores
+        is_new || !self.mechanisms.offered_stores()
     }
 
     /// How a record of the cache is stored: iff it is newer.
@@ -187,7 +187,7 @@ impl Decider {
         if record.tombstone || record.expiry_ms != 0 {
             self.rising.note(hash, record.seq);
         }
-        let condition = PutCondition::Newer { known: !self.mechanisms.seq_compare };
+        let condition = PutCondition::Newer { known: !self.mechanisms.seq_compare() };
         (Record { since: Record::INHERITED, ..record }, condition)
     }
 
@@ -213,7 +213,7 @@ impl Decider {
     /// Keys marked as offered whose position is in `from..=to`, in order; a scan can't tell their
     /// values.
     pub(super) fn offered_between(&self, from: u64, to: u64) -> impl Iterator<Item = (&KeyHash, &[u8])> {
-        let offered = self.marks.offered_between(from, to).filter(|_| self.mechanisms.marked_scans);
+        let offered = self.marks.offered_between(from, to).filter(|_| self.mechanisms.marked_scans());
         offered.map(|(hash, marked)| (hash, &marked.key[..]))
     }
 

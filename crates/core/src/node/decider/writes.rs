@@ -56,7 +56,7 @@ impl Decider {
     /// A write has arrived. `lacks_value`: it commits a staged value that isn't there.
     pub(in crate::node) fn write(&self, header: &Header, lacks_value: bool) -> Verdict {
         let lane = (header.lane, header.request);
-        if header.has(flags::CONDITIONAL) && self.mechanisms.node_completion {
+        if header.has(flags::CONDITIONAL) && self.mechanisms.node_completion() {
             if self.was_applied(header) {
                 return Verdict::Answer(Status::Ok, header.seq);
             }
@@ -66,8 +66,8 @@ impl Decider {
                 return Verdict::Ignore;
             }
         }
-        let fenced = header.seq <= self.marks.fence(&header.key_hash) && self.mechanisms.fence;
-        let below_floor = header.seq <= self.rising.of(&header.key_hash) && self.mechanisms.floor;
+        let fenced = header.seq <= self.marks.fence(&header.key_hash) && self.mechanisms.fence();
+        let below_floor = header.seq <= self.rising.of(&header.key_hash) && self.mechanisms.floor();
         // Only the stored number tells: an old duplicate is answered, anything else goes back, or
         // is staged anew.
         if fenced || below_floor || lacks_value { Verdict::LookUp } else { Verdict::Run }
@@ -93,12 +93,12 @@ impl Decider {
         if tombstone || header.expiry_ms != 0 {
             self.rising.note(&hash, seq);
         }
-        let seq_compare = self.mechanisms.seq_compare;
+        let seq_compare = self.mechanisms.seq_compare();
         let newest = self.newest_of(&hash);
         let known = seq > *newest || !seq_compare;
         *newest = (*newest).max(seq);
         let conditional = header.has(flags::CONDITIONAL);
-        if conditional && self.mechanisms.node_completion {
+        if conditional && self.mechanisms.node_completion() {
             self.deciding.insert((header.lane, header.request));
         }
         let since = if conditional { Record::INHERITED } else { None };
@@ -151,10 +151,10 @@ impl Decider {
         let floor = self.rising.of(&header.key_hash);
         let stored = record.map_or(self.rising.base(), |record| record.seq);
         let base = record.map_or(stored, Record::base);
-        let base = if self.mechanisms.chain { base } else { stored };
+        let base = if self.mechanisms.chain() { base } else { stored };
         // Then the chain may have begun upon nothing, below a floor: what else was there is not
         // known any more.
-        let is_chained = self.mechanisms.unsure_chains && record.is_some_and(|record| record.base() < record.seq);
+        let is_chained = self.mechanisms.unsure_chains() && record.is_some_and(|record| record.base() < record.seq);
         let conditional = header.has(flags::CONDITIONAL);
         if conditional && self.was_applied(header) {
             Verdict::Answer(Status::Ok, seq)
@@ -162,7 +162,7 @@ impl Decider {
             refused(self.version_told(stored))
         } else if seq == stored {
             Verdict::Superseded
-        } else if (record.is_none() || is_chained) && seq <= floor && self.mechanisms.floor {
+        } else if (record.is_none() || is_chained) && seq <= floor && self.mechanisms.floor() {
             Verdict::BelowFloor
         } else if seq <= base {
             Verdict::Superseded
@@ -172,7 +172,7 @@ impl Decider {
             // The commit of the fence failed. It is tried again before a write below is sent back:
             // that no copy of it runs here must be known after a restart, too.
             self.marks.get(&header.key_hash).map_or(Verdict::Ignore, |marked| Verdict::SaveFence(marked.mark))
-        } else if seq <= floor && self.mechanisms.floor {
+        } else if seq <= floor && self.mechanisms.floor() {
             // Sent back it may run anew: that no copy of it runs here must be known after a
             // restart, too.
             if self.rising.is_saved() { Verdict::Bounce } else { Verdict::NothingCame }
@@ -190,7 +190,7 @@ impl Decider {
     fn refuse_for_good(&mut self, header: &Header, key: &[u8], told: Seq) -> Verdict {
         let Header { key_hash: hash, seq, .. } = *header;
         self.rising.note(&hash, seq);
-        if !self.mechanisms.fenced_refusals {
+        if !self.mechanisms.fenced_refusals() {
             return refused(told);
         }
         match self.marks.raise_fence(&hash, key, seq) {

@@ -15,7 +15,7 @@ impl Shim {
     pub fn handle_message(&mut self, _now: Now, command: Command<NodeCommand>) {
         let Command { id, epoch, body } = command;
         let raises = matches!(body, NodeCommand::Epoch(_));
-        if self.mechanisms.epoch_fence && (epoch < self.state.epoch || (epoch > self.state.epoch && !raises)) {
+        if self.mechanisms.epoch_fence() && (epoch < self.state.epoch || (epoch > self.state.epoch && !raises)) {
             return; // an old controller's, or one that this node has still to catch up with
         }
         if self.commands.contains_key(&id) {
@@ -178,7 +178,7 @@ impl Shim {
         if self.timers.is_due(NodeTimer::Hello, now) {
             self.timers.set(NodeTimer::Hello, now.in_us(self.limits.heartbeat_us));
             let (boot, address, epoch, held) = (self.boot, self.address, self.state.epoch, self.state.held);
-            let needs_epoch = self.needs_epoch || (self.decider.is_half_used() && self.mechanisms.renewal);
+            let needs_epoch = self.needs_epoch || (self.decider.is_half_used() && self.mechanisms.renewal());
             let failure = self.failure(now).map(str::to_owned);
             self.reports.push_back(NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure });
         }

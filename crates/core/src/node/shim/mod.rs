@@ -167,9 +167,9 @@ impl Shim {
             Some(config) if config.write_through => loaded.marks.iter().map(|(hash, ..)| *hash).collect(),
             _ => VecDeque::new(),
         };
-        state.held &= mechanisms.durable_hold;
+        state.held &= mechanisms.durable_hold();
         let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
-        let outlived = in_bypass && mechanisms.bypass_once;
+        let outlived = in_bypass && mechanisms.bypass_once();
         let served = state.config.as_ref().map(|config| (state.epoch, config));
         let decider = Decider::new(loaded, served, limits.marks_max, boot, mechanisms, now);
         let mut timers = Timers::new();
@@ -268,18 +268,18 @@ impl Shim {
             self.statistics.dropped_epoch += 1;
             return false;
         };
-        if !self.serving || (self.mechanisms.epoch_fence && header.epoch != self.state.epoch) {
+        if !self.serving || (self.mechanisms.epoch_fence() && header.epoch != self.state.epoch) {
             self.statistics.dropped_epoch += 1;
             return false;
         }
         let mine = self.mine.get(usize::from(header.partition)).is_some_and(|mine| *mine);
         let hashed = header.op == Op::Scan || config.hash_key.hash(parts.key) == header.key_hash;
         let stranger = config.switch.is_some_and(|switch| switch != from);
-        if !mine || !hashed || (self.mechanisms.epoch_fence && stranger) {
+        if !mine || !hashed || (self.mechanisms.epoch_fence() && stranger) {
             self.statistics.dropped_stranger += 1;
             return false;
         }
-        if self.state.held && self.mechanisms.hold && self.decider.is_offered(&header.key_hash) {
+        if self.state.held && self.mechanisms.hold() && self.decider.is_offered(&header.key_hash) {
             self.statistics.dropped_held += 1;
             return false;
         }

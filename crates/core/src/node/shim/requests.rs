@@ -219,7 +219,7 @@ impl Shim {
     /// Answers a write. `seq` is its number, or the version because of which its condition failed.
     fn answer_write(&mut self, request: &Request, status: Status, seq: Seq) {
         let header = &request.header;
-        if header.epoch != self.state.epoch && self.mechanisms.epoch_fence {
+        if header.epoch != self.state.epoch && self.mechanisms.epoch_fence() {
             return; // the engine took its time: the client takes the outcome for unknown
         }
         let name = self.decider.answered(header, status, seq);
