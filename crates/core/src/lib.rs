@@ -18,7 +18,8 @@
 //!
 //! After each `handle_` call the environment polls until there is nothing more. A machine has the calls that it
 //! needs: the controller and the agent see no packets of clients, the session has no operations. Its timers are an
-//! enum ([`timers::TimerKind`]). No call blocks, panics on what came from outside, or reads a clock.
+//! enum, with a table of deadlines ([`timers::Timers`]) unless these follow from its state. No call
+//! blocks, panics on what came from outside, or reads a clock.
 //!
 //! There are no sockets, clocks, threads or global randomness in here, and nothing iterates over an unordered map:
 //! the same inputs give the same outputs, and the simulator runs the code that ships.

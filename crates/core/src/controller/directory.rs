@@ -290,3 +290,34 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: Option<&[u8]>, name: &str) -> R
         .map(Some)
         .map_err(|error| EngineError::Corrupt(format!("the controller's {name}: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Record;
+    use switchback_wire::Seq;
+
+    /// Fails if a rack that exists could not be opened any more.
+    #[test]
+    fn the_form_of_the_files_stays() {
+        let session = SessionEntry { boot: 7, lane_first: 8, lanes: 9, number: 10, spooled: true };
+        let directory = DirectoryFile {
+            epoch: 1,
+            recovered_epoch: 2,
+            generation_reserved: 3,
+            starts: 4,
+            sessions_opened: 5,
+            hash_key: HashKey([6; 16]),
+            routes: vec![vec![0], vec![1]],
+            active: Some((11, 12)),
+            bypass: false,
+            sessions: BTreeMap::from([(13, session)]),
+        };
+        let bytes = [&[1, 2, 3, 4, 5][..], &[6; 16], &[2, 1, 0, 1, 1, 1, 11, 12, 0, 1, 13, 7, 8, 9, 10, 1]].concat();
+        assert_eq!(encode(&directory), bytes);
+        let record = Record { seq: Seq(3), value: vec![4], expiry_ms: 5, ..Record::default() };
+        let record = KeyedRecord { hash: KeyHash([6; 16]), key: vec![7], record };
+        let snapshot = SnapshotFile { epoch: 1, generation: 2, records: vec![record] };
+        assert_eq!(encode(&snapshot), [&[1, 2, 1][..], &[6; 16], &[1, 7, 3, 0, 5, 1, 4, 0]].concat());
+    }
+}

@@ -234,8 +234,7 @@ impl Chain {
         Chain::ask(cx, &clients.unwrap_or_default());
     }
 
-    /// All clients have answered, or are given up: the newest version of each key goes
-    /// to its node.
+    /// All clients have answered, or are given up: the newest version of each key goes to its node.
     fn merge_when_gathered(&mut self, cx: &Context<'_>) {
         let (newest, wait) = (cx.mechanisms.recover_newest(), cx.mechanisms.gather_all());
         let Phase::Recovering(recovery) = &mut self.phase else { return };
