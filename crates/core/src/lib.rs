@@ -13,13 +13,15 @@
 //! | `handle_timeout(now)` | the time of `poll_timeout` has come; too early or too late does no harm |
 //! | `poll_packet(packet)` | fills `packet` with the next one to send, and returns where to; `None`: no more |
 //! | `poll_message()` | the next message to send |
-//! | `poll_op()` | the next operation to carry out, in this order: on storage, files or tables. Of a node's storage, which commits many at once, `poll_ops(ops)` gives all |
+//! | `poll_op()` | the next operation to carry out, in this order: on storage, files or tables |
 //! | `poll_timeout()` | when to call `handle_timeout`, in microseconds of the monotonic clock; `None`: never |
 //!
 //! After each `handle_` call the environment polls until there is nothing more. A machine has the calls that it
 //! needs: the controller and the agent see no packets of clients, the session has no operations. Its timers are an
-//! enum, with a table of deadlines ([`timers::Timers`]) unless these follow from its state. No call
-//! blocks, panics on what came from outside, or reads a clock.
+//! enum, with a table of deadlines ([`timers::Timers`]) unless these follow from its state. The shim has `poll_ops(ops)`
+//! for `poll_op`: it appends all operations, since an engine commits many at once. The session's `submit` starts an
+//! operation, and its `handle_packet` returns the outcome, which borrows the packet. No call blocks, panics on what came
+//! from outside, or reads a clock.
 //!
 //! There are no sockets, clocks, threads or global randomness in here, and nothing iterates over an unordered map:
 //! the same inputs give the same outputs, and the simulator runs the code that ships.
