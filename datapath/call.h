@@ -6,8 +6,8 @@
 
 #include "wire.h"
 
-// Which scheme runs and which mechanisms: X(name, bit). With SWITCHBACK_ABLATIONS, which the laboratory builds, every
-// mechanism can be left out, so that a simulation proves that its checks would notice.
+// Which scheme runs and which mechanisms: X(name, bit). With SWITCHBACK_ABLATIONS, which the laboratory
+// builds, every mechanism can be left out, so that a simulation proves that its checks would notice.
 #define FEATURES(X)                                                                                          \
     X(CACHE, 0)             /* look keys up at all */                                                        \
     X(WRITE_BACK, 1)        /* absorb writes (FarReach) */                                                   \
@@ -32,8 +32,8 @@ enum feature { FEATURES(FEATURE_BIT) };
 // The features that depend on the scheme.
 #define FEATURES_OF_SCHEMES (FEATURE_CACHE | FEATURE_WRITE_BACK | FEATURE_WRITE_THROUGH)
 
-// Whether a feature is on, by the mask. Mechanisms are always on where they can't be left out, so their checks compile
-// to nothing.
+// Whether a feature is on, by the mask. Mechanisms are always on where they can't be left out, so their
+// checks compile to nothing.
 STEP bool is_on(u64 features, u64 bit)
 {
 #ifndef SWITCHBACK_ABLATIONS
