@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use switchback_core::Now;
-use switchback_core::client::{ClientConfig, Operation, Outcome, Session};
+use switchback_core::client::{ClientConfig, Operation, Outcome, Session, SubmitError};
 use switchback_core::control::{
     BATCH_BYTES_MAX, BATCH_MAX, ClientNotice, Command, Destination, Grant, KeyedRecord, NodeCommand, NodeConfig,
     batch_len,
@@ -14,7 +14,7 @@ use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record, ScannedKey};
 use switchback_wire::{
     Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags,
-    fragment_bytes,
+    fragment_bytes, record_flags,
 };
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
@@ -210,6 +210,46 @@ fn a_session_takes_no_more_lanes_than_it_asked_for() {
     assert!(!session.is_open(NOW));
     session.handle_message(NOW, grant(4));
     assert!(session.is_open(NOW));
+}
+
+#[test]
+fn a_session_that_snapshots_never_relieve_stops_before_it_preserves_without_limit() {
+    const PRESERVE_BYTES_MAX: usize = 10_000;
+    let config = ClientConfig { lanes: 4, preserve_bytes_max: PRESERVE_BYTES_MAX, ..ClientConfig::default() };
+    let mut session = Session::new(config, 7, 1, NOW);
+    session.handle_message(NOW, grant(4));
+    let (mut packet, mut read) = (Packet::new(), 0u32);
+    // Dirty records of other clients, which the cache answers.
+    while session.submit(NOW, Operation::Read { key: &read.to_be_bytes() }, 0).is_ok() {
+        assert!(read < 1_000, "{} bytes are preserved", session.preserved().bytes());
+        read += 1;
+        while session.poll_packet(&mut packet).is_some() {
+            let parts = packet.parse().unwrap();
+            let answer = Header {
+                op: Op::ReadReply,
+                flags: flags::CACHED,
+                record_flags: record_flags::DIRTY,
+                seq: Seq::new(EPOCH, read.into()),
+                generation: 1,
+                ..parts.header
+            };
+            let answer = Packet::build(answer, &[7; 100], parts.key);
+            assert!(session.handle_packet(NOW, &answer).is_some());
+        }
+    }
+    assert_eq!(session.submit(NOW, Operation::Read { key: b"one more" }, 0), Err(SubmitError::Backpressure));
+    assert_eq!(
+        session.submit(NOW, Operation::Delete { key: b"k", condition: None }, 0),
+        Err(SubmitError::Backpressure)
+    );
+    assert!((2 * PRESERVE_BYTES_MAX..3 * PRESERVE_BYTES_MAX).contains(&session.preserved().bytes()));
+    // A snapshot makes room.
+    session.submit(NOW, Operation::Scan { position: 0, count_only: true }, 0).unwrap();
+    session.poll_packet(&mut packet).unwrap();
+    let header = packet.parse().unwrap().header;
+    let answer = Header { op: Op::ScanReply, durable_generation: 2, ..header };
+    session.handle_packet(NOW, &Packet::build(answer, &[], &[0]));
+    assert_eq!(session.submit(NOW, Operation::Read { key: b"one more" }, 0), Ok(()));
 }
 
 /// The fragments that a pull brings, from `first` on.

@@ -55,10 +55,13 @@ pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
     }
 }
 
-/// Several times what a client preserves: what it writes, and what it reads of the cache.
+/// Twice what a client preserves at most: it begins nothing that it would have to preserve beyond twice `preserve_max_mb`, and
+/// each lane may bring a record more. Never less than the default, so that a session that was configured for more before its
+/// restart is not given up.
 fn gather_bytes_max(config: &RackConfig) -> usize {
-    let cache_bytes = config.cache.records as usize * CACHED_RECORD_BYTES_MAX;
-    4 * (config.client.preserve_max_mb as usize * (1 << 20) + cache_bytes)
+    let under_way = config.client.lanes as usize * CACHED_RECORD_BYTES_MAX;
+    let preserved = 2 * (config.client.preserve_max_mb as usize * (1 << 20)) + under_way;
+    ControllerConfig::default().gather_bytes_max.max(2 * preserved)
 }
 
 /// A time that is configured; `None` if it is 0, which means never.

@@ -231,9 +231,7 @@ impl Session {
             return Err(SubmitError::TooLarge);
         }
         let large = is_large(value.len(), key.len());
-        if (large && self.large_bytes + value.len() > self.config.large_bytes_max)
-            || (!matches!(operation, Operation::Read { .. } | Operation::Scan { .. }) && self.is_preservation_full())
-        {
+        if (large && self.large_bytes + value.len() > self.config.large_bytes_max) || self.must_wait(operation) {
             return Err(SubmitError::Backpressure);
         }
         let index = self.free.pop().ok_or(SubmitError::Busy)?;
@@ -265,8 +263,15 @@ impl Session {
         Ok(())
     }
 
-    fn is_preservation_full(&self) -> bool {
-        self.preserved.bytes() > self.config.preserve_bytes_max
+    /// Whether an operation has to wait until less is preserved. Writes wait first, since what they leave is kept for certain;
+    /// reads of dirty records are kept as well (rule 7), so that they wait at twice as much. Scans leave nothing.
+    fn must_wait(&self, operation: Operation<'_>) -> bool {
+        let limit = match operation {
+            Operation::Write { .. } | Operation::Delete { .. } => self.config.preserve_bytes_max,
+            Operation::Read { .. } => self.config.preserve_bytes_max.saturating_mul(2),
+            Operation::Scan { .. } => return false,
+        };
+        self.preserved.bytes() > limit
     }
 
     #[inline]

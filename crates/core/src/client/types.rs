@@ -15,7 +15,7 @@ pub struct ClientConfig {
     pub deadline_us: u64,
     /// How often to ask for a session while there is none.
     pub hello_us: u64,
-    /// Preserved bytes beyond which writes wait for a snapshot.
+    /// Preserved bytes beyond which writes wait for a snapshot; reads wait beyond twice as many.
     pub preserve_bytes_max: usize,
     /// Bytes of large values under way beyond which large operations wait.
     pub large_bytes_max: usize,

@@ -25,9 +25,8 @@ pub struct ControllerConfig {
     pub spool_wait_us: u64,
     /// Bytes of preserved records that a recovery holds of one client. A client that sends more is
     /// given up, like one that doesn't answer, and what it alone preserves is lost: so this must be
-    /// several times what a client preserves. That is its `preserve_bytes_max`, beyond which it
-    /// begins no write, and what it reads: records that were dirty in the cache since the last
-    /// durable snapshot, for which it asks from half of `preserve_bytes_max` on.
+    /// more than a client preserves. That is at most twice its `preserve_bytes_max`, beyond which it
+    /// begins neither reads nor writes, and a record for each of its lanes.
     ///
     /// All clients together have no other limit: one client could use that up, and others would be
     /// given up for it. A recovery holds at most this for each session.
