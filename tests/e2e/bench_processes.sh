@@ -56,6 +56,6 @@ for signal in INT KILL; do
     check 'and so does what they stored' within 10 empty
 done
 
-"$program" experiment 9 --measured --quick --out "$work/results" >"$work/out" 2>"$work/err"
+"$program" lab experiment 9 --measured --quick --out "$work/results" >"$work/out" 2>"$work/err"
 check 'a switch that is killed is recovered from' grep -q 'in all, ms: modelled [0-9.]*, measured [0-9.]*[1-9]' "$work/out"
 [ "$failures" = 0 ]
