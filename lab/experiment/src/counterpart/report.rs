@@ -191,9 +191,7 @@ pub(super) fn write(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> any
     for pair in pairs {
         rows(pair, scale, request.seed).into_iter().for_each(|row| csv.row(&row));
     }
-    for (name, text) in
-        [("counterpart.csv", csv.text().to_owned()), ("counterpart.md", markdown(request, scale, pairs))]
-    {
+    for (name, text) in [("counterpart.csv", csv.text()), ("counterpart.md", markdown(request, scale, pairs))] {
         let path = request.out.join(name);
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     }

@@ -1,13 +1,10 @@
 //! Comma-separated values (RFC 4180), one row a run.
 
-use std::fmt::Write;
-
 /// A file of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Csv {
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
-    text: String,
 }
 
 /// A row, by the names of its columns.
@@ -33,24 +30,12 @@ impl<'a> Record<'a> {
 impl Csv {
     /// A file without rows.
     pub(crate) fn new(columns: &[impl AsRef<str>]) -> Csv {
-        let columns: Vec<String> = columns.iter().map(|name| name.as_ref().to_owned()).collect();
-        let text = columns.join(",") + "\n";
-        Csv { columns, rows: Vec::new(), text }
+        Csv { columns: columns.iter().map(|name| name.as_ref().to_owned()).collect(), rows: Vec::new() }
     }
 
     /// Adds a row.
     pub(crate) fn row(&mut self, fields: &[String]) {
         assert_eq!(fields.len(), self.columns.len());
-        for (at, field) in fields.iter().enumerate() {
-            let comma = if at == 0 { "" } else { "," };
-            let written = if field.contains([',', '"', '\n']) {
-                write!(self.text, "{comma}\"{}\"", field.replace('"', "\"\""))
-            } else {
-                write!(self.text, "{comma}{field}")
-            };
-            written.expect("a string takes everything");
-        }
-        self.text.push('\n');
         self.rows.push(fields.to_vec());
     }
 
@@ -60,8 +45,13 @@ impl Csv {
     }
 
     /// The file.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
+    pub(crate) fn text(&self) -> String {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for line in std::iter::once(&self.columns).chain(&self.rows) {
+            writer.write_record(line).expect("every row has a field for each column");
+        }
+        let bytes = writer.into_inner().expect("memory takes everything");
+        String::from_utf8(bytes).expect("fields are UTF-8")
     }
 }
 
