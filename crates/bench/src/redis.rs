@@ -4,7 +4,7 @@
 //! something. So each round runs every case on both servers, first one first and then the other, and ratios are taken within rounds.
 
 use crate::leash::Leashed;
-use crate::report::{Machine, Spread, Table, check_writable, grouped, say, spelt};
+use crate::report::{Machine, Spread, check_writable, grouped, say, spelt};
 use crate::scratch::Scratch;
 use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use switchback_net::free_addresses;
+use switchback_terminal::Table;
 
 /// What is compared with what.
 #[derive(Args, Clone, Debug, Serialize)]
@@ -283,7 +284,7 @@ fn compare(case: Case, samples: &[Sample]) -> Option<Comparison> {
 }
 
 fn table(comparisons: &[Comparison]) -> Table {
-    let mut table = Table::new([
+    let mut table = Table::of_numbers([
         "measured, medians",
         "redis ops/s",
         "spread",

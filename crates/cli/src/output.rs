@@ -1,66 +1,14 @@
-//! What people see: aligned tables, numbers with units.
+//! What people see: tables, numbers with units.
 
 use anyhow::Context as _;
-use std::fmt::Write as _;
 use std::io::Write;
 
-pub(crate) use switchback_terminal::{Paint, Style, error, note};
+pub(crate) use switchback_terminal::{Align, Paint, Style, Table, error, note};
 
 /// A line on stdout, of what is there to print it.
 pub(crate) fn line(line: &str) -> anyhow::Result<()> {
     let mut stdout = std::io::stdout().lock();
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("writing to stdout")
-}
-
-/// How a column is aligned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Align {
-    Left,
-    Right,
-}
-
-/// Rows under aligned headings.
-#[derive(Debug)]
-pub(crate) struct Table {
-    columns: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Table {
-        Table { columns: columns.to_vec(), rows: Vec::new() }
-    }
-
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
-        assert_eq!(cells.len(), self.columns.len(), "a cell for each column");
-        self.rows.push(cells);
-    }
-
-    /// All lines, headings first, without spaces at their ends.
-    pub(crate) fn render(&self, paint: Paint) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
-            cells.chain([self.columns[column].0.chars().count()]).max().unwrap_or(0)
-        };
-        let widths: Vec<_> = (0..self.columns.len()).map(width).collect();
-        let aligned = |cells: &[&str]| {
-            let mut line = String::new();
-            for ((cell, (_, align)), width) in cells.iter().zip(&self.columns).zip(&widths) {
-                let _ = match align {
-                    Align::Left => write!(line, "{cell:<width$}  "),
-                    Align::Right => write!(line, "{cell:>width$}  "),
-                };
-            }
-            line.trim_end().to_owned()
-        };
-        let headings: Vec<_> = self.columns.iter().map(|(heading, _)| *heading).collect();
-        let mut text = paint.text(Style::Bold, &aligned(&headings)) + "\n";
-        for row in &self.rows {
-            text += &aligned(&row.iter().map(String::as_str).collect::<Vec<_>>());
-            text.push('\n');
-        }
-        text
-    }
 }
 
 /// `1,234,567`.
@@ -112,15 +60,6 @@ pub(crate) fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tables_are_aligned_and_have_no_trailing_spaces() {
-        let mut table = Table::new(&[("node", Align::Left), ("ops", Align::Right), ("state", Align::Left)]);
-        table.row(vec!["0".into(), "12".into(), "up".into()]);
-        table.row(vec!["node-with-name".into(), "1,234".into(), String::new()]);
-        let text = table.render(Paint::none());
-        assert_eq!(text, "node              ops  state\n0                  12  up\nnode-with-name  1,234\n");
-    }
 
     #[test]
     fn numbers_read_well() {

@@ -1,6 +1,9 @@
-//! What the programs have in common at a terminal: logs, colours, errors, and an end with the reader of their output.
+//! What the programs have in common at a terminal: logs, colours, tables, errors, and an end with the reader of their output.
 
 pub mod log;
+mod table;
+
+pub use table::{Align, Table};
 
 use signal_hook::consts::SIGPIPE;
 use std::io::{IsTerminal, Write};

@@ -15,10 +15,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_bench::leash::Leashed;
-use switchback_bench::report::{Spread, Table};
+use switchback_bench::report::Spread;
 use switchback_datapath::Shard;
 use switchback_net::UdpLink;
 use switchback_rack::drive::{Stop, SwitchThread};
+use switchback_terminal::Table;
 use switchback_wire::{Op, Packet, SWITCH_PORT};
 use switchback_xdp::measure::RunTimes;
 use switchback_xdp::{Mode, Segment};
@@ -267,7 +268,7 @@ impl Server {
 
 /// What the figures say of the aims: per packet at least 5 times cheaper than a server's read, round trips at most half of user space's.
 pub(crate) fn text(peers: &[Peer], packet_ns: f64) -> String {
-    let mut table = Table::new([
+    let mut table = Table::of_numbers([
         "one read after the other",
         "CPU, ns a read",
         "of XDP's packet",

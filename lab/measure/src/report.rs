@@ -5,7 +5,8 @@ use crate::matrix::{Cost, Row};
 use crate::peers::{self, Peer};
 use serde::Serialize;
 use std::fmt::Write as _;
-use switchback_bench::report::{Machine, Spread, Table, grouped};
+use switchback_bench::report::{Machine, Spread, grouped};
+use switchback_terminal::Table;
 use switchback_xdp::XdpDatapath;
 
 /// What the figures include.
@@ -99,7 +100,7 @@ impl Resources {
 
     fn text(&self) -> String {
         let mut programs =
-            Table::new(["program, function", "instructions", "verified", "machine bytes", "stack bytes"]);
+            Table::of_numbers(["program, function", "instructions", "verified", "machine bytes", "stack bytes"]);
         for program in &self.programs {
             let machine: u32 = program.functions.iter().map(|function| function.machine_bytes).sum();
             let number = |number: u32| grouped(number.into());
@@ -120,7 +121,7 @@ impl Resources {
                 ]);
             }
         }
-        let mut maps = Table::new(["map", "entries", "MiB"]);
+        let mut maps = Table::of_numbers(["map", "entries", "MiB"]);
         for map in self.maps.iter().filter(|map| map.bytes >= 1 << 16) {
             maps.row([
                 map.name.clone(),
@@ -200,7 +201,7 @@ impl Report {
         if !self.counts_instructions {
             text += "Instructions: not available, this machine has no counters (or /proc/sys/kernel/perf_event_paranoid forbids).\n\n";
         }
-        let mut table = Table::new([
+        let mut table = Table::of_numbers([
             "packet",
             "value",
             "slots",
@@ -242,7 +243,7 @@ impl Report {
 
 impl Xdp {
     fn text(&self) -> String {
-        let mut table = Table::new(["128 B, 64 K slots, one CPU, XDP", "measured", "aim"]);
+        let mut table = Table::of_numbers(["128 B, 64 K slots, one CPU, XDP", "measured", "aim"]);
         let mut row = |what: &str, measured: String, aim: &str| table.row([what.to_owned(), measured, aim.to_owned()]);
         row("hit, read, ns", format!("{:.0}", self.pipeline.read_hit_ns), "<= 110");
         row("hit, write, ns", format!("{:.0}", self.pipeline.write_hit_ns), "<= 110");

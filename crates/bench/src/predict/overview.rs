@@ -4,10 +4,11 @@ use super::analysis::{Outcome, Rack, Verdict, Way, assess};
 use super::text::gain;
 use super::traffic::Traffic;
 use crate::limit::EXACT_KEYS;
-use crate::report::{Table, grouped, percent};
+use crate::report::{grouped, percent};
 use crate::workload::{Cluster, Demand, twitter};
 use serde::Serialize;
 use std::fmt::Write as _;
+use switchback_terminal::Table;
 use switchback_wire::Scheme;
 
 /// Slots of a Tofino, and of the software targets.
@@ -129,7 +130,7 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
     text += &paying(rows);
     let ways = || Way::all().filter(|way| *way != Way::ideal(Scheme::NoCache));
     let head = ["cluster", "writes", "zipf", "key", "value", "128 B", "1024 B"].into_iter();
-    let mut table = Table::new(head.chain(ways().map(Way::short)).chain([""]));
+    let mut table = Table::of_numbers(head.chain(ways().map(Way::short)).chain([""]));
     for row in rows {
         let known = |number: Option<String>| number.unwrap_or_else(|| "?".to_owned());
         let fits = |fits: Option<bool>| known(fits.map(|fits| if fits { "fits" } else { "-" }.to_owned()));

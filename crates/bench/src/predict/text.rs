@@ -1,8 +1,9 @@
 //! A prediction as people read it.
 
 use super::analysis::{Prediction, Rack, Verdict, Way};
-use crate::report::{Table, grouped, percent};
+use crate::report::{grouped, percent};
 use std::fmt::Write as _;
+use switchback_terminal::Table;
 use switchback_wire::Scheme;
 
 /// Bars of at most so many nodes; of more, the busiest.
@@ -86,7 +87,7 @@ fn now(prediction: &Prediction) -> String {
 fn schemes(prediction: &Prediction) -> String {
     let records = grouped(f64::from(prediction.rack.cache_records));
     let mut text = format!("\nWith the hottest {records} records cached, as far as they fit:\n");
-    let mut table = Table::new(["", "hits", "limit", "ops/s", "gain", "on other maps", "imbalance"]);
+    let mut table = Table::of_numbers(["", "hits", "limit", "ops/s", "gain", "on other maps", "imbalance"]);
     for outcome in &prediction.outcomes {
         let maps = outcome.gains.filter(|gains| gains.max <= GAIN_SHOWN_MAX);
         let maps = maps.map(|gains| format!("{:.2} to {:.2}", gains.min, gains.max));
@@ -129,7 +130,7 @@ fn sizes(prediction: &Prediction) -> String {
     };
     if !prediction.steps.is_empty() {
         let caching = || Scheme::ALL.into_iter().filter(|scheme| scheme.caches());
-        let mut table = Table::new(["records"].into_iter().chain(caching().map(Scheme::policy)));
+        let mut table = Table::of_numbers(["records"].into_iter().chain(caching().map(Scheme::policy)));
         for step in &prediction.steps {
             let gains = caching().map(|scheme| gain(step.gains[scheme]));
             table.row([grouped(step.records as f64)].into_iter().chain(gains));

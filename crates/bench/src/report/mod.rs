@@ -1,12 +1,12 @@
 //! What a run found, as numbers, text and JSON.
 
+mod number;
 mod progress;
-mod table;
 mod text;
 
+pub use number::grouped;
+pub(crate) use number::percent;
 pub(crate) use progress::Bar;
-pub(crate) use table::percent;
-pub use table::{Table, grouped};
 pub(crate) use text::{describe, headline, spelt, text_of_run, text_of_summary};
 
 use crate::cli::LoadArgs;

@@ -1,6 +1,6 @@
 //! A progress bar, if anybody looks.
 
-use super::table::grouped;
+use super::number::grouped;
 use crate::generator::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! Reports as people read them.
 
-use super::table::{Table, grouped, percent};
+use super::number::{grouped, percent};
 use super::{Latency, Machine, Run, Summary};
 use crate::cli::{Arrivals, LoadArgs, Rate, Shape};
 use clap::ValueEnum;
 use std::fmt::Write as _;
+use switchback_terminal::Table;
 
 /// What is run, where.
 pub(crate) fn describe(args: &LoadArgs, shape: &Shape, notes: &[String], machine: &Machine) -> String {
@@ -144,7 +145,7 @@ pub(crate) fn text_of_run(run: &Run) -> String {
 }
 
 fn latency_table(run: &Run) -> String {
-    let mut table = Table::new(["latency in us", "count", "mean", "p50", "p99", "p99.9", "max"]);
+    let mut table = Table::of_numbers(["latency in us", "count", "mean", "p50", "p99", "p99.9", "max"]);
     for (verb, by_whom) in &run.latency_us {
         for whom in ["cache", "node", "all"] {
             // The sum says nothing new where there is only one part.
@@ -164,7 +165,7 @@ fn microseconds(us: f64) -> String {
 /// The schemes side by side.
 pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
     let repeated = summaries.iter().any(|summary| summary.runs > 1);
-    let mut table = Table::new([
+    let mut table = Table::of_numbers([
         "measured",
         if repeated { "ops/s, median" } else { "ops/s" },
         "spread",

@@ -286,7 +286,7 @@ fn recovery_lines(status: &RackStatus, paint: Paint) -> Lines {
 }
 
 fn switches_text(status: &RackStatus, paint: Paint) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         ("switch", Align::Right),
         ("address", Align::Left),
         ("state", Align::Left),
@@ -301,14 +301,14 @@ fn switches_text(status: &RackStatus, paint: Paint) -> String {
         let address = switch.address.clone().unwrap_or_default();
         table.row(vec![switch.index.to_string(), address, state.into(), switch.epoch.to_string()]);
     }
-    table.render(paint)
+    table.painted(paint)
 }
 
 fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
     let load = |node: &NodeStatus| Some(node.reads? + node.writes?);
     // A share says nothing unless all are known.
     let all = nodes.iter().map(load).sum::<Option<u64>>().filter(|all| *all > 0);
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         ("node", Align::Right),
         ("address", Align::Left),
         ("state", Align::Left),
@@ -339,7 +339,7 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
             node.error.as_deref().map_or(String::new(), printable),
         ]);
     }
-    let mut text = table.render(paint);
+    let mut text = table.painted(paint);
     if nodes.iter().any(|node| node.alive.is_some() && node.disk_bytes.is_none()) {
         text += &format!("load and disk are {}\n", asked_at("each node", "its [[node]]"));
     } else if nodes.iter().any(|node| node.alive.is_none()) {
@@ -349,7 +349,7 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
 }
 
 fn cached_text(cached: &CachedStatus, paint: Paint) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::new([
         ("key", Align::Left),
         ("node", Align::Right),
         ("class", Align::Right),
@@ -371,8 +371,8 @@ fn cached_text(cached: &CachedStatus, paint: Paint) -> String {
         (0, 0) => {
             "nothing is cached yet: a key is admitted once it is hot (threshold in [cache] of rack.toml)".to_owned()
         }
-        (_, 0) => table.render(paint),
-        (_, more) => table.render(paint) + &format!("and {} more; --limit lists them\n", grouped(more)),
+        (_, 0) => table.painted(paint),
+        (_, more) => table.painted(paint) + &format!("and {} more; --limit lists them\n", grouped(more)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Tables: for the terminal, Markdown and HTML.
 
 use std::fmt::Write;
+use switchback_terminal::Align;
 
 /// Rows under a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,18 +38,11 @@ impl Table {
 
     /// For a terminal: columns in line.
     pub(crate) fn text(&self) -> String {
-        let lines = || std::iter::once(&self.head).chain(&self.rows);
-        let width = |column: usize| lines().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<_> = (0..self.head.len()).map(width).collect();
-        let mut text = format!("{}\n", self.title);
-        for row in lines() {
-            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-                if self.words.contains(&column) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-            });
-            let line = cells.collect::<Vec<_>>().join("  ");
-            text += &format!("  {}\n", line.trim_end());
-        }
-        text
+        let side = |column| if self.words.contains(&column) { Align::Left } else { Align::Right };
+        let columns = self.head.iter().enumerate().map(|(column, name)| (name, side(column)));
+        let mut table = switchback_terminal::Table::new(columns);
+        self.rows.iter().for_each(|row| table.row(row.iter().cloned()));
+        format!("{}\n{table}", self.title)
     }
 
     /// For Markdown.
