@@ -6,7 +6,7 @@ mod notify;
 mod output;
 mod serve;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;
 use switchback_terminal::{end_with_the_reader, log};
 
@@ -55,6 +55,8 @@ enum Command {
     Config(commands::config::ConfigArgs),
     Doctor(commands::doctor::DoctorArgs),
     Lab(commands::lab::LabArgs),
+    Completions(commands::manual::CompletionsArgs),
+    Man(commands::manual::ManArgs),
 }
 
 impl Command {
@@ -86,6 +88,8 @@ fn main() -> ExitCode {
         Command::Config(args) => commands::config::run(&args),
         Command::Doctor(args) => commands::doctor::run(&args),
         Command::Lab(args) => commands::lab::run(&args, &cli.log),
+        Command::Completions(args) => commands::manual::completions(&args, Cli::command()),
+        Command::Man(args) => commands::manual::man(&args, Cli::command()),
     };
     outcome.unwrap_or_else(|error| {
         // The causes in one line: what failed, then why.
@@ -101,7 +105,6 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_makes_sense() {

@@ -4,6 +4,7 @@ pub(crate) mod config;
 pub(crate) mod ctl;
 pub(crate) mod doctor;
 pub(crate) mod lab;
+pub(crate) mod manual;
 pub(crate) mod part;
 pub(crate) mod up;
 
