@@ -61,6 +61,7 @@ step 'format of the Rust sources' cargo fmt --all -- --check
 mapfile -t laboratory < <(sed -n 's/^name = "\(switchback-.*\)"$/-p\n\1/p' lab/*/Cargo.toml)
 step 'clippy' cargo clippy --release --quiet --all-targets -- -D warnings
 step 'clippy: laboratory' cargo clippy --release --quiet "${laboratory[@]}" --all-targets -- -D warnings
+step 'dependencies: licenses, sources, duplicates' scripts/deny.sh
 # With one seed, so that a commit that passed passes again; make fuzz draws others.
 step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 scripts/fuzz.sh
 if [ -x datapath/check.sh ]; then step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh; fi
