@@ -122,25 +122,6 @@ pub(crate) fn open_ends(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// `unwrap()` in what users run: `expect` says what was believed, or the error is passed on.
-pub(crate) fn unwraps(repository: &Repository) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for file in repository.with(&["rs"]).filter(|file| file.is_of_a_crate() && !file.is_test()) {
-        if file.path.starts_with("crates/tidy/") || file.path.starts_with("lab/sim/") {
-            continue;
-        }
-        for (number, line) in file.product_lines() {
-            let code = line.split("//").next().unwrap_or_default();
-            if code.contains(".unwrap()") || code.contains(".expect(\"\")") {
-                let message =
-                    "unwrap() panics without a reason; pass the error on, or expect(\"what is known to hold\")";
-                findings.push(file.finding(number, message));
-            }
-        }
-    }
-    findings
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,13 +152,5 @@ mod tests {
         let text = "// TODO: later\n// TODO(#12): later\n// FIXME #3\nlet mastodon = TODOS;\n";
         let findings = open_ends(&Repository::of(&[("a.rs", text)]));
         assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [1]);
-    }
-
-    #[test]
-    fn unwraps_are_found_in_what_users_run() {
-        let text = "a.unwrap();\nb.unwrap_or(1);\n#[cfg(test)]\nc.unwrap();\n";
-        let files =
-            [("crates/net/src/a.rs", text), ("crates/net/tests/a.rs", text), ("crates/net/src/b/tests.rs", text)];
-        assert_eq!(unwraps(&Repository::of(&files)).len(), 1);
     }
 }

@@ -18,11 +18,9 @@ pub type Rule = (&'static str, fn(&Repository) -> Vec<Finding>);
 /// All of them.
 pub const RULES: &[Rule] = &[
     ("overlong lines", shape::overlong_lines),
-    ("overlong functions", shape::overlong_functions),
     ("open ends", banned::open_ends),
     ("pure code stays pure", banned::impurities),
     ("unordered iteration", banned::unordered_iteration),
-    ("unwrap", banned::unwraps),
     ("dead Rust files", reachable::dead_rust_files),
     ("dead headers", reachable::dead_headers),
     ("unlinked documents", reachable::unlinked_documents),
