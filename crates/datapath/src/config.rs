@@ -56,6 +56,9 @@ features! {
 }
 
 impl Features {
+    /// No bits.
+    pub const NONE: Features = Features(0);
+
     const MECHANISMS: u64 = (1 << 16) - (1 << 3);
 
     /// What a scheme needs, with every mechanism. Without a cache every lookup misses.

@@ -11,12 +11,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use switchback_assembly::Rack;
 use switchback_core::control::Peer;
-use switchback_core::controller::{Controller, ControllerConfig};
-use switchback_core::mechanisms::Mechanisms;
-use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::switch::{Agent, AgentConfig, Target};
-use switchback_datapath::{Config as DatapathConfig, Verdict};
+use switchback_core::controller::Controller;
+use switchback_core::switch::Target;
+use switchback_datapath::Verdict;
 use switchback_engine::{Opened, Storage};
 use switchback_net::{ClientControl, Clock, ControlLink, MemoryHub, NativeTarget, SWITCH_ADDRESS, Uplink};
 use switchback_wire::{Address, Header, Op, Packet};
@@ -31,14 +30,10 @@ const CLOSING_LIMIT: Duration = Duration::from_secs(5);
 /// What to assemble.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
-    /// The switch's pipeline.
-    pub datapath: DatapathConfig,
-    /// The controller; its `nodes` are filled in by the assembly.
-    pub controller: ControllerConfig,
-    /// The agent's times.
-    pub agent: AgentConfig,
-    /// Limits of each node.
-    pub limits: NodeLimits,
+    /// What the rack is made of.
+    pub rack: Rack,
+    /// Which node has which partition, if the rack is made now.
+    pub routes: Vec<Vec<u16>>,
     /// Where and how each node keeps its records.
     pub nodes: Vec<Storage>,
     /// The controller's directory.
@@ -73,8 +68,7 @@ pub struct Assembly {
     threads: Vec<JoinHandle<()>>,
     /// The agent's thread ends earlier when its switch is replaced.
     agent_thread: Option<(Stop, JoinHandle<()>)>,
-    agent_config: AgentConfig,
-    datapath_config: DatapathConfig,
+    rack: Rack,
 }
 
 /// A number that no other start draws.
@@ -96,12 +90,11 @@ impl Assembly {
         let clock = Clock::default();
         let seed = blueprint.seed.unwrap_or_else(draw_boot);
         // First, since it may want privileges.
-        let nodes = blueprint.nodes.len() as u16;
-        let wiring = Wiring::new(blueprint.wires, &blueprint.datapath, nodes, blueprint.clients)?;
+        let rack = &blueprint.rack;
+        let wiring = Wiring::new(blueprint.wires, &rack.pipeline(), rack.nodes, blueprint.clients)?;
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
         // Before a node's directory is made that the rack has no use for.
-        let partitions = blueprint.controller.routes.len();
-        Controller::check(&found, blueprint.nodes.len(), partitions).with_context(|| rack_in(&blueprint))?;
+        Controller::check(&found, rack.nodes.into(), rack.partitions as usize).with_context(|| rack_in(&blueprint))?;
         let engines = open_engines(&blueprint.nodes)?;
         let mut assembly = Assembly {
             clock,
@@ -115,12 +108,11 @@ impl Assembly {
             stop: Stop::default(),
             threads: Vec::new(),
             agent_thread: None,
-            agent_config: blueprint.agent.clone(),
-            datapath_config: blueprint.datapath.clone(),
+            rack: rack.clone(),
         };
         let addresses = assembly.start_nodes(&blueprint, engines)?;
         assembly.start_controller(&blueprint, addresses, files, &found, seed)?;
-        assembly.start_switch(&blueprint)?;
+        assembly.start_switch()?;
         assembly.wait_until_serving(Duration::from_secs(120))?;
         Ok(assembly)
     }
@@ -130,10 +122,8 @@ impl Assembly {
         for (index, (storage, (engine, loaded))) in blueprint.nodes.iter().zip(engines).enumerate() {
             let node = index as u16;
             let (links, address) = self.wiring.node(node)?;
-            let limits = blueprint.limits.clone();
-            let now = self.clock.now();
-            let shim = Shim::new(node, draw_boot(), address, limits, Mechanisms::ALL, loaded, now)
-                .with_context(|| format!("node {node}"))?;
+            let shim = self.rack.shim(node, draw_boot(), address, loaded, self.clock.now());
+            let shim = shim.with_context(|| format!("node {node}"))?;
             let port = self.hub.port(Peer::Node(node));
             let capacity_ops = blueprint.node_capacity_ops;
             let thread = NodeThread {
@@ -161,9 +151,8 @@ impl Assembly {
         found: &switchback_core::controller::Files,
         seed: u64,
     ) -> anyhow::Result<()> {
-        let config = ControllerConfig { nodes: addresses, ..blueprint.controller.clone() };
-        let controller = Controller::new(config, Mechanisms::ALL, found, seed, self.clock.now())
-            .with_context(|| rack_in(blueprint))?;
+        let controller = self.rack.controller(addresses, blueprint.routes.clone(), found, seed, self.clock.now());
+        let controller = controller.with_context(|| rack_in(blueprint))?;
         let inbox = self.hub.controller_inbox();
         let carrier = Arc::clone(&self.hub) as Arc<dyn switchback_net::Carrier>;
         let (handle, joined) =
@@ -173,13 +162,13 @@ impl Assembly {
         Ok(())
     }
 
-    fn start_switch(&mut self, blueprint: &Blueprint) -> anyhow::Result<()> {
+    fn start_switch(&mut self) -> anyhow::Result<()> {
         let link = self.wiring.switch()?;
         let address = link.as_ref().map_or(SWITCH_ADDRESS, |link| link.address().into());
         match &self.wiring {
             Wiring::Memory(_, datapath) | Wiring::Udp(_, datapath) => {
                 let datapath = Arc::clone(datapath);
-                let target = NativeTarget::new(Arc::clone(&datapath), &blueprint.datapath);
+                let target = NativeTarget::new(Arc::clone(&datapath), &self.rack.pipeline());
                 if let Some(link) = link {
                     let thread = SwitchThread {
                         datapath,
@@ -207,7 +196,7 @@ impl Assembly {
     }
 
     fn start_agent<T: Target + Send + 'static>(&mut self, address: Address, target: T) -> anyhow::Result<()> {
-        let agent = Agent::new(draw_boot(), address, self.agent_config.clone(), self.clock.now());
+        let agent = self.rack.agent(draw_boot(), address, self.clock.now());
         let port = self.hub.port(Peer::Switch(0));
         let thread = AgentThread { agent, target, port, clock: self.clock };
         let stop = Stop::default();
@@ -245,7 +234,7 @@ impl Assembly {
         datapath.clear();
         self.hub.disconnect(Peer::Switch(0));
         std::thread::sleep(restart);
-        self.start_agent(SWITCH_ADDRESS, NativeTarget::new(datapath, &self.datapath_config))
+        self.start_agent(SWITCH_ADDRESS, NativeTarget::new(datapath, &self.rack.pipeline()))
     }
 
     /// Waits until the first recovery, which every start is, leaves only clients to wait for.

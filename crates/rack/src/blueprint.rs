@@ -5,103 +5,77 @@ use crate::config::{LinkKind, RackConfig, SyncChoice};
 use crate::descriptors::Share;
 use crate::wiring::{Buffers, Wires};
 use std::sync::Arc;
-use switchback_core::client::ClientConfig;
-use switchback_core::controller::{ControllerConfig, deal_partitions};
-use switchback_core::node::NodeLimits;
-use switchback_core::switch::{AgentConfig, Counting};
-use switchback_datapath::{ClassConfig, Config as DatapathConfig, Features};
+use switchback_assembly::{Cache, Limits, Rack, Times};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_core::switch::Counting;
+use switchback_datapath::Features;
 use switchback_engine::{Storage, SyncPolicy};
-use switchback_wire::{CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Scheme};
-
-/// Reports that a switch may have waiting: originals of a snapshot, before the agent takes them.
-const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
+use switchback_wire::{CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX};
 
 /// Bytes of memory that a record of the cache takes at most, about.
 const CACHED_RECORD_BYTES_MAX: usize = 64 + CACHED_KEY_BYTES_MAX + CACHED_VALUE_BYTES_MAX;
 
-/// The pipeline's configuration for a scheme and its cache.
-pub fn datapath(scheme: Scheme, config: &RackConfig) -> DatapathConfig {
-    let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
-    DatapathConfig {
-        features: Features::of(scheme),
-        classes: config.cache.classes.iter().map(class).collect(),
-        lanes: config.controller.lanes,
-        partitions: config.rack.partitions,
+/// What the rack is made of.
+pub fn rack(config: &RackConfig) -> Rack {
+    let cache = &config.cache;
+    Rack {
+        scheme: config.rack.scheme,
         nodes: config.nodes.len() as u16,
-        sketch_width: config.cache.sketch_width,
-        sampling: config.cache.sampling,
-        threshold: config.cache.threshold,
-        reports: config.cache.records.next_power_of_two().clamp(REPORTS.0, REPORTS.1),
+        partitions: config.rack.partitions,
+        lanes: config.controller.lanes,
+        session_lanes: config.client.lanes,
+        cache: Cache {
+            records: cache.records,
+            classes: cache.classes.clone(),
+            eviction_sample: cache.eviction_sample,
+            sketch_width: cache.sketch_width,
+            sampling: cache.sampling,
+            threshold: cache.threshold,
+            counting: Counting::full(cache.sketch_width, cache.threshold, cache.sampling),
+            reports: Cache::reports_for(cache.records),
+        },
+        times: times(config),
+        limits: limits(config),
+        mechanisms: Mechanisms::ALL,
+        left_out: Features::NONE,
     }
 }
 
-/// The controller's configuration; addresses of nodes are filled in by whoever knows them.
-pub fn controller(config: &RackConfig, seed: u64) -> ControllerConfig {
-    let rack = &config.rack;
-    ControllerConfig {
-        nodes: Vec::new(),
-        routes: deal_partitions(config.nodes.len() as u16, rack.partitions, seed),
-        scheme: rack.scheme,
-        cache_records: config.cache.records as usize,
-        eviction_sample: config.cache.eviction_sample as usize,
-        spool_wait_us: config.controller.spool_wait_ms * 1000,
-        gather_bytes_max: gather_bytes_max(config),
-        bypass_us: us_unless_zero(config.controller.bypass_ms),
-        lanes: (config.controller.lanes, config.client.lanes.max(1)),
+fn times(config: &RackConfig) -> Times {
+    let (rack, client, usual) = (&config.rack, &config.client, Times::default());
+    Times {
+        heartbeat_us: rack.heartbeat_ms * 1000,
         lease_us: rack.lease_ms * 1000,
         switch_timeout_us: rack.switch_timeout_ms * 1000,
         snapshot_us: us_unless_zero(rack.snapshot_period_ms),
-        ..ControllerConfig::default()
+        spool_wait_us: config.controller.spool_wait_ms * 1000,
+        bypass_us: us_unless_zero(config.controller.bypass_ms),
+        counters_reset_us: config.cache.reset_period_ms * 1000,
+        // A client may be configured to wait for long: floors should not pass what it waits for.
+        floor_period_us: usual.floor_period_us.max(4 * client.deadline_ms * 1000),
+        client_retry_us: (client.retry_ms.0 * 1000, client.retry_ms.1 * 1000),
+        deadline_us: client.deadline_ms * 1000,
+        ..usual
     }
 }
 
-/// Twice what a client preserves at most: it begins nothing that it would have to preserve beyond twice `preserve_max_mb`, and
-/// each lane may bring a record more. Never less than the default, so that a session that was configured for more before its
-/// restart is not given up.
-fn gather_bytes_max(config: &RackConfig) -> usize {
-    let under_way = config.client.lanes as usize * CACHED_RECORD_BYTES_MAX;
-    let preserved = 2 * (config.client.preserve_max_mb as usize * (1 << 20)) + under_way;
-    ControllerConfig::default().gather_bytes_max.max(2 * preserved)
+fn limits(config: &RackConfig) -> Limits {
+    let preserve_bytes_max = config.client.preserve_max_mb as usize * (1 << 20);
+    // Beyond twice as much a client begins nothing that it would have to preserve, and each lane may bring a record more.
+    let preserved = 2 * preserve_bytes_max + config.client.lanes as usize * CACHED_RECORD_BYTES_MAX;
+    let usual = Limits::default();
+    Limits {
+        // Never less than usual, so that a client that was configured for more before its restart is not given up.
+        gather_bytes_max: usual.gather_bytes_max.max(2 * preserved),
+        preserve_bytes_max,
+        large_bytes_max: config.client.large_max_mb as usize * (1 << 20),
+        ..usual
+    }
 }
 
 /// A time that is configured; `None` if it is 0, which means never.
 fn us_unless_zero(time_ms: u64) -> Option<u64> {
     (time_ms != 0).then_some(time_ms * 1000)
-}
-
-/// The agent's times.
-pub fn agent(config: &RackConfig) -> AgentConfig {
-    let cache = &config.cache;
-    AgentConfig {
-        counting: Counting::full(cache.sketch_width, cache.threshold, cache.sampling),
-        counting_with_room: Counting::with_room(cache.sketch_width, cache.threshold, cache.sampling),
-        records: cache.records as usize,
-        heartbeat_us: config.rack.heartbeat_ms * 1000,
-        reset_us: cache.reset_period_ms * 1000,
-        ..AgentConfig::default()
-    }
-}
-
-/// A node's limits.
-pub fn limits(config: &RackConfig) -> NodeLimits {
-    let limits = NodeLimits::default();
-    // A client may be configured to wait for long: floors should not pass what it waits for.
-    let floor_period_us = limits.floor_period_us.max(4 * config.client.deadline_ms * 1000);
-    NodeLimits { heartbeat_us: config.rack.heartbeat_ms * 1000, floor_period_us, ..limits }
-}
-
-/// A session's configuration.
-pub fn client(config: &RackConfig, spooled: bool) -> ClientConfig {
-    let client = &config.client;
-    ClientConfig {
-        lanes: client.lanes,
-        retry_us: (client.retry_ms.0 * 1000, client.retry_ms.1 * 1000),
-        deadline_us: client.deadline_ms * 1000,
-        preserve_bytes_max: client.preserve_max_mb as usize * (1 << 20),
-        large_bytes_max: client.large_max_mb as usize * (1 << 20),
-        spooled,
-        ..ClientConfig::default()
-    }
 }
 
 /// Where and how a node keeps its records.
@@ -129,13 +103,13 @@ pub fn buffers(config: &RackConfig) -> Buffers {
 
 /// An embedded rack, with so many client sessions.
 pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
+    let mut rack = rack(config);
     // Parts of one process die together, and only a stalled machine makes one silent: nothing to recover from.
-    let controller = ControllerConfig { switch_timeout_us: 60_000_000, bypass_us: None, ..controller(config, seed) };
+    rack.times.switch_timeout_us = 60_000_000;
+    rack.times.bypass_us = None;
     Blueprint {
-        datapath: datapath(config.rack.scheme, config),
-        controller,
-        agent: agent(config),
-        limits: limits(config),
+        routes: rack.deal(seed),
+        rack,
         nodes: (0..config.nodes.len()).map(|node| storage(config, node)).collect(),
         controller_data: config.controller.data.clone(),
         clients,

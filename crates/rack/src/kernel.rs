@@ -9,7 +9,6 @@ use anyhow::{Context, ensure};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use switchback_core::control::Peer;
-use switchback_core::switch::Agent;
 use switchback_net::{Clock, connect};
 use switchback_xdp::{Attachment, Mode, Watch, XdpDatapath, XdpTarget};
 
@@ -38,8 +37,9 @@ impl KernelSwitchPart {
             "the switch's address is {address}: in the kernel it has to be the interface's own address, and a port"
         );
         let clock = Clock::default();
-        let pipeline = blueprint::datapath(config.rack.scheme, config);
-        let datapath = Arc::new(XdpDatapath::new(&pipeline, address.into()).context("the switch can't be made")?);
+        let rack = blueprint::rack(config);
+        let datapath =
+            Arc::new(XdpDatapath::new(&rack.pipeline(), address.into()).context("the switch can't be made")?);
         // The port is taken, so that nobody else gets what the kernel passes on; and that is answered from here.
         let link = bind(address, config, "the switch")?;
         let target = XdpTarget::new(Arc::clone(&datapath));
@@ -55,7 +55,7 @@ impl KernelSwitchPart {
         let thread = KernelThread { datapath: in_kernel, link, nodes, watch: attachment.watch().clone() };
         let (switch, joined) = thread.start(threads.stop.clone())?;
         threads.joined.push(joined);
-        let agent = Agent::new(draw_boot(), address.into(), blueprint::agent(config), clock.now());
+        let agent = rack.agent(draw_boot(), address.into(), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
         let (agent, joined) = AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
         threads.joined.push(joined);

@@ -14,10 +14,6 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use switchback_core::control::Peer;
-use switchback_core::controller::{Controller, ControllerConfig};
-use switchback_core::mechanisms::Mechanisms;
-use switchback_core::node::Shim;
-use switchback_core::switch::Agent;
 use switchback_datapath::{Datapath, Shard};
 use switchback_gateway::Gateway;
 use switchback_net::{
@@ -87,7 +83,8 @@ impl SwitchPart {
         let switch =
             config.switches.get(usize::from(index)).with_context(|| no_such("switch", index, config.switches.len()))?;
         let clock = Clock::default();
-        let pipeline = blueprint::datapath(config.rack.scheme, config);
+        let rack = blueprint::rack(config);
+        let pipeline = rack.pipeline();
         let datapath = Arc::new(Datapath::new(&pipeline).context("the switch can't be made")?);
         let target = NativeTarget::new(Arc::clone(&datapath), &pipeline);
         let link = bind(switch.address, config, "the switch")?;
@@ -102,7 +99,7 @@ impl SwitchPart {
         };
         let (switch, joined) = thread.start(threads.stop.clone())?;
         threads.joined.push(joined);
-        let agent = Agent::new(draw_boot(), address.into(), blueprint::agent(config), clock.now());
+        let agent = rack.agent(draw_boot(), address.into(), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
         let (agent, joined) = AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
         threads.joined.push(joined);
@@ -150,9 +147,8 @@ impl NodePart {
         let (engine, loaded) = storage.open().with_context(|| format!("node {index} can't be opened"))?;
         let link = bind(address, config, "the node")?;
         let (address, meter) = (link.address(), Arc::new(link.meter()?));
-        let limits = blueprint::limits(config);
-        let shim = Shim::new(index, draw_boot(), address.into(), limits, Mechanisms::ALL, loaded, clock.now())
-            .with_context(|| format!("node {index}"))?;
+        let shim = blueprint::rack(config).shim(index, draw_boot(), address.into(), loaded, clock.now());
+        let shim = shim.with_context(|| format!("node {index}"))?;
         let port = connect(Peer::Node(index), config.controller.listen)?;
         let links = NodeLinks::Udp(Box::new(link));
         let mut threads = Threads::default();
@@ -195,9 +191,9 @@ impl ControllerPart {
         let nodes = nodes.context("every node of a distributed rack has an address")?;
         ensure!(!config.switches.is_empty(), "a distributed rack has a [[switch]]");
         let (files, found) = ControllerFiles::open(&config.controller.data)?;
-        let machine = ControllerConfig { nodes, ..blueprint::controller(config, seed) };
-        let controller = Controller::new(machine, Mechanisms::ALL, &found, seed, clock.now())
-            .with_context(|| format!("the rack in {}", config.controller.data.display()))?;
+        let rack = blueprint::rack(config);
+        let controller = rack.controller(nodes, rack.deal(seed), &found, seed, clock.now());
+        let controller = controller.with_context(|| format!("the rack in {}", config.controller.data.display()))?;
         let listen = config.controller.listen;
         let parts = Parts { switches: config.switches.len(), nodes: config.nodes.len() };
         let hub = TcpHub::listen(listen, parts).map_err(|error| not_bound("the control channel", listen, &error))?;

@@ -107,7 +107,7 @@ impl FromStr for Focus {
 /// Few keys, all of them hot, and a cache that holds some of them.
 fn hot_keys(plan: &mut Plan, random: &mut Random, cached: (u64, u64), more: (u64, u64)) {
     let records = random.between(cached.0, cached.1);
-    plan.topology.cache_records = records as usize;
+    plan.topology.cache_records = records as u32;
     for (_, slots) in &mut plan.topology.classes {
         *slots = records as u32 + random.below(2) as u32;
     }
@@ -126,14 +126,14 @@ fn faults(kinds: &[(FaultKind, u64)], every_us: u64, lasts_us: u64, random: &mut
 
 fn evictions(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 4), (1, 6));
-    plan.topology.eviction_sample = random.between(1, 2) as usize;
+    plan.topology.eviction_sample = random.between(1, 2) as u32;
     plan.data.interleave = 1.0;
     plan.data.repeats = random.unit() * 0.5;
     plan.data.late = random.unit() * 0.2;
     plan.data.late_us = random.logarithmic(200, 20_000);
     plan.times.floor_period_us = random.logarithmic(1_000, 20_000);
-    plan.times.agent_us = random.logarithmic(20, 2_000);
-    plan.times.agent_step_us = random.logarithmic(20, 1_000);
+    plan.agents.command_us = random.logarithmic(20, 2_000);
+    plan.agents.step_us = random.logarithmic(20, 1_000);
     plan.control.breaks = random.unit() * 0.05;
     plan.control.reconnect_us = random.logarithmic(200, 5_000);
     plan.times.controller_retry_us = random.logarithmic(500, 5_000);
@@ -147,7 +147,7 @@ fn evictions(plan: &mut Plan, random: &mut Random) {
         plan.load.mix = [1.0, 0.05, 0.0, 0.0, 0.0, 0.0];
         plan.data.late = 0.3;
         plan.data.late_us = random.logarithmic(2_000, 20_000);
-        plan.times.agent_us = random.logarithmic(20, 200);
+        plan.agents.command_us = random.logarithmic(20, 200);
     }
 }
 
@@ -178,7 +178,7 @@ fn switches(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 16), (0, 4));
     quick_recoveries(plan, random);
     plan.topology.switches = random.between(1, 2) as u8;
-    plan.times.snapshot_us = random.logarithmic(5_000, 100_000);
+    plan.times.snapshot_us = Some(random.logarithmic(5_000, 100_000));
     plan.disks.compaction = random.unit();
     if random.chance(0.3) {
         // Switches that die and come back while what they are told, and what they say, is on its way.
@@ -206,7 +206,7 @@ fn splits(plan: &mut Plan, random: &mut Random) {
     quick_recoveries(plan, random);
     plan.topology.switches = random.between(2, 3) as u8;
     plan.topology.clients = plan.topology.clients.clamp(3, 6);
-    plan.times.agent_us = random.logarithmic(20, 2_000);
+    plan.agents.command_us = random.logarithmic(20, 2_000);
     plan.control.delay_us = random.logarithmic(100, 3_000);
     plan.times.switch_timeout_us = plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
     plan.times.lease_us = random.logarithmic(20_000, 300_000) + 20 * plan.control.delay_us;
@@ -225,7 +225,7 @@ fn stragglers(plan: &mut Plan, random: &mut Random) {
     quick_recoveries(plan, random);
     plan.topology.switches = random.between(2, 3) as u8;
     plan.topology.clients = plan.topology.clients.clamp(3, 6);
-    plan.topology.eviction_sample = random.between(1, 2) as usize;
+    plan.topology.eviction_sample = random.between(1, 2) as u32;
     plan.topology.threshold = 1;
     plan.load.threads = plan.load.threads.clamp(4, 8);
     plan.load.think_us = random.logarithmic(500, 2_000);
@@ -238,7 +238,7 @@ fn stragglers(plan: &mut Plan, random: &mut Random) {
     plan.disks.commit_us = random.logarithmic(5, 200);
     plan.times.client_retry_us = (500, 1_000);
     plan.times.deadline_us = random.logarithmic(4_000, 10_000);
-    plan.times.agent_us = random.logarithmic(20, 200);
+    plan.agents.command_us = random.logarithmic(20, 200);
     plan.times.switch_timeout_us = plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
     plan.times.lease_us = random.logarithmic(20_000, 100_000) + 20 * (plan.control.delay_us + plan.control.jitter_us);
     plan.times.drift_us = plan.times.lease_us / 20;
@@ -252,7 +252,7 @@ fn restarts(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 8), (0, 6));
     quick_recoveries(plan, random);
     plan.topology.nodes = random.between(1, 2) as u8;
-    plan.times.snapshot_us = random.logarithmic(5_000, 100_000);
+    plan.times.snapshot_us = Some(random.logarithmic(5_000, 100_000));
     plan.disks.store_us = random.logarithmic(20, 20_000);
     plan.data.late = random.unit() * 0.2;
     plan.data.late_us = random.logarithmic(200, 50_000);
@@ -270,8 +270,8 @@ fn restarts(plan: &mut Plan, random: &mut Random) {
 
 fn snapshots(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (4, 64), (0, 2));
-    plan.times.snapshot_us = random.logarithmic(5_000, 20_000);
-    plan.times.agent_step_us = random.logarithmic(100, 5_000);
+    plan.times.snapshot_us = Some(random.logarithmic(5_000, 20_000));
+    plan.agents.step_us = random.logarithmic(100, 5_000);
     plan.data.interleave = 1.0;
     plan.topology.reports = if random.chance(0.5) { random.between(2, 8) as u32 } else { 1024 };
     plan.load.threads = plan.load.threads.max(4);
@@ -328,7 +328,7 @@ fn bypass(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 8), (0, 4));
     quick_recoveries(plan, random);
     plan.topology.switches = 1;
-    plan.times.bypass_us = random.logarithmic(2_000, 50_000);
+    plan.times.bypass_us = Some(random.logarithmic(2_000, 50_000));
     plan.data.loss = random.unit() * 0.3;
     plan.data.late = random.unit() * 0.2;
     plan.data.late_us = random.logarithmic(200, 20_000);

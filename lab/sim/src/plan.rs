@@ -6,6 +6,8 @@ use crate::check::Checks;
 use crate::focus::Focus;
 use crate::parts::{CLIENTS_MAX, NODES_MAX};
 use crate::random::Random;
+use switchback_assembly::{Cache, Limits, Rack, Times};
+use switchback_core::switch::AgentConfig;
 use switchback_wire::{SEQ_COUNTER_BITS, Scheme};
 
 /// The parts and the cache.
@@ -22,7 +24,7 @@ pub struct Topology {
     /// Size classes: value bytes and slots.
     pub classes: Vec<(u32, u32)>,
     /// Keys that the cache may hold.
-    pub cache_records: usize,
+    pub cache_records: u32,
     /// Estimate from which on a key is hot.
     pub threshold: u32,
     /// Share of packets that are counted.
@@ -34,42 +36,38 @@ pub struct Topology {
     /// Lanes of a session.
     pub lanes: u32,
     /// Candidates of an eviction.
-    pub eviction_sample: usize,
+    pub eviction_sample: u32,
     /// A node remembers few fences and offers: room for the offers of a full cache and for more that wait.
     pub few_marks: bool,
     /// Where an epoch's sequence counters begin while there are faults: epochs are renewed when they run out.
     pub sequence_start: u64,
 }
 
-/// Times of the parts, in microseconds.
+impl Topology {
+    /// Keys that a node offers at most.
+    fn marks_max(&self) -> usize {
+        if self.few_marks { 8 + 4 * self.cache_records as usize } else { Limits::default().marks_max }
+    }
+}
+
+/// How fast the agents are, in microseconds.
 #[derive(Clone, Debug)]
-#[allow(missing_docs)] // As in the configurations of crates/core.
-pub struct Times {
-    pub heartbeat_us: u64,
-    pub node_retry_us: u64,
-    pub floor_period_us: u64,
-    pub bypass_us: u64,
-    pub lease_us: u64,
-    pub drift_us: u64,
-    pub drift_ppm: i64,
-    pub skew_ms: i64,
-    pub spool_wait_us: u64,
-    pub switch_timeout_us: u64,
-    pub switch_lost_us: u64,
-    pub snapshot_us: u64,
-    pub controller_retry_us: u64,
-    pub client_retry_us: (u64, u64),
-    pub deadline_us: u64,
-    pub hello_us: u64,
-    pub counters_reset_us: u64,
-    /// Until an agent gets to a command.
-    pub agent_us: u64,
-    /// How often an agent looks at reports.
-    pub agent_poll_us: u64,
+pub struct Agents {
+    /// Until one gets to a command.
+    pub command_us: u64,
+    /// How often one looks at reports.
+    pub poll_us: u64,
     /// Between two steps of a snapshot.
-    pub agent_step_us: u64,
-    /// How long there must be little to do for an epoch to be renewed.
-    pub quiet_us: u64,
+    pub step_us: u64,
+}
+
+/// How wrong the parts' clocks are.
+#[derive(Clone, Debug)]
+pub struct Clocks {
+    /// Millionths by which one is too fast or slow at most.
+    pub drift_ppm: i64,
+    /// Milliseconds by which the date of one is off at most.
+    pub skew_ms: i64,
 }
 
 /// The data plane's network.
@@ -245,6 +243,10 @@ pub struct Plan {
     pub topology: Topology,
     /// Times.
     pub times: Times,
+    /// Pace of the agents.
+    pub agents: Agents,
+    /// Clocks.
+    pub clocks: Clocks,
     /// Data plane.
     pub data: DataNetwork,
     /// Control plane.
@@ -264,7 +266,7 @@ impl Plan {
     pub fn draw(seed: u64, scheme: Scheme, ablation: Ablation) -> Plan {
         let mut random = Random::new(seed);
         let topology = draw_topology(&mut random);
-        let times = draw_times(&mut random);
+        let (mut times, agents, clocks) = draw_times(&mut random);
         let data = draw_data(&mut random);
         let control = ControlNetwork {
             delay_us: random.logarithmic(10, 2_000),
@@ -280,7 +282,6 @@ impl Plan {
             compaction: 0.02,
         };
         // A timeout that ordinary delays exceed would end every epoch as soon as it begins.
-        let mut times = times;
         times.switch_timeout_us += 10 * (control.delay_us + control.jitter_us);
         times.switch_lost_us += 3 * (control.delay_us + control.jitter_us) + control.reconnect_us;
         times.lease_us += 20 * (control.delay_us + control.jitter_us);
@@ -299,6 +300,8 @@ impl Plan {
             checks,
             topology,
             times,
+            agents,
+            clocks,
             data,
             control,
             disks,
@@ -308,6 +311,32 @@ impl Plan {
         };
         focus.narrow(&mut plan, &mut random);
         plan
+    }
+
+    /// What its parts are made with.
+    pub fn rack(&self) -> Rack {
+        let topology = &self.topology;
+        Rack {
+            scheme: self.scheme,
+            nodes: topology.nodes.into(),
+            partitions: topology.partitions,
+            lanes: topology.lanes * u32::from(topology.clients),
+            session_lanes: topology.lanes,
+            cache: Cache {
+                records: topology.cache_records,
+                classes: topology.classes.clone(),
+                eviction_sample: topology.eviction_sample,
+                sketch_width: topology.sketch_width,
+                sampling: topology.sampling,
+                threshold: topology.threshold,
+                counting: AgentConfig::default().counting,
+                reports: topology.reports,
+            },
+            times: self.times.clone(),
+            limits: Limits { marks_max: topology.marks_max(), ..Limits::default() },
+            mechanisms: self.ablation.mechanisms,
+            left_out: self.ablation.features,
+        }
     }
 
     /// A small rack without any fault, the seed of which decides only what the clients do.
@@ -343,9 +372,9 @@ fn draw_topology(random: &mut Random) -> Topology {
         0 | 1 => random.between(2, 8),
         2 => random.between(2, 64),
         _ => random.logarithmic(16, 4096),
-    } as usize;
+    } as u32;
     let class_sets: [&[u32]; 5] = [&[1024], &[64, 1024], &[128, 256, 512, 1024], &[16, 300], &[128]];
-    let slots = (cache_records as u32 + random.below(4) as u32).max(2);
+    let slots = (cache_records + random.below(4) as u32).max(2);
     let classes = random.pick(&class_sets).iter().map(|bytes| (*bytes, slots)).collect();
     Topology {
         nodes,
@@ -359,7 +388,7 @@ fn draw_topology(random: &mut Random) -> Topology {
         sketch_width: 64 << random.below(5),
         reports: if random.chance(0.2) { random.between(2, 8) as u32 } else { 1024 },
         lanes: random.between(1, 16) as u32,
-        eviction_sample: random.between(1, 8) as usize,
+        eviction_sample: random.between(1, 8) as u32,
         few_marks: random.chance(0.2),
         sequence_start: draw_sequence_start(random),
     }
@@ -376,35 +405,41 @@ fn draw_sequence_start(random: &mut Random) -> u64 {
     }
 }
 
-fn draw_times(random: &mut Random) -> Times {
+fn draw_times(random: &mut Random) -> (Times, Agents, Clocks) {
     let lease_us = random.logarithmic(60_000, 2_000_000);
     let heartbeat_us = random.logarithmic(3_000, 20_000);
     let retry_us = random.logarithmic(300, 20_000);
-    Times {
+    let node_retry_us = random.logarithmic(2_000, 50_000);
+    let clocks = Clocks {
+        drift_ppm: if random.chance(0.5) { 20_000 } else { 100 },
+        skew_ms: if random.chance(0.3) { random.between(1, 50) as i64 } else { 0 },
+    };
+    let times = Times {
         heartbeat_us,
-        node_retry_us: random.logarithmic(2_000, 50_000),
+        node_retry_us,
         lease_us,
         // Clocks that differ by 4 % at most, and a bound of 5 %.
         drift_us: lease_us / 20,
-        drift_ppm: if random.chance(0.5) { 20_000 } else { 100 },
-        skew_ms: if random.chance(0.3) { random.between(1, 50) as i64 } else { 0 },
         spool_wait_us: random.logarithmic(100_000, 3_000_000),
         switch_timeout_us: heartbeat_us * random.between(3, 10),
         switch_lost_us: random.logarithmic(1_000, 30_000),
-        snapshot_us: random.logarithmic(5_000, 1_000_000),
+        snapshot_us: Some(random.logarithmic(5_000, 1_000_000)),
         controller_retry_us: random.logarithmic(2_000, 50_000),
         client_retry_us: (retry_us, retry_us * random.between(2, 50)),
         deadline_us: random.logarithmic(100_000, 3_000_000),
         hello_us: random.logarithmic(3_000, 30_000),
         // Longer than a single client needs to make a key hot.
         counters_reset_us: random.logarithmic(1_000_000, 10_000_000),
-        agent_us: random.logarithmic(1, 500),
-        bypass_us: random.logarithmic(10_000, 3_000_000),
+        ..Times::default()
+    };
+    let command_us = random.logarithmic(1, 500);
+    let times = Times {
+        bypass_us: Some(random.logarithmic(10_000, 3_000_000)),
         floor_period_us: random.logarithmic(5_000, 2_000_000),
-        agent_poll_us: random.logarithmic(50, 20_000),
-        agent_step_us: random.logarithmic(1, 500),
-        quiet_us: random.logarithmic(1_000, 100_000),
-    }
+        ..times
+    };
+    let agents = Agents { command_us, poll_us: random.logarithmic(50, 20_000), step_us: random.logarithmic(1, 500) };
+    (Times { quiet_us: random.logarithmic(1_000, 100_000), ..times }, agents, clocks)
 }
 
 fn draw_data(random: &mut Random) -> DataNetwork {

@@ -226,7 +226,7 @@ fn a_record_older_than_its_floor_begins_its_own_chain() {
 #[test]
 fn a_node_that_left_a_bypass_epoch_answers_nothing_of_it() {
     holds(|mut plan| {
-        plan.times.bypass_us = 20_000;
+        plan.times.bypass_us = Some(20_000);
         let mut script = Script::begin(plan);
         script.crash(SWITCH);
         script.bypasses();

@@ -20,11 +20,13 @@ use part::Part;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use switch::SwitchSlot;
+use switchback_assembly::{Cache, Limits, Rack, Times};
 use switchback_bench::workload::{KeySpace, Verb, WorkloadSpec};
 use switchback_core::Now;
-use switchback_core::client::{ClientConfig, Session};
-use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files, deal_partitions};
+use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files};
 use switchback_core::mechanisms::Mechanisms;
+use switchback_core::switch::Counting;
+use switchback_datapath::Features;
 use switchback_wire::{HashKey, Scheme};
 
 pub(crate) use client::Drive;
@@ -32,6 +34,9 @@ pub(crate) use meter::Meter;
 
 /// The date at which every run begins, in milliseconds since the Unix epoch.
 const EPOCH_MS: u64 = 1_800_000_000_000;
+/// Counters in a row of the sketch, from which estimate on a key is hot, and the share of packets
+/// that are counted: the paper's, and the product's.
+const SKETCH: (u32, u32, f64) = (1 << 16, 20, 0.5);
 /// Partitions of a large rack.
 pub(crate) const PARTITIONS: u32 = 4096;
 
@@ -57,41 +62,64 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Partitions of the rack: at least one for each server.
-    pub(crate) fn partitions(&self) -> u32 {
-        self.partitions.max(u32::from(self.servers).next_power_of_two())
-    }
-
-    /// Replicas of each partition.
-    pub(crate) fn routes(&self) -> Vec<Vec<u16>> {
-        deal_partitions(self.servers, self.partitions(), self.seed)
-    }
-
-    /// The rack's hash key: drawn by the controller, from the seed.
-    pub(crate) fn hash_key(&self) -> HashKey {
-        let controller = Controller::new(self.controller(), Mechanisms::ALL, &Files::default(), self.seed, at(0));
-        controller.expect("a new rack has no damaged files").hash_key()
-    }
-
-    fn controller(&self) -> ControllerConfig {
-        ControllerConfig {
-            nodes: (0..self.servers).map(|node| Part::Node(node).address()).collect(),
-            routes: self.routes(),
+    /// What the rack's parts are made with.
+    pub(crate) fn rack(&self) -> Rack {
+        Rack {
             scheme: self.scheme,
-            cache_records: self.cache_records as usize,
-            lanes: (self.lanes, self.lanes / u32::from(self.clients)),
-            snapshot_us: (self.snapshot_us != 0).then_some(self.snapshot_us),
-            ..ControllerConfig::default()
+            nodes: self.servers,
+            // At least one for each server.
+            partitions: self.partitions.max(u32::from(self.servers).next_power_of_two()),
+            lanes: self.lanes,
+            session_lanes: self.lanes / u32::from(self.clients),
+            cache: self.cache(),
+            times: self.times(),
+            limits: Limits::default(),
+            mechanisms: Mechanisms::ALL,
+            left_out: Features::NONE,
+        }
+    }
+
+    fn cache(&self) -> Cache {
+        let (sketch_width, threshold, sampling) = SKETCH;
+        Cache {
+            records: self.cache_records,
+            // More than records: entries under eviction keep their slots until their node has
+            // stored them.
+            classes: vec![(self.slot_bytes, self.cache_records.max(1) * 5 / 4 + 16)],
+            eviction_sample: ControllerConfig::default().eviction_sample as u32,
+            sketch_width,
+            sampling,
+            threshold,
+            counting: Counting::full(sketch_width, threshold, sampling),
+            reports: Cache::reports_for(self.cache_records),
         }
     }
 
     /// No packet is lost but in a crash of the switch: a request is sent again only when it must have been, whatever the queue it waits in.
-    fn client(&self) -> ClientConfig {
+    fn times(&self) -> Times {
         let longest_queue_us =
             u64::from(self.lanes) * self.profile.node_write_ns.max(self.profile.node_cap_ns) * 2 / 1000;
-        let retry_us = (longest_queue_us.max(10_000), longest_queue_us.max(500_000));
-        let deadline_us = (10 * retry_us.1).max(5_000_000);
-        ClientConfig { lanes: self.lanes / u32::from(self.clients), retry_us, deadline_us, ..ClientConfig::default() }
+        let client_retry_us = (longest_queue_us.max(10_000), longest_queue_us.max(500_000));
+        Times {
+            client_retry_us,
+            deadline_us: (10 * client_retry_us.1).max(5_000_000),
+            snapshot_us: (self.snapshot_us != 0).then_some(self.snapshot_us),
+            ..Times::default()
+        }
+    }
+
+    /// A controller of this rack, just made.
+    fn controller(&self) -> Controller {
+        let rack = self.rack();
+        let nodes = (0..self.servers).map(|node| Part::Node(node).address()).collect();
+        let controller = rack.controller(nodes, rack.deal(self.seed), &Files::default(), self.seed, at(0));
+        controller.expect("a new rack has no damaged files")
+    }
+
+    /// Replicas of each partition, and the rack's hash key: drawn by the controller, from the seed.
+    pub(crate) fn map(&self) -> (Vec<Vec<u16>>, HashKey) {
+        let controller = self.controller();
+        (controller.routes().to_vec(), controller.hash_key())
     }
 }
 
@@ -130,6 +158,7 @@ pub(crate) struct Statistics {
 /// A rack.
 pub(crate) struct World {
     setup: Setup,
+    rack: Rack,
     now_ns: u64,
     timeline: Timeline,
     random: Pcg64Mcg,
@@ -153,13 +182,11 @@ impl World {
     /// A rack that serves, with its sessions open and nothing cached.
     pub(crate) fn new(setup: Setup) -> World {
         assert!(setup.lanes > 0 && setup.lanes.is_multiple_of(setup.clients.into()));
-        let now = at(0);
-        let files = Files::default();
-        let controller = Controller::new(setup.controller(), Mechanisms::ALL, &files, setup.seed, now);
+        let (now, rack) = (at(0), setup.rack());
         let client = |index: u16| {
-            let session = Session::new(setup.client(), u64::from(index) + 1, setup.seed ^ u64::from(index), now);
+            let session = rack.session(false, u64::from(index) + 1, setup.seed ^ u64::from(index), now);
             let requests = setup.workload.requests(index.into(), setup.clients.into());
-            ClientSlot::new(session, requests, setup.lanes / u32::from(setup.clients))
+            ClientSlot::new(session, requests, rack.session_lanes)
         };
         let keys = KeySpace::new(setup.workload.seed, setup.key_bytes);
         let store = || ModelledStore::new(setup.value_bytes, keys, setup.workload.preloaded());
@@ -167,10 +194,10 @@ impl World {
             now_ns: 0,
             timeline: Timeline::default(),
             random: Pcg64Mcg::seed_from_u64(setup.seed ^ 0x7669_7274),
-            controller: ControllerSlot::new(controller.expect("a new rack has no damaged files")),
+            controller: ControllerSlot::new(setup.controller()),
             control: ControlPlane::default(),
             switch: SwitchSlot::default(),
-            nodes: (0..setup.servers).map(|node| NodeSlot::new(node, store(), now)).collect(),
+            nodes: (0..setup.servers).map(|node| NodeSlot::new(&rack, node, store(), now)).collect(),
             clients: (0..setup.clients).map(client).collect(),
             armed_ns: vec![u64::MAX; 2 + usize::from(setup.servers) + usize::from(setup.clients)],
             drive: Drive::Script,
@@ -180,6 +207,7 @@ impl World {
             value: vec![b'v'; setup.value_bytes],
             meter: Meter::new(0),
             statistics: Statistics::default(),
+            rack,
             setup,
         };
         world.start();

@@ -6,10 +6,10 @@ use crate::storage::ModelledStore;
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
+use switchback_assembly::Rack;
 use switchback_core::Now;
 use switchback_core::control::{Command, Message, NodeCommand};
-use switchback_core::mechanisms::Mechanisms;
-use switchback_core::node::{NodeLimits, Shim};
+use switchback_core::node::Shim;
 use switchback_core::storage::{EngineOp, Loaded, PutCondition};
 use switchback_wire::{Op, Packet};
 
@@ -51,11 +51,10 @@ fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool) -> u64 {
 
 impl NodeSlot {
     /// Node `index`, just started.
-    pub(super) fn new(index: u16, store: ModelledStore, now: Now) -> NodeSlot {
+    pub(super) fn new(rack: &Rack, index: u16, store: ModelledStore, now: Now) -> NodeSlot {
         let address = Part::Node(index).address();
         let boot = u64::from(index) + 1;
-        let limits = NodeLimits::default();
-        let shim = Shim::new(index, boot, address, limits, Mechanisms::ALL, Loaded::default(), now);
+        let shim = rack.shim(index, boot, address, Loaded::default(), now);
         NodeSlot {
             shim: shim.expect("an empty store is in order"),
             store,

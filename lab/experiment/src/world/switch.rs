@@ -4,18 +4,14 @@ use super::{Event, Part, World};
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
+use switchback_assembly::Cache;
 use switchback_core::control::{Command, Location, Message, SwitchCommand};
-use switchback_core::switch::{Agent, AgentConfig, Counting, Target, carry_out};
-use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Verdict};
+use switchback_core::switch::{Agent, Target, carry_out};
+use switchback_datapath::{Datapath, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Packet};
 
 /// How often the agent looks for reports of the datapath.
 const POLL_NS: u64 = 500_000;
-/// Counters in a row of the sketch, and from which estimate on a key is hot: the paper's, and the product's.
-const SKETCH: (u32, u32, f64) = (1 << 16, 20, 0.5);
-/// Reports that may wait: as the product sizes it.
-const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
-
 /// The parts of a running switch.
 struct Running {
     datapath: Datapath,
@@ -32,7 +28,7 @@ pub(super) struct SwitchSlot {
 }
 
 /// The datapath as its agent drives it.
-struct Native<'a>(&'a Datapath, Vec<(u32, u32)>);
+struct Native<'a>(&'a Datapath, &'a Cache);
 
 impl Target for Native<'_> {
     fn inject(&mut self, packet: &mut Packet) -> bool {
@@ -81,49 +77,22 @@ impl Target for Native<'_> {
     }
 
     fn classes(&self) -> Vec<(u32, u32)> {
-        self.1.clone()
+        self.1.classes.clone()
     }
 
     fn sketch_width(&self) -> u32 {
-        SKETCH.0
+        self.1.sketch_width
     }
 }
 
 impl World {
-    /// Slots of one class: `(value bytes, slots)`.
-    fn classes(&self) -> Vec<(u32, u32)> {
-        // As many again: entries under eviction keep their slots until their node has stored them.
-        vec![(self.setup.slot_bytes, self.setup.cache_records.max(1) * 5 / 4 + 16)]
-    }
-
-    fn datapath_config(&self) -> Config {
-        let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
-        Config {
-            features: Features::of(self.setup.scheme),
-            classes: self.classes().iter().map(class).collect(),
-            lanes: self.setup.lanes,
-            partitions: self.setup.partitions(),
-            nodes: self.setup.servers,
-            sketch_width: SKETCH.0,
-            threshold: SKETCH.1,
-            sampling: SKETCH.2,
-            reports: self.setup.cache_records.next_power_of_two().clamp(REPORTS.0, REPORTS.1),
-        }
-    }
-
     pub(super) fn start_switch(&mut self) {
-        let config = AgentConfig {
-            counting: Counting::full(SKETCH.0, SKETCH.1, SKETCH.2),
-            counting_with_room: Counting::with_room(SKETCH.0, SKETCH.1, SKETCH.2),
-            records: self.setup.cache_records as usize,
-            ..AgentConfig::default()
-        };
         let now = self.now();
-        let datapath = Datapath::new(&self.datapath_config()).expect("the setup makes sense");
+        let datapath = Datapath::new(&self.rack.pipeline()).expect("the setup makes sense");
         let slot = &mut self.switch;
         slot.boot += 1;
         slot.is_busy = false;
-        let agent = Agent::new(slot.boot, Part::Switch.address(), config, now);
+        let agent = self.rack.agent(slot.boot, Part::Switch.address(), now);
         slot.running = Some(Box::new(Running { datapath, agent }));
         let boot = slot.boot;
         self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
@@ -227,11 +196,11 @@ impl World {
 
     /// Lets the agent do something, and passes on what comes of it.
     fn agent_acts(&mut self, acts: impl FnOnce(&mut Agent)) {
-        let (now, classes) = (self.now(), self.classes());
+        let now = self.now();
         let Some(running) = &mut self.switch.running else { return };
         let Running { datapath, agent } = &mut **running;
         acts(agent);
-        carry_out(agent, now, &mut Native(datapath, classes));
+        carry_out(agent, now, &mut Native(datapath, &self.rack.cache));
         let (due_us, is_taking_snapshot) = (agent.poll_timeout(), agent.is_taking_snapshot());
         let mut reports = Vec::new();
         while let Some(report) = agent.poll_message() {
@@ -242,7 +211,7 @@ impl World {
         }
         if is_taking_snapshot {
             // The next step takes its time.
-            let loads = AgentConfig::default().loads_a_step as u64;
+            let loads = self.rack.limits.loads_a_step as u64;
             self.arm_at(Part::Switch, self.now_ns + loads * self.setup.profile.agent_load_ns);
         } else {
             self.arm(Part::Switch, due_us);

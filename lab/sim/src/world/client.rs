@@ -13,9 +13,7 @@ use crate::plan::Plan;
 use crate::random::Random;
 use crate::workload::Intent;
 use std::collections::BTreeMap;
-use switchback_core::client::{
-    ClientConfig, Completion, Operation, Outcome, Preservation, PreservedRecord, Session, SubmitError,
-};
+use switchback_core::client::{Completion, Operation, Outcome, Preservation, PreservedRecord, Session, SubmitError};
 use switchback_core::control::{ClientNotice, Message};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_spool::{Disk, OpenError, Spool, load, segments};
@@ -185,27 +183,15 @@ fn thread_of(token: u64) -> usize {
 impl World {
     pub(super) fn start_client(&mut self, client: u8) {
         let now = self.now(Part::Client(client));
-        let times = &self.plan.times;
         let spooled = self.clients[usize::from(client)].spool.is_some();
-        let config = ClientConfig {
-            lanes: self.plan.topology.lanes,
-            retry_us: times.client_retry_us,
-            deadline_us: times.deadline_us,
-            hello_us: times.hello_us,
-            spooled,
-            mechanisms: self.plan.ablation.mechanisms,
-            ..ClientConfig::default()
-        };
         let seed = self.random.bits();
         let slot = &mut self.clients[usize::from(client)];
         slot.boot += 1;
         slot.life += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(client);
-        let mut session = Box::new(Session::new(config, boot, seed, now));
-        let opened = slot
-            .spool
-            .as_mut()
-            .map_or(Ok(()), |spool| spool.open(self.plan.ablation.mechanisms, session.preserved_mut()));
+        let mut session = Box::new(self.rack.session(spooled, boot, seed, now));
+        let opened =
+            slot.spool.as_mut().map_or(Ok(()), |spool| spool.open(self.rack.mechanisms, session.preserved_mut()));
         slot.session = Some(session);
         if let Err(error) = opened {
             let text = format!("client{client} can't open its spool: {error:?}");

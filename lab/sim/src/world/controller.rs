@@ -7,7 +7,7 @@ use crate::parts::Part;
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};
-use switchback_core::controller::{Controller, ControllerConfig, Files, Store, StoreFile, Stored, merge_stores};
+use switchback_core::controller::{Controller, Files, Store, StoreFile, Stored, merge_stores};
 use switchback_wire::{KeyHash, Seq};
 
 /// The controller and its disk.
@@ -66,40 +66,15 @@ impl ControllerSlot {
 }
 
 impl World {
-    fn controller_config(&self) -> ControllerConfig {
-        let (topology, times) = (&self.plan.topology, &self.plan.times);
-        let nodes = topology.nodes;
-        ControllerConfig {
-            nodes: (0..nodes).map(|node| Part::Node(node).address()).collect(),
-            routes: (0..topology.partitions).map(|partition| vec![(partition % u32::from(nodes)) as u16]).collect(),
-            scheme: self.plan.scheme,
-            cache_records: topology.cache_records,
-            eviction_sample: topology.eviction_sample,
-            lanes: (self.lanes(), topology.lanes),
-            lease_us: times.lease_us,
-            drift_us: times.drift_us,
-            spool_wait_us: times.spool_wait_us,
-            bypass_us: Some(times.bypass_us),
-            switch_timeout_us: times.switch_timeout_us,
-            switch_lost_us: times.switch_lost_us,
-            snapshot_us: Some(times.snapshot_us),
-            retry_us: times.controller_retry_us,
-            ..ControllerConfig::default()
-        }
-    }
-
-    /// Lanes of the rack.
-    pub(super) fn lanes(&self) -> u32 {
-        self.plan.topology.lanes * u32::from(self.plan.topology.clients)
-    }
-
     pub(super) fn start_controller(&mut self) {
         let now = self.now(Part::Controller);
-        let config = self.controller_config();
+        let rack = &self.rack;
+        let nodes = (0..self.plan.topology.nodes).map(|node| Part::Node(node).address()).collect();
+        let routes = (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]).collect();
         let seed = self.random.bits();
         let slot = &mut self.controller;
         slot.boot += 1;
-        match Controller::new(config, self.plan.ablation.mechanisms, &slot.files, seed, now) {
+        match rack.controller(nodes, routes, &slot.files, seed, now) {
             Ok(controller) => slot.controller = Some(Box::new(controller)),
             Err(error) => {
                 self.fail(Violation::general(Check::Liveness, format!("the controller can't start: {error}")));

@@ -56,7 +56,7 @@ impl World {
     /// A long time for this rack.
     fn patience_us(&self) -> u64 {
         let times = &self.plan.times;
-        let longest_us = times.lease_us + times.spool_wait_us + times.deadline_us + times.snapshot_us;
+        let longest_us = times.lease_us + times.spool_wait_us + times.deadline_us + times.snapshot_us.unwrap_or(0);
         2 * longest_us + 20 * times.switch_timeout_us + 10_000_000
     }
 

@@ -31,14 +31,14 @@ impl World {
     }
 
     fn check_bounds(&mut self) {
-        let limits = self.node_limits();
+        let limits = &self.rack.limits;
         let mut broken = None;
         let mut bound = |what: &str, is: usize, limit: usize| {
             if is > limit {
                 broken = Some(format!("{what}: {is}, of {limit} at most"));
             }
         };
-        let records = self.plan.topology.cache_records;
+        let records = self.rack.cache.records as usize;
         for node in self.nodes.iter().filter_map(|slot| slot.shim.as_ref()) {
             bound("engine operations of a node", node.operations(), limits.operations_max + 1024);
             // A restart finds those again whose clearing it cut short.
@@ -48,7 +48,7 @@ impl World {
             bound("keys cached by a switch", running.agent.cached(), records);
         }
         for session in self.clients.iter().filter_map(|slot| slot.session.as_ref()) {
-            bound("operations of a session", session.outstanding(), self.plan.topology.lanes as usize);
+            bound("operations of a session", session.outstanding(), self.rack.session_lanes as usize);
             bound("records preserved by a session", session.preserved().len(), self.plan.load.keys as usize);
         }
         if let Some(controller) = &self.controller.controller {
@@ -63,9 +63,9 @@ impl World {
     }
 
     fn engine_of(&self, hash: &KeyHash) -> &MemoryEngine {
-        let partition = partition_of(hash, self.plan.topology.partitions);
-        let node = u32::from(partition) % u32::from(self.plan.topology.nodes);
-        &self.nodes[node as usize].engine
+        let partition = partition_of(hash, self.rack.partitions);
+        let node = partition % self.rack.nodes;
+        &self.nodes[usize::from(node)].engine
     }
 
     /// What a key's node has stored.

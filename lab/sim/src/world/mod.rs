@@ -35,6 +35,7 @@ use node::NodeSlot;
 use script::Rules;
 pub use script::{Act, Script};
 use switch::SwitchSlot;
+use switchback_assembly::Rack;
 use switchback_core::Now;
 use switchback_events::EventQueue;
 
@@ -60,6 +61,7 @@ pub struct WorldStatistics {
 /// A rack and everything around it.
 pub struct World {
     plan: Plan,
+    rack: Rack,
     now_us: u64,
     queue: EventQueue<Event>,
     random: Random,
@@ -100,7 +102,7 @@ impl World {
         let mut random = Random::new(plan.seed ^ 0x005e_ed0f_7031);
         let clocks = (0..PARTS_MAX).map(|_| draw_clock(&plan, &mut random)).collect();
         let workload = Workload::new(&plan.load, random.fork());
-        let skew_ms = 2 * plan.times.skew_ms as u64 + 2;
+        let skew_ms = 2 * plan.clocks.skew_ms as u64 + 2;
         let mut world = World {
             now_us: 0,
             queue: EventQueue::default(),
@@ -127,6 +129,7 @@ impl World {
             rules: None,
             workload,
             random,
+            rack: plan.rack(),
             plan,
         };
         world.start();
@@ -308,8 +311,8 @@ impl World {
 }
 
 fn draw_clock(plan: &Plan, random: &mut Random) -> Clock {
-    let drift = plan.times.drift_ppm as u64;
-    let skew = plan.times.skew_ms as u64;
+    let drift = plan.clocks.drift_ppm as u64;
+    let skew = plan.clocks.skew_ms as u64;
     Clock {
         zero_us: random.between(1, 1 << 40),
         drift_ppm: random.between(0, 2 * drift) as i64 - drift as i64,

@@ -5,7 +5,7 @@ use crate::check::{Check, Violation};
 use crate::event::Event;
 use crate::parts::Part;
 use switchback_core::control::{Command, Message, NodeCommand};
-use switchback_core::node::{NodeLimits, Shim};
+use switchback_core::node::Shim;
 use switchback_core::storage::{EngineDone, EngineOp};
 use switchback_engine::{Engine as _, Fault, MemoryEngine, SyncPolicy};
 
@@ -48,28 +48,14 @@ impl NodeSlot {
 }
 
 impl World {
-    /// Limits of all nodes.
-    pub(super) fn node_limits(&self) -> NodeLimits {
-        let topology = &self.plan.topology;
-        NodeLimits {
-            heartbeat_us: self.plan.times.heartbeat_us,
-            retry_us: self.plan.times.node_retry_us,
-            floor_period_us: self.plan.times.floor_period_us,
-            marks_max: if topology.few_marks { 8 + 4 * topology.cache_records } else { 1 << 20 },
-            ..NodeLimits::default()
-        }
-    }
-
     pub(super) fn start_node(&mut self, node: u8) {
         let now = self.now(Part::Node(node));
-        let limits = self.node_limits();
-        let mechanisms = self.plan.ablation.mechanisms;
         let address = Part::Node(node).address();
         let slot = &mut self.nodes[usize::from(node)];
         slot.boot += 1;
         let loaded = slot.engine.loaded();
         let boot = u64::from(slot.boot) << 8 | u64::from(node);
-        match Shim::new(node.into(), boot, address, limits, mechanisms, loaded, now) {
+        match self.rack.shim(node.into(), boot, address, loaded, now) {
             Ok(shim) => slot.shim = Some(Box::new(shim)),
             Err(error) => {
                 self.fail(Violation::general(Check::Liveness, format!("node{node} can't start: {error}")));

@@ -7,11 +7,12 @@ use crate::event::Event;
 use crate::focus::Focus;
 use crate::history::{Op, OpIndex, Told};
 use crate::parts::Part;
-use crate::plan::{ControlNetwork, DataNetwork, Disks, Load, Plan, Times, Topology};
+use crate::plan::{Agents, Clocks, ControlNetwork, DataNetwork, Disks, Load, Plan, Topology};
 use crate::run::{Outcome, outcome};
 use crate::trace::Wanted;
 use crate::workload::Intent;
 use std::collections::{BTreeMap, VecDeque};
+use switchback_assembly::Times;
 use switchback_core::Now;
 use switchback_core::control::Message;
 use switchback_core::controller::Controller;
@@ -132,24 +133,21 @@ impl Script {
             heartbeat_us: 5_000,
             node_retry_us: 2_000,
             floor_period_us: 10_000,
-            bypass_us: 1_000_000,
+            bypass_us: Some(1_000_000),
             lease_us: 1_000_000,
             drift_us: 50_000,
-            drift_ppm: 0,
-            skew_ms: 0,
             spool_wait_us: 1_000_000,
             switch_timeout_us: 50_000,
             switch_lost_us: 20_000,
-            snapshot_us: 100_000,
+            snapshot_us: Some(100_000),
             controller_retry_us: 5_000,
             client_retry_us: (2_000, 20_000),
             deadline_us: 500_000,
             hello_us: 5_000,
             counters_reset_us: 10_000_000,
-            agent_us: 20,
-            agent_poll_us: 100,
-            agent_step_us: 20,
         };
+        plan.agents = Agents { command_us: 20, poll_us: 100, step_us: 20 };
+        plan.clocks = Clocks { drift_ppm: 0, skew_ms: 0 };
         plan.data = DataNetwork { delay_us: 20, ..DataNetwork::default() };
         plan.control = ControlNetwork { delay_us: 50, reconnect_us: 1_000, ..ControlNetwork::default() };
         plan.disks = Disks { commit_us: 30, store_us: 200, spool_us: 50, commit_fails: 0.0, compaction: 0.0 };

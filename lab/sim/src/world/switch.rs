@@ -13,9 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 use switchback_core::Now;
 use switchback_core::control::{Command, KeyedRecord, Location, Message, SwitchCommand, SwitchReport};
 use switchback_core::floors::SEQ_BUCKETS;
-use switchback_core::switch::{Agent, AgentConfig, Counting, Target, carry_out};
+use switchback_core::switch::{Agent, Target, carry_out};
 use switchback_datapath::state::bits;
-use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Verdict};
+use switchback_datapath::{Datapath, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Op, Packet, Seq};
 
 /// Caches of more keys are compared with their snapshots only now and then.
@@ -208,35 +208,12 @@ impl World {
     pub(super) fn start_switch(&mut self, switch: u8) {
         let part = Part::Switch(switch);
         let now = self.now(part);
-        let (topology, times) = (&self.plan.topology, &self.plan.times);
-        let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
-        let config = Config {
-            features: Features::of(self.plan.scheme).without(self.plan.ablation.features),
-            classes: topology.classes.iter().map(class).collect(),
-            lanes: self.lanes(),
-            partitions: topology.partitions,
-            nodes: topology.nodes.into(),
-            sketch_width: topology.sketch_width,
-            sampling: topology.sampling,
-            threshold: topology.threshold,
-            reports: topology.reports,
-        };
-        let agent = AgentConfig {
-            heartbeat_us: times.heartbeat_us,
-            reset_us: times.counters_reset_us,
-            counting_with_room: Counting::with_room(topology.sketch_width, topology.threshold, topology.sampling),
-            records: topology.cache_records,
-            retry_us: times.controller_retry_us,
-            quiet_us: times.quiet_us,
-            loads_a_step: 1 + self.random.below(64) as usize,
-            mechanisms: self.plan.ablation.mechanisms,
-            ..AgentConfig::default()
-        };
-        let datapath = Datapath::new(&config).expect("a drawn rack makes sense");
+        self.rack.limits.loads_a_step = 1 + self.random.below(64) as usize;
+        let datapath = Datapath::new(&self.rack.pipeline()).expect("a drawn rack makes sense");
         let slot = &mut self.switches[usize::from(switch)];
         slot.boot += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(switch);
-        let agent = Agent::new(boot, part.address(), agent, now);
+        let agent = self.rack.agent(boot, part.address(), now);
         slot.running =
             Some(Box::new(Running { datapath, agent, entries: BTreeMap::new(), cut: None, repeats: VecDeque::new() }));
         slot.poll_at_us = u64::MAX;
@@ -271,7 +248,7 @@ impl World {
         let bits = self.random.bits() as u32;
         let verdict = running.datapath.process(&mut flight.packet, flight.from, now.unix_ms, bits, Shard::default());
         if slot.poll_at_us == u64::MAX {
-            slot.poll_at_us = self.now_us + self.plan.times.agent_poll_us;
+            slot.poll_at_us = self.now_us + self.plan.agents.poll_us;
             let at_us = slot.poll_at_us;
             self.arm_at(Part::Switch(switch).index(), at_us);
         }
@@ -301,7 +278,7 @@ impl World {
     }
 
     pub(super) fn switch_hears(&mut self, switch: u8, command: Command<SwitchCommand>) {
-        let after_us = self.random.exponential(self.plan.times.agent_us);
+        let after_us = self.random.exponential(self.plan.agents.command_us);
         let slot = &mut self.switches[usize::from(switch)];
         if slot.running.is_none() {
             return;
@@ -389,7 +366,7 @@ impl World {
         let Some(running) = &slot.running else { return };
         let (due_us, poll_at_us) = (running.agent.poll_timeout(), slot.poll_at_us);
         if running.agent.is_taking_snapshot() {
-            let step_us = 1 + self.random.exponential(self.plan.times.agent_step_us);
+            let step_us = 1 + self.random.exponential(self.plan.agents.step_us);
             self.arm_at(part.index(), self.now_us + step_us);
         } else {
             self.arm(part, due_us);

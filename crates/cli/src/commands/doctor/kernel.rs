@@ -58,7 +58,7 @@ impl Facts {
         let capabilities = capabilities();
         let built_in = switchback_xdp::is_built_in();
         let may_load = built_in && lacking(capabilities).is_empty();
-        let pipeline = blueprint::datapath(config.rack.scheme, config);
+        let pipeline = blueprint::rack(config).pipeline();
         let setting = |name: &str| read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok();
         Facts {
             wanted,
