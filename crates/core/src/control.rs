@@ -4,8 +4,10 @@
 //! does no harm; a message of another epoch than the receiver's is refused, except one that raises it, which only the controller sends
 //! (design, section 6, rule 8).
 
+mod delivery;
 mod limits;
 
+pub use delivery::Delivery;
 pub use limits::Malformed;
 
 use crate::storage::Record;

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use switchback_core::control::{ClientNotice, ClientReport, Message};
+use switchback_core::control::{ClientNotice, ClientReport};
 use switchback_datapath::{Datapath, Shard, Verdict};
 use switchback_wire::{Address, Op, Packet};
 
@@ -230,14 +230,10 @@ impl ControlLink for ClientControl {
     }
 
     fn send(&mut self, report: ClientReport) {
-        self.0.send(Message::FromClient(report));
+        self.0.send(report);
     }
 
     fn receive(&mut self) -> Option<ClientNotice> {
-        loop {
-            if let Message::ToClient(notice) = self.0.receive()? {
-                return Some(notice);
-            }
-        }
+        self.0.receive()
     }
 }

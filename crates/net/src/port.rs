@@ -60,8 +60,8 @@ impl PeerPort {
     }
 
     /// Sends a message to the controller.
-    pub fn send(&self, message: Message) {
-        self.carrier.carry(Envelope { from: self.peer, to: Peer::Controller, message });
+    pub fn send(&self, message: impl Into<Message>) {
+        self.carrier.carry(Envelope::to_controller(self.peer, message));
     }
 
     /// Messages, to and from the controller, that found no room.
@@ -69,12 +69,16 @@ impl PeerPort {
         self.carrier.dropped() + self.inbox.dropped()
     }
 
-    /// Takes the next message of the controller.
-    pub fn receive(&mut self) -> Option<Message> {
-        if self.arrived.is_empty() {
-            self.inbox.drain_into(&mut self.arrived);
+    /// Takes the next message of the controller that is of the part's kind. Others are ignored.
+    pub fn receive<T: TryFrom<Message>>(&mut self) -> Option<T> {
+        loop {
+            if self.arrived.is_empty() {
+                self.inbox.drain_into(&mut self.arrived);
+            }
+            if let Ok(message) = self.arrived.pop_front()?.try_into() {
+                return Some(message);
+            }
         }
-        self.arrived.pop_front()
     }
 }
 

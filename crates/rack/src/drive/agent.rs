@@ -6,7 +6,6 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use switchback_core::control::Message;
 use switchback_core::switch::{Agent, AgentStatistics, Target, carry_out};
 use switchback_net::{Clock, PeerPort, until};
 
@@ -50,11 +49,9 @@ impl<T: Target + Send + 'static> AgentThread<T> {
             let timeout = until(self.clock.now(), self.agent.poll_timeout()).unwrap_or(Duration::from_millis(20));
             wait(&mut poll, &mut events, Some(timeout.min(Duration::from_millis(20))));
             let now = self.clock.now();
-            while let Some(message) = self.port.receive() {
-                if let Message::ToSwitch(command) = message {
-                    self.agent.handle_message(now, command);
-                    carry_out(&mut self.agent, now, &mut self.target);
-                }
+            while let Some(command) = self.port.receive() {
+                self.agent.handle_message(now, command);
+                carry_out(&mut self.agent, now, &mut self.target);
             }
             if now.is_due(self.agent.poll_timeout()) {
                 self.agent.handle_timeout(now);
@@ -69,7 +66,7 @@ impl<T: Target + Send + 'static> AgentThread<T> {
                 return;
             }
             while let Some(report) = self.agent.poll_message() {
-                self.port.send(Message::FromSwitch(report));
+                self.port.send(report);
             }
             *shared.0.lock().unwrap_or_else(PoisonError::into_inner) = self.agent.statistics();
         }
@@ -81,7 +78,7 @@ mod tests {
     use super::*;
     use std::sync::OnceLock;
     use std::sync::mpsc::{Sender, channel};
-    use switchback_core::control::{Envelope, Location, Peer, SwitchReport};
+    use switchback_core::control::{Envelope, Location, Message, Peer, SwitchReport};
     use switchback_core::switch::AgentConfig;
     use switchback_net::{Carrier, Mailbox};
     use switchback_wire::{Address, KeyHash, Packet};

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use switchback_core::Now;
-use switchback_core::control::Message;
 use switchback_core::node::{NodeStatistics, Shim};
 use switchback_core::storage::{EngineDone, EngineOp};
 use switchback_datapath::Shard;
@@ -198,10 +197,8 @@ impl NodeThread {
             wait(&mut poll, &mut events, Some(timeout));
             let now = self.clock.now();
             self.engine_clock.store(now.unix_ms, Ordering::Relaxed);
-            while let Some(message) = self.port.receive() {
-                if let Message::ToNode(command) = message {
-                    self.shim.handle_message(now, command);
-                }
+            while let Some(command) = self.port.receive() {
+                self.shim.handle_message(now, command);
             }
             while let Ok(call) = running.calls.try_recv() {
                 call(self.engine.as_mut());
@@ -213,7 +210,7 @@ impl NodeThread {
             self.ask_engine(now, &mut running);
             self.send(now, &mut running);
             while let Some(report) = self.shim.poll_message() {
-                self.port.send(Message::FromNode(report));
+                self.port.send(report);
             }
             self.share(now, &mut running);
         }

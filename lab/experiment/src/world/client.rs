@@ -6,7 +6,7 @@ use rand::RngExt;
 use std::collections::VecDeque;
 use switchback_bench::workload::{Requests, Verb};
 use switchback_core::client::{Operation, Outcome, Session, SubmitError};
-use switchback_core::control::{ClientNotice, Message};
+use switchback_core::control::ClientNotice;
 use switchback_wire::Seq;
 
 /// How long a thread waits that could not submit.
@@ -239,7 +239,7 @@ impl World {
             self.finish(client, thread, version, false);
         }
         while let Some(report) = self.clients[usize::from(client)].session.poll_message() {
-            self.send_message(Part::Client(client), Message::FromClient(report));
+            self.report(Part::Client(client), report);
         }
         let due_us = self.clients[usize::from(client)].session.poll_timeout();
         self.arm(Part::Client(client), due_us);

@@ -2,7 +2,7 @@
 
 use super::{Event, Part, World};
 use std::collections::VecDeque;
-use switchback_core::control::{Envelope, Message, Peer};
+use switchback_core::control::{Delivery, Envelope, Message, Peer};
 use switchback_core::controller::{Controller, Store, Stored, merge_stores};
 
 /// Bytes that frame a message on the control channel.
@@ -33,8 +33,8 @@ impl ControllerSlot {
 
 impl World {
     /// Sends a message to the controller.
-    pub(super) fn send_message(&mut self, from: Part, message: Message) {
-        self.carry(from, 0, Envelope { from: from.peer(), to: Peer::Controller, message });
+    pub(super) fn report(&mut self, from: Part, message: impl Into<Message>) {
+        self.carry(from, 0, Envelope::to_controller(from.peer(), message));
     }
 
     fn carry(&mut self, part: Part, direction: usize, envelope: Envelope) {
@@ -68,16 +68,15 @@ impl World {
     pub(super) fn message_arrives(&mut self, place: u32) {
         let envelope = self.control.messages[place as usize].take().expect("a message arrives once");
         self.control.free.push(place);
-        match (envelope.to, envelope.message) {
-            (Peer::Controller, message) => {
+        match envelope.deliver().expect("the controller knows who is who") {
+            Delivery::Controller(envelope) => {
                 let now = self.now();
-                self.controller.controller.handle_message(now, Envelope { message, ..envelope });
+                self.controller.controller.handle_message(now, envelope);
                 self.pump_controller();
             }
-            (Peer::Client(client), Message::ToClient(notice)) => self.client_hears(client as u16, notice),
-            (Peer::Switch(_), Message::ToSwitch(command)) => self.switch_hears(command),
-            (Peer::Node(node), Message::ToNode(command)) => self.node_hears(node, command),
-            (to, message) => unreachable!("{to:?} never gets {message:?}"),
+            Delivery::Client(client, notice) => self.client_hears(client as u16, notice),
+            Delivery::Switch(_, command) => self.switch_hears(command),
+            Delivery::Node(node, command) => self.node_hears(node, command),
         }
     }
 

@@ -8,7 +8,7 @@ use rand::RngExt;
 use std::collections::VecDeque;
 use switchback_assembly::Rack;
 use switchback_core::Now;
-use switchback_core::control::{Command, Message, NodeCommand};
+use switchback_core::control::{Command, NodeCommand};
 use switchback_core::node::Shim;
 use switchback_core::storage::{EngineOp, Loaded, PutCondition};
 use switchback_wire::{Op, Packet};
@@ -176,7 +176,7 @@ impl World {
             self.timeline.send(Link::Switch, arrives_ns, flight);
         }
         while let Some(report) = self.nodes[usize::from(node)].shim.poll_message() {
-            self.send_message(Part::Node(node), Message::FromNode(report));
+            self.report(Part::Node(node), report);
         }
         let slot = &mut self.nodes[usize::from(node)];
         slot.shim.poll_ops(&mut slot.waiting);

@@ -5,7 +5,7 @@ use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
 use switchback_assembly::Cache;
-use switchback_core::control::{Command, Location, Message, SwitchCommand};
+use switchback_core::control::{Command, Location, SwitchCommand};
 use switchback_core::switch::{Agent, Target, carry_out};
 use switchback_datapath::{Datapath, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Packet};
@@ -207,7 +207,7 @@ impl World {
             reports.push(report);
         }
         for report in reports {
-            self.send_message(Part::Switch, Message::FromSwitch(report));
+            self.report(Part::Switch, report);
         }
         if is_taking_snapshot {
             // The next step takes its time.

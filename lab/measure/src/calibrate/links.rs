@@ -160,7 +160,7 @@ fn delay(rounds: usize) -> anyhow::Result<Vec<f64>> {
     let again = || Message::ToNode(Command { id: 1, epoch: 1, body: NodeCommand::OfferAgain });
     let ask = || {
         port.send(done());
-        port_sleeps.wait(|| port.receive()).map(|_| ())
+        port_sleeps.wait(|| port.receive::<Message>()).map(|_| ())
     };
     round_trips(rounds, ask, || {
         hear(hub, hub_sleeps, arrived)?;
@@ -183,7 +183,7 @@ fn rate(rounds: usize) -> anyhow::Result<Vec<f64>> {
         let (start, before) = (Instant::now(), hub.statistics());
         for index in 0..CHUNKS {
             let records = records.clone();
-            port.send(Message::FromSwitch(SwitchReport::SnapshotChunk { epoch: 1, generation: 1, index, records }));
+            port.send(SwitchReport::SnapshotChunk { epoch: 1, generation: 1, index, records });
         }
         for _ in 0..CHUNKS {
             hear(hub, hub_sleeps, arrived)?;

@@ -4,19 +4,25 @@ use super::World;
 use crate::control::Sent;
 use crate::event::Event;
 use crate::parts::Part;
-use switchback_core::control::{Envelope, Message};
+use switchback_core::control::{Delivery, Envelope, Message};
 
 impl World {
+    /// Sends a part's message to the controller.
+    pub(super) fn report(&mut self, from: Part, message: impl Into<Message>) {
+        self.carry(Envelope::to_controller(from.peer(), message));
+    }
+
     /// Sends a message over the control plane.
-    pub(super) fn send_message(&mut self, from: Part, to: Part, message: Message) {
+    pub(super) fn carry(&mut self, envelope: Envelope) {
+        let (from, to) = (Part::of_peer(envelope.from), Part::of_peer(envelope.to));
         let now_us = self.now_us;
-        let message = match &mut self.rules {
-            Some(rules) => rules.stalls(from, to, message),
-            None => Some(message),
+        let envelope = match &mut self.rules {
+            Some(rules) => rules.stalls(from, to, envelope),
+            None => Some(envelope),
         };
-        let Some(message) = message else { return };
-        let text = self.trace.is_text().then(|| format!("{from} => {to} {message:?}"));
-        let sent = self.control.send(now_us, Envelope { from: from.peer(), to: to.peer(), message });
+        let Some(envelope) = envelope else { return };
+        let text = self.trace.is_text().then(|| format!("{from} => {to} {:?}", envelope.message));
+        let sent = self.control.send(now_us, envelope);
         if let Some(text) = text {
             self.trace.line(now_us, || format!("{text} {sent:?}"));
         }
@@ -56,13 +62,11 @@ impl World {
             return;
         }
         self.trace.number(u64::from(to.index()));
-        let envelope = under_way.envelope;
-        match (to, envelope.message) {
-            (Part::Controller, message) => self.controller_hears(Envelope { message, ..envelope }),
-            (Part::Client(client), Message::ToClient(notice)) => self.client_hears(client, notice),
-            (Part::Switch(switch), Message::ToSwitch(command)) => self.switch_hears(switch, command),
-            (Part::Node(node), Message::ToNode(command)) => self.node_hears(node, command),
-            (to, message) => unreachable!("{to} never gets {message:?}"),
+        match under_way.envelope.deliver().expect("the controller knows who is who") {
+            Delivery::Controller(envelope) => self.controller_hears(envelope),
+            Delivery::Client(client, notice) => self.client_hears(client as u8, notice),
+            Delivery::Switch(switch, command) => self.switch_hears(switch as u8, command),
+            Delivery::Node(node, command) => self.node_hears(node as u8, command),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::workload::Intent;
 use std::collections::BTreeMap;
 use switchback_core::client::{Completion, Operation, Outcome, Preservation, PreservedRecord, Session, SubmitError};
-use switchback_core::control::{ClientNotice, Message};
+use switchback_core::control::ClientNotice;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_spool::{Disk, OpenError, Spool, load, segments};
 use switchback_wire::{Packet, Seq, flags, record_flags, scan_entries};
@@ -406,7 +406,7 @@ impl World {
         loop {
             let Some(session) = &mut self.clients[usize::from(client)].session else { return };
             let Some(report) = session.poll_message() else { break };
-            self.send_message(part, Part::Controller, Message::FromClient(report));
+            self.report(part, report);
         }
         let Some(session) = &self.clients[usize::from(client)].session else { return };
         let due_us = session.poll_timeout();

@@ -167,7 +167,7 @@ impl World {
                 }
             } else if let Some(envelope) = controller.poll_message() {
                 self.check_release(&envelope.message);
-                self.send_message(Part::Controller, Part::of_peer(envelope.to), envelope.message);
+                self.carry(envelope);
             } else {
                 break;
             }

@@ -4,7 +4,7 @@ use super::{Flight, World};
 use crate::check::{Check, Violation};
 use crate::event::Event;
 use crate::parts::Part;
-use switchback_core::control::{Command, Message, NodeCommand};
+use switchback_core::control::{Command, NodeCommand};
 use switchback_core::node::Shim;
 use switchback_core::storage::{EngineDone, EngineOp};
 use switchback_engine::{Engine as _, Fault, MemoryEngine, SyncPolicy};
@@ -119,7 +119,7 @@ impl World {
         loop {
             let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
             let Some(report) = shim.poll_message() else { break };
-            self.send_message(part, Part::Controller, Message::FromNode(report));
+            self.report(part, report);
         }
         let slot = &mut self.nodes[usize::from(node)];
         let Some(shim) = &mut slot.shim else { return };

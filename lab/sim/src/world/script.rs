@@ -14,7 +14,7 @@ use crate::workload::Intent;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_assembly::Times;
 use switchback_core::Now;
-use switchback_core::control::Message;
+use switchback_core::control::Envelope;
 use switchback_core::controller::Controller;
 use switchback_core::floors::seq_bucket;
 use switchback_wire::Op as Verb;
@@ -48,7 +48,7 @@ pub(super) struct Rules {
     rules: Vec<Rule>,
     kept: VecDeque<(Part, Part, Vec<u8>)>,
     /// From which part to which no control message arrives, and those that wait there, in order.
-    stalled: BTreeMap<(Part, Part), Vec<Message>>,
+    stalled: BTreeMap<(Part, Part), Vec<Envelope>>,
     /// Nodes whose engines end no commit, and the one that waits for that.
     stopped: BTreeMap<u8, Option<Event>>,
 }
@@ -67,9 +67,9 @@ impl Rules {
     }
 
     /// The message, unless it has to wait.
-    pub(super) fn stalls(&mut self, from: Part, to: Part, message: Message) -> Option<Message> {
-        let Some(waiting) = self.stalled.get_mut(&(from, to)) else { return Some(message) };
-        waiting.push(message);
+    pub(super) fn stalls(&mut self, from: Part, to: Part, envelope: Envelope) -> Option<Envelope> {
+        let Some(waiting) = self.stalled.get_mut(&(from, to)) else { return Some(envelope) };
+        waiting.push(envelope);
         None
     }
 
@@ -268,8 +268,8 @@ impl Script {
     /// Messages of one part to another wait no longer: those that did arrive, in their order.
     pub fn flow(&mut self, from: Part, to: Part) {
         let waiting = self.rules().stalled.remove(&(from, to)).expect("this direction was stalled");
-        for message in waiting {
-            self.world.send_message(from, to, message);
+        for envelope in waiting {
+            self.world.carry(envelope);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::random::Random;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::Now;
-use switchback_core::control::{Command, KeyedRecord, Location, Message, SwitchCommand, SwitchReport};
+use switchback_core::control::{Command, KeyedRecord, Location, SwitchCommand, SwitchReport};
 use switchback_core::floors::SEQ_BUCKETS;
 use switchback_core::switch::{Agent, Target, carry_out};
 use switchback_datapath::state::bits;
@@ -360,7 +360,7 @@ impl World {
             let Some(running) = &mut slot.running else { return };
             let Some(report) = running.agent.poll_message() else { break };
             self.follow_snapshot(switch, &report);
-            self.send_message(part, Part::Controller, Message::FromSwitch(report));
+            self.report(part, report);
         }
         let slot = &self.switches[usize::from(switch)];
         let Some(running) = &slot.running else { return };
