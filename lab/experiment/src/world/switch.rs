@@ -4,17 +4,19 @@ use super::{Event, Part, World};
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
-use switchback_assembly::Cache;
-use switchback_core::control::{Command, Location, SwitchCommand};
-use switchback_core::switch::{Agent, Target, carry_out};
+use std::sync::Arc;
+use switchback_core::control::{Command, SwitchCommand};
+use switchback_core::switch::{Agent, carry_out};
 use switchback_datapath::{Datapath, Shard, Verdict};
-use switchback_wire::{Address, KeyHash, Packet};
+use switchback_net::NativeTarget;
+use switchback_wire::KeyHash;
 
 /// How often the agent looks for reports of the datapath.
 const POLL_NS: u64 = 500_000;
 /// The parts of a running switch.
 struct Running {
-    datapath: Datapath,
+    datapath: Arc<Datapath>,
+    target: NativeTarget,
     agent: Agent,
 }
 
@@ -27,73 +29,17 @@ pub(super) struct SwitchSlot {
     is_busy: bool,
 }
 
-/// The datapath as its agent drives it.
-struct Native<'a>(&'a Datapath, &'a Cache);
-
-impl Target for Native<'_> {
-    fn inject(&mut self, packet: &mut Packet) -> bool {
-        matches!(self.0.inject(packet), Verdict::Reply)
-    }
-
-    fn lookup_insert(&mut self, hash: &KeyHash, at: Location) -> bool {
-        self.0.lookup_insert(hash, at.class, at.slot).is_ok()
-    }
-
-    fn lookup_remove(&mut self, hash: &KeyHash, at: Location) {
-        self.0.lookup_remove(hash, at.class, at.slot);
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn set_route(&mut self, partition: u16, replicas: &[u16]) {
-        self.0.set_route(partition, replicas).expect("the controller knows the rack");
-    }
-
-    fn set_node(&mut self, node: u16, address: Address) {
-        self.0.set_node(node, address);
-    }
-
-    fn set_lanes(&mut self, lanes: u32) {
-        self.0.set_lanes(lanes);
-    }
-
-    fn next_report(&mut self, packet: &mut Packet) -> bool {
-        self.0.next_report(packet)
-    }
-
-    fn misses(&self) -> u64 {
-        let statistics = self.0.statistics();
-        statistics.read_misses + statistics.write_misses
-    }
-
-    fn requests(&self) -> u64 {
-        self.0.requests()
-    }
-
-    fn sequence_used(&self) -> u32 {
-        self.0.sequence_used()
-    }
-
-    fn classes(&self) -> Vec<(u32, u32)> {
-        self.1.classes.clone()
-    }
-
-    fn sketch_width(&self) -> u32 {
-        self.1.sketch_width
-    }
-}
-
 impl World {
     pub(super) fn start_switch(&mut self) {
         let now = self.now();
-        let datapath = Datapath::new(&self.rack.pipeline()).expect("the setup makes sense");
+        let pipeline = self.rack.pipeline();
+        let datapath = Arc::new(Datapath::new(&pipeline).expect("the setup makes sense"));
+        let target = NativeTarget::new(Arc::clone(&datapath), &pipeline);
         let slot = &mut self.switch;
         slot.boot += 1;
         slot.is_busy = false;
         let agent = self.rack.agent(slot.boot, Part::Switch.address(), now);
-        slot.running = Some(Box::new(Running { datapath, agent }));
+        slot.running = Some(Box::new(Running { datapath, target, agent }));
         let boot = slot.boot;
         self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
         self.agent_acts(|agent| agent.handle_timeout(now));
@@ -198,9 +144,9 @@ impl World {
     fn agent_acts(&mut self, acts: impl FnOnce(&mut Agent)) {
         let now = self.now();
         let Some(running) = &mut self.switch.running else { return };
-        let Running { datapath, agent } = &mut **running;
+        let Running { target, agent, .. } = &mut **running;
         acts(agent);
-        carry_out(agent, now, &mut Native(datapath, &self.rack.cache));
+        carry_out(agent, now, target);
         let (due_us, is_taking_snapshot) = (agent.poll_timeout(), agent.is_taking_snapshot());
         let mut reports = Vec::new();
         while let Some(report) = agent.poll_message() {
