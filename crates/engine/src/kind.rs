@@ -15,6 +15,8 @@ use switchback_core::storage::Loaded;
 pub const ENGINES: &[Kind] = &[
     #[cfg(feature = "rocks")]
     crate::rocks::KIND,
+    #[cfg(not(feature = "rocks"))]
+    crate::memory::KIND,
 ];
 
 /// An engine, and all that it found when it was opened.

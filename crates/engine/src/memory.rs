@@ -8,6 +8,14 @@ use switchback_core::floors::Floors;
 use switchback_core::storage::{EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey};
 use switchback_wire::KeyHash;
 
+/// As the registry lists it where RocksDB isn't built, so that a `rack.toml` has an engine to name there.
+#[cfg(not(feature = "rocks"))]
+pub(crate) const KIND: crate::Kind = crate::Kind {
+    name: "memory",
+    settings: &[],
+    open: |storage| Ok((Box::new(MemoryEngine::new(storage.sync)), Loaded::default())),
+};
+
 type Key = (KeyHash, Vec<u8>);
 
 /// How a commit fails. Nobody knows then what reached the disk: the group may yet be found there after a crash.
