@@ -16,7 +16,8 @@
 //! | `poll_op()` | the next operation to carry out, in this order: on storage, files or tables |
 //! | `poll_timeout()` | when to call `handle_timeout`, in microseconds of the monotonic clock; `None`: never |
 //!
-//! After each `handle_` call the environment polls until there is nothing more. A machine has the calls that it
+//! After each `handle_` call the environment polls until there is nothing more. The controller's messages and stores keep
+//! one order: `None` from one call may mean that the other one is next, so the environment asks until both give `None`. A machine has the calls that it
 //! needs: the controller and the agent see no packets of clients, the session has no operations. Its timers are an
 //! enum, with a table of deadlines ([`timers::Timers`]) unless these follow from its state. The shim has `poll_ops(ops)`
 //! for `poll_op`: it appends all operations, since an engine commits many at once. The session's `submit` starts an

@@ -66,13 +66,13 @@ pub fn error(message: &str) {
     note(&format!("{} {message}", Paint::stderr().text(Style::Red, "error:")));
 }
 
-/// A line on stderr. Nobody there to read it is no reason to fail.
+/// Writes a line to stderr; a closed stderr is ignored.
 pub fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// What only prints ends when nobody reads it any more (`| head`), as other programs do: by SIGPIPE, which Rust ignores. What serves must not,
-/// and ignores what becomes of its output.
+/// Lets SIGPIPE end the process when the reader of its output has gone (`| head`), as it ends other programs; Rust ignores
+/// the signal. For commands that only print: a server goes on without a reader.
 pub fn end_with_the_reader() {
     if let Err(error) = signal_hook::flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true))) {
         tracing::warn!(%error, "SIGPIPE can't be handled");

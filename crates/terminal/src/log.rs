@@ -51,7 +51,7 @@ pub fn start(args: &LogArgs) {
         }),
         _ => EnvFilter::new(level),
     };
-    // A log that nobody reads any more is no reason to fail: the subscriber would panic.
+    // The subscriber would panic if stderr was closed.
     let builder =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     match args.log_format {

@@ -59,7 +59,7 @@ impl TryFrom<Message> for ClientNotice {
 /// What has arrived at a part.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Delivery {
-    /// At the controller, which wants to know from whom.
+    /// At the controller, with its sender: several peers send the same kinds.
     Controller(Envelope),
     /// At the agent of this switch.
     Switch(u16, Command<SwitchCommand>),

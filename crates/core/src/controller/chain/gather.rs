@@ -69,7 +69,7 @@ impl Client {
 }
 
 impl Gather {
-    /// Nothing has arrived of any of these clients, each of which may send so many bytes of records.
+    /// Begins to gather from these clients; at most `bytes_max` bytes of records are held of each.
     pub(super) fn new(clients: BTreeMap<u64, Client>, bytes_max: usize, ask_again_us: u64) -> Gather {
         Gather { clients, best: BTreeMap::new(), bytes_max, ask_again_us, arrived: 0, is_over: false }
     }

@@ -149,7 +149,7 @@ impl Chain {
     /// Asks clients to move to the epoch and to send what they preserve.
     fn ask(cx: &mut Context<'_>, clients: &[u64]) {
         if clients.is_empty() {
-            return; // as nearly always: a bypass epoch's destination names every partition
+            return; // a bypass epoch's destination copies the routes of all partitions
         }
         let Some(destination) = Chain::destination(cx) else { return };
         let epoch = cx.directory.epoch();
