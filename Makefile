@@ -6,6 +6,8 @@ SHELL := /bin/bash
 # RocksDB takes minutes to compile and seconds to fetch from ccache. Every target has the same PATH, so nothing is built twice.
 CCACHE := /usr/lib/ccache
 export PATH := $(CCACHE):$(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
+# A compiler is the same if its bytes are, not its date: a fresh system has the same one with another date.
+export CCACHE_COMPILERCHECK := content
 
 # Build, clippy and tests share the release profile: RocksDB is built once.
 CARGO := cargo
