@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Brings docs/evaluation.md up to date with a run of `switchback lab experiment all --out DIR`:
+# Brings docs/measure/evaluation.md up to date with a run of `switchback lab experiment all --out DIR`:
 #   scripts/evaluation.sh DIR
-# What stands between <!-- NAME --> and <!-- end --> becomes DIR/NAME.md, and the figures that these name are copied to docs/figures/. What the
-# run left out stays as it is, and is named. The words around the tables are written by hand: read them again.
+# What stands between <!-- NAME --> and <!-- end --> becomes DIR/NAME.md, and the figures that these name are copied
+# to docs/measure/figures/. What the run left out stays as it is, and is named. The words around the tables are
+# written by hand: read them again.
 set -euo pipefail
 
 if [ $# -ne 1 ] || [ ! -f "$1/goals.md" ]; then
@@ -11,8 +12,8 @@ if [ $# -ne 1 ] || [ ! -f "$1/goals.md" ]; then
 fi
 results="$(cd "$1" && pwd)"
 cd "$(dirname "$0")/.."
-document=docs/evaluation.md
-figures=docs/figures
+document=docs/measure/evaluation.md
+figures=docs/measure/figures
 mkdir -p "$figures"
 
 names="$(sed -n 's/^<!-- \([a-z0-9]*\) -->$/\1/p' "$document" | grep -v '^end$')"

@@ -16,6 +16,6 @@ check 'they do what their tests say' promtool test rules "$tests"
 for alert in $(sed -n 's/^ *- alert: //p' "$rules"); do
     check "$alert has a test in which it fires" fires "$alert"
     check "... and one in which it doesn't" is_silent "$alert"
-    check '... and is in docs/operations.md' grep -q "^| \`$alert\` |" docs/operations.md
+    check '... and is in docs/run/operations.md' grep -q "^| \`$alert\` |" docs/run/operations.md
 done
 [ "$failures" = 0 ]

@@ -64,9 +64,9 @@ check 'metrics count reads' holds '^switchback_switch_requests_total{switch="0",
 check 'every metric has help and a type' \
     equal "$(grep -c '^# HELP' "$work/metrics")" "$(grep -c '^# TYPE' "$work/metrics")"
 for name in $(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$work/metrics"); do
-    grep -q "\`$name\`" docs/operations.md || echo "$name"
+    grep -q "\`$name\`" docs/run/operations.md || echo "$name"
 done >"$work/undocumented"
-check 'every metric is in docs/operations.md' equal "$(cat "$work/undocumented")" ''
+check 'every metric is in docs/run/operations.md' equal "$(cat "$work/undocumented")" ''
 check 'a web page may not command' \
     equal "$(curl -s -o /dev/null -w '%{http_code}' -X POST -H 'Origin: http://x' "http://$metrics/drain")" 403
 "$program" up --data "$work/data2" --resp "$resp" --metrics 127.0.0.1:0 >"$work/out2" 2>"$work/err2"

@@ -1,4 +1,4 @@
-"""Compares what tshark reads from a capture with what docs/protocol.md says is there."""
+"""Compares what tshark reads from a capture with what docs/understand/protocol.md says is there."""
 
 import os
 import re
@@ -19,7 +19,7 @@ FLAGS = {"hot": 1, "cached": 2, "fenced": 4, "embedded": 8, "conditional": 16, "
 
 def layout():
     """Fields of the header by the table of the protocol: name, offset, bytes."""
-    text = Path("docs/protocol.md").read_text()
+    text = Path("docs/understand/protocol.md").read_text()
     rows = re.findall(r"^\| (\d+) \| (\d+) \| ([a-z_ ]+) \|", text, re.MULTILINE)
     fields = [(name.strip().replace(" ", "_"), int(offset), int(length)) for offset, length, name in rows]
     end = 0

@@ -1,4 +1,4 @@
--- Takes Switchback's packets apart in Wireshark and tshark: docs/protocol.md, section 1, whose names the fields have.
+-- Takes Switchback's packets apart in Wireshark and tshark: docs/understand/protocol.md, section 1, whose names the fields have.
 --
 --   wireshark -X lua_script:tools/wireshark/switchback.lua capture.pcap
 --   tshark -X lua_script:tools/wireshark/switchback.lua -r capture.pcap -Y 'switchback.flags.embedded'

@@ -1,4 +1,5 @@
-//! Metrics and administration over HTTP. docs/operations.md describes the endpoints; their JSON only ever gains fields.
+//! Metrics and administration over HTTP. docs/run/operations.md describes the endpoints; their JSON
+//! only ever gains fields.
 
 use crate::metrics::Sources;
 mod connections;

@@ -25,7 +25,7 @@ fn names_in<'t>(text: &'t str, section: &str) -> Vec<(usize, &'t str, &'t str)> 
 /// Every dependency is there for a reason, written down, and used.
 pub(crate) fn dependencies(repository: &Repository) -> Vec<Finding> {
     let Some(manifest) = repository.file("Cargo.toml") else { return Vec::new() };
-    let book = repository.file("docs/dependencies.md").map_or("", |file| file.text.as_str());
+    let book = repository.file("docs/understand/dependencies.md").map_or("", |file| file.text.as_str());
     let uses = |name: &str| {
         let mut manifests =
             repository.files.iter().filter(|file| file.name() == "Cargo.toml" && file.path != "Cargo.toml");
@@ -38,7 +38,8 @@ pub(crate) fn dependencies(repository: &Repository) -> Vec<Finding> {
             continue;
         }
         if !book.contains(&format!("`{name}`")) {
-            let message = format!("docs/dependencies.md doesn't say what `{name}` is for, and why it and no other");
+            let message =
+                format!("docs/understand/dependencies.md doesn't say what `{name}` is for, and why it and no other");
             findings.push(manifest.finding(line, message));
         }
         if !uses(name) {
@@ -92,7 +93,7 @@ mod tests {
                 "[workspace.dependencies]\nown = { path = \"x\" }\nused = \"1\"\nlost = \"1\"\n[profile.release]\nx = 1\n",
             ),
             ("crates/a/Cargo.toml", "[dependencies]\nused = { workspace = true }\n"),
-            ("docs/dependencies.md", "| `lost` | why |"),
+            ("docs/understand/dependencies.md", "| `lost` | why |"),
         ]);
         let lines: Vec<_> = dependencies(&repository).iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [3, 4]);

@@ -5,7 +5,8 @@ use thiserror::Error;
 
 /// A header in host order. Lengths are those of the value and key that follow it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(missing_docs)] // The table of docs/protocol.md, section 1, is their documentation.
+// The table of docs/understand/protocol.md, section 1, is their documentation.
+#[allow(missing_docs)]
 pub struct Header {
     pub op: Op,
     pub flags: u8,

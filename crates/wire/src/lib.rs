@@ -1,4 +1,5 @@
-//! The packets of `docs/protocol.md`: layout, codec, sequence numbers, key hashes, addresses.
+//! The packets of `docs/understand/protocol.md`: layout, codec, sequence numbers, key hashes,
+//! addresses.
 //!
 //! Nothing in here knows what a packet *means*; that is the datapath's and the state machines' business.
 

@@ -1,4 +1,4 @@
-//! Operations, status and flags: the numbers of `docs/protocol.md`, section 1.
+//! Operations, status and flags: the numbers of `docs/understand/protocol.md`, section 1.
 
 macro_rules! numbered {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $number:literal,)* }) => {

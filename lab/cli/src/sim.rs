@@ -16,7 +16,7 @@ Examples:
       switchback lab sim --seed 42 --scheme farreach --pcap packets.pcap
   Without a mechanism, to see what it is good for:
       switchback lab sim --ablate no-fence
-  The table of docs/guarantees.md:
+  The table of docs/understand/guarantees.md:
       switchback lab sim --ablations
 
 A broken promise ends it with exit code 1 and says what was promised, the operations that contradict

@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_document_has_a_place_for_each_experiment() {
-        let document = include_str!("../../../docs/evaluation.md");
+        let document = include_str!("../../../docs/measure/evaluation.md");
         let places: Vec<_> =
             Experiment::ALL.iter().map(|experiment| crate::experiments::file(experiment.name)).collect();
         for name in places.iter().map(String::as_str).chain(["goals"]) {

@@ -171,7 +171,7 @@ impl Profile {
         let us = |ns: u64| format!("{} us", ns as f64 / 1000.0);
         let software = self.name == Profile::SOFTWARE.name;
         let tables = if software {
-            "measured: docs/performance.md has 27 to 55 ns a packet; an admission is four control packets and a message's share"
+            "measured: docs/measure/performance.md has 27 to 55 ns a packet; an admission is four control packets and a message's share"
         } else {
             "the paper's Exp#9: re-admission takes 0.35 s longer for 10,000 records than for 100"
         };

@@ -1,4 +1,4 @@
-//! Every state of a few small configurations. `docs/model.md` has larger ones.
+//! Every state of a few small configurations. `docs/understand/model.md` has larger ones.
 
 use switchback_model::config::Config;
 use switchback_model::explore::{Report, Verdict, explore};

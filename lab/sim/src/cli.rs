@@ -58,7 +58,7 @@ pub struct SimArgs {
     /// Without faults (calm), or with those of the data plane only (lossy)
     #[arg(long, value_name = "calm|lossy", value_parser = ["calm", "lossy"])]
     pub mild: Option<String>,
-    /// Leave out every mechanism in turn, and print what catches it: the table of docs/guarantees.md
+    /// Leave out every mechanism in turn, and print what catches it: the table of docs/understand/guarantees.md
     #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "ablate", "scheme"])]
     pub ablations: bool,
     /// Check only what clients can see: what they ask and are told, not how the rack keeps its promises

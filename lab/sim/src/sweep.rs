@@ -77,7 +77,7 @@ pub fn miss_each(checked: Checks, at_least: u64, threads: usize) -> Vec<Missed> 
     done
 }
 
-/// The table of `docs/guarantees.md`.
+/// The table of `docs/understand/guarantees.md`.
 pub fn table(missed: &[Missed]) -> String {
     let mut out = String::from(
         "| mechanism | `--ablate` | to be caught by | found by | seeds needed | caught in |\n| --- | --- | --- | --- | --- | --- |\n",

@@ -36,14 +36,14 @@ fn clients_miss_the_mechanisms_too() {
 /// The page of guarantees names every mechanism that can be left out, and every check.
 #[test]
 fn the_guarantees_are_documented() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guarantees.md");
-    let page = std::fs::read_to_string(path).expect("docs/guarantees.md is there");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/understand/guarantees.md");
+    let page = std::fs::read_to_string(path).expect("docs/understand/guarantees.md is there");
     for ablation in Ablation::ALL {
         assert!(!ablation.caught_by.is_empty(), "{} names no check", ablation.name);
         let row = format!("| {} | `{}` | {} |", ablation.rule, ablation.name, ablation.caught_by.names());
-        assert!(page.contains(&row), "docs/guarantees.md lacks {row}: see `switchback lab sim --ablations`");
+        assert!(page.contains(&row), "docs/understand/guarantees.md lacks {row}: see `switchback lab sim --ablations`");
     }
     for check in Check::ALL {
-        assert!(page.contains(&format!("`{}`", check.name())), "docs/guarantees.md lacks {}", check.name());
+        assert!(page.contains(&format!("`{}`", check.name())), "docs/understand/guarantees.md lacks {}", check.name());
     }
 }

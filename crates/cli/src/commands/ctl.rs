@@ -38,7 +38,7 @@ pub(crate) struct CtlArgs {
 pub(crate) enum OutputForm {
     /// For people.
     Text,
-    /// For programs; documented in docs/operations.md.
+    /// For programs; documented in docs/run/operations.md.
     Json,
 }
 

@@ -1,7 +1,8 @@
 //! `rack.toml`: what a rack is made of. Checked whole, before anything starts: every mistake is reported, not the first one.
 //!
-//! [`RackConfig::load`] reads a file, lays the command line's [`Overrides`] over it and checks the result. The structs hold
-//! plain data; their fields are the file's keys, and `docs/configuration.md` says what each means.
+//! [`RackConfig::load`] reads a file, lays the command line's [`Overrides`] over it and checks the
+//! result. The structs hold plain data; their fields are the file's keys, and
+//! `docs/run/configuration.md` says what each means.
 
 mod check;
 mod example;

@@ -1,4 +1,5 @@
-//! The sections, key by key, with their defaults. `docs/configuration.md` and `example.toml` say the same in prose; a test compares.
+//! The sections, key by key, with their defaults. `docs/run/configuration.md` and `example.toml`
+//! say the same in prose; a test compares.
 
 use super::reader::{Reader, Section};
 use super::types::*;

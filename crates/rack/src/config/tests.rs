@@ -85,7 +85,7 @@ fn every_key_is_documented() {
                 [client]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
     let error = parse(text).unwrap_err();
     let book =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md")).unwrap();
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run/configuration.md")).unwrap();
     let mut sections = 0;
     for problem in error.problems.iter().filter(|problem| problem.message.contains("qqqqqqqq")) {
         let (_, keys) = problem.message.split_once("; it has ").unwrap();
@@ -93,7 +93,7 @@ fn every_key_is_documented() {
         for key in keys.split(", ") {
             let keyed = |line: &str| line.trim_start_matches(['#', ' ']).starts_with(&format!("{key} = "));
             assert!(EXAMPLE.lines().any(keyed), "{key} is missing in example.toml");
-            assert!(book.contains(&format!("`{key}`")), "{key} is missing in docs/configuration.md");
+            assert!(book.contains(&format!("`{key}`")), "{key} is missing in docs/run/configuration.md");
         }
     }
     assert_eq!(sections, 9);

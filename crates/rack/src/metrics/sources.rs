@@ -1,4 +1,4 @@
-//! What each part counts, as metrics. docs/operations.md lists them.
+//! What each part counts, as metrics. docs/run/operations.md lists them.
 
 use super::histogram::HistogramSnapshot;
 use super::samples::Samples;
@@ -499,9 +499,9 @@ mod tests {
         assert_eq!(number("switchback_recovery_duration_seconds", "step=\"detect\""), Some(0.15));
         assert!(number("process_resident_memory_bytes", "").unwrap() > 1e5);
         assert!(number("process_open_fds", "").unwrap() > 2.0);
-        let book = committed("docs/operations.md");
+        let book = committed("docs/run/operations.md");
         for name in samples.names() {
-            assert!(book.contains(&format!("`{name}`")), "{name} is missing in docs/operations.md");
+            assert!(book.contains(&format!("`{name}`")), "{name} is missing in docs/run/operations.md");
         }
         alerts_match(&samples);
     }

@@ -28,7 +28,7 @@ Examples:
       switchback lab experiment 9 --profile paper --out papers-costs
 
 It takes some 20 seconds, with --quick some 3. Run it while nothing else runs: the load is noted in the file.
-docs/evaluation.md says what each figure is.";
+docs/measure/evaluation.md says what each figure is.";
 
 /// Measure what the parts of a rack cost on this machine, as a profile for experiments.
 ///
