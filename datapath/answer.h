@@ -24,7 +24,7 @@ STEP bool answer_install(struct packet *packet, struct call *call, struct record
 }
 
 // The answer to a fenced read. Everything up to its fence is applied at the node or will be bounced by it, so
-// if nothing that the record let pass is above the fence, it is the newest version. (Rule 4 of the design.)
+// if nothing that the record let pass is above the fence, it is the newest version. (Rule 4.)
 STEP bool answer_promotes(struct call *call, const struct record *record)
 {
     bool is_outcome = call->header.status == STATUS_OK || call->header.status == STATUS_NOT_FOUND;

@@ -437,8 +437,8 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_setting_gives_the_designs_figures() {
-        // Design, section 10: 3.0 to 4.2 at 16 servers, 13 to 16 at 128.
+    fn the_papers_setting_gives_the_documents_figures() {
+        // docs/measure/performance.md, "The limit": 3.0 to 4.2 at 16 servers, 13 to 16 at 128.
         let (gain, _) = gains(16);
         assert!((3.0..4.2).contains(&gain), "{gain} at 16");
         let (gain, _) = gains(128);

@@ -1,8 +1,8 @@
-//! The control channel: what the controller and everybody else tell each other.
+//! The control channel: what the controller and the other parts tell each other.
 //!
-//! Rules that hold for every message: it carries the epoch it belongs to; a command is repeated until it is answered, and answering it again
-//! does no harm; a message of another epoch than the receiver's is refused, except one that raises it, which only the controller sends
-//! (design, section 6, rule 8).
+//! What holds for every message: it carries the epoch it belongs to; a command is repeated until it
+//! is answered, and answering it again does no harm; a message of another epoch than the receiver's
+//! is refused, except one that raises it, which only the controller sends (rule 8).
 
 mod delivery;
 mod limits;

@@ -49,7 +49,7 @@ mechanisms! {
     seq_compare,
     /// The node stores what comes out of the cache only under an offer, and above the floor of that (rule 5).
     offered_stores,
-    /// The node doesn't apply what is below the floor to absent keys (rule 3).
+    /// The node doesn't apply what is below the floor to absent keys (rule 13).
     floor,
     /// The node sets and obeys fences (rules 2 and 3).
     fence,
@@ -59,29 +59,32 @@ mechanisms! {
     epoch_fence,
     /// The node holds offered keys from an epoch change to its release (rule 8).
     hold,
-    /// Clients preserve what the cache acknowledged.
+    /// Clients preserve what the cache acknowledged (rule 7).
     preservation,
     /// Clients preserve what they read from the cache (rule 7).
     reader_preservation,
-    /// Recovery takes the newest version of a key, not the first it sees.
+    /// Recovery takes the newest version of a key, not the first it sees (rule 9).
     recover_newest,
-    /// Clients are told to release only what is durable.
+    /// Clients are told to release only what is durable (rule 6).
     release_after_durable,
     /// No snapshot runs during a recovery (rule 10).
     no_snapshot_in_recovery,
     /// Recovery waits for every client (rule 9).
     gather_all,
-    /// A write that expected an absent key and was refused stays refused (a fence) once the record that refused it is gone.
+    /// A write that expected an absent key and was refused stays refused, by a fence, once the record
+    /// that refused it is gone (rule 12).
     fenced_refusals,
-    /// A node arbitrates lanes in a bypass epoch.
+    /// A node arbitrates lanes in a bypass epoch (rule 16).
     bypass_lanes,
-    /// A node serves a bypass epoch in one life only.
+    /// A node serves a bypass epoch in one life only (rule 16).
     bypass_once,
-    /// A client whose lease ran out while no switch served is waited for all the same, as long as it is heard of.
+    /// A client whose lease ran out while no switch served is waited for all the same, as long as it
+    /// is heard of (rule 9).
     wait_while_heard,
-    /// Conditional writes leave a completion at the node.
+    /// Conditional writes leave a completion at the node (rule 12).
     node_completion,
-    /// An unconditional write that was overtaken by a conditional one is bounced, not called done.
+    /// An unconditional write that was overtaken by a conditional one is bounced, not called done
+    /// (rule 12).
     chain,
     /// A fence is durable before its read is answered (rule 2).
     durable_fence,
@@ -91,7 +94,7 @@ mechanisms! {
     durable_hold,
     /// An offer is cleared once the switch's entry is gone, not once its record is stored (rule 5).
     late_clearing,
-    /// Nobody hears of an epoch that is not durable (rule 8).
+    /// An epoch is durable before other parts hear of it (rule 8).
     durable_epoch,
     /// A client without a lease accepts no answer (rule 9).
     lease,
@@ -101,25 +104,25 @@ mechanisms! {
     release_after_recovery,
     /// Generations never restart (rule 10).
     rising_generations,
-    /// A snapshot that misses the original of a changed record is not published.
+    /// A snapshot that misses the original of a changed record is not published (rule 6).
     whole_snapshots,
-    /// Another epoch is asked for long before the sequence numbers of this one run out.
+    /// Another epoch is asked for long before the sequence numbers of this one run out (rule 17).
     renewal,
-    /// A switch takes a configuration for its own life only.
+    /// A switch takes a configuration for its own life only (rule 15).
     switch_life,
-    /// A client takes a grant for its own life only.
+    /// A client takes a grant for its own life only (rule 15).
     client_life,
-    /// A switch takes no entry that is older than its newest.
+    /// A switch takes no entry that is older than its newest (rule 14).
     rising_admissions,
     /// A version that made the cache refuse a condition is preserved like one that was read (rule 7).
     kept_refusals,
-    /// The controller takes no offer that it has told its node to clear.
+    /// The controller takes no offer that it has told its node to clear (rule 5).
     settled_offers,
-    /// Below a risen floor a chain that began upon nothing says nothing of older writes.
+    /// Below a risen floor a chain that began upon nothing says nothing of older writes (rule 13).
     unsure_chains,
-    /// A scan lists the keys that the cache may hold as well, and flags them.
+    /// A scan lists the keys that the cache may hold as well, and flags them (rule 18).
     marked_scans,
-    /// What a client's answer rests on is synced in its spool first, if its machine may stop.
+    /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule 7).
     synced_spool,
 }
 

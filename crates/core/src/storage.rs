@@ -66,7 +66,7 @@ pub struct LaneCompletion {
     pub seq: Seq,
 }
 
-/// What a node remembers of a key beside its record (rules 2, 3 and 5 of the design).
+/// What a node remembers of a key beside its record (rules 2, 3 and 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Mark {
     /// Writes up to here are bounced.

@@ -1,5 +1,5 @@
-//! Record preservation (FarReach III-D; design section 6, rule 7): the newest version of every record that the switch answered from its
-//! cache and that no node and no durable snapshot has yet.
+//! Record preservation (FarReach III-D; rule 7): the newest version of every record that the switch
+//! answered from its cache and that no node and no durable snapshot has yet.
 
 use crate::control::KeyedRecord;
 use crate::storage::Record;

@@ -1,4 +1,5 @@
-//! A client session: lanes with one outstanding request each (design, section 7), epochs and the lease (section 6).
+//! A client session: lanes with one outstanding request each (rule 11), epochs (rule 8) and the
+//! lease (rule 9).
 
 mod answers;
 mod control;

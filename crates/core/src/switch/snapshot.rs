@@ -1,4 +1,4 @@
-//! Crash-consistent snapshots of the dirty records (FarReach III-D; design, section 6).
+//! Crash-consistent snapshots of the dirty records (FarReach III-D; rule 6).
 
 use super::entries::Entries;
 use super::target::LoadedRecord;

@@ -1,4 +1,4 @@
-//! Time and the controller: retries, the lease, epochs and gathers (design, section 6).
+//! Time and the controller: retries, the lease, epochs and gathers (rules 8 and 9).
 
 use super::*;
 

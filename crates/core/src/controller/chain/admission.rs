@@ -1,4 +1,4 @@
-//! Admission: offers of hot keys become entries of the cache (FarReach III-B; design, section 5).
+//! Admission: offers of hot keys become entries of the cache (FarReach III-B; rules 4 and 5).
 
 use super::cache::{CachedKey, Stage};
 use super::commands::Purpose;

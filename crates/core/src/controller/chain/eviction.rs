@@ -1,5 +1,5 @@
 //! Eviction: mark, store, remove, clear the offer; in this order, each step once the one before is
-//! confirmed (FarReach III-C; design, section 5, rule 5). A drain evicts everything.
+//! confirmed (FarReach III-C; rule 5). A drain evicts everything.
 
 use super::cache::Stage;
 use super::commands::Purpose;

@@ -1,4 +1,4 @@
-//! What clients preserve, as a recovery gathers it (design, section 6, rule 9).
+//! What clients preserve, as a recovery gathers it (rule 9).
 
 use crate::control::{BATCH_MAX, KeyedRecord};
 use crate::time::Now;

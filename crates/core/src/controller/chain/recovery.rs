@@ -1,5 +1,5 @@
-//! Recovery of a chain (design, section 6): a new epoch, then hold, gather, store the newest,
-//! release. Clients run on meanwhile.
+//! Recovery of a chain (rules 8 and 9): a new epoch, then hold, gather, store the newest, release.
+//! Clients run on meanwhile.
 
 use super::commands::Purpose;
 use super::gather::{Client, Gather};
