@@ -1,7 +1,9 @@
-//! The mechanisms outside the datapath that a simulation can switch off, to prove that its checks would notice.
+//! The mechanisms outside the datapath that a simulation can switch off, to prove that its checks
+//! would notice.
 //!
-//! Only the laboratory can, where this crate has its feature `ablations`. Elsewhere they are always on: [`Mechanisms`] is empty,
-//! and each check of one is a constant. The datapath's own mechanisms are bits of its feature mask.
+//! Only the laboratory can, where this crate has its feature `ablations`. Elsewhere they are always
+//! on: [`Mechanisms`] is empty, and each check of one is a constant. The datapath's own mechanisms
+//! are bits of its feature mask.
 
 /// Whether mechanisms can be switched off in this build: not in the product.
 pub const ABLATIONS: bool = cfg!(feature = "ablations");
@@ -47,7 +49,8 @@ mechanisms! {
     embedding_store,
     /// The node stores only what is newer (rule 3).
     seq_compare,
-    /// The node stores what comes out of the cache only under an offer, and above the floor of that (rule 5).
+    /// The node stores what comes out of the cache only under an offer, and above the floor of that
+    /// (rule 5).
     offered_stores,
     /// The node doesn't apply what is below the floor to absent keys (rule 13).
     floor,
@@ -71,15 +74,15 @@ mechanisms! {
     no_snapshot_in_recovery,
     /// Recovery waits for every client (rule 9).
     gather_all,
-    /// A write that expected an absent key and was refused stays refused, by a fence, once the record
-    /// that refused it is gone (rule 12).
+    /// A write that expected an absent key and was refused stays refused, by a fence, once the
+    /// record that refused it is gone (rule 12).
     fenced_refusals,
     /// A node arbitrates lanes in a bypass epoch (rule 16).
     bypass_lanes,
     /// A node serves a bypass epoch in one life only (rule 16).
     bypass_once,
-    /// A client whose lease ran out while no switch served is waited for all the same, as long as it
-    /// is heard of (rule 9).
+    /// A client whose lease ran out while no switch served is waited for all the same, as long as
+    /// it is heard of (rule 9).
     wait_while_heard,
     /// Conditional writes leave a completion at the node (rule 12).
     node_completion,
@@ -114,7 +117,8 @@ mechanisms! {
     client_life,
     /// A switch takes no entry that is older than its newest (rule 14).
     rising_admissions,
-    /// A version that made the cache refuse a condition is preserved like one that was read (rule 7).
+    /// A version that made the cache refuse a condition is preserved like one that was read (rule
+    /// 7).
     kept_refusals,
     /// The controller takes no offer that it has told its node to clear (rule 5).
     settled_offers,
@@ -122,7 +126,8 @@ mechanisms! {
     unsure_chains,
     /// A scan lists the keys that the cache may hold as well, and flags them (rule 18).
     marked_scans,
-    /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule 7).
+    /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule
+    /// 7).
     synced_spool,
 }
 

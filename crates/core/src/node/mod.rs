@@ -1,5 +1,5 @@
-//! The node: the shim between the data plane and a storage engine (rules 2, 3 and
-//! 5; protocol, section 5).
+//! The node: the shim between the data plane and a storage engine (rules 2, 3 and 5; protocol,
+//! section 5).
 //!
 //! An environment owns a [`Shim`] and an engine and does this, in a loop: feed packets
 //! ([`Shim::handle_packet`]), commands ([`Shim::handle_message`]), engine answers

@@ -1,5 +1,4 @@
-//! Periodic snapshots: taken by the switch's agent, durable here before clients are told
-//! (rule 6).
+//! Periodic snapshots: taken by the switch's agent, durable here before clients are told (rule 6).
 
 use super::commands::Purpose;
 use super::{Chain, Context, Phase};
