@@ -4,6 +4,7 @@
 //! wrong in a corner, and then the corner gets an exception with its reason, in the rule's own list.
 
 mod banned;
+mod citations;
 mod reachable;
 mod repository;
 mod shape;
@@ -24,6 +25,11 @@ pub const RULES: &[Rule] = &[
     ("dead Rust files", reachable::dead_rust_files),
     ("dead headers", reachable::dead_headers),
     ("unlinked documents", reachable::unlinked_documents),
+    ("rules are there", citations::rules),
+    ("sections are there", citations::sections),
+    ("named paths are there", citations::paths),
+    ("links lead somewhere", citations::links),
+    ("rules are proved", citations::proofs),
     ("dependencies have a reason", whole::dependencies),
     ("crates share lints", whole::lints),
     ("nothing generated", whole::generated),

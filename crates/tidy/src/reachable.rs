@@ -63,7 +63,7 @@ fn module_of(line: &str) -> Option<&str> {
 }
 
 /// Without `..`.
-fn normal(path: &str) -> String {
+pub(crate) fn normal(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {
         match part {
