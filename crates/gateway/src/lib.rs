@@ -3,7 +3,7 @@
 //! Each worker is one thread with its own connections, session and way to the switch. A request
 //! that the cache answers, in a rack of the same process, goes from the socket's bytes to the
 //! datapath and back on that thread's stack: no queue, no task, no allocation.
-//! `docs/use/commands.md` says what clients may expect.
+//! `docs/use` says what clients may expect.
 
 mod arena;
 mod batch;
