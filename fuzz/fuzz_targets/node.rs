@@ -58,10 +58,10 @@ impl Node {
             }
             1 => (NodeCommand::Store(draw.some(|draw| draw.keyed_record(epoch))), epoch),
             2 => (NodeCommand::Release { floor: draw.seq(epoch) }, epoch),
-            3 => (NodeCommand::ClearOffers(draw.some(|draw| (draw.named_key().0, draw.edgy()))), epoch),
+            3 => (NodeCommand::ClearOffers(draw.some(Draw::named_offer)), epoch),
             4 => (NodeCommand::OfferAgain, epoch),
             5 => (NodeCommand::OfferKeys(draw.some(Draw::named_key)), epoch),
-            6 => (NodeCommand::OffersHeld(draw.some(|draw| (draw.named_key().0, draw.edgy()))), epoch),
+            6 => (NodeCommand::OffersHeld(draw.some(Draw::named_offer)), epoch),
             _ => (NodeCommand::OfferAgain, draw.edgy() as u32),
         };
         self.command(draw, epoch, body);

@@ -5,7 +5,7 @@
 use libfuzzer_sys::arbitrary::Unstructured;
 use switchback_core::Now;
 use switchback_core::control::{Entry, KeyedRecord, Location, Message, Offer};
-use switchback_core::storage::Record;
+use switchback_core::storage::{OfferId, Record};
 use switchback_wire::{Address, EPOCH_MAX, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, Seq, Status};
 
 /// Steps that a target takes of one input at most.
@@ -166,7 +166,12 @@ impl<'a> Draw<'a> {
     /// An offer of a node.
     pub fn offer(&mut self) -> Offer {
         let (hash, key) = self.named_key();
-        Offer { id: self.edgy(), hash, key, value_bytes: self.edgy() as u32 }
+        Offer { id: OfferId::from_bits(self.edgy()), hash, key, value_bytes: self.edgy() as u32 }
+    }
+
+    /// An offer, as the controller names it.
+    pub fn named_offer(&mut self) -> (KeyHash, OfferId) {
+        (self.named_key().0, OfferId::from_bits(self.edgy()))
     }
 
     /// A header about a key: of this epoch, and in the key's partition, but now and then.

@@ -10,7 +10,7 @@ mod limits;
 pub use delivery::Delivery;
 pub use limits::Malformed;
 
-use crate::storage::Record;
+use crate::storage::{OfferId, Record};
 use serde::{Deserialize, Serialize};
 use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq};
 
@@ -266,13 +266,13 @@ pub enum NodeCommand {
         floor: Seq,
     },
     /// These offers came to nothing, or their entries are gone.
-    ClearOffers(Vec<(KeyHash, u64)>),
+    ClearOffers(Vec<(KeyHash, OfferId)>),
     /// Offer again whatever is marked as offered: this controller has just started.
     OfferAgain,
     /// Offer these keys, hot or not.
     OfferKeys(Vec<(KeyHash, Vec<u8>)>),
     /// These offers are known; no need to repeat them.
-    OffersHeld(Vec<(KeyHash, u64)>),
+    OffersHeld(Vec<(KeyHash, OfferId)>),
 }
 
 /// What a node needs to know to serve.
@@ -300,8 +300,8 @@ impl NodeConfig {
 /// A hot key that a node offers to the cache.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Offer {
-    /// Named by the node, durable there; never used twice by it.
-    pub id: u64,
+    /// Its name, durable at the node.
+    pub id: OfferId,
     /// Hash of the key.
     pub hash: KeyHash,
     /// The key.

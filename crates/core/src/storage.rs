@@ -66,15 +66,42 @@ pub struct LaneCompletion {
     pub seq: Seq,
 }
 
+/// Names an offer of a key to the cache. Who offers draws it, and never uses one twice for the keys of
+/// a partition; everyone else only compares it and gives it back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct OfferId(u64);
+
+impl OfferId {
+    /// Names no offer.
+    pub const NONE: OfferId = OfferId(0);
+
+    /// The offer that a mark names by these bits; [`OfferId::bits`] gives them back.
+    pub const fn from_bits(bits: u64) -> OfferId {
+        OfferId(bits)
+    }
+
+    /// What to write down of it.
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+}
+
 /// What a node remembers of a key beside its record (rules 2, 3 and 5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Mark {
     /// Writes up to here are bounced.
     pub fence: Seq,
-    /// The offer under which the key may be cached; 0: not offered.
-    pub offer: u64,
+    /// The offer under which the key may be cached; [`OfferId::NONE`]: it isn't offered.
+    pub offer: OfferId,
     /// The key's floor when it was offered. Whatever the cache writes under this offer is newer.
     pub floor: Seq,
+}
+
+impl Mark {
+    /// Whether the key may be cached.
+    pub fn is_offered(&self) -> bool {
+        self.offer != OfferId::NONE
+    }
 }
 
 /// One operation.

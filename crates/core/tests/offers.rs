@@ -4,6 +4,7 @@ use switchback_core::Now;
 use switchback_core::control::{Envelope, Message, NodeCommand, NodeReport, Offer, Peer, SwitchReport};
 use switchback_core::controller::{Controller, ControllerConfig, Files, Stored};
 use switchback_core::mechanisms::Mechanisms;
+use switchback_core::storage::OfferId;
 use switchback_wire::{Address, KeyHash};
 
 fn now(at_us: u64) -> Now {
@@ -44,13 +45,14 @@ impl Rack {
     }
 
     fn offered(&mut self, at_us: u64, key: u8) {
-        let offer = Offer { id: key.into(), hash: KeyHash([key; 16]), key: vec![key], value_bytes: 8 };
+        let offer =
+            Offer { id: OfferId::from_bits(key.into()), hash: KeyHash([key; 16]), key: vec![key], value_bytes: 8 };
         let offers = NodeReport::Offers { epoch: 1, offers: vec![offer] };
         self.hear(at_us, Peer::Node(0), Message::FromNode(offers));
     }
 
     fn declined(&self, key: u8) -> bool {
-        let offer = (KeyHash([key; 16]), u64::from(key));
+        let offer = (KeyHash([key; 16]), OfferId::from_bits(key.into()));
         self.told.iter().any(|body| matches!(body, NodeCommand::ClearOffers(offers) if offers.contains(&offer)))
     }
 }
@@ -91,7 +93,7 @@ fn no_offer_is_declined_that_there_is_room_for() {
     let offer = |number: u64| {
         let mut hash = [0; 16];
         hash[8..].copy_from_slice(&number.to_be_bytes());
-        Offer { id: number + 1, hash: KeyHash(hash), key: b"key".to_vec(), value_bytes: 8 }
+        Offer { id: OfferId::from_bits(number + 1), hash: KeyHash(hash), key: b"key".to_vec(), value_bytes: 8 }
     };
     let mut declined_of = |range: std::ops::Range<u64>| {
         let offers = NodeReport::Offers { epoch: 1, offers: range.map(offer).collect() };

@@ -165,7 +165,7 @@ impl MemoryEngine {
         records.retain(|key, record| {
             let (seq, since) = (record.seq, record.since);
             let head = RecordHead { seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms, since };
-            let offered = marks.get(key).is_some_and(|mark| mark.offer != 0);
+            let offered = marks.get(key).is_some_and(Mark::is_offered);
             let floor = if offered { floors.base() } else { floors.of(&key.0) };
             rotten.contains(key) || !is_dead(&head, floor, now_ms)
         });

@@ -134,7 +134,7 @@ fn floors_of_buckets_drop_what_is_not_offered(engine: &mut dyn Restartable) {
     let keys = [&b"gone"[..], b"other bucket", b"live", b"offered", b"later"];
     let buckets: Vec<u16> = keys.iter().map(|key| seq_bucket(&hash(key))).collect();
     assert!((0..5).all(|at| !buckets[..at].contains(&buckets[at])), "five keys in five buckets");
-    let offered = Mark { offer: 7, ..Mark::default() };
+    let offered = Mark { offer: OfferId::from_bits(7), ..Mark::default() };
     let puts = keys.iter().map(|key| match *key {
         b"live" => put(key, record(5, b"x"), NEWER),
         b"later" => put(key, tombstone(10), NEWER),
@@ -233,7 +233,7 @@ fn completions_go_with_the_write(engine: &mut dyn Restartable) {
 /// Fails if any of the five things is not durable, or the newest state isn't.
 fn everything_survives_reopening(engine: &mut dyn Restartable) {
     let one = Mark { fence: Seq(4), ..Mark::default() };
-    let other = Mark { offer: u64::MAX, floor: Seq(3), ..Mark::default() };
+    let other = Mark { offer: OfferId::from_bits(u64::MAX), floor: Seq(3), ..Mark::default() };
     run(engine, [state(b"first"), mark(b"a", Some(one)), mark(b"b", Some(other)), floor(2)]);
     run(engine, [state(b"second"), put(b"a", record(3, b"x"), NEWER)]);
     let mut loaded = engine.reopen();
@@ -249,7 +249,7 @@ fn everything_survives_reopening(engine: &mut dyn Restartable) {
 
 /// Fails if `None` is stored as a mark, or clearing a key's mark clears another's, or order within a group is lost.
 fn marks_can_be_cleared(engine: &mut dyn Restartable) {
-    let one = Mark { fence: Seq(4), offer: 1, floor: Seq(2) };
+    let one = Mark { fence: Seq(4), offer: OfferId::from_bits(1), floor: Seq(2) };
     let marked = Some(one);
     run(engine, [mark(b"a", marked), mark(b"b", marked), mark(b"c", marked), mark(b"c", None), mark(b"never", None)]);
     run(engine, [mark(b"a", None)]);

@@ -55,7 +55,7 @@ fn op() -> impl Strategy<Value = EngineOp> {
     let bound = || prop_oneof![Just(0), Just(1u64 << 60), Just(u64::MAX), any::<u64>()];
     let mark = proptest::option::of((0..9u64, 0..3u64, 0..9u64).prop_map(|(fence, offer, floor)| Mark {
         fence: Seq(fence),
-        offer,
+        offer: OfferId::from_bits(offer),
         floor: Seq(floor),
     }));
     prop_oneof![

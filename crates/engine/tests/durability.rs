@@ -27,7 +27,7 @@ fn value(seq: u64) -> Vec<u8> {
 fn group(number: u64) -> Vec<EngineOp> {
     let key = |at: u64| format!("key {}", (number * GROUP + at) % 5000).into_bytes();
     let done = LaneCompletion { lane: 1, request: number, seq: Seq(number) };
-    let marked = Some(Mark { fence: Seq(number), offer: number, floor: Seq(number) });
+    let marked = Some(Mark { fence: Seq(number), offer: OfferId::from_bits(number), floor: Seq(number) });
     let puts = (0..GROUP).map(|at| put(&key(at), record(number * GROUP + at + 1, &value(number)), NEWER));
     let traced = put_completing(b"traced", record(number + 1, b""), KNOWN, done);
     puts.chain([traced, mark(b"marked", marked)]).collect()
@@ -79,7 +79,7 @@ fn kill_after(path: &Path, sync: SyncPolicy, acknowledgements: usize) -> u64 {
 /// The group that the directory ends with, after a check that all up to it are whole.
 fn last_group(engine: &mut dyn Engine, loaded: &Loaded) -> u64 {
     let last = loaded.completions[0].request;
-    let marked = Mark { fence: Seq(last), offer: last, floor: Seq(last) };
+    let marked = Mark { fence: Seq(last), offer: OfferId::from_bits(last), floor: Seq(last) };
     assert_eq!(loaded.marks, [(hash(b"marked"), b"marked".to_vec(), marked)]);
     for number in last.saturating_sub(5000 / GROUP - 1)..=last {
         for op in group(number) {

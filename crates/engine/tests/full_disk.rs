@@ -36,7 +36,7 @@ fn a_failed_group_leaves_nothing() {
             floor(20),
             put(b"c", record(11, b"x"), NEWER), // refused because of the floor: unknown now
             state(b"s"),
-            mark(b"a", Some(Mark { fence: Seq(1), offer: 1, floor: Seq(0) })),
+            mark(b"a", Some(Mark { fence: Seq(1), offer: OfferId::from_bits(1), floor: Seq(0) })),
         ]
     };
     for (fault, seq) in [(Fault::NoSpace, 15), (Fault::Io, 16)] {

@@ -8,6 +8,7 @@ use switchback_core::control::{
 };
 use switchback_core::controller::{Controller, ControllerConfig, Files, RecoveryTimes, Stored};
 use switchback_core::mechanisms::Mechanisms;
+use switchback_core::storage::OfferId;
 use switchback_wire::{Address, KeyHash};
 
 pub const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
@@ -102,7 +103,7 @@ impl Rack {
     /// The node offers these keys.
     pub fn node_offers(&mut self, keys: &[u8]) {
         let offer = |key: &u8| {
-            let id = u64::from(self.controller.epoch()) << 8 | u64::from(*key);
+            let id = OfferId::from_bits(u64::from(self.controller.epoch()) << 8 | u64::from(*key));
             Offer { id, hash: KeyHash([*key; 16]), key: vec![*key], value_bytes: 8 }
         };
         let (epoch, offers) = (self.controller.epoch(), keys.iter().map(offer).collect());

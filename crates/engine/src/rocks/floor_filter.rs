@@ -44,7 +44,7 @@ impl Shared {
         encode_key(hash, key, &mut stored);
         let mut offered = self.offered.write().unwrap_or_else(PoisonError::into_inner);
         match mark {
-            Some(mark) if mark.offer != 0 => offered.insert(stored),
+            Some(mark) if mark.is_offered() => offered.insert(stored),
             _ => offered.remove(&stored),
         };
     }

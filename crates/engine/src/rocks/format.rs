@@ -10,7 +10,7 @@
 //! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the order of scans.
 
 use crate::group::RecordHead;
-use switchback_core::storage::{LaneCompletion, Mark, Record};
+use switchback_core::storage::{LaneCompletion, Mark, OfferId, Record};
 use switchback_wire::{KeyHash, Seq};
 
 pub(crate) const RECORDS: &str = "records";
@@ -106,7 +106,7 @@ fn versioned(stored: &[u8]) -> Option<&[u8]> {
 
 pub(crate) fn encode_mark(mark: &Mark) -> [u8; 25] {
     let mut out = [VERSION; 25];
-    out[..17].copy_from_slice(&encode_pair(mark.fence.0, mark.offer));
+    out[..17].copy_from_slice(&encode_pair(mark.fence.0, mark.offer.bits()));
     out[17..].copy_from_slice(&mark.floor.0.to_be_bytes());
     out
 }
@@ -115,7 +115,7 @@ pub(crate) fn decode_mark(stored: &[u8]) -> Option<Mark> {
     let (pair, floor) = versioned(stored)?.split_first_chunk::<16>()?;
     let (fence, offer) = decode_pair(pair)?;
     let floor = Seq(u64::from_be_bytes(floor.try_into().ok()?));
-    Some(Mark { fence: Seq(fence), offer, floor })
+    Some(Mark { fence: Seq(fence), offer: OfferId::from_bits(offer), floor })
 }
 
 pub(crate) fn encode_completion(completion: &LaneCompletion) -> ([u8; 4], [u8; 17]) {
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(out, [1, 3, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 5, b'v']);
         let (head, value) = decode_record(&out).expect("own bytes");
         assert_eq!((head.since, head.tombstone, value), (Some(Seq(5)), true, &b"v"[..]));
-        let mark = Mark { fence: Seq(2), offer: 3, floor: Seq(1) };
+        let mark = Mark { fence: Seq(2), offer: OfferId::from_bits(3), floor: Seq(1) };
         assert_eq!(encode_mark(&mark)[8..], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1]);
         assert_eq!((decode_mark(&encode_mark(&mark)), decode_bucket(&encode_bucket(258))), (Some(mark), Some(258)));
     }

@@ -93,7 +93,7 @@ impl Model {
 
     pub fn compact(&mut self, now_ms: u64) {
         self.records.retain(|key, record| {
-            let offered = self.marks.get(key).is_some_and(|mark| mark.offer > 0);
+            let offered = self.marks.get(key).is_some_and(Mark::is_offered);
             let floor = if offered { self.floors.base() } else { self.floors.of(&key.0) };
             let expired = record.expiry_ms > 0 && record.expiry_ms <= now_ms;
             record.seq > floor || !(record.tombstone || expired)

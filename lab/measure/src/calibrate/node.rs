@@ -15,7 +15,7 @@ use switchback_calibration::{Node, Sample};
 use switchback_core::control::{Command, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{EngineDone, EngineOp, Loaded, Mark, PutCondition, Record};
+use switchback_core::storage::{EngineDone, EngineOp, Loaded, Mark, OfferId, PutCondition, Record};
 use switchback_engine::rocks::{Options, RocksEngine};
 use switchback_engine::{Engine, MemoryEngine, SyncPolicy};
 use switchback_net::{Clock, UdpLink};
@@ -77,7 +77,7 @@ fn fill(engine: &mut impl Engine, records: u64) -> anyhow::Result<()> {
 fn marks(engine: &mut impl Engine, effort: &Effort) -> anyhow::Result<Sample> {
     let (mut wall, mut cpu) = (Vec::new(), Vec::new());
     for round in 0..effort.rounds {
-        let mark = Some(Mark { fence: Seq::NONE, offer: round as u64 + 1, floor: Seq::NONE });
+        let mark = Some(Mark { fence: Seq::NONE, offer: OfferId::from_bits(round as u64 + 1), floor: Seq::NONE });
         let set = |id: u64| EngineOp::SetMark { id, hash: HASH_KEY.hash(&key(id)), key: key(id).to_vec(), mark };
         let mut ops: Vec<_> = (0..GROUP as u64).map(set).collect();
         let (start, cpu_start) = (Instant::now(), cpu_time());

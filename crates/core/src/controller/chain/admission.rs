@@ -4,6 +4,7 @@ use super::cache::{CachedKey, Stage};
 use super::commands::Purpose;
 use super::{Chain, Context, Phase};
 use crate::control::{BATCH_MAX, Entry, EntryId, Location, NodeCommand, Offer, SwitchCommand};
+use crate::storage::OfferId;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash};
 
@@ -128,7 +129,7 @@ impl Chain {
     }
 
     /// Tells a node that its offers came to nothing, so that it may offer those keys again.
-    pub(super) fn decline(&mut self, cx: &mut Context<'_>, node: u16, offers: Vec<(KeyHash, u64)>) {
+    pub(super) fn decline(&mut self, cx: &mut Context<'_>, node: u16, offers: Vec<(KeyHash, OfferId)>) {
         for (hash, _) in &offers {
             self.missing.remove(hash);
         }

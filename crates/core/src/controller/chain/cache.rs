@@ -1,6 +1,7 @@
 //! The controller's picture of the cache, and the one allocator of its slots.
 
 use crate::control::{Entry, EntryId, Location};
+use crate::storage::OfferId;
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use switchback_wire::KeyHash;
 pub(super) struct CachedKey {
     pub(super) entry: Entry,
     pub(super) node: u16,
-    pub(super) offer: u64,
+    pub(super) offer: OfferId,
     pub(super) stage: Stage,
 }
 
@@ -154,7 +155,7 @@ impl Cache {
     /// Takes a key in that a switch was found to hold already (after a restart of the controller).
     /// What it tells of a key, an incarnation or a slot that is taken, or of a slot that it doesn't
     /// have, changes nothing.
-    pub(super) fn adopt(&mut self, entry: Entry, node: u16, offer: u64) {
+    pub(super) fn adopt(&mut self, entry: Entry, node: u16, offer: OfferId) {
         if self.by_hash.contains_key(&entry.hash) || self.keys.contains_key(&entry.id) {
             return;
         }
@@ -197,7 +198,7 @@ impl Cache {
     }
 
     /// Its node learned the offer under which it is cached (after a restart of the controller).
-    pub(super) fn set_offer(&mut self, id: EntryId, offer: u64) {
+    pub(super) fn set_offer(&mut self, id: EntryId, offer: OfferId) {
         if let Some(key) = self.keys.get_mut(&id) {
             key.offer = offer;
         }
@@ -259,7 +260,7 @@ mod tests {
             let at = cache.allocate(0).unwrap();
             let hash = KeyHash([i as u8; 16]);
             let entry = Entry { id: i.into(), at, hash, key: vec![i as u8] };
-            cache.insert(CachedKey { entry, node: 0, offer: 1, stage: Stage::Admitting });
+            cache.insert(CachedKey { entry, node: 0, offer: OfferId::from_bits(1), stage: Stage::Admitting });
             cache.set_stage(i.into(), Stage::Cached);
         }
         cache
@@ -298,7 +299,7 @@ mod tests {
         let mut cache = Cache::new(&[(128, 4)], 4);
         let mut adopt = |id: u64, class, slot| {
             let entry = Entry { id, at: Location { class, slot }, hash: KeyHash([slot as u8; 16]), key: vec![7] };
-            cache.adopt(entry, 0, 0);
+            cache.adopt(entry, 0, OfferId::NONE);
             cache.len()
         };
         assert_eq!(adopt(1, 0, 1), 1);
@@ -308,7 +309,7 @@ mod tests {
         assert_eq!(adopt(1, 0, 2), 1, "an incarnation is used once");
         assert_eq!(adopt(2, 0, 2), 2);
         let twice = Entry { id: 3, at: Location { class: 0, slot: 1 }, hash: KeyHash([9; 16]), key: vec![9] };
-        cache.adopt(twice, 0, 0);
+        cache.adopt(twice, 0, OfferId::NONE);
         assert_eq!(cache.len(), 2, "a slot holds one key");
     }
 
@@ -316,7 +317,7 @@ mod tests {
     fn an_adopted_entry_keeps_its_slot() {
         let mut cache = Cache::new(&[(128, 4)], 4);
         let at = Location { class: 0, slot: 2 };
-        cache.adopt(Entry { id: 7, at, hash: KeyHash([7; 16]), key: vec![7] }, 0, 0);
+        cache.adopt(Entry { id: 7, at, hash: KeyHash([7; 16]), key: vec![7] }, 0, OfferId::NONE);
         let others: Vec<_> = (0..3).map(|_| cache.allocate(0).unwrap().slot).collect();
         assert!(!others.contains(&2));
         assert_eq!(cache.allocate(0), None);

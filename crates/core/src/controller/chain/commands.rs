@@ -1,6 +1,7 @@
 //! Commands that wait for their answer. Each is repeated until it comes, or until its epoch is over.
 
 use crate::control::{Command, CommandId, EntryId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
+use crate::storage::OfferId;
 use crate::time::Now;
 use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
@@ -14,8 +15,8 @@ pub(super) enum Purpose {
     EvictBegin(Vec<EntryId>),
     StoreEvicted(Vec<EntryId>),
     Remove(Vec<EntryId>),
-    ClearOffers(Vec<(KeyHash, u64)>),
-    OffersHeld(Vec<(KeyHash, u64)>),
+    ClearOffers(Vec<(KeyHash, OfferId)>),
+    OffersHeld(Vec<(KeyHash, OfferId)>),
     OfferKeys,
     Snapshot(u32),
     DurableGeneration,
@@ -35,7 +36,7 @@ struct Outstanding {
 }
 
 /// Offers that outstanding commands are about.
-type Offers = BTreeSet<(KeyHash, u64, CommandId)>;
+type Offers = BTreeSet<(KeyHash, OfferId, CommandId)>;
 
 /// The table of outstanding commands. There may be as many as there are offers after a recovery, so
 /// nothing that is done for every message looks through them all.
@@ -56,7 +57,7 @@ pub(super) struct Commands {
     retry_us: u64,
 }
 
-fn contains(offers: &Offers, hash: KeyHash, offer: u64) -> bool {
+fn contains(offers: &Offers, hash: KeyHash, offer: OfferId) -> bool {
     offers.range((hash, offer, 0)..=(hash, offer, CommandId::MAX)).next().is_some()
 }
 
@@ -112,7 +113,7 @@ impl Commands {
     }
 
     /// The offers that a command is about, and the set that knows them while it is outstanding.
-    fn offers_of<'a>(&mut self, purpose: &'a Purpose) -> Option<(&mut Offers, &'a [(KeyHash, u64)])> {
+    fn offers_of<'a>(&mut self, purpose: &'a Purpose) -> Option<(&mut Offers, &'a [(KeyHash, OfferId)])> {
         match purpose {
             Purpose::ClearOffers(offers) => Some((&mut self.clearing, offers)),
             Purpose::OffersHeld(offers) => Some((&mut self.telling, offers)),
@@ -165,12 +166,12 @@ impl Commands {
     }
 
     /// Whether a node was told to clear this offer and may not have cleared it yet.
-    pub(super) fn is_clearing(&self, hash: KeyHash, offer: u64) -> bool {
+    pub(super) fn is_clearing(&self, hash: KeyHash, offer: OfferId) -> bool {
         contains(&self.clearing, hash, offer)
     }
 
     /// Whether a node was told that this offer is known, and may not have heard so yet.
-    pub(super) fn is_telling(&self, hash: KeyHash, offer: u64) -> bool {
+    pub(super) fn is_telling(&self, hash: KeyHash, offer: OfferId) -> bool {
         contains(&self.telling, hash, offer)
     }
 

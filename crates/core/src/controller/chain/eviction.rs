@@ -5,7 +5,7 @@ use super::cache::Stage;
 use super::commands::Purpose;
 use super::{Chain, Context, Phase};
 use crate::control::{BATCH_MAX, EntryId, KeyedRecord, NodeCommand, SwitchCommand};
-use crate::storage::Record;
+use crate::storage::{OfferId, Record};
 use std::collections::BTreeMap;
 use switchback_wire::KeyHash;
 
@@ -120,7 +120,7 @@ impl Chain {
 
     /// The switch has forgotten these: only now may their nodes offer them again.
     pub(super) fn removed(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>) {
-        let mut offers: BTreeMap<u16, Vec<(KeyHash, u64)>> = BTreeMap::new();
+        let mut offers: BTreeMap<u16, Vec<(KeyHash, OfferId)>> = BTreeMap::new();
         for id in entries {
             let Some(key) = self.cache.get(id) else { continue };
             offers.entry(key.node).or_default().push((key.entry.hash, key.offer));
@@ -132,7 +132,7 @@ impl Chain {
     }
 
     /// Their nodes have cleared these offers: the keys may be cached anew.
-    pub(super) fn offers_cleared(&mut self, offers: Vec<(KeyHash, u64)>) {
+    pub(super) fn offers_cleared(&mut self, offers: Vec<(KeyHash, OfferId)>) {
         for (hash, _) in offers {
             if let Some(key) = self.cache.find(&hash)
                 && key.stage == Stage::Clearing

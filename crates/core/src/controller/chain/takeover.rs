@@ -8,6 +8,7 @@ use crate::control::{Entry, Location, NodeCommand, SwitchCommand};
 use crate::controller::ControllerConfig;
 use crate::controller::directory::Directory;
 use crate::controller::membership::Membership;
+use crate::storage::OfferId;
 use switchback_wire::EPOCH_MAX;
 
 impl Chain {
@@ -122,7 +123,7 @@ impl Chain {
             self.next_entry = self.next_entry.max(entry.id + 1);
             let node = cx.directory.node_of(&entry.hash);
             // Under which offer it is cached its node will say, when it is asked to offer again.
-            self.cache.adopt(entry, node, 0);
+            self.cache.adopt(entry, node, OfferId::NONE);
         }
         if let Some(next) = next {
             self.command_switch(cx, Purpose::Resync, SwitchCommand::ListEntries(Some(next)));

@@ -1,7 +1,7 @@
 //! What a node remembers of hot keys: fences and offers (rules 2, 3 and 5).
 
 use crate::mechanisms::Mechanisms;
-use crate::storage::Mark;
+use crate::storage::{Mark, OfferId};
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{KeyHash, Seq};
 
@@ -51,7 +51,7 @@ impl Marks {
         };
         let keys: BTreeMap<_, _> = loaded.into_iter().map(|(hash, key, mark)| (hash, marked(key, mark))).collect();
         let to_offer: VecDeque<_> =
-            keys.iter().filter(|(_, marked)| marked.mark.offer != 0).map(|(hash, _)| *hash).collect();
+            keys.iter().filter(|(_, marked)| marked.mark.is_offered()).map(|(hash, _)| *hash).collect();
         // Unique over restarts with the boot's randomness, within one by counting.
         let next_offer = boot << 32 | 1;
         Marks { keys, offered: to_offer.len(), limit, mechanisms, next_offer, to_offer }
@@ -70,7 +70,7 @@ impl Marks {
     }
 
     pub(super) fn is_offered(&self, hash: &KeyHash) -> bool {
-        self.keys.get(hash).is_some_and(|marked| marked.mark.offer != 0)
+        self.keys.get(hash).is_some_and(|marked| marked.mark.is_offered())
     }
 
     pub(super) fn fence(&self, hash: &KeyHash) -> Seq {
@@ -129,7 +129,7 @@ impl Marks {
         if self.is_offered(hash) || !has_room {
             return None;
         }
-        let offer = self.next_offer;
+        let offer = OfferId::from_bits(self.next_offer);
         self.next_offer += 1;
         self.offered += 1;
         let marked = self.entry(hash, key);
@@ -142,7 +142,7 @@ impl Marks {
     }
 
     /// The controller knows this offer: no need to repeat it.
-    pub(super) fn hold(&mut self, hash: &KeyHash, offer: u64) {
+    pub(super) fn hold(&mut self, hash: &KeyHash, offer: OfferId) {
         if let Some(marked) = self.keys.get_mut(hash)
             && marked.mark.offer == offer
         {
@@ -152,13 +152,13 @@ impl Marks {
 
     /// Clears an offer, if it is this one. The mark that remains to be stored (`None` inside:
     /// nothing remains).
-    pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: u64) -> Option<(Vec<u8>, Option<Mark>)> {
+    pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: OfferId) -> Option<(Vec<u8>, Option<Mark>)> {
         let marked = self.keys.get_mut(hash)?;
-        if marked.mark.offer != offer || offer == 0 {
+        if marked.mark.offer != offer || !marked.mark.is_offered() {
             return None;
         }
         self.offered -= 1;
-        marked.mark.offer = 0;
+        marked.mark.offer = OfferId::NONE;
         marked.mark.floor = Seq::NONE;
         let key = marked.key.clone();
         if marked.mark.fence > Seq::NONE && self.mechanisms.lasting_fence() {
@@ -179,7 +179,7 @@ impl Marks {
         let mut range = self.keys.range(from..);
         let seen: Vec<_> = range.by_ref().take(limit).collect();
         let droppable =
-            seen.into_iter().filter(|(hash, marked)| marked.mark.offer == 0 && covered(hash, marked.mark.fence));
+            seen.into_iter().filter(|(hash, marked)| !marked.mark.is_offered() && covered(hash, marked.mark.fence));
         let gone: Vec<_> = droppable.map(|(hash, marked)| (*hash, marked.key.clone())).collect();
         let next = range.next().map_or(KeyHash([0; 16]), |(hash, _)| *hash);
         for (hash, _) in &gone {
@@ -198,7 +198,7 @@ impl Marks {
         self.to_offer.clear();
         for (hash, marked) in &mut self.keys {
             marked.known = false;
-            if marked.mark.offer != 0 && marked.durable {
+            if marked.mark.is_offered() && marked.durable {
                 self.to_offer.push_back(*hash);
             }
         }
@@ -207,6 +207,6 @@ impl Marks {
     /// Keys marked as offered whose position is in `from..=to`, in order.
     pub(super) fn offered_between(&self, from: u64, to: u64) -> impl Iterator<Item = (&KeyHash, &MarkedKey)> {
         let range = self.keys.range(KeyHash::at_position(from)..);
-        range.take_while(move |(hash, _)| hash.position() <= to).filter(|(_, marked)| marked.mark.offer != 0)
+        range.take_while(move |(hash, _)| hash.position() <= to).filter(|(_, marked)| marked.mark.is_offered())
     }
 }

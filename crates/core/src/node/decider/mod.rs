@@ -12,7 +12,7 @@ mod writes;
 use crate::control::{NodeConfig, Offer};
 use crate::floors::{SEQ_BUCKETS, seq_bucket};
 use crate::mechanisms::Mechanisms;
-use crate::storage::{LaneCompletion, Loaded, Mark, PutCondition, Record};
+use crate::storage::{LaneCompletion, Loaded, Mark, OfferId, PutCondition, Record};
 use crate::time::Now;
 use arbiter::Arbiter;
 use floors::{RisingFloors, SWEEP_BATCH, SWEEP_BATCH_CROWDED};
@@ -174,7 +174,7 @@ impl Decider {
 
     /// Whether a record out of the cache may be new to this node.
     pub(super) fn may_come_from_cache(&self, hash: &KeyHash, seq: Seq) -> bool {
-        let marked = self.marks.get(hash).filter(|marked| marked.mark.offer != 0);
+        let marked = self.marks.get(hash).filter(|marked| marked.mark.is_offered());
         let is_new = marked.is_some_and(|marked| seq > marked.mark.floor);
         is_new || !self.mechanisms.offered_stores()
     }
@@ -227,12 +227,18 @@ impl Decider {
     }
 
     /// The mark of an offer could not be made durable: there was no offer.
-    pub(super) fn offer_failed(&mut self, hash: &KeyHash, offer: u64) {
+    pub(super) fn offer_failed(&mut self, hash: &KeyHash, offer: OfferId) {
         self.marks.clear_offer(hash, offer);
     }
 
     /// The mark of an offer is durable: the offer, if it is still to be sent now.
-    pub(super) fn offer_saved(&mut self, hash: KeyHash, offer: u64, value_bytes: u32, is_held: bool) -> Option<Offer> {
+    pub(super) fn offer_saved(
+        &mut self,
+        hash: KeyHash,
+        offer: OfferId,
+        value_bytes: u32,
+        is_held: bool,
+    ) -> Option<Offer> {
         let marked = self.marks.get_mut(&hash).filter(|marked| marked.mark.offer == offer)?;
         marked.durable = true;
         if is_held {
@@ -249,7 +255,7 @@ impl Decider {
         let mut again = Vec::new();
         while let Some(hash) = self.marks.to_offer.pop_front() {
             let Some(marked) = self.marks.get(&hash) else { continue };
-            if marked.mark.offer == 0 || marked.known || !marked.durable {
+            if !marked.mark.is_offered() || marked.known || !marked.durable {
                 continue;
             }
             let (id, key, value_bytes) = (marked.mark.offer, marked.key.clone(), marked.value_bytes);
@@ -266,13 +272,13 @@ impl Decider {
     }
 
     /// The controller knows this offer.
-    pub(super) fn hold_offer(&mut self, hash: &KeyHash, offer: u64) {
+    pub(super) fn hold_offer(&mut self, hash: &KeyHash, offer: OfferId) {
         self.marks.hold(hash, offer);
     }
 
     /// Clears an offer, if it is this one. The key and the mark that remains to be stored (`None`
     /// inside: nothing remains).
-    pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: u64) -> Option<(Vec<u8>, Option<Mark>)> {
+    pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: OfferId) -> Option<(Vec<u8>, Option<Mark>)> {
         self.marks.clear_offer(hash, offer)
     }
 

@@ -1,7 +1,7 @@
 //! Operations of the engine that are under way, and what each was for.
 
 use crate::control::CommandId;
-use crate::storage::{EngineOp, OpId};
+use crate::storage::{EngineOp, OfferId, OpId};
 use std::collections::BTreeMap;
 use switchback_wire::{Address, Header, KeyHash, Seq};
 
@@ -51,7 +51,7 @@ pub(in crate::node) enum Pending {
     /// The same for a fence.
     Fence { hash: KeyHash, fence: Seq, before: OpId },
     /// An offer to send once its mark is durable.
-    Offer { hash: KeyHash, offer: u64, value_bytes: u32 },
+    Offer { hash: KeyHash, offer: OfferId, value_bytes: u32 },
     /// Floors of buckets, or of everything.
     Floors(Vec<(u16, Seq)>),
     /// One of several operations of a command.

@@ -3,7 +3,7 @@
 use super::{NodeTimer, Progress, Shim};
 use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport};
 use crate::node::replica::Pending;
-use crate::storage::{EngineError, EngineOp};
+use crate::storage::{EngineError, EngineOp, OfferId};
 use crate::time::Now;
 use switchback_wire::{KeyHash, Seq};
 
@@ -136,7 +136,7 @@ impl Shim {
         self.set_state(id);
     }
 
-    fn clear_offers(&mut self, id: CommandId, offers: Vec<(KeyHash, u64)>) {
+    fn clear_offers(&mut self, id: CommandId, offers: Vec<(KeyHash, OfferId)>) {
         let mut steps = 0;
         for (hash, offer) in offers {
             let Some((key, mark)) = self.decider.clear_offer(&hash, offer) else { continue };

@@ -4,7 +4,7 @@ use super::Shim;
 use crate::control::NodeReport;
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
-use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OpId, Record};
+use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record};
 use crate::time::Now;
 use switchback_wire::{
     Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef, Seq, Status, flags,
@@ -254,7 +254,7 @@ impl Shim {
     }
 
     /// The mark of an offer is durable: now it may be sent. Or it isn't: there was no offer.
-    pub(super) fn offer_marked(&mut self, hash: KeyHash, offer: u64, value_bytes: u32, is_saved: bool) {
+    pub(super) fn offer_marked(&mut self, hash: KeyHash, offer: OfferId, value_bytes: u32, is_saved: bool) {
         if !is_saved {
             self.decider.offer_failed(&hash, offer);
             return;
