@@ -12,7 +12,7 @@ pub use limits::Malformed;
 
 use crate::storage::{OfferId, Record};
 use serde::{Deserialize, Serialize};
-use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq};
+use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq, partition_of};
 
 /// Names a command until it is answered.
 pub type CommandId = u64;
@@ -252,7 +252,8 @@ pub enum SwitchResult {
     Busy,
 }
 
-/// Commands to a node's shim.
+/// Commands to a node's shim. Those about keys are for the head of the keys' partitions: the controller
+/// looks up which node that is whenever it sends one, and a node that isn't refuses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NodeCommand {
     /// Move to the command's epoch (the only command that raises it) and hold offered keys until released. Repeated in
@@ -275,6 +276,20 @@ pub enum NodeCommand {
     OffersHeld(Vec<(KeyHash, OfferId)>),
 }
 
+impl NodeCommand {
+    /// Whether this holds for every key that it is about.
+    pub(crate) fn all_keys(&self, holds: impl Fn(&KeyHash) -> bool) -> bool {
+        match self {
+            NodeCommand::Store(records) => records.iter().all(|record| holds(&record.hash)),
+            NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => {
+                offers.iter().all(|(hash, _)| holds(hash))
+            }
+            NodeCommand::OfferKeys(keys) => keys.iter().all(|(hash, _)| holds(hash)),
+            NodeCommand::Epoch(_) | NodeCommand::Release { .. } | NodeCommand::OfferAgain => true,
+        }
+    }
+}
+
 /// What a node needs to know to serve.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeConfig {
@@ -294,6 +309,12 @@ impl NodeConfig {
     /// Which partitions have a replica at this node.
     pub fn partitions_of(&self, node: u16) -> Vec<bool> {
         self.routes.iter().map(|replicas| replicas.contains(&node)).collect()
+    }
+
+    /// Whether a node heads the partition that a key belongs to.
+    pub(crate) fn is_head_of(&self, node: u16, hash: &KeyHash) -> bool {
+        let partition = partition_of(hash, self.routes.len() as u32);
+        self.routes[usize::from(partition)].first() == Some(&node)
     }
 }
 

@@ -1,12 +1,12 @@
-//! What a node tells of itself.
+//! What a node tells of itself, and what it takes of the controller.
 #![allow(clippy::unwrap_used)]
 
 use switchback_core::Now;
-use switchback_core::control::{Command, NodeCommand, NodeConfig, NodeReport};
+use switchback_core::control::{Command, KeyedRecord, NodeCommand, NodeConfig, NodeReport};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{EngineDone, EngineError, EngineOp, Loaded};
-use switchback_wire::{Address, HashKey};
+use switchback_core::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, Record};
+use switchback_wire::{Address, HashKey, KeyHash};
 
 /// What the shim's next hello says of its storage.
 fn hello(shim: &mut Shim, now: Now) -> Option<String> {
@@ -40,4 +40,39 @@ fn what_the_storage_refuses_is_told_for_a_while() {
     assert_eq!(hello(&mut shim, now).as_deref(), Some("no space left on the device that holds /data"));
     now.monotonic_us += 10_000_000;
     assert_eq!(hello(&mut shim, now), None, "it was long ago");
+}
+
+/// Else a controller with an old map would take for stored what the partition's head doesn't have.
+#[test]
+fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
+    let now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
+    let (node, limits) = (Address::in_memory(3, 0), NodeLimits::default());
+    let mut shim = Shim::new(0, 1, node, limits, Mechanisms::ALL, Loaded::default(), now).unwrap();
+    let config = NodeConfig {
+        hash_key: HashKey([1; 16]),
+        routes: vec![vec![0], vec![1, 0]],
+        switch: Some(Address::in_memory(2, 0)),
+        lanes: 16,
+        write_through: false,
+    };
+    shim.handle_message(now, Command { id: 1, epoch: 1, body: NodeCommand::Epoch(config) });
+    let mut ops = Vec::new();
+    shim.poll_ops(&mut ops);
+    let [EngineOp::SetState { id, .. }] = ops[..] else { panic!("{ops:?}") };
+    shim.handle_done(now, EngineDone { id, result: Ok(EngineReply::Set) });
+    let mut refusal = |id, body| {
+        shim.handle_message(now, Command { id, epoch: 1, body });
+        let done = |report| match report {
+            NodeReport::Done { id: its, error, .. } if its == id => Some(error),
+            _ => None,
+        };
+        std::iter::from_fn(|| shim.poll_message()).find_map(done).expect("nothing to store, so it answers at once")
+    };
+    let (own, other) = (KeyHash([0x7f; 16]), KeyHash([0x80; 16]));
+    let store = |hash| NodeCommand::Store(vec![KeyedRecord { hash, key: vec![1], record: Record::default() }]);
+    let clear = |hashes: &[KeyHash]| {
+        NodeCommand::ClearOffers(hashes.iter().map(|hash| (*hash, OfferId::from_bits(1))).collect())
+    };
+    assert!(refusal(2, store(own)).is_none() && refusal(3, store(other)).is_some());
+    assert!(refusal(4, clear(&[own])).is_none() && refusal(5, clear(&[own, other])).is_some());
 }

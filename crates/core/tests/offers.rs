@@ -19,8 +19,13 @@ struct Rack {
 
 impl Rack {
     fn with_slots(slots: u32) -> Rack {
-        let node = Address::in_memory(3, 0);
-        let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..ControllerConfig::default() };
+        Rack::with_routes(slots, vec![vec![0]])
+    }
+
+    fn with_routes(slots: u32, routes: Vec<Vec<u16>>) -> Rack {
+        let nodes = routes.concat().into_iter().max().map_or(0, |last| last + 1);
+        let nodes = (0..nodes).map(|node| Address::in_memory(3, node)).collect();
+        let config = ControllerConfig { nodes, routes, ..ControllerConfig::default() };
         let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, now(0)).expect("a new rack");
         let mut rack = Rack { controller, told: Vec::new() };
         let (address, classes) = (Address::in_memory(2, 0), vec![(1024, slots)]);
@@ -103,4 +108,21 @@ fn no_offer_is_declined_that_there_is_room_for() {
     assert_eq!(declined_of(0..SLOTS), 0);
     // Beyond that they wait for evictions: not all can.
     assert!(declined_of(SLOTS..2 * SLOTS) > 0);
+}
+
+/// The offers of a partition are its head's: what the cache holds of a key is stored there.
+#[test]
+fn an_offer_counts_if_the_head_of_its_partition_makes_it() {
+    let mut rack = Rack::with_routes(16, vec![vec![0], vec![1, 0]]);
+    let mut offer = |at_us, node, key: u8| {
+        let offer = Offer { id: OfferId::from_bits(1), hash: KeyHash([key; 16]), key: vec![key], value_bytes: 8 };
+        let offers = NodeReport::Offers { epoch: 1, offers: vec![offer] };
+        rack.hear(at_us, Peer::Node(node), Message::FromNode(offers));
+        rack.controller.cached_keys().len()
+    };
+    assert_eq!(offer(1, 0, 0x80), 0, "node 0 doesn't head this key's partition");
+    assert_eq!(offer(2, 1, 0x80), 1);
+    assert_eq!(offer(3, 0, 0x7f), 2);
+    let nodes: Vec<_> = rack.controller.cached_keys().iter().map(|key| key.node).collect();
+    assert_eq!(nodes, [1, 0]);
 }

@@ -193,10 +193,24 @@ impl Directory {
         &self.file.routes
     }
 
-    /// The node that stores a key (the head of its partition's replicas).
-    pub(super) fn node_of(&self, hash: &KeyHash) -> u16 {
-        let partition = partition_of(hash, self.file.routes.len() as u32);
-        self.file.routes[usize::from(partition)][0]
+    /// The partition that a key belongs to.
+    pub(super) fn partition_of(&self, hash: &KeyHash) -> u16 {
+        partition_of(hash, self.file.routes.len() as u32)
+    }
+
+    /// The nodes that store a partition, its head first.
+    pub(super) fn replicas(&self, partition: u16) -> &[u16] {
+        &self.file.routes[usize::from(partition)]
+    }
+
+    /// The node that decides about a partition's keys now.
+    pub(super) fn head(&self, partition: u16) -> u16 {
+        self.replicas(partition)[0]
+    }
+
+    /// The head of the partition that a key belongs to.
+    pub(super) fn head_of(&self, hash: &KeyHash) -> u16 {
+        self.head(self.partition_of(hash))
     }
 
     /// Begins the next epoch, served by this switch and boot, or by none; the store that makes it

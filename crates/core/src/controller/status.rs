@@ -112,7 +112,7 @@ impl Controller {
 
     /// Keys that are in the cache or on their way in or out.
     pub fn cached_keys(&self) -> Vec<CachedKeyStatus> {
-        self.chains.iter().flat_map(Chain::cached_keys).collect()
+        self.chains.iter().flat_map(|chain| chain.cached_keys(&self.directory)).collect()
     }
 
     /// Complete snapshots so far.
@@ -133,7 +133,7 @@ impl Controller {
 
     /// Everything at a glance.
     pub fn status(&self, now: Now) -> ControllerStatus {
-        let cached_keys = |node| self.chains.iter().map(|chain| chain.cached_of_node(node)).sum();
+        let cached_keys = |node| self.chains.iter().map(|chain| chain.cached_of_head(&self.directory, node)).sum();
         ControllerStatus {
             sessions: self.directory.sessions().len(),
             nodes: self.members.node_statuses(now, cached_keys),

@@ -1,9 +1,9 @@
 //! Admission: offers of hot keys become entries of the cache (FarReach III-B; rules 4 and 5).
 
 use super::cache::{CachedKey, Stage};
-use super::commands::Purpose;
+use super::work::Work;
 use super::{Chain, Context, Phase};
-use crate::control::{BATCH_MAX, Entry, EntryId, Location, NodeCommand, Offer, SwitchCommand};
+use crate::control::{BATCH_MAX, Entry, EntryId, Location, Offer, SwitchCommand};
 use crate::storage::OfferId;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash};
@@ -19,7 +19,7 @@ const ADMITS_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     queue: VecDeque<KeyHash>,
-    offers: BTreeMap<KeyHash, (u16, Offer)>,
+    offers: BTreeMap<KeyHash, Offer>,
     declined: u64,
 }
 
@@ -44,14 +44,14 @@ impl Waiting {
     }
 
     /// The newest offer of a key stands, at the place of its first.
-    fn push(&mut self, node: u16, offer: Offer) {
+    fn push(&mut self, offer: Offer) {
         let hash = offer.hash;
-        if self.offers.insert(hash, (node, offer)).is_none() {
+        if self.offers.insert(hash, offer).is_none() {
             self.queue.push_back(hash);
         }
     }
 
-    fn pop(&mut self) -> Option<(u16, Offer)> {
+    fn pop(&mut self) -> Option<Offer> {
         let hash = self.queue.pop_front()?;
         self.offers.remove(&hash)
     }
@@ -63,18 +63,18 @@ impl Waiting {
     }
 
     /// Takes everything out, to be declined.
-    pub(super) fn drain(&mut self) -> Vec<(u16, Offer)> {
+    pub(super) fn drain(&mut self) -> Vec<Offer> {
         std::iter::from_fn(|| self.pop()).collect()
     }
 
     /// The first of them: keys of its class are evicted.
     pub(super) fn first(&self) -> Option<&Offer> {
-        self.queue.front().map(|hash| &self.offers[hash].1)
+        self.queue.front().map(|hash| &self.offers[hash])
     }
 }
 
 impl Chain {
-    /// A node offers hot keys, in the chain's epoch.
+    /// A node offers hot keys, in the chain's epoch: those of partitions that it heads.
     pub(in crate::controller) fn offered(&mut self, cx: &mut Context<'_>, node: u16, offers: Vec<Offer>) {
         if matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing) {
             return; // what is cached isn't known yet; nodes repeat their offers
@@ -82,6 +82,9 @@ impl Chain {
         let (mut held, mut declined) = (Vec::new(), Vec::new());
         for offer in offers {
             let (hash, id) = (offer.hash, offer.id);
+            if cx.directory.head_of(&hash) != node {
+                continue;
+            }
             if self.commands.is_clearing(hash, id) && cx.mechanisms.settled_offers() {
                 // Declined a moment ago: taken now, it would be in the cache and then cleared at its
                 // node.
@@ -97,7 +100,7 @@ impl Chain {
                 self.cache.set_offer(entry, id);
                 held.push((hash, id));
             } else if self.fits(cx, &offer) && (self.waiting.contains(&hash) || self.has_room_to_wait()) {
-                self.waiting.push(node, offer);
+                self.waiting.push(offer);
                 held.push((hash, id));
             } else {
                 // Left to wait it would be admitted under an offer that its node has cleared.
@@ -110,10 +113,9 @@ impl Chain {
         // repeated, too.
         held.retain(|(hash, id)| !self.commands.is_telling(*hash, *id));
         if !held.is_empty() {
-            let purpose = Purpose::OffersHeld(held.clone());
-            self.command_node(cx, node, purpose, NodeCommand::OffersHeld(held));
+            self.command_heads(cx, Work::HoldOffers(held));
         }
-        self.decline(cx, node, declined);
+        self.decline(cx, declined);
     }
 
     /// Whether the cache can take this key at all.
@@ -128,17 +130,13 @@ impl Chain {
         !self.is_draining() && self.waiting.len() < evictions.max(self.cache.room())
     }
 
-    /// Tells a node that its offers came to nothing, so that it may offer those keys again.
-    pub(super) fn decline(&mut self, cx: &mut Context<'_>, node: u16, offers: Vec<(KeyHash, OfferId)>) {
+    /// Says that these offers came to nothing, so that those keys may be offered again.
+    pub(super) fn decline(&mut self, cx: &mut Context<'_>, offers: Vec<(KeyHash, OfferId)>) {
         for (hash, _) in &offers {
             self.missing.remove(hash);
         }
         self.note_readmission(cx);
-        for batch in offers.chunks(BATCH_MAX) {
-            let purpose = Purpose::ClearOffers(batch.to_vec());
-            let body = NodeCommand::ClearOffers(batch.to_vec());
-            self.command_node(cx, node, purpose, body);
-        }
+        self.command_heads(cx, Work::ClearOffers(offers));
     }
 
     /// Gives slots to waiting offers, or makes room for them.
@@ -159,14 +157,13 @@ impl Chain {
                     full = true;
                     break;
                 };
-                let (node, offer) = self.waiting.pop().expect("just seen");
-                batch.push(self.new_entry(node, offer, at));
+                let offer = self.waiting.pop().expect("just seen");
+                batch.push(self.new_entry(cx, offer, at));
             }
             if batch.is_empty() {
                 break;
             }
-            let purpose = Purpose::Admit(batch.iter().map(|entry| entry.id).collect());
-            self.command_switch(cx, purpose, SwitchCommand::Admit(batch));
+            self.command_switch(cx, SwitchCommand::Admit(batch));
         }
         // Not when only the commands under way are many: there may be room enough.
         if full {
@@ -174,16 +171,18 @@ impl Chain {
         }
     }
 
-    fn new_entry(&mut self, node: u16, offer: Offer, at: Location) -> Entry {
+    fn new_entry(&mut self, cx: &Context<'_>, offer: Offer, at: Location) -> Entry {
+        let partition = cx.directory.partition_of(&offer.hash);
         let entry = Entry { id: self.next_entry, at, hash: offer.hash, key: offer.key };
         self.next_entry += 1;
-        self.cache.insert(CachedKey { entry: entry.clone(), node, offer: offer.id, stage: Stage::Admitting });
+        self.cache.insert(CachedKey { entry: entry.clone(), partition, offer: offer.id, stage: Stage::Admitting });
         entry
     }
 
     /// The switch has admitted these entries, but for those that it refused.
-    pub(super) fn admitted(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>, refused: Vec<EntryId>) {
-        for id in entries {
+    pub(super) fn admitted(&mut self, cx: &mut Context<'_>, entries: &[Entry], refused: Vec<EntryId>) {
+        for Entry { id, .. } in entries {
+            let id = *id;
             // One that outgrew its slot at once may be on its way out already.
             let admitting = self.cache.get(id).is_some_and(|key| key.stage == Stage::Admitting);
             if admitting && !refused.contains(&id) {
@@ -211,16 +210,9 @@ impl Chain {
 
     /// Asks the nodes to offer these keys (a preload).
     pub(in crate::controller) fn preload(&mut self, cx: &mut Context<'_>, keys: Vec<Vec<u8>>) {
-        let mut by_node: BTreeMap<u16, Vec<(KeyHash, Vec<u8>)>> = BTreeMap::new();
-        for key in keys {
-            let hash = cx.directory.hash_key().hash(&key);
-            by_node.entry(cx.directory.node_of(&hash)).or_default().push((hash, key));
-        }
-        for (node, keys) in by_node {
-            for batch in keys.chunks(BATCH_MAX) {
-                self.command_node(cx, node, Purpose::OfferKeys, NodeCommand::OfferKeys(batch.to_vec()));
-            }
-        }
+        let hash_key = cx.directory.hash_key();
+        let named = keys.into_iter().map(|key| (hash_key.hash(&key), key));
+        self.command_heads(cx, Work::OfferKeys(named.collect()));
         self.go_on(cx);
     }
 }

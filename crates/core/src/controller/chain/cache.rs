@@ -11,7 +11,8 @@ use switchback_wire::KeyHash;
 #[derive(Clone, Debug)]
 pub(super) struct CachedKey {
     pub(super) entry: Entry,
-    pub(super) node: u16,
+    /// Its key's.
+    pub(super) partition: u16,
     pub(super) offer: OfferId,
     pub(super) stage: Stage,
 }
@@ -54,8 +55,8 @@ pub(super) struct Cache {
     occupied: usize,
     evicting: usize,
     limit: usize,
-    /// Keys of each node, whatever their stage.
-    of_node: BTreeMap<u16, usize>,
+    /// Keys of each partition, whatever their stage.
+    of_partition: BTreeMap<u16, usize>,
 }
 
 impl Cache {
@@ -103,9 +104,9 @@ impl Cache {
         self.by_hash.get(hash).and_then(|id| self.keys.get(id))
     }
 
-    /// Keys that a node stores.
-    pub(super) fn of_node(&self, node: u16) -> usize {
-        self.of_node.get(&node).copied().unwrap_or(0)
+    /// Partitions, with the number of their keys.
+    pub(super) fn partitions(&self) -> impl Iterator<Item = (u16, usize)> {
+        self.of_partition.iter().map(|(partition, keys)| (*partition, *keys))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &CachedKey> {
@@ -147,7 +148,7 @@ impl Cache {
         let id = key.entry.id;
         let before = self.by_hash.insert(key.entry.hash, id);
         assert!(before.is_none(), "a key is cached once");
-        *self.of_node.entry(key.node).or_default() += 1;
+        *self.of_partition.entry(key.partition).or_default() += 1;
         let before = self.keys.insert(id, key);
         assert!(before.is_none(), "an incarnation is used once");
     }
@@ -155,7 +156,7 @@ impl Cache {
     /// Takes a key in that a switch was found to hold already (after a restart of the controller).
     /// What it tells of a key, an incarnation or a slot that is taken, or of a slot that it doesn't
     /// have, changes nothing.
-    pub(super) fn adopt(&mut self, entry: Entry, node: u16, offer: OfferId) {
+    pub(super) fn adopt(&mut self, entry: Entry, partition: u16, offer: OfferId) {
         if self.by_hash.contains_key(&entry.hash) || self.keys.contains_key(&entry.id) {
             return;
         }
@@ -169,7 +170,7 @@ impl Cache {
         }
         self.occupied += 1;
         let id = entry.id;
-        self.insert(CachedKey { entry, node, offer, stage: Stage::Admitting });
+        self.insert(CachedKey { entry, partition, offer, stage: Stage::Admitting });
         self.set_stage(id, Stage::Cached);
     }
 
@@ -209,7 +210,7 @@ impl Cache {
         if let Some(key) = self.keys.get(&id) {
             assert_eq!(key.stage, Stage::Clearing);
             self.by_hash.remove(&key.entry.hash);
-            *self.of_node.entry(key.node).or_default() -= 1;
+            *self.of_partition.entry(key.partition).or_default() -= 1;
             self.keys.remove(&id);
         }
     }
@@ -260,7 +261,7 @@ mod tests {
             let at = cache.allocate(0).unwrap();
             let hash = KeyHash([i as u8; 16]);
             let entry = Entry { id: i.into(), at, hash, key: vec![i as u8] };
-            cache.insert(CachedKey { entry, node: 0, offer: OfferId::from_bits(1), stage: Stage::Admitting });
+            cache.insert(CachedKey { entry, partition: 0, offer: OfferId::from_bits(1), stage: Stage::Admitting });
             cache.set_stage(i.into(), Stage::Cached);
         }
         cache

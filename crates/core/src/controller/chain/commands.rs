@@ -1,38 +1,42 @@
 //! Commands that wait for their answer. Each is repeated until it comes, or until its epoch is over.
 
-use crate::control::{Command, CommandId, EntryId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
+use super::work::Work;
+use crate::control::{Command, CommandId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
 use crate::storage::OfferId;
 use crate::time::Now;
 use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
 
-/// What an answered command was for.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum Purpose {
-    Configure,
-    Resync,
-    Admit(Vec<EntryId>),
-    EvictBegin(Vec<EntryId>),
-    StoreEvicted(Vec<EntryId>),
-    Remove(Vec<EntryId>),
-    ClearOffers(Vec<(KeyHash, OfferId)>),
-    OffersHeld(Vec<(KeyHash, OfferId)>),
-    OfferKeys,
-    Snapshot(u32),
-    DurableGeneration,
-    NodeAddress,
-    Epoch(u16),
-    RecoverStore(u16),
-    Release(u16),
+/// What a peer is told to do. Its answer is understood by this.
+#[derive(Clone, Debug)]
+pub(super) enum Order {
+    /// To the switch that serves.
+    Switch(SwitchCommand),
+    /// To one node, whichever partitions it heads.
+    Node(NodeCommand),
+    /// To the node that heads the partitions of these keys.
+    Work(Work),
 }
 
 #[derive(Clone, Debug)]
 struct Outstanding {
+    /// Who is told; of work, who headed its partitions when it was last sent.
     to: Peer,
-    message: Message,
-    purpose: Purpose,
+    epoch: u32,
+    order: Order,
     send_at_us: u64,
     pause_us: u64,
+}
+
+impl Outstanding {
+    fn message(&self, id: CommandId) -> Message {
+        let epoch = self.epoch;
+        match &self.order {
+            Order::Switch(body) => Message::ToSwitch(Command { id, epoch, body: body.clone() }),
+            Order::Node(body) => Message::ToNode(Command { id, epoch, body: body.clone() }),
+            Order::Work(work) => Message::ToNode(Command { id, epoch, body: work.command() }),
+        }
+    }
 }
 
 /// Offers that outstanding commands are about.
@@ -49,6 +53,8 @@ pub(super) struct Commands {
     admits: usize,
     /// Questions among them which of some records are to be evicted.
     evict_begins: usize,
+    /// Stores of a recovery among them, by the node that is told.
+    recovery_stores: BTreeMap<Peer, usize>,
     /// Offers that nodes were told to clear and may not have cleared yet.
     clearing: Offers,
     /// Offers that nodes were told are known, and may not have heard so yet.
@@ -72,6 +78,7 @@ impl Commands {
             schedule: BTreeSet::new(),
             admits: 0,
             evict_begins: 0,
+            recovery_stores: BTreeMap::new(),
             clearing: Offers::new(),
             telling: Offers::new(),
             next: u64::from(starts) << 40 | 1,
@@ -79,44 +86,47 @@ impl Commands {
         }
     }
 
-    fn add(&mut self, now: Now, to: Peer, purpose: Purpose, message: impl FnOnce(CommandId) -> Message) {
+    fn add(&mut self, now: Now, to: Peer, epoch: u32, order: Order) {
         let id = self.next;
         self.next += 1;
-        let pause_us = self.retry_us;
-        let send_at_us = now.monotonic_us;
-        self.schedule.insert((send_at_us, id));
-        match &purpose {
-            Purpose::Admit(_) => self.admits += 1,
-            Purpose::EvictBegin(_) => self.evict_begins += 1,
+        match &order {
+            Order::Switch(SwitchCommand::Admit(_)) => self.admits += 1,
+            Order::Switch(SwitchCommand::EvictBegin { .. }) => self.evict_begins += 1,
+            Order::Work(Work::StoreRecovered(_)) => *self.recovery_stores.entry(to).or_default() += 1,
             _ => {}
         }
-        if let Some((set, offers)) = self.offers_of(&purpose) {
+        if let Some((set, offers)) = self.offers_of(&order) {
             set.extend(offers.iter().map(|(hash, offer)| (*hash, *offer, id)));
         }
-        self.outstanding.insert(id, Outstanding { to, message: message(id), purpose, send_at_us, pause_us });
+        let (send_at_us, pause_us) = (now.monotonic_us, self.retry_us);
+        self.schedule.insert((send_at_us, id));
+        self.outstanding.insert(id, Outstanding { to, epoch, order, send_at_us, pause_us });
     }
 
-    fn remove(&mut self, id: CommandId) -> Option<Purpose> {
-        let Outstanding { purpose, send_at_us, .. } = self.outstanding.remove(&id)?;
-        self.schedule.remove(&(send_at_us, id));
-        match &purpose {
-            Purpose::Admit(_) => self.admits -= 1,
-            Purpose::EvictBegin(_) => self.evict_begins -= 1,
+    fn remove(&mut self, id: CommandId) -> Option<Outstanding> {
+        let outstanding = self.outstanding.remove(&id)?;
+        self.schedule.remove(&(outstanding.send_at_us, id));
+        match &outstanding.order {
+            Order::Switch(SwitchCommand::Admit(_)) => self.admits -= 1,
+            Order::Switch(SwitchCommand::EvictBegin { .. }) => self.evict_begins -= 1,
+            Order::Work(Work::StoreRecovered(_)) => {
+                *self.recovery_stores.get_mut(&outstanding.to).expect("counted when it was added") -= 1;
+            }
             _ => {}
         }
-        if let Some((set, offers)) = self.offers_of(&purpose) {
+        if let Some((set, offers)) = self.offers_of(&outstanding.order) {
             offers.iter().for_each(|(hash, offer)| {
                 set.remove(&(*hash, *offer, id));
             });
         }
-        Some(purpose)
+        Some(outstanding)
     }
 
     /// The offers that a command is about, and the set that knows them while it is outstanding.
-    fn offers_of<'a>(&mut self, purpose: &'a Purpose) -> Option<(&mut Offers, &'a [(KeyHash, OfferId)])> {
-        match purpose {
-            Purpose::ClearOffers(offers) => Some((&mut self.clearing, offers)),
-            Purpose::OffersHeld(offers) => Some((&mut self.telling, offers)),
+    fn offers_of<'a>(&mut self, order: &'a Order) -> Option<(&mut Offers, &'a [(KeyHash, OfferId)])> {
+        match order {
+            Order::Work(Work::ClearOffers(offers)) => Some((&mut self.clearing, offers)),
+            Order::Work(Work::HoldOffers(offers)) => Some((&mut self.telling, offers)),
             _ => None,
         }
     }
@@ -129,21 +139,29 @@ impl Commands {
         (outstanding.send_at_us, outstanding.pause_us) = (at_us, pause_us);
     }
 
-    pub(super) fn command_switch(&mut self, now: Now, epoch: u32, switch: u16, purpose: Purpose, body: SwitchCommand) {
-        self.add(now, Peer::Switch(switch), purpose, |id| Message::ToSwitch(Command { id, epoch, body }));
+    pub(super) fn command_switch(&mut self, now: Now, epoch: u32, switch: u16, body: SwitchCommand) {
+        self.add(now, Peer::Switch(switch), epoch, Order::Switch(body));
     }
 
-    pub(super) fn command_node(&mut self, now: Now, epoch: u32, node: u16, purpose: Purpose, body: NodeCommand) {
-        self.add(now, Peer::Node(node), purpose, |id| Message::ToNode(Command { id, epoch, body }));
+    pub(super) fn command_node(&mut self, now: Now, epoch: u32, node: u16, body: NodeCommand) {
+        self.add(now, Peer::Node(node), epoch, Order::Node(body));
     }
 
-    /// Takes the answer to a command; `None` if it was answered before, or its epoch is over.
-    pub(super) fn answered(&mut self, id: CommandId, from: Peer) -> Option<Purpose> {
+    /// Tells the heads of the keys' partitions: each in as few messages as it takes.
+    pub(super) fn command_heads(&mut self, now: Now, epoch: u32, work: Work, head_of: impl Fn(&KeyHash) -> u16) {
+        for (head, work) in work.by_head(head_of) {
+            self.add(now, Peer::Node(head), epoch, Order::Work(work));
+        }
+    }
+
+    /// Takes the answer to a command: what it was; `None` if it was answered before, or its epoch is
+    /// over.
+    pub(super) fn answered(&mut self, id: CommandId, from: Peer) -> Option<Order> {
         let outstanding = self.outstanding.get(&id)?;
         if outstanding.to != from {
             return None;
         }
-        self.remove(id)
+        self.remove(id).map(|outstanding| outstanding.order)
     }
 
     /// A command failed for now: it is repeated after a pause.
@@ -160,9 +178,9 @@ impl Commands {
         ids.into_iter().for_each(|id| self.send_at(id, now.monotonic_us, self.retry_us));
     }
 
-    /// Whether a command with such a purpose is outstanding. Looks through all.
-    pub(super) fn any(&self, wanted: impl Fn(&Purpose) -> bool) -> bool {
-        self.outstanding.values().any(|outstanding| wanted(&outstanding.purpose))
+    /// Whether such a command is outstanding. Looks through all.
+    pub(super) fn any(&self, is_wanted: impl Fn(Peer, &Order) -> bool) -> bool {
+        self.outstanding.values().any(|outstanding| is_wanted(outstanding.to, &outstanding.order))
     }
 
     /// Whether a node was told to clear this offer and may not have cleared it yet.
@@ -185,6 +203,11 @@ impl Commands {
         self.admits
     }
 
+    /// How many of them are a recovery's stores that a node was told.
+    pub(super) fn recovery_stores(&self, node: u16) -> usize {
+        self.recovery_stores.get(&Peer::Node(node)).copied().unwrap_or(0)
+    }
+
     /// Whether the switch was asked which of some records are to be evicted.
     pub(super) fn is_evict_begin_out(&self) -> bool {
         self.evict_begins > 0
@@ -195,6 +218,7 @@ impl Commands {
         self.outstanding.clear();
         self.schedule.clear();
         (self.admits, self.evict_begins) = (0, 0);
+        self.recovery_stores.clear();
         self.clearing.clear();
         self.telling.clear();
     }
@@ -202,7 +226,8 @@ impl Commands {
     /// The cache's state is to be learned anew; what was under way to change it no longer counts. But
     /// nodes may yet clear the offers that they were told to: those must not be taken meanwhile.
     pub(super) fn clear_but_offers(&mut self) {
-        let others = self.outstanding.iter().filter(|(_, other)| !matches!(other.purpose, Purpose::ClearOffers(_)));
+        let is_clearing = |order: &Order| matches!(order, Order::Work(Work::ClearOffers(_)));
+        let others = self.outstanding.iter().filter(|(_, other)| !is_clearing(&other.order));
         for id in others.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.remove(id);
         }
@@ -213,14 +238,93 @@ impl Commands {
         self.schedule.first().map(|(at_us, _)| *at_us)
     }
 
-    /// Commands to send now, for the first time or again.
-    pub(super) fn due(&mut self, now: Now, mut send: impl FnMut(Envelope)) {
-        let due = self.schedule.range(..=(now.monotonic_us, CommandId::MAX));
-        for id in due.map(|(_, id)| *id).collect::<Vec<_>>() {
+    /// Commands to send now, for the first time or again. Work goes to the heads of the moment.
+    pub(super) fn due(&mut self, now: Now, head_of: impl Fn(&KeyHash) -> u16, mut send: impl FnMut(Envelope)) {
+        for id in self.due_now(now) {
+            self.follow_heads(now, id, &head_of);
+        }
+        for id in self.due_now(now) {
             let outstanding = &self.outstanding[&id];
-            send(Envelope { from: Peer::Controller, to: outstanding.to, message: outstanding.message.clone() });
+            send(Envelope { from: Peer::Controller, to: outstanding.to, message: outstanding.message(id) });
             let pause_us = outstanding.pause_us;
             self.send_at(id, now.in_us(pause_us), (pause_us * 2).min(PAUSE_US_MAX));
         }
+    }
+
+    fn due_now(&self, now: Now) -> Vec<CommandId> {
+        self.schedule.range(..=(now.monotonic_us, CommandId::MAX)).map(|(_, id)| *id).collect()
+    }
+
+    /// If other nodes head the partitions of some work by now, they are told, by other commands: what
+    /// the node before them answers no longer counts.
+    fn follow_heads(&mut self, now: Now, id: CommandId, head_of: impl Fn(&KeyHash) -> u16) {
+        let Outstanding { to: Peer::Node(node), order: Order::Work(work), .. } = &self.outstanding[&id] else { return };
+        if work.is_headed_by(*node, &head_of) {
+            return;
+        }
+        if let Some(Outstanding { epoch, order: Order::Work(work), .. }) = self.remove(id) {
+            self.command_heads(now, epoch, work, head_of);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now(monotonic_us: u64) -> Now {
+        Now { monotonic_us, unix_ms: 0 }
+    }
+
+    fn key(key: u8) -> KeyHash {
+        KeyHash([key; 16])
+    }
+
+    /// What is sent now: to which node, and the keys of the offers to clear.
+    fn sent(
+        commands: &mut Commands,
+        at_us: u64,
+        head_of: impl Fn(&KeyHash) -> u16,
+    ) -> Vec<(Peer, CommandId, Vec<KeyHash>)> {
+        let mut sent = Vec::new();
+        commands.due(now(at_us), head_of, |envelope| {
+            let Message::ToNode(Command { id, body: NodeCommand::ClearOffers(offers), .. }) = envelope.message else {
+                panic!("{envelope:?}")
+            };
+            sent.push((envelope.to, id, offers.into_iter().map(|(hash, _)| hash).collect()));
+        });
+        sent
+    }
+
+    #[test]
+    fn a_head_hears_of_all_its_partitions_in_one_message() {
+        let mut commands = Commands::new(1, 1000);
+        let offers = (0..4).map(|number| (key(number), OfferId::from_bits(7))).collect();
+        let parity = |hash: &KeyHash| u16::from(hash.0[0] % 2);
+        commands.command_heads(now(0), 1, Work::ClearOffers(offers), parity);
+        let sent: Vec<_> = sent(&mut commands, 0, parity).into_iter().map(|(to, _, keys)| (to, keys)).collect();
+        assert_eq!(sent, [(Peer::Node(0), vec![key(0), key(2)]), (Peer::Node(1), vec![key(1), key(3)])]);
+    }
+
+    #[test]
+    fn work_follows_its_partitions_to_another_head() {
+        let mut commands = Commands::new(1, 1000);
+        let offer = OfferId::from_bits(7);
+        let offers = vec![(key(0), offer), (key(1), offer)];
+        commands.command_heads(now(0), 1, Work::ClearOffers(offers), |_| 0);
+        let before = sent(&mut commands, 0, |_| 0);
+        assert_eq!(before.len(), 1);
+
+        let split = |hash: &KeyHash| u16::from(hash.0[0]);
+        assert_eq!(sent(&mut commands, 999, split), [], "it is repeated after a pause");
+        let after = sent(&mut commands, 1000, split);
+        let told: Vec<_> = after.iter().map(|(to, _, keys)| (*to, keys.clone())).collect();
+        assert_eq!(told, [(Peer::Node(0), vec![key(0)]), (Peer::Node(1), vec![key(1)])]);
+
+        assert!(commands.answered(before[0].1, Peer::Node(0)).is_none(), "the first command stands no more");
+        assert!(commands.is_clearing(key(0), offer) && commands.is_clearing(key(1), offer));
+        assert!(commands.answered(after[1].1, Peer::Node(1)).is_some());
+        assert!(commands.is_clearing(key(0), offer) && !commands.is_clearing(key(1), offer));
+        assert_eq!(commands.len(), 1);
     }
 }

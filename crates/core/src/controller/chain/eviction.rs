@@ -2,11 +2,11 @@
 //! confirmed (FarReach III-C; rule 5). A drain evicts everything.
 
 use super::cache::Stage;
-use super::commands::Purpose;
+use super::commands::Order;
+use super::work::Work;
 use super::{Chain, Context, Phase};
-use crate::control::{BATCH_MAX, EntryId, KeyedRecord, NodeCommand, SwitchCommand};
+use crate::control::{BATCH_MAX, EntryId, KeyedRecord, SwitchCommand};
 use crate::storage::{OfferId, Record};
-use std::collections::BTreeMap;
 use switchback_wire::KeyHash;
 
 /// Keys that one command evicts, and that may be on their way out at a time.
@@ -28,8 +28,9 @@ impl Chain {
         let count = (self.waiting.len() - on_their_way).min(EVICT_BATCH);
         let wanted = count * cx.config.eviction_sample;
         let mut candidates = self.cache.sample(class, wanted, cx.random);
-        // Keys of a silent node can't be stored now, so others go.
-        candidates.retain(|id| self.cache.get(*id).is_some_and(|key| cx.members.is_node_heard(cx.now, key.node)));
+        // Keys whose head is silent can't be stored now, so others go.
+        let is_heard = |partition: u16| cx.members.is_node_heard(cx.now, cx.directory.head(partition));
+        candidates.retain(|id| self.cache.get(*id).is_some_and(|key| is_heard(key.partition)));
         // One in `eviction_sample` goes, so that each victim is the least accessed of that many.
         let count = count.min(candidates.len().div_ceil(cx.config.eviction_sample));
         self.begin_eviction(cx, candidates, count);
@@ -42,9 +43,7 @@ impl Chain {
         for id in &candidates {
             self.cache.set_stage(*id, Stage::Candidate);
         }
-        let purpose = Purpose::EvictBegin(candidates.clone());
-        let body = SwitchCommand::EvictBegin { candidates, count: count as u32 };
-        self.command_switch(cx, purpose, body);
+        self.command_switch(cx, SwitchCommand::EvictBegin { candidates, count: count as u32 });
     }
 
     /// The switch chose: the others stay, these are stored where they are dirty.
@@ -70,22 +69,18 @@ impl Chain {
 
     fn store_evicted(&mut self, cx: &mut Context<'_>, evicting: Vec<(EntryId, Option<Record>)>) {
         let mut clean = Vec::new();
-        let mut dirty: BTreeMap<u16, (Vec<EntryId>, Vec<KeyedRecord>)> = BTreeMap::new();
+        let mut dirty = Vec::new();
         for (id, record) in evicting {
             let Some(key) = self.cache.get(id) else { continue };
             match record {
                 None => clean.push(id),
                 Some(record) => {
-                    let (ids, records) = dirty.entry(key.node).or_default();
-                    ids.push(id);
-                    records.push(KeyedRecord { hash: key.entry.hash, key: key.entry.key.clone(), record });
+                    let (hash, key) = (key.entry.hash, key.entry.key.clone());
+                    dirty.push((id, KeyedRecord { hash, key, record }));
                 }
             }
         }
-        for (node, (ids, records)) in dirty {
-            let purpose = Purpose::StoreEvicted(ids);
-            self.command_node(cx, node, purpose, NodeCommand::Store(records));
-        }
+        self.command_heads(cx, Work::StoreEvicted(dirty));
         self.evicted_stored(cx, clean);
     }
 
@@ -111,24 +106,21 @@ impl Chain {
         }
         if !cx.mechanisms.late_clearing() {
             for cached in entries.iter().filter_map(|id| self.cache.get(*id)).cloned().collect::<Vec<_>>() {
-                self.decline(cx, cached.node, vec![(cached.entry.hash, cached.offer)]);
+                self.decline(cx, vec![(cached.entry.hash, cached.offer)]);
             }
         }
-        let purpose = Purpose::Remove(entries.clone());
-        self.command_switch(cx, purpose, SwitchCommand::Remove(entries));
+        self.command_switch(cx, SwitchCommand::Remove(entries));
     }
 
     /// The switch has forgotten these: only now may their nodes offer them again.
     pub(super) fn removed(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>) {
-        let mut offers: BTreeMap<u16, Vec<(KeyHash, OfferId)>> = BTreeMap::new();
+        let mut offers = Vec::new();
         for id in entries {
             let Some(key) = self.cache.get(id) else { continue };
-            offers.entry(key.node).or_default().push((key.entry.hash, key.offer));
+            offers.push((key.entry.hash, key.offer));
             self.cache.set_stage(id, Stage::Clearing);
         }
-        for (node, offers) in offers {
-            self.decline(cx, node, offers);
-        }
+        self.decline(cx, offers);
     }
 
     /// Their nodes have cleared these offers: the keys may be cached anew.
@@ -147,8 +139,8 @@ impl Chain {
     /// until each caller has called [`Chain::resume`], so that none ends what another waits for.
     pub(in crate::controller) fn drain(&mut self, cx: &mut Context<'_>) {
         self.drains += 1;
-        for (node, offer) in self.waiting.drain() {
-            self.decline(cx, node, vec![(offer.hash, offer.id)]);
+        for offer in self.waiting.drain() {
+            self.decline(cx, vec![(offer.hash, offer.id)]);
         }
         self.go_on(cx);
     }
@@ -165,7 +157,10 @@ impl Chain {
 
     /// Whether a drain has finished: nothing is cached, nothing is preserved, no offer stands.
     pub(in crate::controller) fn is_drained(&self) -> bool {
-        let clearing = self.commands.any(|purpose| matches!(purpose, Purpose::ClearOffers(_) | Purpose::Remove(_)));
+        let clears = |order: &Order| {
+            matches!(order, Order::Work(Work::ClearOffers(_)) | Order::Switch(SwitchCommand::Remove(_)))
+        };
+        let clearing = self.commands.any(|_, order| clears(order));
         let quiet = matches!(self.phase, Phase::Serving | Phase::Waiting { .. });
         self.is_draining() && quiet && self.cache.iter().next().is_none() && !clearing
     }

@@ -11,13 +11,15 @@ mod recovery;
 mod renewal;
 mod snapshots;
 mod takeover;
+mod work;
 
 use self::admission::Waiting;
 use self::cache::{Cache, Stage};
-use self::commands::{Commands, Purpose};
+use self::commands::{Commands, Order};
 use self::recovery::Recovery;
 use self::renewal::Renewal;
 use self::snapshots::Snapshots;
+use self::work::Work;
 use super::directory::{Directory, SnapshotFile};
 use super::membership::{Membership, NodeChange};
 use super::sessions::Terms;
@@ -117,7 +119,8 @@ impl Chain {
         self.admit_waiting(cx);
         self.drain_on(cx);
         self.renew_on(cx);
-        self.commands.due(cx.now, |envelope| cx.outbox.post(envelope));
+        let (directory, outbox) = (&*cx.directory, &mut *cx.outbox);
+        self.commands.due(cx.now, |hash| directory.head_of(hash), |envelope| outbox.post(envelope));
     }
 
     /// A switch of the chain reported something of the chain's epoch, but for hellos.
@@ -139,16 +142,18 @@ impl Chain {
     }
 
     fn switch_done(&mut self, cx: &mut Context<'_>, switch: u16, id: CommandId, result: SwitchResult) {
-        let Some(purpose) = self.commands.answered(id, Peer::Switch(switch)) else { return };
-        match (purpose, result) {
-            (Purpose::Configure, SwitchResult::Ok) => self.switch_configured(),
-            (Purpose::Resync, SwitchResult::Entries(entries, next)) => self.resynced(cx, entries, next),
-            (Purpose::Admit(entries), SwitchResult::Admitted { refused }) => self.admitted(cx, entries, refused),
-            (Purpose::EvictBegin(candidates), SwitchResult::Evicting(evicting)) => {
+        let Some(Order::Switch(command)) = self.commands.answered(id, Peer::Switch(switch)) else { return };
+        match (command, result) {
+            (SwitchCommand::Configure(_), SwitchResult::Ok) => self.switch_configured(),
+            (SwitchCommand::ListEntries(_), SwitchResult::Entries(entries, next)) => self.resynced(cx, entries, next),
+            (SwitchCommand::Admit(entries), SwitchResult::Admitted { refused }) => {
+                self.admitted(cx, &entries, refused);
+            }
+            (SwitchCommand::EvictBegin { candidates, .. }, SwitchResult::Evicting(evicting)) => {
                 self.evicting(cx, candidates, evicting);
             }
-            (Purpose::Remove(entries), _) => self.removed(cx, entries),
-            (Purpose::Snapshot(generation), SwitchResult::Busy) => self.snapshots.fail(cx.now, generation),
+            (SwitchCommand::Remove(entries), _) => self.removed(cx, entries),
+            (SwitchCommand::Snapshot { generation }, SwitchResult::Busy) => self.snapshots.fail(cx.now, generation),
             _ => {}
         }
     }
@@ -160,20 +165,21 @@ impl Chain {
         }
         if change.moved {
             let address = cx.members.node(node).address;
-            self.command_switch(cx, Purpose::NodeAddress, SwitchCommand::NodeAddress(node, address));
+            self.command_switch(cx, SwitchCommand::NodeAddress(node, address));
         }
         self.node_lags(cx, node);
     }
 
     /// A node did what it was told in the chain's epoch.
     pub(super) fn node_done(&mut self, cx: &mut Context<'_>, node: u16, id: CommandId) {
-        let Some(purpose) = self.commands.answered(id, Peer::Node(node)) else { return };
-        match purpose {
-            Purpose::Epoch(_) | Purpose::RecoverStore(_) | Purpose::Release(_) => {
-                self.node_recovers(cx, node, &purpose);
+        match self.commands.answered(id, Peer::Node(node)) {
+            Some(Order::Node(NodeCommand::Epoch(_))) => self.node_moved(cx, node),
+            Some(Order::Node(NodeCommand::Release { .. })) => self.node_released(node),
+            Some(Order::Work(Work::StoreRecovered(records))) => self.recovered_stored(cx, &records),
+            Some(Order::Work(Work::StoreEvicted(evicted))) => {
+                self.evicted_stored(cx, evicted.into_iter().map(|(entry, _)| entry).collect());
             }
-            Purpose::StoreEvicted(entries) => self.evicted_stored(cx, entries),
-            Purpose::ClearOffers(offers) => self.offers_cleared(offers),
+            Some(Order::Work(Work::ClearOffers(offers))) => self.offers_cleared(offers),
             _ => {}
         }
     }
@@ -250,15 +256,21 @@ impl Chain {
     }
 
     /// Sends a command to the switch that serves, if one does.
-    fn command_switch(&mut self, cx: &Context<'_>, purpose: Purpose, body: SwitchCommand) {
+    fn command_switch(&mut self, cx: &Context<'_>, body: SwitchCommand) {
         if let Some(active) = cx.directory.active_switch() {
-            self.commands.command_switch(cx.now, cx.directory.epoch(), active, purpose, body);
+            self.commands.command_switch(cx.now, cx.directory.epoch(), active, body);
         }
     }
 
-    /// Sends a command to a node.
-    fn command_node(&mut self, cx: &Context<'_>, node: u16, purpose: Purpose, body: NodeCommand) {
-        self.commands.command_node(cx.now, cx.directory.epoch(), node, purpose, body);
+    /// Sends a command to a node, whichever partitions it heads.
+    fn command_node(&mut self, cx: &Context<'_>, node: u16, body: NodeCommand) {
+        self.commands.command_node(cx.now, cx.directory.epoch(), node, body);
+    }
+
+    /// Sends commands to the nodes that head the partitions of some keys.
+    fn command_heads(&mut self, cx: &Context<'_>, work: Work) {
+        let head_of = |hash: &KeyHash| cx.directory.head_of(hash);
+        self.commands.command_heads(cx.now, cx.directory.epoch(), work, head_of);
     }
 
     /// Where clients send their packets in this epoch; `None` while the switch's address isn't known
@@ -302,16 +314,17 @@ impl Chain {
         self.cache.len()
     }
 
-    /// Keys of a node that are in the cache or on their way in or out.
-    pub(super) fn cached_of_node(&self, node: u16) -> usize {
-        self.cache.of_node(node)
+    /// Keys that are in the cache or on their way in or out, of partitions that a node heads.
+    pub(super) fn cached_of_head(&self, directory: &Directory, node: u16) -> usize {
+        let headed = self.cache.partitions().filter(|(partition, _)| directory.head(*partition) == node);
+        headed.map(|(_, keys)| keys).sum()
     }
 
     /// Every key that is or may be in the cache.
-    pub(super) fn cached_keys(&self) -> impl Iterator<Item = CachedKeyStatus> {
+    pub(super) fn cached_keys(&self, directory: &Directory) -> impl Iterator<Item = CachedKeyStatus> {
         self.cache.iter().map(|key| CachedKeyStatus {
             key: key.entry.key.clone(),
-            node: key.node,
+            node: directory.head(key.partition),
             class: key.entry.at.class,
             slot: key.entry.at.slot,
             stage: match key.stage {

@@ -1,15 +1,16 @@
 //! Recovery of a chain (rules 8 and 9): a new epoch, then hold, gather, store the newest, release.
 //! Clients run on meanwhile.
 
-use super::commands::Purpose;
+use super::commands::Order;
 use super::gather::{Client, Gather};
+use super::work::Work;
 use super::{Chain, Context, Phase};
 use crate::control::{
-    ClientNotice, Destination, KeyedRecord, NodeCommand, NodeConfig, SwitchCommand, SwitchConfig, batch_len,
+    ClientNotice, Destination, KeyedRecord, NodeCommand, NodeConfig, Peer, SwitchCommand, SwitchConfig, batch_len,
 };
 use crate::controller::status::RecoveryTimes;
 use crate::time::Now;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_wire::Seq;
 
 /// Stores under way to one node at a time.
@@ -22,6 +23,8 @@ pub(super) struct Recovery {
     stored_by: u64,
     switch_ready: bool,
     nodes: Vec<NodeRecovery>,
+    /// Partitions whose records aren't all stored.
+    partitions: BTreeMap<u16, PartitionRecovery>,
     /// `None` until the new epoch is durable.
     gather: Option<Gather>,
     times: RecoveryTimes,
@@ -30,10 +33,15 @@ pub(super) struct Recovery {
 #[derive(Debug, Default)]
 struct NodeRecovery {
     moved: bool,
-    to_store: VecDeque<KeyedRecord>,
-    storing: usize,
     releasing: bool,
     released: bool,
+}
+
+#[derive(Debug, Default)]
+struct PartitionRecovery {
+    to_store: VecDeque<KeyedRecord>,
+    /// Records that its head was told to store.
+    storing: usize,
 }
 
 impl Recovery {
@@ -44,6 +52,7 @@ impl Recovery {
             stored_by,
             switch_ready: false,
             nodes: (0..nodes).map(|_| NodeRecovery::default()).collect(),
+            partitions: BTreeMap::new(),
             gather: None,
             times: RecoveryTimes {
                 epoch,
@@ -79,30 +88,25 @@ impl Recovery {
         self.is_merged() && self.switch_ready && self.nodes.iter().all(|node| node.released)
     }
 
-    /// The commands that bring each node its records, and then release it, however long the others
-    /// take.
-    fn next_commands(&mut self) -> Vec<(u16, Purpose, NodeCommand)> {
-        let mut commands = Vec::new();
-        let release = release(self.times.epoch);
-        for (index, node) in (0..).zip(&mut self.nodes) {
-            while node.moved && node.storing < STORES_MAX && !node.to_store.is_empty() {
-                let count = batch_len(&node.to_store);
-                let batch = node.to_store.drain(..count).collect();
-                node.storing += 1;
-                commands.push((index, Purpose::RecoverStore(index), NodeCommand::Store(batch)));
-            }
-            if node.moved && node.storing == 0 && !node.releasing {
-                node.releasing = true;
-                commands.push((index, Purpose::Release(index), release.clone()));
-            }
-        }
-        commands
+    /// Nodes that have moved to the epoch, and weren't told that they are released.
+    fn unreleased(&self) -> Vec<u16> {
+        let nodes = (0..).zip(&self.nodes).filter(|(_, node)| node.moved && !node.releasing);
+        nodes.map(|(node, _)| node).collect()
     }
-}
 
-/// Releases a node: it takes nothing any more that is older than the epoch.
-fn release(epoch: u32) -> NodeCommand {
-    NodeCommand::Release { floor: Seq::new(epoch, 0) }
+    /// Records for a node that heads these partitions, as many as go into a message.
+    fn next_batch(&mut self, headed: &[u16]) -> Vec<KeyedRecord> {
+        let mut left = batch_len(headed.iter().flat_map(|partition| &self.partitions[partition].to_store));
+        let mut batch = Vec::with_capacity(left);
+        for partition in headed {
+            let state = self.partitions.get_mut(partition).expect("a partition whose records aren't all stored");
+            let count = left.min(state.to_store.len());
+            batch.extend(state.to_store.drain(..count));
+            state.storing += count;
+            left -= count;
+        }
+        batch
+    }
 }
 
 impl Chain {
@@ -131,7 +135,7 @@ impl Chain {
                 routes: cx.directory.routes().to_vec(),
                 nodes: cx.members.node_addresses(),
             };
-            self.command_switch(cx, Purpose::Configure, SwitchCommand::Configure(config));
+            self.command_switch(cx, SwitchCommand::Configure(config));
         }
         for node in 0..cx.members.nodes() {
             self.send_epoch(cx, node);
@@ -171,7 +175,7 @@ impl Chain {
             lanes: cx.config.lanes.0,
             write_through: cx.config.scheme.refreshes(),
         };
-        self.command_node(cx, node, Purpose::Epoch(node), NodeCommand::Epoch(config));
+        self.command_node(cx, node, NodeCommand::Epoch(config));
     }
 
     /// The switch has taken its configuration.
@@ -237,11 +241,12 @@ impl Chain {
         Chain::ask(cx, &clients.unwrap_or_default());
     }
 
-    /// All clients have answered, or are given up: the newest version of each key goes to its node.
+    /// All clients have answered, or are given up: the newest version of each key goes to the head of its
+    /// partition.
     fn merge_when_gathered(&mut self, cx: &Context<'_>) {
         let (newest, wait) = (cx.mechanisms.recover_newest(), cx.mechanisms.gather_all());
         let Phase::Recovering(recovery) = &mut self.phase else { return };
-        let Recovery { gather: Some(gather), nodes, times, .. } = &mut **recovery else { return };
+        let Recovery { gather: Some(gather), partitions, times, .. } = &mut **recovery else { return };
         if gather.is_over() || (wait && !gather.is_done(cx.now)) {
             return;
         }
@@ -255,43 +260,87 @@ impl Chain {
         let records = gather.take_records(if is_needed { &snapshot.records } else { &[] }, newest);
         times.records = records.len() as u64;
         for (hash, record) in records {
-            nodes[usize::from(cx.directory.node_of(&hash))].to_store.push_back(record);
+            partitions.entry(cx.directory.partition_of(&hash)).or_default().to_store.push_back(record);
         }
     }
 
+    /// Sends each partition's records to its head, and releases each node once all its partitions are
+    /// stored, however long others take.
     fn store_and_release(&mut self, cx: &Context<'_>) {
         let Phase::Recovering(recovery) = &mut self.phase else { return };
         if !recovery.is_merged() {
             return;
         }
-        for (node, purpose, body) in recovery.next_commands() {
-            self.command_node(cx, node, purpose, body);
+        let mut headed_by: BTreeMap<u16, Vec<u16>> = BTreeMap::new();
+        let mut waiting_nodes: BTreeSet<u16> = BTreeSet::new();
+        for partition in recovery.partitions.keys() {
+            headed_by.entry(cx.directory.head(*partition)).or_default().push(*partition);
+            waiting_nodes.extend(cx.directory.replicas(*partition));
+        }
+        for node in recovery.unreleased() {
+            if !waiting_nodes.contains(&node) {
+                self.begin_release(cx, node);
+            } else if let Some(headed) = headed_by.get(&node) {
+                self.store_at_head(cx, node, headed);
+            }
         }
     }
 
-    /// A node confirmed a step.
-    pub(super) fn node_recovers(&mut self, cx: &Context<'_>, node: u16, purpose: &Purpose) {
-        let Phase::Recovering(recovery) = &mut self.phase else {
-            // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
-            // (While the rack waits for a switch, a recovery may have been cut short: what it was to
-            // store is still missing.)
-            let is_serving = matches!(self.phase, Phase::Serving);
-            if is_serving && matches!(purpose, Purpose::Epoch(_)) && cx.members.node(node).held {
-                self.release_node(cx, node);
+    /// Sends records of partitions to their head, as many as it may have to store at a time.
+    fn store_at_head(&mut self, cx: &Context<'_>, head: u16, headed: &[u16]) {
+        while self.commands.recovery_stores(head) < STORES_MAX {
+            let Phase::Recovering(recovery) = &mut self.phase else { return };
+            let batch = recovery.next_batch(headed);
+            if batch.is_empty() {
+                return;
             }
-            return;
-        };
-        let state = &mut recovery.nodes[usize::from(node)];
-        match purpose {
-            Purpose::Epoch(_) => state.moved = true,
-            Purpose::RecoverStore(_) => state.storing -= 1,
-            Purpose::Release(_) => state.released = true,
+            self.command_heads(cx, Work::StoreRecovered(batch));
+        }
+    }
+
+    fn begin_release(&mut self, cx: &Context<'_>, node: u16) {
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            recovery.nodes[usize::from(node)].releasing = true;
+        }
+        self.release_node(cx, node);
+    }
+
+    /// A node has moved to the epoch.
+    pub(super) fn node_moved(&mut self, cx: &Context<'_>, node: u16) {
+        match &mut self.phase {
+            Phase::Recovering(recovery) => recovery.nodes[usize::from(node)].moved = true,
+            // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
+            Phase::Serving if cx.members.node(node).held => self.release_node(cx, node),
+            // While the rack waits for a switch, a recovery may have been cut short: what it was to
+            // store is still missing.
             _ => {}
         }
     }
 
+    /// The heads of their partitions have stored these records.
+    pub(super) fn recovered_stored(&mut self, cx: &Context<'_>, records: &[KeyedRecord]) {
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        for record in records {
+            let partition = cx.directory.partition_of(&record.hash);
+            let state = recovery.partitions.get_mut(&partition).expect("it is known until all is stored");
+            state.storing -= 1;
+            if state.storing == 0 && state.to_store.is_empty() {
+                recovery.partitions.remove(&partition);
+            }
+        }
+    }
+
+    /// A node holds nothing any more.
+    pub(super) fn node_released(&mut self, node: u16) {
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            recovery.nodes[usize::from(node)].released = true;
+        }
+    }
+
+    /// Releases a node: it takes nothing any more that is older than the epoch.
     fn release_node(&mut self, cx: &Context<'_>, node: u16) {
-        self.command_node(cx, node, Purpose::Release(node), release(cx.directory.epoch()));
+        let floor = Seq::new(cx.directory.epoch(), 0);
+        self.command_node(cx, node, NodeCommand::Release { floor });
     }
 
     /// A node said hello: is it where it should be?
@@ -299,8 +348,8 @@ impl Chain {
         if !matches!(self.phase, Phase::Serving) {
             return;
         }
-        let about = |purpose: &Purpose| *purpose == Purpose::Epoch(node) || *purpose == Purpose::Release(node);
-        if self.commands.any(about) {
+        let moves = |order: &Order| matches!(order, Order::Node(NodeCommand::Epoch(_) | NodeCommand::Release { .. }));
+        if self.commands.any(|to, order| to == Peer::Node(node) && moves(order)) {
             return;
         }
         let hello = cx.members.node(node);

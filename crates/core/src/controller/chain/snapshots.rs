@@ -1,6 +1,5 @@
 //! Periodic snapshots: taken by the switch's agent, durable here before clients are told (rule 6).
 
-use super::commands::Purpose;
 use super::{Chain, Context, Phase};
 use crate::control::{KeyedRecord, SwitchCommand};
 use crate::controller::directory::{Directory, SnapshotFile, encode};
@@ -257,7 +256,7 @@ impl Chain {
         // then none is admitted until fewer are left.
         let records_max = cx.config.cache_records.max(self.cache.len());
         self.snapshots.begin(cx.now, generation, records_max);
-        self.command_switch(cx, Purpose::Snapshot(generation), SwitchCommand::Snapshot { generation });
+        self.command_switch(cx, SwitchCommand::Snapshot { generation });
     }
 
     /// The switch has sent all of a snapshot.
@@ -271,8 +270,7 @@ impl Chain {
     /// The snapshot is durable: the switch is told, and clients with their next grant.
     pub(super) fn publish_snapshot(&mut self, cx: &mut Context<'_>) {
         if let Some(generation) = self.snapshots.complete(cx.now) {
-            let body = SwitchCommand::DurableGeneration(generation);
-            self.command_switch(cx, Purpose::DurableGeneration, body);
+            self.command_switch(cx, SwitchCommand::DurableGeneration(generation));
         }
     }
 }

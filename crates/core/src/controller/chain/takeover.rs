@@ -1,7 +1,6 @@
 //! Which switch serves: the first hello, a death, a takeover, and a restart of the controller.
 
 use super::cache::{Cache, Stage};
-use super::commands::Purpose;
 use super::recovery::Recovery;
 use super::{Chain, Context, Phase};
 use crate::control::{Entry, Location, NodeCommand, SwitchCommand};
@@ -114,24 +113,24 @@ impl Chain {
         self.commands.clear_but_offers();
         self.waiting.clear();
         self.phase = Phase::Resyncing;
-        self.command_switch(cx, Purpose::Resync, SwitchCommand::ListEntries(None));
+        self.command_switch(cx, SwitchCommand::ListEntries(None));
     }
 
     /// The switch listed some of its entries, and says where to go on.
     pub(super) fn resynced(&mut self, cx: &mut Context<'_>, entries: Vec<Entry>, next: Option<Location>) {
         for entry in entries {
             self.next_entry = self.next_entry.max(entry.id + 1);
-            let node = cx.directory.node_of(&entry.hash);
+            let partition = cx.directory.partition_of(&entry.hash);
             // Under which offer it is cached its node will say, when it is asked to offer again.
-            self.cache.adopt(entry, node, OfferId::NONE);
+            self.cache.adopt(entry, partition, OfferId::NONE);
         }
         if let Some(next) = next {
-            self.command_switch(cx, Purpose::Resync, SwitchCommand::ListEntries(Some(next)));
+            self.command_switch(cx, SwitchCommand::ListEntries(Some(next)));
             return;
         }
         self.phase = Phase::Serving;
         for node in 0..cx.members.nodes() {
-            self.command_node(cx, node, Purpose::OfferKeys, NodeCommand::OfferAgain);
+            self.command_node(cx, node, NodeCommand::OfferAgain);
         }
     }
 }

@@ -27,6 +27,11 @@ impl Shim {
             self.done(id, Some(error.into()));
             return;
         }
+        let config = self.state.config.as_ref();
+        if !body.all_keys(|hash| config.is_some_and(|config| config.is_head_of(self.index, hash))) {
+            self.done(id, Some("this node doesn't head the partitions of these keys".into()));
+            return;
+        }
         match body {
             NodeCommand::Epoch(config) => self.change_epoch(id, epoch, config),
             NodeCommand::Store(records) => self.store_all(id, records),
