@@ -6,6 +6,7 @@ use std::sync::Arc;
 use switchback_core::Now;
 use switchback_core::control::{Command, Entry, Location, Message, SwitchCommand, SwitchConfig, SwitchReport};
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
+use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard};
 use switchback_fuzz::{CLIENT, Draw, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, node, routes};
 use switchback_net::NativeTarget;
@@ -63,7 +64,7 @@ impl Switch {
     fn told(&mut self, epoch: u32, body: SwitchCommand) {
         let id = self.next;
         self.next += 1;
-        self.agent.handle_message(self.now, Command { id, epoch, body });
+        self.agent.handle_message(self.now, Command { id, chain: chain_of(0), epoch, body });
         carry_out(&mut self.agent, self.now, &mut self.target);
     }
 
@@ -103,7 +104,7 @@ impl Switch {
         };
         let id = if draw.once_in(8) { draw.edgy() } else { self.next };
         self.next += 1;
-        if let Some(Message::ToSwitch(command)) = draw.arrived(&Message::ToSwitch(Command { id, epoch, body })) {
+        if let Some(Message::ToSwitch(command)) = draw.arrived(&Message::ToSwitch(Command { id, chain: chain_of(0), epoch, body })) {
             self.agent.handle_message(self.now, command);
             carry_out(&mut self.agent, self.now, &mut self.target);
         }

@@ -6,10 +6,11 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientReport, Envelope, Message, NodeReport, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    ClientReport, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{Controller, ControllerConfig, Files, StoreFile, Stored};
 use switchback_core::mechanisms::Mechanisms;
+use switchback_core::topology::ByChain;
 use switchback_fuzz::{Draw, LANES, START, STEPS_MAX, SWITCH, node, routes};
 use switchback_wire::Address;
 
@@ -108,9 +109,11 @@ impl Rack {
         let report = NodeReport::Hello {
             boot: 1 + u64::from(draw.once_in(16)),
             address: node(if draw.once_in(16) { 9 } else { index }),
-            epoch: if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() },
-            held: draw.once_in(4),
-            needs_epoch: draw.once_in(8),
+            chains: ByChain::new(|_| NodeStanding {
+                epoch: if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() },
+                held: draw.once_in(4),
+                needs_epoch: draw.once_in(8),
+            }),
             failure: draw.once_in(8).then(|| "full".into()),
         };
         self.hear(draw, Peer::Node(index), Message::FromNode(report));

@@ -8,6 +8,7 @@ use switchback_core::control::{Command, Message, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, Record, ScannedKey};
+use switchback_core::topology::chain_of;
 use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, node, routes};
 use switchback_wire::{KeyHash, Op, Packet, Seq, VALUE_BYTES_MAX};
 
@@ -42,7 +43,7 @@ impl Node {
     fn command(&mut self, draw: &mut Draw<'_>, epoch: u32, body: NodeCommand) {
         let id = if draw.once_in(16) { draw.edgy() } else { self.next_command };
         self.next_command += 1;
-        let message = Message::ToNode(Command { id, epoch, body });
+        let message = Message::ToNode(Command { id, chain: chain_of(0), epoch, body });
         if let Some(Message::ToNode(command)) = draw.arrived(&message) {
             self.shim.handle_message(self.now, command);
         }
@@ -143,10 +144,10 @@ fuzz_target!(|bytes: &[u8]| {
     let (records, ops) = Default::default();
     let mut node = Node { shim, records, ops, next_command: 1, now: START };
     let config = Node::config(draw.once_in(4), draw.once_in(4));
-    node.shim.handle_message(node.now, Command { id: 1 << 32, epoch: 1, body: NodeCommand::Epoch(config) });
+    node.shim.handle_message(node.now, Command { id: 1 << 32, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) });
     node.answer(&mut Draw::new(&[]), usize::MAX);
     let release = NodeCommand::Release { floor: Seq::new(1, 0) };
-    node.shim.handle_message(node.now, Command { id: 2 << 32, epoch: 1, body: release });
+    node.shim.handle_message(node.now, Command { id: 2 << 32, chain: chain_of(0), epoch: 1, body: release });
     node.answer(&mut Draw::new(&[]), usize::MAX);
     for _ in 0..STEPS_MAX {
         if draw.is_empty() {

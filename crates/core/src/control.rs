@@ -11,6 +11,7 @@ pub use delivery::Delivery;
 pub use limits::Malformed;
 
 use crate::storage::{OfferId, Record};
+use crate::topology::{ByChain, ChainId, chain_of};
 use serde::{Deserialize, Serialize};
 use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq, partition_of};
 
@@ -82,7 +83,9 @@ pub enum Message {
 pub struct Command<T> {
     /// Repeated in the answer.
     pub id: CommandId,
-    /// The controller's epoch.
+    /// The chain that it is about.
+    pub chain: ChainId,
+    /// The chain's epoch.
     pub epoch: u32,
     /// What to do.
     pub body: T,
@@ -256,8 +259,8 @@ pub enum SwitchResult {
 /// looks up which node that is whenever it sends one, and a node that isn't refuses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NodeCommand {
-    /// Move to the command's epoch (the only command that raises it) and hold offered keys until released. Repeated in
-    /// the same epoch it only brings the configuration up to date.
+    /// Serve the chain's partitions in the command's epoch (the only command that raises it), and hold their offered
+    /// keys until released. Repeated in the same epoch it only brings the configuration up to date.
     Epoch(NodeConfig),
     /// Store iff newer; answered when durable.
     Store(Vec<KeyedRecord>),
@@ -268,7 +271,7 @@ pub enum NodeCommand {
     },
     /// These offers came to nothing, or their entries are gone.
     ClearOffers(Vec<(KeyHash, OfferId)>),
-    /// Offer again whatever is marked as offered: this controller has just started.
+    /// Offer again whatever is marked as offered, of the chain's partitions: this controller has just started.
     OfferAgain,
     /// Offer these keys, hot or not.
     OfferKeys(Vec<(KeyHash, Vec<u8>)>),
@@ -290,14 +293,14 @@ impl NodeCommand {
     }
 }
 
-/// What a node needs to know to serve.
+/// What a node needs to know to serve the partitions of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NodeConfig {
     /// The rack's hash key; a node that stored records under another one refuses.
     pub hash_key: HashKey,
     /// Replicas of each partition.
     pub routes: Vec<Vec<u16>>,
-    /// The switch that serves this epoch; packets of anybody else are dropped. None: a bypass epoch, in which clients send to the nodes.
+    /// The switch that serves them in this epoch; packets of anybody else are dropped. None: a bypass epoch, in which clients send to the nodes.
     pub switch: Option<Address>,
     /// Lanes granted to sessions.
     pub lanes: u32,
@@ -306,15 +309,20 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// Which partitions have a replica at this node.
-    pub fn partitions_of(&self, node: u16) -> Vec<bool> {
-        self.routes.iter().map(|replicas| replicas.contains(&node)).collect()
+    /// Which partitions of a chain have a replica at this node.
+    pub(crate) fn partitions_of(&self, node: u16, chain: ChainId) -> Vec<bool> {
+        let is_of = |(partition, replicas): (u16, &Vec<u16>)| chain_of(partition) == chain && replicas.contains(&node);
+        (0..).zip(&self.routes).map(is_of).collect()
+    }
+
+    /// The partition that a key belongs to.
+    pub(crate) fn partition_of(&self, hash: &KeyHash) -> u16 {
+        partition_of(hash, self.routes.len() as u32)
     }
 
     /// Whether a node heads the partition that a key belongs to.
     pub(crate) fn is_head_of(&self, node: u16, hash: &KeyHash) -> bool {
-        let partition = partition_of(hash, self.routes.len() as u32);
-        self.routes[usize::from(partition)].first() == Some(&node)
+        self.routes[usize::from(self.partition_of(hash))].first() == Some(&node)
     }
 }
 
@@ -331,6 +339,17 @@ pub struct Offer {
     pub value_bytes: u32,
 }
 
+/// How a node serves the partitions of a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct NodeStanding {
+    /// In this epoch; 0: not yet.
+    pub epoch: u32,
+    /// It waits for its release.
+    pub held: bool,
+    /// It restarted within a bypass epoch, which it must not serve again, or its sequence numbers of that will run out.
+    pub needs_epoch: bool,
+}
+
 /// What a node's shim tells.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NodeReport {
@@ -340,13 +359,8 @@ pub enum NodeReport {
         boot: u64,
         /// Where the switch sends packets.
         address: Address,
-        /// Its epoch.
-        epoch: u32,
-        /// It waits for its release.
-        held: bool,
-        /// It restarted within a bypass epoch, which it must not serve again, or its sequence numbers of that will
-        /// run out.
-        needs_epoch: bool,
+        /// How it serves the partitions of each chain.
+        chains: ByChain<NodeStanding>,
         /// What its storage has lately refused.
         failure: Option<String>,
     },
@@ -354,14 +368,14 @@ pub enum NodeReport {
     Done {
         /// The command's.
         id: CommandId,
-        /// The node's.
+        /// The one in which it serves the command's chain.
         epoch: u32,
         /// Not done because of this; the controller tries again.
         error: Option<String>,
     },
     /// Hot keys, and on restart or release all keys that are still marked as offered. Repeated until held or cleared.
     Offers {
-        /// The node's.
+        /// The one in which it serves the keys' chain.
         epoch: u32,
         /// The keys.
         offers: Vec<Offer>,

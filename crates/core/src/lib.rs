@@ -37,5 +37,6 @@ pub mod storage;
 pub mod switch;
 pub mod time;
 pub mod timers;
+pub mod topology;
 
 pub use time::Now;

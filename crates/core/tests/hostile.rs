@@ -12,6 +12,7 @@ use switchback_core::control::{
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record, ScannedKey};
+use switchback_core::topology::chain_of;
 use switchback_wire::{
     Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags,
     fragment_bytes, record_flags,
@@ -43,7 +44,7 @@ impl Node {
             write_through: false,
         };
         for (id, body) in [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })] {
-            node.shim.handle_message(NOW, Command { id, epoch: EPOCH, body });
+            node.shim.handle_message(NOW, Command { id, chain: chain_of(0), epoch: EPOCH, body });
             node.carry_out();
         }
         node

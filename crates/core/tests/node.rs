@@ -6,6 +6,7 @@ use switchback_core::control::{Command, KeyedRecord, NodeCommand, NodeConfig, No
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, Record};
+use switchback_core::topology::chain_of;
 use switchback_wire::{Address, HashKey, KeyHash};
 
 /// What the shim's next hello says of its storage.
@@ -31,7 +32,7 @@ fn what_the_storage_refuses_is_told_for_a_while() {
         lanes: 16,
         write_through: false,
     };
-    shim.handle_message(now, Command { id: 1, epoch: 1, body: NodeCommand::Epoch(config) });
+    shim.handle_message(now, Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) });
     let mut ops = Vec::new();
     shim.poll_ops(&mut ops);
     let [EngineOp::SetState { id, .. }] = ops[..] else { panic!("{ops:?}") };
@@ -55,13 +56,13 @@ fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
         lanes: 16,
         write_through: false,
     };
-    shim.handle_message(now, Command { id: 1, epoch: 1, body: NodeCommand::Epoch(config) });
+    shim.handle_message(now, Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) });
     let mut ops = Vec::new();
     shim.poll_ops(&mut ops);
     let [EngineOp::SetState { id, .. }] = ops[..] else { panic!("{ops:?}") };
     shim.handle_done(now, EngineDone { id, result: Ok(EngineReply::Set) });
     let mut refusal = |id, body| {
-        shim.handle_message(now, Command { id, epoch: 1, body });
+        shim.handle_message(now, Command { id, chain: chain_of(0), epoch: 1, body });
         let done = |report| match report {
             NodeReport::Done { id: its, error, .. } if its == id => Some(error),
             _ => None,

@@ -6,6 +6,7 @@ use switchback_core::floors::seq_bucket;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::Record;
+use switchback_core::topology::chain_of;
 use switchback_engine::{Engine as _, Fault, MemoryEngine, SyncPolicy};
 use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags};
 
@@ -66,7 +67,7 @@ impl Node {
 
     fn command(&mut self, body: NodeCommand) {
         self.commands += 1;
-        self.shim.handle_message(self.now, Command { id: self.commands, epoch: self.epoch, body });
+        self.shim.handle_message(self.now, Command { id: self.commands, chain: chain_of(0), epoch: self.epoch, body });
         self.work();
     }
 

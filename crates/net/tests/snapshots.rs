@@ -6,6 +6,7 @@ use std::sync::Arc;
 use switchback_core::Now;
 use switchback_core::control::{Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport};
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
+use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, DropReason, Shard, Verdict};
 use switchback_net::NativeTarget;
 use switchback_wire::{Address, HashKey, Header, Op, Packet};
@@ -62,7 +63,7 @@ impl Switch {
 
     fn command(&mut self, body: SwitchCommand) {
         self.commands += 1;
-        self.agent.handle_message(NOW, Command { id: self.commands, epoch: 1, body });
+        self.agent.handle_message(NOW, Command { id: self.commands, chain: chain_of(0), epoch: 1, body });
         carry_out(&mut self.agent, NOW, &mut self.target);
     }
 

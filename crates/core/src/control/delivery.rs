@@ -90,9 +90,10 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::chain_of;
 
     fn command<T>(body: T) -> Command<T> {
-        Command { id: 7, epoch: 3, body }
+        Command { id: 7, chain: chain_of(0), epoch: 3, body }
     }
 
     #[test]

@@ -202,7 +202,10 @@ impl NodeCommand {
 impl NodeReport {
     fn check(&self) -> Checked {
         match self {
-            NodeReport::Hello { epoch: its, failure, .. } => epoch(*its).and_then(|()| text(failure)),
+            NodeReport::Hello { chains, failure, .. } => {
+                chains.iter().try_for_each(|(_, standing)| epoch(standing.epoch))?;
+                text(failure)
+            }
             NodeReport::Done { error, .. } => text(error),
             NodeReport::Offers { offers, .. } => batch(offers, |offer| key(&offer.key)),
         }

@@ -2,7 +2,9 @@
 
 use super::ControllerConfig;
 use super::status::{NodeStatus, SwitchStatus};
+use crate::control::NodeStanding;
 use crate::time::Now;
+use crate::topology::{ByChain, ChainId};
 use std::collections::BTreeMap;
 use switchback_wire::Address;
 
@@ -23,16 +25,14 @@ pub(super) struct SwitchHello {
 }
 
 /// What a node said in its last hello.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct NodeHello {
     /// Drawn anew at every start.
     pub(super) boot: u64,
     /// Where the switch sends packets.
     pub(super) address: Address,
-    /// Its epoch.
-    pub(super) epoch: u32,
-    /// It waits for its release.
-    pub(super) held: bool,
+    /// How it serves the partitions of each chain.
+    pub(super) chains: ByChain<NodeStanding>,
     /// What its storage has lately refused.
     pub(super) failure: Option<String>,
 }
@@ -85,7 +85,8 @@ impl Membership {
     /// The configured nodes; nothing was heard of any.
     pub(super) fn new(config: &ControllerConfig) -> Membership {
         let node = |address: &Address| {
-            let hello = NodeHello { address: *address, ..NodeHello::default() };
+            let chains = ByChain::new(|_| NodeStanding::default());
+            let hello = NodeHello { boot: 0, address: *address, chains, failure: None };
             Node { hello, heard_us: 0, refusal: None }
         };
         Membership {
@@ -176,13 +177,18 @@ impl Membership {
         self.switches.iter().map(status).collect()
     }
 
-    /// All nodes, with the number of cached keys of each.
-    pub(super) fn node_statuses(&self, now: Now, cached_keys: impl Fn(u16) -> usize) -> Vec<NodeStatus> {
+    /// All nodes, how each serves a chain, and the number of its cached keys.
+    pub(super) fn node_statuses(
+        &self,
+        now: Now,
+        chain: ChainId,
+        cached_keys: impl Fn(u16) -> usize,
+    ) -> Vec<NodeStatus> {
         let status = |(index, node): (usize, &Node)| NodeStatus {
             index: index as u16,
             alive: node.hello.boot != 0 && node.is_heard(now),
-            epoch: node.hello.epoch,
-            held: node.hello.held,
+            epoch: node.hello.chains[chain].epoch,
+            held: node.hello.chains[chain].held,
             silent_us: now.monotonic_us.saturating_sub(node.heard_us),
             cached_keys: cached_keys(index as u16),
             error: node.hello.failure.clone().or_else(|| node.refusal.clone()),

@@ -103,7 +103,7 @@ impl Controller {
         Ok(Controller {
             members: Membership::new(&config),
             sessions: Sessions::new(now, &config, &directory),
-            chains: Chains::new(Chain::new(now, &config, &directory, snapshot)),
+            chains: Chains::new(|chain| Chain::new(chain, now, &config, &directory, snapshot.clone())),
             config,
             mechanisms,
             random,
@@ -200,14 +200,11 @@ impl Controller {
 
     fn handle_node(&mut self, now: Now, node: u16, report: NodeReport) {
         match report {
-            NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure } => {
-                let hello = NodeHello { boot, address, epoch, held, failure };
+            NodeReport::Hello { boot, address, chains, failure } => {
+                let hello = NodeHello { boot, address, chains, failure };
                 let change = self.members.node_said_hello(now, node, hello);
                 let (chains, mut cx) = self.split(now);
                 chains.iter_mut().for_each(|chain| chain.node_said_hello(&mut cx, node, change));
-                if needs_epoch && let Some(chain) = chains.of_epoch(cx.directory, epoch) {
-                    chain.node_needs_epoch(&mut cx);
-                }
             }
             NodeReport::Done { id, epoch, error } => {
                 let is_done = error.is_none();
@@ -286,7 +283,7 @@ impl Controller {
     /// Asks the nodes to offer these keys (a preload).
     pub fn preload(&mut self, now: Now, keys: Vec<Vec<u8>>) {
         let (chains, mut cx) = self.split(now);
-        chains.with_keys(keys).for_each(|(chain, keys)| chain.preload(&mut cx, keys));
+        chains.with_keys(cx.directory, keys).for_each(|(chain, keys)| chain.preload(&mut cx, keys));
     }
 
     /// Evicts everything and admits nothing any more, so that every record is at its node. It lasts

@@ -136,7 +136,7 @@ impl Controller {
         let cached_keys = |node| self.chains.iter().map(|chain| chain.cached_of_head(&self.directory, node)).sum();
         ControllerStatus {
             sessions: self.directory.sessions().len(),
-            nodes: self.members.node_statuses(now, cached_keys),
+            nodes: self.members.node_statuses(now, self.chains.told().id(), cached_keys),
             switches: self.members.switch_statuses(now, self.directory.active_switch()),
             ..self.chains.told().status(&self.directory)
         }

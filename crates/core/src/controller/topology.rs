@@ -2,50 +2,59 @@
 
 use super::chain::Chain;
 use super::directory::Directory;
+use crate::topology::{ByChain, ChainId, chain_of, chain_of_switch};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
 
-/// The rack's chains of switches. There is one, which all switches belong to and which serves all
-/// partitions: nothing but this file relies on that.
+/// The rack's chains of switches.
 #[derive(Debug)]
 pub(super) struct Chains {
-    only: Chain,
+    chains: ByChain<Chain>,
 }
 
 impl Chains {
-    pub(super) fn new(only: Chain) -> Chains {
-        Chains { only }
+    pub(super) fn new(chain: impl FnMut(ChainId) -> Chain) -> Chains {
+        Chains { chains: ByChain::new(chain) }
     }
 
     /// All chains.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Chain> {
-        std::iter::once(&self.only)
+        self.chains.iter().map(|(_, chain)| chain)
     }
 
     /// All chains.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Chain> {
-        std::iter::once(&mut self.only)
+        self.chains.iter_mut().map(|(_, chain)| chain)
     }
 
     /// The chain that a switch belongs to.
-    pub(super) fn of_switch(&mut self, _switch: u16) -> &mut Chain {
-        &mut self.only
+    pub(super) fn of_switch(&mut self, switch: u16) -> &mut Chain {
+        &mut self.chains[chain_of_switch(switch)]
     }
 
     /// The chain that is in this epoch; `None`: none is any more, or yet.
     pub(super) fn of_epoch(&mut self, directory: &Directory, epoch: u32) -> Option<&mut Chain> {
-        (epoch == directory.epoch()).then_some(&mut self.only)
+        self.iter_mut().find(|_| epoch == directory.epoch())
     }
 
     /// Each chain, and those of the keys that it serves.
-    pub(super) fn with_keys(&mut self, keys: Vec<Vec<u8>>) -> impl Iterator<Item = (&mut Chain, Vec<Vec<u8>>)> {
-        std::iter::once((&mut self.only, keys))
+    pub(super) fn with_keys<'a>(
+        &'a mut self,
+        directory: &Directory,
+        keys: Vec<Vec<u8>>,
+    ) -> impl Iterator<Item = (&'a mut Chain, Vec<Vec<u8>>)> + use<'a> {
+        let mut of_chain = ByChain::new(|_| Vec::new());
+        for key in keys {
+            let hash = directory.hash_key().hash(&key);
+            of_chain[chain_of(directory.partition_of(&hash))].push(key);
+        }
+        self.chains.iter_mut().map(move |(id, chain)| (chain, std::mem::take(&mut of_chain[id])))
     }
 
-    /// The chain that grants and the status tell of: both have room for one.
+    /// The chain that the status tells of, which has room for one.
     pub(super) fn told(&self) -> &Chain {
-        &self.only
+        &self.chains[chain_of(0)]
     }
 }
 

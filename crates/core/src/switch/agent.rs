@@ -384,7 +384,7 @@ impl Agent {
     }
 
     fn obey(&mut self, now: Now, command: Command<SwitchCommand>) {
-        let Command { id, epoch, body } = command;
+        let Command { id, epoch, body, .. } = command;
         let is_mine = |boot: u64| boot == self.boot || !self.config.mechanisms.switch_life();
         let configures = matches!(&body, SwitchCommand::Configure(config) if is_mine(config.boot));
         if epoch < self.epoch || (epoch > self.epoch && !configures) {

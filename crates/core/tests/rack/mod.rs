@@ -3,12 +3,13 @@
 
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, Offer, Peer, SwitchCommand,
-    SwitchReport, SwitchResult,
+    ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, NodeStanding, Offer, Peer,
+    SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{Controller, ControllerConfig, Files, RecoveryTimes, Stored};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::OfferId;
+use switchback_core::topology::ByChain;
 use switchback_wire::{Address, KeyHash};
 
 pub const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
@@ -52,8 +53,12 @@ impl Rack {
             evicts: false,
             boot: 0,
         };
-        let hello =
-            NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false, failure: None };
+        let hello = NodeReport::Hello {
+            boot: 1,
+            address: node,
+            chains: ByChain::new(|_| NodeStanding::default()),
+            failure: None,
+        };
         rack.hear(Peer::Node(0), Message::FromNode(hello));
         rack.switch_starts(1);
         for client in clients {
@@ -130,7 +135,7 @@ impl Rack {
     fn deliver(&mut self, envelope: Envelope) {
         let answer = match envelope.message {
             Message::ToSwitch(command) => {
-                let Command { id, epoch, body } = command;
+                let Command { id, epoch, body, .. } = command;
                 let result = match body {
                     SwitchCommand::Admit(_) => SwitchResult::Admitted { refused: Vec::new() },
                     SwitchCommand::EvictBegin { .. } if !self.evicts => return,

@@ -6,10 +6,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use switchback_core::control::{
-    Command, Envelope, Message, NodeReport, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    Command, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::ControllerConfig;
 use switchback_core::mechanisms::Mechanisms;
+use switchback_core::topology::ByChain;
 use switchback_net::{Carrier, Clock, ControlEvent, Mailbox};
 use switchback_wire::Address;
 
@@ -22,7 +23,7 @@ struct Played {
 impl Carrier for Played {
     fn carry(&self, envelope: Envelope) {
         let answer = match envelope.message {
-            Message::ToSwitch(Command { id, epoch, body }) => {
+            Message::ToSwitch(Command { id, epoch, body, .. }) => {
                 if let SwitchCommand::Snapshot { generation } = body {
                     let _the_test_is_over = self.snapshots.lock().unwrap().send(generation);
                 }
@@ -59,7 +60,8 @@ fn controller(files: ControllerFiles, stop: &Stop) -> (ControllerHandle, Arc<Mai
     let found = switchback_core::controller::Files::default();
     let controller = Controller::new(config, Mechanisms::ALL, &found, 1, clock.now()).unwrap();
     let started = ControllerThread::start(controller, files, Arc::clone(&inbox), carrier, clock, stop.clone());
-    let hello = NodeReport::Hello { boot: 1, address: node, epoch: 0, held: false, needs_epoch: false, failure: None };
+    let hello =
+        NodeReport::Hello { boot: 1, address: node, chains: ByChain::new(|_| NodeStanding::default()), failure: None };
     said(&inbox, Peer::Node(0), Message::FromNode(hello));
     let address = Address::in_memory(2, 0);
     let hello = SwitchReport::Hello { boot: 1, address, epoch: 0, classes: vec![(1024, 16)], needs_epoch: false };

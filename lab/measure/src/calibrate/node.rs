@@ -16,6 +16,7 @@ use switchback_core::control::{Command, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, Loaded, Mark, OfferId, PutCondition, Record};
+use switchback_core::topology::chain_of;
 use switchback_engine::rocks::{Options, RocksEngine};
 use switchback_engine::{Engine, MemoryEngine, SyncPolicy};
 use switchback_net::{Clock, UdpLink};
@@ -177,7 +178,7 @@ impl<E: Engine> Bed<E> {
             done: Vec::new(),
         };
         for (id, body) in [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })] {
-            bed.shim.handle_message(bed.clock.now(), Command { id, epoch: EPOCH, body });
+            bed.shim.handle_message(bed.clock.now(), Command { id, chain: chain_of(0), epoch: EPOCH, body });
             bed.ask_engine();
         }
         Ok(bed)

@@ -4,6 +4,7 @@ use super::work::Work;
 use crate::control::{Command, CommandId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
 use crate::storage::OfferId;
 use crate::time::Now;
+use crate::topology::ChainId;
 use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
 
@@ -29,12 +30,12 @@ struct Outstanding {
 }
 
 impl Outstanding {
-    fn message(&self, id: CommandId) -> Message {
+    fn message(&self, chain: ChainId, id: CommandId) -> Message {
         let epoch = self.epoch;
         match &self.order {
-            Order::Switch(body) => Message::ToSwitch(Command { id, epoch, body: body.clone() }),
-            Order::Node(body) => Message::ToNode(Command { id, epoch, body: body.clone() }),
-            Order::Work(work) => Message::ToNode(Command { id, epoch, body: work.command() }),
+            Order::Switch(body) => Message::ToSwitch(Command { id, chain, epoch, body: body.clone() }),
+            Order::Node(body) => Message::ToNode(Command { id, chain, epoch, body: body.clone() }),
+            Order::Work(work) => Message::ToNode(Command { id, chain, epoch, body: work.command() }),
         }
     }
 }
@@ -46,6 +47,7 @@ type Offers = BTreeSet<(KeyHash, OfferId, CommandId)>;
 /// nothing that is done for every message looks through them all.
 #[derive(Debug)]
 pub(super) struct Commands {
+    chain: ChainId,
     outstanding: BTreeMap<CommandId, Outstanding>,
     /// When each is sent, for the first time or again.
     schedule: BTreeSet<(u64, CommandId)>,
@@ -71,9 +73,10 @@ fn contains(offers: &Offers, hash: KeyHash, offer: OfferId) -> bool {
 const PAUSE_US_MAX: u64 = 500_000;
 
 impl Commands {
-    /// `starts` makes ids unique over restarts of the controller.
-    pub(super) fn new(starts: u32, retry_us: u64) -> Commands {
+    /// Commands about a chain. `starts` makes ids unique over restarts of the controller.
+    pub(super) fn new(chain: ChainId, starts: u32, retry_us: u64) -> Commands {
         Commands {
+            chain,
             outstanding: BTreeMap::new(),
             schedule: BTreeSet::new(),
             admits: 0,
@@ -245,7 +248,7 @@ impl Commands {
         }
         for id in self.due_now(now) {
             let outstanding = &self.outstanding[&id];
-            send(Envelope { from: Peer::Controller, to: outstanding.to, message: outstanding.message(id) });
+            send(Envelope { from: Peer::Controller, to: outstanding.to, message: outstanding.message(self.chain, id) });
             let pause_us = outstanding.pause_us;
             self.send_at(id, now.in_us(pause_us), (pause_us * 2).min(PAUSE_US_MAX));
         }
@@ -271,6 +274,7 @@ impl Commands {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::chain_of;
 
     fn now(monotonic_us: u64) -> Now {
         Now { monotonic_us, unix_ms: 0 }
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_head_hears_of_all_its_partitions_in_one_message() {
-        let mut commands = Commands::new(1, 1000);
+        let mut commands = Commands::new(chain_of(0), 1, 1000);
         let offers = (0..4).map(|number| (key(number), OfferId::from_bits(7))).collect();
         let parity = |hash: &KeyHash| u16::from(hash.0[0] % 2);
         commands.command_heads(now(0), 1, Work::ClearOffers(offers), parity);
@@ -308,7 +312,7 @@ mod tests {
 
     #[test]
     fn work_follows_its_partitions_to_another_head() {
-        let mut commands = Commands::new(1, 1000);
+        let mut commands = Commands::new(chain_of(0), 1, 1000);
         let offer = OfferId::from_bits(7);
         let offers = vec![(key(0), offer), (key(1), offer)];
         commands.command_heads(now(0), 1, Work::ClearOffers(offers), |_| 0);

@@ -27,6 +27,7 @@ use super::status::{CachedKeyStatus, ControllerStatus, RecoveryTimes};
 use super::{Context, ControllerConfig};
 use crate::control::{CommandId, Destination, EntryId, NodeCommand, Peer, SwitchCommand, SwitchReport, SwitchResult};
 use crate::time::Now;
+use crate::topology::ChainId;
 use std::collections::BTreeSet;
 use switchback_wire::KeyHash;
 
@@ -71,6 +72,7 @@ impl Timer {
 /// A chain of switches. Epoch and active switch are in the directory, since they must be durable.
 #[derive(Debug)]
 pub(super) struct Chain {
+    id: ChainId,
     phase: Phase,
     commands: Commands,
     cache: Cache,
@@ -93,13 +95,20 @@ pub(super) struct Chain {
 
 impl Chain {
     /// A chain whose switch hasn't been heard of in this run of the controller.
-    pub(super) fn new(now: Now, config: &ControllerConfig, directory: &Directory, last: SnapshotFile) -> Chain {
+    pub(super) fn new(
+        id: ChainId,
+        now: Now,
+        config: &ControllerConfig,
+        directory: &Directory,
+        last: SnapshotFile,
+    ) -> Chain {
         // Nodes and clients of a bypass epoch need nothing of the controller but leases.
         let is_serving = directory.is_bypass() && directory.is_recovered();
         let since_us = now.monotonic_us;
         Chain {
+            id,
             phase: if is_serving { Phase::Serving } else { Phase::Waiting { since_us } },
-            commands: Commands::new(directory.starts(), config.retry_us),
+            commands: Commands::new(id, directory.starts(), config.retry_us),
             cache: Cache::new(&[], config.cache_records),
             waiting: Waiting::default(),
             next_entry: u64::from(directory.starts()) << 40 | 1,
@@ -111,6 +120,11 @@ impl Chain {
             times: None,
             abandoned: (0, Vec::new()),
         }
+    }
+
+    /// Its name.
+    pub(super) fn id(&self) -> ChainId {
+        self.id
     }
 
     /// Takes every step that has become possible.
@@ -168,6 +182,10 @@ impl Chain {
             self.command_switch(cx, SwitchCommand::NodeAddress(node, address));
         }
         self.node_lags(cx, node);
+        let standing = cx.members.node(node).chains[self.id];
+        if standing.needs_epoch && standing.epoch == cx.directory.epoch() {
+            self.node_needs_epoch(cx);
+        }
     }
 
     /// A node did what it was told in the chain's epoch.

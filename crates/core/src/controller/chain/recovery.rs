@@ -310,7 +310,7 @@ impl Chain {
         match &mut self.phase {
             Phase::Recovering(recovery) => recovery.nodes[usize::from(node)].moved = true,
             // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
-            Phase::Serving if cx.members.node(node).held => self.release_node(cx, node),
+            Phase::Serving if cx.members.node(node).chains[self.id].held => self.release_node(cx, node),
             // While the rack waits for a switch, a recovery may have been cut short: what it was to
             // store is still missing.
             _ => {}
@@ -352,10 +352,10 @@ impl Chain {
         if self.commands.any(|to, order| to == Peer::Node(node) && moves(order)) {
             return;
         }
-        let hello = cx.members.node(node);
-        if hello.epoch < cx.directory.epoch() {
+        let standing = cx.members.node(node).chains[self.id];
+        if standing.epoch < cx.directory.epoch() {
             self.send_epoch(cx, node);
-        } else if hello.held && hello.epoch == cx.directory.epoch() {
+        } else if standing.held && standing.epoch == cx.directory.epoch() {
             self.release_node(cx, node);
         }
     }

@@ -44,7 +44,7 @@ impl Chain {
     }
 
     /// A node asks for another epoch: it can't serve this one, in which no switch does.
-    pub(in crate::controller) fn node_needs_epoch(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn node_needs_epoch(&mut self, cx: &mut Context<'_>) {
         if cx.directory.is_bypass() {
             self.start_recovery(cx, None);
         }

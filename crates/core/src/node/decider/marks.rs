@@ -193,10 +193,10 @@ impl Marks {
         self.keys.iter().map(|(hash, marked)| (hash, marked.mark.fence)).filter(|(_, fence)| *fence > Seq::NONE)
     }
 
-    /// Offers every offered key anew: the controller may have forgotten them.
-    pub(super) fn offer_all_again(&mut self) {
-        self.to_offer.clear();
-        for (hash, marked) in &mut self.keys {
+    /// Offers every offered key anew that `is_of` a chain: the controller may have forgotten them.
+    pub(super) fn offer_all_again(&mut self, is_of: impl Fn(&KeyHash) -> bool) {
+        self.to_offer.retain(|hash| !is_of(hash));
+        for (hash, marked) in self.keys.iter_mut().filter(|(hash, _)| is_of(hash)) {
             marked.known = false;
             if marked.mark.is_offered() && marked.durable {
                 self.to_offer.push_back(*hash);

@@ -14,6 +14,7 @@ use crate::floors::{SEQ_BUCKETS, seq_bucket};
 use crate::mechanisms::Mechanisms;
 use crate::storage::{LaneCompletion, Loaded, Mark, OfferId, PutCondition, Record};
 use crate::time::Now;
+use crate::topology::{ByChain, ChainId, chain_of};
 use arbiter::Arbiter;
 use floors::{RisingFloors, SWEEP_BATCH, SWEEP_BATCH_CROWDED};
 use marks::Marks;
@@ -59,6 +60,12 @@ pub(super) struct Decider {
     /// Conditional writes in the engine, by lane and request: a duplicate must not be decided again
     /// meanwhile.
     deciding: BTreeSet<(u32, u64)>,
+    chains: ByChain<Numbers>,
+}
+
+/// What is known of the sequence numbers of a chain's partitions.
+#[derive(Debug)]
+struct Numbers {
     /// Highest number that was handed to the engine, by bucket; a higher one needs no read to be
     /// known as newer.
     newest: Vec<Seq>,
@@ -67,10 +74,11 @@ pub(super) struct Decider {
 }
 
 impl Decider {
-    /// Knows what the engine found, and which epoch and configuration the node had, if any.
+    /// Knows what the engine found, and with which epoch and configuration the node served each chain,
+    /// if it did.
     pub(super) fn new(
         loaded: Loaded,
-        served: Option<(u32, &NodeConfig)>,
+        served: ByChain<Option<(u32, &NodeConfig)>>,
         marks_max: usize,
         boot: u64,
         mechanisms: Mechanisms,
@@ -94,37 +102,44 @@ impl Decider {
             swept: KeyHash([0; 16]),
             completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
             deciding: BTreeSet::new(),
-            newest: vec![known; SEQ_BUCKETS],
-            arbiter: served.and_then(|(epoch, config)| Arbiter::of(epoch, config)),
+            chains: ByChain::new(|chain| Numbers {
+                newest: vec![known; SEQ_BUCKETS],
+                arbiter: served[chain].and_then(|(epoch, config)| Arbiter::of(epoch, config)),
+            }),
         }
     }
 
-    /// A new epoch begins. Everything stored is of an older one, so every write of the new one is
-    /// newer than all of it.
-    pub(super) fn begin_epoch(&mut self, epoch: u32, config: &NodeConfig) {
-        self.newest.fill(Seq::new(epoch, 0));
-        self.arbiter = Arbiter::of(epoch, config);
+    /// A new epoch of a chain begins. Everything stored of its partitions is of an older one, so every
+    /// write of the new one is newer than all of it.
+    pub(super) fn begin_epoch(&mut self, chain: ChainId, epoch: u32, config: &NodeConfig) {
+        let numbers = &mut self.chains[chain];
+        numbers.newest.fill(Seq::new(epoch, 0));
+        numbers.arbiter = Arbiter::of(epoch, config);
     }
 
-    /// Whether this is a bypass epoch, in which writes come without a number.
-    pub(super) fn arbitrates(&self) -> bool {
-        self.arbiter.is_some()
+    /// Whether a chain is in a bypass epoch, in which writes come without a number.
+    pub(super) fn arbitrates(&self, chain: ChainId) -> bool {
+        self.chains[chain].arbiter.is_some()
     }
 
-    /// Whether half of a bypass epoch's sequence numbers are used.
-    pub(super) fn is_half_used(&self) -> bool {
-        self.arbiter.as_ref().is_some_and(Arbiter::is_half_used)
+    /// Whether half of the sequence numbers of a chain's bypass epoch are used.
+    pub(super) fn is_half_used(&self, chain: ChainId) -> bool {
+        self.chains[chain].arbiter.as_ref().is_some_and(Arbiter::is_half_used)
+    }
+
+    fn arbiter_of(&mut self, header: &Header) -> Option<&mut Arbiter> {
+        self.chains[chain_of(header.partition)].arbiter.as_mut()
     }
 
     /// Arbitrates a write that came from a client directly.
     pub(super) fn arbitrate(&mut self, header: &Header) -> Arbitration {
-        let arbiter = self.arbiter.as_mut().expect("a bypass epoch has an arbiter");
-        arbiter.arbitrate(header, self.mechanisms.bypass_lanes())
+        let remembers = self.mechanisms.bypass_lanes();
+        self.arbiter_of(header).expect("a bypass epoch has an arbiter").arbitrate(header, remembers)
     }
 
     /// A write is answered with this number. The number that names it in the answer.
     pub(super) fn answered(&mut self, header: &Header, status: switchback_wire::Status, told: Seq) -> Seq {
-        match &mut self.arbiter {
+        match self.arbiter_of(header) {
             Some(arbiter) => {
                 arbiter.answered(header, status, told);
                 told
@@ -135,7 +150,7 @@ impl Decider {
 
     /// Nothing came of a write: its next copy is another try.
     pub(super) fn nothing_came(&mut self, header: &Header) {
-        if let Some(arbiter) = &mut self.arbiter {
+        if let Some(arbiter) = self.arbiter_of(header) {
             arbiter.failed(header);
         }
     }
@@ -143,7 +158,7 @@ impl Decider {
     /// A write can't run under its number. Whether this node arbitrates, so that nothing goes back
     /// to a switch.
     pub(super) fn bounced(&mut self, header: &Header) -> bool {
-        match &mut self.arbiter {
+        match self.arbiter_of(header) {
             Some(arbiter) => {
                 arbiter.bounced(header);
                 true
@@ -180,9 +195,9 @@ impl Decider {
     }
 
     /// How a record of the cache is stored: iff it is newer.
-    pub(super) fn take_from_cache(&mut self, hash: &KeyHash, record: Record) -> (Record, PutCondition) {
+    pub(super) fn take_from_cache(&mut self, chain: ChainId, hash: &KeyHash, record: Record) -> (Record, PutCondition) {
         // Later writes of the bucket must not be taken for newer than this one unread.
-        let newest = self.newest_of(hash);
+        let newest = self.newest_of(chain, hash);
         *newest = (*newest).max(record.seq);
         if record.tombstone || record.expiry_ms != 0 {
             self.rising.note(hash, record.seq);
@@ -191,8 +206,8 @@ impl Decider {
         (Record { since: Record::INHERITED, ..record }, condition)
     }
 
-    fn newest_of(&mut self, hash: &KeyHash) -> &mut Seq {
-        &mut self.newest[usize::from(seq_bucket(hash))]
+    fn newest_of(&mut self, chain: ChainId, hash: &KeyHash) -> &mut Seq {
+        &mut self.chains[chain].newest[usize::from(seq_bucket(hash))]
     }
 
     /// How many keys are marked as offered.
@@ -249,11 +264,15 @@ impl Decider {
         Some(offer)
     }
 
-    /// The offers that the controller hasn't confirmed.
-    pub(super) fn open_offers(&mut self) -> Vec<Offer> {
+    /// The offers that the controller hasn't confirmed, of keys that `is_of` a chain.
+    pub(super) fn open_offers(&mut self, is_of: impl Fn(&KeyHash) -> bool) -> Vec<Offer> {
         let mut offers = Vec::new();
         let mut again = Vec::new();
         while let Some(hash) = self.marks.to_offer.pop_front() {
+            if !is_of(&hash) {
+                again.push(hash);
+                continue;
+            }
             let Some(marked) = self.marks.get(&hash) else { continue };
             if !marked.mark.is_offered() || marked.known || !marked.durable {
                 continue;
@@ -266,9 +285,9 @@ impl Decider {
         offers
     }
 
-    /// The controller may have forgotten every offer.
-    pub(super) fn offer_all_again(&mut self) {
-        self.marks.offer_all_again();
+    /// The controller may have forgotten every offer of keys that `is_of` a chain.
+    pub(super) fn offer_all_again(&mut self, is_of: impl Fn(&KeyHash) -> bool) {
+        self.marks.offer_all_again(is_of);
     }
 
     /// The controller knows this offer.

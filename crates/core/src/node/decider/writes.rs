@@ -2,6 +2,7 @@
 
 use super::{Decider, RaisedFence};
 use crate::storage::{LaneCompletion, Mark, PutCondition, Record};
+use crate::topology::chain_of;
 use std::ops::Bound;
 use switchback_wire::{Header, Op, Seq, Status, flags};
 
@@ -94,7 +95,7 @@ impl Decider {
             self.rising.note(&hash, seq);
         }
         let seq_compare = self.mechanisms.seq_compare();
-        let newest = self.newest_of(&hash);
+        let newest = self.newest_of(chain_of(header.partition), &hash);
         let known = seq > *newest || !seq_compare;
         *newest = (*newest).max(seq);
         let conditional = header.has(flags::CONDITIONAL);
@@ -221,12 +222,13 @@ mod tests {
     use crate::mechanisms::Mechanisms;
     use crate::storage::Loaded;
     use crate::time::Now;
+    use crate::topology::ByChain;
     use switchback_wire::KeyHash;
 
     const KEY: &[u8] = b"key";
 
     fn decider() -> Decider {
-        Decider::new(Loaded::default(), None, 8, 1, Mechanisms::ALL, Now::default())
+        Decider::new(Loaded::default(), ByChain::new(|_| None), 8, 1, Mechanisms::ALL, Now::default())
     }
 
     fn write(number: u64, flags: u8) -> Header {

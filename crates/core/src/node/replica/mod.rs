@@ -164,7 +164,7 @@ impl Replica {
         header.seq = record.seq;
         header.expiry_ms = record.expiry_ms;
         header.record_flags = if record.tombstone { record_flags::TOMBSTONE } else { 0 };
-        header.partition = switchback_wire::partition_of(&hash, config.routes.len() as u32);
+        header.partition = config.partition_of(&hash);
         let packet = Packet::build(header, &record.value, key);
         self.packets.push_back((switch, Box::new(packet.clone())));
         self.updates.insert(hash, record.seq, packet, switch);
@@ -186,9 +186,9 @@ impl Replica {
         self.updates.remove(hash);
     }
 
-    /// Nothing is cached any more.
-    pub(super) fn forget_updates(&mut self) {
-        self.updates.clear();
+    /// Nothing that `is_of` a chain is cached any more.
+    pub(super) fn forget_updates(&mut self, is_of: impl Fn(&KeyHash) -> bool) {
+        self.updates.forget(is_of);
     }
 
     /// The next key whose value is to be read and sent to the cache.

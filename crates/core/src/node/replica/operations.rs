@@ -2,6 +2,7 @@
 
 use crate::control::CommandId;
 use crate::storage::{EngineOp, OfferId, OpId};
+use crate::topology::ChainId;
 use std::collections::BTreeMap;
 use switchback_wire::{Address, Header, KeyHash, Seq};
 
@@ -55,9 +56,9 @@ pub(in crate::node) enum Pending {
     /// Floors of buckets, or of everything.
     Floors(Vec<(u16, Seq)>),
     /// One of several operations of a command.
-    Command(CommandId),
+    Command(ChainId, CommandId),
     /// The state with a new epoch, or of a release.
-    State(CommandId),
+    State(ChainId, CommandId),
     /// A key that the controller wants to be offered.
     Named { hash: KeyHash, key: Vec<u8> },
     /// The current value of an offered key, for the cache (NetCache).

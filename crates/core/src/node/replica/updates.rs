@@ -42,8 +42,9 @@ impl CacheUpdates {
         self.updates.remove(hash);
     }
 
-    pub(super) fn clear(&mut self) {
-        self.updates.clear();
+    /// Those of keys that `is_of` a chain are on their way to a cache that is empty now.
+    pub(super) fn forget(&mut self, is_of: impl Fn(&KeyHash) -> bool) {
+        self.updates.retain(|hash, _| !is_of(hash));
     }
 
     /// All packets, and where they go.

@@ -1,10 +1,11 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
-use super::{NodeTimer, Progress, Shim};
-use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport};
+use super::{NodeTimer, Progress, Shim, chain_of_key};
+use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding};
 use crate::node::replica::Pending;
 use crate::storage::{EngineError, EngineOp, OfferId};
 use crate::time::Now;
+use crate::topology::{ByChain, ChainId, chain_of};
 use switchback_wire::{KeyHash, Seq};
 
 /// Keys whose value is read for the cache at a time, after a restart (NetCache).
@@ -13,109 +14,108 @@ const REFRESH_BATCH: usize = 64;
 impl Shim {
     /// Takes a command of the controller.
     pub fn handle_message(&mut self, _now: Now, command: Command<NodeCommand>) {
-        let Command { id, epoch, body } = command;
+        let Command { id, chain, epoch, body } = command;
+        let served = &self.chains[chain];
         let raises = matches!(body, NodeCommand::Epoch(_));
-        if self.mechanisms.epoch_fence() && (epoch < self.state.epoch || (epoch > self.state.epoch && !raises)) {
+        if self.mechanisms.epoch_fence() && (epoch < served.epoch() || (epoch > served.epoch() && !raises)) {
             return; // an old controller's, or one that this node has still to catch up with
         }
         if self.commands.contains_key(&id) {
             return; // repeated while it is being done
         }
         let serves = matches!(body, NodeCommand::Epoch(_) | NodeCommand::Release { .. });
-        if self.needs_epoch && serves && epoch == self.state.epoch {
+        if served.is_outlived() && serves && epoch == served.epoch() {
             let error = "this node restarted within a bypass epoch, and can serve only in a new one";
-            self.done(id, Some(error.into()));
+            self.done(chain, id, Some(error.into()));
             return;
         }
-        let config = self.state.config.as_ref();
-        if !body.all_keys(|hash| config.is_some_and(|config| config.is_head_of(self.index, hash))) {
-            self.done(id, Some("this node doesn't head the partitions of these keys".into()));
+        if !body.all_keys(|hash| served.config().is_some_and(|config| config.is_head_of(self.index, hash))) {
+            self.done(chain, id, Some("this node doesn't head the partitions of these keys".into()));
             return;
         }
         match body {
-            NodeCommand::Epoch(config) => self.change_epoch(id, epoch, config),
-            NodeCommand::Store(records) => self.store_all(id, records),
-            NodeCommand::Release { floor } => self.release(id, floor),
-            NodeCommand::ClearOffers(offers) => self.clear_offers(id, offers),
+            NodeCommand::Epoch(config) => self.change_epoch(chain, id, epoch, config),
+            NodeCommand::Store(records) => self.store_all(chain, id, records),
+            NodeCommand::Release { floor } => self.release(chain, id, floor),
+            NodeCommand::ClearOffers(offers) => self.clear_offers(chain, id, offers),
             NodeCommand::OfferAgain => {
-                self.decider.offer_all_again();
-                self.send_offers();
-                self.done(id, None);
+                self.offer_all_again(chain);
+                self.done(chain, id, None);
             }
-            NodeCommand::OfferKeys(keys) => self.offer_keys(id, keys),
+            NodeCommand::OfferKeys(keys) => self.offer_keys(chain, id, keys),
             NodeCommand::OffersHeld(offers) => {
                 for (hash, offer) in offers {
                     self.decider.hold_offer(&hash, offer);
                 }
-                self.done(id, None);
+                self.done(chain, id, None);
             }
         }
     }
 
-    fn done(&mut self, id: CommandId, error: Option<String>) {
-        self.reports.push_back(NodeReport::Done { id, epoch: self.state.epoch, error });
+    fn done(&mut self, chain: ChainId, id: CommandId, error: Option<String>) {
+        self.reports.push_back(NodeReport::Done { id, epoch: self.chains[chain].epoch(), error });
     }
 
-    /// Rule 8. Nothing is served from here on until the new state is durable.
-    fn change_epoch(&mut self, id: CommandId, epoch: u32, config: NodeConfig) {
-        if let Some(old) = &self.state.config
-            && old.hash_key != config.hash_key
-        {
+    /// Rule 8. Nothing of the chain is served from here on until the new state is durable.
+    fn change_epoch(&mut self, chain: ChainId, id: CommandId, epoch: u32, config: NodeConfig) {
+        let known = self.chains.iter().find_map(|(_, served)| served.config());
+        if known.is_some_and(|known| known.hash_key != config.hash_key) {
             let error = "this node holds records of another rack (its hash key differs): give it its own rack's controller directory, \
                          or, for a new rack, an empty directory";
-            self.done(id, Some(error.into()));
+            self.done(chain, id, Some(error.into()));
             return;
         }
-        if epoch == self.state.epoch && self.serving && self.state.config.as_ref() == Some(&config) {
-            self.done(id, None);
+        let served = &mut self.chains[chain];
+        if epoch == served.epoch() && served.is_serving() && served.config() == Some(&config) {
+            self.done(chain, id, None);
             return;
         }
-        if epoch > self.state.epoch {
-            self.decider.begin_epoch(epoch, &config);
-            self.replica.forget_updates();
-            self.state.held = true;
-            self.needs_epoch = false;
+        if epoch > served.epoch() {
+            self.decider.begin_epoch(chain, epoch, &config);
+            self.replica.forget_updates(|hash| chain_of(config.partition_of(hash)) == chain);
         }
-        self.state.epoch = epoch;
-        self.mine = config.partitions_of(self.index);
-        self.state.config = Some(config);
-        self.serving = false;
-        self.set_state(id);
+        served.change_epoch(epoch, config, self.index, chain);
+        self.set_state(chain, id);
     }
 
-    fn set_state(&mut self, id: CommandId) {
-        let state = postcard::to_stdvec(&self.state).expect("plain data has an encoding");
+    /// Makes durable how the node serves each chain; a command about one asks for it.
+    fn set_state(&mut self, chain: ChainId, id: CommandId) {
+        let states = ByChain::new(|chain| self.chains[chain].state());
+        let state = postcard::to_stdvec(&states).expect("plain data has an encoding");
         self.commands.insert(id, Progress { remaining: 1, error: None });
-        self.replica.submit(Pending::State(id), |op| EngineOp::SetState { id: op, state });
+        self.replica.submit(Pending::State(chain, id), |op| EngineOp::SetState { id: op, state });
     }
 
-    pub(super) fn state_set(&mut self, id: CommandId, error: Option<EngineError>) {
+    pub(super) fn state_set(&mut self, chain: ChainId, id: CommandId, error: Option<EngineError>) {
         self.commands.remove(&id);
         // After an error the controller repeats the command; until then the node is silent.
-        self.serving = error.is_none();
-        let released = self.serving && !self.state.held;
-        self.done(id, error.map(|error| error.to_string()));
-        if released {
-            self.decider.offer_all_again();
-            self.send_offers();
+        self.chains[chain].saved(error.is_none());
+        self.done(chain, id, error.map(|error| error.to_string()));
+        if self.chains[chain].is_released() {
+            self.offer_all_again(chain);
         }
     }
 
-    fn store_all(&mut self, id: CommandId, records: Vec<KeyedRecord>) {
+    fn offer_all_again(&mut self, chain: ChainId) {
+        self.decider.offer_all_again(|hash| chain_of_key(&self.chains, hash) == Some(chain));
+        self.send_offers(chain);
+    }
+
+    fn store_all(&mut self, chain: ChainId, id: CommandId, records: Vec<KeyedRecord>) {
         // What isn't new was stored before.
         let new = |keyed: &KeyedRecord| self.decider.may_come_from_cache(&keyed.hash, keyed.record.seq);
         let new: Vec<KeyedRecord> = records.into_iter().filter(new).collect();
         if new.is_empty() {
-            self.done(id, None);
+            self.done(chain, id, None);
             return;
         }
         self.commands.insert(id, Progress { remaining: new.len(), error: None });
         for KeyedRecord { hash, key, record } in new {
-            self.store(Pending::Command(id), hash, key, record);
+            self.store(chain, Pending::Command(chain, id), hash, key, record);
         }
     }
 
-    pub(super) fn command_step(&mut self, id: CommandId, error: Option<EngineError>) {
+    pub(super) fn command_step(&mut self, chain: ChainId, id: CommandId, error: Option<EngineError>) {
         let progress = self.commands.get_mut(&id).expect("a command lives until its last step");
         progress.remaining -= 1;
         if let Some(error) = error {
@@ -123,34 +123,33 @@ impl Shim {
         }
         if progress.remaining == 0 {
             let error = self.commands.remove(&id).and_then(|progress| progress.error);
-            self.done(id, error);
+            self.done(chain, id, error);
         }
     }
 
     /// The end of a recovery: everything older than the floor is stored, or will never come.
-    fn release(&mut self, id: CommandId, floor: Seq) {
-        if !self.state.held && self.serving {
-            self.done(id, None);
+    fn release(&mut self, chain: ChainId, id: CommandId, floor: Seq) {
+        if self.chains[chain].is_released() {
+            self.done(chain, id, None);
             return;
         }
         if let Some(floor) = self.decider.raise_base(floor) {
             self.save_base(floor);
         }
-        self.state.held = false;
-        self.serving = false;
-        self.set_state(id);
+        self.chains[chain].release();
+        self.set_state(chain, id);
     }
 
-    fn clear_offers(&mut self, id: CommandId, offers: Vec<(KeyHash, OfferId)>) {
+    fn clear_offers(&mut self, chain: ChainId, id: CommandId, offers: Vec<(KeyHash, OfferId)>) {
         let mut steps = 0;
         for (hash, offer) in offers {
             let Some((key, mark)) = self.decider.clear_offer(&hash, offer) else { continue };
             self.replica.forget_update(&hash);
             steps += 1;
-            self.replica.submit(Pending::Command(id), |op| EngineOp::SetMark { id: op, hash, key, mark });
+            self.replica.submit(Pending::Command(chain, id), |op| EngineOp::SetMark { id: op, hash, key, mark });
         }
         if steps == 0 {
-            self.done(id, None);
+            self.done(chain, id, None);
         } else {
             self.commands.insert(id, Progress { remaining: steps, error: None });
         }
@@ -158,21 +157,21 @@ impl Shim {
 
     /// Offers keys that the controller names (a preload): the length of the value decides the slot
     /// class, so it is read first.
-    fn offer_keys(&mut self, id: CommandId, keys: Vec<(KeyHash, Vec<u8>)>) {
+    fn offer_keys(&mut self, chain: ChainId, id: CommandId, keys: Vec<(KeyHash, Vec<u8>)>) {
         for (hash, key) in keys {
             let pending = Pending::Named { hash, key: key.clone() };
             self.replica.submit(pending, |op| EngineOp::Get { id: op, hash, key });
         }
-        self.done(id, None);
+        self.done(chain, id, None);
     }
 
-    /// Sends what the controller hasn't confirmed.
-    fn send_offers(&mut self) {
-        if self.state.held || !self.serving {
+    /// Sends the offers of a chain that the controller hasn't confirmed.
+    fn send_offers(&mut self, chain: ChainId) {
+        if !self.chains[chain].is_released() {
             return;
         }
-        let offers = self.decider.open_offers();
-        let epoch = self.state.epoch;
+        let offers = self.decider.open_offers(|hash| chain_of_key(&self.chains, hash) == Some(chain));
+        let epoch = self.chains[chain].epoch();
         for batch in offers.chunks(BATCH_MAX) {
             self.reports.push_back(NodeReport::Offers { epoch, offers: batch.to_vec() });
         }
@@ -182,22 +181,30 @@ impl Shim {
     pub fn handle_timeout(&mut self, now: Now) {
         if self.timers.is_due(NodeTimer::Hello, now) {
             self.timers.set(NodeTimer::Hello, now.in_us(self.limits.heartbeat_us));
-            let (boot, address, epoch, held) = (self.boot, self.address, self.state.epoch, self.state.held);
-            let needs_epoch = self.needs_epoch || (self.decider.is_half_used() && self.mechanisms.renewal());
+            let (boot, address) = (self.boot, self.address);
+            let chains = ByChain::new(|chain| self.standing(chain));
             let failure = self.failure(now).map(str::to_owned);
-            self.reports.push_back(NodeReport::Hello { boot, address, epoch, held, needs_epoch, failure });
+            self.reports.push_back(NodeReport::Hello { boot, address, chains, failure });
         }
         if self.timers.is_due(NodeTimer::Retry, now) {
             self.timers.set(NodeTimer::Retry, now.in_us(self.limits.retry_us));
-            self.send_offers();
+            let chains: Vec<_> = self.chains.iter().map(|(chain, _)| chain).collect();
+            chains.into_iter().for_each(|chain| self.send_offers(chain));
             self.repeat_updates();
             self.raise_floors(now);
         }
     }
 
+    fn standing(&self, chain: ChainId) -> NodeStanding {
+        let served = &self.chains[chain];
+        let is_used = self.decider.is_half_used(chain) && self.mechanisms.renewal();
+        let needs_epoch = served.is_outlived() || is_used;
+        NodeStanding { epoch: served.epoch(), held: served.is_held(), needs_epoch }
+    }
+
     fn repeat_updates(&mut self) {
         self.replica.repeat_updates();
-        if self.state.held || !self.serving {
+        if !self.chains.iter().all(|(_, served)| served.is_released()) {
             return;
         }
         for _ in 0..REFRESH_BATCH {

@@ -2,17 +2,19 @@
 
 mod commands;
 mod requests;
+mod served;
 
 use super::decider::Decider;
 use super::replica::{Pending, Replica};
-use crate::control::{CommandId, NodeConfig, NodeReport};
+use crate::control::{CommandId, NodeReport};
 use crate::mechanisms::Mechanisms;
 use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
-use serde::{Deserialize, Serialize};
+use crate::topology::{ByChain, ChainId, chain_of};
+use served::{Served, ServedState};
 use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::{Address, Op, Packet, PacketRef};
+use switchback_wire::{Address, KeyHash, Op, Packet, PacketRef};
 
 /// How long an error of the engine is told of.
 const FAILURE_TOLD_US: u64 = 10_000_000;
@@ -86,14 +88,6 @@ pub struct NodeStatistics {
     pub floors_raised: u64,
 }
 
-/// What survives a restart beside records and marks.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-struct DurableState {
-    epoch: u32,
-    held: bool,
-    config: Option<NodeConfig>,
-}
-
 /// A command whose operations are not all done.
 #[derive(Clone, Debug, Default)]
 struct Progress {
@@ -124,13 +118,8 @@ pub struct Shim {
     address: Address,
     limits: NodeLimits,
     mechanisms: Mechanisms,
-    state: DurableState,
-    /// Which partitions are its own, by the state's routes.
-    mine: Vec<bool>,
-    /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
-    serving: bool,
-    /// It restarted within a bypass epoch: what it gave out and answered in that is forgotten.
-    needs_epoch: bool,
+    /// How it serves the partitions of each chain.
+    chains: ByChain<Served>,
     /// Decides requests.
     decider: Decider,
     /// Stores and answers.
@@ -158,19 +147,19 @@ impl Shim {
         now: Now,
     ) -> Result<Shim, EngineError> {
         assert!(boot != 0);
-        let mut state = match &loaded.state {
-            None => DurableState { epoch: 0, held: false, config: None },
+        let mut states = match &loaded.state {
+            None => ByChain::new(|_| ServedState::default()),
             Some(bytes) => postcard::from_bytes(bytes)
                 .map_err(|error| EngineError::Corrupt(format!("the node's own state: {error}")))?,
         };
-        let refresh = match &state.config {
-            Some(config) if config.write_through => loaded.marks.iter().map(|(hash, ..)| *hash).collect(),
-            _ => VecDeque::new(),
-        };
-        state.held &= mechanisms.durable_hold();
-        let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
-        let outlived = in_bypass && mechanisms.bypass_once();
-        let served = state.config.as_ref().map(|config| (state.epoch, config));
+        let chains = ByChain::new(|chain| {
+            let state = std::mem::take::<ServedState>(&mut states[chain]);
+            Served::restarted(state, index, chain, mechanisms)
+        });
+        let refreshes = |hash: &KeyHash| chain_of_key(&chains, hash).is_some_and(|chain| chains[chain].refreshes());
+        let marked = loaded.marks.iter().map(|(hash, ..)| *hash);
+        let refresh = marked.filter(refreshes).collect();
+        let served = ByChain::new(|chain| chains[chain].config().map(|config| (chains[chain].epoch(), config)));
         let decider = Decider::new(loaded, served, limits.marks_max, boot, mechanisms, now);
         let mut timers = Timers::new();
         timers.set(NodeTimer::Hello, now.monotonic_us);
@@ -180,10 +169,7 @@ impl Shim {
             boot,
             address,
             mechanisms,
-            serving: state.config.is_some() && !outlived,
-            needs_epoch: outlived,
-            mine: state.config.as_ref().map_or(Vec::new(), |config| config.partitions_of(index)),
-            state,
+            chains,
             decider,
             replica: Replica::new(&limits, refresh),
             failed: None,
@@ -200,14 +186,9 @@ impl Shim {
         self.index
     }
 
-    /// Its epoch; 0 before the controller told it one.
+    /// The highest epoch in which it serves a chain; 0 before the controller told it one.
     pub fn epoch(&self) -> u32 {
-        self.state.epoch
-    }
-
-    /// Whether it waits for its release.
-    pub fn is_held(&self) -> bool {
-        self.state.held
+        self.chains.iter().map(|(_, served)| served.epoch()).max().unwrap_or(0)
     }
 
     /// How many keys are marked as offered.
@@ -238,7 +219,7 @@ impl Shim {
             self.statistics.dropped_overload += 1;
             return;
         }
-        let parts = match self.decider.arbitrates() {
+        let parts = match self.decider.arbitrates(chain_of(parts.header.partition)) {
             true => self.take_from_client(from, parts),
             false => Some(parts),
         };
@@ -264,22 +245,23 @@ impl Shim {
     /// The checks before anything else; counts what they refuse.
     fn is_welcome(&mut self, from: Address, parts: &PacketRef<'_>) -> bool {
         let header = &parts.header;
-        let Some(config) = &self.state.config else {
+        let served = &self.chains[chain_of(header.partition)];
+        let Some(config) = served.config().filter(|_| served.is_serving()) else {
             self.statistics.dropped_epoch += 1;
             return false;
         };
-        if !self.serving || (self.mechanisms.epoch_fence() && header.epoch != self.state.epoch) {
+        if self.mechanisms.epoch_fence() && header.epoch != served.epoch() {
             self.statistics.dropped_epoch += 1;
             return false;
         }
-        let mine = self.mine.get(usize::from(header.partition)).is_some_and(|mine| *mine);
+        let mine = served.is_mine(header.partition);
         let hashed = header.op == Op::Scan || config.hash_key.hash(parts.key) == header.key_hash;
         let stranger = config.switch.is_some_and(|switch| switch != from);
         if !mine || !hashed || (self.mechanisms.epoch_fence() && stranger) {
             self.statistics.dropped_stranger += 1;
             return false;
         }
-        if self.state.held && self.mechanisms.hold() && self.decider.is_offered(&header.key_hash) {
+        if served.is_held() && self.mechanisms.hold() && self.decider.is_offered(&header.key_hash) {
             self.statistics.dropped_held += 1;
             return false;
         }
@@ -323,8 +305,8 @@ impl Shim {
                 self.offer_marked(hash, offer, value_bytes, result.is_ok());
             }
             (Pending::Floors(floors), result) => self.decider.floors_saved(floors, result.is_ok()),
-            (Pending::Command(id), result) => self.command_step(id, result.err()),
-            (Pending::State(id), result) => self.state_set(id, result.err()),
+            (Pending::Command(chain, id), result) => self.command_step(chain, id, result.err()),
+            (Pending::State(chain, id), result) => self.state_set(chain, id, result.err()),
             (Pending::Named { hash, key }, Ok(EngineReply::Got(record))) => {
                 self.offer(&hash, &key, record.map_or(0, |record| record.value.len()));
             }
@@ -367,4 +349,10 @@ impl Shim {
     pub fn poll_timeout(&self) -> Option<u64> {
         self.timers.next_us()
     }
+}
+
+/// The chain that serves a key; `None` while the node doesn't know the rack's partitions.
+fn chain_of_key(chains: &ByChain<Served>, hash: &KeyHash) -> Option<ChainId> {
+    let config = chains.iter().find_map(|(_, served)| served.config())?;
+    Some(chain_of(config.partition_of(hash)))
 }

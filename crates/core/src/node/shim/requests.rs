@@ -1,11 +1,12 @@
 //! Packets of the data path: what the decider says of them, the replica does.
 
-use super::Shim;
+use super::{Shim, chain_of_key};
 use crate::control::NodeReport;
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
 use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record};
 use crate::time::Now;
+use crate::topology::{ChainId, chain_of};
 use switchback_wire::{
     Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef, Seq, Status, flags,
     record_flags,
@@ -63,7 +64,8 @@ impl Shim {
             ReadVerdict::Embedded => {
                 self.statistics.embedded_stored += 1;
                 let before = self.replica.after_next();
-                self.store(Pending::Step { before }, hash, key.clone(), embedded(&header, value));
+                let chain = chain_of(header.partition);
+                self.store(chain, Pending::Step { before }, hash, key.clone(), embedded(&header, value));
             }
         }
         let request = Request { header, key: key.clone(), switch: from };
@@ -77,8 +79,8 @@ impl Shim {
     }
 
     /// Stores a record of the cache iff it is newer.
-    pub(super) fn store(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, record: Record) {
-        let (record, condition) = self.decider.take_from_cache(&hash, record);
+    pub(super) fn store(&mut self, chain: ChainId, pending: Pending, hash: KeyHash, key: Vec<u8>, record: Record) {
+        let (record, condition) = self.decider.take_from_cache(chain, &hash, record);
         self.replica.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion: None });
     }
 
@@ -151,8 +153,8 @@ impl Shim {
     fn run(&mut self, Write { request, value, .. }: Write) {
         let (header, hash, key) = (request.header, request.header.key_hash, request.key.clone());
         let Put { record, condition, completion, may_be_older } = self.decider.run(&header, value);
-        let writes_through = self.state.config.as_ref().is_some_and(|config| config.write_through);
-        let is_cached = writes_through && (header.has(flags::CACHED) || self.decider.is_offered(&hash));
+        let refreshes = self.chains[chain_of(header.partition)].refreshes();
+        let is_cached = refreshes && (header.has(flags::CACHED) || self.decider.is_offered(&hash));
         let update = is_cached.then(|| record.value.clone());
         let again = may_be_older.then(|| if header.has(flags::LARGE) { Vec::new() } else { record.value.clone() });
         let pending = Pending::Put { request, update, again };
@@ -219,7 +221,8 @@ impl Shim {
     /// Answers a write. `seq` is its number, or the version because of which its condition failed.
     fn answer_write(&mut self, request: &Request, status: Status, seq: Seq) {
         let header = &request.header;
-        if header.epoch != self.state.epoch && self.mechanisms.epoch_fence() {
+        let epoch = self.chains[chain_of(header.partition)].epoch();
+        if header.epoch != epoch && self.mechanisms.epoch_fence() {
             return; // the engine took its time: the client takes the outcome for unknown
         }
         let name = self.decider.answered(header, status, seq);
@@ -228,8 +231,9 @@ impl Shim {
 
     /// Sends a record's value to the cache until it is acknowledged (NetCache).
     pub(super) fn update_cache(&mut self, hash: KeyHash, key: &[u8], record: &Record) {
-        let Some(config) = &self.state.config else { return };
-        let is_sent = self.replica.update_cache(self.state.epoch, config, hash, key, record);
+        let Some(served) = chain_of_key(&self.chains, &hash).map(|chain| &self.chains[chain]) else { return };
+        let Some(config) = served.config() else { return };
+        let is_sent = self.replica.update_cache(served.epoch(), config, hash, key, record);
         self.statistics.cache_updates += u64::from(is_sent);
     }
 
@@ -259,8 +263,9 @@ impl Shim {
             self.decider.offer_failed(&hash, offer);
             return;
         }
-        if let Some(offer) = self.decider.offer_saved(hash, offer, value_bytes, self.state.held) {
-            self.reports.push_back(NodeReport::Offers { epoch: self.state.epoch, offers: vec![offer] });
+        let Some(served) = chain_of_key(&self.chains, &hash).map(|chain| &self.chains[chain]) else { return };
+        if let Some(offer) = self.decider.offer_saved(hash, offer, value_bytes, served.is_held()) {
+            self.reports.push_back(NodeReport::Offers { epoch: served.epoch(), offers: vec![offer] });
         }
     }
 
@@ -282,12 +287,13 @@ impl Shim {
         }
     }
 
-    /// Last position of the run of neighbouring partitions, from `partition` on, that are this
-    /// node's.
+    /// Last position of the run of neighbouring partitions, from `partition` on, that are this node's
+    /// and its chain's.
     fn run_end(&self, partition: u16) -> u64 {
         let first = usize::from(partition);
-        let run = self.mine[first..].iter().take_while(|mine| **mine).count();
-        let width = 1u128 << 64 >> self.mine.len().trailing_zeros();
+        let mine = self.chains[chain_of(partition)].mine();
+        let run = mine[first..].iter().take_while(|mine| **mine).count();
+        let width = 1u128 << 64 >> mine.len().trailing_zeros();
         ((first + run) as u128 * width - 1) as u64
     }
 }

@@ -1,0 +1,115 @@
+//! How a node serves the partitions of one chain of switches: in which epoch, and whether yet.
+
+use crate::control::NodeConfig;
+use crate::mechanisms::Mechanisms;
+use crate::topology::ChainId;
+use serde::{Deserialize, Serialize};
+
+/// What survives a restart of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ServedState {
+    epoch: u32,
+    held: bool,
+    config: Option<NodeConfig>,
+}
+
+/// How a node serves the partitions of a chain.
+#[derive(Debug)]
+pub(super) struct Served {
+    state: ServedState,
+    /// Which partitions of the chain are the node's own, by the state's routes.
+    mine: Vec<bool>,
+    /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
+    serving: bool,
+    /// The node restarted within a bypass epoch: what it gave out and answered in that is forgotten.
+    outlived: bool,
+}
+
+impl Served {
+    /// How node `index` goes on with a chain after a restart.
+    pub(super) fn restarted(state: ServedState, index: u16, chain: ChainId, mechanisms: Mechanisms) -> Served {
+        let held = state.held && mechanisms.durable_hold();
+        let state = ServedState { held, ..state };
+        let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
+        let outlived = in_bypass && mechanisms.bypass_once();
+        Served {
+            mine: state.config.as_ref().map_or(Vec::new(), |config| config.partitions_of(index, chain)),
+            serving: state.config.is_some() && !outlived,
+            outlived,
+            state,
+        }
+    }
+
+    /// The chain's epoch; 0 before the controller told one.
+    pub(super) fn epoch(&self) -> u32 {
+        self.state.epoch
+    }
+
+    /// What the controller told last.
+    pub(super) fn config(&self) -> Option<&NodeConfig> {
+        self.state.config.as_ref()
+    }
+
+    /// Whether writes update the chain's cache (NetCache).
+    pub(super) fn refreshes(&self) -> bool {
+        self.config().is_some_and(|config| config.write_through)
+    }
+
+    /// Whether the epoch is durable.
+    pub(super) fn is_serving(&self) -> bool {
+        self.serving
+    }
+
+    /// Whether offered keys wait for the node's release.
+    pub(super) fn is_held(&self) -> bool {
+        self.state.held
+    }
+
+    /// Whether all keys are served.
+    pub(super) fn is_released(&self) -> bool {
+        self.serving && !self.state.held
+    }
+
+    /// Whether the node restarted within a bypass epoch, which it must not serve again.
+    pub(super) fn is_outlived(&self) -> bool {
+        self.outlived
+    }
+
+    /// Whether a partition is the chain's and has a replica here.
+    pub(super) fn is_mine(&self, partition: u16) -> bool {
+        self.mine.get(usize::from(partition)).is_some_and(|mine| *mine)
+    }
+
+    /// The same of all partitions.
+    pub(super) fn mine(&self) -> &[bool] {
+        &self.mine
+    }
+
+    /// Takes a configuration over, of this epoch or of a later one, which holds offered keys. Nothing
+    /// is served until it is durable.
+    pub(super) fn change_epoch(&mut self, epoch: u32, config: NodeConfig, index: u16, chain: ChainId) {
+        if epoch > self.state.epoch {
+            self.state.held = true;
+            self.outlived = false;
+        }
+        self.mine = config.partitions_of(index, chain);
+        self.state = ServedState { epoch, held: self.state.held, config: Some(config) };
+        self.serving = false;
+    }
+
+    /// The end of the chain's recovery; nothing is served until this is durable.
+    pub(super) fn release(&mut self) {
+        self.state.held = false;
+        self.serving = false;
+    }
+
+    /// What is to be made durable.
+    pub(super) fn state(&self) -> &ServedState {
+        &self.state
+    }
+
+    /// It is durable, or couldn't be made so.
+    pub(super) fn saved(&mut self, is_saved: bool) {
+        self.serving = is_saved;
+    }
+}
