@@ -5,7 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Operation, Session};
-use switchback_core::control::{ClientNotice, Destination, Grant, Message};
+use switchback_core::control::{ChainGrant, ClientNotice, Destination, Grant, Message};
+use switchback_core::topology::{ByChain, chain_of};
 use switchback_fuzz::{Draw, HASH_KEY, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, node, routes};
 use switchback_wire::{Header, Op, Packet, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, record_flags};
 
@@ -24,15 +25,17 @@ fn grant(now: Now, epoch: u32, destination: Destination) -> Grant {
         boot: BOOT,
         hello_us: now.monotonic_us,
         lease_us: 60_000_000,
-        epoch,
-        destination,
+        chains: ByChain::new(|_| ChainGrant {
+            epoch,
+            destination: destination.clone(),
+            durable_generation: 0,
+            recovered_epoch: 0,
+        }),
         hash_key: HASH_KEY,
         partitions: PARTITIONS,
         lane_first: 16,
         lanes: LANES,
         request_base: 1 << 32,
-        durable_generation: 0,
-        recovered_epoch: 0,
     }
 }
 
@@ -141,7 +144,7 @@ impl Client {
         };
         let notice = match draw.below(4) {
             0 => ClientNotice::Gathered { epoch, chunk: draw.edgy() as u32 },
-            1 => ClientNotice::Gather { epoch, destination: Client::destination(draw) },
+            1 => ClientNotice::Gather { chain: chain_of(0), epoch, destination: Client::destination(draw) },
             _ => {
                 let mut grant = grant(self.now, epoch, Client::destination(draw));
                 match draw.below(12) {
@@ -151,8 +154,8 @@ impl Client {
                     7 => grant.partitions = draw.edgy() as u32,
                     8 => grant.hello_us = draw.edgy(),
                     9 => grant.lease_us = draw.edgy(),
-                    10 => grant.durable_generation = draw.edgy() as u32,
-                    11 => grant.recovered_epoch = draw.edgy() as u32,
+                    10 => grant.chains[chain_of(0)].durable_generation = draw.edgy() as u32,
+                    11 => grant.chains[chain_of(0)].recovered_epoch = draw.edgy() as u32,
                     _ => {}
                 }
                 ClientNotice::Granted(grant)

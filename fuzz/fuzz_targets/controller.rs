@@ -187,7 +187,7 @@ impl Rack {
                 boot,
                 sent_us: if draw.once_in(8) { draw.edgy() } else { self.now.monotonic_us },
                 lanes: if draw.once_in(4) { draw.edgy() as u32 } else { LANES },
-                epoch: if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() },
+                epochs: ByChain::new(|_| if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() }),
                 pressure: draw.once_in(8),
                 spooled: draw.once_in(4),
             },

@@ -387,9 +387,11 @@ pub enum NodeReport {
 pub enum ClientNotice {
     /// Answer to a hello: the session, and its lease.
     Granted(Grant),
-    /// Move to this epoch and send all preserved records.
+    /// Move to a chain's epoch and send all preserved records of its partitions.
     Gather {
-        /// The new epoch.
+        /// The chain.
+        chain: ChainId,
+        /// Its new epoch.
         epoch: u32,
         /// Who serves it.
         destination: Destination,
@@ -436,6 +438,19 @@ fn direct(routes: &[Vec<u16>], nodes: &[Address], packet: &Packet) -> Option<Add
     nodes.get(usize::from(*node)).copied()
 }
 
+/// What a chain of switches offers to a client that has a lease.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ChainGrant {
+    /// The chain's epoch.
+    pub epoch: u32,
+    /// Who serves it.
+    pub destination: Destination,
+    /// Preserved records of an older generation are durable.
+    pub durable_generation: u32,
+    /// Recovery of the epochs before this one is durable: records older than it are released.
+    pub recovered_epoch: u32,
+}
+
 /// A session and its lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
@@ -445,10 +460,8 @@ pub struct Grant {
     pub hello_us: u64,
     /// How long answers may be accepted, from `hello_us` on.
     pub lease_us: u64,
-    /// The controller's epoch.
-    pub epoch: u32,
-    /// Who serves it.
-    pub destination: Destination,
+    /// What each chain offers.
+    pub chains: ByChain<ChainGrant>,
     /// The rack's hash key.
     pub hash_key: HashKey,
     /// How many partitions there are.
@@ -459,10 +472,6 @@ pub struct Grant {
     pub lanes: u32,
     /// Request counters start here.
     pub request_base: u64,
-    /// Preserved records of an older generation are durable.
-    pub durable_generation: u32,
-    /// Recovery of the epochs before this one is durable: records older than it are released.
-    pub recovered_epoch: u32,
 }
 
 /// What a client tells.
@@ -476,8 +485,8 @@ pub enum ClientReport {
         sent_us: u64,
         /// Lanes it would like to have.
         lanes: u32,
-        /// Its epoch; 0 before it has a session.
-        epoch: u32,
+        /// Its epoch of each chain; 0 before it has a session.
+        epochs: ByChain<u32>,
         /// Preserved bytes are near their limit: take a snapshot soon.
         pressure: bool,
         /// It keeps its preserved records on disk: after a crash it comes back with them.

@@ -34,6 +34,11 @@ impl<T> ByChain<T> {
         ByChain { only: make(ChainId(())) }
     }
 
+    /// The same; `None` if it makes none for some chain.
+    pub fn try_new(mut make: impl FnMut(ChainId) -> Option<T>) -> Option<ByChain<T>> {
+        Some(ByChain { only: make(ChainId(()))? })
+    }
+
     /// Each chain, with its own.
     pub fn iter(&self) -> impl Iterator<Item = (ChainId, &T)> {
         std::iter::once((ChainId(()), &self.only))

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Operation, Outcome, Session, SubmitError};
 use switchback_core::control::{
-    BATCH_BYTES_MAX, BATCH_MAX, ClientNotice, Command, Destination, Grant, KeyedRecord, NodeCommand, NodeConfig,
-    batch_len,
+    BATCH_BYTES_MAX, BATCH_MAX, ChainGrant, ClientNotice, Command, Destination, Grant, KeyedRecord, NodeCommand,
+    NodeConfig, batch_len,
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record, ScannedKey};
-use switchback_core::topology::chain_of;
+use switchback_core::topology::{ByChain, chain_of};
 use switchback_wire::{
     Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags,
     fragment_bytes, record_flags,
@@ -192,15 +192,17 @@ fn grant(lanes: u32) -> ClientNotice {
         boot: 7,
         hello_us: NOW.monotonic_us,
         lease_us: 1_000_000,
-        epoch: EPOCH,
-        destination: Destination::Switch(SWITCH),
+        chains: ByChain::new(|_| ChainGrant {
+            epoch: EPOCH,
+            destination: Destination::Switch(SWITCH),
+            durable_generation: 0,
+            recovered_epoch: 0,
+        }),
         hash_key: HASH_KEY,
         partitions: 4,
         lane_first: 0,
         lanes,
         request_base: 0,
-        durable_generation: 0,
-        recovered_epoch: 0,
     })
 }
 

@@ -2,7 +2,7 @@
 
 mod rack;
 
-use rack::{HELLO, LATER, Rack};
+use rack::{LATER, Rack, client_hello};
 use switchback_core::control::{ClientNotice, ClientReport, KeyedRecord};
 use switchback_core::controller::ControllerConfig;
 use switchback_core::storage::Record;
@@ -38,7 +38,7 @@ fn a_client_whose_first_hello_came_while_there_was_no_switch_is_waited_for() {
     rack.now = LATER;
     rack.controller.handle_timeout(LATER);
     assert!(!rack.controller.is_serving(), "the switch isn't dead yet");
-    rack.client_says(10, HELLO);
+    rack.client_says(10, client_hello());
     rack.switch_starts(2);
     assert!(!rack.controller.is_serving(), "it wasn't waited for");
     rack.answers_gather(10);
@@ -85,9 +85,9 @@ fn a_key_that_is_declined_after_a_recovery_is_no_longer_waited_for() {
 #[test]
 fn a_client_that_is_gone_is_waited_for_once() {
     for spooled in [false, true] {
-        let ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, .. } = HELLO else { unreachable!() };
+        let ClientReport::Hello { boot, sent_us, lanes, epochs, pressure, .. } = client_hello() else { unreachable!() };
         let mut rack = Rack::with_clients(&[10]);
-        rack.client_says(11, ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, spooled });
+        rack.client_says(11, ClientReport::Hello { boot, sent_us, lanes, epochs, pressure, spooled });
         rack.pass(1);
         rack.switch_starts(2);
         rack.answers_gather(10);
@@ -96,13 +96,13 @@ fn a_client_that_is_gone_is_waited_for_once() {
         rack.lives_for(if spooled { config.spool_wait_us } else { config.lease_us + config.drift_us });
         assert!(rack.controller.is_serving());
         assert_eq!(rack.controller.abandoned_clients(), (2, &[11][..]));
-        rack.client_says(10, HELLO);
+        rack.client_says(10, client_hello());
         rack.switch_starts(3);
         rack.answers_gather(10);
         assert!(rack.controller.is_serving(), "it is waited for again");
         // It comes back, as somebody new.
         rack.told.clear();
-        rack.client_says(11, HELLO);
+        rack.client_says(11, client_hello());
         let is_granted = |told: &(u64, ClientNotice)| matches!(told, (11, ClientNotice::Granted(_)));
         assert!(rack.told.iter().any(is_granted));
     }
@@ -118,19 +118,19 @@ fn lanes_of_clients_that_are_gone_are_granted_again() {
         };
         rack.told.iter().filter_map(grant).collect::<Vec<_>>()
     };
-    rack.client_says(12, HELLO);
+    rack.client_says(12, client_hello());
     assert_eq!(grants(&rack, 12), [], "there are none while the others have a lease");
     let config = ControllerConfig::default();
     rack.lives_for(config.lease_us + config.drift_us);
-    rack.client_says(11, HELLO);
+    rack.client_says(11, client_hello());
     rack.lives_for(200_000);
-    rack.client_says(12, HELLO);
+    rack.client_says(12, client_hello());
     assert_eq!(grants(&rack, 12), [(0, 3 << 32)], "those of 10, with requests that are newer");
     // 10 was only slow, and is somebody new once 12 is gone.
-    rack.client_says(10, HELLO);
+    rack.client_says(10, client_hello());
     assert_eq!(grants(&rack, 10).len(), 1);
     rack.client_says(12, ClientReport::Close { boot: 7 });
-    rack.client_says(10, HELLO);
+    rack.client_says(10, client_hello());
     assert_eq!(grants(&rack, 10), [(0, 1 << 32), (0, 4 << 32)]);
 }
 

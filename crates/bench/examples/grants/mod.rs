@@ -3,7 +3,8 @@
 use mio::Waker;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use switchback_core::control::{ClientNotice, ClientReport, Destination, Grant};
+use switchback_core::control::{ChainGrant, ClientNotice, ClientReport, Destination, Grant};
+use switchback_core::topology::ByChain;
 use switchback_net::ControlLink;
 use switchback_wire::{Address, HashKey};
 
@@ -39,15 +40,17 @@ impl ControlLink for Grants {
             boot,
             hello_us: sent_us,
             lease_us: 2_000_000,
-            epoch: 1,
-            destination: Destination::Switch(SWITCH),
+            chains: ByChain::new(|_| ChainGrant {
+                epoch: 1,
+                destination: Destination::Switch(SWITCH),
+                durable_generation: 1,
+                recovered_epoch: 0,
+            }),
             hash_key: HASH_KEY,
             partitions: self.partitions,
             lane_first: self.index * lanes,
             lanes,
             request_base: 0,
-            durable_generation: 1,
-            recovered_epoch: 0,
         }));
         let waker = self.waker.as_ref().expect("a link is registered before anything is sent");
         waker.wake().expect("the client's poll is there as long as its links");

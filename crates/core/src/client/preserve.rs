@@ -144,14 +144,16 @@ impl Preservation {
         assert_eq!(self.index.len() + self.free.len(), self.entries.len());
     }
 
-    /// A snapshot of `generation` is durable: everything older is in it, or at its node.
-    pub fn release_older_generations(&mut self, generation: u32) {
-        self.release(|kept| kept.generation < generation);
+    /// A snapshot of `generation` is durable: everything older is in it, or at its node, as far as the
+    /// key `is_of` the chain whose snapshot it is.
+    pub(super) fn release_older_generations(&mut self, generation: u32, is_of: impl Fn(&KeyHash) -> bool) {
+        self.release(|kept| kept.generation < generation && is_of(&kept.hash));
     }
 
-    /// Recovery up to `epoch` is durable: everything that was written before it is at its node.
-    pub fn release_older_epochs(&mut self, epoch: u32) {
-        self.release(|kept| kept.record.seq.epoch() < epoch);
+    /// Recovery up to `epoch` is durable: everything that was written before it is at its node, as far
+    /// as the key `is_of` the chain that was recovered.
+    pub(super) fn release_older_epochs(&mut self, epoch: u32, is_of: impl Fn(&KeyHash) -> bool) {
+        self.release(|kept| kept.record.seq.epoch() < epoch && is_of(&kept.hash));
     }
 
     /// The kept records, in a stable order.
@@ -198,9 +200,9 @@ mod tests {
         keep(&mut preservation, 2, 7, 2);
         assert_eq!(preservation.len(), 2);
         assert_eq!(preservation.iter().next().map(|kept| kept.record.seq), Some(Seq(5)));
-        preservation.release_older_generations(2);
+        preservation.release_older_generations(2, |_| true);
         assert_eq!(preservation.iter().map(|kept| kept.key[0]).collect::<Vec<_>>(), [2]);
-        preservation.release_older_generations(3);
+        preservation.release_older_generations(3, |_| true);
         assert_eq!((preservation.len(), preservation.bytes()), (0, 0));
     }
 
@@ -209,7 +211,7 @@ mod tests {
         let mut preservation = Preservation::default();
         keep(&mut preservation, 1, 5, 1);
         keep(&mut preservation, 1, 5, 1);
-        preservation.release_older_generations(2);
+        preservation.release_older_generations(2, |_| true);
         assert!(preservation.is_empty());
         keep(&mut preservation, 1, 5, 2);
         assert_eq!(preservation.len(), 1);

@@ -11,6 +11,7 @@ use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatisti
 use crate::control::{ClientNotice, ClientReport, Destination, Grant, batch_len};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
+use crate::topology::{ByChain, ChainId, chain_of};
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use std::collections::VecDeque;
@@ -43,6 +44,8 @@ struct Lane {
     share: u16,
     token: u64,
     packet: Packet,
+    /// The chain that serves the operation's key.
+    chain: ChainId,
     /// Hash of the operation's key.
     hash: KeyHash,
     /// Expiry of what the operation writes.
@@ -84,6 +87,13 @@ enum Send {
     Fragment(u32, u64, u16),
 }
 
+impl Send {
+    fn lane(self) -> u32 {
+        let (Send::Request(lane, _) | Send::Fragment(lane, ..)) = self;
+        lane
+    }
+}
+
 /// When a session does something by itself.
 #[derive(Clone, Copy, Debug)]
 enum SessionTimer {
@@ -108,20 +118,17 @@ pub struct Session {
     config: ClientConfig,
     boot: u64,
     random: Pcg32,
-    epoch: u32,
-    destination: Destination,
+    chains: ByChain<ChainState>,
     hash_key: HashKey,
-    partitions: u32,
+    /// `None` before the first grant.
+    partitions: Option<u32>,
     lane_first: u32,
     request_base: u64,
     lanes: Vec<Lane>,
     free: Vec<u32>,
     lease_until_us: u64,
     lease_us: u64,
-    durable_generation: u32,
-    recovered_epoch: u32,
     preserved: Preservation,
-    gather: Option<Gather>,
     retry: RetryTimer,
     timers: Timers<SessionTimer, 3>,
     large_bytes: usize,
@@ -130,6 +137,24 @@ pub struct Session {
     messages: VecDeque<ClientReport>,
     finished: VecDeque<Completion<'static>>,
     statistics: SessionStatistics,
+}
+
+/// What a session knows of a chain of switches.
+#[derive(Debug)]
+struct ChainState {
+    epoch: u32,
+    /// Who serves the epoch.
+    destination: Destination,
+    durable_generation: u32,
+    recovered_epoch: u32,
+    gather: Option<Gather>,
+}
+
+impl ChainState {
+    fn new() -> ChainState {
+        let destination = Destination::Switch(Address::default());
+        ChainState { epoch: 0, destination, durable_generation: 0, recovered_epoch: 0, gather: None }
+    }
 }
 
 /// An answer to a gather that the controller hasn't wholly confirmed.
@@ -151,20 +176,16 @@ impl Session {
             config,
             boot,
             random: Pcg32::seed_from_u64(seed),
-            epoch: 0,
-            destination: Destination::Switch(Address::default()),
+            chains: ByChain::new(|_| ChainState::new()),
             hash_key: HashKey([0; 16]),
-            partitions: 1,
+            partitions: None,
             lane_first: 0,
             request_base: 0,
             lanes: Vec::new(),
             free: Vec::new(),
             lease_until_us: 0,
             lease_us: 0,
-            durable_generation: 0,
-            recovered_epoch: 0,
             preserved: Preservation::default(),
-            gather: None,
             timers,
             large_bytes: 0,
             fragments,
@@ -185,14 +206,14 @@ impl Session {
         &self.preserved
     }
 
-    /// Snapshots before this generation are durable.
+    /// Snapshots before this generation are durable, of all chains.
     pub fn durable_generation(&self) -> u32 {
-        self.durable_generation
+        self.chains.iter().map(|(_, chain)| chain.durable_generation).min().unwrap_or(0)
     }
 
-    /// The epoch; 0 before the session is open.
+    /// The highest epoch of a chain; 0 before the session is open.
     pub fn epoch(&self) -> u32 {
-        self.epoch
+        self.chains.iter().map(|(_, chain)| chain.epoch).max().unwrap_or(0)
     }
 
     /// Whether operations can be submitted and answers accepted.
@@ -245,6 +266,7 @@ impl Session {
         lane.attempt = 0;
         lane.refused = None;
         lane.state = State::Open;
+        lane.chain = chain_of(header.partition);
         lane.hash = header.key_hash;
         lane.expiry_ms = header.expiry_ms;
         let header = Header { request: lane.request, ..header };
@@ -291,8 +313,8 @@ impl Session {
         if let Operation::Scan { count_only: true, .. } = operation {
             header.fragment_count = 1;
         }
-        header.partition = partition_of(&header.key_hash, self.partitions);
-        header.epoch = self.epoch;
+        header.partition = partition_of(&header.key_hash, self.partitions.expect("a session that is open"));
+        header.epoch = self.chains[chain_of(header.partition)].epoch;
         header.lane = self.lane_first + index;
         header.expiry_ms = expiry_ms;
         if let Some(expected) = condition {
@@ -382,7 +404,7 @@ impl Session {
                 }
                 (Send::Fragment(..), _) => continue,
             }
-            return Some(self.destination.of(packet));
+            return Some(self.chains[lane.chain].destination.of(packet));
         }
         None
     }
@@ -396,21 +418,20 @@ impl Session {
         };
         let header = &parts.header;
         let index = header.lane.wrapping_sub(self.lane_first);
-        let known = self
-            .lanes
-            .get(index as usize)
-            .is_some_and(|lane| lane.request == header.request && !matches!(lane.state, State::Free | State::Done(_)));
+        let is_waiting =
+            |lane: &&Lane| lane.request == header.request && !matches!(lane.state, State::Free | State::Done(_));
+        let Some(chain) = self.lanes.get(index as usize).filter(is_waiting).map(|lane| lane.chain) else {
+            self.statistics.ignored_packets += 1;
+            return None;
+        };
         // A client without a lease accepts no answer (rule 9); nor does one accept another epoch's (rule 8).
-        let fenced = self.config.mechanisms.epoch_fence() && header.epoch != self.epoch;
+        let fenced = self.config.mechanisms.epoch_fence() && header.epoch != self.chains[chain].epoch;
         let expired = self.config.mechanisms.lease() && !self.is_open(now);
-        if fenced || !known || expired {
+        if fenced || expired {
             self.statistics.ignored_packets += 1;
             return None;
         }
-        if header.durable_generation > self.durable_generation {
-            self.durable_generation = header.durable_generation;
-            self.preserved.release_older_generations(header.durable_generation);
-        }
+        self.generation_is_durable(chain, header.durable_generation);
         let cached = header.has(flags::CACHED);
         if self.is_plain(index, header) {
             let (token, submitted_us) = self.finish(now, index, cached);

@@ -216,7 +216,7 @@ impl ClientNotice {
     fn check(&self) -> Checked {
         match self {
             ClientNotice::Granted(grant) => grant.check(),
-            ClientNotice::Gather { epoch: its, destination: next } => epoch(*its).and_then(|()| destination(next)),
+            ClientNotice::Gather { epoch: its, destination: next, .. } => epoch(*its).and_then(|()| destination(next)),
             ClientNotice::Gathered { .. } => Ok(()),
         }
     }
@@ -224,8 +224,10 @@ impl ClientNotice {
 
 impl Grant {
     fn check(&self) -> Checked {
-        epoch(self.epoch)?;
-        destination(&self.destination)?;
+        for (_, chain) in self.chains.iter() {
+            epoch(chain.epoch)?;
+            destination(&chain.destination)?;
+        }
         let partitions = self.partitions;
         let partitioned = partitions.is_power_of_two() && partitions as usize <= PARTITIONS_MAX;
         check(partitioned, "number of partitions")?;
@@ -298,21 +300,23 @@ mod tests {
 
     #[test]
     fn a_grant_has_partitions_that_packets_can_name() {
-        let granted = |partitions, epoch, routes| {
+        let granted = |partitions, epoch, routes: Vec<Vec<u16>>| {
             let nodes = vec![Address::default(); 2];
             Message::ToClient(ClientNotice::Granted(Grant {
                 boot: 1,
                 hello_us: 0,
                 lease_us: 1,
-                epoch,
-                destination: Destination::Nodes { routes, nodes },
+                chains: ByChain::new(|_| ChainGrant {
+                    epoch,
+                    destination: Destination::Nodes { routes: routes.clone(), nodes: nodes.clone() },
+                    durable_generation: 0,
+                    recovered_epoch: 0,
+                }),
                 hash_key: HashKey([0; 16]),
                 partitions,
                 lane_first: 0,
                 lanes: 1,
                 request_base: 0,
-                durable_generation: 0,
-                recovered_epoch: 0,
             }))
         };
         assert!(!refused(&granted(2, EPOCH_MAX, vec![vec![0], vec![1]])));

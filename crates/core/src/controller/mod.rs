@@ -27,6 +27,7 @@ use crate::control::{ClientNotice, ClientReport, Envelope, Message, NodeReport, 
 use crate::mechanisms::Mechanisms;
 use crate::storage::EngineError;
 use crate::time::Now;
+use crate::topology::ByChain;
 use chain::Chain;
 use directory::Directory;
 use membership::{Membership, NodeHello, SwitchHello};
@@ -230,9 +231,9 @@ impl Controller {
         let (chains, mut cx) = self.split(now);
         chains.iter_mut().for_each(|chain| chain.client_heard(&cx, client));
         match report {
-            ClientReport::Hello { boot, sent_us, lanes, epoch, pressure, spooled } => {
+            ClientReport::Hello { boot, sent_us, lanes, epochs, pressure, spooled } => {
                 let request = SessionRequest { boot, lanes, spooled };
-                self.client_said_hello(now, client, request, sent_us, epoch);
+                self.client_said_hello(now, client, request, sent_us, epochs);
                 if pressure && self.directory.is_served() {
                     self.chains.iter_mut().for_each(|chain| _ = chain.hurry_snapshot(now));
                 }
@@ -250,7 +251,14 @@ impl Controller {
         }
     }
 
-    fn client_said_hello(&mut self, now: Now, client: u64, request: SessionRequest, hello_us: u64, epoch: u32) {
+    fn client_said_hello(
+        &mut self,
+        now: Now,
+        client: u64,
+        request: SessionRequest,
+        hello_us: u64,
+        epochs: ByChain<u32>,
+    ) {
         if !self.directory.is_served() {
             return; // nothing to send packets to yet; it asks again
         }
@@ -258,9 +266,9 @@ impl Controller {
         let may_forget = self.is_serving();
         self.sessions.open(now, client, request, may_forget, &mut self.directory, &mut self.outbox);
         let (chains, mut cx) = self.split(now);
-        chains.iter_mut().for_each(|chain| chain.client_said_hello(&mut cx, client, epoch));
-        if let Some(terms) = chains.told().terms(&cx) {
-            cx.sessions.grant(now, client, hello_us, terms, cx.directory, cx.outbox);
+        chains.iter_mut().for_each(|chain| chain.client_said_hello(&mut cx, client, epochs[chain.id()]));
+        if let Some(chains) = chains.grants(&cx) {
+            cx.sessions.grant(now, client, hello_us, chains, cx.directory, cx.outbox);
         }
     }
 

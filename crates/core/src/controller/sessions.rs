@@ -3,8 +3,9 @@
 use super::ControllerConfig;
 use super::directory::{Directory, SessionEntry};
 use super::outbox::Outbox;
-use crate::control::{ClientNotice, Destination, Grant, Message, Peer};
+use crate::control::{ChainGrant, ClientNotice, Grant, Message, Peer};
 use crate::time::Now;
+use crate::topology::ByChain;
 use std::collections::BTreeMap;
 
 /// A client with a session.
@@ -27,15 +28,6 @@ pub(super) struct SessionRequest {
     pub(super) lanes: u32,
     /// It keeps its preserved records on disk.
     pub(super) spooled: bool,
-}
-
-/// What a chain of switches offers to a client that has a lease.
-#[derive(Clone, Debug)]
-pub(super) struct Terms {
-    /// Where it sends its packets.
-    pub(super) destination: Destination,
-    /// Preserved records of an older generation are durable.
-    pub(super) durable_generation: u32,
 }
 
 /// The clients that have a session. What must survive the controller is in the directory, which has
@@ -179,7 +171,7 @@ impl Sessions {
         now: Now,
         client: u64,
         hello_us: u64,
-        terms: Terms,
+        chains: ByChain<ChainGrant>,
         directory: &Directory,
         outbox: &mut Outbox,
     ) {
@@ -190,15 +182,12 @@ impl Sessions {
             boot: session.boot,
             hello_us,
             lease_us: self.lease_us,
-            epoch: directory.epoch(),
-            destination: terms.destination,
+            chains,
             hash_key: directory.hash_key(),
             partitions: directory.routes().len() as u32,
             lane_first: session.lane_first,
             lanes: session.lanes,
             request_base: u64::from(session.number) << 32,
-            durable_generation: terms.durable_generation,
-            recovered_epoch: directory.recovered_epoch(),
         };
         // The client hears of session and epoch when they are durable, though an earlier hello may
         // have asked for them.

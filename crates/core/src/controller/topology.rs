@@ -1,7 +1,9 @@
 //! Which node stores each partition, and which chain of switches serves it.
 
+use super::Context;
 use super::chain::Chain;
 use super::directory::Directory;
+use crate::control::ChainGrant;
 use crate::topology::{ByChain, ChainId, chain_of, chain_of_switch};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -50,6 +52,11 @@ impl Chains {
             of_chain[chain_of(directory.partition_of(&hash))].push(key);
         }
         self.chains.iter_mut().map(move |(id, chain)| (chain, std::mem::take(&mut of_chain[id])))
+    }
+
+    /// What the chains offer to a client; `None` while one of them has nothing to offer.
+    pub(super) fn grants(&self, cx: &Context<'_>) -> Option<ByChain<ChainGrant>> {
+        ByChain::try_new(|chain| self.chains[chain].grant(cx))
     }
 
     /// The chain that the status tells of, which has room for one.

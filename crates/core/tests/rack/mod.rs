@@ -16,8 +16,11 @@ pub const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 }
 /// When a switch that has said nothing since counts as dead.
 pub const LATER: Now = Now { monotonic_us: 2_000_000, unix_ms: 1_800_000_001_000 };
 
-pub const HELLO: ClientReport =
-    ClientReport::Hello { boot: 7, sent_us: 0, lanes: 4, epoch: 0, pressure: false, spooled: false };
+/// What a client says that has no session yet.
+pub fn client_hello() -> ClientReport {
+    let epochs = ByChain::new(|_| 0);
+    ClientReport::Hello { boot: 7, sent_us: 0, lanes: 4, epochs, pressure: false, spooled: false }
+}
 
 /// A controller, and what it told its clients.
 pub struct Rack {
@@ -62,7 +65,7 @@ impl Rack {
         rack.hear(Peer::Node(0), Message::FromNode(hello));
         rack.switch_starts(1);
         for client in clients {
-            rack.client_says(*client, HELLO);
+            rack.client_says(*client, client_hello());
         }
         assert!(rack.controller.is_serving());
         rack

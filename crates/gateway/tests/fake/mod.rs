@@ -14,7 +14,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use switchback_core::control::{ClientNotice, ClientReport, Destination, Grant};
+use switchback_core::control::{ChainGrant, ClientNotice, ClientReport, Destination, Grant};
+use switchback_core::topology::ByChain;
 use switchback_gateway::{Durability, Gateway, GatewayConfig, GatewayError, WorkerLinks};
 use switchback_net::{ControlLink, Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, flags};
@@ -202,15 +203,17 @@ impl ControlLink for FakeControl {
             boot,
             hello_us: sent_us,
             lease_us: 2_000_000,
-            epoch: 1,
-            destination: Destination::Switch(Address::in_memory(1, 0)),
+            chains: ByChain::new(|_| ChainGrant {
+                epoch: 1,
+                destination: Destination::Switch(Address::in_memory(1, 0)),
+                durable_generation: records.knobs.durable_generation,
+                recovered_epoch: 0,
+            }),
             hash_key: HASH_KEY,
             partitions: 16,
             lane_first: self.worker * LANES,
             lanes: records.knobs.lanes.unwrap_or(LANES).min(asked),
             request_base: records.request_base(boot),
-            durable_generation: records.knobs.durable_generation,
-            recovered_epoch: 0,
         }));
         drop(records);
         self.waker.as_ref().unwrap().wake().unwrap();

@@ -272,8 +272,9 @@ impl World {
     pub(super) fn client_hears(&mut self, client: u8, notice: ClientNotice) {
         let now = self.now(Part::Client(client));
         if let ClientNotice::Granted(grant) = &notice {
-            let (generation, recovered) = (grant.durable_generation, grant.recovered_epoch);
-            self.check_released(client, generation, recovered);
+            for (_, chain) in grant.chains.iter() {
+                self.check_released(client, chain.durable_generation, chain.recovered_epoch);
+            }
         }
         let Some(session) = &mut self.clients[usize::from(client)].session else { return };
         session.handle_message(now, notice);

@@ -184,7 +184,10 @@ impl World {
                 SwitchCommand::DurableGeneration(generation) => generation,
                 _ => return,
             },
-            Message::ToClient(ClientNotice::Granted(grant)) => grant.durable_generation,
+            Message::ToClient(ClientNotice::Granted(grant)) => {
+                let told = grant.chains.iter().map(|(_, chain)| chain.durable_generation);
+                told.max().expect("a rack has a chain")
+            }
             _ => return,
         };
         let durable = self.controller.snapshot.generation;

@@ -45,7 +45,7 @@ impl Session {
         let tombstone = header.status != Status::Ok;
         // What was seen must not vanish, even if its writer never heard that it was written (rule 7).
         let preserves = self.config.mechanisms.preservation() && self.config.mechanisms.reader_preservation();
-        if header.has(flags::CACHED) && dirty && preserves && header.generation >= self.durable_generation {
+        if header.has(flags::CACHED) && dirty && preserves && header.generation >= self.durable_generation_of(index) {
             let (_, key) = self.lanes[index as usize].packet.value_and_key();
             let (seq, expiry_ms) = (header.seq, header.expiry_ms);
             self.preserved.keep(header.key_hash, key, value, seq, tombstone, expiry_ms, header.generation);
@@ -56,11 +56,17 @@ impl Session {
         }
     }
 
+    /// Snapshots before this generation are durable, of the chain that serves a lane's key.
+    #[inline]
+    fn durable_generation_of(&self, index: u32) -> u32 {
+        self.chains[self.lanes[index as usize].chain].durable_generation
+    }
+
     /// The write, or delete, happened.
     #[inline]
     pub(super) fn written(&mut self, index: u32, header: &Header) -> Outcome<'static> {
         let preserves = self.config.mechanisms.preservation();
-        if header.has(flags::CACHED) && preserves && header.generation >= self.durable_generation {
+        if header.has(flags::CACHED) && preserves && header.generation >= self.durable_generation_of(index) {
             let lane = &self.lanes[index as usize];
             let (value, key) = lane.packet.value_and_key();
             let deleted = lane.asked() == Op::Delete;

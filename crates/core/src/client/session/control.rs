@@ -23,11 +23,10 @@ impl Session {
         if self.timers.is_due(SessionTimer::Retry, now) {
             self.retry_lanes(now);
         }
-        if let Some(gather) = &self.gather
-            && self.timers.is_due(SessionTimer::Gather, now)
-        {
+        if self.timers.is_due(SessionTimer::Gather, now) {
             self.timers.set(SessionTimer::Gather, now.in_us(self.config.hello_us));
-            let open = gather.chunks.iter().filter(|(done, _)| !done);
+            let chunks = self.chains.iter().filter_map(|(_, chain)| chain.gather.as_ref()).flat_map(|it| &it.chunks);
+            let open = chunks.filter(|(done, _)| !done);
             self.messages.extend(open.map(|(_, chunk)| chunk.clone()));
         }
     }
@@ -38,7 +37,7 @@ impl Session {
             boot: self.boot,
             sent_us: now.monotonic_us,
             lanes: self.config.lanes,
-            epoch: self.epoch,
+            epochs: ByChain::new(|chain| self.chains[chain].epoch),
             pressure,
             spooled: self.config.spooled,
         });
@@ -108,20 +107,24 @@ impl Session {
     pub fn handle_message(&mut self, now: Now, notice: ClientNotice) {
         match notice {
             ClientNotice::Granted(grant) => self.granted(now, grant),
-            ClientNotice::Gather { epoch, destination } => self.gather(now, epoch, destination),
-            ClientNotice::Gathered { epoch, chunk } => {
-                let Some(gather) = &mut self.gather else { return };
-                if gather.epoch != epoch {
-                    return;
-                }
-                if let Some((done, _)) = gather.chunks.get_mut(chunk as usize) {
-                    *done = true;
-                }
-                if gather.chunks.iter().all(|(done, _)| *done) {
-                    self.gather = None;
-                    self.timers.stop(SessionTimer::Gather);
-                }
+            ClientNotice::Gather { chain, epoch, destination } => self.gather(now, chain, epoch, destination),
+            ClientNotice::Gathered { epoch, chunk } => self.gathered(epoch, chunk),
+        }
+    }
+
+    /// The controller has a chunk of what was gathered for this epoch.
+    fn gathered(&mut self, epoch: u32, chunk: u32) {
+        for gather in self.chains.iter_mut().map(|(_, chain)| &mut chain.gather) {
+            let Some(answer) = gather.as_mut().filter(|answer| answer.epoch == epoch) else { continue };
+            if let Some((done, _)) = answer.chunks.get_mut(chunk as usize) {
+                *done = true;
             }
+            if answer.chunks.iter().all(|(done, _)| *done) {
+                *gather = None;
+            }
+        }
+        if self.chains.iter().all(|(_, chain)| chain.gather.is_none()) {
+            self.timers.stop(SessionTimer::Gather);
         }
     }
 
@@ -131,28 +134,48 @@ impl Session {
         let is_mine = grant.boot == self.boot || !self.config.mechanisms.client_life();
         // More lanes than were asked for are of another session, or of no controller.
         let is_mine = is_mine && grant.lanes <= self.config.lanes;
-        if !is_mine || grant.epoch < self.epoch || grant.hello_us > now.monotonic_us {
+        let is_old = grant.chains.iter().any(|(chain, granted)| granted.epoch < self.chains[chain].epoch);
+        if !is_mine || is_old || grant.hello_us > now.monotonic_us {
             return;
         }
-        if grant.epoch > self.epoch && self.epoch != 0 {
-            self.gather(now, grant.epoch, grant.destination.clone());
+        for (chain, granted) in grant.chains.iter() {
+            let epoch = self.chains[chain].epoch;
+            if granted.epoch > epoch && epoch != 0 {
+                self.gather(now, chain, granted.epoch, granted.destination.clone());
+            }
         }
         // The controller had forgotten this client if the numbers are others.
         let known = (self.lane_first, self.lanes.len(), self.request_base);
-        if self.epoch == 0 || (grant.lane_first, grant.lanes as usize, grant.request_base) != known {
+        if self.partitions.is_none() || (grant.lane_first, grant.lanes as usize, grant.request_base) != known {
             self.open(now, &grant);
         }
-        self.destination = grant.destination;
         self.lease_us = grant.lease_us;
         self.lease_until_us = self.lease_until_us.max(grant.hello_us.saturating_add(grant.lease_us));
-        if grant.durable_generation > self.durable_generation {
-            self.durable_generation = grant.durable_generation;
-            self.preserved.release_older_generations(grant.durable_generation);
+        for (chain, granted) in grant.chains.iter() {
+            self.chains[chain].destination = granted.destination.clone();
+            self.generation_is_durable(chain, granted.durable_generation);
+            if granted.recovered_epoch > self.chains[chain].recovered_epoch {
+                self.chains[chain].recovered_epoch = granted.recovered_epoch;
+                let is_of = self.keys_of(chain);
+                self.preserved.release_older_epochs(granted.recovered_epoch, is_of);
+            }
         }
-        if grant.recovered_epoch > self.recovered_epoch {
-            self.recovered_epoch = grant.recovered_epoch;
-            self.preserved.release_older_epochs(grant.recovered_epoch);
+    }
+
+    /// A chain's snapshot that began this generation is durable.
+    #[inline]
+    pub(super) fn generation_is_durable(&mut self, chain: ChainId, generation: u32) {
+        if generation > self.chains[chain].durable_generation {
+            self.chains[chain].durable_generation = generation;
+            let is_of = self.keys_of(chain);
+            self.preserved.release_older_generations(generation, is_of);
         }
+    }
+
+    /// Whether a key may be a chain's: any may be, before it is known how many partitions there are.
+    fn keys_of(&self, chain: ChainId) -> impl Fn(&KeyHash) -> bool + use<> {
+        let partitions = self.partitions;
+        move |hash| partitions.is_none_or(|partitions| chain_of(partition_of(hash, partitions)) == chain)
     }
 
     /// Takes over the lanes of a new grant.
@@ -162,9 +185,11 @@ impl Session {
                 self.give_up(now, index);
             }
         }
-        self.epoch = grant.epoch;
+        for (chain, granted) in grant.chains.iter() {
+            self.chains[chain].epoch = granted.epoch;
+        }
         self.hash_key = grant.hash_key;
-        self.partitions = grant.partitions;
+        self.partitions = Some(grant.partitions);
         self.lane_first = grant.lane_first;
         self.request_base = grant.request_base;
         self.sends.clear();
@@ -174,6 +199,7 @@ impl Session {
             share: 0,
             token: 0,
             packet: Packet::new(),
+            chain: chain_of(0),
             hash: KeyHash::default(),
             expiry_ms: 0,
             refused: None,
@@ -185,17 +211,19 @@ impl Session {
         self.free = (0..grant.lanes).rev().collect();
     }
 
-    /// Moves to a new epoch and answers the gather, in one step (rule 9).
-    fn gather(&mut self, now: Now, epoch: u32, destination: Destination) {
-        let answering = self.gather.as_ref().is_some_and(|gather| gather.epoch == epoch);
-        if epoch < self.epoch || answering {
+    /// Moves to a chain's new epoch and answers the gather, in one step (rule 9).
+    fn gather(&mut self, now: Now, chain: ChainId, epoch: u32, destination: Destination) {
+        let known = &self.chains[chain];
+        let answering = known.gather.as_ref().is_some_and(|gather| gather.epoch == epoch);
+        if epoch < known.epoch || answering {
             return;
         }
         // The same epoch again: a controller that restarted during the recovery asks anew.
-        if epoch > self.epoch {
-            self.change_epoch(now, epoch, destination);
+        if epoch > known.epoch {
+            self.change_epoch(now, chain, epoch, destination);
         }
-        let mut records: VecDeque<_> = self.preserved.keyed().collect();
+        let is_of = self.keys_of(chain);
+        let mut records: VecDeque<_> = self.preserved.keyed().filter(|record| is_of(&record.hash)).collect();
         let mut chunks = Vec::new();
         while chunks.is_empty() || !records.is_empty() {
             let count = batch_len(&records);
@@ -208,20 +236,26 @@ impl Session {
         });
         let chunks: Vec<_> = chunks.collect();
         self.messages.extend(chunks.iter().map(|(_, chunk)| chunk.clone()));
-        self.gather = Some(Gather { epoch, chunks });
+        self.chains[chain].gather = Some(Gather { epoch, chunks });
         self.timers.set(SessionTimer::Gather, now.in_us(self.config.hello_us));
         if !self.config.mechanisms.release_after_recovery() {
-            self.preserved.release_older_epochs(epoch);
+            let is_of = self.keys_of(chain);
+            self.preserved.release_older_epochs(epoch, is_of);
         }
     }
 
-    fn change_epoch(&mut self, now: Now, epoch: u32, destination: Destination) {
-        self.epoch = epoch;
-        self.destination = destination;
+    /// Moves to a chain's new epoch: the operations on its keys end, or begin anew.
+    fn change_epoch(&mut self, now: Now, chain: ChainId, epoch: u32, destination: Destination) {
+        self.chains[chain].epoch = epoch;
+        self.chains[chain].destination = destination;
         self.statistics.epoch_changes += 1;
-        self.sends.clear();
+        let lanes = &self.lanes;
+        self.sends.retain(|send| lanes.get(send.lane() as usize).is_some_and(|lane| lane.chain != chain));
         for index in 0..self.lanes.len() as u32 {
             let lane = &mut self.lanes[index as usize];
+            if lane.chain != chain {
+                continue;
+            }
             match lane.state {
                 State::Free | State::Done(_) => continue,
                 State::Pulling(..) => {

@@ -22,10 +22,11 @@ use self::snapshots::Snapshots;
 use self::work::Work;
 use super::directory::{Directory, SnapshotFile};
 use super::membership::{Membership, NodeChange};
-use super::sessions::Terms;
 use super::status::{CachedKeyStatus, ControllerStatus, RecoveryTimes};
 use super::{Context, ControllerConfig};
-use crate::control::{CommandId, Destination, EntryId, NodeCommand, Peer, SwitchCommand, SwitchReport, SwitchResult};
+use crate::control::{
+    ChainGrant, CommandId, Destination, EntryId, NodeCommand, Peer, SwitchCommand, SwitchReport, SwitchResult,
+};
 use crate::time::Now;
 use crate::topology::ChainId;
 use std::collections::BTreeSet;
@@ -305,12 +306,16 @@ impl Chain {
     }
 
     /// What a client with a lease is offered; `None` while there is nothing to offer.
-    pub(super) fn terms(&self, cx: &Context<'_>) -> Option<Terms> {
+    pub(super) fn grant(&self, cx: &Context<'_>) -> Option<ChainGrant> {
         if matches!(self.phase, Phase::Waiting { .. }) {
             return None;
         }
-        let destination = Chain::destination(cx)?;
-        Some(Terms { destination, durable_generation: self.snapshots.durable_generation() })
+        Some(ChainGrant {
+            epoch: cx.directory.epoch(),
+            destination: Chain::destination(cx)?,
+            durable_generation: self.snapshots.durable_generation(),
+            recovered_epoch: cx.directory.recovered_epoch(),
+        })
     }
 
     /// Whether it serves, nothing being recovered.

@@ -147,18 +147,18 @@ impl Chain {
         recovery.gather = Some(gather);
         // Without a switch there is none to wait for.
         recovery.switch_ready = cx.directory.is_bypass();
-        Chain::ask(cx, &clients);
+        self.ask(cx, &clients);
     }
 
     /// Asks clients to move to the epoch and to send what they preserve.
-    fn ask(cx: &mut Context<'_>, clients: &[u64]) {
+    fn ask(&self, cx: &mut Context<'_>, clients: &[u64]) {
         if clients.is_empty() {
             return; // a bypass epoch's destination copies the routes of all partitions
         }
         let Some(destination) = Chain::destination(cx) else { return };
-        let epoch = cx.directory.epoch();
+        let (chain, epoch) = (self.id, cx.directory.epoch());
         for client in clients {
-            cx.notify(*client, ClientNotice::Gather { epoch, destination: destination.clone() });
+            cx.notify(*client, ClientNotice::Gather { chain, epoch, destination: destination.clone() });
         }
     }
 
@@ -198,7 +198,7 @@ impl Chain {
     pub(in crate::controller) fn client_said_hello(&mut self, cx: &mut Context<'_>, client: u64, client_epoch: u32) {
         let has_moved = client_epoch == cx.directory.epoch();
         if self.gather_mut().is_some_and(|gather| gather.is_to_be_asked(client, has_moved)) {
-            Chain::ask(cx, &[client]);
+            self.ask(cx, &[client]);
         }
     }
 
@@ -238,7 +238,7 @@ impl Chain {
     pub(super) fn gather_again(&mut self, cx: &mut Context<'_>) {
         let pause_us = cx.config.retry_us;
         let clients = self.gather_mut().map(|gather| gather.ask_again(cx.now, pause_us));
-        Chain::ask(cx, &clients.unwrap_or_default());
+        self.ask(cx, &clients.unwrap_or_default());
     }
 
     /// All clients have answered, or are given up: the newest version of each key goes to the head of its
