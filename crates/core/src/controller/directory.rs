@@ -4,6 +4,7 @@ use super::ControllerConfig;
 use super::outbox::{Outbox, StoreFile};
 use crate::control::{KeyedRecord, Message, Peer};
 use crate::storage::EngineError;
+use crate::topology::{ByChain, ChainId};
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -64,12 +65,8 @@ impl Files {
 /// The durable directory, as it is in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct DirectoryFile {
-    /// The rack's epoch.
-    epoch: u32,
-    /// The epoch whose recovery is complete.
-    recovered_epoch: u32,
-    /// No generation above this was ever used.
-    generation_reserved: u32,
+    /// Epochs and generations of each chain.
+    counters: ByChain<Counters>,
     /// How often a controller of this rack was started: makes ids unique over restarts.
     starts: u32,
     /// Sessions opened so far: makes request counters rise over the sessions of a lane.
@@ -78,12 +75,30 @@ struct DirectoryFile {
     hash_key: HashKey,
     /// Replicas of each partition.
     routes: Vec<Vec<u16>>,
-    /// Switch that serves the epoch, and its boot.
-    active: Option<(u16, u64)>,
-    /// No switch serves the epoch: clients send to the nodes.
-    bypass: bool,
+    /// Who serves the epoch of each chain.
+    serving: ByChain<Serving>,
     /// Sessions that may hold preserved records.
     sessions: BTreeMap<u64, SessionEntry>,
+}
+
+/// The counters of a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct Counters {
+    /// The chain's epoch. Each new one, of any chain, is the next number.
+    epoch: u32,
+    /// The epoch whose recovery is complete.
+    recovered_epoch: u32,
+    /// No generation above this was ever used.
+    generation_reserved: u32,
+}
+
+/// Who serves a chain's epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct Serving {
+    /// A switch, and its boot.
+    active: Option<(u16, u64)>,
+    /// No switch: clients send to the nodes.
+    bypass: bool,
 }
 
 /// A session, as it must survive the controller.
@@ -126,15 +141,12 @@ impl Directory {
     ) -> Result<Directory, EngineError> {
         let found = files.read_directory(config.nodes.len(), config.routes.len())?;
         let mut file = found.unwrap_or_else(|| DirectoryFile {
-            epoch: 0,
-            recovered_epoch: 0,
-            generation_reserved: 0,
+            counters: ByChain::new(|_| Counters::default()),
             starts: 0,
             sessions_opened: 0,
             hash_key: HashKey(random.random()),
             routes: config.routes.clone(),
-            active: None,
-            bypass: false,
+            serving: ByChain::new(|_| Serving::default()),
             sessions: BTreeMap::new(),
         });
         file.starts += 1;
@@ -143,39 +155,44 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The epoch that is, or is becoming, durable.
-    pub(super) fn epoch(&self) -> u32 {
-        self.file.epoch
+    /// The epoch of a chain that is, or is becoming, durable.
+    pub(super) fn epoch(&self, chain: ChainId) -> u32 {
+        self.file.counters[chain].epoch
     }
 
-    /// Recovery of the epochs before this one is durable, or is becoming so.
-    pub(super) fn recovered_epoch(&self) -> u32 {
-        self.file.recovered_epoch
+    /// The newest epoch of all chains.
+    pub(super) fn last_epoch(&self) -> u32 {
+        self.file.counters.iter().map(|(_, counters)| counters.epoch).max().expect("a rack has a chain")
     }
 
-    /// Whether nothing is left to recover in this epoch.
-    pub(super) fn is_recovered(&self) -> bool {
-        self.file.recovered_epoch == self.file.epoch
+    /// Recovery of the chain's epochs before this one is durable, or is becoming so.
+    pub(super) fn recovered_epoch(&self, chain: ChainId) -> u32 {
+        self.file.counters[chain].recovered_epoch
     }
 
-    /// The switch that serves the epoch, and its boot.
-    pub(super) fn active(&self) -> Option<(u16, u64)> {
-        self.file.active
+    /// Whether nothing is left to recover in a chain's epoch.
+    pub(super) fn is_recovered(&self, chain: ChainId) -> bool {
+        self.recovered_epoch(chain) == self.epoch(chain)
     }
 
-    /// The switch that serves the epoch.
-    pub(super) fn active_switch(&self) -> Option<u16> {
-        self.file.active.map(|(switch, _)| switch)
+    /// The switch that serves a chain's epoch, and its boot.
+    pub(super) fn active(&self, chain: ChainId) -> Option<(u16, u64)> {
+        self.file.serving[chain].active
     }
 
-    /// Whether no switch serves the epoch, and clients send to the nodes.
-    pub(super) fn is_bypass(&self) -> bool {
-        self.file.bypass
+    /// The switch that serves a chain's epoch.
+    pub(super) fn active_switch(&self, chain: ChainId) -> Option<u16> {
+        self.active(chain).map(|(switch, _)| switch)
     }
 
-    /// Whether clients have anything to send their packets to.
+    /// Whether no switch serves a chain's epoch, and clients send to the nodes.
+    pub(super) fn is_bypass(&self, chain: ChainId) -> bool {
+        self.file.serving[chain].bypass
+    }
+
+    /// Whether clients have something to send their packets to, of whichever chain.
     pub(super) fn is_served(&self) -> bool {
-        self.file.active.is_some() || self.file.bypass
+        self.file.serving.iter().all(|(_, serving)| serving.active.is_some() || serving.bypass)
     }
 
     /// How often a controller of this rack was started.
@@ -213,30 +230,30 @@ impl Directory {
         self.head(self.partition_of(hash))
     }
 
-    /// Begins the next epoch, served by this switch and boot, or by none; the store that makes it
+    /// Begins a chain's next epoch, served by this switch and boot, or by none; the store that makes it
     /// durable.
-    pub(super) fn begin_epoch(&mut self, outbox: &mut Outbox, active: Option<(u16, u64)>) -> u64 {
-        self.file.epoch += 1;
-        self.file.active = active;
-        self.file.bypass = active.is_none();
+    pub(super) fn begin_epoch(&mut self, outbox: &mut Outbox, chain: ChainId, active: Option<(u16, u64)>) -> u64 {
+        self.file.counters[chain].epoch = self.last_epoch() + 1;
+        self.file.serving[chain] = Serving { active, bypass: active.is_none() };
         self.save(outbox)
     }
 
-    /// The epoch is recovered; sessions of `gone` are forgotten.
-    pub(super) fn end_recovery(&mut self, outbox: &mut Outbox, gone: &[u64]) {
-        self.file.recovered_epoch = self.file.epoch;
+    /// A chain's epoch is recovered; sessions of `gone` are forgotten.
+    pub(super) fn end_recovery(&mut self, outbox: &mut Outbox, chain: ChainId, gone: &[u64]) {
+        self.file.counters[chain].recovered_epoch = self.epoch(chain);
         self.close_sessions(outbox, gone);
     }
 
-    /// No generation above this was ever used, in any run of the controller.
-    pub(super) fn generation_reserved(&self) -> u32 {
-        self.file.generation_reserved
+    /// No generation of a chain above this was ever used, in any run of the controller.
+    pub(super) fn generation_reserved(&self, chain: ChainId) -> u32 {
+        self.file.counters[chain].generation_reserved
     }
 
-    /// Sees to it that a generation is reserved before it is used.
-    pub(super) fn reserve_generation(&mut self, outbox: &mut Outbox, generation: u32) {
-        if generation > self.file.generation_reserved {
-            self.file.generation_reserved = generation + GENERATIONS_RESERVED;
+    /// Sees to it that a chain's generation is reserved before it is used.
+    pub(super) fn reserve_generation(&mut self, outbox: &mut Outbox, chain: ChainId, generation: u32) {
+        let reserved = &mut self.file.counters[chain].generation_reserved;
+        if generation > *reserved {
+            *reserved = generation + GENERATIONS_RESERVED;
             self.save(outbox);
         }
     }
@@ -316,15 +333,12 @@ mod tests {
     fn the_form_of_the_files_stays() {
         let session = SessionEntry { boot: 7, lane_first: 8, lanes: 9, number: 10, spooled: true };
         let directory = DirectoryFile {
-            epoch: 1,
-            recovered_epoch: 2,
-            generation_reserved: 3,
+            counters: ByChain::new(|_| Counters { epoch: 1, recovered_epoch: 2, generation_reserved: 3 }),
             starts: 4,
             sessions_opened: 5,
             hash_key: HashKey([6; 16]),
             routes: vec![vec![0], vec![1]],
-            active: Some((11, 12)),
-            bypass: false,
+            serving: ByChain::new(|_| Serving { active: Some((11, 12)), bypass: false }),
             sessions: BTreeMap::from([(13, session)]),
         };
         let bytes = [&[1, 2, 3, 4, 5][..], &[6; 16], &[2, 1, 0, 1, 1, 1, 11, 12, 0, 1, 13, 7, 8, 9, 10, 1]].concat();

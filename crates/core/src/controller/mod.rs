@@ -114,9 +114,9 @@ impl Controller {
         })
     }
 
-    /// The epoch that is, or is becoming, durable.
+    /// The newest epoch of a chain that is, or is becoming, durable.
     pub fn epoch(&self) -> u32 {
-        self.directory.epoch()
+        self.directory.last_epoch()
     }
 
     /// The rack's hash key.

@@ -95,9 +95,9 @@ impl Controller {
         self.chains.iter().all(Chain::is_serving)
     }
 
-    /// Whether no switch serves, and clients send to the nodes.
+    /// Whether no switch serves some chain, and clients send to the nodes.
     pub fn is_bypassing(&self) -> bool {
-        self.directory.is_bypass()
+        self.chains.iter().any(|chain| self.directory.is_bypass(chain.id()))
     }
 
     /// Whether clients can be served: of a recovery, at most clients are missing.
@@ -133,12 +133,13 @@ impl Controller {
 
     /// Everything at a glance.
     pub fn status(&self, now: Now) -> ControllerStatus {
+        let told = self.chains.told();
         let cached_keys = |node| self.chains.iter().map(|chain| chain.cached_of_head(&self.directory, node)).sum();
         ControllerStatus {
             sessions: self.directory.sessions().len(),
-            nodes: self.members.node_statuses(now, self.chains.told().id(), cached_keys),
-            switches: self.members.switch_statuses(now, self.directory.active_switch()),
-            ..self.chains.told().status(&self.directory)
+            nodes: self.members.node_statuses(now, told.id(), cached_keys),
+            switches: self.members.switch_statuses(now, self.directory.active_switch(told.id())),
+            ..told.status(&self.directory)
         }
     }
 }

@@ -37,7 +37,7 @@ impl Chains {
 
     /// The chain that is in this epoch; `None`: none is any more, or yet.
     pub(super) fn of_epoch(&mut self, directory: &Directory, epoch: u32) -> Option<&mut Chain> {
-        self.iter_mut().find(|_| epoch == directory.epoch())
+        self.iter_mut().find(|chain| epoch == directory.epoch(chain.id()))
     }
 
     /// Each chain, and those of the keys that it serves.

@@ -90,7 +90,7 @@ impl Chain {
                 // node.
                 continue;
             }
-            if cx.directory.is_bypass() {
+            if cx.directory.is_bypass(self.id) {
                 held.push((hash, id)); // admitted as soon as there is a switch: then they come again
             } else if let Some(cached) = self.cache.find(&hash) {
                 if cached.stage == Stage::Clearing {
@@ -144,7 +144,7 @@ impl Chain {
         // During a recovery the switch may serve already; admissions begin with the first node that
         // is released.
         let is_cache_known = !matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing);
-        if cx.directory.active().is_none() || !is_cache_known || self.waiting.len() == 0 {
+        if cx.directory.active(self.id).is_none() || !is_cache_known || self.waiting.len() == 0 {
             return;
         }
         let mut full = false;
@@ -200,7 +200,7 @@ impl Chain {
     /// After a recovery: how many of the keys that were cached are still missing, and when none was
     /// any more.
     fn note_readmission(&mut self, cx: &mut Context<'_>) {
-        let epoch = cx.directory.epoch();
+        let epoch = cx.directory.epoch(self.id);
         let Some(times) = self.times.as_mut().filter(|times| times.epoch == epoch && times.missing > 0) else { return };
         times.missing = self.missing.len() as u64;
         if times.missing == 0 {

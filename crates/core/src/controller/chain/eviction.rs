@@ -19,7 +19,7 @@ impl Chain {
         let on_their_way = self.cache.evicting();
         let deciding = self.commands.is_evict_begin_out();
         let Some(first) = self.waiting.first() else { return };
-        if cx.directory.active().is_none() || deciding || on_their_way >= self.waiting.len().min(EVICTING_MAX) {
+        if cx.directory.active(self.id).is_none() || deciding || on_their_way >= self.waiting.len().min(EVICTING_MAX) {
             return;
         }
         let class = self.cache.class_for(first.value_bytes).expect("checked when it was queued");
@@ -101,7 +101,7 @@ impl Chain {
 
     /// Their nodes have these records: the switch may forget them.
     pub(super) fn evicted_stored(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>) {
-        if entries.is_empty() || cx.directory.active().is_none() {
+        if entries.is_empty() || cx.directory.active(self.id).is_none() {
             return;
         }
         if !cx.mechanisms.late_clearing() {
@@ -167,7 +167,7 @@ impl Chain {
 
     /// Takes the next step of a drain.
     pub(super) fn drain_on(&mut self, cx: &mut Context<'_>) {
-        if cx.directory.active().is_none() || !self.is_draining() || self.commands.is_evict_begin_out() {
+        if cx.directory.active(self.id).is_none() || !self.is_draining() || self.commands.is_evict_begin_out() {
             return;
         }
         let candidates = self.cache.evictable(BATCH_MAX);

@@ -104,7 +104,7 @@ impl Chain {
         last: SnapshotFile,
     ) -> Chain {
         // Nodes and clients of a bypass epoch need nothing of the controller but leases.
-        let is_serving = directory.is_bypass() && directory.is_recovered();
+        let is_serving = directory.is_bypass(id) && directory.is_recovered(id);
         let since_us = now.monotonic_us;
         Chain {
             id,
@@ -140,7 +140,7 @@ impl Chain {
 
     /// A switch of the chain reported something of the chain's epoch, but for hellos.
     pub(super) fn switch_reported(&mut self, cx: &mut Context<'_>, switch: u16, report: SwitchReport) {
-        if cx.directory.active_switch() != Some(switch) {
+        if cx.directory.active_switch(self.id) != Some(switch) {
             return;
         }
         match report {
@@ -184,7 +184,7 @@ impl Chain {
         }
         self.node_lags(cx, node);
         let standing = cx.members.node(node).chains[self.id];
-        if standing.needs_epoch && standing.epoch == cx.directory.epoch() {
+        if standing.needs_epoch && standing.epoch == cx.directory.epoch(self.id) {
             self.node_needs_epoch(cx);
         }
     }
@@ -276,28 +276,28 @@ impl Chain {
 
     /// Sends a command to the switch that serves, if one does.
     fn command_switch(&mut self, cx: &Context<'_>, body: SwitchCommand) {
-        if let Some(active) = cx.directory.active_switch() {
-            self.commands.command_switch(cx.now, cx.directory.epoch(), active, body);
+        if let Some(active) = cx.directory.active_switch(self.id) {
+            self.commands.command_switch(cx.now, cx.directory.epoch(self.id), active, body);
         }
     }
 
     /// Sends a command to a node, whichever partitions it heads.
     fn command_node(&mut self, cx: &Context<'_>, node: u16, body: NodeCommand) {
-        self.commands.command_node(cx.now, cx.directory.epoch(), node, body);
+        self.commands.command_node(cx.now, cx.directory.epoch(self.id), node, body);
     }
 
     /// Sends commands to the nodes that head the partitions of some keys.
     fn command_heads(&mut self, cx: &Context<'_>, work: Work) {
         let head_of = |hash: &KeyHash| cx.directory.head_of(hash);
-        self.commands.command_heads(cx.now, cx.directory.epoch(), work, head_of);
+        self.commands.command_heads(cx.now, cx.directory.epoch(self.id), work, head_of);
     }
 
     /// Where clients send their packets in this epoch; `None` while the switch's address isn't known
     /// (after a restart of the controller).
-    fn destination(cx: &Context<'_>) -> Option<Destination> {
-        match cx.directory.active_switch() {
+    fn destination(&self, cx: &Context<'_>) -> Option<Destination> {
+        match cx.directory.active_switch(self.id) {
             Some(active) => cx.members.switch(active).map(|hello| Destination::Switch(hello.address)),
-            None if cx.directory.is_bypass() => {
+            None if cx.directory.is_bypass(self.id) => {
                 let (routes, nodes) = (cx.directory.routes().to_vec(), cx.members.node_addresses());
                 Some(Destination::Nodes { routes, nodes })
             }
@@ -311,10 +311,10 @@ impl Chain {
             return None;
         }
         Some(ChainGrant {
-            epoch: cx.directory.epoch(),
-            destination: Chain::destination(cx)?,
+            epoch: cx.directory.epoch(self.id),
+            destination: self.destination(cx)?,
             durable_generation: self.snapshots.durable_generation(),
-            recovered_epoch: cx.directory.recovered_epoch(),
+            recovered_epoch: cx.directory.recovered_epoch(self.id),
         })
     }
 
@@ -376,10 +376,10 @@ impl Chain {
                 Phase::Waiting { .. } => "waiting for a switch",
                 Phase::Resyncing => "resynchronizing",
                 Phase::Recovering(_) => "recovering",
-                Phase::Serving if directory.is_bypass() => "serving without a switch",
+                Phase::Serving if directory.is_bypass(self.id) => "serving without a switch",
                 Phase::Serving => "serving",
             },
-            epoch: directory.epoch(),
+            epoch: directory.epoch(self.id),
             cached: self.cache.len(),
             waiting_offers: self.waiting.len(),
             declined_offers: self.waiting.declined(),

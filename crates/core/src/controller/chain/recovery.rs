@@ -126,8 +126,8 @@ impl Chain {
 
     /// The new epoch is durable: tell everyone.
     fn begin_recovery(&mut self, cx: &mut Context<'_>) {
-        let generation = self.snapshots.next_generation(cx);
-        if let Some((_, boot)) = cx.directory.active() {
+        let generation = self.snapshots.next_generation(cx, self.id);
+        if let Some((_, boot)) = cx.directory.active(self.id) {
             let config = SwitchConfig {
                 boot,
                 generation,
@@ -146,7 +146,7 @@ impl Chain {
         let Phase::Recovering(recovery) = &mut self.phase else { unreachable!("called while recovering") };
         recovery.gather = Some(gather);
         // Without a switch there is none to wait for.
-        recovery.switch_ready = cx.directory.is_bypass();
+        recovery.switch_ready = cx.directory.is_bypass(self.id);
         self.ask(cx, &clients);
     }
 
@@ -155,15 +155,15 @@ impl Chain {
         if clients.is_empty() {
             return; // a bypass epoch's destination copies the routes of all partitions
         }
-        let Some(destination) = Chain::destination(cx) else { return };
-        let (chain, epoch) = (self.id, cx.directory.epoch());
+        let Some(destination) = self.destination(cx) else { return };
+        let (chain, epoch) = (self.id, cx.directory.epoch(self.id));
         for client in clients {
             cx.notify(*client, ClientNotice::Gather { chain, epoch, destination: destination.clone() });
         }
     }
 
     fn send_epoch(&mut self, cx: &Context<'_>, node: u16) {
-        let switch = match Chain::destination(cx) {
+        let switch = match self.destination(cx) {
             None => return,
             Some(Destination::Switch(switch)) => Some(switch),
             Some(Destination::Nodes { .. }) => None,
@@ -196,7 +196,7 @@ impl Chain {
 
     /// A client said hello, in this epoch: if a recovery waits for its answer, it is asked.
     pub(in crate::controller) fn client_said_hello(&mut self, cx: &mut Context<'_>, client: u64, client_epoch: u32) {
-        let has_moved = client_epoch == cx.directory.epoch();
+        let has_moved = client_epoch == cx.directory.epoch(self.id);
         if self.gather_mut().is_some_and(|gather| gather.is_to_be_asked(client, has_moved)) {
             self.ask(cx, &[client]);
         }
@@ -215,7 +215,7 @@ impl Chain {
         if let Some(gather) = self.gather_mut() {
             gather.take_chunk(cx.now, client, chunk, last, records, cx.mechanisms.recover_newest());
         }
-        let epoch = cx.directory.epoch();
+        let epoch = cx.directory.epoch(self.id);
         cx.notify(client, ClientNotice::Gathered { epoch, chunk });
     }
 
@@ -250,13 +250,13 @@ impl Chain {
         if gather.is_over() || (wait && !gather.is_done(cx.now)) {
             return;
         }
-        self.abandoned = (cx.directory.epoch(), gather.end());
+        self.abandoned = (cx.directory.epoch(self.id), gather.end());
         times.gathered = gather.arrived();
         times.abandoned_clients = self.abandoned.1.len() as u64;
         times.collect_us = cx.now.monotonic_us - times.started_us;
         let snapshot = self.snapshots.last();
         // A snapshot of an epoch that was recovered since is at the nodes already.
-        let is_needed = snapshot.epoch >= cx.directory.recovered_epoch();
+        let is_needed = snapshot.epoch >= cx.directory.recovered_epoch(self.id);
         let records = gather.take_records(if is_needed { &snapshot.records } else { &[] }, newest);
         times.records = records.len() as u64;
         for (hash, record) in records {
@@ -339,7 +339,7 @@ impl Chain {
 
     /// Releases a node: it takes nothing any more that is older than the epoch.
     fn release_node(&mut self, cx: &Context<'_>, node: u16) {
-        let floor = Seq::new(cx.directory.epoch(), 0);
+        let floor = Seq::new(cx.directory.epoch(self.id), 0);
         self.command_node(cx, node, NodeCommand::Release { floor });
     }
 
@@ -353,9 +353,9 @@ impl Chain {
             return;
         }
         let standing = cx.members.node(node).chains[self.id];
-        if standing.epoch < cx.directory.epoch() {
+        if standing.epoch < cx.directory.epoch(self.id) {
             self.send_epoch(cx, node);
-        } else if standing.held && standing.epoch == cx.directory.epoch() {
+        } else if standing.held && standing.epoch == cx.directory.epoch(self.id) {
             self.release_node(cx, node);
         }
     }
@@ -372,7 +372,7 @@ impl Chain {
         self.times = Some(times);
         // A client that was waited for in vain is waited for once.
         let silent = cx.sessions.silent_since(times.started_us, &self.abandoned.1);
-        cx.directory.end_recovery(cx.outbox, &silent);
+        cx.directory.end_recovery(cx.outbox, self.id, &silent);
         cx.sessions.forget(&silent);
         self.phase = Phase::Serving;
         self.snapshots.hurry(cx.now);

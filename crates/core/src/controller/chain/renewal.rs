@@ -45,12 +45,12 @@ impl Chain {
             Renewal::Pausing { until_us } => cx.now.monotonic_us >= *until_us,
             Renewal::Draining { .. } | Renewal::Refilling { .. } => false,
         };
-        let is_last = cx.directory.epoch() >= EPOCH_MAX;
+        let is_last = cx.directory.last_epoch() >= EPOCH_MAX;
         if !may_begin || is_last || !matches!(self.phase, Phase::Serving) {
             return;
         }
         let keys = self.cache.iter().map(|cached| cached.entry.key.clone()).collect();
-        let (epoch, until_us) = (cx.directory.epoch(), cx.now.in_us(DRAIN_US_MAX));
+        let (epoch, until_us) = (cx.directory.epoch(self.id), cx.now.in_us(DRAIN_US_MAX));
         self.renewal = Renewal::Draining { epoch, until_us, keys };
         self.drain(cx);
     }
@@ -60,7 +60,7 @@ impl Chain {
         let is_serving = matches!(self.phase, Phase::Serving);
         match std::mem::take(&mut self.renewal) {
             Renewal::Draining { epoch, until_us, keys } => {
-                let is_over = epoch != cx.directory.epoch() || !is_serving;
+                let is_over = epoch != cx.directory.epoch(self.id) || !is_serving;
                 let is_late = cx.now.monotonic_us >= until_us;
                 let is_drained = !is_over && self.is_drained();
                 if !is_over && !is_late && !is_drained {
@@ -75,7 +75,7 @@ impl Chain {
                 }
                 self.renewal = Renewal::Refilling { keys };
                 if is_drained {
-                    let active = cx.directory.active_switch();
+                    let active = cx.directory.active_switch(self.id);
                     self.start_recovery(cx, active);
                 }
             }

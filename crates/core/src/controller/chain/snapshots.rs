@@ -2,10 +2,11 @@
 
 use super::{Chain, Context, Phase};
 use crate::control::{KeyedRecord, SwitchCommand};
-use crate::controller::directory::{Directory, SnapshotFile, encode};
+use crate::controller::directory::{SnapshotFile, encode};
 use crate::controller::outbox::{Outbox, StoreFile};
 use crate::controller::status::ControllerStatus;
 use crate::time::Now;
+use crate::topology::ChainId;
 
 /// A snapshot that makes no progress for this long has failed.
 const STALLED_US: u64 = 2_000_000;
@@ -84,14 +85,14 @@ impl Snapshots {
     }
 
     /// The next generation; never one that was used before, even if the controller restarted.
-    pub(super) fn next_generation(&mut self, cx: &mut Context<'_>) -> u32 {
+    pub(super) fn next_generation(&mut self, cx: &mut Context<'_>, chain: ChainId) -> u32 {
         self.generation = match self.generation {
             used if !cx.mechanisms.rising_generations() => used + 1,
-            0 => cx.directory.generation_reserved() + 1,
+            0 => cx.directory.generation_reserved(chain) + 1,
             _ => self.first_later(),
         };
         if cx.mechanisms.rising_generations() {
-            cx.directory.reserve_generation(cx.outbox, self.generation);
+            cx.directory.reserve_generation(cx.outbox, chain, self.generation);
         }
         self.generation
     }
@@ -164,15 +165,7 @@ impl Snapshots {
     }
 
     /// The switch has sent all of a snapshot: stores it, if it is whole.
-    fn end(
-        &mut self,
-        now: Now,
-        generation: u32,
-        chunks: u32,
-        complete: bool,
-        directory: &Directory,
-        outbox: &mut Outbox,
-    ) {
+    fn end(&mut self, now: Now, generation: u32, chunks: u32, complete: bool, epoch: u32, outbox: &mut Outbox) {
         let Some(taking) = &mut self.taking else { return };
         if taking.generation != generation || taking.store.is_some() {
             return;
@@ -182,7 +175,7 @@ impl Snapshots {
             return;
         }
         let records = std::mem::take(&mut taking.records);
-        self.last = SnapshotFile { epoch: directory.epoch(), generation, records };
+        self.last = SnapshotFile { epoch, generation, records };
         let bytes = encode(&self.last);
         self.last_bytes = bytes.len() as u64;
         self.last_records = self.last.records.len() as u64;
@@ -247,10 +240,10 @@ impl Chain {
         self.snapshots.next_due_us = cx.config.snapshot_us.map(|period_us| cx.now.in_us(period_us));
         let recovering = matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery();
         let ready = matches!(self.phase, Phase::Serving) || recovering;
-        if cx.directory.active().is_none() || !ready || !cx.config.scheme.absorbs_writes() {
+        if cx.directory.active(self.id).is_none() || !ready || !cx.config.scheme.absorbs_writes() {
             return;
         }
-        let generation = self.snapshots.next_generation(cx);
+        let generation = self.snapshots.next_generation(cx, self.id);
         // A snapshot has at most one record of each key that has a slot, and no empty chunk. The cache
         // holds more than it is configured for if the controller was restarted with a lower number;
         // then none is admitted until fewer are left.
@@ -261,7 +254,8 @@ impl Chain {
 
     /// The switch has sent all of a snapshot.
     pub(super) fn snapshot_end(&mut self, cx: &mut Context<'_>, generation: u32, chunks: u32, complete: bool) {
-        self.snapshots.end(cx.now, generation, chunks, complete, cx.directory, cx.outbox);
+        let epoch = cx.directory.epoch(self.id);
+        self.snapshots.end(cx.now, generation, chunks, complete, epoch, cx.outbox);
         if !cx.mechanisms.release_after_durable() && self.snapshots.is_storing() {
             self.publish_snapshot(cx);
         }

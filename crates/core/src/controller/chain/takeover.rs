@@ -16,14 +16,16 @@ impl Chain {
     pub(in crate::controller) fn switch_said_hello(&mut self, cx: &mut Context<'_>, switch: u16, needs_epoch: bool) {
         let hello = cx.members.switch(switch).expect("it said hello");
         let (boot, epoch) = (hello.boot, hello.epoch);
-        let active = cx.directory.active();
+        let active = cx.directory.active(self.id);
         let is_active = active == Some((switch, boot));
         let is_other_life = active.is_some_and(|(id, known)| id == switch && known != boot);
         if is_active {
             self.active_heard_us = cx.now.monotonic_us;
         }
         match self.phase {
-            Phase::Waiting { .. } if is_active && epoch == cx.directory.epoch() && cx.directory.is_recovered() => {
+            Phase::Waiting { .. }
+                if is_active && epoch == cx.directory.epoch(self.id) && cx.directory.is_recovered(self.id) =>
+            {
                 self.resync(cx, switch);
             }
             Phase::Waiting { since_us } => {
@@ -34,18 +36,18 @@ impl Chain {
                     self.start_recovery(cx, Some(switch));
                 }
             }
-            _ if cx.directory.is_bypass() || is_other_life => self.start_recovery(cx, Some(switch)),
+            _ if cx.directory.is_bypass(self.id) || is_other_life => self.start_recovery(cx, Some(switch)),
             _ => {}
         }
         // Not if the epoch has changed just now.
-        if needs_epoch && epoch == cx.directory.epoch() && cx.directory.active() == Some((switch, boot)) {
+        if needs_epoch && epoch == cx.directory.epoch(self.id) && cx.directory.active(self.id) == Some((switch, boot)) {
             self.renew(cx);
         }
     }
 
     /// A node asks for another epoch: it can't serve this one, in which no switch does.
     pub(super) fn node_needs_epoch(&mut self, cx: &mut Context<'_>) {
-        if cx.directory.is_bypass() {
+        if cx.directory.is_bypass(self.id) {
             self.start_recovery(cx, None);
         }
     }
@@ -58,11 +60,11 @@ impl Chain {
         members: &Membership,
     ) -> Option<u64> {
         match self.phase {
-            Phase::Waiting { since_us } if directory.epoch() > 0 => {
+            Phase::Waiting { since_us } if directory.epoch(self.id) > 0 => {
                 config.bypass_us.map(|bypass_us| since_us.saturating_add(bypass_us))
             }
             Phase::Waiting { .. } => None,
-            _ => directory.active_switch().and_then(|active| members.switch_dead_at_us(active)),
+            _ => directory.active_switch(self.id).and_then(|active| members.switch_dead_at_us(active)),
         }
     }
 
@@ -73,7 +75,7 @@ impl Chain {
             self.start_recovery(cx, None);
             return;
         }
-        let Some(active) = cx.directory.active_switch() else { return };
+        let Some(active) = cx.directory.active_switch(self.id) else { return };
         match cx.members.standby(cx.now, active) {
             Some(standby) => self.start_recovery(cx, Some(standby)),
             None => self.phase = Phase::Waiting { since_us: cx.now.monotonic_us },
@@ -84,12 +86,12 @@ impl Chain {
     /// follows once the epoch is durable.
     pub(super) fn start_recovery(&mut self, cx: &mut Context<'_>, switch: Option<u16>) {
         let now_us = cx.now.monotonic_us;
-        if cx.directory.epoch() >= EPOCH_MAX {
+        if cx.directory.last_epoch() >= EPOCH_MAX {
             // All epochs are used: the rack waits for the switch that served last.
             self.phase = Phase::Waiting { since_us: now_us };
             return;
         }
-        let silent_since_us = cx.directory.active().map_or(now_us, |_| self.active_heard_us);
+        let silent_since_us = cx.directory.active(self.id).map_or(now_us, |_| self.active_heard_us);
         let hello = switch.map(|switch| (switch, cx.members.switch(switch).expect("it said hello")));
         self.active_heard_us = switch.and_then(|switch| cx.members.switch_heard_us(switch)).unwrap_or(now_us);
         self.commands.clear();
@@ -101,8 +103,9 @@ impl Chain {
         let classes = hello.map_or(&[][..], |(_, hello)| &hello.classes);
         self.cache = Cache::new(classes, cx.config.cache_records);
         let active = hello.map(|(switch, hello)| (switch, hello.boot));
-        let stored_by = cx.directory.begin_epoch(cx.outbox, active);
-        let recovery = Recovery::new(cx.now, cx.directory.epoch(), stored_by, silent_since_us, cx.members.nodes());
+        let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, active);
+        let recovery =
+            Recovery::new(cx.now, cx.directory.epoch(self.id), stored_by, silent_since_us, cx.members.nodes());
         self.phase = Phase::Recovering(Box::new(recovery));
     }
 
