@@ -1,8 +1,9 @@
 //! The control channel: what the controller and the other parts tell each other.
 //!
-//! What holds for every message: it carries the epoch it belongs to; a command is repeated until it
-//! is answered, and answering it again does no harm; a message of another epoch than the receiver's
-//! is refused, except one that raises it, which only the controller sends (rule 8).
+//! What holds for every message: it carries the epoch of the chain that it is about; a command is
+//! repeated until it is answered, and answering it again does no harm; a message of another epoch
+//! than the one in which the receiver serves the chain is refused, except one that raises it, which
+//! only the controller sends (rule 8).
 
 mod delivery;
 mod limits;
