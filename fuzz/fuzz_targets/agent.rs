@@ -104,7 +104,9 @@ impl Switch {
         };
         let id = if draw.once_in(8) { draw.edgy() } else { self.next };
         self.next += 1;
-        if let Some(Message::ToSwitch(command)) = draw.arrived(&Message::ToSwitch(Command { id, chain: chain_of(0), epoch, body })) {
+        if let Some(Message::ToSwitch(command)) =
+            draw.arrived(&Message::ToSwitch(Command { id, chain: chain_of(0), epoch, body }))
+        {
             self.agent.handle_message(self.now, command);
             carry_out(&mut self.agent, self.now, &mut self.target);
         }

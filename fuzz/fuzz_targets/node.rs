@@ -144,7 +144,10 @@ fuzz_target!(|bytes: &[u8]| {
     let (records, ops) = Default::default();
     let mut node = Node { shim, records, ops, next_command: 1, now: START };
     let config = Node::config(draw.once_in(4), draw.once_in(4));
-    node.shim.handle_message(node.now, Command { id: 1 << 32, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) });
+    node.shim.handle_message(
+        node.now,
+        Command { id: 1 << 32, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) },
+    );
     node.answer(&mut Draw::new(&[]), usize::MAX);
     let release = NodeCommand::Release { floor: Seq::new(1, 0) };
     node.shim.handle_message(node.now, Command { id: 2 << 32, chain: chain_of(0), epoch: 1, body: release });
