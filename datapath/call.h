@@ -144,6 +144,39 @@ STEP u32 slot_of(u32 location)
     return location & SLOTS_MAX;
 }
 
+// The replicas of a partition from the head to the tail, 16 bits each from the lowest up, in one word that is
+// read whole.
+#define REPLICAS_MAX 4u
+#define NO_NODE      0xffffu
+#define NO_ROUTE     (~0ull)
+
+// A partition is a range of keys; the next one's start is its end.
+struct range {
+    u64 start_high;
+    u64 start_low;
+    u64 route;
+    u16 partition;
+    u16 reserved[3];
+};
+
+// The keys that have their top bits in common, and the ranges that meet there, by their places in the table.
+// If it is one range, its partition and route are here, too.
+struct route_bucket {
+    u64 route;
+    u16 partition;
+    u16 first;
+    u16 last;
+    u16 reserved;
+};
+
+// Steps of the search among as many ranges as there can be.
+#define RANGE_BITS 16u
+
+STEP u16 route_node(u64 route, u32 index)
+{
+    return (u16)(route >> (16 * index));
+}
+
 #ifdef __bpf__
 struct statistics;
 struct record;

@@ -41,7 +41,6 @@ STEP u32 control_load(struct packet *packet, struct call *call, struct record *r
     }
     packet_put_value(packet, call, record);
     control_describe(&call->header, record);
-    call->header.partition = table_partition(call);
     call->header.status = STATUS_OK;
     return REPLY;
 }

@@ -50,6 +50,8 @@ const struct switchback_number *switchback_layout(u32 *length)
         CONSTANT(LANE_FORWARDED)             //
         CONSTANT(LANE_DONE)                  //
         SIZE(address)                        //
+        SIZE(range)                          //
+        SIZE(route_bucket)                   //
         SIZE(switchback_config)              //
         SIZE(switchback_verdict)             //
         SIZE(switchback_item)                //

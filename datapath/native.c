@@ -127,6 +127,18 @@ static bool new_classes(struct switchback *switchback, const struct switchback_c
     return switchback->lookup.buckets != NULL;
 }
 
+static bool new_routes(struct route_table *routes, u32 partitions)
+{
+    routes->shift = 32u - (u32)__builtin_ctz(partitions);
+    routes->mask = partitions - 1;
+    routes->buckets = allocate(partitions, sizeof(struct route_bucket));
+    routes->ranges = allocate(partitions, sizeof(struct range));
+    for (u32 i = 0; routes->buckets != NULL && i < partitions; i++) {
+        routes->buckets[i].route = NO_ROUTE;
+    }
+    return routes->buckets != NULL && routes->ranges != NULL;
+}
+
 static bool new_nodes(struct node_table *nodes, u32 count)
 {
     u64 places = power_of_two_from(4ull * count);
@@ -162,24 +174,21 @@ struct switchback *switchback_new(const struct switchback_config *config)
     switchback->sampling = config->sampling;
     switchback->threshold = config->threshold;
     switchback->sketch_mask = config->sketch_width - 1;
-    switchback->partitions = config->partitions;
-    switchback->partition_shift = 32u - (u32)__builtin_ctz(config->partitions);
     switchback->lane_count = config->lanes;
     switchback->registers.lanes = config->lanes;
     switchback->sequences = allocate(SEQUENCE_BUCKETS, sizeof(u64));
     switchback->sketch = allocate(SKETCH_ROWS * (u64)config->sketch_width, sizeof(u32));
     switchback->lanes = allocate(config->lanes, sizeof(struct lane));
-    switchback->routes = allocate(config->partitions, sizeof(u64));
     switchback->statistics = allocate((SHARDS + 1) * STATISTIC_STRIDE, sizeof(u64));
     bool has_all = switchback->sequences != NULL && switchback->sketch != NULL && switchback->lanes != NULL &&
-                   switchback->routes != NULL && switchback->statistics != NULL &&
-                   new_classes(switchback, config) && new_nodes(&switchback->nodes, config->nodes) &&
+                   switchback->statistics != NULL && new_classes(switchback, config) &&
+                   new_routes(&switchback->routes, config->partitions) &&
+                   new_nodes(&switchback->nodes, config->nodes) &&
                    new_reports(&switchback->reports, config->reports);
     if (!has_all) {
         switchback_free(switchback);
         return NULL;
     }
-    memset(switchback->routes, 0xff, config->partitions * sizeof(u64));
     return switchback;
 }
 
@@ -198,7 +207,8 @@ void switchback_free(struct switchback *switchback)
     release(switchback->sequences, SEQUENCE_BUCKETS, sizeof(u64));
     release(switchback->sketch, SKETCH_ROWS * (switchback->sketch_mask + 1ull), sizeof(u32));
     release(switchback->lanes, switchback->lane_count, sizeof(struct lane));
-    release(switchback->routes, switchback->partitions, sizeof(u64));
+    release(switchback->routes.buckets, switchback->routes.mask + 1ull, sizeof(struct route_bucket));
+    release(switchback->routes.ranges, switchback->routes.mask + 1ull, sizeof(struct range));
     release(switchback->statistics, (SHARDS + 1) * STATISTIC_STRIDE, sizeof(u64));
     release(switchback, 1, sizeof(struct switchback));
 }
@@ -240,7 +250,6 @@ bool native_report(struct switchback *switchback, u32 epoch, struct record *reco
     described.header.size_class = (u8)class_of(location);
     described.header.slot = slot_of(location);
     control_describe(&described.header, record);
-    described.header.partition = table_partition(&described);
     memset(cell->bytes, 0, HEADER_BYTES);
     struct packet packet = {.bytes = cell->bytes, .length = 0};
     bool fits = packet_resize_for(&packet, &described, record);
@@ -303,11 +312,24 @@ bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 
     return lookup_remove(&switchback->lookup, hash_high, hash_low, location);
 }
 
-void switchback_set_route(struct switchback *switchback, u32 partition, u64 route)
+void switchback_set_routes(struct switchback *switchback, const struct route_bucket *buckets,
+                           const struct range *ranges, u32 range_count)
 {
-    invariant(partition < switchback->partitions);
-    invariant(route == NO_ROUTE || route_node(route, 0) != NO_NODE);
-    store_release(&switchback->routes[partition], route);
+    struct route_table *routes = &switchback->routes;
+    invariant(range_count > 0 && range_count <= routes->mask + 1);
+    for (u32 i = 0; i < range_count; i++) {
+        store_relaxed(&routes->ranges[i].start_high, ranges[i].start_high);
+        store_relaxed(&routes->ranges[i].start_low, ranges[i].start_low);
+        store_relaxed(&routes->ranges[i].route, ranges[i].route);
+        store_relaxed(&routes->ranges[i].partition, ranges[i].partition);
+    }
+    for (u32 i = 0; i <= routes->mask; i++) {
+        invariant(buckets[i].first <= buckets[i].last && buckets[i].last < range_count);
+        store_relaxed(&routes->buckets[i].route, buckets[i].route);
+        store_relaxed(&routes->buckets[i].partition, buckets[i].partition);
+        store_relaxed(&routes->buckets[i].first, buckets[i].first);
+        store_relaxed(&routes->buckets[i].last, buckets[i].last);
+    }
 }
 
 void switchback_set_node(struct switchback *switchback, u32 node, const struct address *address)

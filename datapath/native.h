@@ -15,7 +15,7 @@ struct switchback_config {
     u32 value_bytes[SWITCHBACK_CLASSES_MAX];
     u32 slots[SWITCHBACK_CLASSES_MAX];
     u32 lanes;
-    u32 partitions; // a power of two, to 65536
+    u32 partitions; // there is room for: a power of two, to 65536
     u32 nodes;
     u32 sketch_width; // a power of two
     u32 threshold;
@@ -92,7 +92,9 @@ void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
 // Tables. One caller at a time. What is inserted: an `enum lookup_insert` of lookup.h.
 u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location);
 bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location);
-void switchback_set_route(struct switchback *switchback, u32 partition, u64 route);
+// The map of partitions: as many buckets as partitions there is room for, and no more ranges.
+void switchback_set_routes(struct switchback *switchback, const struct route_bucket *buckets,
+                           const struct range *ranges, u32 range_count);
 void switchback_set_node(struct switchback *switchback, u32 node, const struct address *address);
 void switchback_set_lanes(struct switchback *switchback, u32 granted);
 void switchback_clear(struct switchback *switchback);

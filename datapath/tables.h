@@ -14,12 +14,12 @@
 //     table_value(record)                     the record's value (native only: BPF copies through
 //     packet_bpf.h) table_sequence(call, bucket)            u64 * table_lane(call, lane) struct lane *, NULL
 //     where there is none table_sketch(call, row, index)          u32 * table_sketch_width(call),
-//     table_sampling(call), table_threshold(call) table_partition(call), table_route(call, partition)
-//     NO_ROUTE where there is none table_prefetch(call)                    what the packet will need by its
-//     key hash and lane table_is_node(call, address) table_report(call, record, location, op)  false: there
-//     was no room sender(call)                            struct address * table_now_ms(call),
-//     table_random(call)  the call's; BPF asks the kernel when they are needed count(call, counter)
-//     statistics
+//     table_sampling(call), table_threshold(call) table_routes(call)
+//     the map of partitions, with route_bucket(table, hash), route_range(table, at) table_prefetch(call) what
+//     the packet will need by its key hash and lane table_is_node(call, address) table_report(call, record,
+//     location, op)  false: there was no room sender(call)                            struct address *
+//     table_now_ms(call), table_random(call)  the call's; BPF asks the kernel when they are needed
+//     count(call, counter) statistics
 #pragma once
 
 #include "call.h"
@@ -89,17 +89,6 @@ struct registers {
     u32 lanes; // granted
     u32 sequence_used;
 };
-
-// The replicas of a partition from the head to the tail, 16 bits each from the lowest up, in one word that is
-// read whole.
-#define REPLICAS_MAX 4u
-#define NO_NODE      0xffffu
-#define NO_ROUTE     (~0ull)
-
-STEP u16 route_node(u64 route, u32 index)
-{
-    return (u16)(route >> (16 * index));
-}
 
 // A cache line of the lookup table; see lookup.h.
 #define BUCKET_ENTRIES 4u

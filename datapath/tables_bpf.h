@@ -15,7 +15,7 @@ struct parameters {
     u64 sampling; // of 2^32
     u32 threshold;
     u32 sketch_width;
-    u32 partition_shift;
+    u32 route_shift; // of a hash's upper half: twice, since there may be one bucket only
     u32 lookup_mask; // buckets, less one
     u32 class_count;
     u32 slots[CLASS_MAX];
@@ -34,7 +34,7 @@ const volatile struct parameters parameters SEC(".rodata.parameters") = {
     .sampling = 1ull << 31,
     .threshold = 20,
     .sketch_width = 1 << 16,
-    .partition_shift = 32 - 12,
+    .route_shift = 32 - 12,
     .lookup_mask = (1 << 14) - 1,
     .class_count = 4,
     .slots = {8192, 8192, 8192, 8192},
@@ -97,7 +97,8 @@ MAP(counters, BPF_MAP_TYPE_ARRAY, u32, u32, 4 * 8192);
 MAP(sketches, BPF_MAP_TYPE_ARRAY, u32, u32, SKETCH_ROWS * (1 << 16));
 MAP(sequences, BPF_MAP_TYPE_ARRAY, u32, u64, SEQUENCE_BUCKETS);
 ALIGNED_ARRAY(lanes, struct lane, 1 << 16);
-MAP(routes, BPF_MAP_TYPE_ARRAY, u32, u64, 1 << 16);
+MAP(routes, BPF_MAP_TYPE_ARRAY, u32, struct route_bucket, 1 << 12);
+MAP(ranges, BPF_MAP_TYPE_ARRAY, u32, struct range, 1 << 12);
 MAP(nodes, BPF_MAP_TYPE_HASH, struct address, u32, 1 << 12);
 MAP(node_addresses, BPF_MAP_TYPE_ARRAY, u32, struct address, 1 << 12);
 MAP(statistics, BPF_MAP_TYPE_PERCPU_ARRAY, u32, struct statistics, 1);
@@ -318,17 +319,27 @@ STEP u32 table_random(const struct call *call)
     return (u32)(scratch->random >> 32);
 }
 
-STEP u16 table_partition(struct call *call)
-{
-    return (u16)(call->header.hash_high >> 32 >> (parameters.partition_shift & 63));
-}
+// There is one, whose maps have names.
+struct route_table {
+};
 
-STEP u64 table_route(struct call *call, u16 partition)
+STEP struct route_table table_routes(struct call *call)
 {
     (void)call;
-    u32 index = partition;
-    u64 *route = bpf_map_lookup_elem(&routes, &index);
-    return route != NULL ? load_relaxed(route) : NO_ROUTE;
+    return (struct route_table){};
+}
+
+STEP const struct route_bucket *route_bucket(const struct route_table *table, u64 hash_high)
+{
+    (void)table;
+    u32 index = (u32)(hash_high >> 32 >> (parameters.route_shift & 63));
+    return bpf_map_lookup_elem(&routes, &index);
+}
+
+STEP const struct range *route_range(const struct route_table *table, u32 at)
+{
+    (void)table;
+    return bpf_map_lookup_elem(&ranges, &at);
 }
 
 STEP void table_prefetch(struct call *call)

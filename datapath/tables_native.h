@@ -86,22 +86,29 @@ struct node_table {
     u32 count;
 };
 
+// The map of partitions. Set while the epoch refuses every packet; one that was let in before may meet with
+// both maps, and goes to a node that refuses its epoch.
+struct route_table {
+    struct route_bucket *buckets;
+    struct range *ranges;
+    u32 shift; // of a hash's upper half: twice, since there may be one bucket only
+    u32 mask;  // buckets, and ranges, less one
+};
+
 struct switchback {
     u64 features;
     u64 sampling; // of 2^32
     u32 threshold;
     u32 sketch_mask;
-    u32 partition_shift;
-    u32 partitions;
     u32 lane_count;
     u32 class_count;
     u64 *sequences;
     u32 *sketch;
     struct lane *lanes;
-    u64 *routes;
     u64 *statistics;
     struct size_class classes[CLASS_MAX];
     struct lookup_table lookup;
+    struct route_table routes;
     struct node_table nodes;
     struct registers registers __attribute__((aligned(CACHE_LINE)));
     struct report_ring reports;
@@ -263,15 +270,19 @@ STEP u32 table_random(const struct call *call)
     return call->item->random;
 }
 
-// The partition of a key hash: its top bits.
-STEP u16 table_partition(struct call *call)
+STEP struct route_table table_routes(struct call *call)
 {
-    return (u16)(call->header.hash_high >> 32 >> call->switchback->partition_shift);
+    return call->switchback->routes;
 }
 
-STEP u64 table_route(struct call *call, u16 partition)
+STEP const struct route_bucket *route_bucket(const struct route_table *table, u64 hash_high)
 {
-    return load_acquire(&call->switchback->routes[partition]);
+    return &table->buckets[hash_high >> 32 >> table->shift];
+}
+
+STEP const struct range *route_range(const struct route_table *table, u32 at)
+{
+    return &table->ranges[at & table->mask];
 }
 
 // Whoever processes packets has begun with the memory that they need; see process.h.

@@ -253,9 +253,17 @@ static void run(u64 features, u64 packets, u64 seed)
                                        .reports = 8};
     struct switchback *switchback = switchback_new(&config);
     require(switchback != NULL);
-    for (u32 partition = 0; partition < 3; partition++) {
-        switchback_set_route(switchback, partition, 0xffffffff00010000ull);
-    }
+    // Two buckets of one range each, one in which ranges meet, one without a node.
+    u64 nodes = 0xffffffff00010000ull;
+    struct range ranges[] = {{.route = nodes, .partition = 0},
+                             {.start_high = 1ull << 62, .route = nodes, .partition = 1},
+                             {.start_high = 5ull << 61, .start_low = 7, .route = nodes, .partition = 2},
+                             {.start_high = 3ull << 62, .route = NO_ROUTE, .partition = 3}};
+    struct route_bucket buckets[] = {{.route = nodes, .partition = 0, .first = 0, .last = 0},
+                                     {.route = nodes, .partition = 1, .first = 1, .last = 1},
+                                     {.route = nodes, .partition = 1, .first = 1, .last = 2},
+                                     {.route = NO_ROUTE, .partition = 3, .first = 3, .last = 3}};
+    switchback_set_routes(switchback, buckets, ranges, array_length(ranges));
     switchback_set_node(switchback, 2, &node);
     struct worker workers[THREADS + 1] = {{0}};
     pthread_t threads[THREADS + 1];

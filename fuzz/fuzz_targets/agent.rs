@@ -8,9 +8,9 @@ use switchback_core::control::{Command, Entry, Location, Message, SwitchCommand,
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard};
-use switchback_fuzz::{CLIENT, Draw, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, node, routes};
+use switchback_fuzz::{CLIENT, Draw, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, map, node};
 use switchback_net::NativeTarget;
-use switchback_wire::Op;
+use switchback_wire::{Map, Op};
 
 const BOOT: u64 = 7;
 /// What clients and nodes send.
@@ -37,7 +37,7 @@ struct Switch {
 }
 
 fn config(lanes: u32) -> SwitchConfig {
-    SwitchConfig { boot: BOOT, generation: 1, lanes, routes: routes(), nodes: vec![node(0), node(1)] }
+    SwitchConfig { boot: BOOT, generation: 1, lanes, map: map(), nodes: vec![node(0), node(1)] }
 }
 
 impl Switch {
@@ -47,7 +47,7 @@ impl Switch {
         let sizes = Config {
             classes,
             lanes: 2 * LANES,
-            partitions: PARTITIONS,
+            partitions: PARTITIONS.into(),
             nodes: 2,
             sketch_width: 64,
             reports: 16,
@@ -84,7 +84,7 @@ impl Switch {
                 let mut config = config(draw.edgy() as u32);
                 if draw.once_in(8) {
                     config.nodes = vec![node(0); usize::from(draw.byte())];
-                    config.routes = vec![vec![draw.byte().into()]; 1 << (draw.byte() % 8)];
+                    config.map = Map::equal(vec![vec![draw.byte().into()]; 1 << (draw.byte() % 8)]);
                 }
                 SwitchCommand::Configure(config)
             }

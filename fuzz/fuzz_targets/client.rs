@@ -7,7 +7,7 @@ use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Operation, Session};
 use switchback_core::control::{ChainGrant, ClientNotice, Destination, Grant, Message};
 use switchback_core::topology::{ByChain, chain_of};
-use switchback_fuzz::{Draw, HASH_KEY, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, node, routes};
+use switchback_fuzz::{Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
 use switchback_wire::{Header, Op, Packet, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, record_flags};
 
 const BOOT: u64 = 7;
@@ -32,7 +32,6 @@ fn grant(now: Now, epoch: u32, destination: Destination) -> Grant {
             recovered_epoch: 0,
         }),
         hash_key: HASH_KEY,
-        partitions: PARTITIONS,
         lane_first: 16,
         lanes: LANES,
         request_base: 1 << 32,
@@ -42,7 +41,7 @@ fn grant(now: Now, epoch: u32, destination: Destination) -> Grant {
 impl Client {
     fn destination(draw: &mut Draw<'_>) -> Destination {
         match draw.once_in(4) {
-            true => Destination::Nodes { routes: routes(), nodes: vec![node(0), node(1)] },
+            true => Destination::Nodes { map: map(), nodes: vec![node(0), node(1)] },
             false => Destination::Switch(SWITCH),
         }
     }
@@ -151,7 +150,6 @@ impl Client {
                     4 => grant.lanes = draw.edgy() as u32,
                     5 => grant.lane_first = draw.edgy() as u32,
                     6 => grant.request_base = draw.edgy(),
-                    7 => grant.partitions = draw.edgy() as u32,
                     8 => grant.hello_us = draw.edgy(),
                     9 => grant.lease_us = draw.edgy(),
                     10 => grant.chains[chain_of(0)].durable_generation = draw.edgy() as u32,

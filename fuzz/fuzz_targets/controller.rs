@@ -11,7 +11,7 @@ use switchback_core::control::{
 use switchback_core::controller::{Controller, ControllerConfig, Files, StoreFile, Stored};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::topology::ByChain;
-use switchback_fuzz::{Draw, LANES, START, STEPS_MAX, SWITCH, node, routes};
+use switchback_fuzz::{Draw, LANES, START, STEPS_MAX, SWITCH, map, node};
 use switchback_wire::Address;
 
 /// Messages of the controller that may still be answered.
@@ -31,7 +31,7 @@ impl Rack {
     fn config() -> ControllerConfig {
         ControllerConfig {
             nodes: vec![node(0), node(1)],
-            routes: routes(),
+            map: map(),
             cache_records: 12,
             eviction_sample: 2,
             lanes: (4 * LANES, LANES),

@@ -9,7 +9,7 @@ use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, Record, ScannedKey};
 use switchback_core::topology::chain_of;
-use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, node, routes};
+use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
 use switchback_wire::{KeyHash, Op, Packet, Seq, VALUE_BYTES_MAX};
 
 /// What a node is sent, and once what it isn't.
@@ -37,7 +37,7 @@ struct Node {
 impl Node {
     fn config(bypass: bool, write_through: bool) -> NodeConfig {
         let switch = (!bypass).then_some(SWITCH);
-        NodeConfig { hash_key: HASH_KEY, routes: routes(), switch, lanes: LANES, write_through }
+        NodeConfig { hash_key: HASH_KEY, map: map(), switch, lanes: LANES, write_through }
     }
 
     fn command(&mut self, draw: &mut Draw<'_>, epoch: u32, body: NodeCommand) {

@@ -5,7 +5,7 @@
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
-use switchback_wire::{Address, DecodeError, HashKey, Header, KeyHash, Op, Packet, PacketRef, Seq, Status};
+use switchback_wire::{Address, DecodeError, HashKey, Header, KeyHash, Map, Op, Packet, PacketRef, Seq, Status};
 
 const CACHED: u8 = 4;
 const KEYS: u8 = 8;
@@ -25,7 +25,7 @@ fn datapath() -> Datapath {
         Config { classes, lanes: 16, partitions: 4, nodes: 2, sketch_width: 64, reports: 16, ..Config::default() };
     let datapath = Datapath::new(&sizes).expect("the configuration is valid");
     datapath.set_node(0, NODE);
-    (0..4).for_each(|partition| datapath.set_route(partition, &[0]).expect("node 0 exists"));
+    datapath.set_map(&Map::equal(vec![vec![0]; 4])).expect("node 0 exists");
     let inject = |header: Header, key: &[u8]| {
         assert_eq!(datapath.inject(&mut Packet::build(header, &[], key)), Verdict::Reply);
     };

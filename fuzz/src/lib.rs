@@ -6,7 +6,7 @@ use libfuzzer_sys::arbitrary::Unstructured;
 use switchback_core::Now;
 use switchback_core::control::{Entry, KeyedRecord, Location, Message, Offer};
 use switchback_core::storage::{OfferId, Record};
-use switchback_wire::{Address, EPOCH_MAX, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, Seq, Status};
+use switchback_wire::{Address, EPOCH_MAX, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, Seq, Status};
 
 /// Steps that a target takes of one input at most.
 pub const STEPS_MAX: usize = 256;
@@ -17,7 +17,7 @@ pub const SWITCH: Address = Address::in_memory(2, 0);
 /// Where its client is.
 pub const CLIENT: Address = Address::in_memory(1, 0);
 /// Its partitions.
-pub const PARTITIONS: u32 = 4;
+pub const PARTITIONS: u16 = 4;
 /// Lanes granted.
 pub const LANES: u32 = 8;
 /// Keys that it is about.
@@ -28,9 +28,9 @@ pub fn node(index: u16) -> Address {
     Address::in_memory(3, index)
 }
 
-/// Replicas of each partition: one, of two nodes.
-pub fn routes() -> Vec<Vec<u16>> {
-    (0..PARTITIONS as u16).map(|partition| vec![partition % 2]).collect()
+/// Its partitions, with one replica each, of two nodes in turn.
+pub fn map() -> Map {
+    Map::equal((0..PARTITIONS).map(|partition| vec![partition % 2]).collect())
 }
 
 /// A clock that moves when the input says so.
@@ -178,7 +178,7 @@ impl<'a> Draw<'a> {
     pub fn header(&mut self, ops: &[Op], epoch: u32) -> (Header, Vec<u8>) {
         let (key_hash, key) = self.named_key();
         let op = *self.one(ops);
-        let partition = switchback_wire::partition_of(&key_hash, PARTITIONS);
+        let partition = map().of(key_hash).number;
         let mut header = Header { epoch, key_hash, partition, ..Header::new(op) };
         header.lane = self.below(LANES);
         header.request = u64::from(self.byte() % 4);

@@ -17,7 +17,7 @@ use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineError, Loaded};
 use switchback_core::switch::{Agent, AgentConfig, Counting};
 use switchback_datapath::{ClassConfig, Config as PipelineConfig, Features};
-use switchback_wire::{Address, Scheme};
+use switchback_wire::{Address, Map, Scheme};
 
 /// Reports that a switch may have waiting: originals of a snapshot, before the agent takes them.
 const REPORTS: (u32, u32) = (1 << 10, 1 << 14);
@@ -113,11 +113,11 @@ impl Rack {
 
     /// Which node has which partition, if the rack is made now: as evenly as can be, drawn from
     /// `seed`.
-    pub fn deal(&self, seed: u64) -> Vec<Vec<u16>> {
+    pub fn deal(&self, seed: u64) -> Map {
         deal_partitions(self.nodes, self.partitions, seed)
     }
 
-    /// The controller over its files, with the address of each node. `routes` are for a rack that
+    /// The controller over its files, with the address of each node. `map` is for a rack that
     /// is made now; one that has files keeps its own.
     ///
     /// # Errors
@@ -125,16 +125,16 @@ impl Rack {
     pub fn controller(
         &self,
         nodes: Vec<Address>,
-        routes: Vec<Vec<u16>>,
+        map: Map,
         files: &Files,
         seed: u64,
         now: Now,
     ) -> Result<Controller, EngineError> {
-        assert!(nodes.len() == usize::from(self.nodes) && routes.len() == self.partitions as usize);
+        assert!(nodes.len() == usize::from(self.nodes) && map.partitions().len() == self.partitions as usize);
         let (cache, times) = (&self.cache, &self.times);
         let config = ControllerConfig {
             nodes,
-            routes,
+            map,
             scheme: self.scheme,
             cache_records: cache.records as usize,
             eviction_sample: cache.eviction_sample as usize,

@@ -22,9 +22,9 @@ use std::time::{Duration, Instant};
 use switchback_bench::workload::Preload;
 use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, run};
 use switchback_net::{Sent, Uplink};
-use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Scheme, Seq, flags, partition_of};
+use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme, Seq, flags};
 
-const PARTITIONS: u32 = 1024;
+const PARTITIONS: u16 = 1024;
 
 /// What clients and nodes share.
 struct Switch {
@@ -33,13 +33,13 @@ struct Switch {
     value: Vec<u8>,
     /// Cached keys, each with the writes that its node hasn't applied yet.
     cached: HashMap<KeyHash, u32>,
-    nodes: u16,
+    map: Map,
     statistics: RackStatistics,
 }
 
 impl Switch {
     fn node_of(&self, hash: &KeyHash) -> u16 {
-        partition_of(hash, PARTITIONS) % self.nodes
+        self.map.of(*hash).head()
     }
 
     /// Whether the cache answers. A write that it doesn't makes its record invalid until it is applied.
@@ -123,8 +123,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// All nodes: each serves what arrives in order, one request a `service`.
 fn serve(switch: &Mutex<Switch>, requests: &Receiver<Forwarded>, service: Duration) {
-    let nodes = lock(switch).nodes;
-    let mut free = vec![Instant::now(); nodes.into()];
+    let nodes = lock(switch).map.nodes();
+    let mut free = vec![Instant::now(); nodes];
     let mut departures: BinaryHeap<Reverse<(Instant, u64)>> = BinaryHeap::new();
     let mut under_way: HashMap<u64, Forwarded> = HashMap::new();
     let mut number = 0;
@@ -168,9 +168,8 @@ struct IdealRack {
 }
 
 impl BenchRack for IdealRack {
-    fn routes(&self) -> Vec<Vec<u16>> {
-        let nodes = lock(&self.switch).nodes;
-        (0..PARTITIONS as u16).map(|partition| vec![partition % nodes]).collect()
+    fn map(&self) -> Map {
+        lock(&self.switch).map.clone()
     }
 
     fn hash_key(&self) -> HashKey {
@@ -179,7 +178,7 @@ impl BenchRack for IdealRack {
 
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
         let link = Link { switch: self.switch.clone(), inbox: Arc::default(), nodes: self.nodes.clone() };
-        let grants = Grants::new(index, PARTITIONS);
+        let grants = Grants::new(index);
         Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(link), control: Box::new(grants) })
     }
 
@@ -217,7 +216,7 @@ impl RackFactory for IdealRacks {
             seq: 1,
             value: vec![0; options.value_bytes as usize],
             cached: HashMap::new(),
-            nodes: options.nodes,
+            map: Map::equal((0..PARTITIONS).map(|partition| vec![partition % options.nodes]).collect()),
             statistics: RackStatistics { node_ops: vec![0; options.nodes.into()], ..RackStatistics::default() },
         }));
         let service = Duration::from_secs_f64(1.0 / options.node_capacity_ops.unwrap_or(1e6));

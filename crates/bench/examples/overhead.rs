@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use switchback_bench::workload::Preload;
 use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, run};
 use switchback_net::{Sent, Uplink};
-use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Scheme, Seq, flags};
+use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme, Seq, flags};
 
-const PARTITIONS: u32 = 64;
+const PARTITIONS: usize = 64;
 
 /// Answers at once: reads with a value of the asked length, writes with the next version.
 struct Mirror {
@@ -59,8 +59,8 @@ struct MirrorRack {
 }
 
 impl BenchRack for MirrorRack {
-    fn routes(&self) -> Vec<Vec<u16>> {
-        vec![vec![0]; PARTITIONS as usize]
+    fn map(&self) -> Map {
+        Map::equal(vec![vec![0]; PARTITIONS])
     }
 
     fn hash_key(&self) -> HashKey {
@@ -69,7 +69,7 @@ impl BenchRack for MirrorRack {
 
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
         let mirror = Mirror { seq: 1 << 20, value: vec![0; self.value_bytes as usize], hits: self.hits.clone() };
-        let grants = Grants::new(index, PARTITIONS);
+        let grants = Grants::new(index);
         Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(mirror), control: Box::new(grants) })
     }
 

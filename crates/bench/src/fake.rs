@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use switchback_net::{Sent, Uplink};
-use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet, Scheme, Seq, Status, flags, partition_of};
+use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme, Seq, Status, flags};
 
 /// How the rack cheats, once in a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +55,7 @@ struct Record {
 }
 
 struct State {
-    routes: Vec<Vec<u16>>,
+    map: Map,
     records: HashMap<Vec<u8>, Record>,
     last_seq: u64,
     cached: HashSet<Vec<u8>>,
@@ -81,8 +81,8 @@ impl State {
             self.statistics.hits += 1;
         } else {
             self.statistics.misses += 1;
-            let route = &self.routes[usize::from(partition_of(&header.key_hash, self.routes.len() as u32))];
-            self.statistics.node_ops[usize::from(route[0])] += 1;
+            let head = self.map.of(header.key_hash).head();
+            self.statistics.node_ops[usize::from(head)] += 1;
         }
         let flags = if cached { flags::CACHED } else { 0 };
         let answer = |op, status, seq| Header { op, flags, status, seq: Seq(seq), durable_generation: 1, ..header };
@@ -206,7 +206,7 @@ fn serve(state: &Mutex<State>, requests: &Receiver<Forwarded>) {
 impl FakeRack {
     pub(crate) fn new(scheme: Scheme, nodes: u16, lose_every: u64, cheat: Option<Cheat>) -> FakeRack {
         let state = Arc::new(Mutex::new(State {
-            routes: (0..64).map(|partition| vec![partition % nodes]).collect(),
+            map: Map::equal((0..64).map(|partition| vec![partition % nodes]).collect()),
             records: HashMap::new(),
             last_seq: 10,
             cached: HashSet::new(),
@@ -227,8 +227,8 @@ impl FakeRack {
 }
 
 impl BenchRack for FakeRack {
-    fn routes(&self) -> Vec<Vec<u16>> {
-        self.state.lock().unwrap().routes.clone()
+    fn map(&self) -> Map {
+        self.state.lock().unwrap().map.clone()
     }
 
     fn hash_key(&self) -> HashKey {
@@ -238,8 +238,7 @@ impl BenchRack for FakeRack {
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
         let nodes = self.nodes.as_ref().unwrap().0.clone();
         let uplink = FakeUplink { state: self.state.clone(), inbox: Arc::default(), nodes };
-        let partitions = self.routes().len() as u32;
-        let control = Grants::new(index, partitions);
+        let control = Grants::new(index);
         Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(uplink), control: Box::new(control) })
     }
 

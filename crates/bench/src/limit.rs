@@ -27,7 +27,7 @@
 
 use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares};
 use std::collections::HashSet;
-use switchback_wire::{HashKey, KeyHash, Scheme, partition_of};
+use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
 /// So many of the hottest keys are looked at one by one; the others count by the expected share of each partition. Of 100 million keys at Zipf
 /// 0.99 the hottest million draw three quarters, and none of the rest more than 5.5e-8.
@@ -46,8 +46,8 @@ pub struct Placement {
     /// What the keys that are not looked at one by one draw, as `(reads, writes)` of each node.
     rest: Vec<(f64, f64)>,
     /// The same of each partition.
-    rest_of_partition: (f64, f64),
-    partitions: u32,
+    rest_of_partition: Vec<(f64, f64)>,
+    map: Map,
 }
 
 /// What one key draws.
@@ -134,50 +134,40 @@ fn exact_keys(shares: &ZipfShares) -> u64 {
 }
 
 impl Placement {
-    /// Places keys by their shares, hottest first, under `routes` (replicas of each partition: writes go to the first, reads to the last).
+    /// Places keys by their shares, hottest first, on the nodes that `map` names: writes go to a
+    /// partition's head, reads to its tail.
     /// What the shares lack to 1 is spread as evenly as keys without number are.
-    pub fn new(routes: &[Vec<u16>], shares: impl Iterator<Item = (KeyHash, f64)>) -> Placement {
+    pub fn new(map: &Map, shares: impl Iterator<Item = (KeyHash, f64)>) -> Placement {
         let key = |(hash, share)| KeyShare { hash, reads: share, writes: share, cacheable: true };
-        Placement::of_keys(routes, shares.map(key))
+        Placement::of_keys(map, shares.map(key))
     }
 
     /// The same of keys that aren't read and written alike.
-    pub fn of_keys(routes: &[Vec<u16>], keys: impl Iterator<Item = KeyShare>) -> Placement {
-        let partitions = routes.len() as u32;
-        let ends = |route: &Vec<u16>| {
-            let head = *route.first().expect("a partition has a replica");
-            (head, *route.last().expect("a partition has a replica"))
-        };
-        let nodes = routes.iter().flatten().max().map_or(0, |&node| usize::from(node) + 1);
+    pub fn of_keys(map: &Map, keys: impl Iterator<Item = KeyShare>) -> Placement {
         let place = |key: KeyShare| {
-            let (head, tail) = ends(&routes[usize::from(partition_of(&key.hash, partitions))]);
-            Hot { key, head, tail }
+            let partition = map.of(key.hash);
+            Hot { key, head: partition.head(), tail: partition.tail() }
         };
         let hot: Vec<_> = keys.map(place).collect();
         // Small ones first, so that rounding doesn't add up.
         let left = |share: fn(&KeyShare) -> f64| {
             let left = 1.0 - hot.iter().rev().map(|hot| share(&hot.key)).sum::<f64>();
-            if left > ROUNDING { left / f64::from(partitions) } else { 0.0 }
+            if left > ROUNDING { left } else { 0.0 }
         };
-        let rest_of_partition = (left(|key| key.reads), left(|key| key.writes));
-        let mut rest = vec![(0.0, 0.0); nodes];
-        for route in routes {
-            let (head, tail) = ends(route);
-            rest[usize::from(tail)].0 += rest_of_partition.0;
-            rest[usize::from(head)].1 += rest_of_partition.1;
+        let (reads, writes) = (left(|key| key.reads), left(|key| key.writes));
+        let rest_of = |place| (reads * map.share(place), writes * map.share(place));
+        let rest_of_partition: Vec<_> = (0..map.partitions().len()).map(rest_of).collect();
+        let mut rest = vec![(0.0, 0.0); map.nodes()];
+        for (partition, (reads, writes)) in map.partitions().iter().zip(&rest_of_partition) {
+            rest[usize::from(partition.tail())].0 += reads;
+            rest[usize::from(partition.head())].1 += writes;
         }
-        Placement { hot, rest, rest_of_partition, partitions }
+        Placement { hot, rest, rest_of_partition, map: map.clone() }
     }
 
     /// Places a workload on a rack, after `phase` changes of popularity. Workloads without lasting favourites (inserts, read-latest) spread
     /// evenly over partitions.
-    pub fn of_workload(
-        spec: &WorkloadSpec,
-        phase: u32,
-        keys: KeySpace,
-        routes: &[Vec<u16>],
-        hash_key: HashKey,
-    ) -> Placement {
+    pub fn of_workload(spec: &WorkloadSpec, phase: u32, keys: KeySpace, map: &Map, hash_key: HashKey) -> Placement {
         let shares = ZipfShares::new(spec.records, spec.theta);
         let exact = if spec.workload.is_static() { exact_keys(&shares) } else { 0 };
         let lasting = 1.0 - spec.workload.one_hit();
@@ -188,7 +178,7 @@ impl Placement {
             keys.write_key(popularity.index(rank), &mut key);
             (hash_key.hash(&key), shares.share(rank) * lasting)
         });
-        Placement::new(routes, hot)
+        Placement::new(map, hot)
     }
 
     /// Hashes of the `count` hottest keys.
@@ -205,10 +195,10 @@ impl Placement {
     /// Requests per operation that each partition draws, without a cache.
     pub fn partition_load(&self, demand: Demand) -> Vec<f64> {
         let requests = |reads, writes| demand.reads * reads + demand.writes * writes;
-        let (reads, writes) = self.rest_of_partition;
-        let mut load = vec![requests(reads, writes); self.partitions as usize];
+        let rest = self.rest_of_partition.iter();
+        let mut load: Vec<_> = rest.map(|(reads, writes)| requests(*reads, *writes)).collect();
         for Hot { key, .. } in &self.hot {
-            load[usize::from(partition_of(&key.hash, self.partitions))] += requests(key.reads, key.writes);
+            load[self.map.find(key.hash)] += requests(key.reads, key.writes);
         }
         load
     }
@@ -304,8 +294,8 @@ mod tests {
     }
 
     /// Partitions in turn to nodes, as racks do it.
-    fn routes(partitions: usize, nodes: u16) -> Vec<Vec<u16>> {
-        (0..partitions).map(|partition| vec![(partition % usize::from(nodes)) as u16]).collect()
+    fn map(partitions: usize, nodes: u16) -> Map {
+        Map::equal((0..partitions).map(|partition| vec![(partition % usize::from(nodes)) as u16]).collect())
     }
 
     fn hash_key(seed: u64) -> HashKey {
@@ -314,9 +304,9 @@ mod tests {
 
     #[test]
     fn a_key_that_is_cached_half_of_the_time_takes_half_of_its_load_off() {
-        let routes = routes(16, 1);
+        let map = map(16, 1);
         let spec = spec(Workload::A, 100, 0.99);
-        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes, hash_key(2));
+        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map, hash_key(2));
         let demand = Demand { reads: 0.5, writes: 0.5 };
         let load =
             |cached: f64| placement.limit_of_content(demand, Policy::ideal(Scheme::FarReach), |_| cached).node_load[0];
@@ -328,10 +318,11 @@ mod tests {
     fn formula_and_counting_agree() {
         // Brute force: sum the definition over all keys, by another way of finding their nodes.
         let (records, theta, demand) = (500, 0.99, Demand { reads: 1.0, writes: 0.5 });
-        let routes: Vec<Vec<u16>> = (0..64u16).map(|p| vec![p % 5, (p * 7 + 1) % 5]).collect();
+        let routes: Vec<Vec<u16>> = (0..64u16).map(|p| vec![p % 5, (p * 8 + 1) % 5]).collect();
+        let map = Map::equal(routes.clone());
         let (keys, hash_key) = (KeySpace::new(3, 16), hash_key(1));
         let spec = WorkloadSpec { seed: 3, ..spec(Workload::F, records, theta) };
-        let placement = Placement::of_workload(&spec, 0, keys, &routes, hash_key);
+        let placement = Placement::of_workload(&spec, 0, keys, &map, hash_key);
         let cached = placement.hottest(50);
         let zeta: f64 = (1..=records).map(|k| (k as f64).powf(-theta)).sum();
         for (policy, read, write) in [
@@ -358,13 +349,13 @@ mod tests {
     #[test]
     fn keys_may_be_read_and_written_in_their_own_shares() {
         // Key 0 is only written, key 1 only read, key 2 fits no cache; reads and writes are as many.
-        let (routes, demand) = (routes(4, 1), Demand { reads: 0.5, writes: 0.5 });
+        let (map, demand) = (map(4, 1), Demand { reads: 0.5, writes: 0.5 });
         let key = |position: u64, reads, writes, cacheable| {
             let hash = KeyHash::at_position(position << 62);
             KeyShare { hash, reads, writes, cacheable }
         };
         let keys = [key(0, 0.0, 0.8, true), key(1, 0.6, 0.0, true), key(2, 0.4, 0.2, false)];
-        let placement = Placement::of_keys(&routes, keys.into_iter());
+        let placement = Placement::of_keys(&map, keys.into_iter());
         assert_eq!(placement.partition_load(demand), [0.4, 0.3, 0.2 + 0.5 * 0.2, 0.0]);
         let load = |policy, count| placement.limit_of_hottest(demand, policy, count).node_load[0];
         let through = |refresh_services| Policy::closed_loop(Scheme::NetCache, refresh_services);
@@ -383,10 +374,8 @@ mod tests {
             assert!((load - expected).abs() < 1e-12, "{policy:?} {count}: {load}");
         }
         // A cache for everything leaves nodes nothing at all.
-        let placement = Placement::of_keys(
-            &routes,
-            keys.into_iter().take(2).map(|key| KeyShare { writes: 1.0, reads: 0.5, ..key }),
-        );
+        let placement =
+            Placement::of_keys(&map, keys.into_iter().take(2).map(|key| KeyShare { writes: 1.0, reads: 0.5, ..key }));
         let all_reads = Demand { reads: 1.0, writes: 0.0 };
         for policy in [Policy::ideal(Scheme::FarReach), through(100.0)] {
             let limit = placement.limit_of_hottest(all_reads, policy, 2);
@@ -396,12 +385,12 @@ mod tests {
 
     #[test]
     fn the_tail_by_expectation_is_the_tail_by_counting() {
-        let routes = routes(1024, 16);
+        let map = map(1024, 16);
         let (keys, hash_key) = (KeySpace::new(1, 16), hash_key(2));
         let shares = ZipfShares::new(400_000, 0.99);
         let hashes: Vec<_> = (0..400_000).map(|rank| (hash_key.hash(&keys.key(rank)), shares.share(rank))).collect();
-        let exact = Placement::new(&routes, hashes.iter().copied());
-        let short = Placement::new(&routes, hashes.iter().copied().take(50_000));
+        let exact = Placement::new(&map, hashes.iter().copied());
+        let short = Placement::new(&map, hashes.iter().copied().take(50_000));
         let cached = exact.hottest(1000);
         for policy in [Policy::ideal(Scheme::NoCache), Policy::ideal(Scheme::FarReach)] {
             let demand = Workload::A.demand();
@@ -426,7 +415,7 @@ mod tests {
         let mut gains = Vec::new();
         for seed in 0..5 {
             let placement =
-                Placement::of_workload(&spec, 0, KeySpace::new(seed, 16), &routes(4096, nodes), hash_key(seed));
+                Placement::of_workload(&spec, 0, KeySpace::new(seed, 16), &map(4096, nodes), hash_key(seed));
             let cached = placement.hottest(10_000);
             let [none, back] = [Policy::ideal(Scheme::NoCache), Policy::ideal(Scheme::FarReach)]
                 .map(|policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity);
@@ -448,7 +437,7 @@ mod tests {
     #[test]
     fn a_slow_refresh_costs_write_through_its_hits() {
         let spec = spec(Workload::A, 100_000, 0.99);
-        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(1024, 16), hash_key(1));
+        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(1024, 16), hash_key(1));
         let cached = placement.hottest(1000);
         let limit = |policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity;
         let through = |refresh_services| limit(Policy::closed_loop(Scheme::NetCache, refresh_services));
@@ -468,7 +457,7 @@ mod tests {
         // NetCache over no cache in Exp#1: 1.04 in A, 1.29 in B, 1.06 in F, far below the ideal.
         for (workload, low, high) in [(Workload::A, 1.0, 1.15), (Workload::B, 1.1, 1.4), (Workload::F, 1.0, 1.15)] {
             let spec = spec(workload, 100_000_000, 0.99);
-            let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(4096, 16), hash_key(1));
+            let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(4096, 16), hash_key(1));
             let cached = placement.hottest(10_000);
             let limit = |policy| placement.limit(workload.demand(), policy, &cached).ops_per_capacity;
             let gain = limit(Policy::closed_loop(Scheme::NetCache, 256.0)) / limit(Policy::ideal(Scheme::NoCache));
@@ -480,7 +469,7 @@ mod tests {
     #[test]
     fn inserts_spread_by_partitions() {
         let spec = spec(Workload::Load, 1000, 0.99);
-        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(4, 3), hash_key(1));
+        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(4, 3), hash_key(1));
         let limit = placement.limit(Workload::Load.demand(), Policy::ideal(Scheme::FarReach), &HashSet::new());
         assert_eq!(limit.node_load, [0.5, 0.25, 0.25]);
         assert_eq!((limit.ops(1000.0), limit.imbalance()), (2000.0, 1.5));
@@ -494,7 +483,7 @@ mod tests {
         ) {
             let spec = WorkloadSpec { seed, ..spec(Workload::Mix(writes * 100.0), 1000, theta) };
             let placement =
-                Placement::of_workload(&spec, 0, KeySpace::new(seed, 16), &routes(256, nodes), hash_key(seed));
+                Placement::of_workload(&spec, 0, KeySpace::new(seed, 16), &map(256, nodes), hash_key(seed));
             let (few, more) = (placement.hottest(few.min(more)), placement.hottest(few.max(more)));
             let demand = spec.workload.demand();
             let limit = |policy, cached| placement.limit(demand, policy, cached).ops_per_capacity;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use switchback_core::controller::RecoveryTimes;
 use switchback_net::{ControlLink, Uplink};
-use switchback_wire::{HashKey, KeyHash, Scheme};
+use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
 /// How the parts of a rack are connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
@@ -22,7 +22,7 @@ pub enum Links {
 }
 
 /// The rack that a run asks for. Two racks of equal options have equal partition maps: whatever is random about a rack (its
-/// hash key, its routes) is drawn from `seed`, so that schemes are compared on the same map.
+/// hash key, its map) is drawn from `seed`, so that schemes are compared on the same map.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RackOptions {
     /// Storage nodes.
@@ -89,8 +89,8 @@ pub trait RackFactory {
 
 /// A running rack.
 pub trait BenchRack {
-    /// Replicas of each partition, as the switch has them ([`switchback_core::control::SwitchConfig::routes`]).
-    fn routes(&self) -> Vec<Vec<u16>>;
+    /// Partitions and their replicas, as the switch has them.
+    fn map(&self) -> Map;
 
     /// The rack's hash key.
     fn hash_key(&self) -> HashKey;

@@ -140,7 +140,7 @@ fn run_on(
             objections.push(format!("{cached} of the {wanted} hottest records were cached before the run"));
         }
     }
-    let placement = Placement::of_workload(&spec, 0, keys, &rack.routes(), rack.hash_key());
+    let placement = Placement::of_workload(&spec, 0, keys, &rack.map(), rack.hash_key());
     let rate_ops = rate_ops(args, scheme, &placement, rack);
     anyhow::ensure!(
         rate_ops.is_none_or(|ops| ops <= OPS_MAX),
@@ -150,7 +150,7 @@ fn run_on(
     let measured = measure(rack, &plan, &mut |progress| bar.update(progress))?;
     let placement = match measured.phase {
         0 => placement,
-        phase => Placement::of_workload(&plan.spec, phase, keys, &rack.routes(), rack.hash_key()),
+        phase => Placement::of_workload(&plan.spec, phase, keys, &rack.map(), rack.hash_key()),
     };
     let limits = limits(args, scheme, &placement, &measured);
     let context = RunContext { scheme, repetition, offered_ops: rate_ops, change_every: plan.change_every, objections };

@@ -14,7 +14,7 @@ pub use limits::Malformed;
 use crate::storage::{OfferId, Record};
 use crate::topology::{ByChain, ChainId, chain_of};
 use serde::{Deserialize, Serialize};
-use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq, partition_of};
+use switchback_wire::{Address, HashKey, KeyHash, Map, Op, Packet, Seq};
 
 /// Names a command until it is answered.
 pub type CommandId = u64;
@@ -145,8 +145,8 @@ pub struct SwitchConfig {
     pub generation: u32,
     /// Lanes granted to sessions.
     pub lanes: u32,
-    /// Replicas of each partition.
-    pub routes: Vec<Vec<u16>>,
+    /// Partitions and their replicas.
+    pub map: Map,
     /// Address of each node.
     pub nodes: Vec<Address>,
 }
@@ -299,9 +299,10 @@ impl NodeCommand {
 pub struct NodeConfig {
     /// The rack's hash key; a node that stored records under another one refuses.
     pub hash_key: HashKey,
-    /// Replicas of each partition.
-    pub routes: Vec<Vec<u16>>,
-    /// The switch that serves them in this epoch; packets of anybody else are dropped. None: a bypass epoch, in which clients send to the nodes.
+    /// Partitions and their replicas.
+    pub map: Map,
+    /// The switch that serves them in this epoch; packets of others are dropped. `None`: a bypass
+    /// epoch, in which clients send to the nodes.
     pub switch: Option<Address>,
     /// Lanes granted to sessions.
     pub lanes: u32,
@@ -310,20 +311,23 @@ pub struct NodeConfig {
 }
 
 impl NodeConfig {
-    /// Which partitions of a chain have a replica at this node.
+    /// Which partitions of a chain have a replica at this node, by their numbers.
     pub(crate) fn partitions_of(&self, node: u16, chain: ChainId) -> Vec<bool> {
-        let is_of = |(partition, replicas): (u16, &Vec<u16>)| chain_of(partition) == chain && replicas.contains(&node);
-        (0..).zip(&self.routes).map(is_of).collect()
+        let mut mine = self.map.numbers_of(node);
+        for (number, is_mine) in (0..).zip(&mut mine) {
+            *is_mine &= chain_of(number) == chain;
+        }
+        mine
     }
 
     /// The partition that a key belongs to.
     pub(crate) fn partition_of(&self, hash: &KeyHash) -> u16 {
-        partition_of(hash, self.routes.len() as u32)
+        self.map.of(*hash).number
     }
 
     /// Whether a node heads the partition that a key belongs to.
     pub(crate) fn is_head_of(&self, node: u16, hash: &KeyHash) -> bool {
-        self.routes[usize::from(self.partition_of(hash))].first() == Some(&node)
+        self.map.of(*hash).head() == node
     }
 }
 
@@ -413,8 +417,8 @@ pub enum Destination {
     Switch(Address),
     /// Each to its partition's node: no switch serves (a bypass epoch).
     Nodes {
-        /// Replicas of each partition.
-        routes: Vec<Vec<u16>>,
+        /// Partitions and their replicas.
+        map: Map,
         /// Address of each node.
         nodes: Vec<Address>,
     },
@@ -426,17 +430,26 @@ impl Destination {
     pub fn of(&self, packet: &Packet) -> Address {
         match self {
             Destination::Switch(switch) => *switch,
-            Destination::Nodes { routes, nodes } => direct(routes, nodes, packet).unwrap_or_default(),
+            Destination::Nodes { map, nodes } => direct(map, nodes, packet).unwrap_or_default(),
+        }
+    }
+
+    /// The partition that a packet about this key names: 0 on its way to a switch, which puts it in.
+    #[inline]
+    pub fn partition(&self, hash: &KeyHash) -> u16 {
+        match self {
+            Destination::Switch(_) => 0,
+            Destination::Nodes { map, .. } => map.of(*hash).number,
         }
     }
 }
 
-fn direct(routes: &[Vec<u16>], nodes: &[Address], packet: &Packet) -> Option<Address> {
+fn direct(map: &Map, nodes: &[Address], packet: &Packet) -> Option<Address> {
     let header = packet.parse().ok()?.header;
-    let replicas = routes.get(usize::from(header.partition))?;
+    let partition = map.of(header.key_hash);
     let reads = matches!(header.op, Op::Read | Op::ReadFragment | Op::Scan);
-    let node = if reads { replicas.last()? } else { replicas.first()? };
-    nodes.get(usize::from(*node)).copied()
+    let node = if reads { partition.tail() } else { partition.head() };
+    nodes.get(usize::from(node)).copied()
 }
 
 /// What a chain of switches offers to a client that has a lease.
@@ -465,8 +478,6 @@ pub struct Grant {
     pub chains: ByChain<ChainGrant>,
     /// The rack's hash key.
     pub hash_key: HashKey,
-    /// How many partitions there are.
-    pub partitions: u32,
     /// First lane.
     pub lane_first: u32,
     /// How many lanes.

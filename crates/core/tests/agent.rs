@@ -8,7 +8,7 @@ use switchback_core::control::{Command, Entry, Location, SwitchCommand, SwitchCo
 use switchback_core::storage::Record;
 use switchback_core::switch::{Agent, AgentConfig, DatapathAction, DatapathDone, DatapathReport, LoadedRecord};
 use switchback_core::topology::chain_of;
-use switchback_wire::{Address, KeyHash, Seq};
+use switchback_wire::{Address, KeyHash, Map, Seq};
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1 };
 const MANY: u64 = BATCH_MAX as u64 + 1;
@@ -31,7 +31,8 @@ impl Alone {
     /// It serves epoch 1 with nothing cached, and has said hello.
     fn new() -> Alone {
         let mut alone = Alone(Agent::new(7, Address::default(), AgentConfig::default(), NOW));
-        let config = SwitchConfig { boot: 7, generation: 1, lanes: 1, routes: vec![vec![0]], nodes: Vec::new() };
+        let config =
+            SwitchConfig { boot: 7, generation: 1, lanes: 1, map: Map::equal(vec![vec![0]]), nodes: Vec::new() };
         alone.command(1, SwitchCommand::Configure(config));
         assert!(matches!(alone.asks(), DatapathAction::Configure(_)));
         alone.ends(DatapathDone::Configured { requests: 0, misses: 0 });

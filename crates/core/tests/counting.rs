@@ -6,7 +6,7 @@ use switchback_core::Now;
 use switchback_core::control::{Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport};
 use switchback_core::switch::{Agent, AgentConfig, Counting, Target, carry_out};
 use switchback_core::topology::chain_of;
-use switchback_wire::{Address, KeyHash, Op, Packet};
+use switchback_wire::{Address, KeyHash, Map, Op, Packet};
 
 const RECORDS: u32 = 3;
 
@@ -36,7 +36,7 @@ impl Target for Told {
 
     fn clear(&mut self) {}
 
-    fn set_route(&mut self, _: u16, _: &[u16]) {}
+    fn set_map(&mut self, _: &Map) {}
 
     fn set_node(&mut self, _: u16, _: Address) {}
 
@@ -86,7 +86,8 @@ impl Switch {
         let now = Now { monotonic_us: 1, unix_ms: 1 };
         let agent = Agent::new(1, Address::default(), config, now);
         let mut switch = Switch { agent, target: Told::default(), now, commands: 0 };
-        let config = SwitchConfig { boot: 1, generation: 1, lanes: 1, routes: vec![vec![0]], nodes: Vec::new() };
+        let config =
+            SwitchConfig { boot: 1, generation: 1, lanes: 1, map: Map::equal(vec![vec![0]]), nodes: Vec::new() };
         switch.command(SwitchCommand::Configure(config));
         switch
     }

@@ -14,7 +14,7 @@ use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record, ScannedKey};
 use switchback_core::topology::{ByChain, chain_of};
 use switchback_wire::{
-    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags,
+    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags,
     fragment_bytes, record_flags,
 };
 
@@ -38,7 +38,7 @@ impl Node {
         let mut node = Node { shim, records: BTreeMap::new(), gets: 0 };
         let config = NodeConfig {
             hash_key: HASH_KEY,
-            routes: vec![vec![0]],
+            map: Map::equal(vec![vec![0]]),
             switch: Some(SWITCH),
             lanes: 16,
             write_through: false,
@@ -199,7 +199,6 @@ fn grant(lanes: u32) -> ClientNotice {
             recovered_epoch: 0,
         }),
         hash_key: HASH_KEY,
-        partitions: 4,
         lane_first: 0,
         lanes,
         request_base: 0,

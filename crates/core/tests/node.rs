@@ -7,7 +7,7 @@ use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, Record};
 use switchback_core::topology::chain_of;
-use switchback_wire::{Address, HashKey, KeyHash};
+use switchback_wire::{Address, HashKey, KeyHash, Map};
 
 /// What the shim's next hello says of its storage.
 fn hello(shim: &mut Shim, now: Now) -> Option<String> {
@@ -27,7 +27,7 @@ fn what_the_storage_refuses_is_told_for_a_while() {
     assert_eq!(hello(&mut shim, now), None);
     let config = NodeConfig {
         hash_key: HashKey([1; 16]),
-        routes: vec![vec![0]],
+        map: Map::equal(vec![vec![0]]),
         switch: Some(Address::in_memory(2, 0)),
         lanes: 16,
         write_through: false,
@@ -51,7 +51,7 @@ fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
     let mut shim = Shim::new(0, 1, node, limits, Mechanisms::ALL, Loaded::default(), now).unwrap();
     let config = NodeConfig {
         hash_key: HashKey([1; 16]),
-        routes: vec![vec![0], vec![1, 0]],
+        map: Map::equal(vec![vec![0], vec![1, 0]]),
         switch: Some(Address::in_memory(2, 0)),
         lanes: 16,
         write_through: false,

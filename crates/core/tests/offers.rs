@@ -5,7 +5,7 @@ use switchback_core::control::{Envelope, Message, NodeCommand, NodeReport, Offer
 use switchback_core::controller::{Controller, ControllerConfig, Files, Stored};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::OfferId;
-use switchback_wire::{Address, KeyHash};
+use switchback_wire::{Address, KeyHash, Map};
 
 fn now(at_us: u64) -> Now {
     Now { monotonic_us: 1_000_000 + at_us, unix_ms: 1_800_000_000_000 }
@@ -23,9 +23,9 @@ impl Rack {
     }
 
     fn with_routes(slots: u32, routes: Vec<Vec<u16>>) -> Rack {
-        let nodes = routes.concat().into_iter().max().map_or(0, |last| last + 1);
-        let nodes = (0..nodes).map(|node| Address::in_memory(3, node)).collect();
-        let config = ControllerConfig { nodes, routes, ..ControllerConfig::default() };
+        let map = Map::equal(routes);
+        let nodes = (0..map.nodes()).map(|node| Address::in_memory(3, node as u16)).collect();
+        let config = ControllerConfig { nodes, map, ..ControllerConfig::default() };
         let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, now(0)).expect("a new rack");
         let mut rack = Rack { controller, told: Vec::new() };
         let (address, classes) = (Address::in_memory(2, 0), vec![(1024, slots)]);

@@ -5,7 +5,7 @@ mod rack;
 use rack::{NOW, Rack};
 use switchback_core::controller::{Controller, ControllerConfig, Files, Store, StoreFile};
 use switchback_core::mechanisms::Mechanisms;
-use switchback_wire::Address;
+use switchback_wire::{Address, Map};
 
 /// Fails if the end of one drain ends another: a rack that shuts down would wait for ever for a cache that fills again.
 #[test]
@@ -30,7 +30,7 @@ fn a_drain_lasts_until_everybody_who_asked_for_it_has_ended_it() {
 fn the_shape_of_a_rack_is_that_of_its_first_start() {
     let config = |nodes: u16, partitions: usize| ControllerConfig {
         nodes: (0..nodes).map(|node| Address::in_memory(3, node)).collect(),
-        routes: (0..partitions).map(|partition| vec![partition as u16 % nodes]).collect(),
+        map: Map::equal((0..partitions).map(|partition| vec![partition as u16 % nodes]).collect()),
         ..ControllerConfig::default()
     };
     let open = |config, files: &Files| Controller::new(config, Mechanisms::ALL, files, 1, NOW);

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 use switchback_datapath::{BATCH, ClassConfig, Config, Datapath, Item, Shard, Verdict};
-use switchback_wire::{Address, HashKey, Header, KeyHash, Op, Packet};
+use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet};
 
 const OPERATIONS: usize = 1 << 18;
 const CLIENT: Address = Address::in_memory(1, 0);
@@ -73,9 +73,7 @@ fn new_datapath(value_bytes: u32, slots: u32) -> Datapath {
     let classes = vec![ClassConfig { value_bytes, slots }];
     let config = Config { classes, lanes: LANES, ..Config::default() };
     let datapath = Datapath::new(&config).expect("a sound configuration");
-    for partition in 0..config.partitions {
-        datapath.set_route(partition as u16, &[0]).expect("it exists");
-    }
+    datapath.set_map(&Map::equal(vec![vec![0]; config.partitions as usize])).expect("there is room");
     let mut packet = Packet::build(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, &[], b"-");
     assert_eq!(datapath.inject(&mut packet), Verdict::Reply);
     let hash_key = HashKey([3; 16]);

@@ -112,7 +112,7 @@ pub struct Config {
     pub classes: Vec<ClassConfig>,
     /// Lanes there is room for. All are granted until [`crate::Datapath::set_lanes`].
     pub lanes: u32,
-    /// A power of two, to 65,536.
+    /// Partitions there is room for: a power of two, to 65,536. As many equal ones are found in one step.
     pub partitions: u32,
     /// Nodes have the indices below this.
     pub nodes: u16,

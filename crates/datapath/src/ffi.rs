@@ -2,6 +2,7 @@
 //!
 //! The layouts repeat those of native.h by hand; `tests/layout.rs` compares every size and number with what C says.
 
+use crate::{RouteBucket, RouteRange, Routes};
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -126,7 +127,12 @@ unsafe extern "C" {
     fn switchback_inject(handle: *mut Opaque, bytes: *mut u8, length: u32, verdict: *mut Verdict);
     fn switchback_lookup_insert(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> u32;
     fn switchback_lookup_remove(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> bool;
-    fn switchback_set_route(handle: *mut Opaque, partition: u32, route: u64);
+    fn switchback_set_routes(
+        handle: *mut Opaque,
+        buckets: *const RouteBucket,
+        ranges: *const RouteRange,
+        range_count: u32,
+    );
     fn switchback_set_node(handle: *mut Opaque, node: u32, address: *const Address);
     fn switchback_set_lanes(handle: *mut Opaque, granted: u32);
     fn switchback_clear(handle: *mut Opaque);
@@ -196,10 +202,11 @@ impl Handle {
         unsafe { switchback_lookup_remove(self.0.as_ptr(), hash.position(), hash.low(), location) }
     }
 
-    /// One thread at a time; the partition exists.
-    pub(crate) fn set_route(&self, partition: u16, route: u64) {
-        // SAFETY: plain values; C aborts if the partition doesn't exist.
-        unsafe { switchback_set_route(self.0.as_ptr(), partition.into(), route) }
+    /// One thread at a time; made for this datapath's configuration.
+    pub(crate) fn set_routes(&self, Routes { buckets, ranges }: &Routes) {
+        let (from, count) = (ranges.as_ptr(), ranges.len() as u32);
+        // SAFETY: C reads `count` ranges and a bucket for each partition there is room for, during the call.
+        unsafe { switchback_set_routes(self.0.as_ptr(), buckets.as_ptr(), from, count) }
     }
 
     /// One thread at a time; the node exists.
@@ -346,6 +353,8 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
 /// Sizes of the structs of this file, by their names in C.
 pub(crate) const SIZES: &[(&str, usize)] = &[
     ("size.address", size_of::<Address>()),
+    ("size.range", size_of::<RouteRange>()),
+    ("size.route_bucket", size_of::<RouteBucket>()),
     ("size.switchback_config", size_of::<Config>()),
     ("size.switchback_verdict", size_of::<Verdict>()),
     ("size.switchback_item", size_of::<Item<'_>>()),

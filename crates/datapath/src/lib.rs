@@ -5,10 +5,12 @@
 
 mod config;
 mod ffi;
+mod routes;
 pub mod state;
 mod statistics;
 
 pub use config::{ABLATIONS, ClassConfig, Config, Features};
+pub use routes::{RouteBucket, RouteRange, Routes};
 use statistics::place;
 pub use statistics::{COUNT as STATISTIC_COUNT, DropReason, Statistics};
 
@@ -16,7 +18,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use switchback_wire::{Address, KeyHash, Packet};
+use switchback_wire::{Address, KeyHash, Map, Packet};
 use thiserror::Error;
 
 /// Shards that count packets separately.
@@ -57,11 +59,6 @@ impl Replicas {
         }
         Replicas { nodes, count: count as u8 }
     }
-}
-
-/// A route as the tables have it.
-pub fn route_of(replicas: &[u16]) -> u64 {
-    (0..4).rev().fold(0, |route, i| route << 16 | u64::from(replicas.get(i).copied().unwrap_or(u16::MAX)))
 }
 
 impl PartialEq for Replicas {
@@ -153,11 +150,11 @@ pub enum TableError {
     /// There is no such class or slot.
     #[error("no such slot")]
     Slot,
-    /// There is no such partition.
-    #[error("no such partition")]
-    Partition,
-    /// A replica list names one to four nodes that exist.
-    #[error("a replica list names one to four nodes")]
+    /// There isn't room for so many partitions.
+    #[error("there is no room for this many partitions")]
+    Partitions,
+    /// A partition has a replica at a node that doesn't exist.
+    #[error("a partition has a replica at a node that doesn't exist")]
     Replicas,
 }
 
@@ -168,9 +165,7 @@ pub enum TableError {
 pub struct Datapath {
     handle: ffi::Handle,
     tables: Mutex<()>,
-    lanes: u32,
-    partitions: u32,
-    nodes: u16,
+    config: Config,
 }
 
 /// Where the tables have a slot; `None` if no class has it.
@@ -179,11 +174,10 @@ pub fn location(class: u8, slot: u32) -> Option<u32> {
 }
 
 impl Datapath {
-    /// A datapath that serves nothing yet: inject SET_EPOCH, and set routes and nodes.
+    /// A datapath that serves nothing yet: inject SET_EPOCH, and set a map and nodes.
     pub fn new(config: &Config) -> Result<Datapath, Error> {
         let handle = ffi::Handle::new(&config.to_c()?).ok_or(Error::Memory)?;
-        let (lanes, partitions, nodes) = (config.lanes, config.partitions, config.nodes);
-        Ok(Datapath { handle, tables: Mutex::new(()), lanes, partitions, nodes })
+        Ok(Datapath { handle, tables: Mutex::new(()), config: config.clone() })
     }
 
     /// Runs a packet that came `from` an address through the pipeline. `random` is uniform; `now_ms` counts from the Unix epoch.
@@ -252,17 +246,15 @@ impl Datapath {
         self.handle.lookup_remove(hash, location)
     }
 
-    /// Gives a partition its replicas, from the head to the tail; none takes it out of service.
-    pub fn set_route(&self, partition: u16, replicas: &[u16]) -> Result<(), TableError> {
-        if u32::from(partition) >= self.partitions {
-            return Err(TableError::Partition);
-        }
-        if replicas.len() > 4 || replicas.iter().any(|node| *node >= self.nodes) {
-            return Err(TableError::Replicas);
-        }
-        let route = route_of(replicas);
+    /// Says which partition has which keys, and its replicas. The epoch is 0 meanwhile, so that no
+    /// packet is routed by parts of two maps.
+    ///
+    /// # Errors
+    /// A map for which there is no room, or with other nodes; the one before stays.
+    pub fn set_map(&self, map: &Map) -> Result<(), TableError> {
+        let routes = Routes::new(map, &self.config)?;
         let _one_at_a_time = self.tables();
-        self.handle.set_route(partition, route);
+        self.handle.set_routes(&routes);
         Ok(())
     }
 
@@ -271,14 +263,14 @@ impl Datapath {
     /// # Panics
     /// If the node's index isn't below [`Config::nodes`].
     pub fn set_node(&self, node: u16, address: Address) {
-        assert!(node < self.nodes, "node {node} of {}", self.nodes);
+        assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
         let _one_at_a_time = self.tables();
         self.handle.set_node(node, &address);
     }
 
     /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets of others are dropped.
     pub fn set_lanes(&self, granted: u32) {
-        self.handle.set_lanes(granted.min(self.lanes));
+        self.handle.set_lanes(granted.min(self.config.lanes));
     }
 
     /// Takes the next report; false if there is none. Any thread.
@@ -309,7 +301,7 @@ impl Datapath {
     }
 
     /// Forgets everything cached: lookup table, records, sketch, counters, completions, sequence counters, reports, generations.
-    /// Routes, nodes, granted lanes and statistics stay.
+    /// The map, nodes, granted lanes and statistics stay.
     ///
     /// Safe while packets are processed. First the epoch becomes 0, which refuses every packet. A packet that was let in before
     /// looks at the epoch again once it has locked its lane or record, and this takes each of these locks once, so it waits for

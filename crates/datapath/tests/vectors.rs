@@ -4,7 +4,7 @@ mod conformance;
 
 use conformance::*;
 use switchback_datapath::*;
-use switchback_wire::Op;
+use switchback_wire::{Address, Header, Map, Op, Packet};
 
 /// What no vector can tell: a state before has no reports that wait (`lifecycle.rs` has the test).
 const UNNOTICED: [&str; 1] = ["report-first"];
@@ -21,6 +21,31 @@ fn every_vector_holds() {
     names.sort();
     names.dedup();
     assert_eq!(names.len(), vectors.len(), "each has a name of its own");
+}
+
+#[test]
+fn every_map_routes_each_key() {
+    for (name, room, map, keys) in maps() {
+        check_map::<Datapath>(&name, room, &map, &keys);
+    }
+}
+
+#[test]
+fn what_doesnt_fit_leaves_the_map_as_it_was() {
+    let config = Config { partitions: 2, nodes: 2, ..Config::default() };
+    let datapath = Datapath::new(&config).unwrap();
+    datapath.poke_registers(&state::Registers { epoch: 1, generation: 1, ..state::Registers::default() });
+    let ask = || {
+        let mut packet = Packet::build(Header { epoch: 1, ..Header::new(Op::Read) }, &[], b"key");
+        datapath.process(&mut packet, Address::in_memory(1, 1), 1, u32::MAX, Shard::default())
+    };
+    assert_eq!(ask(), Verdict::Drop(DropReason::Route), "before there is a map");
+    let map = |heads: &[u16]| Map::equal(heads.iter().map(|head| vec![*head]).collect());
+    datapath.set_map(&map(&[1, 0])).unwrap();
+    assert_eq!(datapath.set_map(&map(&[0; 4])), Err(TableError::Partitions));
+    assert_eq!(datapath.set_map(&map(&[0, 2])), Err(TableError::Replicas));
+    let Verdict::Forward(replicas) = ask() else { panic!("{:?}", ask()) };
+    assert_eq!(replicas[..], [1]);
 }
 
 /// For each mechanism at least one vector notices that it is left out. Where it can't be, none notices.

@@ -8,7 +8,7 @@ use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::Record;
 use switchback_core::topology::chain_of;
 use switchback_engine::{Engine as _, Fault, MemoryEngine, SyncPolicy};
-use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags};
+use switchback_wire::{Address, HashKey, Header, Map, Op, Packet, Seq, Status, flags};
 
 const HASH_KEY: HashKey = HashKey([7; 16]);
 const SWITCH: Address = Address::in_memory(2, 0);
@@ -55,7 +55,7 @@ impl Node {
         self.epoch += 1;
         let config = NodeConfig {
             hash_key: HASH_KEY,
-            routes: vec![vec![0]],
+            map: Map::equal(vec![vec![0]]),
             switch: Some(SWITCH),
             lanes: 8,
             write_through: false,

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use switchback_core::control::Location;
 use switchback_core::switch::Target;
 use switchback_datapath::{Datapath, Verdict};
-use switchback_wire::{Address, KeyHash, Packet};
+use switchback_wire::{Address, KeyHash, Map, Packet};
 
 /// Addresses of the nodes, as the controller last told them: where a socket driver forwards to.
 pub type NodeAddresses = Arc<RwLock<Vec<Address>>>;
@@ -50,9 +50,9 @@ impl Target for NativeTarget {
         self.datapath.clear();
     }
 
-    fn set_route(&mut self, partition: u16, replicas: &[u16]) {
-        if let Err(error) = self.datapath.set_route(partition, replicas) {
-            tracing::error!(partition, %error, "the datapath refuses a route of the controller's");
+    fn set_map(&mut self, map: &Map) {
+        if let Err(error) = self.datapath.set_map(map) {
+            tracing::error!(%error, "the datapath refuses the controller's map");
         }
     }
 

@@ -21,7 +21,7 @@ mod connections;
 
 /// Longest frame of a peer: a batch fits several times.
 const PEER_FRAME_BYTES_MAX: u32 = 1 << 20;
-/// Longest frame of the controller: routes of all partitions and addresses of all nodes fit.
+/// Longest frame of the controller: all partitions and addresses of all nodes fit.
 const CONTROLLER_FRAME_BYTES_MAX: u32 = 4 << 20;
 /// Longest introduction.
 const INTRODUCTION_BYTES_MAX: u32 = 64;

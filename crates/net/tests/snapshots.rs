@@ -9,7 +9,7 @@ use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, DropReason, Shard, Verdict};
 use switchback_net::NativeTarget;
-use switchback_wire::{Address, HashKey, Header, Op, Packet};
+use switchback_wire::{Address, HashKey, Header, Map, Op, Packet};
 
 const KEYS: u32 = 64;
 /// Reports that find room; a power of two, as the ring's length is.
@@ -46,7 +46,7 @@ impl Switch {
         let agent = Agent::new(1, Address::default(), AgentConfig::default(), NOW);
         let mut switch = Switch { agent, target, datapath, commands: 0, requests: 0 };
         let nodes = vec![Address::in_memory(2, 0)];
-        let config = SwitchConfig { boot: 1, generation: 1, lanes: 1, routes: vec![vec![0]], nodes };
+        let config = SwitchConfig { boot: 1, generation: 1, lanes: 1, map: Map::equal(vec![vec![0]]), nodes };
         switch.command(SwitchCommand::Configure(config));
         let entry = |slot: u32| {
             let key = slot.to_be_bytes().to_vec();

@@ -18,7 +18,7 @@ use switchback_core::switch::Target;
 use switchback_datapath::Verdict;
 use switchback_engine::{Opened, Storage};
 use switchback_net::{ClientControl, Clock, ControlLink, MemoryHub, NativeTarget, SWITCH_ADDRESS, Uplink};
-use switchback_wire::{Address, Header, Op, Packet};
+use switchback_wire::{Address, Header, Map, Op, Packet};
 use switchback_xdp::XdpTarget;
 
 /// Storage that fails for so long while the rack starts won't mend by itself.
@@ -33,7 +33,7 @@ pub struct Blueprint {
     /// What the rack is made of.
     pub rack: Rack,
     /// Which node has which partition, if the rack is made now.
-    pub routes: Vec<Vec<u16>>,
+    pub map: Map,
     /// Where and how each node keeps its records.
     pub nodes: Vec<Storage>,
     /// The controller's directory.
@@ -151,7 +151,7 @@ impl Assembly {
         found: &switchback_core::controller::Files,
         seed: u64,
     ) -> anyhow::Result<()> {
-        let controller = self.rack.controller(addresses, blueprint.routes.clone(), found, seed, self.clock.now());
+        let controller = self.rack.controller(addresses, blueprint.map.clone(), found, seed, self.clock.now());
         let controller = controller.with_context(|| rack_in(blueprint))?;
         let inbox = self.hub.controller_inbox();
         let carrier = Arc::clone(&self.hub) as Arc<dyn switchback_net::Carrier>;

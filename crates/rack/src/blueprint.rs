@@ -108,7 +108,7 @@ pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
     rack.times.switch_timeout_us = 60_000_000;
     rack.times.bypass_us = None;
     Blueprint {
-        routes: rack.deal(seed),
+        map: rack.deal(seed),
         rack,
         nodes: (0..config.nodes.len()).map(|node| storage(config, node)).collect(),
         controller_data: config.controller.data.clone(),

@@ -9,7 +9,6 @@ use switchback_net::free_addresses;
 use switchback_rack::config::{Overrides, RackConfig};
 use switchback_rack::drive::PacketLog;
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
-use switchback_wire::partition_of;
 
 /// Two switches, two nodes, a controller.
 fn config(directory: &Path) -> RackConfig {
@@ -207,9 +206,9 @@ async fn a_dead_nodes_cached_records_are_served_and_stored_when_it_is_back() {
     }
     victim.stop();
     // Keys of the other node want slots: while theirs can't be stored, the records stay readable, evicting or not.
-    let (hash_key, routes) =
-        controller.controller.call(|controller, _| (controller.hash_key(), controller.routes().to_vec())).unwrap();
-    let node_of = |key: &[u8]| routes[usize::from(partition_of(&hash_key.hash(key), routes.len() as u32))][0];
+    let (hash_key, map) =
+        controller.controller.call(|controller, _| (controller.hash_key(), controller.map().clone())).unwrap();
+    let node_of = |key: &[u8]| map.of(hash_key.hash(key)).head();
     let others: Vec<_> = (1000..1400u32).map(u32::to_be_bytes).filter(|key| node_of(key) == 0).take(80).collect();
     for _ in 0..10 {
         for key in &others {

@@ -9,7 +9,7 @@ use std::hash::Hasher;
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashKey(pub [u8; 16]);
 
-/// SipHash-2-4-128 of a key. Its top bits are the routing key.
+/// SipHash-2-4-128 of a key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct KeyHash(pub [u8; 16]);
 
@@ -58,12 +58,4 @@ impl fmt::Debug for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.position())
     }
-}
-
-/// The partition of a key hash among `partitions`, a power of two to 65,536: its top bits.
-#[inline]
-pub fn partition_of(hash: &KeyHash, partitions: u32) -> u16 {
-    assert!(partitions.is_power_of_two() && partitions <= 1 << 16);
-    let top = (hash.position() >> 48) as u32;
-    ((top * partitions) >> 16) as u16
 }

@@ -6,6 +6,7 @@
 mod address;
 mod hash;
 mod header;
+mod map;
 mod op;
 mod packet;
 mod pcap;
@@ -13,8 +14,9 @@ mod scheme;
 mod seq;
 
 pub use address::Address;
-pub use hash::{HashKey, KeyHash, partition_of};
+pub use hash::{HashKey, KeyHash};
 pub use header::{DecodeError, Header};
+pub use map::{Map, MapError, PARTITIONS_MAX, Partition, REPLICAS_MAX, RoutingKey};
 pub use op::{Op, Status, flags, record_flags};
 pub use packet::{Packet, PacketRef, push_scan_entry, scan_entries};
 pub use pcap::Capture;

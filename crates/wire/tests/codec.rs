@@ -77,17 +77,6 @@ proptest! {
 }
 
 #[test]
-fn partitions_are_ranges_of_the_top_bits() {
-    let mut hash = KeyHash([0; 16]);
-    assert_eq!(partition_of(&hash, 256), 0);
-    hash.0[0] = 0xff;
-    assert_eq!(partition_of(&hash, 256), 255);
-    hash.0[1] = 0xff;
-    assert_eq!(partition_of(&hash, 1 << 16), 0xffff);
-    assert_eq!(partition_of(&hash, 1), 0);
-}
-
-#[test]
 fn the_hash_is_siphash_2_4_128() {
     // First vectors of the reference implementation (key 00..0f, message empty and 00).
     let key = HashKey(std::array::from_fn(|i| i as u8));

@@ -38,8 +38,10 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
-use switchback_datapath::{Config, DropReason, Replicas, STATISTIC_COUNT, Statistics, TableError, Verdict, location};
-use switchback_wire::{Address, KeyHash, PACKET_BYTES_MAX, Packet};
+use switchback_datapath::{
+    Config, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics, TableError, Verdict, location,
+};
+use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet};
 use sys::{Calls, Shared};
 use thiserror::Error;
 
@@ -148,7 +150,7 @@ pub fn permission() -> Result<(), Error> {
 }
 
 impl XdpDatapath {
-    /// Loads it. It serves nothing yet: inject SET_EPOCH, set routes and nodes, attach. Packets to `endpoint` are its own.
+    /// Loads it. It serves nothing yet: inject SET_EPOCH, set a map and nodes, attach. Packets to `endpoint` are its own.
     pub fn new(config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
         XdpDatapath::load(Object::Switch, config, endpoint)
     }
@@ -160,7 +162,7 @@ impl XdpDatapath {
         let chunks = Chunks::new(config);
         let slots = Shared::new(loaded.map("chunks").as_fd(), chunks.length())
             .map_err(Error::system("mapping the datapath's slots"))?;
-        let reports = Mutex::new(Reports::new(&loaded, config.partitions)?);
+        let reports = Mutex::new(Reports::new(&loaded)?);
         let datapath = XdpDatapath {
             calls: Arc::clone(&loaded) as Arc<dyn Calls>,
             loaded,
@@ -173,8 +175,8 @@ impl XdpDatapath {
             config: config.clone(),
             endpoint,
         };
-        for partition in 0..config.partitions {
-            datapath.update("routes", &partition.to_ne_bytes(), &u64::MAX.to_ne_bytes());
+        for index in 0..config.partitions {
+            datapath.update("routes", &index.to_ne_bytes(), &RouteBucket::NONE.bytes());
         }
         // Not all empty tables are zeros.
         datapath.clear();
@@ -310,16 +312,20 @@ impl XdpDatapath {
         self.done("change the lookup table", run).map_or(u32::MAX, |ran| ran.value)
     }
 
-    /// Gives a partition its replicas, from the head to the tail; none takes it out of service.
-    pub fn set_route(&self, partition: u16, replicas: &[u16]) -> Result<(), TableError> {
-        if u32::from(partition) >= self.config.partitions {
-            return Err(TableError::Partition);
+    /// Says which partition has which keys, and its replicas. The epoch is 0 meanwhile, so that no
+    /// packet is routed by parts of two maps.
+    ///
+    /// # Errors
+    /// A map for which there is no room, or with other nodes; the one before stays.
+    pub fn set_map(&self, map: &Map) -> Result<(), TableError> {
+        let Routes { buckets, ranges } = Routes::new(map, &self.config)?;
+        let _one_at_a_time = self.tables();
+        for (index, range) in (0u32..).zip(&ranges) {
+            self.update("ranges", &index.to_ne_bytes(), &range.bytes());
         }
-        if replicas.len() > 4 || replicas.iter().any(|node| *node >= self.config.nodes) {
-            return Err(TableError::Replicas);
+        for (index, bucket) in (0u32..).zip(&buckets) {
+            self.update("routes", &index.to_ne_bytes(), &bucket.bytes());
         }
-        let route = switchback_datapath::route_of(replicas);
-        self.update("routes", &u32::from(partition).to_ne_bytes(), &route.to_ne_bytes());
         Ok(())
     }
 

@@ -52,7 +52,7 @@ struct Parameters {
     sampling: u64,
     threshold: u32,
     sketch_width: u32,
-    partition_shift: u32,
+    route_shift: u32,
     lookup_mask: u32,
     class_count: u32,
     slots: [u32; CLASSES],
@@ -74,7 +74,7 @@ impl Parameters {
             sampling: (config.sampling * f64::from(1u32 << 31) * 2.0) as u64,
             threshold: config.threshold,
             sketch_width: config.sketch_width,
-            partition_shift: 32 - config.partitions.trailing_zeros(),
+            route_shift: 32 - config.partitions.trailing_zeros(),
             lookup_mask: buckets(config) - 1,
             class_count: config.classes.len() as u32,
             chunk_shift: chunks.shift,
@@ -98,7 +98,7 @@ impl Parameters {
         let mut bytes = Vec::new();
         bytes.extend(self.features.to_ne_bytes());
         bytes.extend(self.sampling.to_ne_bytes());
-        let words = [self.threshold, self.sketch_width, self.partition_shift, self.lookup_mask, self.class_count];
+        let words = [self.threshold, self.sketch_width, self.route_shift, self.lookup_mask, self.class_count];
         let of_classes =
             [self.slots, self.value_bytes, self.counter_base, self.chunk_shift, self.chunk_base, self.slot_bytes];
         for word in words.iter().chain(of_classes.as_flattened()).chain(&[self.chunk_bytes]) {
@@ -228,7 +228,7 @@ fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<
         "counters" => map.set_max_entries(slots(config).max(1))?,
         "sketches" => map.set_max_entries(4 * config.sketch_width)?,
         "lanes" => map.set_max_entries(config.lanes)?,
-        "routes" => map.set_max_entries(config.partitions)?,
+        "routes" | "ranges" => map.set_max_entries(config.partitions)?,
         "nodes" | "node_addresses" => map.set_max_entries(u32::from(config.nodes))?,
         "reports" => {
             let room = u64::from(config.reports) * (place("size.record") as u64 + PACKET_BYTES_MAX as u64);

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 use switchback_datapath::state::bits;
-use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, partition_of, record_flags};
+use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, record_flags};
 
 /// Reports taken from a ring at once. The others wait in it; what finds no room there is counted.
 const TAKEN_MAX: usize = 64;
@@ -54,27 +54,26 @@ impl Ring {
 pub(crate) struct Reports {
     records: Ring,
     unreached: Ring,
-    partitions: u32,
 }
 
 impl Reports {
-    pub(crate) fn new(loaded: &Loaded, partitions: u32) -> Result<Reports, Error> {
+    pub(crate) fn new(loaded: &Loaded) -> Result<Reports, Error> {
         let (records, unreached) = (Ring::new(loaded, "reports")?, Ring::new(loaded, "unreached")?);
-        Ok(Reports { records, unreached, partitions })
+        Ok(Reports { records, unreached })
     }
 
     /// Reports of no kernel: reading them gives this number, again and again.
     #[cfg(test)]
     pub(crate) fn answering(number: i32) -> Reports {
         let ring = || Ring { consume: Box::new(move || number), taken: Arc::default() };
-        Reports { records: ring(), unreached: ring(), partitions: 1 }
+        Reports { records: ring(), unreached: ring() }
     }
 
     /// Takes the next report; false if there is none.
     pub(crate) fn next(&mut self, packet: &mut Packet) -> io::Result<bool> {
         let report = self.records.next()?;
         Ok(report.is_some_and(|report| {
-            fill(packet, &report, self.partitions);
+            fill(packet, &report);
             true
         }))
     }
@@ -98,7 +97,7 @@ impl fmt::Debug for Reports {
 const REPORT_BYTES: usize = 16;
 
 /// A report as the packet that native.c makes of it.
-fn fill(packet: &mut Packet, report: &[u8], partitions: u32) {
+fn fill(packet: &mut Packet, report: &[u8]) {
     let word = |at: usize| u32::from_ne_bytes(report[at..at + 4].try_into().expect("4 bytes"));
     let (op, location, epoch) = (word(0), word(4), word(8));
     let record = Fields { of: "record", bytes: &report[REPORT_BYTES..] };
@@ -110,7 +109,6 @@ fn fill(packet: &mut Packet, report: &[u8], partitions: u32) {
     let flag = |bit, flag| if state & bit != 0 { flag } else { 0 };
     let header = Header {
         epoch,
-        partition: partition_of(&hash, partitions),
         class: (location >> 30) as u8,
         slot: location & ((1 << 30) - 1),
         seq: Seq(record.u64("seq")),

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use switchback_core::control::Location;
 use switchback_core::switch::Target;
 use switchback_datapath::Verdict;
-use switchback_wire::{Address, KeyHash, Packet};
+use switchback_wire::{Address, KeyHash, Map, Packet};
 
 /// What an agent drives.
 #[derive(Clone, Debug)]
@@ -43,9 +43,9 @@ impl Target for XdpTarget {
         self.datapath.clear();
     }
 
-    fn set_route(&mut self, partition: u16, replicas: &[u16]) {
-        if let Err(error) = self.datapath.set_route(partition, replicas) {
-            tracing::error!(partition, %error, "the datapath refuses a route of the controller's");
+    fn set_map(&mut self, map: &Map) {
+        if let Err(error) = self.datapath.set_map(map) {
+            tracing::error!(%error, "the datapath refuses the controller's map");
         }
     }
 

@@ -100,8 +100,13 @@ fn drive(datapath: &Arc<XdpDatapath>) {
         agent.handle_timeout(later);
         carry_out(&mut agent, later, &mut target);
     };
-    let config =
-        SwitchConfig { boot: 1, generation: 1, lanes: 8, routes: vec![vec![0]], nodes: vec![Address::in_memory(3, 0)] };
+    let config = SwitchConfig {
+        boot: 1,
+        generation: 1,
+        lanes: 8,
+        map: Map::equal(vec![vec![0]]),
+        nodes: vec![Address::in_memory(3, 0)],
+    };
     tell(1, SwitchCommand::Configure(config));
     tell(2, SwitchCommand::NodeAddress(0, Address::in_memory(3, 1)));
     tell(3, SwitchCommand::Snapshot { generation: 2 });

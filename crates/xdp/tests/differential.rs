@@ -85,11 +85,15 @@ impl Pair {
         let (native, kernel) = (Datapath::new(&config).unwrap(), <Kernel as Subject>::new(&config));
         let before = kernel.statistics();
         let pair = Pair { native, kernel, before };
-        for partition in 0..4u16 {
-            let replicas: &[u16] = if partition == 3 { &[] } else { &[partition % 2, 3] };
-            Subject::set_route(&pair.native, partition, replicas);
-            Subject::set_route(&pair.kernel, partition, replicas);
-        }
+        // One bucket has a range of its own, and ranges meet in the others.
+        let starts = [0, 1 << 126 | 5, 1 << 127, 7 << 125];
+        let partition = |(number, start)| {
+            let start = RoutingKey(start);
+            Partition { number, start, view: 0, chain: 0, replicas: vec![number % 2, 3] }
+        };
+        let map = Map::new((0..).zip(starts).map(partition).collect()).unwrap();
+        Subject::set_map(&pair.native, &map);
+        Subject::set_map(&pair.kernel, &map);
         for node in 0..2 {
             let address = Address { port: NODE.port + node, ..NODE };
             pair.native.set_node(node, address);

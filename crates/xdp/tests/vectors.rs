@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::conformance::{failures, vectors};
+use common::conformance::{check_map, failures, maps, vectors};
 use common::{Kernel, may_load};
 use switchback_datapath::Features;
 
@@ -18,4 +18,14 @@ fn every_vector_holds_in_the_kernel() {
     drop(std::panic::take_hook());
     assert!(failed.is_empty(), "{} of {} failed:\n{}", failed.len(), vectors.len(), failed.join("\n"));
     assert!(vectors.len() >= 150, "only {}: some went missing", vectors.len());
+}
+
+#[test]
+fn every_map_routes_each_key_in_the_kernel() {
+    if !may_load() {
+        return;
+    }
+    for (name, room, map, keys) in maps() {
+        check_map::<Kernel>(&name, room, &map, &keys);
+    }
 }

@@ -147,8 +147,8 @@ impl Bench {
     pub(crate) fn new(case: Case, profile: &Profile, seed: u64) -> Bench {
         let setup = Bench::setup_of(&case, profile, seed, Scheme::NoCache, 2);
         let keys = KeySpace::new(seed, KEY_BYTES);
-        let (routes, hash_key) = setup.map();
-        let placement = Placement::of_workload(&setup.workload, 0, keys, &routes, hash_key);
+        let (map, hash_key) = setup.map();
+        let placement = Placement::of_workload(&setup.workload, 0, keys, &map, hash_key);
         Bench { case, profile: profile.clone(), seed, placement }
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use std::net::UdpSocket;
 use std::time::Instant;
 use switchback_datapath::{Statistics, TableError, Verdict};
-use switchback_wire::{Address, KeyHash, Packet};
+use switchback_wire::{Address, KeyHash, Map, Packet};
 use switchback_xdp::Segment;
 use switchback_xdp::measure::{Meter, Program, Step};
 
@@ -32,8 +32,8 @@ impl Tables for Meter {
         self.lookup_insert(hash, 0, slot)
     }
 
-    fn set_route(&self, partition: u16) -> Result<(), TableError> {
-        (**self).set_route(partition, &[0])
+    fn set_map(&self, map: &Map) -> Result<(), TableError> {
+        (**self).set_map(map)
     }
 
     fn set_node(&self, address: Address) {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::net::Ipv4Addr;
 use switchback_bench::report::Spread;
 use switchback_datapath::{Config, Statistics, TableError, Verdict};
-use switchback_wire::{Address, Header, KeyHash, Op, Packet};
+use switchback_wire::{Address, Header, KeyHash, Map, Op, Packet};
 
 /// Packets between two looks at the clock: few enough that most stretches are not preempted on a busy machine.
 pub(crate) const PACKETS: usize = 1 << 15;
@@ -37,7 +37,7 @@ pub(crate) trait Subject {
 pub(crate) trait Tables {
     fn inject(&self, packet: &mut Packet) -> Verdict;
     fn insert(&self, hash: &KeyHash, slot: u32) -> Result<(), TableError>;
-    fn set_route(&self, partition: u16) -> Result<(), TableError>;
+    fn set_map(&self, map: &Map) -> Result<(), TableError>;
     fn set_node(&self, address: Address);
     fn process(&self, packet: &mut Packet) -> Verdict;
 }
@@ -50,9 +50,7 @@ pub(crate) fn fill(tables: &impl Tables, config: &Config, size: Size) -> anyhow:
         ensure!(verdict == Verdict::Reply, "the datapath refuses {:?}: {verdict:?}", header.op);
         Ok(())
     };
-    for partition in 0..config.partitions {
-        tables.set_route(partition as u16)?;
-    }
+    tables.set_map(&Map::equal(vec![vec![0]; config.partitions as usize]))?;
     tables.set_node(std::net::SocketAddr::from(NODE).into());
     control(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, b"-")?;
     let value = vec![7; size.value_bytes as usize];

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Statistics, TableError, Verdict};
-use switchback_wire::{Address, Header, KeyHash, Packet};
+use switchback_wire::{Address, Header, KeyHash, Map, Packet};
 
 const CLIENT: Address = Address::in_memory(1, 0);
 /// As many packets as a driver takes from a socket at once.
@@ -33,8 +33,8 @@ impl Tables for Datapath {
         self.lookup_insert(hash, 0, slot)
     }
 
-    fn set_route(&self, partition: u16) -> Result<(), TableError> {
-        self.set_route(partition, &[0])
+    fn set_map(&self, map: &Map) -> Result<(), TableError> {
+        self.set_map(map)
     }
 
     fn set_node(&self, address: Address) {

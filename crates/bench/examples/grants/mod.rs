@@ -17,15 +17,14 @@ pub(crate) const SWITCH: Address = Address::in_memory(1, 0);
 /// What one client hears.
 pub(crate) struct Grants {
     index: u32,
-    partitions: u32,
     notices: VecDeque<ClientNotice>,
     waker: Option<Arc<Waker>>,
 }
 
 impl Grants {
-    /// Of the client of this number, in a rack of so many partitions.
-    pub(crate) fn new(index: u32, partitions: u32) -> Grants {
-        Grants { index, partitions, notices: VecDeque::new(), waker: None }
+    /// Of the client of this number.
+    pub(crate) fn new(index: u32) -> Grants {
+        Grants { index, notices: VecDeque::new(), waker: None }
     }
 }
 
@@ -47,7 +46,6 @@ impl ControlLink for Grants {
                 recovered_epoch: 0,
             }),
             hash_key: HASH_KEY,
-            partitions: self.partitions,
             lane_first: self.index * lanes,
             lanes,
             request_base: 0,

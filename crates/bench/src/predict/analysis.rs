@@ -222,10 +222,10 @@ impl<'a> Map<'a> {
     fn new(traffic: &'a Traffic, rack: &'a Rack, number: u32) -> Map<'a> {
         let word = |at: u64| mix(mix(rack.seed) ^ (u64::from(number) << 1 | at)).to_be_bytes();
         let hash_key = HashKey([word(0), word(1)].concat().try_into().expect("twice eight bytes"));
-        let routes: Vec<_> =
-            (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]).collect();
+        let heads = (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]);
+        let map = switchback_wire::Map::equal(heads.collect());
         let keys = traffic.keys.iter().map(|key| KeyShare { hash: hash_key.hash(&key.hash.0), ..*key });
-        let placement = Placement::of_keys(&routes, keys);
+        let placement = Placement::of_keys(&map, keys);
         let none = placement.limit_of_hottest(traffic.demand, Policy::ideal(Scheme::NoCache), 0);
         Map { traffic, rack, number, placement, none }
     }

@@ -12,7 +12,7 @@ use switchback_core::controller::RecoveryTimes;
 use switchback_rack::assembly::Assembly;
 use switchback_rack::blueprint;
 use switchback_rack::config::LinkKind;
-use switchback_wire::{HashKey, KeyHash, Scheme};
+use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
 /// Sessions beside those of the benchmark: one that fills the cache.
 const OWN_SESSIONS: u16 = 1;
@@ -51,8 +51,8 @@ impl EmbeddedBench {
 }
 
 impl BenchRack for EmbeddedBench {
-    fn routes(&self) -> Vec<Vec<u16>> {
-        self.watched.routes.clone()
+    fn map(&self) -> Map {
+        self.watched.map.clone()
     }
 
     fn hash_key(&self) -> HashKey {

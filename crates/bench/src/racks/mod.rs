@@ -17,7 +17,7 @@ use switchback_core::controller::RecoveryTimes;
 use switchback_core::storage::{EngineOp, PutCondition, Record};
 use switchback_rack::config::{Cache, LinkKind, Overrides, RackConfig};
 use switchback_rack::drive::ControllerHandle;
-use switchback_wire::{HashKey, KeyHash, Scheme, Seq, partition_of};
+use switchback_wire::{HashKey, KeyHash, Map, Scheme, Seq};
 
 /// Records of one group while loading.
 const LOAD_GROUP: usize = 2000;
@@ -81,18 +81,18 @@ fn check_lanes(options: &RackOptions) -> anyhow::Result<()> {
 struct Watched {
     controller: ControllerHandle,
     hash_key: HashKey,
-    routes: Vec<Vec<u16>>,
+    map: Map,
 }
 
 impl Watched {
     fn new(controller: ControllerHandle) -> anyhow::Result<Watched> {
-        let map = controller.call(|controller, _| (controller.hash_key(), controller.routes().to_vec()));
-        let (hash_key, routes) = map.context("the controller's thread ended")?;
-        Ok(Watched { controller, hash_key, routes })
+        let found = controller.call(|controller, _| (controller.hash_key(), controller.map().clone()));
+        let (hash_key, map) = found.context("the controller's thread ended")?;
+        Ok(Watched { controller, hash_key, map })
     }
 
     fn node_of(&self, hash: &KeyHash) -> u16 {
-        self.routes[usize::from(partition_of(hash, self.routes.len() as u32))][0]
+        self.map.of(*hash).head()
     }
 
     /// Admits the keys and reads each of them until it is cached; says how many are.

@@ -23,7 +23,7 @@ use switchback_rack::admin::RackStatus;
 use switchback_rack::blueprint;
 use switchback_rack::config::{Cache, Overrides, RackConfig};
 use switchback_rack::parts::{ControllerPart, client_links};
-use switchback_wire::{HashKey, KeyHash, Scheme};
+use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
 /// How long the parts may take until the rack serves.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -190,8 +190,8 @@ fn ready(mut part: Leashed) -> anyhow::Result<Leashed> {
 }
 
 impl BenchRack for ProcessBench {
-    fn routes(&self) -> Vec<Vec<u16>> {
-        self.watched.routes.clone()
+    fn map(&self) -> Map {
+        self.watched.map.clone()
     }
 
     fn hash_key(&self) -> HashKey {

@@ -11,13 +11,13 @@ use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatisti
 use crate::control::{ClientNotice, ClientReport, Destination, Grant, batch_len};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
-use crate::topology::{ByChain, ChainId, chain_of};
+use crate::topology::{ByChain, ChainId, chain_of_key};
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use std::collections::VecDeque;
 use switchback_wire::{
     Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, Seq, Status, VALUE_BYTES_MAX, flags, is_large,
-    partition_of, record_flags,
+    record_flags,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -120,8 +120,6 @@ pub struct Session {
     random: Pcg32,
     chains: ByChain<ChainState>,
     hash_key: HashKey,
-    /// `None` before the first grant.
-    partitions: Option<u32>,
     lane_first: u32,
     request_base: u64,
     lanes: Vec<Lane>,
@@ -178,7 +176,6 @@ impl Session {
             random: Pcg32::seed_from_u64(seed),
             chains: ByChain::new(|_| ChainState::new()),
             hash_key: HashKey([0; 16]),
-            partitions: None,
             lane_first: 0,
             request_base: 0,
             lanes: Vec::new(),
@@ -266,7 +263,7 @@ impl Session {
         lane.attempt = 0;
         lane.refused = None;
         lane.state = State::Open;
-        lane.chain = chain_of(header.partition);
+        lane.chain = chain_of_key(&header.key_hash);
         lane.hash = header.key_hash;
         lane.expiry_ms = header.expiry_ms;
         let header = Header { request: lane.request, ..header };
@@ -313,8 +310,9 @@ impl Session {
         if let Operation::Scan { count_only: true, .. } = operation {
             header.fragment_count = 1;
         }
-        header.partition = partition_of(&header.key_hash, self.partitions.expect("a session that is open"));
-        header.epoch = self.chains[chain_of(header.partition)].epoch;
+        let chain = &self.chains[chain_of_key(&header.key_hash)];
+        header.partition = chain.destination.partition(&header.key_hash);
+        header.epoch = chain.epoch;
         header.lane = self.lane_first + index;
         header.expiry_ms = expiry_ms;
         if let Some(expected) = condition {

@@ -2,7 +2,9 @@
 //! so that the state machines can rely on it.
 
 use super::*;
-use switchback_wire::{CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use switchback_wire::{
+    CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, PARTITIONS_MAX, VALUE_BYTES_MAX,
+};
 use thiserror::Error;
 
 /// Candidates of one eviction.
@@ -11,10 +13,8 @@ const CANDIDATES_MAX: usize = 1 << 13;
 const CLASSES_MAX: usize = 16;
 /// Slots of one class, as many as a place in the datapath's table can name.
 const SLOTS_MAX: u32 = (1 << 30) - 2;
-/// Replicas of a partition.
-const REPLICAS_MAX: usize = 4;
-/// Partitions of a rack, and its nodes.
-const PARTITIONS_MAX: usize = 1 << 16;
+/// Nodes of a rack: each has a partition.
+const NODES_MAX: usize = PARTITIONS_MAX;
 /// Lanes of a rack.
 const LANES_MAX: u32 = 1 << 24;
 /// Bytes of a text that says what went wrong.
@@ -92,17 +92,10 @@ fn lanes(lanes: u32) -> Checked {
     check(lanes <= LANES_MAX, "number of lanes")
 }
 
-fn routes(routes: &[Vec<u16>]) -> Checked {
-    check(routes.len().is_power_of_two() && routes.len() <= PARTITIONS_MAX, "number of partitions")?;
-    routes.iter().try_for_each(|replicas| check((1..=REPLICAS_MAX).contains(&replicas.len()), "number of replicas"))
-}
-
-/// Routes to nodes, each of which has an address.
-fn routes_to(replicas: &[Vec<u16>], nodes: &[Address]) -> Checked {
-    routes(replicas)?;
-    check(nodes.len() <= PARTITIONS_MAX, "number of nodes")?;
-    let has_address = replicas.iter().flatten().all(|node| usize::from(*node) < nodes.len());
-    check(has_address, "route to a node")
+/// Nodes, among which are all that the map names.
+fn nodes_of(map: &Map, nodes: &[Address]) -> Checked {
+    check(nodes.len() <= NODES_MAX, "number of nodes")?;
+    check(map.nodes() <= nodes.len(), "replica of a partition")
 }
 
 fn classes(classes: &[(u32, u32)]) -> Checked {
@@ -116,7 +109,7 @@ fn classes(classes: &[(u32, u32)]) -> Checked {
 fn destination(destination: &Destination) -> Checked {
     match destination {
         Destination::Switch(_) => Ok(()),
-        Destination::Nodes { routes, nodes } => routes_to(routes, nodes),
+        Destination::Nodes { map, nodes } => nodes_of(map, nodes),
     }
 }
 
@@ -152,7 +145,7 @@ impl SwitchCommand {
         match self {
             SwitchCommand::Configure(config) => {
                 lanes(config.lanes)?;
-                routes_to(&config.routes, &config.nodes)
+                nodes_of(&config.map, &config.nodes)
             }
             SwitchCommand::Lanes(count) => lanes(*count),
             SwitchCommand::Admit(entries) => batch(entries, entry),
@@ -190,7 +183,7 @@ impl SwitchReport {
 impl NodeCommand {
     fn check(&self) -> Checked {
         match self {
-            NodeCommand::Epoch(config) => lanes(config.lanes).and_then(|()| routes(&config.routes)),
+            NodeCommand::Epoch(config) => lanes(config.lanes),
             NodeCommand::Store(records) => batch(records, keyed),
             NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
             NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => batch(offers, any),
@@ -228,9 +221,6 @@ impl Grant {
             epoch(chain.epoch)?;
             destination(&chain.destination)?;
         }
-        let partitions = self.partitions;
-        let partitioned = partitions.is_power_of_two() && partitions as usize <= PARTITIONS_MAX;
-        check(partitioned, "number of partitions")?;
         lanes(self.lanes)?;
         check(self.lane_first <= LANES_MAX, "first lane")?;
         // A lane counts its requests from here on.
@@ -299,8 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_has_partitions_that_packets_can_name() {
-        let granted = |partitions, epoch, routes: Vec<Vec<u16>>| {
+    fn a_grant_has_an_address_for_each_node() {
+        let granted = |epoch, node| {
+            let map = Map::equal(vec![vec![0], vec![node]]);
             let nodes = vec![Address::default(); 2];
             Message::ToClient(ClientNotice::Granted(Grant {
                 boot: 1,
@@ -308,21 +299,19 @@ mod tests {
                 lease_us: 1,
                 chains: ByChain::new(|_| ChainGrant {
                     epoch,
-                    destination: Destination::Nodes { routes: routes.clone(), nodes: nodes.clone() },
+                    destination: Destination::Nodes { map: map.clone(), nodes: nodes.clone() },
                     durable_generation: 0,
                     recovered_epoch: 0,
                 }),
                 hash_key: HashKey([0; 16]),
-                partitions,
                 lane_first: 0,
                 lanes: 1,
                 request_base: 0,
             }))
         };
-        assert!(!refused(&granted(2, EPOCH_MAX, vec![vec![0], vec![1]])));
-        assert!(refused(&granted(0, 1, vec![vec![0]])) && refused(&granted(3, 1, vec![vec![0]])));
-        assert!(refused(&granted(1, EPOCH_MAX + 1, vec![vec![0]])));
-        assert!(refused(&granted(1, 1, vec![vec![2]])), "a node without an address");
+        assert!(!refused(&granted(EPOCH_MAX, 1)));
+        assert!(refused(&granted(EPOCH_MAX + 1, 1)));
+        assert!(refused(&granted(1, 2)), "a node without an address");
     }
 
     #[test]

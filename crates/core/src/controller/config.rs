@@ -1,14 +1,14 @@
 //! What a rack is made of, and its times.
 
-use switchback_wire::{Address, Scheme};
+use switchback_wire::{Address, Map, Scheme};
 
 /// What a rack is made of, and its times.
 #[derive(Clone, Debug)]
 pub struct ControllerConfig {
     /// Address of each node.
     pub nodes: Vec<Address>,
-    /// Replicas of each partition, for a rack that is made now; an existing one keeps its own.
-    pub routes: Vec<Vec<u16>>,
+    /// Partitions and their replicas, for a rack that is made now; an existing one keeps its own.
+    pub map: Map,
     /// What the cache does.
     pub scheme: Scheme,
     /// Keys that the cache may hold.
@@ -48,7 +48,7 @@ impl Default for ControllerConfig {
     fn default() -> ControllerConfig {
         ControllerConfig {
             nodes: Vec::new(),
-            routes: Vec::new(),
+            map: Map::equal(vec![vec![0]]),
             scheme: Scheme::FarReach,
             cache_records: 65_536,
             eviction_sample: 8,

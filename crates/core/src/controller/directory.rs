@@ -9,7 +9,7 @@ use rand::RngExt;
 use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
-use switchback_wire::{HashKey, KeyHash, partition_of};
+use switchback_wire::{HashKey, KeyHash, Map};
 
 /// Generations are reserved durably in steps of this many.
 const GENERATIONS_RESERVED: u32 = 1024;
@@ -42,11 +42,11 @@ impl Files {
         let other = |was: usize, what: &str, said: usize, mend: String| {
             EngineError::Io(format!("this rack was made with {was} {what} and can't be opened with {said}: {mend}"))
         };
-        let was = file.routes.iter().flatten().max().map_or(0, |node| usize::from(*node) + 1);
+        let was = file.map.nodes();
         if was != nodes {
             return Err(other(was, "nodes", nodes, format!("say --nodes {was}, or count = {was} under [nodes]")));
         }
-        let was = file.routes.len();
+        let was = file.map.partitions().len();
         if was != partitions {
             return Err(other(was, "partitions", partitions, format!("say partitions = {was} under [rack]")));
         }
@@ -73,8 +73,8 @@ struct DirectoryFile {
     sessions_opened: u32,
     /// Key of the rack's key hashes.
     hash_key: HashKey,
-    /// Replicas of each partition.
-    routes: Vec<Vec<u16>>,
+    /// Partitions and their replicas.
+    map: Map,
     /// Who serves the epoch of each chain.
     serving: ByChain<Serving>,
     /// Sessions that may hold preserved records.
@@ -139,13 +139,13 @@ impl Directory {
         random: &mut Pcg32,
         outbox: &mut Outbox,
     ) -> Result<Directory, EngineError> {
-        let found = files.read_directory(config.nodes.len(), config.routes.len())?;
+        let found = files.read_directory(config.nodes.len(), config.map.partitions().len())?;
         let mut file = found.unwrap_or_else(|| DirectoryFile {
             counters: ByChain::new(|_| Counters::default()),
             starts: 0,
             sessions_opened: 0,
             hash_key: HashKey(random.random()),
-            routes: config.routes.clone(),
+            map: config.map.clone(),
             serving: ByChain::new(|_| Serving::default()),
             sessions: BTreeMap::new(),
         });
@@ -205,19 +205,19 @@ impl Directory {
         self.file.hash_key
     }
 
-    /// Replicas of each partition.
-    pub(super) fn routes(&self) -> &[Vec<u16>] {
-        &self.file.routes
+    /// Partitions and their replicas.
+    pub(super) fn map(&self) -> &Map {
+        &self.file.map
     }
 
     /// The partition that a key belongs to.
     pub(super) fn partition_of(&self, hash: &KeyHash) -> u16 {
-        partition_of(hash, self.file.routes.len() as u32)
+        self.file.map.of(*hash).number
     }
 
     /// The nodes that store a partition, its head first.
     pub(super) fn replicas(&self, partition: u16) -> &[u16] {
-        &self.file.routes[usize::from(partition)]
+        &self.file.map.numbered(partition).replicas
     }
 
     /// The node that decides about a partition's keys now.
@@ -337,7 +337,7 @@ mod tests {
             starts: 4,
             sessions_opened: 5,
             hash_key: HashKey([6; 16]),
-            routes: vec![vec![0], vec![1]],
+            map: Map::equal(vec![vec![0], vec![1]]),
             serving: ByChain::new(|_| Serving { active: Some((11, 12)), bypass: false }),
             sessions: BTreeMap::from([(13, session)]),
         };

@@ -35,7 +35,7 @@ use outbox::Outbox;
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use sessions::{SessionRequest, Sessions};
-use switchback_wire::HashKey;
+use switchback_wire::{HashKey, Map};
 use topology::Chains;
 
 /// The controller of one rack. See the [module](self) for how to drive it.
@@ -96,7 +96,7 @@ impl Controller {
         seed: u64,
         now: Now,
     ) -> Result<Controller, EngineError> {
-        assert!(!config.nodes.is_empty() && config.routes.len().is_power_of_two());
+        assert!(!config.nodes.is_empty());
         let mut random = Pcg32::seed_from_u64(seed);
         let mut outbox = Outbox::new();
         let directory = Directory::open(files, &config, &mut random, &mut outbox)?;
@@ -124,9 +124,9 @@ impl Controller {
         self.directory.hash_key()
     }
 
-    /// Replicas of each partition.
-    pub fn routes(&self) -> &[Vec<u16>] {
-        self.directory.routes()
+    /// Partitions and their replicas.
+    pub fn map(&self) -> &Map {
+        self.directory.map()
     }
 
     /// Takes the next message to send.

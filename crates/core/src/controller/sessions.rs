@@ -184,7 +184,6 @@ impl Sessions {
             lease_us: self.lease_us,
             chains,
             hash_key: directory.hash_key(),
-            partitions: directory.routes().len() as u32,
             lane_first: session.lane_first,
             lanes: session.lanes,
             request_base: u64::from(session.number) << 32,

@@ -8,6 +8,7 @@ use crate::topology::{ByChain, ChainId, chain_of, chain_of_switch};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
+use switchback_wire::Map;
 
 /// The rack's chains of switches.
 #[derive(Debug)]
@@ -65,14 +66,15 @@ impl Chains {
     }
 }
 
-/// Every node gets as many partitions as any other, give or take one, in an order drawn from `seed`.
-pub fn deal_partitions(nodes: u16, partitions: u32, seed: u64) -> Vec<Vec<u16>> {
+/// Equal ranges, of which every node gets as many as any other, give or take one, in an order drawn
+/// from `seed`.
+pub fn deal_partitions(nodes: u16, partitions: u32, seed: u64) -> Map {
     assert!(nodes > 0 && partitions >= u32::from(nodes));
     let mut random = Pcg32::seed_from_u64(seed ^ 0x7061_7274);
     let first = random.random_range(0..nodes);
-    let mut routes: Vec<u16> = (0..partitions).map(|p| ((p + u32::from(first)) % u32::from(nodes)) as u16).collect();
-    routes.shuffle(&mut random);
-    routes.into_iter().map(|node| vec![node]).collect()
+    let mut heads: Vec<u16> = (0..partitions).map(|p| ((p + u32::from(first)) % u32::from(nodes)) as u16).collect();
+    heads.shuffle(&mut random);
+    Map::equal(heads.into_iter().map(|node| vec![node]).collect())
 }
 
 #[cfg(test)]
@@ -82,9 +84,9 @@ mod tests {
     #[test]
     fn partitions_are_dealt_out_evenly() {
         for nodes in [1, 3, 4, 16] {
-            let routes = deal_partitions(nodes, 256, 7);
-            let counts: Vec<_> =
-                (0..nodes).map(|node| routes.iter().filter(|route| route[0] == node).count()).collect();
+            let map = deal_partitions(nodes, 256, 7);
+            let heads: Vec<u16> = map.partitions().iter().map(|partition| partition.head()).collect();
+            let counts: Vec<_> = (0..nodes).map(|node| heads.iter().filter(|head| **head == node).count()).collect();
             assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
         }
         assert_eq!(deal_partitions(4, 256, 7), deal_partitions(4, 256, 7));

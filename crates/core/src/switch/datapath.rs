@@ -155,9 +155,7 @@ fn configure(inject: &mut Inject<'_>, config: &SwitchConfig) -> DatapathDone {
     for (node, address) in config.nodes.iter().enumerate() {
         inject.target.set_node(node as u16, *address);
     }
-    for (partition, replicas) in config.routes.iter().enumerate() {
-        inject.target.set_route(partition as u16, replicas);
-    }
+    inject.target.set_map(&config.map);
     inject.target.set_lanes(config.lanes);
     let requests = inject.target.requests();
     let set = inject.set_epoch(inject.epoch, config.generation);

@@ -2,7 +2,7 @@
 
 use crate::control::{Entry, EntryId, KeyedRecord, Location};
 use crate::storage::Record;
-use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, Status, record_flags};
+use switchback_wire::{Address, Header, KeyHash, Map, Op, Packet, Seq, Status, record_flags};
 
 /// A datapath as its agent sees it.
 pub trait Target {
@@ -19,8 +19,8 @@ pub trait Target {
     /// packet is served.
     fn clear(&mut self);
 
-    /// Replicas of a partition.
-    fn set_route(&mut self, partition: u16, replicas: &[u16]);
+    /// Partitions and their replicas. The epoch is 0 while this runs.
+    fn set_map(&mut self, map: &Map);
 
     /// Address of a node.
     fn set_node(&mut self, node: u16, address: Address);

@@ -10,7 +10,7 @@ use switchback_core::controller::{Controller, ControllerConfig, Files, RecoveryT
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::OfferId;
 use switchback_core::topology::ByChain;
-use switchback_wire::{Address, KeyHash};
+use switchback_wire::{Address, KeyHash, Map};
 
 pub const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
 /// When a switch that has said nothing since counts as dead.
@@ -45,7 +45,7 @@ impl Rack {
     /// The same with a configuration of its own.
     pub fn new(config: ControllerConfig, clients: &[u64]) -> Rack {
         let node = Address::in_memory(3, 0);
-        let config = ControllerConfig { nodes: vec![node], routes: vec![vec![0]], ..config };
+        let config = ControllerConfig { nodes: vec![node], map: Map::equal(vec![vec![0]]), ..config };
         let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW).expect("a new rack");
         let mut rack = Rack {
             now: NOW,

@@ -52,9 +52,7 @@ impl Drop for Stop<'_> {
 impl Rig {
     pub(crate) fn new(config: &Config) -> Rig {
         let datapath = Datapath::new(config).unwrap();
-        for partition in 0..config.partitions {
-            datapath.set_route(partition as u16, &[0]).unwrap();
-        }
+        datapath.set_map(&Map::equal(vec![vec![0]; config.partitions as usize])).unwrap();
         datapath.set_node(0, NODE);
         let rig = Rig { datapath };
         rig.control(Header { epoch: EPOCH, generation: 1, ..Header::new(Op::SetEpoch) }, b"-");

@@ -12,7 +12,7 @@ use switchback_wire::*;
 /// A build of the pipeline: what a vector needs of it.
 pub(crate) trait Subject {
     fn new(config: &Config) -> Self;
-    fn set_route(&self, partition: u16, replicas: &[u16]);
+    fn set_map(&self, map: &switchback_wire::Map);
     fn set_node(&self, node: u16, address: Address);
     fn set_lanes(&self, lanes: u32);
     fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> bool;
@@ -43,8 +43,8 @@ macro_rules! subject {
             fn new(config: &Config) -> Self {
                 $new(config)
             }
-            fn set_route(&self, partition: u16, replicas: &[u16]) {
-                <$inner>::set_route(self, partition, replicas).unwrap();
+            fn set_map(&self, map: &switchback_wire::Map) {
+                <$inner>::set_map(self, map).unwrap();
             }
             fn set_node(&self, node: u16, address: Address) {
                 <$inner>::set_node(self, node, address);
@@ -392,9 +392,7 @@ fn new_subject<S: Subject>(features: Features, before: &Before) -> S {
         ..Config::default()
     };
     let datapath = S::new(&config);
-    for partition in 0..4 {
-        datapath.set_route(partition, &[0]);
-    }
+    datapath.set_map(&switchback_wire::Map::equal(vec![vec![0]; 4]));
     datapath.set_node(0, NODE);
     datapath.set_lanes(4);
     datapath.poke_registers(&before.state.registers);
@@ -434,7 +432,7 @@ fn check_report<S: Subject>(datapath: &S, expected: &Value) {
     if expected.is_object() {
         let mut header =
             Header { epoch: 5, request: INCARNATION, slot: SLOT, key_hash: key_hash(), ..Header::new(Op::Read) };
-        (header.partition, header.generation) = (3, 3);
+        header.generation = 3;
         let mut parts = Parts { header, value: Vec::new(), key: b"key".to_vec() };
         apply_packet(&mut parts, expected);
         assert_eq!(parts_of(&packet), parts, "the report");
@@ -475,7 +473,8 @@ pub(crate) fn vectors() -> Vec<(String, Value, Features)> {
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut vectors = Vec::new();
-    for path in files.iter().filter(|path| path.extension().is_some_and(|extension| extension == "json")) {
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json") && !path.ends_with("maps.json"));
+    for path in &files {
         let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for vector in file["vectors"].as_array().unwrap() {
@@ -488,6 +487,65 @@ pub(crate) fn vectors() -> Vec<(String, Value, Features)> {
 }
 
 /// The vectors that fail without these bits, and how.
+/// Each map of `maps.json`: its name, the room for partitions, the map, and keys with the partition and
+/// the head that they belong to. With one of as many partitions as there can be.
+pub(crate) fn maps() -> Vec<(String, u32, switchback_wire::Map, Vec<(KeyHash, u16, u16)>)> {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../datapath/vectors/maps.json");
+    let file: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let partition = |value: &Value| Partition {
+        number: number(&value["partition"]),
+        start: hash(&value["start"]).into(),
+        view: 0,
+        chain: 0,
+        replicas: value["replicas"].as_array().unwrap().iter().map(number).collect(),
+    };
+    let looked_up = |key: &Value| (hash(&key[0]), number(&key[1]), number(&key[2]));
+    let map = |value: &Value| {
+        let partitions = value["partitions"].as_array().unwrap().iter().map(partition).collect();
+        let keys = value["keys"].as_array().unwrap().iter().map(looked_up).collect();
+        let name = value["name"].as_str().unwrap().to_owned();
+        (name, number(&value["room"]), switchback_wire::Map::new(partitions).unwrap(), keys)
+    };
+    let mut maps: Vec<_> = file["maps"].as_array().unwrap().iter().map(map).collect();
+    maps.push(largest_map());
+    maps
+}
+
+/// Every third key begins a partition, all in one bucket, and the last one has all the rest.
+fn largest_map() -> (String, u32, switchback_wire::Map, Vec<(KeyHash, u16, u16)>) {
+    let replicas = |number: u16| vec![number % 3];
+    let start = |number: u16| RoutingKey(u128::from(number) * 3);
+    let partition = |number| Partition { number, start: start(number), view: 0, chain: 0, replicas: replicas(number) };
+    let map = switchback_wire::Map::new((0..=u16::MAX).map(partition).collect()).unwrap();
+    let keys = (0..=u16::MAX).step_by(771).chain([u16::MAX]);
+    let around = |number: u16| {
+        let first = (KeyHash(start(number).0.to_be_bytes()), number, number % 3);
+        let last = (KeyHash((start(number).0 + 2).to_be_bytes()), number, number % 3);
+        [first, last]
+    };
+    ("as many partitions as there can be".to_owned(), 1 << 16, map, keys.flat_map(around).collect())
+}
+
+/// Asks a build for the partition and the head of these keys.
+pub(crate) fn check_map<S: Subject>(name: &str, room: u32, map: &switchback_wire::Map, keys: &[(KeyHash, u16, u16)]) {
+    let classes = vec![ClassConfig { value_bytes: 16, slots: 4 }];
+    let config = Config { classes, lanes: 8, partitions: room, nodes: 3, sketch_width: 64, ..Config::default() };
+    let datapath = S::new(&config);
+    datapath.poke_registers(&Registers { epoch: 1, generation: 1, ..Registers::default() });
+    let ask = |hash: KeyHash| {
+        let mut packet = Packet::build(Header { epoch: 1, key_hash: hash, ..Header::new(Op::Write) }, b"v", b"key");
+        (datapath.process(&mut packet, CLIENT, 1, u32::MAX), packet.parse().unwrap().header.partition)
+    };
+    datapath.set_map(map);
+    for (hash, partition, head) in keys {
+        let found = map.of(*hash);
+        assert_eq!((found.number, found.head()), (*partition, *head), "{name}: the map itself, {:x?}", hash.0);
+        let (verdict, told) = ask(*hash);
+        let Verdict::Forward(replicas) = verdict else { panic!("{name}: {verdict:?} for {:x?}", hash.0) };
+        assert_eq!((told, &replicas[..]), (*partition, &found.replicas[..]), "{name}: {:x?}", hash.0);
+    }
+}
+
 pub(crate) fn failures<S: Subject>(vectors: &[(String, Value, Features)], without: Features) -> Vec<String> {
     let failed = |(name, vector, features): &(String, Value, Features)| {
         let panicked = catch_unwind(|| run::<S>(vector, features.without(without))).err()?;

@@ -210,7 +210,6 @@ impl ControlLink for FakeControl {
                 recovered_epoch: 0,
             }),
             hash_key: HASH_KEY,
-            partitions: 16,
             lane_first: self.worker * LANES,
             lanes: records.knobs.lanes.unwrap_or(LANES).min(asked),
             request_base: records.request_base(boot),

@@ -81,7 +81,7 @@ mod tests {
     use switchback_core::control::{Envelope, Location, Message, Peer, SwitchReport};
     use switchback_core::switch::AgentConfig;
     use switchback_net::{Carrier, Mailbox};
-    use switchback_wire::{Address, KeyHash, Packet};
+    use switchback_wire::{Address, KeyHash, Map, Packet};
 
     /// A datapath without any room, until it fails.
     struct Fragile(Arc<OnceLock<&'static str>>);
@@ -95,7 +95,7 @@ mod tests {
         }
         fn lookup_remove(&mut self, _: &KeyHash, _: Location) {}
         fn clear(&mut self) {}
-        fn set_route(&mut self, _: u16, _: &[u16]) {}
+        fn set_map(&mut self, _: &Map) {}
         fn set_node(&mut self, _: u16, _: Address) {}
         fn set_lanes(&mut self, _: u32) {}
         fn next_report(&mut self, _: &mut Packet) -> bool {

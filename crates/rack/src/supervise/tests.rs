@@ -12,7 +12,7 @@ use switchback_core::controller::ControllerConfig;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::topology::ByChain;
 use switchback_net::{Carrier, Clock, ControlEvent, Mailbox};
-use switchback_wire::Address;
+use switchback_wire::{Address, Map};
 
 /// Does at once what the controller asks, but for snapshots: their generations go to the test.
 struct Played {
@@ -52,7 +52,7 @@ fn controller(files: ControllerFiles, stop: &Stop) -> (ControllerHandle, Arc<Mai
     // Nothing happens by itself, however slow the machine is.
     let config = ControllerConfig {
         nodes: vec![node],
-        routes: vec![vec![0]],
+        map: Map::equal(vec![vec![0]]),
         switch_timeout_us: 3_600_000_000,
         snapshot_us: None,
         ..ControllerConfig::default()

@@ -46,7 +46,7 @@ pub(crate) fn small_switch(slots: u32, reports: u32) -> XdpDatapath {
         ..Config::default()
     };
     let datapath = XdpDatapath::new(&config, Address::default()).unwrap();
-    datapath.set_route(0, &[0]).unwrap();
+    datapath.set_map(&Map::equal(vec![vec![0]])).unwrap();
     let begin = Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) };
     control(&datapath, begin, b"-");
     datapath
@@ -131,7 +131,7 @@ pub(crate) fn switch_config() -> Config {
 
 /// Gives an empty switch its record.
 pub(crate) fn store(datapath: &XdpDatapath, value: &[u8]) {
-    datapath.set_route(0, &[0]).unwrap();
+    datapath.set_map(&Map::equal(vec![vec![0]])).unwrap();
     let control = |header: Header| {
         let mut packet = Packet::build(Header { epoch: 1, key_hash: hash(), ..header }, &[], KEY);
         assert_eq!(datapath.inject(&mut packet), Verdict::Reply);

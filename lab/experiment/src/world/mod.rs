@@ -27,7 +27,7 @@ use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::switch::Counting;
 use switchback_datapath::Features;
-use switchback_wire::{HashKey, Scheme};
+use switchback_wire::{HashKey, Map, Scheme};
 
 pub(crate) use client::Drive;
 pub(crate) use meter::Meter;
@@ -116,10 +116,10 @@ impl Setup {
         controller.expect("a new rack has no damaged files")
     }
 
-    /// Replicas of each partition, and the rack's hash key: drawn by the controller, from the seed.
-    pub(crate) fn map(&self) -> (Vec<Vec<u16>>, HashKey) {
+    /// Partitions and their replicas, and the rack's hash key: drawn by the controller, from the seed.
+    pub(crate) fn map(&self) -> (Map, HashKey) {
         let controller = self.controller();
-        (controller.routes().to_vec(), controller.hash_key())
+        (controller.map().clone(), controller.hash_key())
     }
 }
 

@@ -20,14 +20,13 @@ use switchback_core::topology::chain_of;
 use switchback_engine::rocks::{Options, RocksEngine};
 use switchback_engine::{Engine, MemoryEngine, SyncPolicy};
 use switchback_net::{Clock, UdpLink};
-use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags, partition_of};
+use switchback_wire::{Address, HashKey, Header, Map, Op, Packet, Seq, Status, flags};
 
 /// Requests of a round: as many as wait at a busy node on average, in the model's closed loops.
 pub(super) const GROUP: usize = 32;
 /// Records of one group while loading.
 const LOAD_GROUP: usize = 2000;
 const VALUE_BYTES: usize = 128;
-const PARTITIONS: usize = 256;
 const HASH_KEY: HashKey = HashKey([7; 16]);
 /// Epoch that the node serves.
 const EPOCH: u32 = 1;
@@ -157,7 +156,7 @@ impl<E: Engine> Bed<E> {
         let shim = Shim::new(0, 1, address, NodeLimits::default(), Mechanisms::ALL, loaded, clock.now())?;
         let config = NodeConfig {
             hash_key: HASH_KEY,
-            routes: vec![vec![0]; PARTITIONS],
+            map: Map::equal(vec![vec![0]]),
             switch: Some(switch.address().into()),
             lanes: GROUP as u32,
             write_through,
@@ -226,7 +225,6 @@ impl<E: Engine> Bed<E> {
         self.requests += 1;
         let mut header = Header {
             epoch: EPOCH,
-            partition: partition_of(&hash, PARTITIONS as u32),
             key_hash: hash,
             request: self.requests,
             lane,

@@ -15,7 +15,7 @@ use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
 use switchback_net::NativeTarget;
-use switchback_wire::{Address, HashKey, Header, Op, Packet, partition_of};
+use switchback_wire::{Address, HashKey, Header, Map, Op, Packet};
 
 /// Rounds of the pipeline are long already.
 const PIPELINE_ROUNDS: usize = 25;
@@ -73,8 +73,8 @@ impl Bed {
         let target = NativeTarget::new(Arc::clone(&datapath), &config);
         let agent = Agent::new(BOOT, SWITCH, AgentConfig::default(), now());
         let mut bed = Bed { datapath, target, agent, commands: 0 };
-        let routes = vec![vec![0]; PARTITIONS as usize];
-        let configure = SwitchConfig { boot: BOOT, generation: 1, lanes: LANES, routes, nodes: vec![CLIENT] };
+        let map = Map::equal(vec![vec![0]; PARTITIONS as usize]);
+        let configure = SwitchConfig { boot: BOOT, generation: 1, lanes: LANES, map, nodes: vec![CLIENT] };
         bed.command(SwitchCommand::Configure(configure))?;
         Ok(bed)
     }
@@ -98,14 +98,8 @@ impl Bed {
 
     /// A client writes a cached key: it has a record then that no node has.
     fn write(&mut self, entry: &Entry, request: u64) -> bool {
-        let header = Header {
-            epoch: 1,
-            request,
-            lane: entry.at.slot % LANES,
-            partition: partition_of(&entry.hash, PARTITIONS),
-            key_hash: entry.hash,
-            ..Header::new(Op::Write)
-        };
+        let header =
+            Header { epoch: 1, request, lane: entry.at.slot % LANES, key_hash: entry.hash, ..Header::new(Op::Write) };
         let value = [7; USUAL.value_bytes as usize];
         let mut packet = Packet::build(header, &value, &entry.key);
         self.datapath.process(&mut packet, CLIENT, 1, 1, Shard::default()) == Verdict::Reply

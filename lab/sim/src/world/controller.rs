@@ -70,11 +70,10 @@ impl World {
         let now = self.now(Part::Controller);
         let rack = &self.rack;
         let nodes = (0..self.plan.topology.nodes).map(|node| Part::Node(node).address()).collect();
-        let routes = (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]).collect();
         let seed = self.random.bits();
         let slot = &mut self.controller;
         slot.boot += 1;
-        match rack.controller(nodes, routes, &slot.files, seed, now) {
+        match rack.controller(nodes, self.map.clone(), &slot.files, seed, now) {
             Ok(controller) => slot.controller = Some(Box::new(controller)),
             Err(error) => {
                 self.fail(Violation::general(Check::Liveness, format!("the controller can't start: {error}")));

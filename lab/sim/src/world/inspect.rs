@@ -5,7 +5,7 @@ use crate::check::{Check, Violation};
 use crate::event::Event;
 use switchback_core::storage::Record;
 use switchback_engine::MemoryEngine;
-use switchback_wire::{KeyHash, Seq, partition_of};
+use switchback_wire::{KeyHash, Seq};
 
 /// Virtual time between two looks.
 const EVERY_US: u64 = 2_000;
@@ -63,8 +63,7 @@ impl World {
     }
 
     fn engine_of(&self, hash: &KeyHash) -> &MemoryEngine {
-        let partition = partition_of(hash, self.rack.partitions);
-        let node = partition % self.rack.nodes;
+        let node = self.map.of(*hash).head();
         &self.nodes[usize::from(node)].engine
     }
 

@@ -38,6 +38,7 @@ use switch::SwitchSlot;
 use switchback_assembly::Rack;
 use switchback_core::Now;
 use switchback_events::EventQueue;
+use switchback_wire::Map;
 
 /// Counters of a run, beside those of the parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,6 +63,7 @@ pub struct WorldStatistics {
 pub struct World {
     plan: Plan,
     rack: Rack,
+    map: Map,
     now_us: u64,
     queue: EventQueue<Event>,
     random: Random,
@@ -103,6 +105,8 @@ impl World {
         let clocks = (0..PARTS_MAX).map(|_| draw_clock(&plan, &mut random)).collect();
         let workload = Workload::new(&plan.load, random.fork());
         let skew_ms = 2 * plan.clocks.skew_ms as u64 + 2;
+        let rack = plan.rack();
+        let heads = (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]);
         let mut world = World {
             now_us: 0,
             queue: EventQueue::default(),
@@ -129,7 +133,8 @@ impl World {
             rules: None,
             workload,
             random,
-            rack: plan.rack(),
+            map: Map::equal(heads.collect()),
+            rack,
             plan,
         };
         world.start();

@@ -16,7 +16,7 @@ use switchback_core::floors::SEQ_BUCKETS;
 use switchback_core::switch::{Agent, Target, carry_out};
 use switchback_datapath::state::bits;
 use switchback_datapath::{Datapath, Shard, Verdict};
-use switchback_wire::{Address, KeyHash, Op, Packet, Seq};
+use switchback_wire::{Address, KeyHash, Map, Op, Packet, Seq};
 
 /// Caches of more keys are compared with their snapshots only now and then.
 const COMPARED_KEYS: usize = 64;
@@ -167,8 +167,8 @@ impl Target for Between<'_> {
         *self.cut = None;
     }
 
-    fn set_route(&mut self, partition: u16, replicas: &[u16]) {
-        self.running.set_route(partition, replicas).expect("the controller knows the rack");
+    fn set_map(&mut self, map: &Map) {
+        self.running.set_map(map).expect("the controller knows the rack");
     }
 
     fn set_node(&mut self, node: u16, address: Address) {

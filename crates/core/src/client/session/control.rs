@@ -146,7 +146,7 @@ impl Session {
         }
         // The controller had forgotten this client if the numbers are others.
         let known = (self.lane_first, self.lanes.len(), self.request_base);
-        if self.partitions.is_none() || (grant.lane_first, grant.lanes as usize, grant.request_base) != known {
+        if self.epoch() == 0 || (grant.lane_first, grant.lanes as usize, grant.request_base) != known {
             self.open(now, &grant);
         }
         self.lease_us = grant.lease_us;
@@ -156,7 +156,7 @@ impl Session {
             self.generation_is_durable(chain, granted.durable_generation);
             if granted.recovered_epoch > self.chains[chain].recovered_epoch {
                 self.chains[chain].recovered_epoch = granted.recovered_epoch;
-                let is_of = self.keys_of(chain);
+                let is_of = |hash: &KeyHash| chain_of_key(hash) == chain;
                 self.preserved.release_older_epochs(granted.recovered_epoch, is_of);
             }
         }
@@ -167,15 +167,8 @@ impl Session {
     pub(super) fn generation_is_durable(&mut self, chain: ChainId, generation: u32) {
         if generation > self.chains[chain].durable_generation {
             self.chains[chain].durable_generation = generation;
-            let is_of = self.keys_of(chain);
-            self.preserved.release_older_generations(generation, is_of);
+            self.preserved.release_older_generations(generation, |hash| chain_of_key(hash) == chain);
         }
-    }
-
-    /// Whether a key may be a chain's: any may be, before it is known how many partitions there are.
-    fn keys_of(&self, chain: ChainId) -> impl Fn(&KeyHash) -> bool + use<> {
-        let partitions = self.partitions;
-        move |hash| partitions.is_none_or(|partitions| chain_of(partition_of(hash, partitions)) == chain)
     }
 
     /// Takes over the lanes of a new grant.
@@ -189,7 +182,6 @@ impl Session {
             self.chains[chain].epoch = granted.epoch;
         }
         self.hash_key = grant.hash_key;
-        self.partitions = Some(grant.partitions);
         self.lane_first = grant.lane_first;
         self.request_base = grant.request_base;
         self.sends.clear();
@@ -199,7 +191,7 @@ impl Session {
             share: 0,
             token: 0,
             packet: Packet::new(),
-            chain: chain_of(0),
+            chain: chain_of_key(&KeyHash::default()),
             hash: KeyHash::default(),
             expiry_ms: 0,
             refused: None,
@@ -222,7 +214,7 @@ impl Session {
         if epoch > known.epoch {
             self.change_epoch(now, chain, epoch, destination);
         }
-        let is_of = self.keys_of(chain);
+        let is_of = |hash: &KeyHash| chain_of_key(hash) == chain;
         let mut records: VecDeque<_> = self.preserved.keyed().filter(|record| is_of(&record.hash)).collect();
         let mut chunks = Vec::new();
         while chunks.is_empty() || !records.is_empty() {
@@ -239,8 +231,7 @@ impl Session {
         self.chains[chain].gather = Some(Gather { epoch, chunks });
         self.timers.set(SessionTimer::Gather, now.in_us(self.config.hello_us));
         if !self.config.mechanisms.release_after_recovery() {
-            let is_of = self.keys_of(chain);
-            self.preserved.release_older_epochs(epoch, is_of);
+            self.preserved.release_older_epochs(epoch, |hash| chain_of_key(hash) == chain);
         }
     }
 
@@ -268,7 +259,8 @@ impl Session {
             let lane = &mut self.lanes[index as usize];
             let parts = lane.packet.parse().expect("the lane's own packet");
             if matches!(parts.header.op, Op::Read | Op::Scan) || !self.config.mechanisms.end_with_epoch() {
-                let header = Header { epoch, ..parts.header };
+                let partition = self.chains[chain].destination.partition(&parts.header.key_hash);
+                let header = Header { epoch, partition, ..parts.header };
                 lane.packet.rewrite(&header);
                 let request = lane.request;
                 self.sends.push_back(Send::Request(index, request));

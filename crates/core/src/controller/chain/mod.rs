@@ -298,8 +298,8 @@ impl Chain {
         match cx.directory.active_switch(self.id) {
             Some(active) => cx.members.switch(active).map(|hello| Destination::Switch(hello.address)),
             None if cx.directory.is_bypass(self.id) => {
-                let (routes, nodes) = (cx.directory.routes().to_vec(), cx.members.node_addresses());
-                Some(Destination::Nodes { routes, nodes })
+                let (map, nodes) = (cx.directory.map().clone(), cx.members.node_addresses());
+                Some(Destination::Nodes { map, nodes })
             }
             None => None,
         }

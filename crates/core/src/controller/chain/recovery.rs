@@ -132,7 +132,7 @@ impl Chain {
                 boot,
                 generation,
                 lanes: cx.config.lanes.0,
-                routes: cx.directory.routes().to_vec(),
+                map: cx.directory.map().clone(),
                 nodes: cx.members.node_addresses(),
             };
             self.command_switch(cx, SwitchCommand::Configure(config));
@@ -153,7 +153,7 @@ impl Chain {
     /// Asks clients to move to the epoch and to send what they preserve.
     fn ask(&self, cx: &mut Context<'_>, clients: &[u64]) {
         if clients.is_empty() {
-            return; // a bypass epoch's destination copies the routes of all partitions
+            return; // a bypass epoch's destination copies the map
         }
         let Some(destination) = self.destination(cx) else { return };
         let (chain, epoch) = (self.id, cx.directory.epoch(self.id));
@@ -170,7 +170,7 @@ impl Chain {
         };
         let config = NodeConfig {
             hash_key: cx.directory.hash_key(),
-            routes: cx.directory.routes().to_vec(),
+            map: cx.directory.map().clone(),
             switch,
             lanes: cx.config.lanes.0,
             write_through: cx.config.scheme.refreshes(),

@@ -120,13 +120,13 @@ impl Arbiter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchback_wire::HashKey;
+    use switchback_wire::{HashKey, Map};
 
     #[test]
     fn a_bypass_epoch_is_half_used_long_before_its_numbers_run_out() {
         let config = NodeConfig {
             hash_key: HashKey([1; 16]),
-            routes: vec![vec![0]],
+            map: Map::equal(vec![vec![0]]),
             switch: None,
             lanes: 1,
             write_through: false,

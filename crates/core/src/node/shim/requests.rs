@@ -280,21 +280,23 @@ impl Shim {
 
     /// Lists or counts keys, up to the end of the node's run of partitions.
     pub(super) fn scan(&mut self, from: Address, parts: PacketRef<'_>) {
-        let end = self.run_end(parts.header.partition);
+        let end = self.run_end(parts.header.key_hash);
         match self.replica.scan(from, parts, end) {
             true => self.statistics.scans += 1,
             false => self.statistics.dropped_malformed += 1,
         }
     }
 
-    /// Last position of the run of neighbouring partitions, from `partition` on, that are this node's
-    /// and its chain's.
-    fn run_end(&self, partition: u16) -> u64 {
-        let first = usize::from(partition);
-        let mine = self.chains[chain_of(partition)].mine();
-        let run = mine[first..].iter().take_while(|mine| **mine).count();
-        let width = 1u128 << 64 >> mine.len().trailing_zeros();
-        ((first + run) as u128 * width - 1) as u64
+    /// Last position of the run of neighbouring partitions, from a key's on, that are this node's and
+    /// its chain's.
+    fn run_end(&self, from: KeyHash) -> u64 {
+        let Some(served) = chain_of_key(&self.chains, &from).map(|chain| &self.chains[chain]) else {
+            return from.position();
+        };
+        let Some(config) = served.config() else { return from.position() };
+        let run = &config.map.partitions()[config.map.find(from)..];
+        let beyond = run.iter().find(|partition| !served.is_mine(partition.number));
+        beyond.map_or(u64::MAX, |next| next.start.position().saturating_sub(1).max(from.position()))
     }
 }
 

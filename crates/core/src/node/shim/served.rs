@@ -17,7 +17,7 @@ pub(super) struct ServedState {
 #[derive(Debug)]
 pub(super) struct Served {
     state: ServedState,
-    /// Which partitions of the chain are the node's own, by the state's routes.
+    /// Which partitions of the chain are the node's own, by the state's map, by their numbers.
     mine: Vec<bool>,
     /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
     serving: bool,
@@ -78,11 +78,6 @@ impl Served {
     /// Whether a partition is the chain's and has a replica here.
     pub(super) fn is_mine(&self, partition: u16) -> bool {
         self.mine.get(usize::from(partition)).is_some_and(|mine| *mine)
-    }
-
-    /// The same of all partitions.
-    pub(super) fn mine(&self) -> &[bool] {
-        &self.mine
     }
 
     /// Takes a configuration over, of this epoch or of a later one, which holds offered keys. Nothing

@@ -1,0 +1,107 @@
+//! The map of partitions as the tables of `datapath/route.h` have it.
+
+use crate::{Config, TableError};
+use switchback_wire::{Map, RoutingKey};
+
+/// `struct route_bucket`: the keys that have their top bits in common.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteBucket {
+    /// Of the partition that all these keys belong to, if one.
+    pub route: u64,
+    /// That partition.
+    pub partition: u16,
+    /// The first range with keys of the bucket.
+    pub first: u16,
+    /// The last one; the first, if there is one partition.
+    pub last: u16,
+    reserved: u16,
+}
+
+/// `struct range`: the keys of a partition.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouteRange {
+    /// Upper half of the first key.
+    pub start_high: u64,
+    /// Lower half of the first key.
+    pub start_low: u64,
+    /// Its replicas.
+    pub route: u64,
+    /// Its number.
+    pub partition: u16,
+    reserved: [u16; 3],
+}
+
+/// A map of partitions for a datapath's tables.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Routes {
+    /// An index by the key's top bits: [`Config::partitions`] buckets.
+    pub buckets: Vec<RouteBucket>,
+    /// In the order of their keys, [`Config::partitions`] at most.
+    pub ranges: Vec<RouteRange>,
+}
+
+impl Routes {
+    /// The tables of a map.
+    ///
+    /// # Errors
+    /// More partitions than there is room for, and replicas at nodes that don't exist.
+    pub fn new(map: &Map, config: &Config) -> Result<Routes, TableError> {
+        if map.partitions().len() > config.partitions as usize {
+            return Err(TableError::Partitions);
+        }
+        if map.nodes() > usize::from(config.nodes) {
+            return Err(TableError::Replicas);
+        }
+        let range = |partition: &switchback_wire::Partition| RouteRange {
+            start_high: partition.start.position(),
+            start_low: partition.start.0 as u64,
+            route: route_of(&partition.replicas),
+            partition: partition.number,
+            reserved: [0; 3],
+        };
+        let ranges: Vec<_> = map.partitions().iter().map(range).collect();
+        let to_last = u128::MAX >> config.partitions.trailing_zeros();
+        let bucket = |index| {
+            let start = index * to_last + index;
+            let (first, last) = (map.find(RoutingKey(start)), map.find(RoutingKey(start + to_last)));
+            let RouteRange { route, partition, .. } = ranges[first];
+            RouteBucket { route, partition, first: first as u16, last: last as u16, reserved: 0 }
+        };
+        let buckets = (0..u128::from(config.partitions)).map(bucket).collect();
+        Ok(Routes { buckets, ranges })
+    }
+}
+
+impl RouteBucket {
+    /// Of a datapath that has no map yet: nothing has a node.
+    pub const NONE: RouteBucket = RouteBucket { route: u64::MAX, partition: 0, first: 0, last: 0, reserved: 0 };
+
+    /// As it is in memory.
+    pub fn bytes(&self) -> [u8; size_of::<RouteBucket>()] {
+        let mut bytes = [0; size_of::<RouteBucket>()];
+        bytes[..8].copy_from_slice(&self.route.to_ne_bytes());
+        for (i, number) in [self.partition, self.first, self.last].iter().enumerate() {
+            bytes[8 + 2 * i..10 + 2 * i].copy_from_slice(&number.to_ne_bytes());
+        }
+        bytes
+    }
+}
+
+impl RouteRange {
+    /// As it is in memory.
+    pub fn bytes(&self) -> [u8; size_of::<RouteRange>()] {
+        let mut bytes = [0; size_of::<RouteRange>()];
+        for (i, number) in [self.start_high, self.start_low, self.route].iter().enumerate() {
+            bytes[8 * i..8 * (i + 1)].copy_from_slice(&number.to_ne_bytes());
+        }
+        bytes[24..26].copy_from_slice(&self.partition.to_ne_bytes());
+        bytes
+    }
+}
+
+/// Replicas as a word of the tables.
+fn route_of(replicas: &[u16]) -> u64 {
+    (0..4).rev().fold(0, |route, i| route << 16 | u64::from(replicas.get(i).copied().unwrap_or(u16::MAX)))
+}
