@@ -53,8 +53,8 @@ pub enum OpenError {
     },
     /// Another version wrote it.
     #[error(
-        "{} is of storage format {found}, this program reads format {expected}. Use the version of Switchback that wrote it; \
-         nothing was touched",
+        "{} is of storage format {found}, and this program reads formats {oldest} to {newest}. Use the version of \
+         Switchback that wrote it; nothing was touched",
         path.display()
     )]
     Version {
@@ -62,8 +62,10 @@ pub enum OpenError {
         path: PathBuf,
         /// Its format.
         found: String,
-        /// Ours.
-        expected: u32,
+        /// The first that this program reads.
+        oldest: u32,
+        /// The last.
+        newest: u32,
     },
     /// Its contents are damaged.
     #[error(

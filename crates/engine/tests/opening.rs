@@ -90,12 +90,32 @@ fn other_formats_are_refused() {
     rocks.drop_engine();
     let marker = rocks.dir.path().join(FORMAT_FILE);
     let text = fs::read_to_string(&marker).unwrap();
-    fs::write(&marker, text.replace("format 1", "format 2")).unwrap();
+    fs::write(&marker, text.replace("format 2", "format 3")).unwrap();
     let error = open_error(rocks.dir.path());
     assert!(matches!(error, OpenError::Version { .. }), "{error:?}");
-    says(&error, rocks.dir.path(), &["format 2", "format 1", "the version of Switchback that wrote it"]);
+    says(&error, rocks.dir.path(), &["format 3", "formats 1 to 2", "the version of Switchback that wrote it"]);
     fs::write(&marker, text).unwrap();
     rocks.open();
+}
+
+/// Fails if a directory of format 1 isn't opened, stays one that an older program opens, or is changed
+/// while another process has it.
+#[test]
+fn format_1_is_upgraded_once_it_is_open() {
+    let mut rocks = Rocks::new();
+    assert_eq!(run_one(&mut rocks, put(b"a", record(1, b"x"), NEWER)), stored());
+    let marker = rocks.dir.path().join(FORMAT_FILE);
+    let text = fs::read_to_string(&marker).unwrap();
+    let of_1 = text.replace("format 2", "format 1");
+    fs::write(&marker, &of_1).unwrap();
+    assert!(matches!(open_error(rocks.dir.path()), OpenError::Locked { .. }));
+    assert_eq!(fs::read_to_string(&marker).unwrap(), of_1);
+    rocks.drop_engine();
+    // As if killed while the marker was written.
+    fs::write(rocks.dir.path().join("SWITCHBACK.tmp"), "Switchback node st").unwrap();
+    rocks.open();
+    assert_eq!(run_one(&mut rocks, get(b"a")), got(record(1, b"x")));
+    assert_eq!(fs::read_to_string(&marker).unwrap(), text);
 }
 
 /// Fails if a first opening that was cut short at any point leaves a directory that can't be opened.

@@ -103,6 +103,9 @@ pub enum MapError {
     /// Two partitions have one number.
     #[error("two partitions have the same number")]
     Number,
+    /// Equal ranges that the key's top bits don't number.
+    #[error("equal ranges are a power of two, to {PARTITIONS_MAX}")]
+    Equal,
     /// A partition has none, or too many.
     #[error("a partition has 1 to {REPLICAS_MAX} replicas, each another node")]
     Replicas,
@@ -149,15 +152,25 @@ impl Map {
     /// are its partition's number.
     ///
     /// # Panics
-    /// On another number of lists, and on lists that [`Map::new`] refuses.
+    /// On what [`Map::try_equal`] refuses.
     pub fn equal(replicas: Vec<Vec<u16>>) -> Map {
-        assert!(replicas.len().is_power_of_two() && replicas.len() <= PARTITIONS_MAX);
+        Map::try_equal(replicas).expect("replicas of equal ranges")
+    }
+
+    /// The same of lists that come from outside.
+    ///
+    /// # Errors
+    /// Another number of lists, and lists that [`Map::new`] refuses.
+    pub fn try_equal(replicas: Vec<Vec<u16>>) -> Result<Map, MapError> {
+        if !replicas.len().is_power_of_two() || replicas.len() > PARTITIONS_MAX {
+            return Err(MapError::Equal);
+        }
         let bits = replicas.len().trailing_zeros();
         let partition = |(number, replicas)| {
             let start = RoutingKey((number as u128).checked_shl(128 - bits).unwrap_or(0));
             Partition { number: number as u16, start, view: 0, chain: 0, replicas }
         };
-        Map::new(replicas.into_iter().enumerate().map(partition).collect()).expect("equal ranges make a map")
+        Map::new(replicas.into_iter().enumerate().map(partition).collect())
     }
 
     /// All partitions, in the order of their ranges.

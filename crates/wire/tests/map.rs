@@ -89,6 +89,9 @@ fn what_covers_no_key_space_is_refused() {
     assert_eq!(refused(&[partition(0, 0), partition(1, 9), partition(2, 9)]), MapError::Order);
     assert_eq!(refused(&[partition(0, 0), partition(1, 9), partition(2, 8)]), MapError::Order);
     assert_eq!(refused(&[partition(4, 0), partition(4, 9)]), MapError::Number);
+    for count in [0, 3, 2 * PARTITIONS_MAX] {
+        assert_eq!(Map::try_equal(vec![vec![0]; count]), Err(MapError::Equal));
+    }
     for replicas in [vec![], vec![0; 2], vec![0, 1, 2, 3, 4]] {
         assert_eq!(refused(&[Partition { replicas, ..partition(0, 0) }]), MapError::Replicas);
     }

@@ -9,6 +9,7 @@ use rand::RngExt;
 use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use switchback_wire::{HashKey, KeyHash, Map};
 
 /// Generations are reserved durably in steps of this many.
@@ -99,6 +100,45 @@ struct Serving {
     active: Option<(u16, u64)>,
     /// No switch: clients send to the nodes.
     bypass: bool,
+}
+
+/// The directory in format 1, which knew one chain, and as many equal ranges as there were lists of
+/// replicas.
+#[derive(Serialize, Deserialize)]
+struct DirectoryFile1 {
+    counters: Counters,
+    starts: u32,
+    sessions_opened: u32,
+    hash_key: HashKey,
+    routes: Vec<Vec<u16>>,
+    serving: Serving,
+    sessions: BTreeMap<u64, SessionEntry>,
+}
+
+impl StoreFile {
+    /// The format of the files that this version writes.
+    pub const FORMAT: u8 = 2;
+
+    /// Contents of format 1 in the format of this version. A snapshot is the same in both.
+    ///
+    /// # Errors
+    /// They are damaged.
+    pub fn upgrade(self, contents: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+        if self == StoreFile::Snapshot {
+            return Ok(contents);
+        }
+        let damaged = |why: &dyn Display| EngineError::Corrupt(format!("the controller's directory: {why}"));
+        let was: DirectoryFile1 = postcard::from_bytes(&contents).map_err(|error| damaged(&error))?;
+        Ok(encode(&DirectoryFile {
+            counters: ByChain::new(|_| was.counters),
+            starts: was.starts,
+            sessions_opened: was.sessions_opened,
+            hash_key: was.hash_key,
+            map: Map::try_equal(was.routes).map_err(|error| damaged(&error))?,
+            serving: ByChain::new(|_| was.serving),
+            sessions: was.sessions,
+        }))
+    }
 }
 
 /// A session, as it must survive the controller.
@@ -341,8 +381,20 @@ mod tests {
             serving: ByChain::new(|_| Serving { active: Some((11, 12)), bypass: false }),
             sessions: BTreeMap::from([(13, session)]),
         };
-        let bytes = [&[1, 2, 3, 4, 5][..], &[6; 16], &[2, 1, 0, 1, 1, 1, 11, 12, 0, 1, 13, 7, 8, 9, 10, 1]].concat();
+        // Two partitions: number, start with its bits in reverse order, view, chain, replicas.
+        let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
+        let rest = [1, 11, 12, 0, 1, 13, 7, 8, 9, 10, 1];
+        let bytes = [&[1, 2, 3, 4, 5][..], &[6; 16], &map, &rest].concat();
         assert_eq!(encode(&directory), bytes);
+        let routes_1 = [2, 1, 0, 1, 1];
+        let bytes_1 = [&[1, 2, 3, 4, 5][..], &[6; 16], &routes_1, &rest].concat();
+        assert_eq!(StoreFile::Directory.upgrade(bytes_1.clone()), Ok(bytes));
+        for cut in 0..bytes_1.len() {
+            assert!(StoreFile::Directory.upgrade(bytes_1[..cut].to_vec()).is_err());
+        }
+        let three = [&[1, 2, 3, 4, 5][..], &[6; 16], &[3, 1, 0, 1, 1, 1, 0], &rest].concat();
+        let error = StoreFile::Directory.upgrade(three).unwrap_err().to_string();
+        assert!(error.contains("equal ranges are a power of two"), "{error}");
         let record = Record { seq: Seq(3), value: vec![4], expiry_ms: 5, ..Record::default() };
         let record = KeyedRecord { hash: KeyHash([6; 16]), key: vec![7], record };
         let snapshot = SnapshotFile { epoch: 1, generation: 2, records: vec![record] };

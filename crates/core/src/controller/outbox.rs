@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// A file of the controller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StoreFile {
-    /// Epoch, sessions, routes.
+    /// Epoch, sessions, the map of partitions.
     Directory,
     /// The last complete snapshot.
     Snapshot,

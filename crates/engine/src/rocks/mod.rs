@@ -71,7 +71,8 @@ impl RocksEngine {
         tuning.db.create_if_missing(stage == Stage::Creating);
         let db =
             DB::open_cf_descriptors(&tuning.db, path, tuning.families()).map_err(|error| open_error(path, &error))?;
-        if stage == Stage::Creating {
+        // Before the node's own state can be stored in this version's format.
+        if stage != Stage::Complete {
             open::mark(path, Stage::Complete)?;
         }
         let loaded = load(&db, path)?;

@@ -7,8 +7,11 @@ use std::path::Path;
 
 /// The file that makes a directory ours.
 pub const FORMAT_FILE: &str = "SWITCHBACK";
-/// The storage format that this version reads and writes.
-pub const FORMAT_VERSION: u32 = 1;
+/// The storage format that this version writes. Format 1, which it reads too, differs in the node's own
+/// state alone, which says itself what format it has.
+pub const FORMAT_VERSION: u32 = 2;
+/// The oldest format that this version reads.
+const FORMAT_OLDEST: u32 = 1;
 
 const FIRST_LINE: &str = "Switchback node storage";
 const TEMPORARY: &str = "SWITCHBACK.tmp";
@@ -18,6 +21,8 @@ const TEMPORARY: &str = "SWITCHBACK.tmp";
 pub(crate) enum Stage {
     /// RocksDB may not have made its files yet.
     Creating,
+    /// It has, in an older format, in which an older program would still open it.
+    Older,
     /// It has: if they are gone, records are lost, and making new ones would hide that.
     Complete,
 }
@@ -62,18 +67,20 @@ fn parse(path: &Path, marker: &str) -> Result<Stage, OpenError> {
         return Err(OpenError::Marker { path: path.join(FORMAT_FILE) });
     }
     let found = lines.next().and_then(|line| line.strip_prefix("format ")).unwrap_or("unknown");
-    if found != FORMAT_VERSION.to_string() {
-        return Err(OpenError::Version { path: path.to_path_buf(), found: found.to_owned(), expected: FORMAT_VERSION });
-    }
-    Ok(if lines.next() == Some("complete") { Stage::Complete } else { Stage::Creating })
+    let Some(format) = (FORMAT_OLDEST..=FORMAT_VERSION).find(|format| found == format.to_string()) else {
+        let (oldest, newest) = (FORMAT_OLDEST, FORMAT_VERSION);
+        return Err(OpenError::Version { path: path.to_path_buf(), found: found.to_owned(), oldest, newest });
+    };
+    Ok(match lines.next() {
+        Some("complete") if format == FORMAT_VERSION => Stage::Complete,
+        Some("complete") => Stage::Older,
+        _ => Stage::Creating,
+    })
 }
 
-/// Writes the marker: whole or not at all, and durably.
+/// Writes the marker, with the format of this version: whole or not at all, and durably.
 pub(crate) fn mark(path: &Path, stage: Stage) -> Result<(), OpenError> {
-    let stage = match stage {
-        Stage::Creating => "creating",
-        Stage::Complete => "complete",
-    };
+    let stage = if stage == Stage::Creating { "creating" } else { "complete" };
     let write = || -> std::io::Result<()> {
         let temporary = path.join(TEMPORARY);
         let mut file = File::create(&temporary)?;

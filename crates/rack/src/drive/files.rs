@@ -8,7 +8,8 @@ use switchback_core::controller::{Files, StoreFile};
 use switchback_net::directory_refused;
 use thiserror::Error;
 
-const MAGIC: &[u8; 8] = b"SBCTRL\0\x01";
+/// What a file begins with, before a byte for its format.
+const MAGIC: &[u8; 7] = b"SBCTRL\0";
 const HEADER_BYTES: usize = 8 + 4 + 8;
 
 /// Why the controller's directory can't be used.
@@ -25,6 +26,15 @@ pub enum FilesError {
         .1
     )]
     Damaged(PathBuf, &'static str),
+    /// Another version wrote it.
+    #[error(
+        "{} is of format {}, and this program reads formats 1 to {}: use the version of Switchback that wrote it; nothing was \
+         touched",
+        .0.display(),
+        .1,
+        StoreFile::FORMAT
+    )]
+    Format(PathBuf, u8),
     /// The system said no.
     #[error(
         "the controller can't use {}: {}; {}",
@@ -83,15 +93,24 @@ impl ControllerFiles {
         let Some((header, content)) = bytes.split_at_checked(HEADER_BYTES) else {
             return Err(FilesError::Damaged(path, "too short"));
         };
-        if &header[..8] != MAGIC {
-            return Err(FilesError::Damaged(path, "not a file of this version"));
+        if &header[..7] != MAGIC {
+            return Err(FilesError::Damaged(path, "not a file of a controller's"));
+        }
+        let format = header[7];
+        if !(1..=StoreFile::FORMAT).contains(&format) {
+            return Err(FilesError::Format(path, format));
         }
         let sum = u32::from_be_bytes(header[8..12].try_into().expect("four bytes"));
         let length = u64::from_be_bytes(header[12..20].try_into().expect("eight bytes"));
         if length != content.len() as u64 || sum != crc32fast::hash(content) {
             return Err(FilesError::Damaged(path, "its checksum doesn't fit"));
         }
-        Ok(Some(content.to_vec()))
+        if format == StoreFile::FORMAT {
+            return Ok(Some(content.to_vec()));
+        }
+        // The controller stores its directory as it starts, and so replaces the file.
+        let upgraded = file.upgrade(content.to_vec());
+        upgraded.map(Some).map_err(|_| FilesError::Damaged(path, "its contents can't be decoded"))
     }
 
     /// Replaces a file; on return it is on the disk. After an error the old one is still there.
@@ -106,6 +125,7 @@ impl ControllerFiles {
     fn write(&self, aside: &Path, content: &[u8]) -> io::Result<()> {
         let mut to = File::create(aside)?;
         to.write_all(MAGIC)?;
+        to.write_all(&[StoreFile::FORMAT])?;
         to.write_all(&crc32fast::hash(content).to_be_bytes())?;
         to.write_all(&(content.len() as u64).to_be_bytes())?;
         to.write_all(content)?;
@@ -148,6 +168,50 @@ mod tests {
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&path, bytes).unwrap();
         assert!(matches!(open_again(directory.path()), Err(FilesError::Damaged(..))));
+    }
+
+    /// A file of this format, with these contents.
+    fn file_of(format: u8, content: &[u8]) -> Vec<u8> {
+        let sum = crc32fast::hash(content).to_be_bytes();
+        [&MAGIC[..], &[format], &sum, &(content.len() as u64).to_be_bytes(), content].concat()
+    }
+
+    #[test]
+    fn format_1_is_read_and_the_next_store_replaces_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("directory");
+        // Two partitions and no sessions, as controller/directory.rs of core has them.
+        let was = [&[1, 2, 3, 4, 5][..], &[6; 16], &[2, 1, 0, 1, 1], &[0, 0, 0]].concat();
+        fs::write(&path, file_of(1, &was)).unwrap();
+        fs::write(directory.path().join("snapshot"), file_of(1, b"the same")).unwrap();
+        let (files, found) = ControllerFiles::open(directory.path()).unwrap();
+        let upgraded = found.directory.unwrap();
+        assert_eq!(Ok(&upgraded), StoreFile::Directory.upgrade(was.clone()).as_ref());
+        assert_eq!(found.snapshot.as_deref(), Some(&b"the same"[..]));
+        assert_eq!(fs::read(&path).unwrap(), file_of(1, &was), "opening changes nothing");
+        files.store(StoreFile::Directory, &upgraded).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), file_of(2, &upgraded));
+        drop(files);
+        // As if killed while the file was replaced.
+        fs::write(directory.path().join("directory.new"), b"SBCT").unwrap();
+        assert_eq!(open_again(directory.path()).unwrap().1.directory, Some(upgraded));
+        fs::write(&path, file_of(1, &was[..9])).unwrap();
+        assert!(matches!(open_again(directory.path()), Err(FilesError::Damaged(..))));
+    }
+
+    #[test]
+    fn a_later_format_is_refused_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("directory");
+        for format in [0, StoreFile::FORMAT + 1] {
+            fs::write(&path, file_of(format, b"whatever")).unwrap();
+            let error = ControllerFiles::open(directory.path()).map(|_| ()).unwrap_err().to_string();
+            let expected = format!("{} is of format {format}, and this program reads formats 1 to 2", path.display());
+            assert!(
+                error.starts_with(&expected) && error.contains("the version of Switchback that wrote it"),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
-use super::{NodeTimer, Progress, Shim, chain_of_key};
+use super::{NodeTimer, Progress, Shim, chain_of_key, state};
 use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding};
 use crate::node::replica::Pending;
 use crate::storage::{EngineError, EngineOp, OfferId};
@@ -80,8 +80,7 @@ impl Shim {
 
     /// Makes durable how the node serves each chain; a command about one asks for it.
     fn set_state(&mut self, chain: ChainId, id: CommandId) {
-        let states = ByChain::new(|chain| self.chains[chain].state());
-        let state = postcard::to_stdvec(&states).expect("plain data has an encoding");
+        let state = state::encode(&ByChain::new(|chain| self.chains[chain].state()));
         self.commands.insert(id, Progress { remaining: 1, error: None });
         self.replica.submit(Pending::State(chain, id), |op| EngineOp::SetState { id: op, state });
     }

@@ -3,6 +3,7 @@
 mod commands;
 mod requests;
 mod served;
+mod state;
 
 use super::decider::Decider;
 use super::replica::{Pending, Replica};
@@ -12,7 +13,8 @@ use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
 use crate::topology::{ByChain, ChainId, chain_of};
-use served::{Served, ServedState};
+use served::Served;
+use state::ServedState;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{Address, KeyHash, Op, Packet, PacketRef};
 
@@ -149,8 +151,7 @@ impl Shim {
         assert!(boot != 0);
         let mut states = match &loaded.state {
             None => ByChain::new(|_| ServedState::default()),
-            Some(bytes) => postcard::from_bytes(bytes)
-                .map_err(|error| EngineError::Corrupt(format!("the node's own state: {error}")))?,
+            Some(bytes) => state::decode(bytes)?,
         };
         let chains = ByChain::new(|chain| {
             let state = std::mem::take::<ServedState>(&mut states[chain]);

@@ -1,17 +1,9 @@
 //! How a node serves the partitions of one chain of switches: in which epoch, and whether yet.
 
+use super::state::ServedState;
 use crate::control::NodeConfig;
 use crate::mechanisms::Mechanisms;
 use crate::topology::ChainId;
-use serde::{Deserialize, Serialize};
-
-/// What survives a restart of it.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub(super) struct ServedState {
-    epoch: u32,
-    held: bool,
-    config: Option<NodeConfig>,
-}
 
 /// How a node serves the partitions of a chain.
 #[derive(Debug)]

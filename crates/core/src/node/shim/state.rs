@@ -1,0 +1,135 @@
+//! What survives a node's restart beside records and marks, and its formats.
+
+use crate::control::NodeConfig;
+use crate::storage::EngineError;
+use crate::topology::ByChain;
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use switchback_wire::{Address, HashKey, Map};
+
+/// What a state begins with, before a byte for its format. Format 1 began with its epoch instead; that
+/// no epoch is encoded as five times 0xff tells it apart, and makes a program of then refuse this one.
+const MAGIC: [u8; 7] = *b"\xff\xff\xff\xff\xffSN";
+/// The format that this version writes.
+const FORMAT: u8 = 2;
+
+/// How a node served the partitions of a chain.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct ServedState {
+    pub(super) epoch: u32,
+    pub(super) held: bool,
+    pub(super) config: Option<NodeConfig>,
+}
+
+/// The state in format 1, which knew one chain.
+#[derive(Serialize, Deserialize)]
+struct ServedState1 {
+    epoch: u32,
+    held: bool,
+    config: Option<NodeConfig1>,
+}
+
+/// The configuration in format 1, which knew as many equal ranges as there were lists of replicas.
+#[derive(Serialize, Deserialize)]
+struct NodeConfig1 {
+    hash_key: HashKey,
+    routes: Vec<Vec<u16>>,
+    switch: Option<Address>,
+    lanes: u32,
+    write_through: bool,
+}
+
+/// The state of a node: how it serves each chain.
+pub(super) fn encode(states: &ByChain<&ServedState>) -> Vec<u8> {
+    let mut bytes = [&MAGIC[..], &[FORMAT]].concat();
+    bytes.extend(postcard::to_stdvec(states).expect("plain data has an encoding"));
+    bytes
+}
+
+/// The state in this format, or in format 1; the next one to be stored replaces it.
+///
+/// # Errors
+/// A damaged state, and one of a later format.
+pub(super) fn decode(bytes: &[u8]) -> Result<ByChain<ServedState>, EngineError> {
+    let damaged = |why: &dyn Display| EngineError::Corrupt(format!("the node's own state: {why}"));
+    match bytes.strip_prefix(&MAGIC).and_then(<[u8]>::split_first) {
+        Some((&FORMAT, state)) => postcard::from_bytes(state).map_err(|error| damaged(&error)),
+        Some((format, _)) => Err(EngineError::Io(format!(
+            "the node's own state is of format {format}, and this program reads formats 1 to {FORMAT}: use the \
+             version of Switchback that wrote it"
+        ))),
+        None => {
+            let was: ServedState1 = postcard::from_bytes(bytes).map_err(|error| damaged(&error))?;
+            let state = was.upgrade().map_err(|error| damaged(&error))?;
+            Ok(ByChain::new(|_| state.clone()))
+        }
+    }
+}
+
+impl ServedState1 {
+    fn upgrade(self) -> Result<ServedState, switchback_wire::MapError> {
+        let ServedState1 { epoch, held, config } = self;
+        let config = config.map(|was| {
+            let NodeConfig1 { hash_key, routes, switch, lanes, write_through } = was;
+            Map::try_equal(routes).map(|map| NodeConfig { hash_key, map, switch, lanes, write_through })
+        });
+        Ok(ServedState { epoch, held, config: config.transpose()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> ByChain<ServedState> {
+        let config = NodeConfig {
+            hash_key: HashKey([6; 16]),
+            map: Map::equal(vec![vec![0], vec![1]]),
+            switch: None,
+            lanes: 9,
+            write_through: true,
+        };
+        ByChain::new(|_| ServedState { epoch: 300, held: true, config: Some(config.clone()) })
+    }
+
+    fn written(states: &ByChain<ServedState>) -> Vec<u8> {
+        encode(&ByChain::new(|chain| &states[chain]))
+    }
+
+    /// As format 1 was written.
+    fn bytes_1(routes: &[u8]) -> Vec<u8> {
+        [&[0xac, 0x02, 1, 1][..], &[6; 16], routes, &[0, 9, 1]].concat()
+    }
+
+    /// Fails if a node that exists could not be opened any more.
+    #[test]
+    fn the_form_of_the_state_stays() {
+        let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
+        let bytes = [b"\xff\xff\xff\xff\xffSN\x02", &[0xac, 0x02, 1, 1][..], &[6; 16], &map, &[0, 9, 1]].concat();
+        assert_eq!(written(&state()), bytes);
+        assert_eq!(decode(&bytes), Ok(state()));
+    }
+
+    #[test]
+    fn format_1_is_read_and_doesnt_read_this_one() {
+        assert_eq!(decode(&bytes_1(&[2, 1, 0, 1, 1])), Ok(state()));
+        assert_eq!(decode(&[0, 0, 0]), Ok(ByChain::new(|_| ServedState::default())));
+        assert!(postcard::from_bytes::<ServedState1>(&written(&state())).is_err());
+    }
+
+    #[test]
+    fn what_is_damaged_or_newer_is_refused() {
+        let (whole, whole_1) = (written(&state()), bytes_1(&[2, 1, 0, 1, 1]));
+        for cut in 0..whole.len() {
+            assert!(decode(&whole[..cut]).is_err(), "{cut}");
+        }
+        for cut in 0..whole_1.len() {
+            assert!(decode(&whole_1[..cut]).is_err(), "{cut}");
+        }
+        assert!(decode(&bytes_1(&[3, 1, 0, 1, 1, 1, 0])).is_err(), "three ranges");
+        let mut newer = whole;
+        newer[7] = 3;
+        let error = decode(&newer).unwrap_err().to_string();
+        assert!(error.contains("is of format 3, and this program reads formats 1 to 2"), "{error}");
+    }
+}
