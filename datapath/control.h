@@ -110,9 +110,7 @@ STEP u32 control_locked_record(struct packet *packet, struct call *call, struct 
 
 STAGE u32 control_record(struct packet *packet, struct call *call)
 {
-    call->location = location_of(call->header.size_class & (CLASS_MAX - 1), call->header.slot & SLOTS_MAX);
-    bool is_named = call->header.size_class < CLASS_MAX && call->header.slot < SLOTS_MAX;
-    struct record *record = is_named ? table_record(call, call->location) : NULL;
+    struct record *record = table_record(call, call->location);
     if (record == NULL) {
         return drop(CONTROL);
     }
@@ -127,9 +125,15 @@ STAGE u32 control_record(struct packet *packet, struct call *call)
 // The counter `index` slots after the one that is named; NULL where the class ends.
 STEP u32 *control_counter(struct call *call, u32 index)
 {
-    u32 slot = call->header.slot + index;
-    bool is_named = call->header.size_class < CLASS_MAX && slot < SLOTS_MAX && slot >= index;
-    return is_named ? table_counter(call, location_of(call->header.size_class, slot)) : NULL;
+    u32 slot = slot_of(call->location) + index;
+    return slot < SLOTS_MAX ? table_counter(call, location_of(class_of(call->location), slot)) : NULL;
+}
+
+// How many of them the packet asks for.
+STEP u32 control_count(struct packet *packet, struct call *call)
+{
+    const struct wire *wire = packet_view(packet, call);
+    return wire != NULL ? from_be32(wire->total_bytes) : 0;
 }
 
 struct counters_loaded {
@@ -154,7 +158,7 @@ static long control_load_counter(u32 index, void *with)
 STAGE u32 control_load_counters(struct packet *packet, struct call *call)
 {
     struct counters_loaded loaded = {.call = call};
-    u32 asked = call->header.total_bytes;
+    u32 asked = control_count(packet, call);
     repeat(asked < COUNTERS_LOADED_MAX ? asked : COUNTERS_LOADED_MAX, control_load_counter, &loaded);
     u32 bytes = loaded.count * (u32)sizeof(be32);
     if (bytes == 0) {
@@ -181,8 +185,8 @@ static long control_reset_counter(u32 index, void *with)
 static long control_reset_column(u32 index, void *with)
 {
     struct call *call = with;
-    u32 column = call->header.slot + index;
-    if (column < index || column >= table_sketch_width(call)) {
+    u32 column = slot_of(call->location) + index;
+    if (column >= table_sketch_width(call)) {
         return 1;
     }
     for (u32 row = 0; row < SKETCH_ROWS; row++) {
@@ -197,7 +201,7 @@ static long control_reset_column(u32 index, void *with)
 
 STAGE u32 control_reset(struct packet *packet, struct call *call)
 {
-    u32 asked = call->header.total_bytes;
+    u32 asked = control_count(packet, call);
     u32 bounded = asked < RESET_MAX ? asked : RESET_MAX;
     if (call->header.op == OP_RESET_SKETCH) {
         repeat(bounded, control_reset_column, call);
@@ -243,6 +247,21 @@ STEP u32 control_set_epoch(struct packet *packet, struct call *call)
     return control_done(packet, call, STATUS_OK);
 }
 
+// It only rises.
+STEP u32 control_set_durable_generation(struct packet *packet, struct call *call)
+{
+    struct registers *registers = registers_of(call);
+    const struct wire *wire = packet_view(packet, call);
+    if (wire == NULL) {
+        return drop(SHORT);
+    }
+    u32 generation = from_be32(wire->durable_generation);
+    if (generation > load_relaxed(&registers->durable_generation)) {
+        store_release(&registers->durable_generation, generation);
+    }
+    return control_done(packet, call, STATUS_OK);
+}
+
 STEP u32 control_registers(struct packet *packet, struct call *call)
 {
     struct registers *registers = registers_of(call);
@@ -254,10 +273,7 @@ STEP u32 control_registers(struct packet *packet, struct call *call)
         store_release(&registers->snapshot, snapshot_of(snapshot_generation(snapshot), 0));
         return control_done(packet, call, STATUS_OK);
     case OP_SET_DURABLE_GENERATION:
-        if (call->header.durable_generation > load_relaxed(&registers->durable_generation)) {
-            store_release(&registers->durable_generation, call->header.durable_generation);
-        }
-        return control_done(packet, call, STATUS_OK);
+        return control_set_durable_generation(packet, call);
     default:
         return control_set_epoch(packet, call);
     }

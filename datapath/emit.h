@@ -27,14 +27,15 @@ STEP void encode_record(const struct header *header, struct wire *wire)
 }
 
 // What only control packets and reports bring: which record it is.
-STEP void encode_name(const struct header *header, struct wire *wire)
+STEP void encode_name(const struct call *call, struct wire *wire)
 {
+    const struct header *header = &call->header;
     wire->request = to_be64(header->request);
     wire->hash_high = to_be64(header->hash_high);
     wire->hash_low = to_be64(header->hash_low);
     wire->key_bytes = to_be16(header->key_bytes);
-    wire->size_class = header->size_class;
-    wire->slot = to_be32(header->slot);
+    wire->size_class = (u8)class_of(call->location);
+    wire->slot = to_be32(slot_of(call->location));
 }
 
 STEP void encode_origin(const struct address *origin, struct wire *wire)
@@ -71,7 +72,7 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
         encode_origin(sender(call), wire);
     }
     if (call->injected) {
-        encode_name(&call->header, wire);
+        encode_name(call, wire);
     }
     return verdict;
 }

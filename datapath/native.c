@@ -247,8 +247,6 @@ bool native_report(struct switchback *switchback, u32 epoch, struct record *reco
     struct call described = {.switchback = switchback, .location = location, .epoch = epoch};
     described.header.op = op;
     described.header.epoch = epoch;
-    described.header.size_class = (u8)class_of(location);
-    described.header.slot = slot_of(location);
     control_describe(&described.header, record);
     memset(cell->bytes, 0, HEADER_BYTES);
     struct packet packet = {.bytes = cell->bytes, .length = 0};
@@ -261,7 +259,7 @@ bool native_report(struct switchback *switchback, u32 epoch, struct record *reco
     wire->header_bytes = HEADER_BYTES;
     encode_common(&described.header, wire);
     encode_record(&described.header, wire);
-    encode_name(&described.header, wire);
+    encode_name(&described, wire);
     cell->length = packet.length;
     store_release(&cell->turn, ticket + 1);
     return true;

@@ -57,7 +57,6 @@ STEP void decode_common(const struct wire *wire, struct header *header)
     header->hash_low = from_be64(wire->hash_low);
     header->value_bytes = from_be16(wire->value_bytes);
     header->key_bytes = from_be16(wire->key_bytes);
-    header->durable_generation = 0;
 }
 
 // What all but reads say. A read asks for a key and nothing else, and most packets are reads.
@@ -87,13 +86,12 @@ STEP void decode_nothing(struct header *header)
     header->record_flags = 0;
 }
 
-// What only control packets say.
-STEP void decode_control(const struct wire *wire, struct header *header)
+// Where the record is that a control packet names; what else only such a packet says, control.h reads there.
+STEP u32 decode_location(const struct wire *wire)
 {
-    header->durable_generation = from_be32(wire->durable_generation);
-    header->total_bytes = from_be32(wire->total_bytes);
-    header->size_class = wire->size_class;
-    header->slot = from_be32(wire->slot);
+    u32 slot = from_be32(wire->slot);
+    bool is_location = wire->size_class < CLASS_MAX && slot < SLOTS_MAX;
+    return is_location ? location_of(wire->size_class, slot) : NO_LOCATION;
 }
 
 // Well-formed, whoever sent it.
@@ -116,7 +114,7 @@ STEP u32 parse_form(struct packet *packet, struct call *call)
         decode_nothing(&call->header);
     }
     if (call->injected) {
-        decode_control(wire, &call->header);
+        call->location = decode_location(wire);
     }
     if (unlikely(!operation_of(call->header.op).known)) {
         return drop(OPERATION);

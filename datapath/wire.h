@@ -162,7 +162,8 @@ enum record_flag { RECORD_FLAGS(RECORD_FLAG_NUMBER) };
 // Operations from here on are the agent's own and never come from the wire.
 #define OP_CONTROL_FIRST OP_ADMIT
 
-// The header in host order, as far as the switch looks at it.
+// The header in host order, as far as several stages look at it: in the kernel it takes stack for as long as
+// a packet is processed.
 struct header {
     u64 seq;
     u64 guard;
@@ -173,9 +174,6 @@ struct header {
     u32 epoch;
     u32 lane;
     u32 generation;
-    u32 durable_generation;
-    u32 total_bytes;
-    u32 slot;
     u16 partition;
     u16 value_bytes;
     u16 key_bytes;
@@ -183,7 +181,6 @@ struct header {
     u8 flags;
     u8 status;
     u8 record_flags;
-    u8 size_class;
 };
 
 static inline bool has_flag(const struct header *header, u8 flag)
