@@ -36,7 +36,7 @@ STEP bool answer_promotes(struct call *call, const struct record *record)
 STAGE u32 read_answer(struct packet *packet, struct call *call)
 {
     // Only this switch says what came from its cache.
-    call->header.flags &= (u8)~FLAG_CACHED;
+    call->header.flags &= (u16)~FLAG_CACHED;
     if (!has_flag(&call->header, FLAG_FENCED)) {
         return REPLY;
     }
@@ -66,7 +66,7 @@ STAGE u32 write_answer(struct call *call)
         return drop(NOT_PENDING);
     }
     struct header *header = &call->header;
-    header->flags &= (u8)~FLAG_CACHED;
+    header->flags &= (u16)~FLAG_CACHED;
     if (header->status == STATUS_CONDITION_FAILED) {
         // `seq` named the write, for the entry; the client wants the record's.
         header->seq = header->guard;

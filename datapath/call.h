@@ -49,7 +49,7 @@ STEP bool is_on(u64 features, u64 bit)
     X(NONE)                                                                                                  \
     X(SHORT)         /* not even a header */                                                                 \
     X(MAGIC)         /* not a Switchback packet */                                                           \
-    X(VERSION)       /* another version, or header length */                                                 \
+    X(VERSION)       /* another version */                                                                   \
     X(OPERATION)     /* unknown, or not one that a switch takes */                                           \
     X(LENGTH)        /* lengths don't add up */                                                              \
     X(KEY)           /* empty or too long */                                                                 \
@@ -65,7 +65,8 @@ STEP bool is_on(u64 features, u64 bit)
     X(SEQ_EXHAUSTED) /* the epoch's sequence numbers are used up */                                          \
     X(EVICTING)      /* a conditional write has to wait for an eviction */                                   \
     X(ROOM)          /* the frame can't grow */                                                              \
-    X(UNREPORTED)    /* no room for the report that has to come before the change */
+    X(UNREPORTED)    /* no room for the report that has to come before the change */                         \
+    X(TTL)           /* passed as many switches as it may */
 
 #define DROP_NUMBER(name) DROP_##name,
 enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
@@ -123,7 +124,7 @@ struct address {
 };
 _Static_assert(sizeof(struct address) == 18, "as the Address of crates/wire");
 
-// `class (2 bits) | slot (30 bits)`: where a record lives.
+// `class (2 bits) | slot (30 bits)`: where a record lives, in tables and packets.
 #define SLOT_BITS   30u
 #define CLASS_MAX   4u
 #define NO_LOCATION 0xffffffffu

@@ -54,11 +54,11 @@ STEP bool lane_waits(struct call *call, const struct lane *entry)
 }
 
 // The answer to a write, from here. The value stays behind.
-STEP u32 write_reply(struct packet *packet, struct call *call, u8 status, u8 cached)
+STEP u32 write_reply(struct packet *packet, struct call *call, u8 status, u16 cached)
 {
     struct header *header = &call->header;
     header->flags =
-        (u8)((header->flags & FLAG_CONDITIONAL) | cached | (header->op == OP_DELETE ? FLAG_DELETE : 0));
+        (u16)((header->flags & FLAG_CONDITIONAL) | cached | (header->op == OP_DELETE ? FLAG_DELETE : 0));
     header->op = OP_WRITE_REPLY;
     header->status = status;
     header->generation = snapshot_generation(load_acquire(&registers_of(call)->snapshot));

@@ -9,7 +9,7 @@
 STEP void encode_common(const struct header *header, struct wire *wire)
 {
     wire->op = header->op;
-    wire->flags = header->flags;
+    wire->flags = to_be16(header->flags);
     wire->epoch = to_be32(header->epoch);
     wire->partition = to_be16(header->partition);
     wire->status = header->status;
@@ -34,8 +34,7 @@ STEP void encode_name(const struct call *call, struct wire *wire)
     wire->hash_high = to_be64(header->hash_high);
     wire->hash_low = to_be64(header->hash_low);
     wire->key_bytes = to_be16(header->key_bytes);
-    wire->size_class = (u8)class_of(call->location);
-    wire->slot = to_be32(slot_of(call->location));
+    wire->location = to_be32(call->location);
 }
 
 STEP void encode_origin(const struct address *origin, struct wire *wire)
@@ -43,8 +42,7 @@ STEP void encode_origin(const struct address *origin, struct wire *wire)
     __builtin_memcpy(&wire->origin_high, origin->ip, 8);
     __builtin_memcpy(&wire->origin_low, origin->ip + 8, 8);
     wire->origin_port = to_be16(origin->port);
-    wire->size_class = 0;
-    wire->slot = 0;
+    wire->location = 0;
 }
 
 STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
@@ -61,6 +59,7 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
         return drop(SHORT);
     }
     encode_common(&call->header, wire);
+    wire->ttl -= 1;
     if (verdict == REPLY || has_flag(&call->header, FLAG_EMBEDDED)) {
         encode_record(&call->header, wire);
     }

@@ -36,6 +36,7 @@ const struct switchback_number *switchback_layout(u32 *length)
         CONSTANT(EPOCH_MAX)                  //
         CONSTANT(SEQ_COUNTER_BITS)           //
         CONSTANT(SWITCH_PORT)                //
+        CONSTANT(NO_LOCATION)                //
         CONSTANT(STATISTIC_COUNT)            //
         CONSTANT(STATE_VALID)                //
         CONSTANT(STATE_LATEST)               //

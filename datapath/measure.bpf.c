@@ -9,7 +9,7 @@
 // back: what generator, drivers and sink take by themselves.
 #include "xdp.bpf.c"
 
-#define MEASURE_HEAD_BYTES 160u
+#define MEASURE_HEAD_BYTES 192u
 #define MEASURE_KEY_BYTES  16u
 #define MEASURE_LANES      256u         // of each CPU
 #define MEASURE_FIRST      (1ull << 32) // the first request's number, above those that filled the tables
@@ -84,6 +84,8 @@ STEP struct measure_settings *measure_next(struct xdp_md *frame)
     wire->lane = to_be32(cpu * MEASURE_LANES + ((u32)state->request & (MEASURE_LANES - 1)));
     wire->hash_high = request->hash_high;
     wire->hash_low = request->hash_low;
+    wire->routing_high = request->hash_high;
+    wire->routing_low = request->hash_low;
     u32 key_at = sizeof(struct frame_v4) + HEADER_BYTES + settings->value_bytes;
     return packet_store(frame, key_at, request->key, MEASURE_KEY_BYTES, 64) ? settings : NULL;
 }

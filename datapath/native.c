@@ -256,7 +256,6 @@ bool native_report(struct switchback *switchback, u32 epoch, struct record *reco
     struct wire *wire = (struct wire *)(void *)cell->bytes;
     wire->magic = to_be16(MAGIC);
     wire->version = VERSION;
-    wire->header_bytes = HEADER_BYTES;
     encode_common(&described.header, wire);
     encode_record(&described.header, wire);
     encode_name(&described, wire);

@@ -65,9 +65,9 @@ struct switchback_lane_image {
     u64 seq;
     u8 state;
     u8 status;
-    u8 flags;
+    u16 flags;
     u8 locked;
-    u32 reserved;
+    u8 reserved[3];
 };
 
 struct switchback_registers_image {

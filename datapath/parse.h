@@ -51,7 +51,7 @@ STEP struct operation operation_of(u8 op)
 STEP void decode_common(const struct wire *wire, struct header *header)
 {
     header->op = wire->op;
-    header->flags = wire->flags;
+    header->flags = from_be16(wire->flags);
     header->epoch = from_be32(wire->epoch);
     header->hash_high = from_be64(wire->hash_high);
     header->hash_low = from_be64(wire->hash_low);
@@ -86,14 +86,6 @@ STEP void decode_nothing(struct header *header)
     header->record_flags = 0;
 }
 
-// Where the record is that a control packet names; what else only such a packet says, control.h reads there.
-STEP u32 decode_location(const struct wire *wire)
-{
-    u32 slot = from_be32(wire->slot);
-    bool is_location = wire->size_class < CLASS_MAX && slot < SLOTS_MAX;
-    return is_location ? location_of(wire->size_class, slot) : NO_LOCATION;
-}
-
 // Well-formed, whoever sent it.
 STEP u32 parse_form(struct packet *packet, struct call *call)
 {
@@ -104,8 +96,11 @@ STEP u32 parse_form(struct packet *packet, struct call *call)
     if (unlikely(from_be16(wire->magic) != MAGIC)) {
         return drop(MAGIC);
     }
-    if (unlikely(wire->version != VERSION || wire->header_bytes != HEADER_BYTES)) {
+    if (unlikely(wire->version != VERSION)) {
         return drop(VERSION);
+    }
+    if (unlikely(wire->ttl == 0)) {
+        return drop(TTL);
     }
     decode_common(wire, &call->header);
     if (wire->op != OP_READ) {
@@ -114,7 +109,8 @@ STEP u32 parse_form(struct packet *packet, struct call *call)
         decode_nothing(&call->header);
     }
     if (call->injected) {
-        call->location = decode_location(wire);
+        // What else only control packets say, control.h reads.
+        call->location = from_be32(wire->location);
     }
     if (unlikely(!operation_of(call->header.op).known)) {
         return drop(OPERATION);

@@ -71,7 +71,7 @@ STEP enum read_result read_record(struct packet *packet, struct call *call, stru
     return record_read_ok(record, version) ? result : READ_AGAIN;
 }
 
-STEP void read_set_record(struct call *call, const struct seen *seen, u8 flag)
+STEP void read_set_record(struct call *call, const struct seen *seen, u16 flag)
 {
     call->header.flags |= flag;
     call->header.seq = seen->seq;

@@ -54,7 +54,8 @@ struct record {
     u16 value_bytes;
     u16 key_bytes;
     u8 state;
-    u8 reserved[3];
+    u8 reserved;
+    u16 tenant; // 0 until tenants exist
     u8 key[CACHED_KEY_BYTES_MAX];
     u64 hash_high;
     u64 incarnation;
@@ -69,8 +70,7 @@ struct lane {
     u32 locked;
     u8 state;
     u8 status;
-    u8 flags; // CACHED if it was forwarded so
-    u8 reserved;
+    u16 flags; // CACHED if it was forwarded so
     u64 request;
     u64 seq;
     u64 padding;

@@ -7,8 +7,8 @@
 #include "platform.h"
 
 #define MAGIC        0x5357
-#define VERSION      1
-#define HEADER_BYTES 112
+#define VERSION      2
+#define HEADER_BYTES 144
 // An Ethernet MTU less IPv6 and UDP headers, rounded down.
 #define PACKET_BYTES_MAX       1440
 #define KEY_BYTES_MAX          1024
@@ -24,22 +24,26 @@
 struct wire {
     be16 magic;
     u8 version;
-    u8 header_bytes;
     u8 op;
-    u8 flags;
+    be16 flags;
     be16 tenant;
     be32 epoch;
     be16 partition;
     u8 hop;
-    u8 status;
+    u8 ttl;
     be64 seq;
     be64 guard;
     be64 request;
     be32 lane;
-    be32 generation;
+    be32 session;
     be64 hash_high;
     be64 hash_low;
+    be64 routing_high;
+    be64 routing_low;
     be64 expiry_ms;
+    be64 tag;
+    be32 view;
+    be32 generation;
     be32 durable_generation;
     be32 total_bytes;
     be16 value_bytes;
@@ -49,43 +53,47 @@ struct wire {
     be64 origin_high;
     be64 origin_low;
     be16 origin_port;
+    u8 status;
     u8 record_flags;
-    u8 size_class;
-    be32 slot;
+    be32 location;
 };
 
 // Every field, its offset and size: X(name of the field in C, offset, bytes).
 #define WIRE_FIELDS(X)                                                                                       \
     X(magic, 0, 2)                                                                                           \
     X(version, 2, 1)                                                                                         \
-    X(header_bytes, 3, 1)                                                                                    \
-    X(op, 4, 1)                                                                                              \
-    X(flags, 5, 1)                                                                                           \
+    X(op, 3, 1)                                                                                              \
+    X(flags, 4, 2)                                                                                           \
     X(tenant, 6, 2)                                                                                          \
     X(epoch, 8, 4)                                                                                           \
     X(partition, 12, 2)                                                                                      \
     X(hop, 14, 1)                                                                                            \
-    X(status, 15, 1)                                                                                         \
+    X(ttl, 15, 1)                                                                                            \
     X(seq, 16, 8)                                                                                            \
     X(guard, 24, 8)                                                                                          \
     X(request, 32, 8)                                                                                        \
     X(lane, 40, 4)                                                                                           \
-    X(generation, 44, 4)                                                                                     \
+    X(session, 44, 4)                                                                                        \
     X(hash_high, 48, 8)                                                                                      \
     X(hash_low, 56, 8)                                                                                       \
-    X(expiry_ms, 64, 8)                                                                                      \
-    X(durable_generation, 72, 4)                                                                             \
-    X(total_bytes, 76, 4)                                                                                    \
-    X(value_bytes, 80, 2)                                                                                    \
-    X(key_bytes, 82, 2)                                                                                      \
-    X(fragment_index, 84, 2)                                                                                 \
-    X(fragment_count, 86, 2)                                                                                 \
-    X(origin_high, 88, 8)                                                                                    \
-    X(origin_low, 96, 8)                                                                                     \
-    X(origin_port, 104, 2)                                                                                   \
-    X(record_flags, 106, 1)                                                                                  \
-    X(size_class, 107, 1)                                                                                    \
-    X(slot, 108, 4)
+    X(routing_high, 64, 8)                                                                                   \
+    X(routing_low, 72, 8)                                                                                    \
+    X(expiry_ms, 80, 8)                                                                                      \
+    X(tag, 88, 8)                                                                                            \
+    X(view, 96, 4)                                                                                           \
+    X(generation, 100, 4)                                                                                    \
+    X(durable_generation, 104, 4)                                                                            \
+    X(total_bytes, 108, 4)                                                                                   \
+    X(value_bytes, 112, 2)                                                                                   \
+    X(key_bytes, 114, 2)                                                                                     \
+    X(fragment_index, 116, 2)                                                                                \
+    X(fragment_count, 118, 2)                                                                                \
+    X(origin_high, 120, 8)                                                                                   \
+    X(origin_low, 128, 8)                                                                                    \
+    X(origin_port, 136, 2)                                                                                   \
+    X(status, 138, 1)                                                                                        \
+    X(record_flags, 139, 1)                                                                                  \
+    X(location, 140, 4)
 
 #define ASSERT_FIELD(name, offset, bytes)                                                                    \
     _Static_assert(__builtin_offsetof(struct wire, name) == (offset), "offset of " #name);                   \
@@ -177,13 +185,13 @@ struct header {
     u16 partition;
     u16 value_bytes;
     u16 key_bytes;
+    u16 flags;
     u8 op;
-    u8 flags;
     u8 status;
     u8 record_flags;
 };
 
-static inline bool has_flag(const struct header *header, u8 flag)
+static inline bool has_flag(const struct header *header, u16 flag)
 {
     return (header->flags & flag) != 0;
 }

@@ -78,9 +78,9 @@ static u32 build(u64 *random, u8 *bytes, u8 op, u64 turn)
     memset(bytes, 0, HEADER_BYTES);
     wire->magic = to_be16(MAGIC);
     wire->version = VERSION;
-    wire->header_bytes = HEADER_BYTES;
     wire->op = op;
-    wire->flags = (u8)(next_random(random) & next_random(random));
+    wire->flags = to_be16((u16)(next_random(random) & next_random(random)));
+    wire->ttl = (u8)below(random, 64);
     wire->epoch = to_be32(1);
     wire->status = (u8)below(random, 8) & 1;
     wire->seq = to_be64(1ull << 40 | below(random, 64));
@@ -95,12 +95,10 @@ static u32 build(u64 *random, u8 *bytes, u8 op, u64 turn)
     wire->value_bytes = to_be16((u16)value_bytes);
     wire->key_bytes = to_be16((u16)key_bytes);
     u32 location = location_of_key(key);
-    wire->size_class = (u8)(location >> SLOT_BITS);
-    wire->slot = to_be32(location % SLOTS);
     if (below(random, 16) == 0) {
-        wire->size_class = (u8)below(random, CLASSES + 1);
-        wire->slot = to_be32(below(random, SLOTS + 1));
+        location = below(random, CLASSES + 1) << SLOT_BITS | below(random, SLOTS + 1);
     }
+    wire->location = to_be32(location);
     memset(bytes + HEADER_BYTES, (int)below(random, 256), value_bytes);
     memset(bytes + HEADER_BYTES + value_bytes, (int)key + 1, key_bytes);
     return HEADER_BYTES + value_bytes + key_bytes;

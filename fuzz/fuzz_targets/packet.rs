@@ -5,7 +5,7 @@
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
-use switchback_wire::{Address, DecodeError, HashKey, Header, KeyHash, Map, Op, Packet, PacketRef, Seq, Status};
+use switchback_wire::{Address, DecodeError, HashKey, Header, KeyHash, Map, Op, Packet, PacketRef, RoutingKey, Seq, Status};
 
 const CACHED: u8 = 4;
 const KEYS: u8 = 8;
@@ -32,7 +32,7 @@ fn datapath() -> Datapath {
     inject(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, b"-");
     for slot in 0..u32::from(CACHED) {
         let (key_hash, key) = key(slot as u8);
-        let header = Header { slot, request: 1, key_hash, ..Header::new(Op::Admit) };
+        let header = Header { location: slot, request: 1, key_hash, ..Header::new(Op::Admit) };
         inject(header, &key);
         datapath.lookup_insert(&key_hash, 0, slot).expect("there is room");
         inject(Header { op: Op::SetValid, ..header }, &key);
@@ -50,6 +50,11 @@ fn draw(input: &mut Unstructured<'_>) -> Result<Packet> {
         epoch: if input.ratio(1, 8)? { input.int_in_range(0..=0xff_ffff)? } else { 1 },
         partition: input.arbitrary::<u16>()? % 8,
         hop: input.arbitrary::<u8>()? % 3,
+        ttl: input.arbitrary::<u8>()? % 4,
+        tag: input.arbitrary()?,
+        view: input.arbitrary()?,
+        session: input.arbitrary()?,
+        routing: if input.ratio(1, 8)? { RoutingKey(input.arbitrary()?) } else { key_hash.routing() },
         status: *input.choose(Status::ALL)?,
         seq: Seq(1 << 40 | u64::from(input.arbitrary::<u8>()?)),
         guard: 1 << 40 | u64::from(input.arbitrary::<u8>()?),
@@ -61,8 +66,7 @@ fn draw(input: &mut Unstructured<'_>) -> Result<Packet> {
         fragment_index: input.arbitrary()?,
         fragment_count: input.arbitrary()?,
         record_flags: input.arbitrary()?,
-        class: input.arbitrary()?,
-        slot: input.arbitrary()?,
+        location: input.arbitrary()?,
         key_hash,
         origin: CLIENT,
         ..Header::new(op)

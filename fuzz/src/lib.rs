@@ -6,7 +6,7 @@ use libfuzzer_sys::arbitrary::Unstructured;
 use switchback_core::Now;
 use switchback_core::control::{Entry, KeyedRecord, Location, Message, Offer};
 use switchback_core::storage::{OfferId, Record};
-use switchback_wire::{Address, EPOCH_MAX, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, Seq, Status};
+use switchback_wire::{Address, EPOCH_MAX, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, RoutingKey, Seq, Status};
 
 /// Steps that a target takes of one input at most.
 pub const STEPS_MAX: usize = 256;
@@ -179,10 +179,10 @@ impl<'a> Draw<'a> {
         let (key_hash, key) = self.named_key();
         let op = *self.one(ops);
         let partition = map().of(key_hash).number;
-        let mut header = Header { epoch, key_hash, partition, ..Header::new(op) };
+        let mut header = Header { epoch, key_hash, routing: key_hash.routing(), partition, ..Header::new(op) };
         header.lane = self.below(LANES);
         header.request = u64::from(self.byte() % 4);
-        header.flags = self.byte();
+        header.flags = self.number() as u16;
         header.seq = self.seq(epoch);
         header.guard = if self.once_in(2) { self.seq(epoch).0 } else { 0 };
         header.total_bytes = match self.below(8) {
@@ -200,10 +200,13 @@ impl<'a> Draw<'a> {
             header.expiry_ms = START.unix_ms + self.edgy() % 10_000;
             header.hop = self.byte() % 4;
             header.tenant = self.byte().into();
-            header.class = self.byte() % 3;
-            header.slot = self.edgy() as u32;
+            header.location = u32::from(self.byte() % 3) << 30 | self.edgy() as u32;
+            header.ttl = self.byte() % 4;
+            (header.tag, header.session) = (self.edgy(), self.edgy() as u32);
+            header.view = self.edgy() as u32;
         }
         match self.below(32) {
+            28 => header.routing = RoutingKey(self.number().into()),
             29 => header.epoch = self.number() as u32 & switchback_wire::EPOCH_MAX,
             30 => header.partition = self.number() as u16,
             31 => header.lane = self.edgy() as u32,

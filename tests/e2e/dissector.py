@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 SCRIPT = "tools/wireshark/switchback.lua"
-HEADER_BYTES = 112
+HEADER_BYTES = 144
 # Racks that between them stage large values, scan, delete and bounce; of each so many packets.
 SEEDS = (0, 1, 8)
 PACKETS_MAX = 6000
@@ -76,7 +76,7 @@ def compare(path):
         for name, offset, length in fields:
             expected = int.from_bytes(payload[offset : offset + length], "big")
             text = shown[name]
-            got = int(text, 16) if name == "key_hash" else number(text)
+            got = int(text, 16) if name in ("key_hash", "routing") else number(text)
             assert got == expected, f"packet {at}: {name} is {text}, and ought to be {expected}"
         value_bytes = int(shown["value_bytes"])
         value, key = payload[HEADER_BYTES : HEADER_BYTES + value_bytes], payload[HEADER_BYTES + value_bytes :]
@@ -86,9 +86,10 @@ def compare(path):
         assert int(shown["seq.epoch"]) == int.from_bytes(payload[16:19], "big")
         assert int(shown["seq.counter"]) == int.from_bytes(payload[19:24], "big")
         assert int(shown["guard.counter"]) == int.from_bytes(payload[27:32], "big")
+        flags = int.from_bytes(payload[4:6], "big")
         for flag, bit in FLAGS.items():
-            assert shown[f"flags.{flag}"] in (("1", "True") if payload[5] & bit else ("0", "False")), f"packet {at}: {flag}"
-        ops.add(payload[4])
+            assert shown[f"flags.{flag}"] in (("1", "True") if flags & bit else ("0", "False")), f"packet {at}: {flag}"
+        ops.add(payload[3])
     bad = tshark(path, *count, "-Y", "udp.checksum.status == 0 || switchback.malformed")
     assert not bad, bad[:3]
     print(f"ok: {len(payloads)} packets of {len(ops)} operations, {len(fields)} fields each")
@@ -106,7 +107,7 @@ def bad_packets(path, work):
         return ip + first[40:44] + struct.pack(">HH", length, 0) + payload
 
     payload = first[FRAME_BYTES:]
-    frames = [frame(part) for part in (payload[:50], payload + b"x", b"\x53\x57\x02\x70" + payload[4:], b"SW")]
+    frames = [frame(part) for part in (payload[:50], payload + b"x", b"\x53\x57\x01\x70" + payload[4:], b"SW")]
     bad = Path(work) / "bad.pcap"
     records = (struct.pack("<IIII", 0, 0, len(part), len(part)) + part for part in frames)
     bad.write_bytes(data[:24] + b"".join(records))

@@ -21,7 +21,8 @@ GROWTH_MAX_MB = 384
 # How long a client may find no service; a hang ends the test.
 PATIENCE_S = 120
 
-HEADER_BYTES = 112
+VERSION = 2
+HEADER_BYTES = 144
 FRAGMENT = 4
 CONTROL_VERSION = 0x5357_0002
 ETH_P_IP = 0x0800
@@ -112,13 +113,13 @@ class Hostile:
 
     def nonsense(self):
         def packet():
-            head = b"SW\x01" + bytes([HEADER_BYTES]) if self.random.random() < 0.5 else b""
+            head = b"SW" + bytes([VERSION]) if self.random.random() < 0.5 else b""
             return head + self.random.randbytes(self.random.randrange(1500))
         self.spray(packet() for _ in range(5_000))
 
     def replayed_and_recombined(self):
         packets = self.sniffed()
-        fragments = [packet for packet in packets if packet[4] == FRAGMENT]
+        fragments = [packet for packet in packets if packet[3] == FRAGMENT]
         assert not packets or len({len(packet) for packet in fragments}) > 1, "values were staged under several keys"
         recombined = []
         for _ in range(5_000 if fragments else 0):
@@ -126,9 +127,9 @@ class Hostile:
             # The lane and the request, and perhaps the length and the index, of another value.
             one[32:44] = other[32:44]
             if self.random.random() < 0.8:
-                one[76:80] = other[76:80]
+                one[108:112] = other[108:112]
             if self.random.random() < 0.5:
-                one[84:88] = other[84:88]
+                one[116:120] = other[116:120]
             recombined.append(bytes(one))
         cut = [packet[:self.random.randrange(len(packet))] for packet in packets]
         self.spray(packets + recombined + cut)

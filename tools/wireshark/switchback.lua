@@ -3,9 +3,9 @@
 --   wireshark -X lua_script:tools/wireshark/switchback.lua capture.pcap
 --   tshark -X lua_script:tools/wireshark/switchback.lua -r capture.pcap -Y 'switchback.flags.embedded'
 --
--- Packets are known by their first four bytes, on any UDP port. Captures come from `switchback switch --pcap`, `switchback lab sim --pcap`, tcpdump.
+-- Packets are known by their first three bytes, on any UDP port. Captures come from `switchback switch --pcap`, `switchback lab sim --pcap`, tcpdump.
 
-local MAGIC, VERSION, HEADER_BYTES = 0x5357, 1, 112
+local MAGIC, VERSION, HEADER_BYTES = 0x5357, 2, 144
 local CUT_OFF = ", cut off by the capture"
 
 local OPS = {
@@ -29,32 +29,35 @@ local switchback = Proto("switchback", "Switchback")
 local LAYOUT = {
     { "magic", 0, 2, ProtoField.uint16, base.HEX },
     { "version", 2, 1, ProtoField.uint8, base.DEC },
-    { "header_bytes", 3, 1, ProtoField.uint8, base.DEC },
-    { "op", 4, 1, ProtoField.uint8, base.DEC, OPS },
-    { "flags", 5, 1, ProtoField.uint8, base.HEX },
+    { "op", 3, 1, ProtoField.uint8, base.DEC, OPS },
+    { "flags", 4, 2, ProtoField.uint16, base.HEX },
     { "tenant", 6, 2, ProtoField.uint16, base.DEC },
     { "epoch", 8, 4, ProtoField.uint32, base.DEC },
     { "partition", 12, 2, ProtoField.uint16, base.DEC },
     { "hop", 14, 1, ProtoField.uint8, base.DEC },
-    { "status", 15, 1, ProtoField.uint8, base.DEC, STATUS },
+    { "ttl", 15, 1, ProtoField.uint8, base.DEC },
     { "seq", 16, 8, ProtoField.uint64, base.HEX },
     { "guard", 24, 8, ProtoField.uint64, base.HEX },
     { "request", 32, 8, ProtoField.uint64, base.DEC },
     { "lane", 40, 4, ProtoField.uint32, base.DEC },
-    { "generation", 44, 4, ProtoField.uint32, base.DEC },
+    { "session", 44, 4, ProtoField.uint32, base.DEC },
     { "key_hash", 48, 16, ProtoField.bytes },
-    { "expiry_ms", 64, 8, ProtoField.uint64, base.DEC },
-    { "durable_generation", 72, 4, ProtoField.uint32, base.DEC },
-    { "total_bytes", 76, 4, ProtoField.uint32, base.DEC },
-    { "value_bytes", 80, 2, ProtoField.uint16, base.DEC },
-    { "key_bytes", 82, 2, ProtoField.uint16, base.DEC },
-    { "fragment_index", 84, 2, ProtoField.uint16, base.DEC },
-    { "fragment_count", 86, 2, ProtoField.uint16, base.DEC },
-    { "origin_address", 88, 16, ProtoField.ipv6 },
-    { "origin_port", 104, 2, ProtoField.uint16, base.DEC },
-    { "record_flags", 106, 1, ProtoField.uint8, base.HEX },
-    { "size_class", 107, 1, ProtoField.uint8, base.DEC },
-    { "slot", 108, 4, ProtoField.uint32, base.DEC },
+    { "routing", 64, 16, ProtoField.bytes },
+    { "expiry_ms", 80, 8, ProtoField.uint64, base.DEC },
+    { "tag", 88, 8, ProtoField.uint64, base.HEX },
+    { "view", 96, 4, ProtoField.uint32, base.DEC },
+    { "generation", 100, 4, ProtoField.uint32, base.DEC },
+    { "durable_generation", 104, 4, ProtoField.uint32, base.DEC },
+    { "total_bytes", 108, 4, ProtoField.uint32, base.DEC },
+    { "value_bytes", 112, 2, ProtoField.uint16, base.DEC },
+    { "key_bytes", 114, 2, ProtoField.uint16, base.DEC },
+    { "fragment_index", 116, 2, ProtoField.uint16, base.DEC },
+    { "fragment_count", 118, 2, ProtoField.uint16, base.DEC },
+    { "origin_address", 120, 16, ProtoField.ipv6 },
+    { "origin_port", 136, 2, ProtoField.uint16, base.DEC },
+    { "status", 138, 1, ProtoField.uint8, base.DEC, STATUS },
+    { "record_flags", 139, 1, ProtoField.uint8, base.HEX },
+    { "location", 140, 4, ProtoField.uint32, base.HEX },
 }
 
 local fields, bits, all = {}, {}, {}
@@ -67,11 +70,12 @@ for _, field in ipairs(LAYOUT) do
     local abbreviation = "switchback." .. name
     if field[5] then add(name, make(abbreviation, name, field[5], field[6])) else add(name, make(abbreviation, name)) end
 end
+local widths = { flags = 16, record_flags = 8 }
 for name, names in pairs({ flags = FLAGS, record_flags = RECORD_FLAGS }) do
     bits[name] = {}
     for at, flag in ipairs(names) do
         local abbreviation = "switchback." .. name .. "." .. flag:lower()
-        bits[name][at] = ProtoField.bool(abbreviation, flag, 8, nil, 2 ^ (at - 1))
+        bits[name][at] = ProtoField.bool(abbreviation, flag, widths[name], nil, 2 ^ (at - 1))
         all[#all + 1] = bits[name][at]
     end
 end
@@ -102,7 +106,7 @@ end
 -- One line: what is asked or answered, and by whom it is known again.
 local function describe(buffer, op)
     local words = { OPS[op] or ("op " .. op) }
-    local status, flags = buffer(15, 1):uint(), buffer(5, 1):uint()
+    local status, flags = buffer(138, 1):uint(), buffer(4, 2):uint()
     if op >= 17 and op < 64 then words[#words + 1] = STATUS[status] or ("status " .. status) end
     words[#words + 1] = string.format("lane %u r %s", buffer(40, 4):uint(), tostring(buffer(32, 8):uint64()))
     words[#words + 1] = string.format("seq %u|%s", buffer(16, 3):uint(), tostring(buffer(19, 5):uint64()))
@@ -126,8 +130,8 @@ function switchback.dissector(buffer, packet, tree)
         return captured
     end
     add_header(buffer, subtree)
-    local op = buffer(4, 1):uint()
-    local value_bytes, key_bytes = buffer(80, 2):uint(), buffer(82, 2):uint()
+    local op = buffer(3, 1):uint()
+    local value_bytes, key_bytes = buffer(112, 2):uint(), buffer(114, 2):uint()
     local line = describe(buffer, op)
     packet.cols.info = line
     subtree:append_text(", " .. line)
@@ -144,8 +148,8 @@ function switchback.dissector(buffer, packet, tree)
 end
 
 local function is_ours(buffer, packet, tree)
-    if buffer:len() < 4 or buffer(0, 2):uint() ~= MAGIC then return false end
-    if buffer(2, 1):uint() ~= VERSION or buffer(3, 1):uint() ~= HEADER_BYTES then return false end
+    if buffer:len() < 3 or buffer(0, 2):uint() ~= MAGIC then return false end
+    if buffer(2, 1):uint() ~= VERSION then return false end
     switchback.dissector(buffer, packet, tree)
     return true
 end

@@ -65,7 +65,7 @@ impl Switch {
         }
     }
 
-    fn answer(&mut self, packet: &mut Packet, header: Header, flags: u8) {
+    fn answer(&mut self, packet: &mut Packet, header: Header, flags: u16) {
         self.seq += 1;
         let answer = Header { flags, seq: Seq(self.seq), durable_generation: 1, ..header };
         if header.op == Op::Write {

@@ -122,6 +122,13 @@ pub struct Location {
     pub slot: u32,
 }
 
+impl Location {
+    /// As a packet names it; what no switch can have, as no slot.
+    pub fn in_packet(self) -> u32 {
+        switchback_wire::location(self.class, self.slot).unwrap_or(switchback_wire::NO_LOCATION)
+    }
+}
+
 /// One key of the cache.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {

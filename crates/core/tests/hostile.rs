@@ -85,7 +85,8 @@ impl Node {
 
     /// What it answers to this packet.
     fn asked(&mut self, header: Header, value: &[u8], key: &[u8]) -> Vec<Packet> {
-        let header = Header { epoch: EPOCH, key_hash: HASH_KEY.hash(key), ..header };
+        let key_hash = HASH_KEY.hash(key);
+        let header = Header { epoch: EPOCH, key_hash, routing: key_hash.routing(), ..header };
         self.shim.handle_packet(NOW, SWITCH, &Packet::build(header, value, key));
         self.carry_out();
         let mut packet = Packet::new();

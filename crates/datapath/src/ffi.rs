@@ -88,9 +88,9 @@ pub(crate) struct LaneImage {
     pub(crate) seq: u64,
     pub(crate) state: u8,
     pub(crate) status: u8,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
     pub(crate) locked: u8,
-    pub(crate) reserved: u32,
+    pub(crate) reserved: [u8; 3],
 }
 
 #[repr(C)]

@@ -18,7 +18,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use switchback_wire::{Address, KeyHash, Map, Packet};
+use switchback_wire::{Address, KeyHash, Map, Packet, location};
 use thiserror::Error;
 
 /// Shards that count packets separately.
@@ -166,11 +166,6 @@ pub struct Datapath {
     handle: ffi::Handle,
     tables: Mutex<()>,
     config: Config,
-}
-
-/// Where the tables have a slot; `None` if no class has it.
-pub fn location(class: u8, slot: u32) -> Option<u32> {
-    (class < 4 && slot < (1 << 30) - 1).then_some(u32::from(class) << 30 | slot)
 }
 
 impl Datapath {

@@ -60,7 +60,7 @@ pub struct Lane {
     pub state: u8,
     pub status: u8,
     /// CACHED if it was forwarded so.
-    pub flags: u8,
+    pub flags: u16,
     pub locked: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct Registers {
 impl Datapath {
     /// A record as it is; `None` if there is no such slot.
     pub fn peek_record(&self, class: u8, slot: u32) -> Option<Record> {
-        let image = self.handle.peek_record(crate::location(class, slot)?)?;
+        let image = self.handle.peek_record(switchback_wire::location(class, slot)?)?;
         let mut hash = KeyHash::default();
         hash.0[..8].copy_from_slice(&image.hash_high.to_be_bytes());
         hash.0[8..].copy_from_slice(&image.hash_low.to_be_bytes());
@@ -97,7 +97,7 @@ impl Datapath {
 
     /// Replaces a record; false if there is no such slot or its value doesn't fit.
     pub fn poke_record(&self, class: u8, slot: u32, record: &Record) -> bool {
-        let Some(location) = crate::location(class, slot) else { return false };
+        let Some(location) = switchback_wire::location(class, slot) else { return false };
         let mut image = ffi::RecordImage {
             seq: record.seq,
             adm: record.adm,
@@ -140,7 +140,7 @@ impl Datapath {
             status: entry.status,
             flags: entry.flags,
             locked: entry.locked.into(),
-            reserved: 0,
+            reserved: [0; 3],
         };
         self.handle.poke_lane(lane, &image)
     }

@@ -28,7 +28,7 @@ drop_reasons! {
     Short "short",
     /// Not a Switchback packet.
     Magic "magic",
-    /// Another version or header length.
+    /// Another version.
     Version "version",
     /// Unknown, or not one that a switch takes.
     Operation "operation",
@@ -62,6 +62,8 @@ drop_reasons! {
     Room "room",
     /// No room for the report that has to come before the change.
     Unreported "unreported",
+    /// It has passed as many switches as it may.
+    Ttl "ttl",
 }
 
 impl DropReason {

@@ -15,8 +15,8 @@ fn check(rig: &Rig, packet: &Packet, verdict: Verdict) {
     if !matches!(verdict, Verdict::Drop(_)) {
         let header = packet.bytes();
         let sum = HEADER_BYTES
-            + usize::from(u16::from_be_bytes([header[80], header[81]]))
-            + usize::from(u16::from_be_bytes([header[82], header[83]]));
+            + usize::from(u16::from_be_bytes([header[112], header[113]]))
+            + usize::from(u16::from_be_bytes([header[114], header[115]]));
         assert_eq!(sum, header.len(), "lengths add up");
     }
     for lane in 0..4 {
@@ -55,7 +55,7 @@ proptest! {
     fn damaged_packets(
         op in prop::sample::select(Op::ALL),
         fields in any::<[u64; 4]>(),
-        flags: u8,
+        flags: u16,
         value_bytes in 0..300usize,
         damage in prop::collection::vec((0..HEADER_BYTES, any::<u8>()), 0..3),
         cut in prop::option::weighted(0.2, 0..=PACKET_BYTES_MAX),
@@ -64,8 +64,10 @@ proptest! {
     ) {
         let rig = rig(features);
         let [seq, guard, request, expiry_ms] = fields;
-        let (lane, slot, class) = (request as u32 % 5, guard as u32 % 18, flags % 3);
-        let header = Header { flags, seq: Seq(seq), guard, request, expiry_ms, lane, slot, class, ..header(op, b"key") };
+        let lane = request as u32 % 5;
+        let location = u32::from(flags % 3) << 30 | guard as u32 % 18;
+        let ttl = seq as u8 % 4;
+        let header = Header { flags, seq: Seq(seq), guard, request, expiry_ms, lane, location, ttl, ..header(op, b"key") };
         let mut packet = Packet::build(header, &vec![1; value_bytes], b"key");
         for (at, byte) in damage {
             packet.buffer_mut()[at] = byte;

@@ -26,23 +26,28 @@ fn shouted(name: &str) -> String {
 /// Which bytes of the header change with each field, and whether all values come back.
 #[test]
 fn every_field_is_at_the_same_offset() {
-    let zero = Header::new(Op::Read);
+    let zero = Header { ttl: 0, ..Header::new(Op::Read) };
     let ones = KeyHash([0xff; 16]);
     let changed: &[(&str, Header)] = &[
         ("op", Header { op: Op::Write, ..zero }),
-        ("flags", Header { flags: 0xff, ..zero }),
+        ("flags", Header { flags: !0, ..zero }),
         ("tenant", Header { tenant: !0, ..zero }),
         ("epoch", Header { epoch: !0, ..zero }),
         ("partition", Header { partition: !0, ..zero }),
         ("hop", Header { hop: !0, ..zero }),
-        ("status", Header { status: Status::Changed, ..zero }),
+        ("ttl", Header { ttl: !0, ..zero }),
         ("seq", Header { seq: Seq(!0), ..zero }),
         ("guard", Header { guard: !0, ..zero }),
         ("request", Header { request: !0, ..zero }),
         ("lane", Header { lane: !0, ..zero }),
-        ("generation", Header { generation: !0, ..zero }),
+        ("session", Header { session: !0, ..zero }),
         ("hash_high", Header { key_hash: KeyHash::at_position(!0), ..zero }),
+        ("routing_high", Header { routing: RoutingKey(!0 << 64), ..zero }),
+        ("routing_low", Header { routing: RoutingKey(u64::MAX.into()), ..zero }),
         ("expiry_ms", Header { expiry_ms: !0, ..zero }),
+        ("tag", Header { tag: !0, ..zero }),
+        ("view", Header { view: !0, ..zero }),
+        ("generation", Header { generation: !0, ..zero }),
         ("durable_generation", Header { durable_generation: !0, ..zero }),
         ("total_bytes", Header { total_bytes: !0, ..zero }),
         ("value_bytes", Header { value_bytes: !0, ..zero }),
@@ -50,9 +55,9 @@ fn every_field_is_at_the_same_offset() {
         ("fragment_index", Header { fragment_index: !0, ..zero }),
         ("fragment_count", Header { fragment_count: !0, ..zero }),
         ("origin_port", Header { origin: Address { ip: [0; 16], port: !0 }, ..zero }),
+        ("status", Header { status: Status::Changed, ..zero }),
         ("record_flags", Header { record_flags: !0, ..zero }),
-        ("size_class", Header { class: !0, ..zero }),
-        ("slot", Header { slot: !0, ..zero }),
+        ("location", Header { location: !0, ..zero }),
     ];
     let encode = |header: &Header| {
         let mut bytes = [0; HEADER_BYTES];
@@ -81,7 +86,7 @@ fn every_field_is_at_the_same_offset() {
     let origin = Address { ip: [0xff; 16], port: 0 };
     assert_eq!(places(&Header { origin, ..zero }), both("origin_high", "origin_low"));
     let named = changed.len() + 3; // hash_low, origin_high, origin_low
-    let constant = ["wire.magic", "wire.version", "wire.header_bytes"];
+    let constant = ["wire.magic", "wire.version"];
     assert_eq!(c.keys().filter(|name| name.starts_with("wire.")).count(), named + constant.len());
 }
 
@@ -116,6 +121,7 @@ fn every_number_is_the_same() {
         ("constant.EPOCH_MAX", EPOCH_MAX.into()),
         ("constant.SEQ_COUNTER_BITS", SEQ_COUNTER_BITS.into()),
         ("constant.SWITCH_PORT", SWITCH_PORT.into()),
+        ("constant.NO_LOCATION", NO_LOCATION.into()),
         ("constant.STATISTIC_COUNT", twins().1.len() as u64),
         ("constant.STATE_VALID", bits::VALID.into()),
         ("constant.STATE_LATEST", bits::LATEST.into()),

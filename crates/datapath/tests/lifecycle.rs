@@ -117,7 +117,7 @@ fn hot_keys_are_told_after_the_threshold() {
     let rig = Rig::new(&Config { threshold: 3, ..small() });
     let hot = |rig: &Rig| rig.read(b"k").1.parse().unwrap().header.has(flags::HOT);
     assert_eq!([hot(&rig), hot(&rig), hot(&rig)], [false, false, true]);
-    let reset = |guard| rig.control(Header { slot: 0, total_bytes: 1024, guard, ..Header::new(Op::ResetSketch) }, b"-");
+    let reset = |guard| rig.control(Header { total_bytes: 1024, guard, ..Header::new(Op::ResetSketch) }, b"-");
     reset(0);
     assert!(!hot(&rig));
     assert_eq!(rig.datapath.statistics().hot_misses, 1);

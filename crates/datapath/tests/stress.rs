@@ -348,7 +348,7 @@ fn snapshot(rig: &Rig, keys: u32, generation: u32) -> (Vec<u64>, usize) {
             continue;
         };
         assert_eq!((parts.header.op, parts.header.generation < generation), (Op::Original, true));
-        let at = &mut values[parts.header.slot as usize];
+        let at = &mut values[parts.header.location as usize];
         if at.is_none() {
             *at = Some(assert_whole(parts.value));
             used += 1;

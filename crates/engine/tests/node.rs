@@ -95,7 +95,8 @@ impl Node {
 
     /// The answers to a packet of the switch.
     fn hear(&mut self, header: Header, key: &[u8]) -> Vec<(Op, Status)> {
-        let header = Header { epoch: self.epoch, key_hash: HASH_KEY.hash(key), ..header };
+        let key_hash = HASH_KEY.hash(key);
+        let header = Header { epoch: self.epoch, key_hash, routing: key_hash.routing(), ..header };
         let value: &[u8] = if header.op == Op::Write { b"value" } else { b"" };
         self.shim.handle_packet(self.now, SWITCH, &Packet::build(header, value, key));
         self.work();

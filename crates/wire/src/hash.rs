@@ -1,5 +1,6 @@
 //! Keyed key hashes. The rack's key is secret to its clients, so that nobody can aim collisions at the cache.
 
+use crate::RoutingKey;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::fmt;
@@ -44,6 +45,12 @@ impl KeyHash {
     #[inline]
     pub fn low(&self) -> u64 {
         u64::from_be_bytes(self.0[8..].try_into().expect("eight of sixteen bytes"))
+    }
+
+    /// The routing key of a rack that partitions by hash.
+    #[inline]
+    pub fn routing(&self) -> RoutingKey {
+        RoutingKey(u128::from_be_bytes(self.0))
     }
 
     /// The first hash at a position.

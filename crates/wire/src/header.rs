@@ -1,6 +1,8 @@
 //! The fixed header, decoded. `datapath/wire.h` is its twin; a test compares every offset.
 
-use crate::{Address, HEADER_BYTES, KEY_BYTES_MAX, KeyHash, MAGIC, Op, PACKET_BYTES_MAX, Seq, Status, VERSION};
+use crate::{
+    Address, HEADER_BYTES, KEY_BYTES_MAX, KeyHash, MAGIC, Op, PACKET_BYTES_MAX, RoutingKey, Seq, Status, TTL, VERSION,
+};
 use thiserror::Error;
 
 /// A header in host order. Lengths are those of the value and key that follow it.
@@ -9,19 +11,23 @@ use thiserror::Error;
 #[allow(missing_docs)]
 pub struct Header {
     pub op: Op,
-    pub flags: u8,
+    pub flags: u16,
     pub tenant: u16,
     pub epoch: u32,
     pub partition: u16,
     pub hop: u8,
-    pub status: Status,
+    pub ttl: u8,
     pub seq: Seq,
     pub guard: u64,
     pub request: u64,
     pub lane: u32,
-    pub generation: u32,
+    pub session: u32,
     pub key_hash: KeyHash,
+    pub routing: RoutingKey,
     pub expiry_ms: u64,
+    pub tag: u64,
+    pub view: u32,
+    pub generation: u32,
     pub durable_generation: u32,
     pub total_bytes: u32,
     pub value_bytes: u16,
@@ -29,9 +35,9 @@ pub struct Header {
     pub fragment_index: u16,
     pub fragment_count: u16,
     pub origin: Address,
+    pub status: Status,
     pub record_flags: u8,
-    pub class: u8,
-    pub slot: u32,
+    pub location: u32,
 }
 
 /// Why bytes are not a packet of ours.
@@ -80,10 +86,14 @@ impl Cursor<'_> {
     fn u64(&mut self) -> u64 {
         u64::from_be_bytes(self.take())
     }
+    #[inline]
+    fn u128(&mut self) -> u128 {
+        u128::from_be_bytes(self.take())
+    }
 }
 
 impl Header {
-    /// A header of `op` with everything else zero.
+    /// A header of `op` with everything else zero but the hops that it may take.
     #[inline]
     pub fn new(op: Op) -> Header {
         Header {
@@ -93,14 +103,18 @@ impl Header {
             epoch: 0,
             partition: 0,
             hop: 0,
-            status: Status::Ok,
+            ttl: TTL,
             seq: Seq::NONE,
             guard: 0,
             request: 0,
             lane: 0,
-            generation: 0,
+            session: 0,
             key_hash: KeyHash::default(),
+            routing: RoutingKey::default(),
             expiry_ms: 0,
+            tag: 0,
+            view: 0,
+            generation: 0,
             durable_generation: 0,
             total_bytes: 0,
             value_bytes: 0,
@@ -108,15 +122,15 @@ impl Header {
             fragment_index: 0,
             fragment_count: 0,
             origin: Address::default(),
+            status: Status::Ok,
             record_flags: 0,
-            class: 0,
-            slot: 0,
+            location: 0,
         }
     }
 
     /// Whether a flag (of [`crate::flags`]) is set.
     #[inline]
-    pub fn has(&self, flag: u8) -> bool {
+    pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
@@ -139,7 +153,7 @@ impl Header {
         if from.u16() != MAGIC {
             return Err(DecodeError::Magic);
         }
-        if from.u8() != VERSION || usize::from(from.u8()) != HEADER_BYTES {
+        if from.u8() != VERSION {
             return Err(DecodeError::Version);
         }
         let header = Header::decode_fields(&mut from)?;
@@ -160,19 +174,23 @@ impl Header {
         let op = Op::from_u8(from.u8()).ok_or(DecodeError::Unknown)?;
         Ok(Header {
             op,
-            flags: from.u8(),
+            flags: from.u16(),
             tenant: from.u16(),
             epoch: from.u32(),
             partition: from.u16(),
             hop: from.u8(),
-            status: Status::from_u8(from.u8()).ok_or(DecodeError::Unknown)?,
+            ttl: from.u8(),
             seq: Seq(from.u64()),
             guard: from.u64(),
             request: from.u64(),
             lane: from.u32(),
-            generation: from.u32(),
+            session: from.u32(),
             key_hash: KeyHash(from.take()),
+            routing: RoutingKey(from.u128()),
             expiry_ms: from.u64(),
+            tag: from.u64(),
+            view: from.u32(),
+            generation: from.u32(),
             durable_generation: from.u32(),
             total_bytes: from.u32(),
             value_bytes: from.u16(),
@@ -180,9 +198,9 @@ impl Header {
             fragment_index: from.u16(),
             fragment_count: from.u16(),
             origin: Address { ip: from.take(), port: from.u16() },
+            status: Status::from_u8(from.u8()).ok_or(DecodeError::Unknown)?,
             record_flags: from.u8(),
-            class: from.u8(),
-            slot: from.u32(),
+            location: from.u32(),
         })
     }
 
@@ -191,31 +209,34 @@ impl Header {
     pub fn encode(&self, to: &mut [u8; HEADER_BYTES]) {
         to[0..2].copy_from_slice(&MAGIC.to_be_bytes());
         to[2] = VERSION;
-        to[3] = HEADER_BYTES as u8;
-        to[4] = self.op as u8;
-        to[5] = self.flags;
+        to[3] = self.op as u8;
+        to[4..6].copy_from_slice(&self.flags.to_be_bytes());
         to[6..8].copy_from_slice(&self.tenant.to_be_bytes());
         to[8..12].copy_from_slice(&self.epoch.to_be_bytes());
         to[12..14].copy_from_slice(&self.partition.to_be_bytes());
         to[14] = self.hop;
-        to[15] = self.status as u8;
+        to[15] = self.ttl;
         to[16..24].copy_from_slice(&self.seq.0.to_be_bytes());
         to[24..32].copy_from_slice(&self.guard.to_be_bytes());
         to[32..40].copy_from_slice(&self.request.to_be_bytes());
         to[40..44].copy_from_slice(&self.lane.to_be_bytes());
-        to[44..48].copy_from_slice(&self.generation.to_be_bytes());
+        to[44..48].copy_from_slice(&self.session.to_be_bytes());
         to[48..64].copy_from_slice(&self.key_hash.0);
-        to[64..72].copy_from_slice(&self.expiry_ms.to_be_bytes());
-        to[72..76].copy_from_slice(&self.durable_generation.to_be_bytes());
-        to[76..80].copy_from_slice(&self.total_bytes.to_be_bytes());
-        to[80..82].copy_from_slice(&self.value_bytes.to_be_bytes());
-        to[82..84].copy_from_slice(&self.key_bytes.to_be_bytes());
-        to[84..86].copy_from_slice(&self.fragment_index.to_be_bytes());
-        to[86..88].copy_from_slice(&self.fragment_count.to_be_bytes());
-        to[88..104].copy_from_slice(&self.origin.ip);
-        to[104..106].copy_from_slice(&self.origin.port.to_be_bytes());
-        to[106] = self.record_flags;
-        to[107] = self.class;
-        to[108..112].copy_from_slice(&self.slot.to_be_bytes());
+        to[64..80].copy_from_slice(&self.routing.0.to_be_bytes());
+        to[80..88].copy_from_slice(&self.expiry_ms.to_be_bytes());
+        to[88..96].copy_from_slice(&self.tag.to_be_bytes());
+        to[96..100].copy_from_slice(&self.view.to_be_bytes());
+        to[100..104].copy_from_slice(&self.generation.to_be_bytes());
+        to[104..108].copy_from_slice(&self.durable_generation.to_be_bytes());
+        to[108..112].copy_from_slice(&self.total_bytes.to_be_bytes());
+        to[112..114].copy_from_slice(&self.value_bytes.to_be_bytes());
+        to[114..116].copy_from_slice(&self.key_bytes.to_be_bytes());
+        to[116..118].copy_from_slice(&self.fragment_index.to_be_bytes());
+        to[118..120].copy_from_slice(&self.fragment_count.to_be_bytes());
+        to[120..136].copy_from_slice(&self.origin.ip);
+        to[136..138].copy_from_slice(&self.origin.port.to_be_bytes());
+        to[138] = self.status as u8;
+        to[139] = self.record_flags;
+        to[140..144].copy_from_slice(&self.location.to_be_bytes());
     }
 }

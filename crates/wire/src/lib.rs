@@ -25,10 +25,10 @@ pub use seq::{EPOCH_MAX, SEQ_COUNTER_BITS, Seq};
 
 /// First two bytes of every packet.
 pub const MAGIC: u16 = 0x5357;
-/// Version of the layout; another one is dropped.
-pub const VERSION: u8 = 1;
+/// Version of the layout, which says how long the header is; another one is dropped.
+pub const VERSION: u8 = 2;
 /// Bytes of the fixed header.
-pub const HEADER_BYTES: usize = 112;
+pub const HEADER_BYTES: usize = 144;
 /// Largest packet: an Ethernet MTU less IPv6 and UDP headers, rounded down.
 pub const PACKET_BYTES_MAX: usize = 1440;
 /// Longest key.
@@ -39,8 +39,18 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub const CACHED_KEY_BYTES_MAX: usize = 128;
 /// Longest value that the cache takes; also the longest that travels without fragments.
 pub const CACHED_VALUE_BYTES_MAX: usize = 1024;
+/// How many switches a packet may pass from its sender on.
+pub const TTL: u8 = 16;
+/// Names no slot.
+pub const NO_LOCATION: u32 = u32::MAX;
 /// UDP port of the switch unless configured otherwise.
 pub const SWITCH_PORT: u16 = 5357;
+
+/// Where a record is, as tables and [`Header::location`] name it: class (2 bits), slot (30 bits). `None` where no table
+/// can have it.
+pub const fn location(class: u8, slot: u32) -> Option<u32> {
+    if class < 4 && slot < (1 << 30) - 1 { Some((class as u32) << 30 | slot) } else { None }
+}
 
 /// How many bytes of a large value one fragment carries beside a key of `key_bytes`.
 pub const fn fragment_bytes(key_bytes: usize) -> usize {

@@ -35,7 +35,7 @@ impl RoutingKey {
 impl From<KeyHash> for RoutingKey {
     #[inline]
     fn from(hash: KeyHash) -> RoutingKey {
-        RoutingKey(u128::from_be_bytes(hash.0))
+        hash.routing()
     }
 }
 

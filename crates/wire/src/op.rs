@@ -107,19 +107,19 @@ numbered! {
 /// Bits of [`crate::Header::flags`].
 pub mod flags {
     /// The sketch counts the key as hot.
-    pub const HOT: u8 = 1;
+    pub const HOT: u16 = 1;
     /// The switch answered from its cache.
-    pub const CACHED: u8 = 2;
+    pub const CACHED: u16 = 2;
     /// A read that sets a fence at the node, and its answer.
-    pub const FENCED: u8 = 4;
+    pub const FENCED: u16 = 4;
     /// The packet carries an evicted record.
-    pub const EMBEDDED: u8 = 8;
+    pub const EMBEDDED: u16 = 8;
     /// A write or delete with an expected seq in `guard`.
-    pub const CONDITIONAL: u8 = 16;
+    pub const CONDITIONAL: u16 = 16;
     /// The value is not (wholly) in this packet.
-    pub const LARGE: u8 = 32;
+    pub const LARGE: u16 = 32;
     /// In a bounce or write reply: the request was a delete.
-    pub const DELETE: u8 = 64;
+    pub const DELETE: u16 = 64;
 }
 
 /// Bits of [`crate::Header::record_flags`].

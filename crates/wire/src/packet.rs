@@ -93,20 +93,26 @@ impl Packet {
         self.length = length;
     }
 
+    /// Operation, at a glance, of a packet that was filled in here.
+    #[inline]
+    pub fn op(&self) -> Option<Op> {
+        Op::from_u8(*self.bytes().get(3)?)
+    }
+
     /// Operation and origin, at a glance, of a packet that has passed a pipeline.
     #[inline]
     pub fn op_and_origin(&self) -> Option<(Op, Address)> {
         let bytes = self.bytes();
-        let ip = bytes.get(88..104)?.try_into().ok()?;
-        let port = u16::from_be_bytes(bytes.get(104..106)?.try_into().ok()?);
-        Some((Op::from_u8(bytes[4])?, Address { ip, port }))
+        let ip = bytes.get(120..136)?.try_into().ok()?;
+        let port = u16::from_be_bytes(bytes.get(136..138)?.try_into().ok()?);
+        Some((self.op()?, Address { ip, port }))
     }
 
     /// Value and key, at a glance, of a packet that was filled in here.
     #[inline]
     pub fn value_and_key(&self) -> (&[u8], &[u8]) {
         let (head, body) = self.bytes().split_at(HEADER_BYTES);
-        body.split_at(usize::from(u16::from_be_bytes([head[80], head[81]])))
+        body.split_at(usize::from(u16::from_be_bytes([head[112], head[113]])))
     }
 
     /// Takes the packet apart.

@@ -4,24 +4,33 @@ use proptest::prelude::*;
 use switchback_wire::*;
 
 fn header() -> impl Strategy<Value = Header> {
-    let numbers = (any::<[u64; 4]>(), any::<[u32; 5]>(), any::<[u16; 5]>(), any::<[u8; 4]>());
-    let names =
-        (prop::sample::select(Op::ALL), prop::sample::select(Status::ALL), any::<[u8; 16]>(), any::<[u8; 16]>());
-    (numbers, names).prop_map(|((a, b, c, d), (op, status, hash, ip))| Header {
+    let numbers = (any::<[u64; 5]>(), any::<[u32; 8]>(), any::<[u16; 6]>(), any::<[u8; 3]>());
+    let names = (
+        prop::sample::select(Op::ALL),
+        prop::sample::select(Status::ALL),
+        any::<[u8; 16]>(),
+        any::<u128>(),
+        any::<[u8; 16]>(),
+    );
+    (numbers, names).prop_map(|((a, b, c, d), (op, status, hash, routing, ip))| Header {
         op,
-        flags: d[0],
+        flags: c[5],
         tenant: c[0],
         epoch: b[0] & EPOCH_MAX,
         partition: c[1],
         hop: d[1],
-        status,
+        ttl: d[0],
         seq: Seq(a[0]),
         guard: a[1],
         request: a[2],
         lane: b[1],
-        generation: b[2],
+        session: b[5],
         key_hash: KeyHash(hash),
+        routing: RoutingKey(routing),
         expiry_ms: a[3],
+        tag: a[4],
+        view: b[6],
+        generation: b[2],
         durable_generation: b[3],
         total_bytes: b[4],
         value_bytes: 0,
@@ -29,9 +38,9 @@ fn header() -> impl Strategy<Value = Header> {
         fragment_index: c[2],
         fragment_count: c[3],
         origin: Address { ip, port: c[4] },
+        status,
         record_flags: d[2],
-        class: d[3],
-        slot: b[1].wrapping_mul(7),
+        location: b[7],
     })
 }
 
@@ -56,7 +65,7 @@ proptest! {
 
     #[test]
     fn a_damaged_packet_is_a_packet_or_an_error(
-        header in header(), at in 0..HEADER_BYTES, to in any::<u8>(), cut in 0..140usize,
+        header in header(), at in 0..HEADER_BYTES, to in any::<u8>(), cut in 0..180usize,
     ) {
         let mut packet = Packet::build(header, b"value", b"a key");
         packet.buffer_mut()[at] = to;

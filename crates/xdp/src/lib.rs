@@ -39,9 +39,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 use switchback_datapath::{
-    Config, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics, TableError, Verdict, location,
+    Config, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics, TableError, Verdict,
 };
-use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet};
+use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet, location};
 use sys::{Calls, Shared};
 use thiserror::Error;
 

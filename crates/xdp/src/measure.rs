@@ -16,7 +16,7 @@ use switchback_wire::{Address, KeyHash, Packet};
 pub const REQUESTS: usize = 1 << 18;
 /// Lanes of each CPU.
 pub const LANES: u32 = 256;
-const HEAD_BYTES: usize = 160;
+const HEAD_BYTES: usize = 192;
 
 /// What a repeated program does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

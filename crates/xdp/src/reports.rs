@@ -109,8 +109,7 @@ fn fill(packet: &mut Packet, report: &[u8]) {
     let flag = |bit, flag| if state & bit != 0 { flag } else { 0 };
     let header = Header {
         epoch,
-        class: (location >> 30) as u8,
-        slot: location & ((1 << 30) - 1),
+        location,
         seq: Seq(record.u64("seq")),
         guard: u64::from(state & (bits::VALID | bits::LATEST | bits::EVICTING | bits::REFRESH)),
         request: record.u64("incarnation"),
@@ -118,6 +117,7 @@ fn fill(packet: &mut Packet, report: &[u8]) {
         key_hash: hash,
         expiry_ms: record.u64("expiry_ms"),
         record_flags: flag(bits::TOMBSTONE, record_flags::TOMBSTONE) | flag(bits::DIRTY, record_flags::DIRTY),
+        ttl: 0, // it goes nowhere
         ..Header::new(op)
     };
     let value_at = REPORT_BYTES + place("size.record");

@@ -2,9 +2,8 @@
 
 use crate::layout::{Fields, FieldsMut, place};
 use crate::{XdpDatapath, hash_key};
-use switchback_datapath::location;
 use switchback_datapath::state::{Lane, Record, Registers};
-use switchback_wire::KeyHash;
+use switchback_wire::{KeyHash, location};
 
 impl XdpDatapath {
     /// A slot's place among the counters of all classes.
@@ -97,7 +96,7 @@ impl XdpDatapath {
             seq: fields.u64("seq"),
             state: fields.u8("state"),
             status: fields.u8("status"),
-            flags: fields.u8("flags"),
+            flags: fields.u16("flags"),
             locked: fields.u32("locked") != 0,
         })
     }
@@ -112,7 +111,7 @@ impl XdpDatapath {
         fields.set("locked", &u32::from(entry.locked).to_ne_bytes());
         fields.set("state", &[entry.state]);
         fields.set("status", &[entry.status]);
-        fields.set("flags", &[entry.flags]);
+        fields.set("flags", &entry.flags.to_ne_bytes());
         fields.set("request", &entry.request.to_ne_bytes());
         fields.set("seq", &entry.seq.to_ne_bytes());
         self.update("lanes", &lane.to_ne_bytes(), &bytes);

@@ -114,7 +114,8 @@ impl Pair {
         both(Header { generation: 1, ..Header::new(Op::SetEpoch) }, b"-");
         for i in 0..KEYS - 1 {
             let (class, slot) = ((i % 2) as u8, (i / 2) % SLOTS);
-            let header = |op| Header { class, slot, key_hash: hash(i), ..Header::new(op) };
+            let at = location(class, slot).unwrap();
+            let header = |op| Header { location: at, key_hash: hash(i), ..Header::new(op) };
             both(header(Op::Admit), &key(i));
             assert!(Subject::lookup_insert(&self.native, &hash(i), class, slot));
             assert!(Subject::lookup_insert(&self.kernel, &hash(i), class, slot));
@@ -278,7 +279,8 @@ fn control(random: &mut Random) -> Packet {
         Op::LoadLane,
     ]);
     let mut header = Header { epoch: 1, key_hash: hash(i), ..Header::new(op) };
-    (header.class, header.slot) = place(random, i);
+    let (class, slot) = place(random, i);
+    header.location = location(class, slot).unwrap_or(NO_LOCATION);
     header.request = u64::from(random.below(6) / 4);
     header.generation = 1 + random.below(40) / (1 + random.below(40));
     header.durable_generation = random.below(9);

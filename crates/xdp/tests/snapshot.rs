@@ -38,9 +38,9 @@ fn switch(reports: u32) -> XdpDatapath {
     let datapath = small_switch(KEYS, reports);
     for slot in 0..KEYS {
         let key = key(slot);
-        control(&datapath, Header { slot, ..header(Op::Admit, &key) }, &key);
+        control(&datapath, Header { location: slot, ..header(Op::Admit, &key) }, &key);
         datapath.lookup_insert(&header(Op::Admit, &key).key_hash, 0, slot).unwrap();
-        control(&datapath, Header { slot, ..header(Op::SetValid, &key) }, &key);
+        control(&datapath, Header { location: slot, ..header(Op::SetValid, &key) }, &key);
     }
     datapath
 }
@@ -81,7 +81,7 @@ fn snapshot(datapath: &XdpDatapath, generation: u32, once_begun: impl FnOnce()) 
     once_begun();
     let mut values: Vec<Option<u64>> = Vec::new();
     for slot in 0..KEYS {
-        let packet = control(datapath, Header { slot, ..header(Op::LoadRecord, b"-") }, b"-");
+        let packet = control(datapath, Header { location: slot, ..header(Op::LoadRecord, b"-") }, b"-");
         let parts = packet.parse().unwrap();
         assert!(parts.header.generation <= generation);
         values.push((parts.header.generation < generation).then(|| assert_whole(parts.value)));
@@ -100,7 +100,7 @@ fn snapshot(datapath: &XdpDatapath, generation: u32, once_begun: impl FnOnce()) 
         if found {
             let parts = report.parse().unwrap();
             assert_eq!((parts.header.op, parts.header.generation < generation), (Op::Original, true));
-            let at = &mut values[parts.header.slot as usize];
+            let at = &mut values[parts.header.location as usize];
             if at.is_none() {
                 *at = Some(assert_whole(parts.value));
                 originals += 1;
@@ -170,7 +170,7 @@ fn a_record_whose_original_finds_no_room_stays_as_it_is() {
     }
     assert!((1..KEYS as usize).contains(&refused.len()), "{refused:?} of {KEYS}");
     for slot in 0..KEYS {
-        let packet = control(&datapath, Header { slot, ..header(Op::LoadRecord, b"-") }, b"-");
+        let packet = control(&datapath, Header { location: slot, ..header(Op::LoadRecord, b"-") }, b"-");
         let is_old = assert_whole(packet.parse().unwrap().value) == 1;
         assert_eq!(is_old, refused.contains(&slot));
     }

@@ -160,12 +160,12 @@ fn keys_are_found_while_others_come_and_go() {
         (hash.0[0], hash.0[15]) = (i + 1, 3);
         hash
     };
-    let header = |op, i: u8| Header { epoch: 1, slot: i.into(), key_hash: hash(i), ..Header::new(op) };
+    let header = |op, i: u8| Header { epoch: 1, location: i.into(), key_hash: hash(i), ..Header::new(op) };
     for i in 0..KEYS {
         control(&datapath, header(Op::Admit, i), &[i]);
         datapath.lookup_insert(&hash(i), 0, i.into()).unwrap();
         control(&datapath, header(Op::SetValid, i), &[i]);
-        let write = Header { request: 1, lane: i.into(), slot: 0, ..header(Op::Write, i) };
+        let write = Header { request: 1, lane: i.into(), location: 0, ..header(Op::Write, i) };
         let verdict = datapath.process(&mut Packet::build(write, &value_of(i.into()), &[i]), CLIENT, 0, 0);
         assert_eq!(verdict, Verdict::Reply);
     }
@@ -178,7 +178,7 @@ fn keys_are_found_while_others_come_and_go() {
             if is_over.load(Ordering::Relaxed) == 1 {
                 break;
             }
-            let mut packet = Packet::build(Header { slot: 0, ..header(Op::Read, i) }, &[], &[i]);
+            let mut packet = Packet::build(Header { location: 0, ..header(Op::Read, i) }, &[], &[i]);
             match datapath.process(&mut packet, CLIENT, 0, 0) {
                 Verdict::Reply => {
                     assert_eq!(assert_whole(packet.parse().unwrap().value), u64::from(i));

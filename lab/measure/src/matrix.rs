@@ -56,7 +56,7 @@ pub(crate) fn fill(tables: &impl Tables, config: &Config, size: Size) -> anyhow:
     let value = vec![7; size.value_bytes as usize];
     for slot in 0..size.slots {
         let Request { key, hash, .. } = Request::new(slot.into(), 0);
-        let header = Header { slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
+        let header = Header { location: slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
         control(header, &key)?;
         tables.insert(&hash, slot)?;
         control(Header { op: Op::SetValid, ..header }, &key)?;

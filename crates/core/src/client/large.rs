@@ -220,9 +220,9 @@ mod tests {
 
     #[test]
     fn a_fragment_of_the_wrong_length_or_place_is_refused() {
-        let mut assembly = Assembly::begin(&[0; 1312], 3000, 16, Seq(1), 0).unwrap();
+        let mut assembly = Assembly::begin(&[0; fragment_bytes(16)], 3000, 16, Seq(1), 0).unwrap();
         assert!(!assembly.put(1, &[0; 10]));
-        assert!(!assembly.put(9, &[0; 1312]));
+        assert!(!assembly.put(9, &[0; fragment_bytes(16)]));
         assert!(Assembly::begin(&[0; 5], 3000, 16, Seq(1), 0).is_none());
     }
 }

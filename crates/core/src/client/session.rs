@@ -75,7 +75,7 @@ impl Lane {
     /// The operation of the lane's packet.
     #[inline]
     fn asked(&self) -> Op {
-        Op::from_u8(self.packet.bytes()[4]).expect("the lane's own packet")
+        self.packet.op().expect("the lane's own packet")
     }
 }
 
@@ -310,6 +310,7 @@ impl Session {
         if let Operation::Scan { count_only: true, .. } = operation {
             header.fragment_count = 1;
         }
+        header.routing = header.key_hash.routing();
         let chain = &self.chains[chain_of_key(&header.key_hash)];
         header.partition = chain.destination.partition(&header.key_hash);
         header.epoch = chain.epoch;

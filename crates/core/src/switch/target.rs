@@ -112,8 +112,7 @@ impl Inject<'_> {
 
     fn on_entry(&mut self, op: Op, entry: &Entry) -> bool {
         let mut header = Header::new(op);
-        header.class = entry.at.class;
-        header.slot = entry.at.slot;
+        header.location = entry.at.in_packet();
         header.request = entry.id;
         header.key_hash = entry.hash;
         self.run(header, &entry.key)
@@ -147,7 +146,7 @@ impl Inject<'_> {
 
     /// The access counter of a slot.
     pub(super) fn counter(&mut self, at: Location) -> u32 {
-        let header = Header { class: at.class, slot: at.slot, total_bytes: 1, ..Header::new(Op::LoadCounters) };
+        let header = Header { location: at.in_packet(), total_bytes: 1, ..Header::new(Op::LoadCounters) };
         if !self.run(header, &[0]) {
             return 0;
         }
@@ -175,15 +174,15 @@ impl Inject<'_> {
     /// datapath goes on counting meanwhile.
     pub(super) fn reset_counting(&mut self, start: u32) {
         const STRETCH: u32 = 1024;
-        for slot in (0..self.target.sketch_width()).step_by(STRETCH as usize) {
-            let total_bytes = STRETCH.min(self.target.sketch_width() - slot);
-            self.run(Header { slot, total_bytes, guard: start.into(), ..Header::new(Op::ResetSketch) }, &[0]);
+        for location in (0..self.target.sketch_width()).step_by(STRETCH as usize) {
+            let total_bytes = STRETCH.min(self.target.sketch_width() - location);
+            self.run(Header { location, total_bytes, guard: start.into(), ..Header::new(Op::ResetSketch) }, &[0]);
         }
         for (class, (_, slots)) in self.target.classes().into_iter().enumerate() {
             for slot in (0..slots).step_by(STRETCH as usize) {
                 let total_bytes = STRETCH.min(slots - slot);
-                let class = class as u8;
-                self.run(Header { class, slot, total_bytes, ..Header::new(Op::ResetCounters) }, &[0]);
+                let location = Location { class: class as u8, slot }.in_packet();
+                self.run(Header { location, total_bytes, ..Header::new(Op::ResetCounters) }, &[0]);
             }
         }
     }

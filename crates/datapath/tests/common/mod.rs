@@ -74,7 +74,8 @@ impl Rig {
     }
 
     fn record_control(&self, op: Op, key: &[u8], class: u8, slot: u32, incarnation: u64) -> Packet {
-        self.control(Header { class, slot, request: incarnation, ..header(op, key) }, key)
+        let location = location(class, slot).unwrap();
+        self.control(Header { location, request: incarnation, ..header(op, key) }, key)
     }
 
     pub(crate) fn admit(&self, key: &[u8], class: u8, slot: u32, incarnation: u64) {

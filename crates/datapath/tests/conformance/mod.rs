@@ -126,12 +126,12 @@ fn hash(value: &Value) -> KeyHash {
 }
 
 /// Bits from names with spaces between.
-fn named(value: &Value, names: &[(&str, u8)]) -> u8 {
+fn named<T: Copy + std::iter::Sum>(value: &Value, names: &[(&str, T)]) -> T {
     let bit = |name| names.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no bit {name}")).1;
     value.as_str().unwrap().split_whitespace().map(bit).sum()
 }
 
-const FLAGS: &[(&str, u8)] = &[
+const FLAGS: &[(&str, u16)] = &[
     ("HOT", flags::HOT),
     ("CACHED", flags::CACHED),
     ("FENCED", flags::FENCED),
@@ -296,6 +296,11 @@ fn apply_packet(parts: &mut Parts, fields: &Value) {
             "flags" => header.flags = named(value, FLAGS),
             "status" => header.status = status(value),
             "epoch" => header.epoch = number(value),
+            "hop" => header.hop = number(value),
+            "ttl" => header.ttl = number(value),
+            "tag" => header.tag = number(value),
+            "view" => header.view = number(value),
+            "session" => header.session = number(value),
             "partition" => header.partition = number(value),
             "seq" => header.seq = Seq(seq(value)),
             "guard" => header.guard = seq(value),
@@ -310,12 +315,12 @@ fn apply_packet(parts: &mut Parts, fields: &Value) {
             "fragment_index" => header.fragment_index = number(value),
             "fragment_count" => header.fragment_count = number(value),
             "record_flags" => header.record_flags = named(value, RECORD_FLAGS),
-            "class" => header.class = number(value),
-            "slot" => header.slot = number(value),
+            "location" => header.location = number(value),
             "origin" => header.origin = address(value),
             "value" => parts.value = bytes(value),
             "key" => parts.key = bytes(value),
             "hash" => header.key_hash = hash(value),
+            "routing" => header.routing = hash(value).routing(),
             "from" | "cut" | "pad" | "patch" => {}
             _ => panic!("no such field of a packet: {name}"),
         }
@@ -328,7 +333,7 @@ fn packet_in(fields: &Value) -> Parts {
     let is_control = op(&fields["op"]) as u8 >= Op::Admit as u8;
     let mut header = Header { epoch: 5, lane: LANE, request: 7, key_hash: key_hash(), ..Header::new(Op::Read) };
     if is_control {
-        (header.request, header.slot) = (INCARNATION, SLOT);
+        (header.request, header.location) = (INCARNATION, SLOT);
     }
     let mut parts = Parts { header, value: Vec::new(), key: b"key".to_vec() };
     apply_packet(&mut parts, fields);
@@ -367,6 +372,7 @@ fn packet_out(parts_in: &Parts, fields: &Value, is_reply: bool, durable_generati
     let mut parts = parts_in.clone();
     let header = &mut parts.header;
     let number = header.op as u8;
+    header.ttl -= 1;
     if number < Op::Admit as u8 {
         header.partition = 3;
     }
@@ -430,8 +436,14 @@ fn check_report<S: Subject>(datapath: &S, expected: &Value) {
     let mut packet = Packet::new();
     assert_eq!(datapath.next_report(&mut packet), expected.is_object(), "a report");
     if expected.is_object() {
-        let mut header =
-            Header { epoch: 5, request: INCARNATION, slot: SLOT, key_hash: key_hash(), ..Header::new(Op::Read) };
+        let mut header = Header {
+            epoch: 5,
+            request: INCARNATION,
+            location: SLOT,
+            key_hash: key_hash(),
+            ttl: 0,
+            ..Header::new(Op::Read)
+        };
         header.generation = 3;
         let mut parts = Parts { header, value: Vec::new(), key: b"key".to_vec() };
         apply_packet(&mut parts, expected);

@@ -284,7 +284,7 @@ impl Pair {
     }
 
     fn control(&mut self, op: Op, incarnation: u64) {
-        let header = Header { slot: SLOT, request: incarnation, ..header(op, KEY) };
+        let header = Header { location: SLOT, request: incarnation, ..header(op, KEY) };
         let mut packet = Packet::build(header, &[], KEY);
         assert_eq!(self.rig.datapath.inject(&mut packet), Verdict::Reply);
         let status = packet.parse().unwrap().header.status;

@@ -142,7 +142,7 @@ pub(crate) struct Record {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Outcome {
     Reply { op: Op, status: Status, seq: u64, cached: bool, value: Vec<u8> },
-    Forward { op: Op, seq: u64, flags: u8, guard: u64, value: Vec<u8> },
+    Forward { op: Op, seq: u64, flags: u16, guard: u64, value: Vec<u8> },
     Drop(DropReason),
 }
 

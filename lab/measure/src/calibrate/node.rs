@@ -226,6 +226,7 @@ impl<E: Engine> Bed<E> {
         let mut header = Header {
             epoch: EPOCH,
             key_hash: hash,
+            routing: hash.routing(),
             request: self.requests,
             lane,
             ..Header::new(if ask == Ask::Read { Op::Read } else { Op::Write })

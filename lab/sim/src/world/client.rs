@@ -17,7 +17,7 @@ use switchback_core::client::{Completion, Operation, Outcome, Preservation, Pres
 use switchback_core::control::ClientNotice;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_spool::{Disk, OpenError, Spool, load, segments};
-use switchback_wire::{Packet, Seq, flags, record_flags, scan_entries};
+use switchback_wire::{Header, Seq, flags, record_flags, scan_entries};
 
 /// What a thread of the application is doing.
 #[derive(Clone, Copy, Default)]
@@ -287,15 +287,19 @@ impl World {
             self.flights.done(flight);
             return;
         };
-        let durable = durable_generation(&flight.packet);
-        if durable > session.durable_generation() && epoch(&flight.packet) == session.epoch() && session.is_open(now) {
-            self.check_released(client, durable, 0);
+        let answer = Header::decode(flight.packet.bytes()).ok();
+        if let Some(answer) = &answer
+            && answer.durable_generation > session.durable_generation()
+            && answer.epoch == session.epoch()
+            && session.is_open(now)
+        {
+            self.check_released(client, answer.durable_generation, 0);
         }
         let is_write_back = self.plan.scheme.absorbs_writes();
         let slot = &mut self.clients[usize::from(client)];
         let Some(session) = &mut slot.session else { return };
         let session_epoch = session.epoch();
-        let at_risk = is_write_back && rests_on_client(&flight.packet);
+        let at_risk = is_write_back && answer.is_some_and(|answer| rests_on_client(&answer));
         let completion = session.handle_packet(now, &flight.packet);
         if let Some(completion) = &completion
             && let Some(listing) = &mut slot.listings[thread_of(completion.token)]
@@ -636,19 +640,10 @@ impl World {
     }
 }
 
-fn durable_generation(packet: &Packet) -> u32 {
-    packet.bytes().get(72..76).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
-}
-
-fn epoch(packet: &Packet) -> u32 {
-    packet.bytes().get(8..12).map_or(0, |bytes| u32::from_be_bytes(bytes.try_into().expect("four bytes")))
-}
-
 /// Whether an answer rests on a record that no node has.
-fn rests_on_client(packet: &Packet) -> bool {
-    let bytes = packet.bytes();
-    let is_write = bytes[4] == switchback_wire::Op::WriteReply as u8;
-    bytes[5] & flags::CACHED != 0 && (is_write || bytes[106] & record_flags::DIRTY != 0)
+fn rests_on_client(answer: &Header) -> bool {
+    let is_dirty = answer.op == switchback_wire::Op::WriteReply || answer.record_flags & record_flags::DIRTY != 0;
+    answer.has(flags::CACHED) && is_dirty
 }
 
 fn take_apart(completion: &Completion<'_>, epoch: u32, at_risk: bool) -> Done {

@@ -117,8 +117,8 @@ impl World {
         self.trace.number(u64::from(to));
         self.trace.packet(self.now_us, flight.from, Part::from_index(to).address(), flight.packet.bytes());
         // Without the durable generation, which means something in answers only.
-        self.trace.bytes(&flight.packet.bytes()[..72]);
-        self.trace.bytes(&flight.packet.bytes()[76..switchback_wire::HEADER_BYTES]);
+        self.trace.bytes(&flight.packet.bytes()[..104]);
+        self.trace.bytes(&flight.packet.bytes()[108..switchback_wire::HEADER_BYTES]);
         match Part::from_index(to) {
             Part::Client(client) => self.client_receives(client, flight),
             Part::Switch(switch) => self.switch_receives(switch, flight),

@@ -231,7 +231,7 @@ mod tests {
         Decider::new(Loaded::default(), ByChain::new(|_| None), 8, 1, Mechanisms::ALL, Now::default())
     }
 
-    fn write(number: u64, flags: u8) -> Header {
+    fn write(number: u64, flags: u16) -> Header {
         let (seq, request) = (Seq::new(1, number), number);
         Header { seq, request, flags, key_hash: KeyHash([7; 16]), ..Header::new(Op::Write) }
     }

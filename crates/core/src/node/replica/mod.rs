@@ -18,7 +18,7 @@ use fragments::{PulledValues, StagedValues};
 use operations::Operations;
 use std::collections::VecDeque;
 use switchback_wire::{
-    Address, Header, KeyHash, Op, Packet, PacketRef, Seq, Status, flags, fragment_bytes, is_large, record_flags,
+    Address, Header, KeyHash, Op, Packet, PacketRef, Seq, Status, TTL, flags, fragment_bytes, is_large, record_flags,
 };
 use updates::CacheUpdates;
 
@@ -96,7 +96,7 @@ impl Replica {
     /// Sends a packet.
     pub(super) fn send(&mut self, to: Address, header: Header, value: &[u8], key: &[u8]) {
         let mut packet = self.buffers.pop().unwrap_or_default();
-        packet.fill(header, value, key);
+        packet.fill(Header { ttl: TTL, ..header }, value, key);
         self.packets.push_back((to, packet));
     }
 
@@ -161,6 +161,7 @@ impl Replica {
         let mut header = Header::new(Op::CacheUpdate);
         header.epoch = epoch;
         header.key_hash = hash;
+        header.routing = hash.routing();
         header.seq = record.seq;
         header.expiry_ms = record.expiry_ms;
         header.record_flags = if record.tombstone { record_flags::TOMBSTONE } else { 0 };
@@ -198,7 +199,7 @@ impl Replica {
 }
 
 /// The flags of an answer to a write, or of a write that goes back.
-fn flags_kept(write: &Header) -> u8 {
+fn flags_kept(write: &Header) -> u16 {
     let deleted = if write.op == Op::Delete { flags::DELETE } else { 0 };
     write.flags & (flags::CONDITIONAL | flags::LARGE) | deleted
 }

@@ -257,6 +257,8 @@ impl Shim {
         }
         let mine = served.is_mine(header.partition);
         let hashed = header.op == Op::Scan || config.hash_key.hash(parts.key) == header.key_hash;
+        // Partitions are ranges of hashes: the routing key, by which one is found, is the hash.
+        let hashed = hashed && header.routing == header.key_hash.routing();
         let stranger = config.switch.is_some_and(|switch| switch != from);
         if !mine || !hashed || (self.mechanisms.epoch_fence() && stranger) {
             self.statistics.dropped_stranger += 1;
