@@ -275,24 +275,22 @@ STEP bool packet_resize_for(struct packet *packet, struct call *call, struct rec
     return bpf_xdp_store_bytes(FRAME(packet), packet_key_at(call), record->key, key_bytes) == 0;
 }
 
-// Memory that a value may be in: as if it were the longest, and a piece more.
+// Memory that a value may be in: as if it were as long as the bound, and a piece more.
 struct value_room {
-    u8 bytes[CACHED_VALUE_BYTES_MAX + 64];
+    u8 bytes[VALUE_BOUND + 64];
 };
 
 __attribute__((noinline)) int packet_load_value(struct xdp_md *frame, u32 at, struct value_room *value,
                                                 u32 bytes)
 {
-    return value != NULL && bytes != 0 && packet_load(frame, at, value->bytes, bytes, CACHED_VALUE_BYTES_MAX)
-               ? 0
-               : -1;
+    return value != NULL && bytes != 0 && packet_load(frame, at, value->bytes, bytes, VALUE_BOUND) ? 0 : -1;
 }
 
 STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record)
 {
     u32 bytes = call->header.value_bytes;
     if (bytes != 0) {
-        (void)packet_store(packet, packet_value_at(call), table_value(record), bytes, CACHED_VALUE_BYTES_MAX);
+        (void)packet_store(packet, packet_value_at(call), table_value(record), bytes, VALUE_BOUND);
     }
 }
 

@@ -6,8 +6,11 @@
 
 #define CACHE_LINE     64u
 #define PREFETCH_BYTES 256u
-// A slot may be looked at as if it were the longest one, and a little more.
-#define SLOT_BYTES_MAX  (sizeof(struct record) + CACHED_VALUE_BYTES_MAX + CACHE_LINE)
+// What values are moved by: a power of two, so that a mask says to the verifier how far a move may go.
+#define VALUE_BOUND 2048u
+_Static_assert(CACHED_VALUE_BYTES_MAX <= VALUE_BOUND, "every value is moved whole");
+// A slot may be looked at as if its value were that long, and a little more.
+#define SLOT_BYTES_MAX  (sizeof(struct record) + VALUE_BOUND + CACHE_LINE)
 #define CHUNK_BYTES_MIN SLOT_BYTES_MAX
 
 struct parameters {
@@ -38,7 +41,7 @@ const volatile struct parameters parameters SEC(".rodata.parameters") = {
     .lookup_mask = (1 << 14) - 1,
     .class_count = 4,
     .slots = {8192, 8192, 8192, 8192},
-    .value_bytes = {128, 256, 512, 1024},
+    .value_bytes = {128, 256, 512, CACHED_VALUE_BYTES_MAX},
     .chunk_bytes = CHUNK_BYTES_MIN,
     .endpoint = {.ip = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}, .port = SWITCH_PORT},
 };

@@ -10,10 +10,11 @@
 #define VERSION      2
 #define HEADER_BYTES 144
 // An Ethernet MTU less IPv6 and UDP headers, rounded down.
-#define PACKET_BYTES_MAX       1440
-#define KEY_BYTES_MAX          1024
-#define CACHED_KEY_BYTES_MAX   128
-#define CACHED_VALUE_BYTES_MAX 1024
+#define PACKET_BYTES_MAX     1440
+#define KEY_BYTES_MAX        1024
+#define CACHED_KEY_BYTES_MAX 128
+// With the longest cached key it fills a packet.
+#define CACHED_VALUE_BYTES_MAX 1168
 #define EPOCH_MAX              ((1u << 24) - 1)
 #define SEQ_COUNTER_BITS       40
 #define SEQ_COUNTER_MAX        ((1ull << SEQ_COUNTER_BITS) - 1)
@@ -100,7 +101,7 @@ struct wire {
     _Static_assert(sizeof(((struct wire *)0)->name) == (bytes), "size of " #name);
 WIRE_FIELDS(ASSERT_FIELD)
 _Static_assert(sizeof(struct wire) == HEADER_BYTES, "the header's size");
-_Static_assert(HEADER_BYTES + CACHED_VALUE_BYTES_MAX + CACHED_KEY_BYTES_MAX <= PACKET_BYTES_MAX,
+_Static_assert(HEADER_BYTES + CACHED_VALUE_BYTES_MAX + CACHED_KEY_BYTES_MAX == PACKET_BYTES_MAX,
                "every cached record fits a packet");
 
 // Operations: X(name, number).

@@ -66,7 +66,7 @@ static u32 location_of_key(u32 key)
 // A well-formed packet of any operation about one of a few keys, lanes, slots.
 static u32 build(u64 *random, u8 *bytes, u8 op, u64 turn)
 {
-    static const u16 value_sizes[] = {0, 1, 15, 16, 17, 64, 65, 300, 1024, 1200};
+    static const u16 value_sizes[] = {0, 1, 15, 16, 17, 64, 65, 300, CACHED_VALUE_BYTES_MAX, 1200};
     static const u16 key_sizes[] = {4, 4, 4, 4, 9, 17, 40, 128, 129, 200};
     struct wire *wire = (struct wire *)(void *)bytes;
     u32 key = below(random, KEYS);

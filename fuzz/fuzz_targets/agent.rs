@@ -43,7 +43,7 @@ fn config(lanes: u32) -> SwitchConfig {
 impl Switch {
     fn new() -> Switch {
         let class = |value_bytes| ClassConfig { value_bytes, slots: 8 };
-        let classes = [128, 1024].map(class).to_vec();
+        let classes = [128, 1168].map(class).to_vec();
         let sizes = Config {
             classes,
             lanes: 2 * LANES,

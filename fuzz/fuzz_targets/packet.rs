@@ -20,7 +20,7 @@ fn key(index: u8) -> (KeyHash, [u8; 4]) {
 /// A small one that serves epoch 1, with a few keys cached.
 fn datapath() -> Datapath {
     let class = |value_bytes| ClassConfig { value_bytes, slots: 8 };
-    let classes = [128, 1024].map(class).to_vec();
+    let classes = [128, 1168].map(class).to_vec();
     let sizes =
         Config { classes, lanes: 16, partitions: 4, nodes: 2, sketch_width: 64, reports: 16, ..Config::default() };
     let datapath = Datapath::new(&sizes).expect("the configuration is valid");
@@ -43,7 +43,7 @@ fn datapath() -> Datapath {
 fn draw(input: &mut Unstructured<'_>) -> Result<Packet> {
     let (key_hash, key) = key(input.arbitrary::<u8>()? % KEYS);
     let op = *input.choose(Op::ALL)?;
-    let value_bytes = if input.ratio(1, 4)? { input.int_in_range(0..=1024)? } else { input.int_in_range(0..=16)? };
+    let value_bytes = if input.ratio(1, 4)? { input.int_in_range(0..=1168)? } else { input.int_in_range(0..=16)? };
     let header = Header {
         op,
         flags: input.arbitrary()?,
@@ -71,7 +71,7 @@ fn draw(input: &mut Unstructured<'_>) -> Result<Packet> {
         origin: CLIENT,
         ..Header::new(op)
     };
-    let mut packet = Packet::build(header, &[7; 1024][..value_bytes], &key);
+    let mut packet = Packet::build(header, &[7; 1168][..value_bytes], &key);
     if input.ratio(1, 8)? {
         let at = input.choose_index(packet.bytes().len())?;
         packet.buffer_mut()[at] = input.arbitrary()?;

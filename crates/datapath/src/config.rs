@@ -97,7 +97,7 @@ impl Features {
 /// Slots of one size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassConfig {
-    /// Longest value of a slot, to 1024.
+    /// Longest value of a slot, to [`CACHED_VALUE_BYTES_MAX`].
     pub value_bytes: u32,
     /// How many.
     pub slots: u32,
@@ -131,7 +131,7 @@ impl Default for Config {
         let class = |value_bytes| ClassConfig { value_bytes, slots: 8192 };
         Config {
             features: Features::of(Scheme::FarReach),
-            classes: [128, 256, 512, 1024].map(class).to_vec(),
+            classes: [128, 256, 512, CACHED_VALUE_BYTES_MAX as u32].map(class).to_vec(),
             lanes: 1 << 16,
             partitions: 1 << 12,
             nodes: 1 << 10,
@@ -157,7 +157,7 @@ impl Config {
         }
         for class in &self.classes {
             if class.value_bytes == 0 || class.value_bytes as usize > CACHED_VALUE_BYTES_MAX {
-                return refuse("a class's values have 1 to 1024 bytes");
+                return refuse("a class's values have 1 to 1168 bytes");
             }
             if class.slots == 0 || class.slots >= (1 << 30) - 1 {
                 return refuse("a class has 1 to 2^30 - 2 slots");

@@ -6,7 +6,7 @@ use crate::{RouteBucket, RouteRange, Routes};
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use switchback_wire::{Address, KeyHash, PACKET_BYTES_MAX};
+use switchback_wire::{Address, CACHED_VALUE_BYTES_MAX, KeyHash, PACKET_BYTES_MAX};
 
 pub(crate) const CLASSES_MAX: usize = 4;
 
@@ -78,7 +78,7 @@ pub(crate) struct RecordImage {
     pub(crate) state: u8,
     pub(crate) reserved: [u8; 3],
     pub(crate) key: [u8; 128],
-    pub(crate) value: [u8; 1024],
+    pub(crate) value: [u8; CACHED_VALUE_BYTES_MAX],
 }
 
 #[repr(C)]
@@ -264,7 +264,7 @@ impl Handle {
             state: 0,
             reserved: [0; 3],
             key: [0; 128],
-            value: [0; 1024],
+            value: [0; CACHED_VALUE_BYTES_MAX],
         };
         // SAFETY: C writes into the image, during the call.
         unsafe { switchback_peek_record(self.0.as_ptr(), location, &mut image) }.then_some(image)

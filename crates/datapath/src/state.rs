@@ -112,7 +112,7 @@ impl Datapath {
             state: record.state,
             reserved: [0; 3],
             key: [0; 128],
-            value: [0; 1024],
+            value: [0; switchback_wire::CACHED_VALUE_BYTES_MAX],
         };
         let (Some(key), Some(value)) =
             (image.key.get_mut(..record.key.len()), image.value.get_mut(..record.value.len()))

@@ -37,8 +37,9 @@ pub const KEY_BYTES_MAX: usize = 1024;
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Longest key that the cache takes.
 pub const CACHED_KEY_BYTES_MAX: usize = 128;
-/// Longest value that the cache takes; also the longest that travels without fragments.
-pub const CACHED_VALUE_BYTES_MAX: usize = 1024;
+/// Longest value that the cache takes, also the longest that travels without fragments: a packet holds it beside the
+/// longest cached key.
+pub const CACHED_VALUE_BYTES_MAX: usize = PACKET_BYTES_MAX - HEADER_BYTES - CACHED_KEY_BYTES_MAX;
 /// How many switches a packet may pass from its sender on.
 pub const TTL: u8 = 16;
 /// Names no slot.

@@ -8,8 +8,8 @@ pub(crate) const CLASSES: usize = 4;
 /// What the kernel allows an array's element to have, in any version.
 const CHUNK_BYTES_MAX: u64 = 1 << 21;
 const CACHE_LINE: u32 = 64;
-/// A slot may be looked at as if it were the longest one, and a little more.
-const BEHIND_BYTES: u64 = 1024 + CACHE_LINE as u64;
+/// A slot may be looked at as if its value were as long as `VALUE_BOUND` of tables_bpf.h, and a little more.
+const BEHIND_BYTES: u64 = 2048 + CACHE_LINE as u64;
 
 /// The chunks of a configuration. Each has the same number of a class's slots, a power of two unless there is one chunk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -93,19 +93,19 @@ mod tests {
     #[test]
     fn slots_of_all_classes_have_places_of_their_own() {
         let (one, _) = chunks(&[(128, 1000)]);
-        assert_eq!((one.count, one.bytes), (1, 1000 * 320 + 1088));
+        assert_eq!((one.count, one.bytes), (1, 1000 * 320 + 2112));
         let (many, _) = chunks(&[(128, 1 << 16)]);
         assert_eq!((many.count, many.shift[0]), (16, 12));
-        let (uneven, places) = chunks(&[(16, 1), (128, 70_000), (1000, 3), (1024, 20_001)]);
-        assert!(uneven.bytes <= 1 << 21 && uneven.length() < 2 * places.len() * 1216);
+        let (uneven, places) = chunks(&[(16, 1), (128, 70_000), (1000, 3), (1168, 20_001)]);
+        assert!(uneven.bytes <= 1 << 21 && uneven.length() < 2 * places.len() * 1408);
         assert_eq!(chunks(&[(8, 1)]).0.count, 1);
     }
 
     #[test]
     fn many_slots_fit() {
-        let class = ClassConfig { value_bytes: 1024, slots: 1 << 20 };
+        let class = ClassConfig { value_bytes: 1168, slots: 1 << 20 };
         let chunks = Chunks::new(&Config { classes: vec![class], ..Config::default() });
-        assert!(chunks.count > 512 && chunks.length() >= (1 << 20) * 1216);
-        assert!(chunks.length() < (1 << 20) * 1220);
+        assert!(chunks.count > 512 && chunks.length() >= (1 << 20) * 1408);
+        assert!(chunks.length() < (1 << 20) * 1412);
     }
 }

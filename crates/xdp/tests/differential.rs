@@ -213,9 +213,10 @@ fn packet(random: &mut Random, forwarded: &[Packet], turn: u64) -> (Packet, Opti
     (packet, from)
 }
 
-fn value(random: &mut Random) -> Vec<u8> {
-    let length = random.of(&[0, 1, 8, 23, 24, 25, 100, 200, 201, 1024, 1100]);
-    vec![random.next() as u8; length]
+/// Of a length that a packet has room for beside the key.
+fn value(random: &mut Random, key: &[u8]) -> Vec<u8> {
+    let length: usize = random.of(&[0, 1, 8, 23, 24, 25, 100, 200, 201, 1024, 1168, 1170]);
+    vec![random.next() as u8; length.min(fragment_bytes(key.len()))]
 }
 
 fn request(random: &mut Random, turn: u64) -> Packet {
@@ -231,7 +232,7 @@ fn request(random: &mut Random, turn: u64) -> Packet {
     if random.one_in(30) {
         header.epoch = random.below(3);
     }
-    let value = if op == Op::Read && !random.one_in(10) { Vec::new() } else { value(random) };
+    let value = if op == Op::Read && !random.one_in(10) { Vec::new() } else { value(random, &key(i)) };
     Packet::build(header, &value, &key(i))
 }
 
@@ -254,7 +255,7 @@ fn answer(random: &mut Random, forwarded: &[Packet]) -> Packet {
     if is_read {
         header.seq = Seq::new(1, random.next() % 20);
     }
-    let value = if header.op == Op::WriteReply { Vec::new() } else { value(random) };
+    let value = if header.op == Op::WriteReply { Vec::new() } else { value(random, parts.key) };
     Packet::build(header, &value, parts.key)
 }
 

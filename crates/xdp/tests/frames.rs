@@ -80,7 +80,7 @@ fn answers_are_whole_frames_back_to_the_client() {
         return;
     }
     for (client, endpoint) in [("10.0.0.9:4000", "10.0.7.3:5357"), ("[fd00::9]:4000", "[fd00::1]:5357")] {
-        for length in [0, 1, 7, 128, 501, 1023, 1024] {
+        for length in [0, 1, 7, 128, 501, 1024, 1025, 1167, 1168] {
             let value: Vec<u8> = (0..length).map(|i| i as u8 ^ 0x5a).collect();
             let datapath = switch(endpoint, &value);
             let asked = frame(client, endpoint, &Packet::build(header(Op::Read), &[], KEY));

@@ -139,7 +139,7 @@ fn evictions(plan: &mut Plan, random: &mut Random) {
     plan.times.controller_retry_us = random.logarithmic(500, 5_000);
     plan.load.mix[5] = 0.01;
     if random.chance(0.5) {
-        plan.load.value_bytes = 1024;
+        plan.load.value_bytes = 1168;
         plan.topology.classes.truncate(2);
     }
     if random.chance(0.3) {

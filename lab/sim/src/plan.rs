@@ -373,7 +373,7 @@ fn draw_topology(random: &mut Random) -> Topology {
         2 => random.between(2, 64),
         _ => random.logarithmic(16, 4096),
     } as u32;
-    let class_sets: [&[u32]; 5] = [&[1024], &[64, 1024], &[128, 256, 512, 1024], &[16, 300], &[128]];
+    let class_sets: [&[u32]; 5] = [&[1168], &[64, 1168], &[128, 256, 512, 1168], &[16, 300], &[128]];
     let slots = (cache_records + random.below(4) as u32).max(2);
     let classes = random.pick(&class_sets).iter().map(|bytes| (*bytes, slots)).collect();
     Topology {
@@ -481,7 +481,7 @@ fn draw_load(random: &mut Random, clients: u8) -> Load {
         threads,
         think_us: random.logarithmic(20, 20_000),
         mix,
-        value_bytes: *random.pick(&[8, 40, 130, 300, 1024]),
+        value_bytes: *random.pick(&[8, 40, 130, 300, 1168]),
         large: if random.chance(0.2) { (random.unit() * 0.1, random.logarithmic(1_100, 60_000)) } else { (0.0, 2_000) },
         expiring: if random.chance(0.2) { (random.unit() * 0.5, random.logarithmic(1, 500)) } else { (0.0, 1) },
         long_keys: if random.chance(0.1) { 0.2 } else { 0.0 },

@@ -106,7 +106,7 @@ fn hosts(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, key: &'static s
 
 fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overrides) -> Cache {
     let records = section.small(reader, "records", 1..=RECORDS_MAX, 0);
-    let classes = section.pairs(reader, "classes", "a list of [value bytes, slots], as [[128, 65536], [1024, 4096]]");
+    let classes = section.pairs(reader, "classes", "a list of [value bytes, slots], as [[128, 65536], [1168, 4096]]");
     let said = overrides.cache_records.or((records > 0).then_some(records));
     let records = match (said, &classes) {
         (Some(records), _) => records,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 use switchback_engine::{Kind, Options};
-use switchback_wire::Scheme;
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
 /// An enumeration whose members have one spelling in `rack.toml` and on the command line.
 macro_rules! choice {
@@ -277,11 +277,11 @@ impl Cache {
     /// more than 1 KB; small records may use larger slots, so any mix of values up to 128 bytes finds `records` slots.
     pub fn classes_for(records: u32) -> Vec<(u32, u32)> {
         let share = |part: u32| (records / part).max(1);
-        vec![(128, share(1)), (256, share(2)), (512, share(4)), (1024, share(4))]
+        vec![(128, share(1)), (256, share(2)), (512, share(4)), (CACHED_VALUE_BYTES_MAX as u32, share(4))]
     }
 
     /// Classes that hold `records` values of exactly `value_bytes` each, for benchmarks.
     pub fn classes_of_one_size(records: u32, value_bytes: u32) -> Vec<(u32, u32)> {
-        vec![(value_bytes.clamp(1, 1024).next_multiple_of(8), records)]
+        vec![(value_bytes.clamp(1, CACHED_VALUE_BYTES_MAX as u32).next_multiple_of(8), records)]
     }
 }

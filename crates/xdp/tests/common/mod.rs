@@ -37,7 +37,7 @@ pub(crate) fn control(datapath: &XdpDatapath, header: Header, key: &[u8]) -> Pac
 /// A switch for the CPUs to meet on: one class of so many slots, one partition, room for so many reports, epoch 1.
 pub(crate) fn small_switch(slots: u32, reports: u32) -> XdpDatapath {
     let config = Config {
-        classes: vec![ClassConfig { value_bytes: 1024, slots }],
+        classes: vec![ClassConfig { value_bytes: 1168, slots }],
         lanes: 8,
         partitions: 1,
         nodes: 1,
@@ -120,7 +120,7 @@ pub(crate) fn switch(endpoint: &str, value: &[u8]) -> XdpDatapath {
 /// What it is made with.
 pub(crate) fn switch_config() -> Config {
     Config {
-        classes: vec![ClassConfig { value_bytes: 1024, slots: 4 }],
+        classes: vec![ClassConfig { value_bytes: 1168, slots: 4 }],
         lanes: 4,
         partitions: 1,
         nodes: 1,
