@@ -100,7 +100,7 @@ impl Client {
         header.record_flags = if draw.once_in(2) { record_flags::DIRTY } else { 0 };
         header.generation = draw.below(4);
         let mut value = draw.value(room);
-        let total = 1_100 + 100 * usize::from(draw.byte());
+        let total = 1_200 + 100 * usize::from(draw.byte());
         match header.op {
             Op::ReadReply if draw.once_in(2) => {
                 header.flags |= flags::LARGE;

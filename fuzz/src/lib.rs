@@ -188,7 +188,7 @@ impl<'a> Draw<'a> {
         header.total_bytes = match self.below(8) {
             6 => switchback_wire::VALUE_BYTES_MAX as u32 + u32::from(self.byte()),
             7 => self.edgy() as u32,
-            _ => 1_100 * (1 + u32::from(self.byte() % 8)),
+            _ => 1_200 * (1 + u32::from(self.byte() % 8)),
         };
         header.fragment_index = if self.once_in(8) { self.edgy() as u16 } else { self.below(8) as u16 };
         header.fragment_count = if self.once_in(8) { self.edgy() as u16 } else { self.below(40) as u16 };

@@ -152,7 +152,7 @@ fn fragments_of_one_request_with_keys_of_other_lengths_are_other_values() {
 
 #[test]
 fn a_value_is_committed_under_the_key_that_it_was_staged_with() {
-    const TOTAL: usize = 1_100;
+    const TOTAL: usize = 1_200;
     let mut node = Node::new(NodeLimits::default());
     node.staged(0, TOTAL, 1, b"one");
     assert_eq!(node.committed(TOTAL, b"two"), Status::FragmentsMissing);
@@ -162,7 +162,7 @@ fn a_value_is_committed_under_the_key_that_it_was_staged_with() {
 
 #[test]
 fn what_is_staged_stays_within_its_memory() {
-    const TOTAL: usize = 1_100;
+    const TOTAL: usize = 1_200;
     let limits = NodeLimits { staged_bytes_max: VALUE_BYTES_MAX, ..NodeLimits::default() };
     let mut node = Node::new(limits);
     let lanes = VALUE_BYTES_MAX / TOTAL;

@@ -482,7 +482,7 @@ fn draw_load(random: &mut Random, clients: u8) -> Load {
         think_us: random.logarithmic(20, 20_000),
         mix,
         value_bytes: *random.pick(&[8, 40, 130, 300, 1168]),
-        large: if random.chance(0.2) { (random.unit() * 0.1, random.logarithmic(1_100, 60_000)) } else { (0.0, 2_000) },
+        large: if random.chance(0.2) { (random.unit() * 0.1, random.logarithmic(1_200, 60_000)) } else { (0.0, 2_000) },
         expiring: if random.chance(0.2) { (random.unit() * 0.5, random.logarithmic(1, 500)) } else { (0.0, 1) },
         long_keys: if random.chance(0.1) { 0.2 } else { 0.0 },
         readers: 0.0,

@@ -76,7 +76,7 @@ impl Workload {
 
     fn draw_bytes(&mut self) -> usize {
         if self.random.chance(self.load.large.0) {
-            return self.random.between(1_025, self.load.large.1.max(1_025)) as usize;
+            return self.random.between(1_169, self.load.large.1.max(1_169)) as usize;
         }
         self.random.between(8, self.load.value_bytes) as usize
     }
