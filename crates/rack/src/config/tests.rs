@@ -14,6 +14,14 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/config")
 }
 
+/// The example of commit 447d43a, which names every setting of then: each still means the same.
+#[test]
+fn the_example_of_an_older_version_gives_the_same_racks() {
+    let was = std::fs::read_to_string(data().join("447d43a/rack.toml")).unwrap();
+    assert_eq!(parse(&was).unwrap(), RackConfig::default());
+    assert_eq!(distributed_part(&was), distributed_part(EXAMPLE));
+}
+
 /// Every file of `tests/config` gives exactly the text beside it. `UPDATE_EXPECTED=1` rewrites it, to be read before it is committed.
 #[test]
 fn messages_are_as_expected() {
@@ -67,12 +75,16 @@ fn the_example_says_the_defaults() {
     assert_eq!(parse(&uncommented.join("\n")).unwrap(), RackConfig::default());
 }
 
+/// An example's distributed rack, which it has in comments.
+fn distributed_part(example: &str) -> RackConfig {
+    let (embedded, distributed) = example.split_once("others stand by.\n").unwrap();
+    let distributed = distributed.replace("\n# ", "\n").replace("\n#\n", "\n\n");
+    parse(&format!("{}\n{}", embedded.replace("count = 4", ""), distributed.trim_start_matches("# "))).unwrap()
+}
+
 #[test]
 fn the_examples_distributed_part_is_right() {
-    let (embedded, distributed) = EXAMPLE.split_once("others stand by.\n").unwrap();
-    let distributed = distributed.replace("\n# ", "\n").replace("\n#\n", "\n\n");
-    let config =
-        parse(&format!("{}\n{}", embedded.replace("count = 4", ""), distributed.trim_start_matches("# "))).unwrap();
+    let config = distributed_part(EXAMPLE);
     assert_eq!((config.shape, config.switches.len(), config.nodes.len()), (Shape::Distributed, 2, 2));
     assert_eq!(config.nodes[1].sync, SyncChoice::None);
     assert_eq!(config.nodes[1].data, Path::new("switchback-data/node-1"));
