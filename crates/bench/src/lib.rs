@@ -6,6 +6,7 @@ pub mod cli;
 #[cfg(test)]
 mod fake;
 mod generator;
+pub mod learner;
 pub mod leash;
 pub mod limit;
 pub mod predict;

@@ -24,6 +24,20 @@
 //! write-through can reach *in a closed loop*: there the queue of the busiest node keeps exactly its hot keys invalid.
 //!
 //! Nothing else costs anything in these limits: no cache update, no fenced or conservative read, no admission, no eviction.
+//!
+//! Three contents of the cache have a limit, each under its own name in every report:
+//!
+//! | name | content |
+//! | --- | --- |
+//! | `limit` | the best for a cache of this size: the records that are asked for most ([`Placement::limit_of_hottest`]) |
+//! | `limit_learned` | a perfect learner's at that moment: those asked for most so far ([`crate::learner`]) |
+//! | `limit_cached` | the actual one |
+//!
+//! Only the last depends on how well a cache chose, so runs are judged by the first, and those that begin with nothing
+//! cached by the second. Read-latest (workload D) has no lasting favourites: its limit is that of a cache in which the
+//! newest records are found whenever they are read, with keys spread evenly over partitions; its `limit_learned` is that
+//! of the share of reads which found their record in the learner's content; its actual content, which changes with every
+//! insert, has none.
 
 use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares};
 use std::collections::HashSet;
@@ -48,6 +62,8 @@ pub struct Placement {
     /// The same of each partition.
     rest_of_partition: Vec<(f64, f64)>,
     map: Map,
+    /// Shares of the newest record, the one before it and so on, where reads go to the latest.
+    latest: Option<ZipfShares>,
 }
 
 /// What one key draws.
@@ -162,7 +178,7 @@ impl Placement {
             rest[usize::from(partition.tail())].0 += reads;
             rest[usize::from(partition.head())].1 += writes;
         }
-        Placement { hot, rest, rest_of_partition, map: map.clone() }
+        Placement { hot, rest, rest_of_partition, map: map.clone(), latest: None }
     }
 
     /// Places a workload on a rack, after `phase` changes of popularity. Workloads without lasting favourites (inserts, read-latest) spread
@@ -178,7 +194,13 @@ impl Placement {
             keys.write_key(popularity.index(rank), &mut key);
             (hash_key.hash(&key), shares.share(rank) * lasting)
         });
-        Placement::new(map, hot)
+        let latest = spec.workload.reads_latest().then_some(shares);
+        Placement { latest, ..Placement::new(map, hot) }
+    }
+
+    /// Whether the limit of a content can be told: not where what is hot changes with every insert.
+    pub fn has_lasting_content(&self) -> bool {
+        self.latest.is_none()
     }
 
     /// Hashes of the `count` hottest keys.
@@ -215,8 +237,11 @@ impl Placement {
         self.limit_of(demand, policy, &cached)
     }
 
-    /// The limit with the `count` hottest cacheable keys cached.
+    /// The limit with the `count` hottest cacheable keys cached: the best content of a cache of that size.
     pub fn limit_of_hottest(&self, demand: Demand, policy: Policy, count: usize) -> Limit {
+        if let Some(latest) = &self.latest {
+            return self.limit_of_hits(demand, policy, latest.head(count as u64));
+        }
         let mut room = if policy.scheme.caches() { count } else { 0 };
         let admit = |hot: &Hot| {
             let admitted = room > 0 && hot.key.cacheable;
@@ -225,6 +250,13 @@ impl Placement {
         };
         let cached: Vec<f64> = self.hot.iter().map(admit).collect();
         self.limit_of(demand, policy, &cached)
+    }
+
+    /// The limit if this share of reads finds its record cached, whatever node would have served it, and no write does:
+    /// that of read-latest, where only reads meet records that were there before.
+    pub fn limit_of_hits(&self, demand: Demand, policy: Policy, hits: f64) -> Limit {
+        let hits = if policy.scheme.caches() { hits } else { 0.0 };
+        self.limit_of(Demand { reads: demand.reads * (1.0 - hits), ..demand }, policy, &vec![0.0; self.hot.len()])
     }
 
     fn limit_of(&self, demand: Demand, policy: Policy, cached: &[f64]) -> Limit {
@@ -473,6 +505,26 @@ mod tests {
         let limit = placement.limit(Workload::Load.demand(), Policy::ideal(Scheme::FarReach), &HashSet::new());
         assert_eq!(limit.node_load, [0.5, 0.25, 0.25]);
         assert_eq!((limit.ops(1000.0), limit.imbalance()), (2000.0, 1.5));
+    }
+
+    #[test]
+    fn read_latest_is_limited_by_the_newest_records_on_equally_busy_nodes() {
+        let (records, count) = (1_000_000, 10_000);
+        let spec = spec(Workload::D, records, 0.99);
+        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(64, 16), hash_key(1));
+        let limit =
+            |scheme| placement.limit_of_hottest(Workload::D.demand(), Policy::ideal(scheme), count).ops(60_000.0);
+        // Of 100 operations 95 read, and the newest records take their share of those; 5 insert.
+        let zeta = |n: u64| (1..=n).map(|k| (k as f64).powf(-0.99)).sum::<f64>();
+        let cached = 16.0 * 60_000.0 / (0.95 * (1.0 - zeta(count as u64) / zeta(records)) + 0.05);
+        for scheme in [Scheme::FarReach, Scheme::NetCache] {
+            assert!((limit(scheme) / cached - 1.0).abs() < 1e-9, "{scheme}: {} {cached}", limit(scheme));
+        }
+        assert!((limit(Scheme::NoCache) / (16.0 * 60_000.0) - 1.0).abs() < 1e-9);
+        let of_hits =
+            |hits| placement.limit_of_hits(Workload::D.demand(), Policy::ideal(Scheme::FarReach), hits).ops(60_000.0);
+        assert!((of_hits(0.0) - limit(Scheme::NoCache)).abs() < 1.0 && of_hits(1.0) > 19.0 * of_hits(0.0));
+        assert!(!placement.has_lasting_content());
     }
 
     proptest! {

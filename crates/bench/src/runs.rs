@@ -1,8 +1,8 @@
 //! Runs of all schemes and repetitions, in turn.
 
 use crate::cli::{Arrivals, LoadArgs, OPS_MAX, Rate, Shape};
-use crate::generator::{Crash, Measured, Plan, measure};
-use crate::limit::{Placement, Policy};
+use crate::generator::{Crash, Learned, Measured, Plan, measure};
+use crate::limit::{Limit, Placement, Policy};
 use crate::rack::{BenchRack, RackFactory, RackOptions};
 use crate::report::{
     Bar, Limits, Machine, Report, Run, RunContext, check_writable, describe, headline, say, summarize, text_of_run,
@@ -141,12 +141,15 @@ fn run_on(
         }
     }
     let placement = Placement::of_workload(&spec, 0, keys, &rack.map(), rack.hash_key());
-    let rate_ops = rate_ops(args, scheme, &placement, rack);
+    let rate_ops = rate_ops(args, scheme, &placement);
     anyhow::ensure!(
         rate_ops.is_none_or(|ops| ops <= OPS_MAX),
         "--rate in percent makes more than {OPS_MAX} operations a second here, where nodes serve next to nothing: say how many"
     );
-    let plan = Plan { crash, ..plan(args, shape, spec, keys, rate_ops) };
+    // What the limits are told for, if the cache is to learn: popularity that lasts, before nodes that are capped.
+    let learns = scheme.caches() && !args.preload && args.change.is_none() && args.node_capacity.is_some();
+    let learner_records = learns.then_some(args.cache_records as usize);
+    let plan = Plan { crash, learner_records, ..plan(args, shape, spec, keys, rate_ops) };
     let measured = measure(rack, &plan, &mut |progress| bar.update(progress))?;
     let placement = match measured.phase {
         0 => placement,
@@ -170,6 +173,7 @@ fn plan(args: &LoadArgs, shape: &Shape, spec: WorkloadSpec, keys: KeySpace, rate
         measured: Duration::from_secs_f64(args.seconds),
         change_every: args.change.map(|_| Duration::from_secs_f64(args.change_every)),
         crash: None,
+        learner_records: None,
         verify: args.verify,
         node_capacity_ops: args.node_capacity,
     }
@@ -180,36 +184,36 @@ fn closed_loop(args: &LoadArgs, scheme: Scheme) -> Policy {
     Policy::closed_loop(scheme, f64::from(args.window) * f64::from(args.clients))
 }
 
-/// The rate of an open loop. A percentage is of what the scheme can reach with what is cached now, or, if it is to learn, with the hottest
-/// records cached.
-fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement, rack: &dyn BenchRack) -> Option<f64> {
+/// The rate of an open loop. A percentage is of what the scheme can reach with the best content of its cache.
+fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement) -> Option<f64> {
     match (args.rate?, args.node_capacity) {
         (Rate::Ops(ops), _) => Some(ops),
         (Rate::OfLimit(share), Some(capacity)) => {
-            let cached = if args.preload {
-                rack.cached().into_iter().collect()
-            } else {
-                placement.hottest(args.cache_records as usize)
-            };
-            Some(share * placement.limit(args.workload.demand(), closed_loop(args, scheme), &cached).ops(capacity))
+            let (demand, records) = (args.workload.demand(), args.cache_records as usize);
+            Some(share * placement.limit_of_hottest(demand, closed_loop(args, scheme), records).ops(capacity))
         }
         (Rate::OfLimit(_), None) => None,
     }
 }
 
 fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Measured) -> Limits {
-    let hottest = placement.hottest(args.cache_records as usize);
-    let limit = |policy, cached: &HashSet<KeyHash>| {
-        let limit = placement.limit(args.workload.demand(), policy, cached);
-        // Infinite if the cache takes everything: then nodes limit nothing.
-        args.node_capacity.map(|capacity| limit.ops(capacity)).filter(|ops| ops.is_finite())
-    };
+    let (demand, records) = (args.workload.demand(), args.cache_records as usize);
+    // Infinite if the cache takes everything: then nodes limit nothing.
+    let ops = |limit: Limit| args.node_capacity.map(|capacity| limit.ops(capacity)).filter(|ops| ops.is_finite());
+    let best = |policy| ops(placement.limit_of_hottest(demand, policy, records));
     let ideal = Policy::ideal(scheme);
+    let of_content = |content: &HashSet<KeyHash>| ops(placement.limit(demand, ideal, content));
+    let is_lasting = placement.has_lasting_content();
+    let learned = |learned: &Learned| match is_lasting {
+        true => of_content(&learned.content),
+        false => ops(placement.limit_of_hits(demand, ideal, learned.hit_share)),
+    };
     let queues = scheme.refreshes() && args.rate.is_none();
     Limits {
-        ideal: limit(ideal, &measured.cached),
-        hottest: limit(ideal, &hottest),
-        closed_loop: queues.then(|| limit(closed_loop(args, scheme), &measured.cached)).flatten(),
+        best: best(ideal),
+        learned: measured.learned.as_ref().and_then(learned),
+        cached: is_lasting.then(|| of_content(&measured.cached)).flatten(),
+        closed_loop: queues.then(|| best(closed_loop(args, scheme))).flatten(),
         cached_share: placement.share_of(&measured.cached),
     }
 }

@@ -47,7 +47,7 @@ fn schemes_run_in_turn_and_the_json_says_what_it_must() {
     assert_eq!(json["runs"].as_array().unwrap().len(), 4);
     let run = &json["runs"][1];
     assert_eq!((&run["scheme"], &run["repetition"]), (&Value::from("farreach"), &Value::from(1)));
-    for figure in ["throughput_ops", "limit_ops", "hit_ratio", "verified", "node_imbalance", "limit_hottest_ops"] {
+    for figure in ["throughput_ops", "limit_ops", "hit_ratio", "verified", "node_imbalance", "limit_cached_ops"] {
         assert!(run[figure].as_f64().unwrap() > 0.0, "{figure} {run}");
     }
     assert_eq!((&run["mismatches"], &run["is_result"]), (&Value::from(0), &Value::from(true)));
@@ -55,6 +55,7 @@ fn schemes_run_in_turn_and_the_json_says_what_it_must() {
     assert!(run["latency_us"]["read"]["cache"]["p999"].as_f64().unwrap() > 0.0);
     assert!(json["runs"][0]["latency_us"]["read"]["cache"].is_null(), "nocache caches nothing");
     assert!(json["runs"][1]["limit_ops"].as_f64() > json["runs"][0]["limit_ops"].as_f64());
+    assert!(run["limit_learned_ops"].is_null(), "a preloaded cache has nothing to learn");
     let summary = &json["summary"][1];
     assert!(summary["throughput_ops"]["min"].as_f64() <= summary["throughput_ops"]["median"].as_f64());
 }
@@ -82,6 +83,21 @@ fn a_rate_may_be_a_share_of_the_limit() {
     {
         let error = format!("{:#}", bench(line, None).0.unwrap_err());
         assert!(error.contains(reason), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_cold_run_is_also_judged_by_what_a_perfect_learner_could_have() {
+    for workload in ["a", "d"] {
+        let line = format!("--schemes farreach --node-capacity 1000 --workload {workload}");
+        let (code, json, _) = bench(&line, None);
+        assert!(success(&code));
+        let run = &json["runs"][0];
+        let [limit, learned, ours] =
+            ["limit_ops", "limit_learned_ops", "throughput_ops"].map(|figure| run[figure].as_f64().unwrap());
+        assert!(learned > 0.3 * limit && learned <= limit * 1.05, "{workload}: {learned} of {limit}");
+        assert!((run["of_limit_learned"].as_f64().unwrap() - ours / learned).abs() < 1e-9);
+        assert_eq!(run["limit_cached_ops"].is_null(), workload == "d", "what is hot in D moves");
     }
 }
 

@@ -79,7 +79,7 @@ fn new_datapath(value_bytes: u32, slots: u32) -> Datapath {
     let hash_key = HashKey([3; 16]);
     for slot in 0..slots {
         let key = key(u64::from(slot));
-        let header = Header { slot, request: 1, key_hash: hash_key.hash(&key), ..Header::new(Op::Admit) };
+        let header = Header { location: slot, request: 1, key_hash: hash_key.hash(&key), ..Header::new(Op::Admit) };
         packet.fill(header, &[], &key);
         assert_eq!(datapath.inject(&mut packet), Verdict::Reply);
         datapath.lookup_insert(&header.key_hash, 0, slot).expect("there is room");

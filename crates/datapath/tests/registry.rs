@@ -1,4 +1,4 @@
-//! The registry of `docs/protocol.md`, section 9, and the code have the same numbers and names.
+//! The registry of `docs/understand/protocol.md`, section 9, and the code have the same numbers and names.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -25,7 +25,7 @@ struct Row {
 }
 
 fn registry() -> Vec<Row> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocol.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/understand/protocol.md");
     let text = std::fs::read_to_string(path).unwrap();
     let (_, section) = text.split_once("\n## 9. ").expect("the registry is section 9");
     let (mut rows, mut table) = (Vec::new(), None);

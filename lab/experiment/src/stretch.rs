@@ -12,10 +12,17 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Looks once more.
-    pub(crate) fn look(&mut self, world: &World) {
+    /// One look, which saw these keys.
+    pub(crate) fn of(keys: Vec<KeyHash>) -> Content {
+        let mut content = Content::default();
+        content.look(keys);
+        content
+    }
+
+    /// Looks once more, and sees these keys.
+    fn look(&mut self, keys: Vec<KeyHash>) {
         self.looks += 1;
-        world.cached_hashes().into_iter().for_each(|hash| *self.times.entry(hash.low()).or_default() += 1);
+        keys.into_iter().for_each(|hash| *self.times.entry(hash.low()).or_default() += 1);
     }
 
     /// For which share of the time a key was cached.
@@ -29,10 +36,37 @@ impl Content {
     }
 }
 
+/// What the rack and the perfect learner beside it, if there is one, had cached when they were looked at.
+#[derive(Default)]
+pub(crate) struct Looked {
+    content: Content,
+    learned: Option<Content>,
+}
+
+impl Looked {
+    /// Looks once more.
+    pub(crate) fn look(&mut self, world: &World) {
+        self.content.look(world.cached_hashes());
+        if let Some(keys) = world.learned_hashes() {
+            self.learned.get_or_insert_default().look(keys);
+        }
+    }
+}
+
+/// What a perfect learner did in a stretch.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Learned {
+    pub(crate) content: Content,
+    pub(crate) reads: u64,
+    /// Of those, what its content had.
+    pub(crate) hits: u64,
+}
+
 /// Where the counters of a rack were when a measurement began.
 pub(crate) struct Begun {
     at_ns: u64,
     busy_ns: Vec<u64>,
+    learned_reads: (u64, u64),
     completed: u64,
     cached: u64,
     failed: u64,
@@ -43,19 +77,23 @@ impl Begun {
     pub(crate) fn now(world: &World) -> Begun {
         let meter = &world.meter;
         let (completed, cached, failed) = (meter.completed, meter.cached, meter.failed);
-        Begun { at_ns: world.now_ns(), busy_ns: world.busy_ns(), completed, cached, failed }
+        let (at_ns, busy_ns, learned_reads) = (world.now_ns(), world.busy_ns(), world.learned_reads());
+        Begun { at_ns, busy_ns, learned_reads, completed, cached, failed }
     }
 
     /// What was done since.
-    pub(crate) fn until_now(&self, world: &World, content: Content) -> Stretch {
+    pub(crate) fn until_now(&self, world: &World, looked: Looked) -> Stretch {
         let busy = world.busy_ns();
+        let ((reads, hits), (reads_before, hits_before)) = (world.learned_reads(), self.learned_reads);
+        let learned = |content| Learned { content, reads: reads - reads_before, hits: hits - hits_before };
         Stretch {
             ns: world.now_ns() - self.at_ns,
             busy_ns: busy.iter().zip(&self.busy_ns).map(|(now, before)| now - before).collect(),
             completed: world.meter.completed - self.completed,
             cached: world.meter.cached - self.cached,
             failed: world.meter.failed - self.failed,
-            content,
+            content: looked.content,
+            learned: looked.learned.map(learned),
         }
     }
 }
@@ -71,6 +109,7 @@ pub(crate) struct Stretch {
     pub(crate) cached: u64,
     pub(crate) failed: u64,
     pub(crate) content: Content,
+    pub(crate) learned: Option<Learned>,
 }
 
 impl Stretch {
@@ -100,6 +139,12 @@ impl Stretch {
             whole.cached += stretch.cached;
             whole.failed += stretch.failed;
             whole.content.add(&stretch.content);
+            if let Some(learned) = &stretch.learned {
+                let sum = whole.learned.get_or_insert_default();
+                sum.content.add(&learned.content);
+                sum.reads += learned.reads;
+                sum.hits += learned.hits;
+            }
         }
         whole
     }

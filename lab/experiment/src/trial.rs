@@ -1,10 +1,10 @@
 //! One run: a rack is made, filled, driven and measured, and its limit is computed for the very map and content that it ran.
 
 use crate::profile::Profile;
-use crate::stretch::{Begun, Content, Stretch};
+use crate::stretch::{Begun, Content, Learned, Looked, Stretch};
 use crate::world::{Drive, PARTITIONS, Setup, World};
 use switchback_bench::limit::{Limit, Placement, Policy};
-use switchback_bench::workload::{Change, KeySpace, Workload, WorkloadSpec, ZipfShares};
+use switchback_bench::workload::{Change, KeySpace, Workload, WorkloadSpec};
 use switchback_wire::Scheme;
 
 /// Records of a rack: the paper's.
@@ -119,8 +119,12 @@ impl Default for Case {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) throughput_ops: f64,
-    /// The best possible with the scheme, this map and this content; of a write-through cache the ideal.
+    /// The best possible with the scheme, this map and the best content of the cache; of a write-through cache the ideal.
     pub(crate) limit_ops: f64,
+    /// The same with what a perfect learner had cached meanwhile; `None` if there was nothing to learn: a preloaded cache.
+    pub(crate) limit_learned_ops: Option<f64>,
+    /// The same with what was cached meanwhile; `None` where what is hot moves.
+    pub(crate) limit_cached_ops: Option<f64>,
     /// The share that the cache answered.
     pub(crate) hit_ratio: f64,
     pub(crate) cached: usize,
@@ -134,11 +138,30 @@ pub(crate) struct Measured {
     pub(crate) is_converged: bool,
 }
 
+impl Measured {
+    /// The limit that the run is judged by.
+    pub(crate) fn goal_ops(&self) -> f64 {
+        self.limit_learned_ops.unwrap_or(self.limit_ops)
+    }
+
+    /// That of the actual content, where it has one.
+    fn content_limit_ops(&self) -> f64 {
+        self.limit_cached_ops.unwrap_or(self.limit_ops)
+    }
+
+    /// Whether the throughput is within the limit of the content, as far as this number of requests of the busiest node
+    /// can tell: three standard errors. A rack that does more is not at rest.
+    fn is_within_limit(&self, busiest_requests: f64) -> bool {
+        self.throughput_ops <= self.content_limit_ops() * (1.0 + 3.0 / busiest_requests.sqrt())
+    }
+}
+
 /// Everything of a case that its schemes share.
 pub(crate) struct Bench {
     pub(crate) case: Case,
     profile: Profile,
     seed: u64,
+    /// Of the popularity at the beginning.
     placement: Placement,
 }
 
@@ -212,17 +235,28 @@ impl Bench {
         Bench::setup_of(&self.case, &self.profile, self.seed, scheme, lanes)
     }
 
-    /// The limit of a scheme with this content of the cache.
-    fn limit_ops(&self, scheme: Scheme, content: &Content) -> f64 {
-        let (capacity, demand) = (self.profile.node_capacity_ops(), self.case.workload.demand());
-        if self.case.workload == Workload::D && scheme.caches() {
-            // What is hot moves from node to node: nodes are equally busy. At best the newest records are always cached when they are read.
-            let hot = ZipfShares::new(self.case.records, self.case.theta).head(self.case.cache_records.into());
-            return f64::from(self.case.servers) * capacity / (demand.reads * (1.0 - hot) + demand.writes);
-        }
-        self.limit_of(scheme, content).ops(capacity)
+    /// A limit in operations a second; clients don't ask for more than they do.
+    fn ops(&self, limit: &Limit) -> f64 {
+        limit.ops(self.profile.node_capacity_ops()).min(self.case.most_ops)
     }
 
+    /// The limit with what a perfect learner had cached during a stretch, if there was one.
+    fn limit_learned(&self, scheme: Scheme, stretch: &Stretch) -> Option<Limit> {
+        let Learned { content, reads, hits } = stretch.learned.as_ref()?;
+        if self.placement.has_lasting_content() {
+            return Some(self.limit_of(scheme, content));
+        }
+        let hits = *hits as f64 / (*reads as f64).max(1.0);
+        Some(self.placement.limit_of_hits(self.case.workload.demand(), Policy::ideal(scheme), hits))
+    }
+
+    /// The limit with what was cached during a stretch, if that has one.
+    fn limit_cached(&self, scheme: Scheme, stretch: &Stretch) -> Option<Limit> {
+        let is_lasting = self.placement.has_lasting_content() && self.case.change.is_none();
+        is_lasting.then(|| self.limit_of(scheme, &stretch.content))
+    }
+
+    /// The limit of a scheme with this content of the cache.
     fn limit_of(&self, scheme: Scheme, content: &Content) -> Limit {
         self.placement.limit_of_content(self.case.workload.demand(), Policy::ideal(scheme), |hash| content.share(hash))
     }
@@ -257,10 +291,12 @@ impl Bench {
             return world;
         }
         let mut world = World::new(setup);
+        if self.case.change.is_none() {
+            world.learn_perfectly();
+        }
         // A large rack does in a moment what a small one learns from: it learns for as long as it is measured.
         learn(&mut world, effort.learning.max(self.operations(scheme, effort)));
-        let mut content = Content::default();
-        content.look(&world);
+        let content = Content::of(world.cached_hashes());
         let (lanes, clients) = (world.setup().lanes, u32::from(world.setup().clients));
         let wanted = self.under_way(&self.limit_of(scheme, &content));
         world.drive(if wanted < lanes { Drive::Few(wanted.div_ceil(clients) as usize) } else { Drive::Closed });
@@ -289,8 +325,8 @@ impl Bench {
             if agree || stretches.len() == STRETCHES_MAX {
                 let measured = self.concluded(scheme, &world, Stretch::joined(last));
                 // What clients ask for at most is no limit of the rack's.
-                let is_unlimited = measured.limit_ops >= self.case.most_ops;
-                let is_converged = agree && (is_unlimited || is_within(&measured, effort.busiest_requests));
+                let is_unlimited = measured.content_limit_ops() >= self.case.most_ops;
+                let is_converged = agree && (is_unlimited || measured.is_within_limit(effort.busiest_requests));
                 if is_converged || stretches.len() == STRETCHES_MAX {
                     return Measured { is_converged, ..measured };
                 }
@@ -301,25 +337,27 @@ impl Bench {
     /// Runs so many operations, and looks at the cache now and then.
     fn stretch(&self, world: &mut World, operations: u64) -> Stretch {
         let begun = Begun::now(world);
-        let mut content = Content::default();
+        let mut looked = Looked::default();
         for _ in 0..LOOKS / 2 {
             world.run_operations(operations / (LOOKS / 2), FOREVER_NS);
-            content.look(world);
+            looked.look(world);
         }
-        begun.until_now(world, content)
+        begun.until_now(world, looked)
     }
 
-    /// What a rack has done since its meter began. Its limit is that of the content at the end.
+    /// What a rack has done since its meter began. The actual content is that at the end.
     pub(crate) fn measured(&self, scheme: Scheme, world: &World, begun: &Begun) -> Measured {
-        let mut content = Content::default();
-        content.look(world);
-        Measured { is_converged: true, ..self.concluded(scheme, world, begun.until_now(world, content)) }
+        let mut looked = Looked::default();
+        looked.look(world);
+        Measured { is_converged: true, ..self.concluded(scheme, world, begun.until_now(world, looked)) }
     }
 
     fn concluded(&self, scheme: Scheme, world: &World, run: Stretch) -> Measured {
         Measured {
             throughput_ops: run.throughput_ops(),
-            limit_ops: self.limit_ops(scheme, &run.content).min(self.case.most_ops),
+            limit_ops: self.ops(&self.ideal(scheme)),
+            limit_learned_ops: self.limit_learned(scheme, &run).map(|limit| self.ops(&limit)),
+            limit_cached_ops: self.limit_cached(scheme, &run).map(|limit| self.ops(&limit)),
             hit_ratio: run.cached as f64 / (run.completed as f64).max(1.0),
             cached: world.cached_hashes().len(),
             busiest: run.busiest(),
@@ -329,11 +367,6 @@ impl Bench {
             is_converged: false,
         }
     }
-}
-
-/// Whether a throughput is within its limit, as far as so many requests of the busiest node can tell: three standard errors.
-fn is_within(measured: &Measured, busiest_requests: f64) -> bool {
-    measured.throughput_ops <= measured.limit_ops * (1.0 + 3.0 / busiest_requests.sqrt())
 }
 
 /// Runs until the cache's content hardly grows any more, at most for so many operations.
@@ -415,6 +448,27 @@ mod tests {
     }
 
     #[test]
+    fn a_perfect_learner_is_above_what_was_learned_and_below_the_best_content() {
+        for workload in [Workload::A, Workload::D] {
+            let case = Case { is_cold: true, ..tiny(workload) };
+            let run = throughput(case, Scheme::FarReach, 9);
+            let learned_ops = run.limit_learned_ops.unwrap();
+            assert!(learned_ops < run.limit_ops && learned_ops > 0.5 * run.limit_ops, "{workload}: {run:?}");
+            assert!(run.goal_ops() == learned_ops && run.throughput_ops < 1.05 * learned_ops, "{workload}: {run:?}");
+            let cached_ops = run.limit_cached_ops;
+            assert!(cached_ops.is_none_or(|cached_ops| cached_ops < 1.02 * learned_ops), "{workload}: {run:?}");
+            assert_eq!(cached_ops.is_some(), workload == Workload::A);
+        }
+        let preloaded = throughput(tiny(Workload::A), Scheme::FarReach, 9);
+        assert!(preloaded.limit_learned_ops.is_none() && preloaded.goal_ops() == preloaded.limit_ops);
+        let of_best = preloaded.limit_cached_ops.unwrap() / preloaded.limit_ops;
+        assert!(
+            (0.98..1.0 + 1e-9).contains(&of_best),
+            "what was preloaded is the best content, but for exchanges: {of_best}"
+        );
+    }
+
+    #[test]
     fn a_cold_cache_with_room_takes_no_throughput_where_nothing_is_hot() {
         let case = Case { is_cold: true, theta: 0.0, records: RECORDS, ..tiny(Workload::A) };
         let (cold, none) = (throughput(case.clone(), Scheme::FarReach, 9), throughput(case, Scheme::NoCache, 9));
@@ -423,9 +477,15 @@ mod tests {
 
     #[test]
     fn what_does_more_than_its_limit_is_no_result() {
-        let run = |throughput_ops| Measured { throughput_ops, limit_ops: 1e6, ..Measured::default() };
-        assert!(is_within(&run(1.02e6), 10_000.0), "three standard errors of 10,000 requests are 3 %");
-        assert!(!is_within(&run(1.04e6), 10_000.0));
+        let run = |throughput_ops, limit_cached_ops| Measured {
+            throughput_ops,
+            limit_ops: 2e6,
+            limit_cached_ops,
+            ..Measured::default()
+        };
+        assert!(run(1.02e6, Some(1e6)).is_within_limit(10_000.0), "three standard errors of 10,000 requests are 3 %");
+        assert!(!run(1.04e6, Some(1e6)).is_within_limit(10_000.0));
+        assert!(run(1.04e6, None).is_within_limit(10_000.0), "without a content's limit the best content's counts");
     }
 
     #[test]

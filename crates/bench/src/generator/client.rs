@@ -4,6 +4,7 @@ use super::book::{Book, Next};
 use super::clock::{Clock, Timer};
 use super::pacer::Pacer;
 use super::recorder::Recorder;
+use crate::learner::Learner;
 use crate::rack::ClientLinks;
 use crate::verify::Verifier;
 use crate::workload::{KeySpace, Request, Verb};
@@ -11,7 +12,7 @@ use anyhow::Context as _;
 use mio::{Events, Poll, Token, Waker};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use switchback_core::client::{Operation, Session, SessionStatistics, SubmitError};
 use switchback_net::Sent;
@@ -60,6 +61,14 @@ pub(super) struct Shared<'a> {
     pub(super) progress: Vec<AtomicU64>,
     /// Gap between changes of popularity; `u64::MAX`: it doesn't change.
     pub(super) change_ns: u64,
+    /// Counts the requests of all clients. Only where nodes are capped, so that its time is none of what is measured.
+    pub(super) learner: Option<Mutex<Learner>>,
+}
+
+impl Shared<'_> {
+    pub(super) fn learner(&self) -> Option<MutexGuard<'_, Learner>> {
+        self.learner.as_ref().map(|learner| learner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What one client brings home.
@@ -261,7 +270,12 @@ impl<'a> Client<'a> {
             Operation::Read { key }
         };
         match self.session.submit(self.shared.clock.at(self.now_ns), request, u64::from(slot)) {
-            Ok(()) => self.transmit(),
+            Ok(()) => {
+                if let Some(mut learner) = self.shared.learner() {
+                    learner.request(operation.index, !operation.writing);
+                }
+                self.transmit()
+            }
             Err(SubmitError::Busy | SubmitError::NoSession | SubmitError::Backpressure) => {
                 self.refused.push(slot);
                 Ok(())

@@ -8,6 +8,7 @@ mod recorder;
 
 pub(crate) use recorder::{Recorder, STEP_NS};
 
+use crate::learner::Learner;
 use crate::rack::{BenchRack, ClientLinks, RackStatistics};
 use crate::verify::{Verdict, Verifier};
 use crate::workload::{KeySpace, WorkloadSpec, mix};
@@ -17,8 +18,8 @@ use client::{Client, Harvest, STOPPED, Shared, Times};
 use clock::Clock;
 use pacer::Pacer;
 use std::collections::HashSet;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, SystemTime};
 use switchback_core::client::{ClientConfig, Session, SessionStatistics};
@@ -40,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) change_every: Option<Duration>,
     /// The switch dies meanwhile.
     pub(crate) crash: Option<Crash>,
+    /// Room of a perfect learner that counts all requests; none if none is to.
+    pub(crate) learner_records: Option<usize>,
     pub(crate) verify: bool,
     pub(crate) node_capacity_ops: Option<f64>,
 }
@@ -51,6 +54,15 @@ pub(crate) struct Crash {
     pub(crate) after: Duration,
     /// Until its successor starts.
     pub(crate) restart: Duration,
+}
+
+/// What a perfect learner made of the requests.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Learned {
+    /// Its content when the measured time ended.
+    pub(crate) content: HashSet<KeyHash>,
+    /// The share of the reads in the measured time that its content had.
+    pub(crate) hit_share: f64,
 }
 
 /// What was measured.
@@ -68,6 +80,7 @@ pub(crate) struct Measured {
     pub(crate) unswept: u64,
     /// What was cached when the measured time ended.
     pub(crate) cached: HashSet<KeyHash>,
+    pub(crate) learned: Option<Learned>,
     /// How often popularity had changed by then.
     pub(crate) phase: u32,
 }
@@ -105,6 +118,7 @@ pub(crate) fn measure(
         stop: AtomicBool::new(false),
         progress: (0..plan.clients).map(|_| AtomicU64::new(0)).collect(),
         change_ns: plan.change_every.map_or(u64::MAX, |every| every.as_nanos() as u64),
+        learner: plan.learner_records.map(|records| Mutex::new(Learner::new(records))),
     };
     let links = (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
     let (watched, harvests) = std::thread::scope(|scope| {
@@ -211,6 +225,7 @@ fn watch(
     shared.times.set(times).expect("nobody else sets the times");
     wait_until(shared, clients, times.from_ns, &mut |_| ())?;
     let before = rack.statistics();
+    let reads_before = shared.learner().map(|learner| learner.reads_and_hits());
     let began_ns = shared.clock.now_ns();
     let mut look = |now_ns| {
         let operations = shared.progress.iter().map(|operations| operations.load(Ordering::Relaxed)).sum();
@@ -225,6 +240,14 @@ fn watch(
     // The rack's counters are read a little late at both ends: what counts is the time between.
     let scale = (times.to_ns - times.from_ns) as f64 / (shared.clock.now_ns() - began_ns).max(1) as f64;
     let cached = rack.cached().into_iter().collect();
+    let learned = shared.learner().zip(reads_before).map(|(learner, (reads_before, hits_before))| {
+        let (reads, hits) = learner.reads_and_hits();
+        let hash = |index: &u64| rack.hash_key().hash(&plan.keys.key(*index));
+        Learned {
+            content: learner.content().iter().map(hash).collect(),
+            hit_share: (hits - hits_before) as f64 / ((reads - reads_before) as f64).max(1.0),
+        }
+    });
     progress(Progress::Finishing);
     let phase = plan.change_every.map_or(0, |every| changes_within(plan.measured, every));
     Ok(Measured {
@@ -237,6 +260,7 @@ fn watch(
         verdict: None,
         unswept: 0,
         cached,
+        learned,
         phase,
     })
 }

@@ -25,6 +25,7 @@ fn plan(workload: Workload) -> Plan {
         change_every: None,
         verify: true,
         crash: None,
+        learner_records: None,
         node_capacity_ops: None,
     }
 }

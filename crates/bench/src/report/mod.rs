@@ -93,14 +93,16 @@ impl Machine {
     }
 }
 
-/// The best that is possible, in operations a second.
+/// The best that is possible, in operations a second, where node capacity is known ([`crate::limit`]).
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub(crate) struct Limits {
-    /// With what was cached when the measured time ended.
-    pub(crate) ideal: Option<f64>,
-    /// The same if the hottest records were cached, as many as there is room for.
-    pub(crate) hottest: Option<f64>,
-    /// Write-through in a closed loop: a full node's queue keeps its hot keys invalid.
+    /// With the best content for the cache's size.
+    pub(crate) best: Option<f64>,
+    /// With what a perfect learner had cached when the measured time ended; none if the cache was preloaded.
+    pub(crate) learned: Option<f64>,
+    /// With what was cached then.
+    pub(crate) cached: Option<f64>,
+    /// Write-through in a closed loop, with the best content: a full node's queue keeps its hot keys invalid.
     pub(crate) closed_loop: Option<f64>,
     /// Share of operations on records that were cached when the measured time ended.
     pub(crate) cached_share: f64,
@@ -114,11 +116,14 @@ pub(crate) struct Run {
     pub(crate) repetition: u32,
     /// Operations a second. A read-modify-write is one.
     pub(crate) throughput_ops: f64,
-    /// The best that is possible, where node capacity is known.
+    /// [`Limits`], and the throughput over them.
     pub(crate) limit_ops: Option<f64>,
-    pub(crate) limit_hottest_ops: Option<f64>,
+    pub(crate) limit_learned_ops: Option<f64>,
+    pub(crate) limit_cached_ops: Option<f64>,
     pub(crate) limit_closed_loop_ops: Option<f64>,
     pub(crate) of_limit: Option<f64>,
+    pub(crate) of_limit_learned: Option<f64>,
+    pub(crate) of_limit_cached: Option<f64>,
     /// Operations a second that an open loop was to make.
     pub(crate) offered_ops: Option<f64>,
     /// Operations a second that were due (arrivals are random).
@@ -215,6 +220,7 @@ impl Run {
     pub(crate) fn new(context: RunContext, measured: Measured, limits: Limits) -> Run {
         let Measured { recorder, seconds, rack, sent, unsent, late, verdict, unswept, cached, .. } = measured;
         let throughput_ops = recorder.operations as f64 / seconds;
+        let of = |limit: Option<f64>| limit.map(|limit| throughput_ops / limit);
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         let resent = share(sent.retries, sent.submitted);
         let failed = share(recorder.failed, recorder.operations + recorder.failed);
@@ -227,10 +233,13 @@ impl Run {
             scheme: context.scheme,
             repetition: context.repetition,
             throughput_ops,
-            limit_ops: limits.ideal,
-            limit_hottest_ops: limits.hottest,
+            limit_ops: limits.best,
+            limit_learned_ops: limits.learned,
+            limit_cached_ops: limits.cached,
             limit_closed_loop_ops: limits.closed_loop,
-            of_limit: limits.ideal.map(|limit| throughput_ops / limit),
+            of_limit: of(limits.best),
+            of_limit_learned: of(limits.learned),
+            of_limit_cached: of(limits.cached),
             offered_ops: context.offered_ops,
             due_ops,
             kept_up: due_ops.map(|due| unsent == 0 && throughput_ops >= KEPT_UP * due),
@@ -283,7 +292,7 @@ impl Run {
             let done = grouped(self.throughput_ops);
             self.objections.push(format!("did not keep up: {done} of {} operations a second done", grouped(due)));
         }
-        if self.of_limit.is_some_and(|share| share > ABOVE_LIMIT) {
+        if self.of_limit_cached.or(self.of_limit).is_some_and(|share| share > ABOVE_LIMIT) {
             self.objections
                 .push("above the limit: the cache changed meanwhile, or nodes serve more than they should".to_owned());
         }
@@ -347,6 +356,8 @@ pub(crate) struct Summary {
     pub(crate) throughput_ops: Spread,
     pub(crate) limit_ops: Option<Spread>,
     pub(crate) of_limit: Option<Spread>,
+    pub(crate) of_limit_learned: Option<Spread>,
+    pub(crate) of_limit_cached: Option<Spread>,
     pub(crate) limit_closed_loop_ops: Option<Spread>,
     pub(crate) hit_ratio: Spread,
     pub(crate) conservative_share: Spread,
@@ -406,6 +417,8 @@ fn summarize_scheme(scheme: Scheme, runs: &[Run]) -> Option<Summary> {
         throughput_ops: spread(&|run| Some(run.throughput_ops))?,
         limit_ops: spread(&|run| run.limit_ops),
         of_limit: spread(&|run| run.of_limit),
+        of_limit_learned: spread(&|run| run.of_limit_learned),
+        of_limit_cached: spread(&|run| run.of_limit_cached),
         limit_closed_loop_ops: spread(&|run| run.limit_closed_loop_ops),
         hit_ratio: spread(&|run| Some(run.hit_ratio))?,
         conservative_share: spread(&|run| Some(run.conservative_share))?,

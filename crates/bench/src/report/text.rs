@@ -1,7 +1,7 @@
 //! Reports as people read them.
 
 use super::number::{grouped, percent};
-use super::{Latency, Machine, Run, Summary};
+use super::{Latency, Machine, Run, Spread, Summary};
 use crate::cli::{Arrivals, LoadArgs, Rate, Shape};
 use clap::ValueEnum;
 use std::fmt::Write as _;
@@ -75,6 +75,9 @@ pub(crate) fn headline(run: &Run, repetitions: u32) -> String {
     if let (Some(limit), Some(share)) = (run.limit_ops, run.of_limit) {
         let _ = write!(text, ", {} of the limit {}", percent(share), grouped(limit));
     }
+    if let (Some(limit), Some(share)) = (run.limit_learned_ops, run.of_limit_learned) {
+        let _ = write!(text, ", {} of a perfect learner's {}", percent(share), grouped(limit));
+    }
     let _ = write!(text, ", {} hits", percent(run.hit_ratio));
     if let (Some(verified), Some(mismatches)) = (run.verified, run.mismatches) {
         let _ = write!(text, ", {} answers checked, {mismatches} wrong", grouped(verified as f64));
@@ -107,10 +110,13 @@ pub(crate) fn text_of_run(run: &Run) -> String {
         percent(run.cached_share),
         percent(run.conservative_share)
     );
-    if let (Some(limit), Some(hottest)) = (run.limit_ops, run.limit_hottest_ops)
-        && limit < 0.995 * hottest
-    {
-        let _ = writeln!(text, "  with the hottest records cached the limit would be {}", grouped(hottest));
+    if let (Some(limit), Some(share)) = (run.limit_cached_ops, run.of_limit_cached) {
+        let _ = writeln!(
+            text,
+            "  with what was cached at the end the limit would be {} ({} reached)",
+            grouped(limit),
+            percent(share)
+        );
     }
     if let Some(limit) = run.limit_closed_loop_ops {
         let _ = writeln!(
@@ -171,12 +177,15 @@ pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
         "spread",
         "limit",
         "of limit",
+        "of limit_learned",
+        "of limit_cached",
         "hits",
         "conservative",
         "imbalance",
         "loss",
         "",
     ]);
+    let share = |of: Option<Spread>| of.map_or("-".to_owned(), |share| percent(share.median));
     for summary in summaries {
         let spread =
             if summary.runs > 1 { format!("± {}", percent(summary.throughput_ops.relative())) } else { String::new() };
@@ -185,7 +194,9 @@ pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
             grouped(summary.throughput_ops.median),
             spread,
             summary.limit_ops.map_or("-".to_owned(), |limit| grouped(limit.median)),
-            summary.of_limit.map_or("-".to_owned(), |share| percent(share.median)),
+            share(summary.of_limit),
+            share(summary.of_limit_learned),
+            share(summary.of_limit_cached),
             percent(summary.hit_ratio.median),
             percent(summary.conservative_share.median),
             format!("{:.2}", summary.node_imbalance.median),

@@ -118,6 +118,11 @@ impl Workload {
         !matches!(self, Workload::Load | Workload::D)
     }
 
+    /// Whether reads choose among the newest records.
+    pub fn reads_latest(self) -> bool {
+        self == Workload::D
+    }
+
     /// What it does, in words.
     pub fn describe(self) -> String {
         let mix = self.mix();
@@ -204,7 +209,7 @@ impl WorkloadSpec {
 
     /// Which record has which rank, before any change.
     pub fn popularity(&self) -> Popularity {
-        Popularity::new(self.records, self.workload == Workload::D, self.change, self.seed)
+        Popularity::new(self.records, self.workload.reads_latest(), self.change, self.seed)
     }
 
     /// The requests of client `client` of `clients`.

@@ -1,6 +1,6 @@
 //! The stream of requests of one client.
 
-use super::{Popularity, Verb, Workload, WorkloadSpec, Zipf, mix};
+use super::{Popularity, Verb, WorkloadSpec, Zipf, mix};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ impl Requests {
             zipf: Zipf::new(spec.records, spec.theta),
             random: Pcg64Mcg::seed_from_u64(mix(spec.seed ^ mix(1 + u64::from(client)))),
             popularity: spec.popularity(),
-            latest: spec.workload == Workload::D,
+            latest: spec.workload.reads_latest(),
             inserts: Inserts::new(spec.preloaded() + u64::from(client), u64::from(clients)),
         }
     }

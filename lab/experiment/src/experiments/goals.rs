@@ -15,7 +15,10 @@ type Goal = (&'static str, Option<(String, bool)>);
 pub(crate) fn table(findings: &[Finding]) -> Table {
     let of = |name| records(findings, name);
     let goals: [Goal; 6] = [
-        ("write-back at 95 % of its limit or more, at every number of servers", near_its_limit(&of("exp3"))),
+        (
+            "write-back at 95 % of its limit or more; cold, of limit_learned; in each case of Exp#1 and #3 to #6",
+            near_its_limit(findings),
+        ),
         ("never more than 2 % below NetCache or NoCache", never_worse(findings)),
         (
             "recovery of 10,000 records within 0.25 s, calibrated costs or the software switch's",
@@ -62,27 +65,30 @@ fn point(record: &Record<'_>) -> String {
         .join(", ")
 }
 
-fn near_its_limit(records: &[Record<'_>]) -> Option<(String, bool)> {
-    let ours = || records.iter().filter(|record| record.text("scheme") == Some("farreach"));
+/// The limit that runs of each start are judged by, and its column.
+const JUDGED_BY: [(&str, &str); 2] = [("preloaded", "of_limit"), ("cold", "of_limit_learned")];
+
+fn near_its_limit(findings: &[Finding]) -> Option<(String, bool)> {
+    let files = ["exp1", "exp3", "exp4", "exp5", "exp6"];
+    let ours = |record: &Record<'_>| record.text("scheme") == Some("farreach");
+    let all: Vec<_> = files.into_iter().flat_map(|name| records(findings, name)).filter(ours).collect();
     let unsettled: BTreeMap<_, _> =
-        ours().filter(|record| record.text("converged") == Some("no")).map(|record| (servers(record), ())).collect();
+        all.iter().filter(|record| record.text("converged") == Some("no")).map(|record| (point(record), ())).collect();
     let (mut found, mut met) = (Vec::new(), true);
-    for start in ["preloaded", "cold"] {
-        let of_start = ours().filter(|record| record.text("start") == Some(start));
-        let results = of_start.filter(|record| !unsettled.contains_key(&servers(record)));
-        let means = means(results.filter_map(|record| Some((servers(record), record.number("of_limit")?))));
+    for (start, column) in JUDGED_BY {
+        let of_start = all.iter().filter(|record| record.text("start") == Some(start));
+        let results = of_start.filter(|record| !unsettled.contains_key(&point(record)));
+        let means = means(results.filter_map(|record| Some((point(record), record.number(column)?))));
+        let below: Vec<_> = means.iter().filter(|(_, of)| **of < 0.95).collect();
         let (low, high) = means.values().fold((f64::MAX, 0.0f64), |(low, high), of| (low.min(*of), high.max(*of)));
         if !means.is_empty() {
             found.push(format!("{start} {low:.3} to {high:.3}"));
-            met &= low >= 0.95;
+            met &= below.is_empty();
         }
+        found.extend(below.into_iter().map(|(point, of)| format!("{of:.3} ({point})")));
     }
-    found.extend(unsettled.keys().map(|servers| format!("{servers}: not converged, no result")));
+    found.extend(unsettled.keys().map(|point| format!("not converged, no result ({point})")));
     (!found.is_empty()).then(|| (found.join("; "), met))
-}
-
-fn servers(record: &Record<'_>) -> String {
-    format!("{} servers, {}", record.text("servers").unwrap_or("?"), record.text("start").unwrap_or("?"))
 }
 
 /// Of all experiments that compare the schemes, where write-back does worst.
@@ -142,15 +148,17 @@ mod tests {
 
     #[test]
     fn goals_are_judged_by_means_and_what_was_not_run_is_said() {
-        let servers = ["scheme", "servers", "start", "throughput_ops", "of_limit", "converged"];
+        let servers = ["scheme", "servers", "start", "throughput_ops", "of_limit", "of_limit_learned", "converged"];
         let exp3 = finding(
             "exp3",
             &servers,
             &[
-                &["farreach", "16", "preloaded", "100", "0.98", "yes"],
-                &["farreach", "16", "preloaded", "100", "0.94", "yes"],
-                &["nocache", "16", "preloaded", "103", "0.90", "yes"],
-                &["farreach", "32", "cold", "100", "0.50", "no"],
+                &["farreach", "16", "preloaded", "100", "0.98", "", "yes"],
+                &["farreach", "16", "preloaded", "100", "0.94", "", "yes"],
+                &["nocache", "16", "preloaded", "103", "0.90", "", "yes"],
+                &["farreach", "16", "cold", "200", "0.60", "0.97", "yes"],
+                &["farreach", "32", "cold", "100", "0.50", "0.50", "no"],
+                &["farreach", "64", "cold", "100", "0.99", "0.94", "yes"],
             ],
         );
         let sizes = ["profile", "cache_records", "start", "total_us"];
@@ -165,7 +173,9 @@ mod tests {
         );
         let table = table(&[exp3, exp9]);
         let found: Vec<_> = table.rows.iter().map(|row| (row[1].as_str(), row[2].as_str())).collect();
-        assert_eq!(found[0], ("preloaded 0.960 to 0.960; 32 servers, cold: not converged, no result", "yes"));
+        let judged = "preloaded 0.960 to 0.960; cold 0.940 to 0.970; 0.940 (servers 64, start cold); \
+                      not converged, no result (servers 32, start cold)";
+        assert_eq!(found[0], (judged, "NO"));
         assert_eq!(found[1], ("at worst 0.971 times nocache (servers 16, start preloaded)", "NO"));
         assert_eq!(found[2], ("0.300 s, costs software, cold", "NO"));
         assert_eq!(found[3..], [("not run", "-"); 3]);

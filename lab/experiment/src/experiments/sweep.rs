@@ -165,7 +165,7 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
 }
 
 /// The columns that every row has.
-pub(crate) const COLUMNS: [&str; 21] = [
+pub(crate) const COLUMNS: [&str; 25] = [
     "kind",
     "profile",
     "scheme",
@@ -178,7 +178,11 @@ pub(crate) const COLUMNS: [&str; 21] = [
     "start",
     "throughput_ops",
     "limit_ops",
+    "limit_learned_ops",
+    "limit_cached_ops",
     "of_limit",
+    "of_limit_learned",
+    "of_limit_cached",
     "hit_ratio",
     "cached",
     "busiest_node",
@@ -191,6 +195,10 @@ pub(crate) const COLUMNS: [&str; 21] = [
 
 /// A row of these columns.
 pub(crate) fn row(profile: &Profile, scheme: Scheme, case: &Case, seed: u64, measured: &Measured) -> Vec<String> {
+    let limits = [Some(measured.limit_ops), measured.limit_learned_ops, measured.limit_cached_ops];
+    let [limit, learned, cached] = limits.map(|ops| ops.map_or(String::new(), |ops| format!("{ops:.0}")));
+    let of = limits.map(|ops| ops.map_or(String::new(), |ops| format!("{:.4}", measured.throughput_ops / ops)));
+    let [of_limit, of_learned, of_cached] = of;
     vec![
         "modelled".to_owned(),
         profile.name.to_owned(),
@@ -203,8 +211,12 @@ pub(crate) fn row(profile: &Profile, scheme: Scheme, case: &Case, seed: u64, mea
         case.cache_records.to_string(),
         start(case.is_cold).to_owned(),
         format!("{:.0}", measured.throughput_ops),
-        format!("{:.0}", measured.limit_ops),
-        format!("{:.4}", measured.throughput_ops / measured.limit_ops),
+        limit,
+        learned,
+        cached,
+        of_limit,
+        of_learned,
+        of_cached,
         format!("{:.4}", measured.hit_ratio),
         measured.cached.to_string(),
         format!("{:.4}", measured.busiest),
@@ -256,17 +268,37 @@ impl View<'_> {
         let title = format!("Throughput in Mops (modelled), {}: mean and 95 % confidence", start(self.is_cold));
         let mut head = vec![self.sweep.parameter.to_owned()];
         head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
-        head.extend(["limit", "of limit", "nocache of limit"].map(str::to_owned));
+        head.push("limit".to_owned());
+        if self.is_cold {
+            head.push("limit_learned".to_owned());
+        }
+        head.push("of limit".to_owned());
+        if self.is_cold {
+            head.push("of limit_learned".to_owned());
+        }
+        head.extend(["of limit_cached", "nocache of limit"].map(str::to_owned));
         head.extend(Scheme::baselines().map(|other| format!("x {other}")));
         let mut table = Table::new(title, &head);
         for (point, name) in self.names.iter().enumerate() {
             let ratio = |other| self.of(point, |m| m[Scheme::FarReach].throughput_ops / m[other].throughput_ops).mean;
-            let of_limit = |scheme| self.of(point, |m| m[scheme].throughput_ops / m[scheme].limit_ops).mean;
+            let of = |scheme: Scheme, limit: fn(&Measured) -> Option<f64>| {
+                let runs: Option<Vec<_>> =
+                    self.runs(point).map(|m| limit(&m[scheme]).map(|ops| m[scheme].throughput_ops / ops)).collect();
+                runs.map_or("-".to_owned(), |runs| format!("{:.3}", Estimate::of(&runs).mean))
+            };
             let is_result = self.runs(point).all(|measured| measured.iter().all(|(_, run)| run.is_converged));
             let mut cells = vec![if is_result { name.clone() } else { format!("{name} (not converged: no result)") }];
             cells.extend(Scheme::ALL.map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))));
             cells.push(mops(self.of(point, |m| m[Scheme::FarReach].limit_ops)));
-            cells.extend([Scheme::FarReach, Scheme::NoCache].map(|scheme| format!("{:.3}", of_limit(scheme))));
+            if self.is_cold {
+                cells.push(mops(self.of(point, |m| m[Scheme::FarReach].goal_ops())));
+            }
+            cells.push(of(Scheme::FarReach, |m| Some(m.limit_ops)));
+            if self.is_cold {
+                cells.push(of(Scheme::FarReach, |m| m.limit_learned_ops));
+            }
+            cells.push(of(Scheme::FarReach, |m| m.limit_cached_ops));
+            cells.push(of(Scheme::NoCache, |m| Some(m.limit_ops)));
             cells.extend(Scheme::baselines().map(|other| format!("{:.2}", ratio(other))));
             table.row(cells);
         }
@@ -289,7 +321,8 @@ impl View<'_> {
         let line =
             |(at, scheme): (usize, Scheme)| Series::line(scheme.name(), at, means(&|m| m[scheme].throughput_ops));
         let mut all: Vec<_> = Scheme::ALL.into_iter().enumerate().map(line).collect();
-        all.push(Series::limit("limit of write-back", means(&|m| m[Scheme::FarReach].limit_ops)));
+        let limit = if self.is_cold { "limit_learned of write-back" } else { "limit of write-back" };
+        all.push(Series::limit(limit, means(&|m| m[Scheme::FarReach].goal_ops())));
         let names = self.names.to_vec();
         Figure {
             name: format!("{}_{}", self.sweep.file, start(self.is_cold)),

@@ -176,7 +176,12 @@ impl World {
             false => Operation::Write { key, value: &self.value, expiry_ms: 0, condition },
         };
         match slot.session.submit(now, operation, thread.into()) {
-            Ok(()) => self.statistics.requests += 1,
+            Ok(()) => {
+                self.statistics.requests += 1;
+                if let Some(learner) = &mut self.learner {
+                    learner.request(state.index, reads);
+                }
+            }
             Err(SubmitError::TooLarge) => unreachable!("the setup keeps to the limits"),
             // No session, or preserved records wait for a snapshot: the thread asks again, for something else.
             Err(_) => {

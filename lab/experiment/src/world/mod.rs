@@ -21,13 +21,14 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use switch::SwitchSlot;
 use switchback_assembly::{Cache, Limits, Rack, Times};
+use switchback_bench::learner::Learner;
 use switchback_bench::workload::{KeySpace, Verb, WorkloadSpec};
 use switchback_core::Now;
 use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::switch::Counting;
 use switchback_datapath::Features;
-use switchback_wire::{HashKey, Map, Scheme};
+use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
 pub(crate) use client::Drive;
 pub(crate) use meter::Meter;
@@ -174,6 +175,7 @@ pub(crate) struct World {
     keys: KeySpace,
     key: Vec<u8>,
     value: Vec<u8>,
+    learner: Option<Learner>,
     pub(crate) meter: Meter,
     pub(crate) statistics: Statistics,
 }
@@ -205,6 +207,7 @@ impl World {
             keys,
             key: Vec::new(),
             value: vec![b'v'; setup.value_bytes],
+            learner: None,
             meter: Meter::new(0),
             statistics: Statistics::default(),
             rack,
@@ -390,6 +393,22 @@ impl World {
     /// Keys that are cached.
     pub(crate) fn cached(&self) -> usize {
         self.controller.controller.cached()
+    }
+
+    /// Lets a perfect learner count every request from now on.
+    pub(crate) fn learn_perfectly(&mut self) {
+        self.learner = Some(Learner::new(self.setup.cache_records as usize));
+    }
+
+    /// Keys that the perfect learner has cached, if there is one.
+    pub(crate) fn learned_hashes(&self) -> Option<Vec<KeyHash>> {
+        let (hash_key, content) = (self.controller.controller.hash_key(), self.learner.as_ref()?.content());
+        Some(content.iter().map(|index| hash_key.hash(&self.keys.key(*index))).collect())
+    }
+
+    /// Reads that the perfect learner saw, and those that found their record in its content.
+    pub(crate) fn learned_reads(&self) -> (u64, u64) {
+        self.learner.as_ref().map_or((0, 0), Learner::reads_and_hits)
     }
 
     /// What the controller tells.

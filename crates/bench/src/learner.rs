@@ -1,0 +1,154 @@
+//! A perfect learner: it counts every request exactly, and its cache always holds the records that were asked for most
+//! so far, which costs it nothing. No cache that has to learn can have better content at that moment.
+
+use crate::workload::mix;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Requests of a record.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counted {
+    requests: u32,
+    is_cached: bool,
+}
+
+/// Counters of all records that were asked for, and the best content of a cache that has room for `room` of them.
+///
+/// The content changes by at most one record a request: only the record that was just counted can have become hotter than
+/// one of the content. So finding one of the content's coldest is all there is to do; `coldest` lists them, and is made
+/// anew when it is used up. The lowest count has risen by then, so a run of `n` requests lists at most `n / room` times.
+#[derive(Clone, Debug)]
+pub struct Learner {
+    room: usize,
+    counted: HashMap<u64, Counted, BuildHasherDefault<Mixed>>,
+    content: Vec<u64>,
+    /// No record of the content has fewer requests, once it is full.
+    least: u32,
+    /// Places in the content of the records that had so few when they were listed.
+    coldest: Vec<usize>,
+    /// Reads so far, and those whose record was in the content when they came.
+    reads: u64,
+    hits: u64,
+}
+
+impl Learner {
+    /// Nothing is counted yet, nothing is cached.
+    pub fn new(room: usize) -> Learner {
+        let (counted, content, coldest) = (HashMap::default(), Vec::new(), Vec::new());
+        Learner { room, counted, content, least: 0, coldest, reads: 0, hits: 0 }
+    }
+
+    /// A request for a record.
+    #[inline]
+    pub fn request(&mut self, index: u64, reads: bool) {
+        let counted = self.counted.entry(index).or_default();
+        counted.requests = counted.requests.saturating_add(1);
+        let Counted { requests, is_cached } = *counted;
+        self.reads += u64::from(reads);
+        self.hits += u64::from(reads && is_cached);
+        if is_cached {
+            return;
+        }
+        if self.content.len() < self.room {
+            counted.is_cached = true;
+            self.content.push(index);
+        } else if requests > self.least {
+            self.replace_coldest(index, requests);
+        }
+    }
+
+    /// Puts a record into the content that was asked for so often, if one of the content was asked for less often.
+    fn replace_coldest(&mut self, index: u64, requests: u32) {
+        if self.room == 0 {
+            return;
+        }
+        loop {
+            while let Some(place) = self.coldest.pop() {
+                let old = self.counted.get_mut(&self.content[place]).expect("what is cached was counted");
+                if old.requests > self.least {
+                    continue; // it was asked for since
+                }
+                old.is_cached = false;
+                self.content[place] = index;
+                self.counted.get_mut(&index).expect("just counted").is_cached = true;
+                return;
+            }
+            let requests_of = |index: &u64| self.counted[index].requests;
+            self.least = self.content.iter().map(requests_of).min().expect("there is room for one");
+            let places = self.content.iter().enumerate();
+            self.coldest =
+                places.filter(|(_, index)| requests_of(index) == self.least).map(|(place, _)| place).collect();
+            if requests <= self.least {
+                return;
+            }
+        }
+    }
+
+    /// The records that were asked for most, as many as there is room for.
+    pub fn content(&self) -> &[u64] {
+        &self.content
+    }
+
+    /// Reads so far, and how many of them found their record in the content.
+    pub fn reads_and_hits(&self) -> (u64, u64) {
+        (self.reads, self.hits)
+    }
+}
+
+/// A hasher of numbers: [`mix`].
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("records are numbers");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// The counts of the hottest records, by sorting all.
+    fn hottest(counts: &BTreeMap<u64, u32>, room: usize) -> Vec<u32> {
+        let mut sorted: Vec<u32> = counts.values().copied().collect();
+        sorted.sort_unstable_by(|a, b| b.cmp(a));
+        sorted.truncate(room);
+        sorted
+    }
+
+    proptest! {
+        #[test]
+        fn the_content_is_the_hottest_after_every_request(
+            room in 0usize..12,
+            requests in prop::collection::vec((prop_oneof![0u64..4, 0u64..40], any::<bool>()), 0..400),
+        ) {
+            let (mut learner, mut counts) = (Learner::new(room), BTreeMap::new());
+            let (mut reads, mut hits) = (0, 0);
+            for (index, is_read) in requests {
+                reads += u64::from(is_read);
+                hits += u64::from(is_read && learner.content().contains(&index));
+                learner.request(index, is_read);
+                *counts.entry(index).or_insert(0) += 1;
+                let mut content: Vec<_> = learner.content().iter().map(|index| counts[index]).collect();
+                content.sort_unstable_by(|a, b| b.cmp(a));
+                prop_assert_eq!(content, hottest(&counts, room));
+                let mut distinct = learner.content().to_vec();
+                distinct.sort_unstable();
+                distinct.dedup();
+                prop_assert_eq!(distinct.len(), learner.content().len());
+            }
+            prop_assert_eq!(learner.reads_and_hits(), (reads, hits));
+        }
+    }
+}
