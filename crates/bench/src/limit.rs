@@ -511,7 +511,7 @@ mod tests {
     fn read_latest_is_limited_by_the_newest_records_on_equally_busy_nodes() {
         let (records, count) = (1_000_000, 10_000);
         let spec = spec(Workload::D, records, 0.99);
-        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &routes(64, 16), hash_key(1));
+        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(64, 16), hash_key(1));
         let limit =
             |scheme| placement.limit_of_hottest(Workload::D.demand(), Policy::ideal(scheme), count).ops(60_000.0);
         // Of 100 operations 95 read, and the newest records take their share of those; 5 insert.

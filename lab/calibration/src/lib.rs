@@ -127,6 +127,10 @@ table! {
         mark_us,
         /// a cached key's new value sent to the switch, and its acknowledgement taken (NetCache)
         cache_update_us,
+        /// each byte of a read's value beyond 128, engine and socket, nanoseconds
+        read_byte_ns,
+        /// each byte of a write's value beyond 128, nanoseconds
+        write_byte_ns,
     }
 }
 
@@ -147,6 +151,8 @@ table! {
     Link {
         /// loopback UDP, as between processes
         udp_us,
+        /// each byte of a packet beyond a value of 128 B, nanoseconds
+        byte_ns,
     }
 }
 

@@ -22,12 +22,14 @@ fn calibration() -> Calibration {
         write_alone_us: sample(400.0),
         mark_us: sample(41.0),
         cache_update_us: sample(0.25),
+        read_byte_ns: sample(0.5),
+        write_byte_ns: sample(2.0),
     };
     Calibration {
         origin,
         node,
         pipeline: Pipeline { read_hit_ns: sample(40.0), write_hit_ns: sample(60.0), miss_ns: sample(30.0) },
-        link: Link { udp_us: sample(12.0) },
+        link: Link { udp_us: sample(12.0), byte_ns: sample(0.1) },
         control: Control { delay_us: sample(80.0), mb_per_s: sample(500.0) },
         agent: Agent { entry_us: sample(0.4), snapshot_record_us: sample(0.3) },
         controller: Controller { file_ms: sample(3.0), mb_per_s: sample(200.0) },

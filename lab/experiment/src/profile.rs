@@ -4,7 +4,13 @@ use std::path::Path;
 use std::str::FromStr;
 use switchback_calibration::{Calibration, Origin, Sample, short};
 
-/// Costs and delays of a rack's parts. Times are in nanoseconds.
+/// Where the built-in profiles have the cost of a byte from.
+const BYTES_SOURCE: &str = "measured by switchback lab calibrate on this repository's node: docs/evaluation.md";
+/// Bytes of the values that operations are costed with: the paper's.
+const COSTED_BYTES: f64 = 128.0;
+
+/// Costs and delays of a rack's parts. Times are in nanoseconds; those of requests and packets are of values of 128 B, and
+/// each byte more or less of a value adds or takes off its own.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Profile {
     /// Its name on the command line.
@@ -17,6 +23,9 @@ pub(crate) struct Profile {
     pub(crate) node_conditional_ns: u64,
     /// For a read and for a write when nothing else waits: there is no group to share a sync with.
     pub(crate) node_alone_ns: [u64; 2],
+    /// What each byte of a value adds to a read and to a write: engine and network stack.
+    pub(crate) node_read_byte_ns: f64,
+    pub(crate) node_write_byte_ns: f64,
     /// For a durable mark: an offer, a fence, a floor.
     pub(crate) node_mark_ns: u64,
     /// What it takes a node to send a cached key's new value to the switch and to take its acknowledgement (NetCache).
@@ -27,6 +36,8 @@ pub(crate) struct Profile {
     pub(crate) node_cap_ns: u64,
     /// From one network stack through the wire to the next.
     pub(crate) link_ns: u64,
+    /// What each byte of a packet's value adds to that.
+    pub(crate) link_byte_ns: f64,
     /// Through the switch's pipeline.
     pub(crate) pipeline_ns: u64,
     /// From the controller to any part, or back.
@@ -106,12 +117,15 @@ impl Profile {
             node_write_ns: us(costs.node.write_us),
             node_conditional_ns: us(costs.node.conditional_us),
             node_alone_ns: [us(costs.node.read_alone_us), us(costs.node.write_alone_us)],
+            node_read_byte_ns: costs.node.read_byte_ns.median,
+            node_write_byte_ns: costs.node.write_byte_ns.median,
             node_mark_ns: us(costs.node.mark_us),
             cache_update_ns: us(costs.node.cache_update_us),
             // The middle eight tenths of a uniform distribution are eight tenths of its width.
             service_spread: ((high - low) / (2.0 * 0.8 * median)).min(0.95),
             node_cap_ns: 0,
             link_ns: us(costs.link.udp_us),
+            link_byte_ns: costs.link.byte_ns.median,
             pipeline_ns: ns((costs.pipeline.read_hit_ns.median + costs.pipeline.write_hit_ns.median) / 2.0, 1.0),
             control_link_ns: us(costs.control.delay_us),
             control_bytes_per_us: ns(costs.control.mb_per_s.median, 1.0),
@@ -130,11 +144,14 @@ impl Profile {
         node_write_ns: 16_667,
         node_conditional_ns: 16_667,
         node_alone_ns: [16_667; 2],
+        node_read_byte_ns: 0.0,  // TODO
+        node_write_byte_ns: 0.0, // TODO
         node_mark_ns: 16_667,
         cache_update_ns: 4_700,
         service_spread: 0.5,
         node_cap_ns: 0,
         link_ns: 5_000,
+        link_byte_ns: 0.2,
         pipeline_ns: 400,
         control_link_ns: 50_000,
         control_bytes_per_us: 5_000,
@@ -161,14 +178,21 @@ impl Profile {
         })
     }
 
-    /// Requests a second that a node serves at most, if as many are writes as are reads.
-    pub(crate) fn node_capacity_ops(&self) -> f64 {
-        2e9 / (self.node_read_ns + self.node_write_ns).max(2 * self.node_cap_ns) as f64
+    /// What a cost for a value of 128 B is for one of this length.
+    pub(crate) fn of_bytes(cost_ns: u64, byte_ns: f64, value_bytes: usize) -> u64 {
+        (cost_ns as f64 + byte_ns * (value_bytes as f64 - COSTED_BYTES)).max(1.0).round() as u64
+    }
+
+    /// How long a node works for a read and for a write of values of this length, as far as its capacity goes.
+    pub(crate) fn node_work_ns(&self, value_bytes: usize) -> [u64; 2] {
+        [(self.node_read_ns, self.node_read_byte_ns), (self.node_write_ns, self.node_write_byte_ns)]
+            .map(|(ns, byte_ns)| Profile::of_bytes(ns, byte_ns, value_bytes).max(self.node_cap_ns))
     }
 
     /// All parameters, for reports.
     pub(crate) fn describe(&self) -> Vec<Described> {
         let us = |ns: u64| format!("{} us", ns as f64 / 1000.0);
+        let ns = |ns: f64| format!("{ns} ns");
         let software = self.name == Profile::SOFTWARE.name;
         let tables = if software {
             "measured: docs/measure/performance.md has 27 to 55 ns a packet; an admission is four control packets and a message's share"
@@ -179,6 +203,8 @@ impl Profile {
             ("node, read", us(self.node_read_ns), "the paper, VI-B: 0.06 MOPS a RocksDB server"),
             ("node, write", us(self.node_write_ns), "the same"),
             ("node, conditional write", us(self.node_conditional_ns), "as for a write"),
+            ("node, a byte of a read's value", ns(self.node_read_byte_ns), BYTES_SOURCE),
+            ("node, a byte of a write's value", ns(self.node_write_byte_ns), BYTES_SOURCE),
             ("node, durable mark", us(self.node_mark_ns), "as for a write"),
             ("node, a read or write alone", us(self.node_alone_ns[0]), "as in a queue"),
             (
@@ -188,6 +214,7 @@ impl Profile {
             ),
             ("service time", format!("uniform, +-{} %", self.service_spread * 100.0), "assumed"),
             ("link, one way", us(self.link_ns), "assumed: 40 Gbps and two network stacks"),
+            ("link, a byte of a value", ns(self.link_byte_ns), "the paper, VI-A: 40 Gbps"),
             ("pipeline", us(self.pipeline_ns), if software { tables } else { "the paper, VI-A: hundreds of ns" }),
             ("control link, one way", us(self.control_link_ns), "assumed: TCP in one rack"),
             ("control link", format!("{} MB/s", self.control_bytes_per_us), "the paper, VI-A: 40 Gbps"),
@@ -215,7 +242,9 @@ mod tests {
         assert!(Profile::by_name("tofino").unwrap_err().contains("paper, software"));
         let chosen: Chosen = "software".parse().unwrap();
         assert_eq!((chosen.profile, chosen.described), (Profile::SOFTWARE, Profile::SOFTWARE.describe()));
-        assert!((Profile::PAPER.node_capacity_ops() - 60_000.0).abs() < 5.0);
+        assert_eq!(Profile::PAPER.node_work_ns(128), [16_667; 2]);
+        let capped = Profile { node_cap_ns: 1_000_000, ..Profile::PAPER };
+        assert_eq!(capped.node_work_ns(1024), [1_000_000; 2]);
     }
 
     const MEASURED: &str = include_str!("../../calibration/src/example.profile");
@@ -228,6 +257,11 @@ mod tests {
         let chosen: Chosen = path.to_str().unwrap().parse().unwrap();
         let profile = chosen.profile;
         assert_eq!((profile.node_read_ns, profile.cache_update_ns, profile.pipeline_ns), (10_000, 250, 50));
+        assert_eq!(
+            [16, 128, 1024].map(|bytes| profile.node_work_ns(bytes)),
+            [[9_944, 39_776], [10_000, 40_000], [10_448, 41_792]]
+        );
+        assert!((profile.link_byte_ns - 0.1).abs() < 1e-9);
         let store = (profile.store_ns, profile.store_bytes_per_us, profile.switch_restart_ns);
         assert_eq!(store, (3_000_000, 200, 8_000_000));
         assert!((profile.service_spread - 0.125).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! What happens next. Packets on links of one delay arrive in the order they were sent, so they need no heap.
+//! What happens next. Packets on links of one delay arrive nearly in the order they were sent, so they need no heap.
 
 use crate::world::Event;
 use std::collections::VecDeque;
@@ -54,12 +54,13 @@ impl Timeline {
         self.spare.push(flight);
     }
 
-    /// Sends a packet. All packets of a link take equally long.
+    /// Sends a packet. Packets of a link take equally long but for their lengths: a short one overtakes those few long ones
+    /// that other parts sent just before.
     #[inline]
     pub(crate) fn send(&mut self, link: Link, at_ns: u64, flight: Box<Flight>) {
         let line = &mut self.lines[link as usize];
-        debug_assert!(line.back().is_none_or(|(last_ns, _)| *last_ns <= at_ns));
-        line.push_back((at_ns, flight));
+        let overtaken = line.iter().rev().take_while(|(other_ns, _)| *other_ns > at_ns).count();
+        line.insert(line.len() - overtaken, (at_ns, flight));
     }
 
     /// Adds another event.

@@ -4,7 +4,7 @@ use crate::profile::Profile;
 use crate::stretch::{Begun, Content, Learned, Looked, Stretch};
 use crate::world::{Drive, PARTITIONS, Setup, World};
 use switchback_bench::limit::{Limit, Placement, Policy};
-use switchback_bench::workload::{Change, KeySpace, Workload, WorkloadSpec};
+use switchback_bench::workload::{Change, Demand, KeySpace, Workload, WorkloadSpec};
 use switchback_wire::Scheme;
 
 /// Records of a rack: the paper's.
@@ -28,6 +28,8 @@ const SESSION_LANES: u32 = 4096;
 /// Lanes of a rack at least, and at most.
 const LANES_MIN: f64 = 64.0;
 const LANES_MAX: f64 = 65_536.0;
+/// What a node can do in a second, in nanoseconds of work: the capacity that limits are told for.
+const NODE_WORK: f64 = 1e9;
 /// Longer than anything takes, in virtual time.
 const FOREVER_NS: u64 = 3_600_000_000_000;
 
@@ -204,16 +206,16 @@ impl Bench {
     /// Requests under way when the busiest node is so busy and requests come at random: those in the nodes' queues (Pollaczek and
     /// Khinchine), and those on links.
     fn under_way(&self, limit: &Limit) -> u32 {
-        let capacity_ops = self.profile.node_capacity_ops();
-        let ops = (BUSY * limit.ops(capacity_ops)).min(self.case.most_ops);
+        let ops = (BUSY * limit.ops(NODE_WORK)).min(self.case.most_ops);
         let variation = 1.0 + self.profile.service_spread.powi(2) / 3.0;
         let at_node = |load: &f64| {
-            let busy = ops * load / capacity_ops;
+            let busy = ops * load / NODE_WORK;
             busy + busy * busy * variation / (2.0 * (1.0 - busy))
         };
         // What the cache answers crosses two links, what a node answers two more.
         let demand = self.case.workload.demand();
-        let pairs = demand.reads + demand.writes + limit.node_load.iter().sum::<f64>();
+        let at_nodes = limit.node_load.iter().sum::<f64>() / self.request_ns();
+        let pairs = demand.reads + demand.writes + at_nodes;
         let pair_s = (2 * self.profile.link_ns + self.profile.pipeline_ns) as f64 / 1e9;
         let under_way = limit.node_load.iter().map(at_node).sum::<f64>() + ops * pairs * pair_s;
         under_way.clamp(LANES_MIN, LANES_MAX) as u32
@@ -221,13 +223,26 @@ impl Bench {
 
     /// The throughput of a scheme at its limit, with the hottest keys cached.
     pub(crate) fn ideal_ops(&self, scheme: Scheme) -> f64 {
-        self.ideal(scheme).ops(self.profile.node_capacity_ops())
+        self.ideal(scheme).ops(NODE_WORK)
+    }
+
+    /// What an operation demands of nodes, in nanoseconds of their work: [`NODE_WORK`] is what each has in a second.
+    fn work(&self) -> Demand {
+        let Demand { reads, writes } = self.case.workload.demand();
+        let [read_ns, write_ns] = self.profile.node_work_ns(self.case.value_bytes).map(|ns| ns as f64);
+        Demand { reads: reads * read_ns, writes: writes * write_ns }
+    }
+
+    /// How long a node works for a request, on average.
+    fn request_ns(&self) -> f64 {
+        let (work, demand) = (self.work(), self.case.workload.demand());
+        (work.reads + work.writes) / (demand.reads + demand.writes)
     }
 
     /// The limit with the hottest keys cached.
     fn ideal(&self, scheme: Scheme) -> Limit {
         let records = self.case.cache_records as usize;
-        self.placement.limit_of_hottest(self.case.workload.demand(), Policy::ideal(scheme), records)
+        self.placement.limit_of_hottest(self.work(), Policy::ideal(scheme), records)
     }
 
     /// The rack of a scheme, with so many lanes.
@@ -237,7 +252,7 @@ impl Bench {
 
     /// A limit in operations a second; clients don't ask for more than they do.
     fn ops(&self, limit: &Limit) -> f64 {
-        limit.ops(self.profile.node_capacity_ops()).min(self.case.most_ops)
+        limit.ops(NODE_WORK).min(self.case.most_ops)
     }
 
     /// The limit with what a perfect learner had cached during a stretch, if there was one.
@@ -247,7 +262,7 @@ impl Bench {
             return Some(self.limit_of(scheme, content));
         }
         let hits = *hits as f64 / (*reads as f64).max(1.0);
-        Some(self.placement.limit_of_hits(self.case.workload.demand(), Policy::ideal(scheme), hits))
+        Some(self.placement.limit_of_hits(self.work(), Policy::ideal(scheme), hits))
     }
 
     /// The limit with what was cached during a stretch, if that has one.
@@ -258,7 +273,7 @@ impl Bench {
 
     /// The limit of a scheme with this content of the cache.
     fn limit_of(&self, scheme: Scheme, content: &Content) -> Limit {
-        self.placement.limit_of_content(self.case.workload.demand(), Policy::ideal(scheme), |hash| content.share(hash))
+        self.placement.limit_of_content(self.work(), Policy::ideal(scheme), |hash| content.share(hash))
     }
 
     /// What a cache can hold of this case's records.
@@ -309,7 +324,7 @@ impl Bench {
             return effort.operations.0; // no node's queue makes them more or less
         }
         let share = self.ideal(scheme).node_load.iter().copied().fold(0.0, f64::max);
-        ((effort.busiest_requests / share) as u64).clamp(effort.operations.0, effort.operations.1)
+        ((effort.busiest_requests * self.request_ns() / share) as u64).clamp(effort.operations.0, effort.operations.1)
     }
 
     /// Measures the throughput of a scheme: stretch after stretch, until two in a row agree and are within the limit.

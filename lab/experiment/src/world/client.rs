@@ -228,7 +228,6 @@ impl World {
     /// Sends what the session has to send.
     #[inline]
     pub(super) fn pump_client(&mut self, client: u16) {
-        let arrives_ns = self.now_ns + self.setup.profile.link_ns;
         loop {
             let mut flight = self.timeline.buffer();
             let session = &mut self.clients[usize::from(client)].session;
@@ -237,6 +236,7 @@ impl World {
                 break;
             }
             flight.from = Part::Client(client).address();
+            let arrives_ns = self.now_ns + self.link_ns(&flight.packet);
             self.timeline.send(Link::Switch, arrives_ns, flight);
         }
         while let Some(completion) = self.clients[usize::from(client)].session.poll_completion() {

@@ -28,7 +28,7 @@ use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::switch::Counting;
 use switchback_datapath::Features;
-use switchback_wire::{HashKey, KeyHash, Map, Scheme};
+use switchback_wire::{HashKey, KeyHash, Map, Packet, Scheme};
 
 pub(crate) use client::Drive;
 pub(crate) use meter::Meter;
@@ -98,8 +98,7 @@ impl Setup {
 
     /// No packet is lost but in a crash of the switch: a request is sent again only when it must have been, whatever the queue it waits in.
     fn times(&self) -> Times {
-        let longest_queue_us =
-            u64::from(self.lanes) * self.profile.node_write_ns.max(self.profile.node_cap_ns) * 2 / 1000;
+        let longest_queue_us = u64::from(self.lanes) * self.profile.node_work_ns(self.value_bytes)[1] * 2 / 1000;
         let client_retry_us = (longest_queue_us.max(10_000), longest_queue_us.max(500_000));
         Times {
             client_retry_us,
@@ -233,6 +232,16 @@ impl World {
     #[inline]
     fn now(&self) -> Now {
         at(self.now_ns)
+    }
+
+    /// How long a packet is on its way from one part to the next.
+    #[inline]
+    fn link_ns(&self, packet: &Packet) -> u64 {
+        let Profile { link_ns, link_byte_ns, .. } = self.setup.profile;
+        match packet.value_and_key().0.len() {
+            0 => link_ns,
+            value_bytes => Profile::of_bytes(link_ns, link_byte_ns, value_bytes),
+        }
     }
 
     /// The virtual time.

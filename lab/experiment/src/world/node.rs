@@ -1,6 +1,6 @@
 //! A node: the production shim, and one server with a queue in front of it. Every operation of the engine takes its time.
 
-use super::{Event, Part, World};
+use super::{Event, Part, Setup, World};
 use crate::profile::Profile;
 use crate::storage::ModelledStore;
 use crate::timeline::{Flight, Link};
@@ -36,15 +36,22 @@ pub(super) struct NodeSlot {
     pub(super) busy_ns: u64,
 }
 
-/// What an operation of the engine takes, with others in its group or alone.
-fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool) -> u64 {
+/// What an operation of the engine takes, with others in its group or alone. All values that are read have
+/// `value_bytes`.
+fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool, value_bytes: usize) -> u64 {
     let [read_alone_ns, write_alone_ns] = profile.node_alone_ns;
+    let read = |ns| Profile::of_bytes(ns, profile.node_read_byte_ns, value_bytes);
     match op {
-        EngineOp::Get { .. } if alone => read_alone_ns,
-        EngineOp::Put { condition: PutCondition::Newer { .. }, .. } if alone => write_alone_ns,
-        EngineOp::Get { .. } | EngineOp::Scan { .. } => profile.node_read_ns,
-        EngineOp::Put { condition: PutCondition::IfSeq(_), .. } => profile.node_conditional_ns,
-        EngineOp::Put { .. } => profile.node_write_ns,
+        EngineOp::Get { .. } if alone => read(read_alone_ns),
+        EngineOp::Get { .. } | EngineOp::Scan { .. } => read(profile.node_read_ns),
+        EngineOp::Put { condition, record, .. } => {
+            let ns = match condition {
+                PutCondition::Newer { .. } if alone => write_alone_ns,
+                PutCondition::Newer { .. } => profile.node_write_ns,
+                PutCondition::IfSeq(_) => profile.node_conditional_ns,
+            };
+            Profile::of_bytes(ns, profile.node_write_byte_ns, record.value.len())
+        }
         _ => profile.node_mark_ns,
     }
 }
@@ -130,7 +137,8 @@ impl World {
             }
             std::mem::swap(&mut slot.waiting, &mut slot.serving);
             let alone = slot.queue.is_empty() && slot.serving.len() == 1;
-            let work_ns: u64 = slot.serving.iter().map(|op| cost_ns(&self.setup.profile, op, alone)).sum();
+            let Setup { profile, value_bytes, .. } = &self.setup;
+            let work_ns: u64 = slot.serving.iter().map(|op| cost_ns(profile, op, alone, *value_bytes)).sum();
             let spread = self.setup.profile.service_spread;
             let factor = 1.0 + spread * (2.0 * self.random.random::<f64>() - 1.0);
             let takes_ns = (work_ns as f64 * factor) as u64 + std::mem::take(&mut slot.debt_ns);
@@ -161,7 +169,6 @@ impl World {
 
     /// Passes on what the shim has to say.
     fn pump_node(&mut self, node: u16) {
-        let arrives_ns = self.now_ns + self.setup.profile.link_ns;
         loop {
             let mut flight = self.timeline.buffer();
             let slot = &mut self.nodes[usize::from(node)];
@@ -170,9 +177,12 @@ impl World {
                 break;
             }
             if self.setup.scheme.refreshes() && is_cache_update(&flight.packet) {
-                slot.debt_ns += self.setup.profile.cache_update_ns;
+                let Setup { profile, value_bytes, .. } = &self.setup;
+                // It sends a value, as an answer to a read does.
+                slot.debt_ns += Profile::of_bytes(profile.cache_update_ns, profile.node_read_byte_ns, *value_bytes);
             }
             flight.from = Part::Node(node).address();
+            let arrives_ns = self.now_ns + self.link_ns(&flight.packet);
             self.timeline.send(Link::Switch, arrives_ns, flight);
         }
         while let Some(report) = self.nodes[usize::from(node)].shim.poll_message() {

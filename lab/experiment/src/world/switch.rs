@@ -82,7 +82,7 @@ impl World {
             _ => unreachable!("the switch answers clients and nodes"),
         };
         flight.to = index;
-        let arrives_ns = self.now_ns + self.setup.profile.pipeline_ns + self.setup.profile.link_ns;
+        let arrives_ns = self.now_ns + self.setup.profile.pipeline_ns + self.link_ns(&flight.packet);
         self.timeline.send(link, arrives_ns, flight);
     }
 

@@ -19,6 +19,9 @@ const SOCKET: Token = Token(1);
 const BUFFER_BYTES: usize = 1 << 20;
 /// What has not come back by then never will.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Values of packets whose difference tells what a byte costs.
+const SHORT_BYTES: usize = 128;
+const LONG_BYTES: usize = 1024;
 /// A chunk of a snapshot.
 const CHUNK_RECORDS: usize = 256;
 /// Chunks of a round: some megabytes.
@@ -81,7 +84,33 @@ fn round_trips(
 
 pub(super) fn measure(effort: &Effort) -> anyhow::Result<Link> {
     let rounds = 10 * effort.rounds;
-    Ok(Link { udp_us: sample(udp(rounds)?) })
+    let udp_us = sample(udp(rounds)?);
+    Ok(Link { udp_us, byte_ns: sample(bytes(rounds)?) })
+}
+
+/// Nanoseconds that each byte of a packet takes from one socket to another: what a long packet, sent and received, takes
+/// longer than a short one.
+fn bytes(rounds: usize) -> anyhow::Result<Vec<f64>> {
+    let mut here = udp_end()?.0;
+    let mut there = udp_end()?.0;
+    let to: Address = there.address().into();
+    let mut arrived = Packet::new();
+    let packet = |value_bytes: usize| Packet::build(Header::new(Op::Read), &[7; LONG_BYTES][..value_bytes], &[1; 16]);
+    let (short, long) = (packet(SHORT_BYTES), packet(LONG_BYTES));
+    let mut pass = |packet: &Packet| {
+        let start = Instant::now();
+        here.send(to, packet);
+        here.flush();
+        there.receive(&mut arrived).context("a packet was lost on loopback")?;
+        anyhow::Ok(start.elapsed())
+    };
+    let mut difference = || {
+        let (short, long) = (pass(&short)?, pass(&long)?);
+        anyhow::Ok((us(long) - us(short)).max(0.0) * 1000.0 / (LONG_BYTES - SHORT_BYTES) as f64)
+    };
+    let differences = (0..rounds / 4 + rounds).map(|_| difference()).collect::<anyhow::Result<Vec<_>>>()?;
+    // The first warm up.
+    Ok(differences[rounds / 4..].to_vec())
 }
 
 /// A link with its sleeper.

@@ -27,13 +27,15 @@ pub(super) const GROUP: usize = 32;
 /// Records of one group while loading.
 const LOAD_GROUP: usize = 2000;
 const VALUE_BYTES: usize = 128;
+/// Longer values, of which the cost of a byte is told: the longest of the paper's sizes.
+const LONG_BYTES: usize = 1024;
 const HASH_KEY: HashKey = HashKey([7; 16]);
 /// Epoch that the node serves.
 const EPOCH: u32 = 1;
 
 pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
     let (mut engine, loaded) = RocksEngine::open(scratch.join("node"), &Options::default())?;
-    fill(&mut engine, effort.records)?;
+    fill(&mut engine, effort.records, VALUE_BYTES)?;
     engine.flush()?;
     let mark_us = marks(&mut engine, effort)?;
     let mut bed = Bed::new(engine, loaded, effort.records, false)?;
@@ -44,7 +46,46 @@ pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
     let (read_alone_us, write_alone_us) = (bed.sample(effort, Ask::Read)?, bed.sample(effort, Ask::Write)?);
     Box::new(bed.engine).close()?;
     let cache_update_us = cache_updates(effort)?;
-    Ok(Node { read_us, write_us, conditional_us, read_alone_us, write_alone_us, mark_us, cache_update_us })
+    let [read_byte_ns, write_byte_ns] = bytes(effort, scratch)?;
+    Ok(Node {
+        read_us,
+        write_us,
+        conditional_us,
+        read_alone_us,
+        write_alone_us,
+        mark_us,
+        cache_update_us,
+        read_byte_ns,
+        write_byte_ns,
+    })
+}
+
+/// What each byte of a value adds to a read and to a write: two nodes take turns, one with short values, one with long
+/// ones, so that whatever drifts on the machine drifts under both.
+fn bytes(effort: &Effort, scratch: &Path) -> anyhow::Result<[Sample; 2]> {
+    let records = effort.records.min(100_000);
+    let open = |value_bytes: usize| {
+        let (mut engine, loaded) = RocksEngine::open(scratch.join(format!("node-{value_bytes}")), &Options::default())?;
+        fill(&mut engine, records, value_bytes)?;
+        engine.flush()?;
+        anyhow::Ok(Bed { value_bytes, ..Bed::new(engine, loaded, records, false)? })
+    };
+    let (mut short, mut long): (Bed<RocksEngine>, _) = (open(VALUE_BYTES)?, open(LONG_BYTES)?);
+    let mut added = |ask| -> anyhow::Result<Sample> {
+        for _ in 0..effort.rounds / 4 {
+            (short.round(ask)?, long.round(ask)?);
+        }
+        let difference = |_| {
+            let (short, long) = (short.round(ask)?, long.round(ask)?);
+            Ok((long.wall_us - short.wall_us) * 1000.0 / (LONG_BYTES - VALUE_BYTES) as f64)
+        };
+        let differences = (0..effort.rounds).map(difference).collect::<anyhow::Result<Vec<f64>>>()?;
+        Ok(sample(differences.into_iter().map(|difference| difference.max(0.0)).collect()))
+    };
+    let costs = [added(Ask::Read)?, added(Ask::Write)?];
+    Box::new(short.engine).close()?;
+    Box::new(long.engine).close()?;
+    Ok(costs)
 }
 
 fn key(index: u64) -> [u8; 16] {
@@ -59,11 +100,11 @@ fn execute(engine: &mut impl Engine, ops: &mut Vec<EngineOp>) -> anyhow::Result<
     done.into_iter().try_for_each(|done| done.result.map(|_| ())).context("the engine")
 }
 
-fn fill(engine: &mut impl Engine, records: u64) -> anyhow::Result<()> {
+fn fill(engine: &mut impl Engine, records: u64, value_bytes: usize) -> anyhow::Result<()> {
     let mut ops = Vec::new();
     for index in 0..records {
         let (hash, key) = (HASH_KEY.hash(&key(index)), key(index).to_vec());
-        let record = Record { seq: Seq::new(0, 1), value: vec![7; VALUE_BYTES], ..Record::default() };
+        let record = Record { seq: Seq::new(0, 1), value: vec![7; value_bytes], ..Record::default() };
         let condition = PutCondition::Newer { known: true };
         ops.push(EngineOp::Put { id: index, hash, key, record, condition, completion: None });
         if ops.len() == LOAD_GROUP || index + 1 == records {
@@ -99,7 +140,7 @@ fn with_cpu(wall: Vec<f64>, cpu: Vec<f64>) -> Sample {
 /// The difference that an update of the cache makes to a write, without RocksDB, whose spread is wider than the difference.
 fn cache_updates(effort: &Effort) -> anyhow::Result<Sample> {
     let mut engine = MemoryEngine::new(SyncPolicy::None);
-    fill(&mut engine, effort.records.min(20_000))?;
+    fill(&mut engine, effort.records.min(20_000), VALUE_BYTES)?;
     let loaded = engine.loaded();
     let mut bed = Bed::new(engine, loaded, effort.records.min(20_000), true)?;
     let mut differences = Vec::new();
@@ -135,6 +176,8 @@ struct Bed<E> {
     clock: Clock,
     /// Requests of a round.
     group: usize,
+    /// Of the values that it writes.
+    value_bytes: usize,
     random: Pcg64Mcg,
     /// The version of each record.
     seqs: Vec<Seq>,
@@ -168,6 +211,7 @@ impl<E: Engine> Bed<E> {
             switch,
             clock,
             group: GROUP,
+            value_bytes: VALUE_BYTES,
             random: Pcg64Mcg::seed_from_u64(1),
             seqs: vec![Seq::new(0, 1); records as usize],
             written: 0,
@@ -242,7 +286,7 @@ impl<E: Engine> Bed<E> {
         self.written += 1;
         header.seq = Seq::new(EPOCH, self.written);
         self.seqs[index] = header.seq;
-        Packet::build(header, &[8; VALUE_BYTES], &key)
+        Packet::build(header, &[8; LONG_BYTES][..self.value_bytes], &key)
     }
 
     /// Takes packets from the socket, which has them all: what is sent over loopback is there when the call returns.
@@ -306,7 +350,7 @@ mod tests {
     #[test]
     fn every_kind_of_request_is_done() {
         let mut engine = MemoryEngine::new(SyncPolicy::None);
-        fill(&mut engine, 100).unwrap();
+        fill(&mut engine, 100, VALUE_BYTES).unwrap();
         let loaded = engine.loaded();
         let mut bed = Bed::new(engine, loaded, 100, true).unwrap();
         for ask in [Ask::Read, Ask::Write, Ask::Conditional, Ask::Update, Ask::Read] {
