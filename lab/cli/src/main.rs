@@ -56,6 +56,9 @@ fn main() -> ExitCode {
 }
 
 #[cfg(test)]
+mod figures;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
