@@ -33,8 +33,9 @@ const SECONDS_MAX: f64 = 86_400.0;
 /// Loads racks and measures them, beside the best that is possible.
 ///
 /// Each scheme runs on a fresh embedded rack with the same keys, the same partition map and the
-/// same requests. Throughput is printed beside its limit: node capacity over the largest uncached
-/// share of one node, for the very map and cache content that ran (docs/measure/performance.md).
+/// same requests. Throughput is printed beside its limit: node capacity over the largest share of
+/// requests that the best content of the cache leaves to one node, for the very map that ran
+/// (docs/measure/performance.md).
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub struct BenchArgs {

@@ -1,5 +1,6 @@
-//! A perfect learner: it counts every request exactly, and its cache always holds the records that were asked for most
-//! so far, which costs it nothing. No cache that has to learn can have better content at that moment.
+//! A perfect learner: it counts every request exactly, and its cache always holds the records that
+//! were asked for most so far, which costs it nothing. No cache that has to learn can have better
+//! content at that moment.
 
 use crate::workload::mix;
 use std::collections::HashMap;
@@ -12,11 +13,13 @@ struct Counted {
     is_cached: bool,
 }
 
-/// Counters of all records that were asked for, and the best content of a cache that has room for `room` of them.
+/// Counters of all records that were asked for, and the best content of a cache that has room for
+/// `room` of them.
 ///
-/// The content changes by at most one record a request: only the record that was just counted can have become hotter than
-/// one of the content. So finding one of the content's coldest is all there is to do; `coldest` lists them, and is made
-/// anew when it is used up. The lowest count has risen by then, so a run of `n` requests lists at most `n / room` times.
+/// The content changes by at most one record a request: only the record that was just counted can
+/// have become hotter than one of the content. So finding one of the content's coldest is all there
+/// is to do; `coldest` lists them, and is made anew when it is used up. The lowest count has risen
+/// by then, so a run of `n` requests lists at most `n / room` times.
 #[derive(Clone, Debug)]
 pub struct Learner {
     room: usize,
@@ -57,7 +60,8 @@ impl Learner {
         }
     }
 
-    /// Puts a record into the content that was asked for so often, if one of the content was asked for less often.
+    /// Puts a record into the content that was asked for so often, if one of the content was asked
+    /// for less often.
     fn replace_coldest(&mut self, index: u64, requests: u32) {
         if self.room == 0 {
             return;

@@ -33,11 +33,12 @@
 //! | `limit_learned` | a perfect learner's at that moment: those asked for most so far ([`crate::learner`]) |
 //! | `limit_cached` | the actual one |
 //!
-//! Only the last depends on how well a cache chose, so runs are judged by the first, and those that begin with nothing
-//! cached by the second. Read-latest (workload D) has no lasting favourites: its limit is that of a cache in which the
-//! newest records are found whenever they are read, with keys spread evenly over partitions; its `limit_learned` is that
-//! of the share of reads which found their record in the learner's content; its actual content, which changes with every
-//! insert, has none.
+//! Only the last depends on how well a cache chose, so runs are judged by the first, and those that
+//! begin with nothing cached by the second. Read-latest (workload D) has no lasting favourites: its
+//! limit is that of a cache in which the newest records are found whenever they are read, with keys
+//! spread evenly over partitions; its `limit_learned` is that of the share of reads which found
+//! their record in the learner's content; its actual content, which changes with every insert, has
+//! none.
 
 use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares};
 use std::collections::HashSet;
@@ -237,7 +238,8 @@ impl Placement {
         self.limit_of(demand, policy, &cached)
     }
 
-    /// The limit with the `count` hottest cacheable keys cached: the best content of a cache of that size.
+    /// The limit with the `count` hottest cacheable keys cached: the best content of a cache of
+    /// that size.
     pub fn limit_of_hottest(&self, demand: Demand, policy: Policy, count: usize) -> Limit {
         if let Some(latest) = &self.latest {
             return self.limit_of_hits(demand, policy, latest.head(count as u64));
@@ -252,8 +254,9 @@ impl Placement {
         self.limit_of(demand, policy, &cached)
     }
 
-    /// The limit if this share of reads finds its record cached, whatever node would have served it, and no write does:
-    /// that of read-latest, where only reads meet records that were there before.
+    /// The limit if this share of reads finds its record cached, whatever node would have served
+    /// it, and no write does: that of read-latest, where only reads meet records that were there
+    /// before.
     pub fn limit_of_hits(&self, demand: Demand, policy: Policy, hits: f64) -> Limit {
         let hits = if policy.scheme.caches() { hits } else { 0.0 };
         self.limit_of(Demand { reads: demand.reads * (1.0 - hits), ..demand }, policy, &vec![0.0; self.hot.len()])

@@ -146,7 +146,8 @@ fn run_on(
         rate_ops.is_none_or(|ops| ops <= OPS_MAX),
         "--rate in percent makes more than {OPS_MAX} operations a second here, where nodes serve next to nothing: say how many"
     );
-    // What the limits are told for, if the cache is to learn: popularity that lasts, before nodes that are capped.
+    // What the limits are told for, if the cache is to learn: popularity that lasts, before nodes
+    // that are capped.
     let learns = scheme.caches() && !args.preload && args.change.is_none() && args.node_capacity.is_some();
     let learner_records = learns.then_some(args.cache_records as usize);
     let plan = Plan { crash, learner_records, ..plan(args, shape, spec, keys, rate_ops) };
@@ -184,7 +185,8 @@ fn closed_loop(args: &LoadArgs, scheme: Scheme) -> Policy {
     Policy::closed_loop(scheme, f64::from(args.window) * f64::from(args.clients))
 }
 
-/// The rate of an open loop. A percentage is of what the scheme can reach with the best content of its cache.
+/// The rate of an open loop. A percentage is of what the scheme can reach with the best content of
+/// its cache.
 fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement) -> Option<f64> {
     match (args.rate?, args.node_capacity) {
         (Rate::Ops(ops), _) => Some(ops),

@@ -38,7 +38,7 @@ pub struct Order {
 pub struct Outcome {
     /// Operations a second.
     pub throughput_ops: f64,
-    /// The best possible, for what was cached at the end.
+    /// The best possible, with the best content of the cache.
     pub limit_ops: Option<f64>,
     /// Of all operations.
     pub latency_us: Option<Latency>,

@@ -16,8 +16,8 @@ read_alone_us = { median = 20.0, low = 18.0, high = 22.0 } # a read, when nothin
 write_alone_us = { median = 400.0, low = 360.0, high = 440.00000000000006 } # a write, when nothing else waits: it is synced for itself
 mark_us = { median = 41.0, low = 36.9, high = 45.1 } # a durable mark: an offer
 cache_update_us = { median = 0.25, low = 0.225, high = 0.275 } # a cached key's new value sent to the switch, and its acknowledgement taken (NetCache)
-read_byte_ns = { median = 0.5, low = 0.45, high = 0.55 } # each byte of a read's value beyond 128, engine and socket, nanoseconds
-write_byte_ns = { median = 2.0, low = 1.8, high = 2.2 } # each byte of a write's value beyond 128, nanoseconds
+read_byte_ns = { median = 0.5, low = 0.45, high = 0.55 } # each byte of a read's value beyond 128, engine and socket, nanoseconds of CPU time
+write_byte_ns = { median = 2.0, low = 1.8, high = 2.2 } # each byte of a write's value beyond 128, nanoseconds of CPU time
 
 [pipeline]
 read_hit_ns = { median = 40.0, low = 36.0, high = 44.0 } # a read that hits

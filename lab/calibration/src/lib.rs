@@ -127,9 +127,9 @@ table! {
         mark_us,
         /// a cached key's new value sent to the switch, and its acknowledgement taken (NetCache)
         cache_update_us,
-        /// each byte of a read's value beyond 128, engine and socket, nanoseconds
+        /// each byte of a read's value beyond 128, engine and socket, nanoseconds of CPU time
         read_byte_ns,
-        /// each byte of a write's value beyond 128, nanoseconds
+        /// each byte of a write's value beyond 128, nanoseconds of CPU time
         write_byte_ns,
     }
 }

@@ -5,12 +5,12 @@ use std::str::FromStr;
 use switchback_calibration::{Calibration, Origin, Sample, short};
 
 /// Where the built-in profiles have the cost of a byte from.
-const BYTES_SOURCE: &str = "measured by switchback lab calibrate on this repository's node: docs/evaluation.md";
+const BYTES_SOURCE: &str = "measured by switchback lab calibrate on this repository's node: docs/measure/evaluation.md";
 /// Bytes of the values that operations are costed with: the paper's.
 const COSTED_BYTES: f64 = 128.0;
 
-/// Costs and delays of a rack's parts. Times are in nanoseconds; those of requests and packets are of values of 128 B, and
-/// each byte more or less of a value adds or takes off its own.
+/// Costs and delays of a rack's parts. Times are in nanoseconds; those of requests and packets are
+/// of values of 128 B, and each byte more or less of a value adds or takes off its own.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Profile {
     /// Its name on the command line.
@@ -183,7 +183,8 @@ impl Profile {
         (cost_ns as f64 + byte_ns * (value_bytes as f64 - COSTED_BYTES)).max(1.0).round() as u64
     }
 
-    /// How long a node works for a read and for a write of values of this length, as far as its capacity goes.
+    /// How long a node works for a read and for a write of values of this length, as far as its
+    /// capacity goes.
     pub(crate) fn node_work_ns(&self, value_bytes: usize) -> [u64; 2] {
         [(self.node_read_ns, self.node_read_byte_ns), (self.node_write_ns, self.node_write_byte_ns)]
             .map(|(ns, byte_ns)| Profile::of_bytes(ns, byte_ns, value_bytes).max(self.node_cap_ns))

@@ -36,7 +36,8 @@ impl Content {
     }
 }
 
-/// What the rack and the perfect learner beside it, if there is one, had cached when they were looked at.
+/// What the rack and the perfect learner beside it, if there is one, had cached when they were
+/// looked at.
 #[derive(Default)]
 pub(crate) struct Looked {
     content: Content,

@@ -1,4 +1,5 @@
-//! What happens next. Packets on links of one delay arrive nearly in the order they were sent, so they need no heap.
+//! What happens next. Packets on links of one delay arrive nearly in the order they were sent, so
+//! they need no heap.
 
 use crate::world::Event;
 use std::collections::VecDeque;
@@ -54,8 +55,8 @@ impl Timeline {
         self.spare.push(flight);
     }
 
-    /// Sends a packet. Packets of a link take equally long but for their lengths: a short one overtakes those few long ones
-    /// that other parts sent just before.
+    /// Sends a packet. Packets of a link take equally long but for their lengths: a short one
+    /// overtakes those few long ones that other parts sent just before.
     #[inline]
     pub(crate) fn send(&mut self, link: Link, at_ns: u64, flight: Box<Flight>) {
         let line = &mut self.lines[link as usize];

@@ -23,6 +23,12 @@ const LOOKS: u64 = 8;
 /// Stretches that are run until two in a row agree and are within the limit; after so many a run counts as not converged.
 const STRETCHES_MAX: usize = 8;
 
+/// Outstanding requests that a scheme is tried with whose cached records wait for nodes, beside
+/// those that fill the busiest node: with more a refresh waits longer, with fewer nodes are idle.
+const OUTSTANDING: [u32; 6] = [16, 32, 64, 128, 256, 512];
+/// Each try is this part of a stretch.
+const TRY: u64 = 4;
+
 /// Lanes of one session at most.
 const SESSION_LANES: u32 = 4096;
 /// Lanes of a rack at least, and at most.
@@ -121,9 +127,11 @@ impl Default for Case {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) throughput_ops: f64,
-    /// The best possible with the scheme, this map and the best content of the cache; of a write-through cache the ideal.
+    /// The best possible with the scheme, this map and the best content of the cache; of a
+    /// write-through cache the ideal.
     pub(crate) limit_ops: f64,
-    /// The same with what a perfect learner had cached meanwhile; `None` if there was nothing to learn: a preloaded cache.
+    /// The same with what a perfect learner had cached meanwhile; `None` if there was nothing to
+    /// learn: a preloaded cache.
     pub(crate) limit_learned_ops: Option<f64>,
     /// The same with what was cached meanwhile; `None` where what is hot moves.
     pub(crate) limit_cached_ops: Option<f64>,
@@ -133,6 +141,8 @@ pub(crate) struct Measured {
     /// How busy the busiest node was.
     pub(crate) busiest: f64,
     pub(crate) failed: u64,
+    /// Requests that were outstanding.
+    pub(crate) outstanding: u32,
     /// Operations that were measured, and all events.
     pub(crate) operations: u64,
     pub(crate) steps: u64,
@@ -151,8 +161,8 @@ impl Measured {
         self.limit_cached_ops.unwrap_or(self.limit_ops)
     }
 
-    /// Whether the throughput is within the limit of the content, as far as this number of requests of the busiest node
-    /// can tell: three standard errors. A rack that does more is not at rest.
+    /// Whether the throughput is within the limit of the content, as far as this number of requests
+    /// of the busiest node can tell: three standard errors. A rack that does more is not at rest.
     fn is_within_limit(&self, busiest_requests: f64) -> bool {
         self.throughput_ops <= self.content_limit_ops() * (1.0 + 3.0 / busiest_requests.sqrt())
     }
@@ -226,7 +236,8 @@ impl Bench {
         self.ideal(scheme).ops(NODE_WORK)
     }
 
-    /// What an operation demands of nodes, in nanoseconds of their work: [`NODE_WORK`] is what each has in a second.
+    /// What an operation demands of nodes, in nanoseconds of their work: [`NODE_WORK`] is what each
+    /// has in a second.
     fn work(&self) -> Demand {
         let Demand { reads, writes } = self.case.workload.demand();
         let [read_ns, write_ns] = self.profile.node_work_ns(self.case.value_bytes).map(|ns| ns as f64);
@@ -312,9 +323,7 @@ impl Bench {
         // A large rack does in a moment what a small one learns from: it learns for as long as it is measured.
         learn(&mut world, effort.learning.max(self.operations(scheme, effort)));
         let content = Content::of(world.cached_hashes());
-        let (lanes, clients) = (world.setup().lanes, u32::from(world.setup().clients));
-        let wanted = self.under_way(&self.limit_of(scheme, &content));
-        world.drive(if wanted < lanes { Drive::Few(wanted.div_ceil(clients) as usize) } else { Drive::Closed });
+        world.drive_outstanding(self.under_way(&self.limit_of(scheme, &content)));
         world
     }
 
@@ -331,6 +340,9 @@ impl Bench {
     pub(crate) fn throughput(&self, scheme: Scheme, effort: &Effort) -> Measured {
         let mut world = self.warm(scheme, effort);
         let operations = self.operations(scheme, effort);
+        if scheme.refreshes() {
+            self.seek_outstanding(&mut world, operations / 2 / TRY);
+        }
         world.run_operations((operations / 4).max(10 * u64::from(world.setup().lanes)), FOREVER_NS);
         let mut stretches: Vec<Stretch> = Vec::new();
         loop {
@@ -347,6 +359,23 @@ impl Bench {
                 }
             }
         }
+    }
+
+    /// Leaves as many requests outstanding as do most, of [`OUTSTANDING`] and those that are now.
+    fn seek_outstanding(&self, world: &mut World, operations: u64) {
+        let filling = world.outstanding();
+        let mut best = (0.0, filling);
+        for outstanding in OUTSTANDING.into_iter().filter(|fewer| *fewer < filling).chain([filling]) {
+            world.drive_outstanding(outstanding);
+            world.run_operations((operations / 4).max(4 * u64::from(filling)), FOREVER_NS);
+            let begun = Begun::now(world);
+            world.run_operations(operations, FOREVER_NS);
+            let throughput_ops = begun.until_now(world, Looked::default()).throughput_ops();
+            if throughput_ops > best.0 {
+                best = (throughput_ops, outstanding);
+            }
+        }
+        world.drive_outstanding(best.1);
     }
 
     /// Runs so many operations, and looks at the cache now and then.
@@ -377,6 +406,7 @@ impl Bench {
             cached: world.cached_hashes().len(),
             busiest: run.busiest(),
             failed: run.failed,
+            outstanding: world.outstanding(),
             operations: run.completed,
             steps: world.statistics.steps,
             is_converged: false,
@@ -453,6 +483,24 @@ mod tests {
         assert!(netcache < nocache, "nodes of a write-through cache also update it: {netcache} against {nocache}");
         let [nocache, netcache, farreach] = ops(Workload::C);
         assert!(netcache > 1.5 * nocache && (netcache / farreach - 1.0).abs() < 0.02, "reads are the same to both");
+    }
+
+    #[test]
+    fn a_scheme_whose_refreshes_wait_in_queues_is_measured_with_the_requests_outstanding_that_it_does_best_with() {
+        let bench = Bench::new(tiny(Workload::B), &Profile::PAPER, 5);
+        let best = bench.throughput(Scheme::NetCache, &TINY);
+        let mut world = bench.warm(Scheme::NetCache, &TINY);
+        let filling = world.outstanding();
+        assert!(best.outstanding < filling, "{} of {filling}", best.outstanding);
+        world.run_operations(10_000, FOREVER_NS);
+        let begun = Begun::now(&world);
+        world.run_operations(40_000, FOREVER_NS);
+        let filled_ops = bench.measured(Scheme::NetCache, &world, &begun).throughput_ops;
+        assert!(best.throughput_ops > 1.05 * filled_ops, "{} {filled_ops}", best.throughput_ops);
+        // Nothing of the others waits but what nodes serve: they are measured with the nodes
+        // filled.
+        let run = bench.throughput(Scheme::FarReach, &TINY);
+        assert_eq!(run.outstanding, bench.setup(Scheme::FarReach).lanes);
     }
 
     #[test]

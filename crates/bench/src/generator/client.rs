@@ -61,7 +61,8 @@ pub(super) struct Shared<'a> {
     pub(super) progress: Vec<AtomicU64>,
     /// Gap between changes of popularity; `u64::MAX`: it doesn't change.
     pub(super) change_ns: u64,
-    /// Counts the requests of all clients. Only where nodes are capped, so that its time is none of what is measured.
+    /// Counts the requests of all clients. Only where nodes are capped, so that its time is none of
+    /// what is measured.
     pub(super) learner: Option<Mutex<Learner>>,
 }
 

@@ -93,16 +93,19 @@ impl Machine {
     }
 }
 
-/// The best that is possible, in operations a second, where node capacity is known ([`crate::limit`]).
+/// The best that is possible, in operations a second, where node capacity is known
+/// ([`crate::limit`]).
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub(crate) struct Limits {
     /// With the best content for the cache's size.
     pub(crate) best: Option<f64>,
-    /// With what a perfect learner had cached when the measured time ended; none if the cache was preloaded.
+    /// With what a perfect learner had cached when the measured time ended; none if the cache was
+    /// preloaded.
     pub(crate) learned: Option<f64>,
     /// With what was cached then.
     pub(crate) cached: Option<f64>,
-    /// Write-through in a closed loop, with the best content: a full node's queue keeps its hot keys invalid.
+    /// Write-through in a closed loop, with the best content: a full node's queue keeps its hot
+    /// keys invalid.
     pub(crate) closed_loop: Option<f64>,
     /// Share of operations on records that were cached when the measured time ended.
     pub(crate) cached_share: f64,

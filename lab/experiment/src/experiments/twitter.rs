@@ -187,7 +187,7 @@ cluster that is called read-only may have a few writes, and where one key draws 
 gains from these, too. Operations, keys and lengths are independent of each other. `add` is a write that expects no \
 record, `cas`, `incr` and the like are a read and a write that expects the version read; a `delete` is a write. \
 Clients ask for at most 20 Mops, beyond which the switch and the clients would be the limit: a gain with > is at \
-least that. Keys of the model have 16 B and values at least 16; no cost of it depends on lengths.";
+least that. Keys of the model have 16 B and values at least 16; nodes and links cost a little more for each byte.";
 
 /// Of how many clusters that ran `switchback predict` says the same, whether write-back pays; and of which it doesn't.
 fn agreement(rows: &[Row]) -> (String, Vec<String>) {

@@ -341,6 +341,22 @@ impl World {
         (0..self.setup.clients).for_each(|client| self.wake_threads(client));
     }
 
+    /// Makes clients ask in a closed loop with this number of requests outstanding; a client has at
+    /// least one.
+    pub(crate) fn drive_outstanding(&mut self, outstanding: u32) {
+        let (lanes, clients) = (self.setup.lanes, u32::from(self.setup.clients));
+        let few = Drive::Few(outstanding.div_ceil(clients) as usize);
+        self.drive(if outstanding < lanes { few } else { Drive::Closed });
+    }
+
+    /// How many requests are outstanding in a closed loop.
+    pub(crate) fn outstanding(&self) -> u32 {
+        match self.drive {
+            Drive::Few(threads) => threads as u32 * u32::from(self.setup.clients),
+            _ => self.setup.lanes,
+        }
+    }
+
     /// Makes the clients read these records, and waits for it.
     pub(crate) fn read_all(&mut self, indexes: &[u64]) {
         self.all(Verb::Read, indexes);

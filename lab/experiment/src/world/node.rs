@@ -36,8 +36,8 @@ pub(super) struct NodeSlot {
     pub(super) busy_ns: u64,
 }
 
-/// What an operation of the engine takes, with others in its group or alone. All values that are read have
-/// `value_bytes`.
+/// What an operation of the engine takes, with others in its group or alone. All values that are
+/// read have `value_bytes`.
 fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool, value_bytes: usize) -> u64 {
     let [read_alone_ns, write_alone_ns] = profile.node_alone_ns;
     let read = |ns| Profile::of_bytes(ns, profile.node_read_byte_ns, value_bytes);

@@ -88,8 +88,8 @@ pub(super) fn measure(effort: &Effort) -> anyhow::Result<Link> {
     Ok(Link { udp_us, byte_ns: sample(bytes(rounds)?) })
 }
 
-/// Nanoseconds that each byte of a packet takes from one socket to another: what a long packet, sent and received, takes
-/// longer than a short one.
+/// Nanoseconds that each byte of a packet takes from one socket to another: what a long packet,
+/// sent and received, takes longer than a short one.
 fn bytes(rounds: usize) -> anyhow::Result<Vec<f64>> {
     let mut here = udp_end()?.0;
     let mut there = udp_end()?.0;

@@ -60,8 +60,10 @@ pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
     })
 }
 
-/// What each byte of a value adds to a read and to a write: two nodes take turns, one with short values, one with long
-/// ones, so that whatever drifts on the machine drifts under both.
+/// What each byte of a value adds to a read and to a write: two nodes take turns, one with short
+/// values, one with long ones, so that whatever drifts on the machine drifts under both. Of the
+/// thread's CPU time, since the time of a sync varies by more than all bytes take: the disk's
+/// bandwidth and compaction, which is other threads', are not in it.
 fn bytes(effort: &Effort, scratch: &Path) -> anyhow::Result<[Sample; 2]> {
     let records = effort.records.min(100_000);
     let open = |value_bytes: usize| {
@@ -77,7 +79,7 @@ fn bytes(effort: &Effort, scratch: &Path) -> anyhow::Result<[Sample; 2]> {
         }
         let difference = |_| {
             let (short, long) = (short.round(ask)?, long.round(ask)?);
-            Ok((long.wall_us - short.wall_us) * 1000.0 / (LONG_BYTES - VALUE_BYTES) as f64)
+            Ok((long.cpu_us - short.cpu_us) * 1000.0 / (LONG_BYTES - VALUE_BYTES) as f64)
         };
         let differences = (0..effort.rounds).map(difference).collect::<anyhow::Result<Vec<f64>>>()?;
         Ok(sample(differences.into_iter().map(|difference| difference.max(0.0)).collect()))
