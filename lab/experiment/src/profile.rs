@@ -144,8 +144,8 @@ impl Profile {
         node_write_ns: 16_667,
         node_conditional_ns: 16_667,
         node_alone_ns: [16_667; 2],
-        node_read_byte_ns: 0.0,  // TODO
-        node_write_byte_ns: 0.0, // TODO
+        node_read_byte_ns: 2.0,
+        node_write_byte_ns: 3.8,
         node_mark_ns: 16_667,
         cache_update_ns: 4_700,
         service_spread: 0.5,
