@@ -102,7 +102,7 @@ section() { # file, directory of the page
 }
 
 generate() { # name
-    local page name command out commit date where load
+    local page name command out commit date where load said
     IFS=$'\t' read -r page name command < <(blocks | awk -F '\t' -v name="$1" '$2 == name') || fail "no block $1"
     out=$work/out-$name
     mkdir -p "$out"
@@ -118,8 +118,10 @@ generate() { # name
     fi
     where="$(machine)$load"
     if [ -f "$out/$name.md" ]; then
-        # A program knows what it was built from.
-        commit=$(sed -n 's/^Commit \([^ ]*\): .*/\1/p' "$out/$name.md" | head -n 1 | grep . || echo "$commit")
+        # A program knows what it was built from and asked for, which may have been earlier, and less.
+        said=$(sed -n 's/^Commit \([^ ]*\): `\(.*\)`$/\1 \2/p' "$out/$name.md" | head -n 1)
+        [ -z "$said" ] || commit=${said%% *}
+        [ -z "$said" ] || [ -z "$from" ] || command=${said#* }
         section "$out/$name.md" "$(dirname "$page")" >"$work/text"
     else
         { echo '```text'; cat "$work/printed"; echo '```'; } >"$work/text"
