@@ -45,9 +45,10 @@ pub(crate) const WORKLOADS: Sweep = Sweep {
     differs: "The paper's own gains are well below the limit of write-back for such a workload; it does not say \
               what held its switch or its clients back. Here nothing but nodes has a capacity, and FarReach meets \
               its limit but in D: what is hot there was just inserted, and the limit is that of a cache that holds \
-              the newest records at once. NetCache gains less in B than in the paper: a hot key's writes wait in the \
-              queue of the busiest node, and until they are done its reads miss; how many requests the paper had \
-              under way it doesn't say. Of absolute figures its text has few: about 1 MOPS of uniform requests (here \
+              the newest records at once. NetCache is shown with as many requests outstanding \
+              as it does best with: a hot key's writes wait in the queue of the busiest node, and until they are done \
+              its reads miss, so that it gains more in B with few of them. How many the paper had it doesn't say. \
+              Of absolute figures its text has few: about 1 MOPS of uniform requests (here \
               16 nodes of 0.06 make 0.96), about 0.7 MOPS without a cache at Zipf 0.99 (values of 256 B; nocache in \
               A to C and in Exp#4 to #6: the hottest key alone draws 5 % of all requests, so that the map of keys to \
               nodes decides), about 0.2 MOPS of FarReach on two servers (Exp#7 and #8).",
