@@ -124,8 +124,8 @@ pub(crate) const VALUES: Sweep = Sweep {
     paper: "Writes only, 16 to 128 B: FarReach has 2.3 times NoCache's and NetCache's throughput at every size. 256 B do not fit the switch: \
             about 0.7 MOPS with every scheme.",
     differs: "A slot of this switch holds up to 1024 B, so values beyond 128 B are cached. The paper gives one service \
-              time only, of 128 B; what a byte more costs a node was measured on this repository's. At 256 B the paper's \
-              rack is without a cache: compare its 0.7 MOPS to NoCache.",
+              time only, of 128 B; what a byte more costs a node was measured on this repository's. \
+              At 256 B the paper's rack is without a cache: compare its 0.7 MOPS to NoCache.",
 };
 
 /// A run of all schemes, preloaded or cold.
