@@ -75,7 +75,8 @@ fn bytes(effort: &Effort, scratch: &Path) -> anyhow::Result<[Sample; 2]> {
     let (mut short, mut long): (Bed<RocksEngine>, _) = (open(VALUE_BYTES)?, open(LONG_BYTES)?);
     let mut added = |ask| -> anyhow::Result<Sample> {
         for _ in 0..effort.rounds / 4 {
-            (short.round(ask)?, long.round(ask)?);
+            short.round(ask)?;
+            long.round(ask)?;
         }
         let difference = |_| {
             let (short, long) = (short.round(ask)?, long.round(ask)?);
