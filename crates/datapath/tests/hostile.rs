@@ -65,7 +65,7 @@ proptest! {
         let rig = rig(features);
         let [seq, guard, request, expiry_ms] = fields;
         let lane = request as u32 % 5;
-        let location = u32::from(flags % 3) << 30 | guard as u32 % 18;
+        let location = (u32::from(flags % 3) << 30) | (guard as u32 % 18);
         let ttl = seq as u8 % 4;
         let header = Header { flags, seq: Seq(seq), guard, request, expiry_ms, lane, location, ttl, ..header(op, b"key") };
         let mut packet = Packet::build(header, &vec![1; value_bytes], b"key");

@@ -31,7 +31,7 @@ fn every_table_with_figures_says_where_it_comes_from() {
 
 /// Why one command of a block's line isn't there; nothing if it is. `out` stands for OUT.
 fn missing(command: &str, out: &Path) -> Option<String> {
-    let is_word = |word: &&str| !word.starts_with('>') && !(word.contains('=') && !word.starts_with('-'));
+    let is_word = |word: &&str| (word.starts_with('-') || !word.contains('=')) && !word.starts_with('>');
     let replaced = command.replace("OUT", out.to_str().unwrap());
     let words: Vec<&str> = replaced.split_whitespace().filter(is_word).filter(|word| *word != "sudo").collect();
     match words[..] {

@@ -498,10 +498,18 @@ pub(crate) fn vectors() -> Vec<(String, Value, Features)> {
     vectors
 }
 
-/// The vectors that fail without these bits, and how.
-/// Each map of `maps.json`: its name, the room for partitions, the map, and keys with the partition and
-/// the head that they belong to. With one of as many partitions as there can be.
-pub(crate) fn maps() -> Vec<(String, u32, switchback_wire::Map, Vec<(KeyHash, u16, u16)>)> {
+/// A map, and where keys belong by it.
+pub(crate) struct MapVector {
+    name: String,
+    /// How many partitions the tables have room for.
+    room: u32,
+    map: switchback_wire::Map,
+    /// Keys, each with its partition's number and head.
+    keys: Vec<(KeyHash, u16, u16)>,
+}
+
+/// Those of `maps.json`, and one with as many partitions as there can be.
+pub(crate) fn maps() -> Vec<MapVector> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../datapath/vectors/maps.json");
     let file: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let partition = |value: &Value| Partition {
@@ -515,8 +523,12 @@ pub(crate) fn maps() -> Vec<(String, u32, switchback_wire::Map, Vec<(KeyHash, u1
     let map = |value: &Value| {
         let partitions = value["partitions"].as_array().unwrap().iter().map(partition).collect();
         let keys = value["keys"].as_array().unwrap().iter().map(looked_up).collect();
-        let name = value["name"].as_str().unwrap().to_owned();
-        (name, number(&value["room"]), switchback_wire::Map::new(partitions).unwrap(), keys)
+        MapVector {
+            name: value["name"].as_str().unwrap().to_owned(),
+            room: number(&value["room"]),
+            map: switchback_wire::Map::new(partitions).unwrap(),
+            keys,
+        }
     };
     let mut maps: Vec<_> = file["maps"].as_array().unwrap().iter().map(map).collect();
     maps.push(largest_map());
@@ -524,7 +536,7 @@ pub(crate) fn maps() -> Vec<(String, u32, switchback_wire::Map, Vec<(KeyHash, u1
 }
 
 /// Every third key begins a partition, all in one bucket, and the last one has all the rest.
-fn largest_map() -> (String, u32, switchback_wire::Map, Vec<(KeyHash, u16, u16)>) {
+fn largest_map() -> MapVector {
     let replicas = |number: u16| vec![number % 3];
     let start = |number: u16| RoutingKey(u128::from(number) * 3);
     let partition = |number| Partition { number, start: start(number), view: 0, chain: 0, replicas: replicas(number) };
@@ -535,13 +547,15 @@ fn largest_map() -> (String, u32, switchback_wire::Map, Vec<(KeyHash, u16, u16)>
         let last = (KeyHash((start(number).0 + 2).to_be_bytes()), number, number % 3);
         [first, last]
     };
-    ("as many partitions as there can be".to_owned(), 1 << 16, map, keys.flat_map(around).collect())
+    let name = "as many partitions as there can be".to_owned();
+    MapVector { name, room: 1 << 16, map, keys: keys.flat_map(around).collect() }
 }
 
-/// Asks a build for the partition and the head of these keys.
-pub(crate) fn check_map<S: Subject>(name: &str, room: u32, map: &switchback_wire::Map, keys: &[(KeyHash, u16, u16)]) {
+/// Asks a build for the partition and the head of a map's keys.
+pub(crate) fn check_map<S: Subject>(vector: &MapVector) {
+    let MapVector { name, room, map, keys } = vector;
     let classes = vec![ClassConfig { value_bytes: 16, slots: 4 }];
-    let config = Config { classes, lanes: 8, partitions: room, nodes: 3, sketch_width: 64, ..Config::default() };
+    let config = Config { classes, lanes: 8, partitions: *room, nodes: 3, sketch_width: 64, ..Config::default() };
     let datapath = S::new(&config);
     datapath.poke_registers(&Registers { epoch: 1, generation: 1, ..Registers::default() });
     let ask = |hash: KeyHash| {
@@ -558,6 +572,7 @@ pub(crate) fn check_map<S: Subject>(name: &str, room: u32, map: &switchback_wire
     }
 }
 
+/// The vectors that fail without these bits, and how.
 pub(crate) fn failures<S: Subject>(vectors: &[(String, Value, Features)], without: Features) -> Vec<String> {
     let failed = |(name, vector, features): &(String, Value, Features)| {
         let panicked = catch_unwind(|| run::<S>(vector, features.without(without))).err()?;
