@@ -298,7 +298,7 @@ int main(int count, char **arguments)
 {
     u64 packets = count > 1 ? strtoull(arguments[1], NULL, 10) : 200000;
     u64 seed = count > 2 ? strtoull(arguments[2], NULL, 10) : 1;
-    const u64 all = (1ull << 15) - 1;
+    const u64 all = (1ull << 16) - 1;
     const u64 farreach = all & ~(u64)FEATURE_WRITE_THROUGH, netcache = all & ~(u64)FEATURE_WRITE_BACK;
     const u64 features[] = {farreach, netcache, all & ~7ull, farreach & ~(u64)FEATURE_VALIDITY};
     for (u32 i = 0; i < array_length(features); i++) {

@@ -26,13 +26,21 @@ use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme
 
 const PARTITIONS: u16 = 1024;
 
+/// What is known of a cached key.
+#[derive(Clone, Copy, Default)]
+struct Content {
+    /// Writes that passed the switch.
+    writes: u64,
+    /// Of these, those that the node's last word includes: of write-through each write, of write-around each read.
+    known: u64,
+}
+
 /// What clients and nodes share.
 struct Switch {
     scheme: Scheme,
     seq: u64,
     value: Vec<u8>,
-    /// Cached keys, each with the writes that its node hasn't applied yet.
-    cached: HashMap<KeyHash, u32>,
+    cached: HashMap<KeyHash, Content>,
     map: Map,
     statistics: RackStatistics,
 }
@@ -42,26 +50,24 @@ impl Switch {
         self.map.of(*hash).head()
     }
 
-    /// Whether the cache answers. A write that it doesn't makes its record invalid until it is applied.
-    fn serves(&mut self, header: &Header) -> bool {
-        let Some(under_way) = self.cached.get_mut(&header.key_hash) else { return false };
-        match (self.scheme, header.op) {
-            (Scheme::NoCache, _) => false,
-            (Scheme::FarReach, _) => true,
-            (Scheme::NetCache, Op::Write) => {
-                *under_way += 1;
-                false
-            }
-            (Scheme::NetCache, _) => *under_way == 0,
+    /// Whether the cache answers. A write that it doesn't makes its record invalid until the node has told the new value.
+    /// A request that goes to the node carries in `guard` how many writes its answer includes.
+    fn serves(&mut self, header: &mut Header) -> bool {
+        let Some(content) = self.cached.get_mut(&header.key_hash).filter(|_| self.scheme.caches()) else {
+            return false;
+        };
+        if self.scheme.absorbs_writes() || header.op != Op::Write && content.known == content.writes {
+            return true;
         }
+        content.writes += u64::from(header.op == Op::Write);
+        header.guard = content.writes;
+        false
     }
 
     fn applied(&mut self, header: &Header) {
-        if self.scheme == Scheme::NetCache
-            && header.op == Op::Write
-            && let Some(under_way) = self.cached.get_mut(&header.key_hash)
-        {
-            *under_way -= 1;
+        let tells = if self.scheme.refreshes() { Op::Write } else { Op::Read };
+        if let Some(content) = self.cached.get_mut(&header.key_hash).filter(|_| header.op == tells) {
+            content.known = content.known.max(header.guard);
         }
     }
 
@@ -97,14 +103,15 @@ impl Uplink for Link {
     }
 
     fn send(&mut self, _: Address, packet: &mut Packet) -> Sent {
-        let header = packet.parse().expect("the session's own packet").header;
+        let mut header = packet.parse().expect("the session's own packet").header;
         let mut switch = lock(&self.switch);
-        if switch.serves(&header) {
+        if switch.serves(&mut header) {
             switch.statistics.hits += 1;
             switch.answer(packet, header, flags::CACHED);
             return Sent::Answered;
         }
         switch.statistics.misses += 1;
+        packet.rewrite(&header);
         let _ = self.nodes.send((packet.clone(), self.inbox.clone()));
         Sent::OnItsWay
     }
@@ -188,7 +195,7 @@ impl BenchRack for IdealRack {
 
     fn preload_cache(&mut self, keys: Vec<Vec<u8>>) -> anyhow::Result<usize> {
         let mut switch = lock(&self.switch);
-        switch.cached = keys.iter().map(|key| (HASH_KEY.hash(key), 0)).collect();
+        switch.cached = keys.iter().map(|key| (HASH_KEY.hash(key), Content::default())).collect();
         Ok(switch.cached.len())
     }
 

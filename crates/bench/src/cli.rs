@@ -4,13 +4,13 @@ use crate::rack::{Links, RackFactory};
 use crate::redis::RedisArgs;
 use crate::workload::{KEY_BYTES, Pattern, VALUE_BYTES_MIN, Workload};
 use anyhow::Context as _;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use switchback_terminal::scheme_parser;
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
 const EXAMPLES: &str = "\
@@ -51,12 +51,6 @@ pub struct BenchArgs {
 pub(crate) enum BenchCommand {
     /// Compares a running gateway with redis-server, by redis-benchmark, in one run.
     Redis(RedisArgs),
-}
-
-/// Takes the name of a scheme; help texts list all with their summaries.
-fn scheme_parser() -> impl TypedValueParser<Value = Scheme> {
-    let names = Scheme::ALL.map(|scheme| PossibleValue::new(scheme.name()).help(scheme.summary()));
-    PossibleValuesParser::new(names).try_map(|name| name.parse::<Scheme>())
 }
 
 /// What is run on which rack.

@@ -210,7 +210,7 @@ fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Mea
         true => of_content(&learned.content),
         false => ops(placement.limit_of_hits(demand, ideal, learned.hit_share)),
     };
-    let queues = scheme.refreshes() && args.rate.is_none();
+    let queues = scheme.invalidates() && args.rate.is_none();
     Limits {
         best: best(ideal),
         learned: measured.learned.as_ref().and_then(learned),

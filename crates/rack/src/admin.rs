@@ -72,7 +72,7 @@ pub struct RackStatus {
     pub name: String,
     /// The program's version.
     pub version: String,
-    /// `nocache`, `netcache` or `farreach`.
+    /// The name of one of [`Scheme::ALL`](switchback_wire::Scheme::ALL).
     pub scheme: String,
     /// `embedded` or `distributed`.
     pub shape: String,

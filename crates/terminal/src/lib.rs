@@ -1,8 +1,10 @@
 //! What the programs have in common at a terminal: logs, colours, tables, errors, and an end with the reader of their output.
 
 pub mod log;
+mod scheme;
 mod table;
 
+pub use scheme::scheme_parser;
 pub use table::{Align, Table};
 
 use signal_hook::consts::SIGPIPE;

@@ -99,7 +99,12 @@ impl Scheme {
         self.properties().absorbs_writes
     }
 
-    /// A write makes its cached record invalid, until the node that applied it sends the new value to the switch.
+    /// A write makes its cached record invalid.
+    pub const fn invalidates(self) -> bool {
+        self.caches() && !self.absorbs_writes()
+    }
+
+    /// The node that applied a write sends the new value to the switch, which the write has made invalid.
     pub const fn refreshes(self) -> bool {
         self.properties().refreshes
     }

@@ -340,7 +340,7 @@ impl Bench {
     pub(crate) fn throughput(&self, scheme: Scheme, effort: &Effort) -> Measured {
         let mut world = self.warm(scheme, effort);
         let operations = self.operations(scheme, effort);
-        if scheme.refreshes() {
+        if scheme.invalidates() {
             self.seek_outstanding(&mut world, operations / 2 / TRY);
         }
         world.run_operations((operations / 4).max(10 * u64::from(world.setup().lanes)), FOREVER_NS);
@@ -430,6 +430,7 @@ fn learn(world: &mut World, operations: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switchback_wire::PerScheme;
 
     /// Seconds of work for the whole file: few records, few nodes.
     const TINY: Effort = Effort {
@@ -467,7 +468,7 @@ mod tests {
                 assert_eq!(run.failed, 0, "{workload} {scheme}");
                 // The busiest node serves 3,000 requests: its share of a sample is off by a few times 2 %.
                 assert!(of_limit < 1.08, "{workload} {scheme}: {of_limit}");
-                if workload.is_static() && scheme != Scheme::NetCache {
+                if workload.is_static() && !scheme.invalidates() {
                     assert!(of_limit > 0.92, "{workload} {scheme}: {of_limit}");
                 }
             }
@@ -477,12 +478,19 @@ mod tests {
     #[test]
     fn the_schemes_differ_as_they_must() {
         let run = |workload, scheme| throughput(tiny(workload), scheme, 5);
-        let ops = |workload| Scheme::ALL.map(|scheme| run(workload, scheme).throughput_ops);
-        let [nocache, netcache, farreach] = ops(Workload::Mix(100.0));
-        assert!(farreach > 1.5 * nocache, "write-back takes writes off nodes: {farreach} against {nocache}");
-        assert!(netcache < nocache, "nodes of a write-through cache also update it: {netcache} against {nocache}");
-        let [nocache, netcache, farreach] = ops(Workload::C);
-        assert!(netcache > 1.5 * nocache && (netcache / farreach - 1.0).abs() < 0.02, "reads are the same to both");
+        let all = |workload| PerScheme::from_fn(|scheme| run(workload, scheme).throughput_ops);
+        let (writes, reads) = (all(Workload::Mix(100.0)), all(Workload::C));
+        let none = Scheme::NoCache;
+        for scheme in Scheme::ALL.into_iter().filter(|scheme| scheme.caches()) {
+            let gain = writes[scheme] / writes[none];
+            match (scheme.absorbs_writes(), scheme.refreshes()) {
+                (true, _) => assert!(gain > 1.5, "{scheme} takes writes off nodes: {gain}"),
+                (_, true) => assert!(gain < 1.0, "nodes also update the cache of {scheme}: {gain}"),
+                (false, false) => assert!((gain - 1.0).abs() < 0.02, "{scheme} leaves writes to nodes: {gain}"),
+            }
+            let (gain, same) = (reads[scheme] / reads[none], reads[scheme] / reads[Scheme::FarReach]);
+            assert!(gain > 1.5 && (same - 1.0).abs() < 0.02, "reads are the same to all: {scheme} {gain} {same}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use switchback_terminal::scheme_parser;
 use switchback_wire::Scheme;
 
 /// Torments simulated racks: every seed is another rack with other faults and another load.
@@ -33,8 +34,8 @@ pub struct SimArgs {
     /// Begin with this seed
     #[arg(long, value_name = "N", requires = "minutes", default_value_t = 0)]
     pub from: u64,
-    /// What the cache does: nocache, netcache or farreach (all of them unless given)
-    #[arg(long)]
+    /// What the cache does (all schemes unless given)
+    #[arg(long, value_parser = scheme_parser())]
     pub scheme: Option<Scheme>,
     /// Leave a mechanism out, to see that it is missed
     #[arg(long, value_name = "NAME", value_parser = parse_ablation)]

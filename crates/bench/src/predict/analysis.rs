@@ -48,7 +48,7 @@ impl Way {
     /// Each scheme, and those whose cached records wait for nodes also while nodes are full.
     pub(super) fn all() -> impl Iterator<Item = Way> {
         Scheme::ALL.into_iter().flat_map(|scheme| {
-            let full = scheme.refreshes().then_some(Way::closed_loop(scheme));
+            let full = scheme.invalidates().then_some(Way::closed_loop(scheme));
             [Way::ideal(scheme)].into_iter().chain(full)
         })
     }
@@ -60,7 +60,7 @@ impl Way {
             return format!("{policy}, nodes full");
         }
         let system = self.scheme.system().map(|system| format!(" ({system})")).unwrap_or_default();
-        let ideal = if self.scheme.refreshes() { ", ideal" } else { "" };
+        let ideal = if self.scheme.invalidates() { ", ideal" } else { "" };
         format!("{policy}{system}{ideal}")
     }
 

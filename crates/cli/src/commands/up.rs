@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchback_rack::config::{Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice};
+use switchback_terminal::scheme_parser;
 use switchback_wire::Scheme;
 use switchback_xdp::Mode;
 
@@ -39,8 +40,8 @@ pub(crate) struct UpArgs {
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// nocache, netcache (write-through) or farreach (write-back).
-    #[arg(long, value_name = "NAME")]
+    /// What the cache does.
+    #[arg(long, value_name = "NAME", value_parser = scheme_parser())]
     scheme: Option<Scheme>,
 
     /// Storage nodes.

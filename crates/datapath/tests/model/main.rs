@@ -35,11 +35,11 @@ fn value_of(size: Size, seed: u64) -> Vec<u8> {
 }
 
 impl Pair {
-    fn new(write_back: bool) -> Pair {
-        let features = if write_back { Features::of(Scheme::FarReach) } else { Features::of(Scheme::NetCache) };
+    fn new(scheme: Scheme) -> Pair {
+        let features = Features::of(scheme);
         let rig = Rig::new(&Config { features, sampling: 0.0, ..small() });
         let model = Model {
-            write_back,
+            scheme,
             found: false,
             record: Record::default(),
             lanes: [Lane::default(); LANES],
@@ -349,9 +349,10 @@ fn assert_covered(totals: &[(String, u64)]) {
 fn the_pipeline_does_what_the_tables_say() {
     let config = ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() };
     let totals: RefCell<Vec<(String, u64)>> = RefCell::default();
-    let cases = (any::<bool>(), prop::collection::vec(step(), 1..120));
-    let result = TestRunner::new(config).run(&cases, |(write_back, steps)| {
-        let mut pair = Pair::new(write_back);
+    let scheme = prop::sample::select(Scheme::ALL.into_iter().filter(|scheme| scheme.caches()).collect::<Vec<_>>());
+    let cases = (scheme, prop::collection::vec(step(), 1..120));
+    let result = TestRunner::new(config).run(&cases, |(scheme, steps)| {
+        let mut pair = Pair::new(scheme);
         // The slot knows the key from the beginning; whether it is admitted is up to the steps.
         pair.run(Step::Admit { incarnation: 0 });
         for step in steps {

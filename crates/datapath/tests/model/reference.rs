@@ -157,7 +157,7 @@ pub(crate) struct Request {
 }
 
 pub(crate) struct Model {
-    pub(crate) write_back: bool,
+    pub(crate) scheme: Scheme,
     pub(crate) found: bool,
     pub(crate) record: Record,
     pub(crate) lanes: [Lane; LANES],
@@ -231,7 +231,7 @@ impl Model {
         let s = seq(self.last).0;
         let hit = self.found && self.record.valid;
         let mut cached = false;
-        if hit && self.write_back {
+        if hit && self.scheme.absorbs_writes() {
             if let Some(outcome) = self.write_back(request, s) {
                 return outcome;
             }
@@ -239,7 +239,7 @@ impl Model {
             if !Model::fits(&request.value, request.large) {
                 self.evict_itself();
             }
-            cached = request.condition.is_none();
+            cached = self.scheme.refreshes() && request.condition.is_none();
             (self.record.latest, self.record.refresh) = (false, cached);
             self.record.adm = self.record.adm.max(s);
         }

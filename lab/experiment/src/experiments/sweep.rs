@@ -282,7 +282,7 @@ impl View<'_> {
         }
         head.extend(["of limit_cached", "nocache of limit"].map(str::to_owned));
         head.extend(Scheme::baselines().map(|other| format!("x {other}")));
-        head.extend(Scheme::ALL.into_iter().filter(|scheme| scheme.refreshes()).map(|s| format!("{s} outstanding")));
+        head.extend(Scheme::ALL.into_iter().filter(|scheme| scheme.invalidates()).map(|s| format!("{s} outstanding")));
         let mut table = Table::new(title, &head);
         for (point, name) in self.names.iter().enumerate() {
             let ratio = |other| self.of(point, |m| m[Scheme::FarReach].throughput_ops / m[other].throughput_ops).mean;
@@ -306,7 +306,7 @@ impl View<'_> {
             cells.push(of(Scheme::NoCache, |m| Some(m.limit_ops)));
             cells.extend(Scheme::baselines().map(|other| format!("{:.2}", ratio(other))));
             let outstanding = |scheme: Scheme| self.of(point, |m| f64::from(m[scheme].outstanding)).mean;
-            let swept = Scheme::ALL.into_iter().filter(|scheme| scheme.refreshes());
+            let swept = Scheme::ALL.into_iter().filter(|scheme| scheme.invalidates());
             cells.extend(swept.map(|scheme| format!("{:.0}", outstanding(scheme))));
             table.row(cells);
         }
