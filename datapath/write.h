@@ -83,21 +83,28 @@ STEP enum write_result write_back(struct call *call, struct record *record)
     return record_is_latest(call, record->state) ? write_latest(call, record) : write_outdated(call, record);
 }
 
-// NetCache: the record is invalidated on the way, and refreshed by the node once it has applied the write. A
-// conditional write may come to nothing, and then no update comes: the next read fetches the record, behind a
-// fence.
-STEP enum write_result write_through(struct call *call, struct record *record)
+// Write-around: the record is invalidated on the way, and no answer that was read before the write may promote
+// it. The next read fetches it, behind a fence.
+STEP enum write_result write_around(struct call *call, struct record *record)
 {
     if (!record_has_room(call) && !record_evict_itself(call, record)) {
         return WRITE_UNREPORTED;
     }
     record->state &= (u8) ~(STATE_LATEST | STATE_REFRESH);
     record->adm = maximum(record->adm, call->header.seq);
-    if (!has_flag(&call->header, FLAG_CONDITIONAL)) {
+    return WRITE_FORWARD;
+}
+
+// NetCache: as write-around, but the node refreshes the record once it has applied the write. A conditional
+// write may come to nothing, and then no update comes: the next read fetches the record.
+STEP enum write_result write_through(struct call *call, struct record *record)
+{
+    enum write_result result = write_around(call, record);
+    if (result == WRITE_FORWARD && !has_flag(&call->header, FLAG_CONDITIONAL)) {
         record->state |= STATE_REFRESH;
         call->header.flags |= FLAG_CACHED;
     }
-    return WRITE_FORWARD;
+    return result;
 }
 
 // What the cached record, if there is one, makes of the write.
@@ -118,6 +125,8 @@ STEP enum write_result write_cached(struct packet *packet, struct call *call, u3
         result = write_back(call, record);
     } else if (has_feature(call, FEATURE_WRITE_THROUGH)) {
         result = write_through(call, record);
+    } else {
+        result = write_around(call, record);
     }
     if (result == WRITE_ABSORB) {
         u8 tombstone = call->header.op == OP_DELETE ? STATE_TOMBSTONE : 0;

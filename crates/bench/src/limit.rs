@@ -13,7 +13,7 @@
 //! | --- | --- | --- |
 //! | no cache | 1, 1 | 1, 1 |
 //! | write-back | 1, 1 | 0, 0 |
-//! | write-through | 1, 1 | `m(k)`, 1 |
+//! | write-through, write-around | 1, 1 | `m(k)`, 1 |
 //!
 //! and the limit is the throughput at which the busiest node is full: `X = C / max L(n)`, with `C` requests a second a node.
 //!
@@ -22,6 +22,10 @@
 //! the last `d` seconds was its own, so that with writes of a Poisson stream `m(k) = 1 - exp(-X * W * p(k) * d)`, and `X` is the
 //! solution of `X * max L(n) = C`. With `d` the time that a request waits at a full node, outstanding requests over `C`, this is what
 //! write-through can reach *in a closed loop*: there the queue of the busiest node keeps exactly its hot keys invalid.
+//!
+//! Write-around has the record back when a read that followed the last write is answered, a time `d` after it. With both streams
+//! Poisson, and `f(k) = R / (R + W)` the chance that the key's last request more than `d` ago was a read,
+//! `m(k) = 1 - f(k) * exp(-X * W * p(k) * d)`. Ideally, `d = 0`, the first read after a write is the only one that misses.
 //!
 //! Nothing else costs anything in these limits: no cache update, no fenced or conservative read, no admission, no eviction.
 //!
@@ -92,7 +96,7 @@ struct Hot {
 pub struct Policy {
     /// Which requests of cached keys it takes.
     pub scheme: Scheme,
-    /// How long a write keeps its record invalid if the scheme refreshes records, in services of a node: 0 is ideal; the
+    /// How long a node takes to send a record whose cached copy was invalidated, in services of a node: 0 is ideal; the
     /// number of outstanding requests is a closed loop.
     pub refresh_services: f64,
 }
@@ -265,20 +269,23 @@ impl Placement {
     fn limit_of(&self, demand: Demand, policy: Policy, cached: &[f64]) -> Limit {
         let mut node_load = self.certain_load(demand, policy, cached);
         let Policy { scheme, refresh_services } = policy;
-        if scheme.refreshes() && refresh_services > 0.0 {
-            // Keys that nobody writes are never invalid.
+        if scheme.invalidates() {
+            // Keys that aren't written are never invalid.
             let cached = self.hot.iter().zip(cached).filter(|(hot, cached)| **cached > 0.0 && hot.key.writes > 0.0);
             let misses: Vec<_> = cached
                 .map(|(hot, cached)| {
-                    let writes_a_refresh = demand.writes * hot.key.writes * refresh_services;
-                    (usize::from(hot.tail), demand.reads * hot.key.reads * cached, writes_a_refresh)
+                    let (reads, writes) = (demand.reads * hot.key.reads, demand.writes * hot.key.writes);
+                    let fetched = if scheme.refreshes() { 1.0 } else { reads / (reads + writes) };
+                    (usize::from(hot.tail), reads * cached, fetched, writes * refresh_services)
                 })
-                .filter(|(_, reads, writes_a_refresh)| *reads > 0.0 && *writes_a_refresh > 0.0)
+                .filter(|&(_, reads, fetched, writes_a_refresh)| {
+                    reads > 0.0 && (fetched < 1.0 || writes_a_refresh > 0.0)
+                })
                 .collect();
             let at = |ops: f64| {
                 let mut load = node_load.clone();
-                for &(tail, reads, writes_a_refresh) in &misses {
-                    load[tail] -= reads * (-ops * writes_a_refresh).exp_m1();
+                for &(tail, reads, fetched, writes_a_refresh) in &misses {
+                    load[tail] += reads * (1.0 - fetched - fetched * (-ops * writes_a_refresh).exp_m1());
                 }
                 load
             };
@@ -364,6 +371,8 @@ mod tests {
             (Policy::ideal(Scheme::NoCache), 1.0, 1.0),
             (Policy::ideal(Scheme::FarReach), 0.0, 0.0),
             (Policy::ideal(Scheme::NetCache), 0.0, 1.0),
+            // A third of the requests are writes, each of which makes the read after it miss.
+            (Policy::ideal(Scheme::WriteAround), 1.0 / 3.0, 1.0),
         ] {
             let mut load = [0.0; 5];
             for index in 0..records {
@@ -485,6 +494,30 @@ mod tests {
         let reads = Workload::C.demand();
         let through = placement.limit(reads, Policy::closed_loop(Scheme::NetCache, 256.0), &cached);
         assert_eq!(through.node_load, placement.limit(reads, Policy::ideal(Scheme::FarReach), &cached).node_load);
+    }
+
+    #[test]
+    fn reads_after_writes_miss_under_write_around() {
+        // One key, requests one after the other, each a write with the probability w: counted, and by the formula.
+        let routes = routes(4, 1);
+        let key = KeyShare { hash: KeyHash::at_position(0), reads: 1.0, writes: 1.0, cacheable: true };
+        let placement = Placement::of_keys(&routes, [key].into_iter());
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        for writes in [0.05, 0.5, 0.95] {
+            let (mut served, mut is_valid, requests) = (0, true, 200_000);
+            for _ in 0..requests {
+                let is_write = random.random_bool(writes);
+                served += u32::from(is_write || !is_valid);
+                is_valid = !is_write;
+            }
+            let counted = f64::from(served) / f64::from(requests);
+            let demand = Demand { reads: 1.0 - writes, writes };
+            let limit = |policy| placement.limit_of_hottest(demand, policy, 1).node_load[0];
+            assert!((limit(Policy::ideal(Scheme::WriteAround)) - counted).abs() < 0.01, "{writes}: {counted}");
+            let full = [0.0, 1.0, 100.0, 1e9].map(|services| limit(Policy::closed_loop(Scheme::WriteAround, services)));
+            assert!(full.is_sorted() && full[0] < 1.0 && full[3] > 0.999, "{full:?}");
+            assert!(limit(Policy::closed_loop(Scheme::NetCache, 1.0)) < full[1]);
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::str::FromStr;
 pub enum Scheme {
     /// Routing only: a baseline.
     NoCache,
+    /// Write-around: a baseline, what an application does that deletes a cached record when it writes (cache-aside).
+    WriteAround,
     /// Write-through: a baseline (Jin et al., "NetCache", SOSP 2017).
     NetCache,
     /// Write-back (Sheng et al., "FarReach", USENIX ATC 2023).
@@ -30,7 +32,7 @@ struct Properties {
 
 impl Scheme {
     /// All of them, baselines first; each at the index of its declaration.
-    pub const ALL: [Scheme; 3] = [Scheme::NoCache, Scheme::NetCache, Scheme::FarReach];
+    pub const ALL: [Scheme; 4] = [Scheme::NoCache, Scheme::WriteAround, Scheme::NetCache, Scheme::FarReach];
 
     /// What FarReach is compared with: all others.
     pub fn baselines() -> impl Iterator<Item = Scheme> {
@@ -45,6 +47,15 @@ impl Scheme {
                 system: None,
                 summary: "Routing only",
                 caches: false,
+                absorbs_writes: false,
+                refreshes: false,
+            },
+            Scheme::WriteAround => Properties {
+                name: "writearound",
+                policy: "write-around",
+                system: None,
+                summary: "Write-around: writes go to the node, the next read fetches the record",
+                caches: true,
                 absorbs_writes: false,
                 refreshes: false,
             },
@@ -104,7 +115,8 @@ impl Scheme {
         self.caches() && !self.absorbs_writes()
     }
 
-    /// The node that applied a write sends the new value to the switch, which the write has made invalid.
+    /// The node that applied a write sends the new value to the switch. With another scheme that invalidates records, the
+    /// next read fetches the value.
     pub const fn refreshes(self) -> bool {
         self.properties().refreshes
     }
@@ -159,7 +171,8 @@ mod tests {
             assert_eq!((scheme.name().parse(), scheme as usize), (Ok(scheme), at));
             assert_eq!(PerScheme::from_fn(|scheme| scheme)[scheme], scheme);
         }
-        let unknown = "\"Farreach\" is no scheme: it is one of \"nocache\", \"netcache\", \"farreach\"";
+        let unknown =
+            "\"Farreach\" is no scheme: it is one of \"nocache\", \"writearound\", \"netcache\", \"farreach\"";
         assert_eq!("Farreach".parse::<Scheme>(), Err(unknown.to_owned()));
     }
 

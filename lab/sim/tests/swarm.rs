@@ -55,6 +55,11 @@ fn nocache_keeps_its_promises() {
 }
 
 #[test]
+fn writearound_keeps_its_promises() {
+    no_seed_breaks_a_promise(Scheme::WriteAround);
+}
+
+#[test]
 fn netcache_keeps_its_promises() {
     no_seed_breaks_a_promise(Scheme::NetCache);
 }
