@@ -1,10 +1,13 @@
-//! A switch's agent with the datapath in C: commands of the controller, packets of clients and nodes, time.
+//! A switch's agent with the datapath in C: commands of the controller, packets of clients and
+//! nodes, time.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 use switchback_core::Now;
-use switchback_core::control::{Command, Entry, Location, Message, SwitchCommand, SwitchConfig, SwitchReport};
+use switchback_core::control::{
+    Command, Entry, Location, Message, SwitchCommand, SwitchConfig, SwitchReport,
+};
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard};
@@ -57,7 +60,8 @@ impl Switch {
         };
         let datapath = Arc::new(Datapath::new(&sizes).expect("the configuration is valid"));
         let target = NativeTarget::new(Arc::clone(&datapath), &sizes);
-        let agent = Agent::new(BOOT, SWITCH, AgentConfig { records: 8, ..AgentConfig::default() }, START);
+        let agent =
+            Agent::new(BOOT, SWITCH, AgentConfig { records: 8, ..AgentConfig::default() }, START);
         Switch { agent, target, datapath, next: 1, now: START }
     }
 
@@ -76,11 +80,16 @@ impl Switch {
     fn command(&mut self, draw: &mut Draw<'_>) {
         let mut epoch = self.agent.epoch();
         let known: Vec<_> = self.agent.entries().map(|(entry, _)| entry.id).collect();
-        let id =
-            |draw: &mut Draw<'_>| if known.is_empty() || draw.once_in(8) { draw.edgy() } else { *draw.one(&known) };
+        let id = |draw: &mut Draw<'_>| {
+            if known.is_empty() || draw.once_in(8) { draw.edgy() } else { *draw.one(&known) }
+        };
         let body = match draw.below(10) {
             0 => {
-                epoch = if draw.once_in(8) { draw.edgy() as u32 } else { epoch + u32::from(draw.byte() % 2) };
+                epoch = if draw.once_in(8) {
+                    draw.edgy() as u32
+                } else {
+                    epoch + u32::from(draw.byte() % 2)
+                };
                 let mut config = config(draw.edgy() as u32);
                 if draw.once_in(8) {
                     config.nodes = vec![node(0); usize::from(draw.byte())];
@@ -132,7 +141,13 @@ fuzz_target!(|bytes: &[u8]| {
                 let mut packet = draw.packet(OPS, switch.agent.epoch().max(1));
                 let from = if draw.once_in(2) { node(u16::from(draw.byte() % 3)) } else { CLIENT };
                 let random = draw.number() as u32;
-                let _ = switch.datapath.process(&mut packet, from, switch.now.unix_ms, random, Shard::new(0));
+                let _ = switch.datapath.process(
+                    &mut packet,
+                    from,
+                    switch.now.unix_ms,
+                    random,
+                    Shard::new(0),
+                );
             }
             4 | 5 => switch.command(&mut draw),
             6 => switch.tick(),
@@ -144,7 +159,10 @@ fuzz_target!(|bytes: &[u8]| {
         while let Some(report) = switch.agent.poll_message() {
             let chunk = matches!(report, SwitchReport::SnapshotChunk { .. });
             let checked = Message::FromSwitch(report).check();
-            assert!(checked.is_ok(), "an agent reports what is refused (a chunk: {chunk}): {checked:?}");
+            assert!(
+                checked.is_ok(),
+                "an agent reports what is refused (a chunk: {chunk}): {checked:?}"
+            );
         }
     }
 });

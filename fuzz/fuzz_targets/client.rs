@@ -1,4 +1,5 @@
-//! A client's session: operations under way, answers to them that are right but for some detail, notices of the controller, time.
+//! A client's session: operations under way, answers to them that are right but for some detail,
+//! notices of the controller, time.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +9,9 @@ use switchback_core::client::{ClientConfig, Operation, Session};
 use switchback_core::control::{ChainGrant, ClientNotice, Destination, Grant, Message};
 use switchback_core::topology::{ByChain, chain_of};
 use switchback_fuzz::{Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
-use switchback_wire::{Header, Op, Packet, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, record_flags};
+use switchback_wire::{
+    Header, Op, Packet, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, record_flags,
+};
 
 const BOOT: u64 = 7;
 /// Packets of the session that may still be answered.
@@ -95,7 +98,8 @@ impl Client {
             Op::ReadFragment => Op::ReadFragmentReply,
             _ => Op::ScanReply,
         };
-        header.seq = if header.op == Op::ReadFragmentReply { Seq(header.guard) } else { draw.seq(1) };
+        header.seq =
+            if header.op == Op::ReadFragmentReply { Seq(header.guard) } else { draw.seq(1) };
         header.flags = if draw.once_in(2) { flags::CACHED } else { 0 };
         header.record_flags = if draw.once_in(2) { record_flags::DIRTY } else { 0 };
         header.generation = draw.below(4);
@@ -143,7 +147,11 @@ impl Client {
         };
         let notice = match draw.below(4) {
             0 => ClientNotice::Gathered { epoch, chunk: draw.edgy() as u32 },
-            1 => ClientNotice::Gather { chain: chain_of(0), epoch, destination: Client::destination(draw) },
+            1 => ClientNotice::Gather {
+                chain: chain_of(0),
+                epoch,
+                destination: Client::destination(draw),
+            },
             _ => {
                 let mut grant = grant(self.now, epoch, Client::destination(draw));
                 match draw.below(12) {

@@ -1,12 +1,13 @@
-//! A controller with a standby switch, two nodes and clients: reports of all of them, answers to its commands in any order, lost
-//! connections, slow storage, restarts, operators.
+//! A controller with a standby switch, two nodes and clients: reports of all of them, answers to
+//! its commands in any order, lost connections, slow storage, restarts, operators.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::collections::VecDeque;
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientReport, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    ClientReport, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport,
+    SwitchResult,
 };
 use switchback_core::controller::{Controller, ControllerConfig, Files, StoreFile, Stored};
 use switchback_core::mechanisms::Mechanisms;
@@ -41,7 +42,8 @@ impl Rack {
 
     fn new() -> Rack {
         let files = Files::default();
-        let controller = Controller::new(Rack::config(), Mechanisms::ALL, &files, 1, START).expect("a new rack");
+        let controller =
+            Controller::new(Rack::config(), Mechanisms::ALL, &files, 1, START).expect("a new rack");
         let (sent, stores) = Default::default();
         Rack { controller, sent, stores, files, drains: 0, now: START }
     }
@@ -58,7 +60,8 @@ impl Rack {
 
     fn hear(&mut self, draw: &mut Draw<'_>, from: Peer, message: Message) {
         if let Some(message) = draw.arrived(&message) {
-            self.controller.handle_message(self.now, Envelope { from, to: Peer::Controller, message });
+            self.controller
+                .handle_message(self.now, Envelope { from, to: Peer::Controller, message });
         }
         self.take_effects();
     }
@@ -101,7 +104,8 @@ impl Rack {
         let boot = 1 + u64::from(draw.once_in(16));
         let epoch = if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() };
         let address = if draw.once_in(8) { Address::default() } else { SWITCH };
-        let hello = SwitchReport::Hello { boot, address, epoch, classes, needs_epoch: draw.once_in(4) };
+        let hello =
+            SwitchReport::Hello { boot, address, epoch, classes, needs_epoch: draw.once_in(4) };
         self.hear(draw, Peer::Switch(switch), Message::FromSwitch(hello));
     }
 
@@ -132,14 +136,20 @@ impl Rack {
             Message::ToSwitch(command) => {
                 let result = match command.body {
                     SwitchCommand::Admit(entries) => {
-                        let refused = entries.iter().map(|entry| entry.id).filter(|_| draw.once_in(4)).collect();
+                        let refused = entries
+                            .iter()
+                            .map(|entry| entry.id)
+                            .filter(|_| draw.once_in(4))
+                            .collect();
                         SwitchResult::Admitted { refused }
                     }
                     SwitchCommand::EvictBegin { candidates, .. } => SwitchResult::Evicting(
                         candidates
                             .into_iter()
                             .take(4)
-                            .map(|id| (id, draw.once_in(2).then(|| draw.record(self.controller.epoch()))))
+                            .map(|id| {
+                                (id, draw.once_in(2).then(|| draw.record(self.controller.epoch())))
+                            })
                             .collect(),
                     ),
                     SwitchCommand::ListEntries(_) => {
@@ -155,7 +165,11 @@ impl Rack {
                     15 => SwitchResult::Entries(draw.some(Draw::entry), None),
                     _ => result,
                 };
-                Message::FromSwitch(SwitchReport::Done { id: command.id, epoch: command.epoch, result })
+                Message::FromSwitch(SwitchReport::Done {
+                    id: command.id,
+                    epoch: command.epoch,
+                    result,
+                })
             }
             Message::ToNode(command) => {
                 let error = draw.once_in(8).then(|| "no space".into());
@@ -187,7 +201,9 @@ impl Rack {
                 boot,
                 sent_us: if draw.once_in(8) { draw.edgy() } else { self.now.monotonic_us },
                 lanes: if draw.once_in(4) { draw.edgy() as u32 } else { LANES },
-                epochs: ByChain::new(|_| if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() }),
+                epochs: ByChain::new(|_| {
+                    if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() }
+                }),
                 pressure: draw.once_in(8),
                 spooled: draw.once_in(4),
             },
@@ -216,8 +232,11 @@ impl Rack {
         let cached = cached.collect::<Vec<_>>();
         let report = match draw.below(4) {
             0 => {
-                let id = |draw: &mut Draw<'_>| if cached.is_empty() { draw.edgy() } else { *draw.one(&cached) };
-                let evicted = |draw: &mut Draw<'_>| (id(draw), draw.once_in(2).then(|| draw.record(epoch)));
+                let id = |draw: &mut Draw<'_>| {
+                    if cached.is_empty() { draw.edgy() } else { *draw.one(&cached) }
+                };
+                let evicted =
+                    |draw: &mut Draw<'_>| (id(draw), draw.once_in(2).then(|| draw.record(epoch)));
                 SwitchReport::EvictMe { epoch, entries: draw.some(evicted) }
             }
             1 => {
@@ -225,7 +244,8 @@ impl Rack {
                 SwitchReport::SnapshotEnd { epoch, generation, chunks, complete }
             }
             _ => {
-                let (index, records) = (draw.edgy() as u32, draw.some(|draw| draw.keyed_record(epoch)));
+                let (index, records) =
+                    (draw.edgy() as u32, draw.some(|draw| draw.keyed_record(epoch)));
                 SwitchReport::SnapshotChunk { epoch, generation, index, records }
             }
         };
@@ -256,7 +276,8 @@ impl Rack {
 fuzz_target!(|bytes: &[u8]| {
     let mut draw = Draw::new(bytes);
     let mut rack = Rack::new();
-    // Zeros are an input, too: both nodes, a switch and a client say hello, and everything is answered once.
+    // Zeros are an input, too: both nodes, a switch and a client say hello, and everything is
+    // answered once.
     let mut begins = Draw::new(&[]);
     rack.node_hello(&mut begins, 0);
     rack.node_hello(&mut begins, 1);
@@ -279,11 +300,16 @@ fuzz_target!(|bytes: &[u8]| {
                 let epoch = rack.controller.epoch();
                 let offers = draw.some(Draw::offer);
                 let index = draw.below(3) as u16;
-                rack.hear(&mut draw, Peer::Node(index), Message::FromNode(NodeReport::Offers { epoch, offers }));
+                rack.hear(
+                    &mut draw,
+                    Peer::Node(index),
+                    Message::FromNode(NodeReport::Offers { epoch, offers }),
+                );
             }
             6 => rack.operator(&mut draw),
             7 => {
-                let peer = *draw.one(&[Peer::Switch(0), Peer::Switch(1), Peer::Node(0), Peer::Client(0)]);
+                let peer =
+                    *draw.one(&[Peer::Switch(0), Peer::Switch(1), Peer::Node(0), Peer::Client(0)]);
                 rack.controller.handle_lost(rack.now, peer);
             }
             8 if draw.once_in(8) => rack.restart(),

@@ -1,5 +1,5 @@
-//! Any bytes on a connection to a gateway, in pieces: it answers or hangs up, and another client is served as before.
-//! The gateway is a real one with one thread, over a rack that is one map.
+//! Any bytes on a connection to a gateway, in pieces: it answers or hangs up, and another client is
+//! served as before. The gateway is a real one with one thread, over a rack that is one map.
 #![no_main]
 
 #[allow(dead_code, unreachable_pub)]

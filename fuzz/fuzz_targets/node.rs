@@ -1,5 +1,6 @@
-//! A node that serves, or waits for its release, or bypasses the switch: packets with right and wrong keys, epochs and lanes, commands of
-//! the controller, answers of a storage that fails now and then, time.
+//! A node that serves, or waits for its release, or bypasses the switch: packets with right and
+//! wrong keys, epochs and lanes, commands of the controller, answers of a storage that fails now
+//! and then, time.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{Command, Message, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, Record, ScannedKey};
+use switchback_core::storage::{
+    EngineDone, EngineError, EngineOp, EngineReply, Loaded, Record, ScannedKey,
+};
 use switchback_core::topology::chain_of;
 use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
 use switchback_wire::{KeyHash, Op, Packet, Seq, VALUE_BYTES_MAX};
@@ -54,7 +57,11 @@ impl Node {
         let (body, epoch) = match draw.below(8) {
             0 => {
                 let config = Node::config(draw.once_in(4), draw.once_in(4));
-                let next = if draw.once_in(8) { draw.edgy() as u32 } else { epoch + u32::from(draw.byte() % 2) };
+                let next = if draw.once_in(8) {
+                    draw.edgy() as u32
+                } else {
+                    epoch + u32::from(draw.byte() % 2)
+                };
                 (NodeCommand::Epoch(config), next)
             }
             1 => (NodeCommand::Store(draw.some(|draw| draw.keyed_record(epoch))), epoch),
@@ -140,7 +147,8 @@ fuzz_target!(|bytes: &[u8]| {
         floor_period_us: 1_000_000,
         ..NodeLimits::default()
     };
-    let shim = Shim::new(0, 1, node(0), limits, Mechanisms::ALL, Loaded::default(), START).expect("an empty storage");
+    let shim = Shim::new(0, 1, node(0), limits, Mechanisms::ALL, Loaded::default(), START)
+        .expect("an empty storage");
     let (records, ops) = Default::default();
     let mut node = Node { shim, records, ops, next_command: 1, now: START };
     let config = Node::config(draw.once_in(4), draw.once_in(4));
@@ -150,7 +158,10 @@ fuzz_target!(|bytes: &[u8]| {
     );
     node.answer(&mut Draw::new(&[]), usize::MAX);
     let release = NodeCommand::Release { floor: Seq::new(1, 0) };
-    node.shim.handle_message(node.now, Command { id: 2 << 32, chain: chain_of(0), epoch: 1, body: release });
+    node.shim.handle_message(
+        node.now,
+        Command { id: 2 << 32, chain: chain_of(0), epoch: 1, body: release },
+    );
     node.answer(&mut Draw::new(&[]), usize::MAX);
     for _ in 0..STEPS_MAX {
         if draw.is_empty() {

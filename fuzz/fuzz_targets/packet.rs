@@ -1,11 +1,14 @@
-//! Any bytes into the codec, and packets into the pipeline as if from the wire: of clients and nodes, of keys that are cached and others,
-//! with any header, damaged or not.
+//! Any bytes into the codec, and packets into the pipeline as if from the wire: of clients and
+//! nodes, of keys that are cached and others, with any header, damaged or not.
 #![no_main]
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
-use switchback_wire::{Address, DecodeError, HashKey, Header, KeyHash, Map, Op, Packet, PacketRef, RoutingKey, Seq, Status};
+use switchback_wire::{
+    Address, DecodeError, HashKey, Header, KeyHash, Map, Op, Packet, PacketRef, RoutingKey, Seq,
+    Status,
+};
 
 const CACHED: u8 = 4;
 const KEYS: u8 = 8;
@@ -21,8 +24,15 @@ fn key(index: u8) -> (KeyHash, [u8; 4]) {
 fn datapath() -> Datapath {
     let class = |value_bytes| ClassConfig { value_bytes, slots: 8 };
     let classes = [128, 1168].map(class).to_vec();
-    let sizes =
-        Config { classes, lanes: 16, partitions: 4, nodes: 2, sketch_width: 64, reports: 16, ..Config::default() };
+    let sizes = Config {
+        classes,
+        lanes: 16,
+        partitions: 4,
+        nodes: 2,
+        sketch_width: 64,
+        reports: 16,
+        ..Config::default()
+    };
     let datapath = Datapath::new(&sizes).expect("the configuration is valid");
     datapath.set_node(0, NODE);
     datapath.set_map(&Map::equal(vec![vec![0]; 4])).expect("node 0 exists");
@@ -43,7 +53,11 @@ fn datapath() -> Datapath {
 fn draw(input: &mut Unstructured<'_>) -> Result<Packet> {
     let (key_hash, key) = key(input.arbitrary::<u8>()? % KEYS);
     let op = *input.choose(Op::ALL)?;
-    let value_bytes = if input.ratio(1, 4)? { input.int_in_range(0..=1168)? } else { input.int_in_range(0..=16)? };
+    let value_bytes = if input.ratio(1, 4)? {
+        input.int_in_range(0..=1168)?
+    } else {
+        input.int_in_range(0..=16)?
+    };
     let header = Header {
         op,
         flags: input.arbitrary()?,
@@ -54,7 +68,11 @@ fn draw(input: &mut Unstructured<'_>) -> Result<Packet> {
         tag: input.arbitrary()?,
         view: input.arbitrary()?,
         session: input.arbitrary()?,
-        routing: if input.ratio(1, 8)? { RoutingKey(input.arbitrary()?) } else { key_hash.routing() },
+        routing: if input.ratio(1, 8)? {
+            RoutingKey(input.arbitrary()?)
+        } else {
+            key_hash.routing()
+        },
         status: *input.choose(Status::ALL)?,
         seq: Seq(1 << 40 | u64::from(input.arbitrary::<u8>()?)),
         guard: 1 << 40 | u64::from(input.arbitrary::<u8>()?),
@@ -99,7 +117,10 @@ fuzz_target!(|bytes: &[u8]| {
         if matches!(verdict, Verdict::Reply | Verdict::Forward(_)) {
             // It passes on a status that it doesn't know: that is for the receiver to refuse.
             let parsed = packet.parse().map(|_| ());
-            assert!(matches!(parsed, Ok(()) | Err(DecodeError::Unknown)), "the pipeline sends what is no packet");
+            assert!(
+                matches!(parsed, Ok(()) | Err(DecodeError::Unknown)),
+                "the pipeline sends what is no packet"
+            );
         }
     }
 });

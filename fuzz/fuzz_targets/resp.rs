@@ -1,4 +1,5 @@
-//! Any bytes into the RESP parser: it takes commands or refuses the connection, and always gets somewhere.
+//! Any bytes into the RESP parser: it takes commands or refuses the connection, and always gets
+//! somewhere.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

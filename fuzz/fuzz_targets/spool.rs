@@ -1,4 +1,5 @@
-//! Segments of a spool, damaged or not, as a gateway finds them: it takes what is whole, goes on writing, and finds it again.
+//! Segments of a spool, damaged or not, as a gateway finds them: it takes what is whole, goes on
+//! writing, and finds it again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -76,8 +77,17 @@ fuzz_target!(|bytes: &[u8]| {
                 _ => {
                     let keyed = draw.keyed_record(1);
                     let (record, generation) = (&keyed.record, draw.edgy() as u32);
-                    let (seq, expiry_ms, tombstone) = (record.seq, record.expiry_ms, record.tombstone);
-                    preserved.keep(keyed.hash, &keyed.key, &record.value, seq, tombstone, expiry_ms, generation);
+                    let (seq, expiry_ms, tombstone) =
+                        (record.seq, record.expiry_ms, record.tombstone);
+                    preserved.keep(
+                        keyed.hash,
+                        &keyed.key,
+                        &record.value,
+                        seq,
+                        tombstone,
+                        expiry_ms,
+                        generation,
+                    );
                     preserved.drain_touched(|kept| spool.push(kept));
                 }
             }

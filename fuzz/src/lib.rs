@@ -1,12 +1,15 @@
-//! What the targets share: packets and control messages drawn from the fuzzer's bytes. Most are in order
-//! (of this rack, of its epoch, about one of a few keys), so that they reach states that need several of
-//! them; the others differ in one thing from what would be.
+//! What the targets share: packets and control messages drawn from the fuzzer's bytes. Most are in
+//! order (of this rack, of its epoch, about one of a few keys), so that they reach states that need
+//! several of them; the others differ in one thing from what would be.
 
 use libfuzzer_sys::arbitrary::Unstructured;
 use switchback_core::Now;
 use switchback_core::control::{Entry, KeyedRecord, Location, Message, Offer};
 use switchback_core::storage::{OfferId, Record};
-use switchback_wire::{Address, EPOCH_MAX, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, RoutingKey, Seq, Status};
+use switchback_wire::{
+    Address, EPOCH_MAX, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, RoutingKey, Seq,
+    Status,
+};
 
 /// Steps that a target takes of one input at most.
 pub const STEPS_MAX: usize = 256;
@@ -179,7 +182,8 @@ impl<'a> Draw<'a> {
         let (key_hash, key) = self.named_key();
         let op = *self.one(ops);
         let partition = map().of(key_hash).number;
-        let mut header = Header { epoch, key_hash, routing: key_hash.routing(), partition, ..Header::new(op) };
+        let mut header =
+            Header { epoch, key_hash, routing: key_hash.routing(), partition, ..Header::new(op) };
         header.lane = self.below(LANES);
         header.request = u64::from(self.byte() % 4);
         header.flags = self.number() as u16;
@@ -190,8 +194,10 @@ impl<'a> Draw<'a> {
             7 => self.edgy() as u32,
             _ => 1_200 * (1 + u32::from(self.byte() % 8)),
         };
-        header.fragment_index = if self.once_in(8) { self.edgy() as u16 } else { self.below(8) as u16 };
-        header.fragment_count = if self.once_in(8) { self.edgy() as u16 } else { self.below(40) as u16 };
+        header.fragment_index =
+            if self.once_in(8) { self.edgy() as u16 } else { self.below(8) as u16 };
+        header.fragment_count =
+            if self.once_in(8) { self.edgy() as u16 } else { self.below(40) as u16 };
         if self.once_in(4) {
             header.status = *self.one(Status::ALL);
             header.generation = self.below(4);
@@ -219,7 +225,9 @@ impl<'a> Draw<'a> {
     pub fn packet(&mut self, ops: &[Op], epoch: u32) -> Packet {
         let (header, key) = self.header(ops, epoch);
         let room = switchback_wire::fragment_bytes(key.len());
-        let part = room.min((header.total_bytes as usize).saturating_sub(usize::from(header.fragment_index) * room));
+        let part = room.min(
+            (header.total_bytes as usize).saturating_sub(usize::from(header.fragment_index) * room),
+        );
         let is_part = matches!(header.op, Op::Fragment | Op::ReadFragmentReply) || self.once_in(8);
         let value = if is_part { vec![self.byte(); part] } else { self.value(room) };
         let packet = Packet::build(header, &value, &key);
@@ -239,8 +247,8 @@ impl<'a> Draw<'a> {
         packet
     }
 
-    /// The message as it arrives at its receiver: encoded, once in a while damaged, decoded and checked.
-    /// `None` if it is refused.
+    /// The message as it arrives at its receiver: encoded, once in a while damaged, decoded and
+    /// checked. `None` if it is refused.
     pub fn arrived(&mut self, message: &Message) -> Option<Message> {
         let mut bytes = postcard::to_stdvec(message).expect("plain data has an encoding");
         if self.once_in(16) {

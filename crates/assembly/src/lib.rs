@@ -101,7 +101,11 @@ impl Rack {
             heartbeat_us: times.heartbeat_us,
             reset_us: times.counters_reset_us,
             counting: cache.counting,
-            counting_with_room: Counting::with_room(cache.sketch_width, cache.threshold, cache.sampling),
+            counting_with_room: Counting::with_room(
+                cache.sketch_width,
+                cache.threshold,
+                cache.sampling,
+            ),
             records: cache.records as usize,
             retry_us: times.controller_retry_us,
             quiet_us: times.quiet_us,
@@ -130,7 +134,10 @@ impl Rack {
         seed: u64,
         now: Now,
     ) -> Result<Controller, EngineError> {
-        assert!(nodes.len() == usize::from(self.nodes) && map.partitions().len() == self.partitions as usize);
+        assert!(
+            nodes.len() == usize::from(self.nodes)
+                && map.partitions().len() == self.partitions as usize
+        );
         let (cache, times) = (&self.cache, &self.times);
         let config = ControllerConfig {
             nodes,
@@ -157,7 +164,14 @@ impl Rack {
     ///
     /// # Errors
     /// Those of [`Shim::new`].
-    pub fn shim(&self, index: u16, boot: u64, address: Address, loaded: Loaded, now: Now) -> Result<Shim, EngineError> {
+    pub fn shim(
+        &self,
+        index: u16,
+        boot: u64,
+        address: Address,
+        loaded: Loaded,
+        now: Now,
+    ) -> Result<Shim, EngineError> {
         let (times, limits) = (&self.times, &self.limits);
         let limits = NodeLimits {
             heartbeat_us: times.heartbeat_us,

@@ -1,6 +1,8 @@
-//! `switchback bench` against an ideal rack: caches that cost nothing, in front of nodes that serve exactly `--node-capacity` requests a second
-//! each, one after the other. Shows that the generator reaches the limits that it prints, and that the limits are right: that of write-through in a
-//! closed loop, too, which is solved from a formula and arises here from queues. Arguments are those of `switchback bench`.
+//! `switchback bench` against an ideal rack: caches that cost nothing, in front of nodes that serve
+//! exactly `--node-capacity` requests a second each, one after the other. Shows that the generator
+//! reaches the limits that it prints, and that the limits are right: that of write-through in a
+//! closed loop, too, which is solved from a formula and arises here from queues. Arguments are
+//! those of `switchback bench`.
 //!
 //! ```sh
 //! cargo run --release -p switchback-bench --example ideal -- --preload --node-capacity 2000 --nodes 8
@@ -20,7 +22,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use switchback_bench::workload::Preload;
-use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, run};
+use switchback_bench::{
+    BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, run,
+};
 use switchback_net::{Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme, Seq, flags};
 
@@ -31,7 +35,8 @@ const PARTITIONS: u16 = 1024;
 struct Content {
     /// Writes that passed the switch.
     writes: u64,
-    /// Of these, those that the node's last word includes: of write-through each write, of write-around each read.
+    /// Of these, those that the node's last word includes: of write-through each write, of
+    /// write-around each read.
     known: u64,
 }
 
@@ -50,13 +55,16 @@ impl Switch {
         self.map.of(*hash).head()
     }
 
-    /// Whether the cache answers. A write that it doesn't makes its record invalid until the node has told the new value.
-    /// A request that goes to the node carries in `guard` how many writes its answer includes.
+    /// Whether the cache answers. A write that it doesn't makes its record invalid until the node
+    /// has told the new value. A request that goes to the node carries in `guard` how many writes
+    /// its answer includes.
     fn serves(&mut self, header: &mut Header) -> bool {
-        let Some(content) = self.cached.get_mut(&header.key_hash).filter(|_| self.scheme.caches()) else {
+        let Some(content) = self.cached.get_mut(&header.key_hash).filter(|_| self.scheme.caches())
+        else {
             return false;
         };
-        if self.scheme.absorbs_writes() || header.op != Op::Write && content.known == content.writes {
+        if self.scheme.absorbs_writes() || header.op != Op::Write && content.known == content.writes
+        {
             return true;
         }
         content.writes += u64::from(header.op == Op::Write);
@@ -66,7 +74,8 @@ impl Switch {
 
     fn applied(&mut self, header: &Header) {
         let tells = if self.scheme.refreshes() { Op::Write } else { Op::Read };
-        if let Some(content) = self.cached.get_mut(&header.key_hash).filter(|_| header.op == tells) {
+        if let Some(content) = self.cached.get_mut(&header.key_hash).filter(|_| header.op == tells)
+        {
             content.known = content.known.max(header.guard);
         }
     }
@@ -136,8 +145,9 @@ fn serve(switch: &Mutex<Switch>, requests: &Receiver<Forwarded>, service: Durati
     let mut under_way: HashMap<u64, Forwarded> = HashMap::new();
     let mut number = 0;
     loop {
-        let wait =
-            departures.peek().map_or(Duration::from_secs(1), |next| next.0.0.saturating_duration_since(Instant::now()));
+        let wait = departures.peek().map_or(Duration::from_secs(1), |next| {
+            next.0.0.saturating_duration_since(Instant::now())
+        });
         match requests.recv_timeout(wait) {
             Ok(request) => {
                 let header = request.0.parse().expect("the session's own packet").header;
@@ -184,9 +194,14 @@ impl BenchRack for IdealRack {
     }
 
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
-        let link = Link { switch: self.switch.clone(), inbox: Arc::default(), nodes: self.nodes.clone() };
+        let link =
+            Link { switch: self.switch.clone(), inbox: Arc::default(), nodes: self.nodes.clone() };
         let grants = Grants::new(index);
-        Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(link), control: Box::new(grants) })
+        Ok(ClientLinks {
+            id: u64::from(index) + 1,
+            uplink: Box::new(link),
+            control: Box::new(grants),
+        })
     }
 
     fn load(&mut self, _: Preload) -> anyhow::Result<()> {
@@ -217,14 +232,23 @@ impl BenchRack for IdealRack {
 struct IdealRacks;
 
 impl RackFactory for IdealRacks {
-    fn start(&mut self, scheme: Scheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>> {
+    fn start(
+        &mut self,
+        scheme: Scheme,
+        options: &RackOptions,
+    ) -> anyhow::Result<Box<dyn BenchRack>> {
         let switch = Arc::new(Mutex::new(Switch {
             scheme,
             seq: 1,
             value: vec![0; options.value_bytes as usize],
             cached: HashMap::new(),
-            map: Map::equal((0..PARTITIONS).map(|partition| vec![partition % options.nodes]).collect()),
-            statistics: RackStatistics { node_ops: vec![0; options.nodes.into()], ..RackStatistics::default() },
+            map: Map::equal(
+                (0..PARTITIONS).map(|partition| vec![partition % options.nodes]).collect(),
+            ),
+            statistics: RackStatistics {
+                node_ops: vec![0; options.nodes.into()],
+                ..RackStatistics::default()
+            },
         }));
         let service = Duration::from_secs_f64(1.0 / options.node_capacity_ops.unwrap_or(1e6));
         let (nodes, requests) = channel();

@@ -1,5 +1,6 @@
-//! What the load generator itself costs: `switchback bench` against a rack that answers every packet in the call by rewriting its header.
-//! No rack can be measured faster than this. Arguments are those of `switchback bench`.
+//! What the load generator itself costs: `switchback bench` against a rack that answers every
+//! packet in the call by rewriting its header. No rack can be measured faster than this. Arguments
+//! are those of `switchback bench`.
 //!
 //! ```sh
 //! cargo run --release -p switchback-bench --example overhead -- --workload a --seconds 3
@@ -15,7 +16,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use switchback_bench::workload::Preload;
-use switchback_bench::{BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, run};
+use switchback_bench::{
+    BenchArgs, BenchRack, ClientLinks, RackFactory, RackOptions, RackStatistics, run,
+};
 use switchback_net::{Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme, Seq, flags};
 
@@ -37,7 +40,8 @@ impl Uplink for Mirror {
         let header = packet.parse().expect("the session's own packet").header;
         self.seq += 1;
         self.hits.fetch_add(1, Ordering::Relaxed);
-        let answer = Header { flags: flags::CACHED, seq: Seq(self.seq), durable_generation: 1, ..header };
+        let answer =
+            Header { flags: flags::CACHED, seq: Seq(self.seq), durable_generation: 1, ..header };
         if header.op == Op::Write {
             packet.rewrite(&Header { op: Op::WriteReply, ..answer });
         } else {
@@ -68,9 +72,17 @@ impl BenchRack for MirrorRack {
     }
 
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks> {
-        let mirror = Mirror { seq: 1 << 20, value: vec![0; self.value_bytes as usize], hits: self.hits.clone() };
+        let mirror = Mirror {
+            seq: 1 << 20,
+            value: vec![0; self.value_bytes as usize],
+            hits: self.hits.clone(),
+        };
         let grants = Grants::new(index);
-        Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(mirror), control: Box::new(grants) })
+        Ok(ClientLinks {
+            id: u64::from(index) + 1,
+            uplink: Box::new(mirror),
+            control: Box::new(grants),
+        })
     }
 
     fn load(&mut self, _: Preload) -> anyhow::Result<()> {
@@ -86,7 +98,11 @@ impl BenchRack for MirrorRack {
     }
 
     fn statistics(&self) -> RackStatistics {
-        RackStatistics { node_ops: vec![0], hits: self.hits.load(Ordering::Relaxed), ..RackStatistics::default() }
+        RackStatistics {
+            node_ops: vec![0],
+            hits: self.hits.load(Ordering::Relaxed),
+            ..RackStatistics::default()
+        }
     }
 
     fn stop(self: Box<Self>) -> anyhow::Result<()> {

@@ -56,8 +56,9 @@ pub(crate) enum BenchCommand {
 /// What is run on which rack.
 #[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct LoadArgs {
-    /// load, a, b, c, d, f (as in YCSB), mix:WRITE_PERCENT, or twitter:CLUSTER (twitter:36): published figures of a production cache, which
-    /// also say how skewed it is and how long keys and values are.
+    /// load, a, b, c, d, f (as in YCSB), mix:WRITE_PERCENT, or twitter:CLUSTER (twitter:36):
+    /// published figures of a production cache, which also say how skewed it is and how long keys
+    /// and values are.
     #[arg(long, default_value = "a", value_name = "NAME")]
     pub(crate) workload: Workload,
 
@@ -85,8 +86,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) nodes: u16,
 
-    /// Caps each node at this many requests a second, so that nodes are the bottleneck even on a small machine. Without it no limit can
-    /// be computed.
+    /// Caps each node at this many requests a second, so that nodes are the bottleneck even on a
+    /// small machine. Without it no limit can be computed.
     #[arg(long, value_name = "OPS", value_parser = parse_ops)]
     pub(crate) node_capacity: Option<f64>,
 
@@ -110,8 +111,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) window: u32,
 
-    /// Open loop: operations a second of all clients together, or a percentage of the limit (70%). Latency counts from the time an operation was due,
-    /// not from when it was sent.
+    /// Open loop: operations a second of all clients together, or a percentage of the limit (70%).
+    /// Latency counts from the time an operation was due, not from when it was sent.
     #[arg(long, value_name = "OPS|PERCENT%")]
     pub(crate) rate: Option<Rate>,
 
@@ -143,8 +144,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 10.0, value_name = "S", value_parser = parse_seconds_or_none)]
     pub(crate) snapshot_period: f64,
 
-    /// Checks every read and write against what was written and acknowledged, and at the end reads every record that was written. Ends with a
-    /// failure if anything doesn't match.
+    /// Checks every read and write against what was written and acknowledged, and at the end reads
+    /// every record that was written. Ends with a failure if anything doesn't match.
     #[arg(long)]
     pub(crate) verify: bool,
 
@@ -156,7 +157,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
 
-    /// Where nodes keep their data, in a directory that goes with the run; where the system keeps what is temporary if not given.
+    /// Where nodes keep their data, in a directory that goes with the run; where the system keeps
+    /// what is temporary if not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 
@@ -174,7 +176,8 @@ pub(crate) struct Shape {
 }
 
 impl LoadArgs {
-    /// The shape as given, else as published of the workload, else the default; with what has to be said about it.
+    /// The shape as given, else as published of the workload, else the default; with what has to be
+    /// said about it.
     pub(crate) fn shape(&self) -> anyhow::Result<(Shape, Vec<String>)> {
         let mut notes = Vec::new();
         let mut shape = Shape {
@@ -187,8 +190,9 @@ impl LoadArgs {
             "{cluster}: mean figures of a production cache at Twitter (Yang et al., OSDI 2020; CC BY 4.0); its keys, values and order of requests are made up"
         ));
         if self.zipf.is_none() {
-            shape.zipf =
-                cluster.alpha.with_context(|| format!("of {cluster} no Zipf exponent was published: give --zipf"))?;
+            shape.zipf = cluster.alpha.with_context(|| {
+                format!("of {cluster} no Zipf exponent was published: give --zipf")
+            })?;
         }
         if let (None, Some(published)) = (self.key_bytes, cluster.key_bytes) {
             shape.key_bytes = published.clamp(KEY_BYTES.0 as u32, KEY_BYTES.1 as u32);
@@ -260,7 +264,8 @@ pub(crate) enum Arrivals {
 }
 
 fn parse_number(text: &str) -> Result<f64, String> {
-    let number: f64 = text.replace(['_', ','], "").parse().map_err(|_| format!("`{text}` is not a number"))?;
+    let number: f64 =
+        text.replace(['_', ','], "").parse().map_err(|_| format!("`{text}` is not a number"))?;
     if number.is_finite() { Ok(number) } else { Err(format!("`{text}` is not finite")) }
 }
 
@@ -301,7 +306,11 @@ pub(crate) fn parse_theta(text: &str) -> Result<f64, String> {
 
 fn parse_in(text: &str, from: usize, to: usize) -> Result<u32, String> {
     let bytes: u32 = text.parse().map_err(|_| format!("`{text}` is not a number of bytes"))?;
-    if (from..=to).contains(&(bytes as usize)) { Ok(bytes) } else { Err(format!("it is {from} to {to}")) }
+    if (from..=to).contains(&(bytes as usize)) {
+        Ok(bytes)
+    } else {
+        Err(format!("it is {from} to {to}"))
+    }
 }
 
 fn parse_key_bytes(text: &str) -> Result<u32, String> {
@@ -309,7 +318,8 @@ fn parse_key_bytes(text: &str) -> Result<u32, String> {
 }
 
 fn parse_value_bytes(text: &str) -> Result<u32, String> {
-    // Values that travel in fragments are relayed, not cached: nothing that this benchmark is about.
+    // Values that travel in fragments are relayed, not cached: nothing that this benchmark is
+    // about.
     parse_in(text, VALUE_BYTES_MIN, CACHED_VALUE_BYTES_MAX)
 }
 
@@ -341,13 +351,23 @@ mod tests {
     fn arguments_make_sense() {
         Cli::command().debug_assert();
         let args = parse("").unwrap().load;
-        assert_eq!((args.schemes.as_slice(), args.workload, args.rate), (&Scheme::ALL[..], Workload::A, None));
-        let args = parse("--schemes farreach,nocache --workload mix:30 --rate 70% --node-capacity 5,000").unwrap().load;
+        assert_eq!(
+            (args.schemes.as_slice(), args.workload, args.rate),
+            (&Scheme::ALL[..], Workload::A, None)
+        );
+        let args =
+            parse("--schemes farreach,nocache --workload mix:30 --rate 70% --node-capacity 5,000")
+                .unwrap()
+                .load;
         assert_eq!(args.schemes, [Scheme::FarReach, Scheme::NoCache]);
         assert_eq!((args.rate, args.node_capacity), (Some(Rate::OfLimit(0.7)), Some(5000.0)));
-        let args = parse("--warmup 0 --snapshot-period 0 --change hot-in --change-every 5").unwrap().load;
+        let args =
+            parse("--warmup 0 --snapshot-period 0 --change hot-in --change-every 5").unwrap().load;
         assert_eq!((args.warmup, args.snapshot_period, args.change_every), (0.0, 0.0, 5.0));
-        assert!(matches!(parse("redis --gateway 127.0.0.1:6380").unwrap().command, Some(BenchCommand::Redis(_))));
+        assert!(matches!(
+            parse("redis --gateway 127.0.0.1:6380").unwrap().command,
+            Some(BenchCommand::Redis(_))
+        ));
     }
 
     #[test]
@@ -363,7 +383,10 @@ mod tests {
         assert_eq!(shape("--workload twitter:21").unwrap().0.value_bytes, 16);
         let error = shape("--workload twitter:37").unwrap_err().to_string();
         assert!(error.contains("20134 B") && error.contains("switchback predict"), "{error}");
-        assert_eq!(shape("--workload twitter:37 --value-bytes 512").unwrap().0, of(0.4251, 72, 512));
+        assert_eq!(
+            shape("--workload twitter:37 --value-bytes 512").unwrap().0,
+            of(0.4251, 72, 512)
+        );
         assert!(shape("--workload twitter:46").unwrap_err().to_string().contains("--zipf"));
         assert_eq!(shape("--workload twitter:46 --zipf 0.9").unwrap().0, of(0.9, 44, 928));
     }

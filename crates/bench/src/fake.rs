@@ -1,5 +1,5 @@
-//! A rack in a map, for tests: it speaks the session's protocol, answers cached keys in the call and others from a thread, loses packets,
-//! and can be told to cheat.
+//! A rack in a map, for tests: it speaks the session's protocol, answers cached keys in the call
+//! and others from a thread, loses packets, and can be told to cheat.
 
 #[path = "../examples/grants/mod.rs"]
 mod grants;
@@ -14,7 +14,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use switchback_net::{Sent, Uplink};
-use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme, Seq, Status, flags};
+use switchback_wire::{
+    Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme, Seq, Status, flags,
+};
 
 /// How the rack cheats, once in a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,9 +87,17 @@ impl State {
             self.statistics.node_ops[usize::from(head)] += 1;
         }
         let flags = if cached { flags::CACHED } else { 0 };
-        let answer = |op, status, seq| Header { op, flags, status, seq: Seq(seq), durable_generation: 1, ..header };
+        let answer = |op, status, seq| Header {
+            op,
+            flags,
+            status,
+            seq: Seq(seq),
+            durable_generation: 1,
+            ..header
+        };
         if header.op == Op::Write {
-            if let Some((_, again)) = self.answered.get(&header.lane).filter(|(request, _)| *request == header.request)
+            if let Some((_, again)) =
+                self.answered.get(&header.lane).filter(|(request, _)| *request == header.request)
             {
                 *packet = again.clone();
                 return;
@@ -204,14 +214,22 @@ fn serve(state: &Mutex<State>, requests: &Receiver<Forwarded>) {
 }
 
 impl FakeRack {
-    pub(crate) fn new(scheme: Scheme, nodes: u16, lose_every: u64, cheat: Option<Cheat>) -> FakeRack {
+    pub(crate) fn new(
+        scheme: Scheme,
+        nodes: u16,
+        lose_every: u64,
+        cheat: Option<Cheat>,
+    ) -> FakeRack {
         let state = Arc::new(Mutex::new(State {
             map: Map::equal((0..64).map(|partition| vec![partition % nodes]).collect()),
             records: HashMap::new(),
             last_seq: 10,
             cached: HashSet::new(),
             answered: HashMap::new(),
-            statistics: RackStatistics { node_ops: vec![0; nodes.into()], ..RackStatistics::default() },
+            statistics: RackStatistics {
+                node_ops: vec![0; nodes.into()],
+                ..RackStatistics::default()
+            },
             seen: 0,
             lose_every,
             cheat,
@@ -239,13 +257,19 @@ impl BenchRack for FakeRack {
         let nodes = self.nodes.as_ref().unwrap().0.clone();
         let uplink = FakeUplink { state: self.state.clone(), inbox: Arc::default(), nodes };
         let control = Grants::new(index);
-        Ok(ClientLinks { id: u64::from(index) + 1, uplink: Box::new(uplink), control: Box::new(control) })
+        Ok(ClientLinks {
+            id: u64::from(index) + 1,
+            uplink: Box::new(uplink),
+            control: Box::new(control),
+        })
     }
 
     fn load(&mut self, mut records: Preload) -> anyhow::Result<()> {
         let mut state = self.state.lock().unwrap();
         while let Some((key, value)) = records.next_record() {
-            state.records.insert(key.to_vec(), Record { seq: 1, value: value.to_vec(), before: None });
+            state
+                .records
+                .insert(key.to_vec(), Record { seq: 1, value: value.to_vec(), before: None });
         }
         Ok(())
     }
@@ -280,7 +304,11 @@ pub(crate) struct FakeRacks {
 }
 
 impl RackFactory for FakeRacks {
-    fn start(&mut self, scheme: Scheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>> {
+    fn start(
+        &mut self,
+        scheme: Scheme,
+        options: &RackOptions,
+    ) -> anyhow::Result<Box<dyn BenchRack>> {
         self.started.push((scheme, options.clone()));
         Ok(Box::new(FakeRack::new(scheme, options.nodes, self.lose_every, self.cheat)))
     }

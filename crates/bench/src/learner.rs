@@ -68,7 +68,8 @@ impl Learner {
         }
         loop {
             while let Some(place) = self.coldest.pop() {
-                let old = self.counted.get_mut(&self.content[place]).expect("what is cached was counted");
+                let old =
+                    self.counted.get_mut(&self.content[place]).expect("what is cached was counted");
                 if old.requests > self.least {
                     continue; // it was asked for since
                 }
@@ -80,8 +81,10 @@ impl Learner {
             let requests_of = |index: &u64| self.counted[index].requests;
             self.least = self.content.iter().map(requests_of).min().expect("there is room for one");
             let places = self.content.iter().enumerate();
-            self.coldest =
-                places.filter(|(_, index)| requests_of(index) == self.least).map(|(place, _)| place).collect();
+            self.coldest = places
+                .filter(|(_, index)| requests_of(index) == self.least)
+                .map(|(place, _)| place)
+                .collect();
             if requests <= self.least {
                 return;
             }

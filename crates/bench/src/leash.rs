@@ -4,8 +4,10 @@ use std::ffi::OsStr;
 use std::io;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-/// Kills the command that it becomes once its own standard input ends, which the kernel sees to if nobody else does.
-const LEASH: &str = r#"exec 3<&0; (read -r _ <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
+/// Kills the command that it becomes once its own standard input ends, which the kernel sees to if
+/// nobody else does.
+const LEASH: &str =
+    r#"exec 3<&0; (read -r _ <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
 
 /// Such a process. It has the thread's CPUs and network; dropped it is killed.
 #[derive(Debug)]
@@ -18,7 +20,11 @@ impl Leashed {
     ///
     /// # Errors
     /// No shell. A program that isn't there only shows in how it ends.
-    pub fn spawn(command: &[impl AsRef<OsStr>], output: Stdio, errors: Stdio) -> io::Result<Leashed> {
+    pub fn spawn(
+        command: &[impl AsRef<OsStr>],
+        output: Stdio,
+        errors: Stdio,
+    ) -> io::Result<Leashed> {
         let mut shell = Command::new("sh");
         shell.args(["-c", LEASH, "sh"]).args(command);
         shell.stdin(Stdio::piped()).stdout(output).stderr(errors);

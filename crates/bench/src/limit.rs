@@ -1,7 +1,9 @@
-//! The best throughput that is possible: for one partition map, one popularity and one cache content.
+//! The best throughput that is possible: for one partition map, one popularity and one cache
+//! content.
 //!
-//! Let an operation make `R` reads and `W` writes on average ([`Demand`]), let key `k` be chosen with probability `p(k)`, and let
-//! `head(k)` and `tail(k)` be the nodes that its writes and its reads go to. Node `n` then serves, per operation,
+//! Let an operation make `R` reads and `W` writes on average ([`Demand`]), let key `k` be chosen
+//! with probability `p(k)`, and let `head(k)` and `tail(k)` be the nodes that its writes and its
+//! reads go to. Node `n` then serves, per operation,
 //!
 //! ```text
 //! L(n) = sum over k of p(k) * (R * read(k) * [tail(k) = n] + W * write(k) * [head(k) = n])
@@ -15,19 +17,24 @@
 //! | write-back | 1, 1 | 0, 0 |
 //! | write-through, write-around | 1, 1 | `m(k)`, 1 |
 //!
-//! and the limit is the throughput at which the busiest node is full: `X = C / max L(n)`, with `C` requests a second a node.
+//! and the limit is the throughput at which the busiest node is full: `X = C / max L(n)`, with `C`
+//! requests a second a node.
 //!
-//! *Ideal* write-through updates the cache the moment a write arrives, so that cached reads never miss: `m(k) = 0`. A real one invalidates the
-//! record when the write passes and has it back when the node has applied it, a time `d` later; the record is valid when no write of
-//! the last `d` seconds was its own, so that with writes of a Poisson stream `m(k) = 1 - exp(-X * W * p(k) * d)`, and `X` is the
-//! solution of `X * max L(n) = C`. With `d` the time that a request waits at a full node, outstanding requests over `C`, this is what
-//! write-through can reach *in a closed loop*: there the queue of the busiest node keeps exactly its hot keys invalid.
+//! *Ideal* write-through updates the cache the moment a write arrives, so that cached reads never
+//! miss: `m(k) = 0`. A real one invalidates the record when the write passes and has it back when
+//! the node has applied it, a time `d` later; the record is valid when no write of the last `d`
+//! seconds was its own, so that with writes of a Poisson stream `m(k) = 1 - exp(-X * W * p(k) *
+//! d)`, and `X` is the solution of `X * max L(n) = C`. With `d` the time that a request waits at a
+//! full node, outstanding requests over `C`, this is what write-through can reach *in a closed
+//! loop*: there the queue of the busiest node keeps exactly its hot keys invalid.
 //!
-//! Write-around has the record back when a read that followed the last write is answered, a time `d` after it. With both streams
-//! Poisson, and `f(k) = R / (R + W)` the chance that the key's last request more than `d` ago was a read,
-//! `m(k) = 1 - f(k) * exp(-X * W * p(k) * d)`. Ideally, `d = 0`, the first read after a write is the only one that misses.
+//! Write-around has the record back when a read that followed the last write is answered, a time
+//! `d` after it. With both streams Poisson, and `f(k) = R / (R + W)` the chance that the key's last
+//! request more than `d` ago was a read, `m(k) = 1 - f(k) * exp(-X * W * p(k) * d)`. Ideally, `d =
+//! 0`, the first read after a write is the only one that misses.
 //!
-//! Nothing else costs anything in these limits: no cache update, no fenced or conservative read, no admission, no eviction.
+//! Nothing else costs anything in these limits: no cache update, no fenced or conservative read, no
+//! admission, no eviction.
 //!
 //! Three contents of the cache have a limit, each under its own name in every report:
 //!
@@ -48,8 +55,9 @@ use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares};
 use std::collections::HashSet;
 use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
-/// So many of the hottest keys are looked at one by one; the others count by the expected share of each partition. Of 100 million keys at Zipf
-/// 0.99 the hottest million draw three quarters, and none of the rest more than 5.5e-8.
+/// So many of the hottest keys are looked at one by one; the others count by the expected share of
+/// each partition. Of 100 million keys at Zipf 0.99 the hottest million draw three quarters, and
+/// none of the rest more than 5.5e-8.
 pub const EXACT_KEYS: u64 = 1_000_000;
 /// Fewer are enough if those after them draw less than this each; but so many in any case.
 const SHARE_MIN: f64 = 5e-8;
@@ -96,8 +104,8 @@ struct Hot {
 pub struct Policy {
     /// Which requests of cached keys it takes.
     pub scheme: Scheme,
-    /// How long a node takes to send a record whose cached copy was invalidated, in services of a node: 0 is ideal; the
-    /// number of outstanding requests is a closed loop.
+    /// How long a node takes to send a record whose cached copy was invalidated, in services of a
+    /// node: 0 is ideal; the number of outstanding requests is a closed loop.
     pub refresh_services: f64,
 }
 
@@ -116,7 +124,8 @@ impl Policy {
 /// The best that is possible.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limit {
-    /// Operations that one request's worth of node capacity (`C = 1`) allows: multiply by the capacity.
+    /// Operations that one request's worth of node capacity (`C = 1`) allows: multiply by the
+    /// capacity.
     pub ops_per_capacity: f64,
     /// Requests per operation that each node serves.
     pub node_load: Vec<f64>,
@@ -186,9 +195,15 @@ impl Placement {
         Placement { hot, rest, rest_of_partition, map: map.clone(), latest: None }
     }
 
-    /// Places a workload on a rack, after `phase` changes of popularity. Workloads without lasting favourites (inserts, read-latest) spread
-    /// evenly over partitions.
-    pub fn of_workload(spec: &WorkloadSpec, phase: u32, keys: KeySpace, map: &Map, hash_key: HashKey) -> Placement {
+    /// Places a workload on a rack, after `phase` changes of popularity. Workloads without lasting
+    /// favourites (inserts, read-latest) spread evenly over partitions.
+    pub fn of_workload(
+        spec: &WorkloadSpec,
+        phase: u32,
+        keys: KeySpace,
+        map: &Map,
+        hash_key: HashKey,
+    ) -> Placement {
         let shares = ZipfShares::new(spec.records, spec.theta);
         let exact = if spec.workload.is_static() { exact_keys(&shares) } else { 0 };
         let lasting = 1.0 - spec.workload.one_hit();
@@ -213,10 +228,14 @@ impl Placement {
         self.hot.iter().take(count).map(|hot| hot.key.hash).collect()
     }
 
-    /// The share of operations that concern these keys, of a workload in which keys are read and written alike.
+    /// The share of operations that concern these keys, of a workload in which keys are read and
+    /// written alike.
     pub fn share_of(&self, keys: &HashSet<KeyHash>) -> f64 {
         // Not sum(): of nothing at all that is -0.
-        self.hot.iter().filter(|hot| keys.contains(&hot.key.hash)).fold(0.0, |sum, hot| sum + hot.key.reads)
+        self.hot
+            .iter()
+            .filter(|hot| keys.contains(&hot.key.hash))
+            .fold(0.0, |sum, hot| sum + hot.key.reads)
     }
 
     /// Requests per operation that each partition draws, without a cache.
@@ -230,13 +249,20 @@ impl Placement {
         load
     }
 
-    /// The limit under `policy` with these keys cached. (Cached keys that are not among the [`EXACT_KEYS`] hottest take nothing off.)
+    /// The limit under `policy` with these keys cached. (Cached keys that are not among the
+    /// [`EXACT_KEYS`] hottest take nothing off.)
     pub fn limit(&self, demand: Demand, policy: Policy, cached: &HashSet<KeyHash>) -> Limit {
         self.limit_of_content(demand, policy, |hash| if cached.contains(hash) { 1.0 } else { 0.0 })
     }
 
-    /// The same of a content that changes: `cached` says for which share of the time a key is cached.
-    pub fn limit_of_content(&self, demand: Demand, policy: Policy, cached: impl Fn(&KeyHash) -> f64) -> Limit {
+    /// The same of a content that changes: `cached` says for which share of the time a key is
+    /// cached.
+    pub fn limit_of_content(
+        &self,
+        demand: Demand,
+        policy: Policy,
+        cached: impl Fn(&KeyHash) -> f64,
+    ) -> Limit {
         let share = |hot: &Hot| if policy.scheme.caches() { cached(&hot.key.hash) } else { 0.0 };
         let cached: Vec<f64> = self.hot.iter().map(share).collect();
         self.limit_of(demand, policy, &cached)
@@ -263,7 +289,11 @@ impl Placement {
     /// before.
     pub fn limit_of_hits(&self, demand: Demand, policy: Policy, hits: f64) -> Limit {
         let hits = if policy.scheme.caches() { hits } else { 0.0 };
-        self.limit_of(Demand { reads: demand.reads * (1.0 - hits), ..demand }, policy, &vec![0.0; self.hot.len()])
+        self.limit_of(
+            Demand { reads: demand.reads * (1.0 - hits), ..demand },
+            policy,
+            &vec![0.0; self.hot.len()],
+        )
     }
 
     fn limit_of(&self, demand: Demand, policy: Policy, cached: &[f64]) -> Limit {
@@ -271,10 +301,15 @@ impl Placement {
         let Policy { scheme, refresh_services } = policy;
         if scheme.invalidates() {
             // Keys that aren't written are never invalid.
-            let cached = self.hot.iter().zip(cached).filter(|(hot, cached)| **cached > 0.0 && hot.key.writes > 0.0);
+            let cached = self
+                .hot
+                .iter()
+                .zip(cached)
+                .filter(|(hot, cached)| **cached > 0.0 && hot.key.writes > 0.0);
             let misses: Vec<_> = cached
                 .map(|(hot, cached)| {
-                    let (reads, writes) = (demand.reads * hot.key.reads, demand.writes * hot.key.writes);
+                    let (reads, writes) =
+                        (demand.reads * hot.key.reads, demand.writes * hot.key.writes);
                     let fetched = if scheme.refreshes() { 1.0 } else { reads / (reads + writes) };
                     (usize::from(hot.tail), reads * cached, fetched, writes * refresh_services)
                 })
@@ -285,7 +320,8 @@ impl Placement {
             let at = |ops: f64| {
                 let mut load = node_load.clone();
                 for &(tail, reads, fetched, writes_a_refresh) in &misses {
-                    load[tail] += reads * (1.0 - fetched - fetched * (-ops * writes_a_refresh).exp_m1());
+                    load[tail] +=
+                        reads * (1.0 - fetched - fetched * (-ops * writes_a_refresh).exp_m1());
                 }
                 load
             };
@@ -296,10 +332,14 @@ impl Placement {
         Limit { ops_per_capacity: 1.0 / max(&node_load), node_load }
     }
 
-    /// Requests that each node serves per operation, however many those are: all but reads of cached keys that writes have made invalid.
+    /// Requests that each node serves per operation, however many those are: all but reads of
+    /// cached keys that writes have made invalid.
     fn certain_load(&self, demand: Demand, policy: Policy, cached: &[f64]) -> Vec<f64> {
-        let mut load: Vec<f64> =
-            self.rest.iter().map(|(reads, writes)| demand.reads * reads + demand.writes * writes).collect();
+        let mut load: Vec<f64> = self
+            .rest
+            .iter()
+            .map(|(reads, writes)| demand.reads * reads + demand.writes * writes)
+            .collect();
         for (hot, &cached) in self.hot.iter().zip(cached) {
             let reads = if policy.scheme.caches() { 1.0 - cached } else { 1.0 };
             let writes = if policy.scheme.absorbs_writes() { 1.0 - cached } else { 1.0 };
@@ -337,7 +377,11 @@ mod tests {
 
     /// Partitions in turn to nodes, as racks do it.
     fn map(partitions: usize, nodes: u16) -> Map {
-        Map::equal((0..partitions).map(|partition| vec![(partition % usize::from(nodes)) as u16]).collect())
+        Map::equal(
+            (0..partitions)
+                .map(|partition| vec![(partition % usize::from(nodes)) as u16])
+                .collect(),
+        )
     }
 
     fn hash_key(seed: u64) -> HashKey {
@@ -350,8 +394,11 @@ mod tests {
         let spec = spec(Workload::A, 100, 0.99);
         let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map, hash_key(2));
         let demand = Demand { reads: 0.5, writes: 0.5 };
-        let load =
-            |cached: f64| placement.limit_of_content(demand, Policy::ideal(Scheme::FarReach), |_| cached).node_load[0];
+        let load = |cached: f64| {
+            placement
+                .limit_of_content(demand, Policy::ideal(Scheme::FarReach), |_| cached)
+                .node_load[0]
+        };
         assert!((load(0.5) - (load(0.0) + load(1.0)) / 2.0).abs() < 1e-9);
         assert!((load(0.0) - 1.0).abs() < 1e-9 && load(1.0).abs() < 1e-9);
     }
@@ -392,7 +439,8 @@ mod tests {
 
     #[test]
     fn keys_may_be_read_and_written_in_their_own_shares() {
-        // Key 0 is only written, key 1 only read, key 2 fits no cache; reads and writes are as many.
+        // Key 0 is only written, key 1 only read, key 2 fits no cache; reads and writes are as
+        // many.
         let (map, demand) = (map(4, 1), Demand { reads: 0.5, writes: 0.5 });
         let key = |position: u64, reads, writes, cacheable| {
             let hash = KeyHash::at_position(position << 62);
@@ -418,12 +466,18 @@ mod tests {
             assert!((load - expected).abs() < 1e-12, "{policy:?} {count}: {load}");
         }
         // A cache for everything leaves nodes nothing at all.
-        let placement =
-            Placement::of_keys(&map, keys.into_iter().take(2).map(|key| KeyShare { writes: 1.0, reads: 0.5, ..key }));
+        let placement = Placement::of_keys(
+            &map,
+            keys.into_iter().take(2).map(|key| KeyShare { writes: 1.0, reads: 0.5, ..key }),
+        );
         let all_reads = Demand { reads: 1.0, writes: 0.0 };
         for policy in [Policy::ideal(Scheme::FarReach), through(100.0)] {
             let limit = placement.limit_of_hottest(all_reads, policy, 2);
-            assert_eq!((limit.ops_per_capacity, limit.node_load[0]), (f64::INFINITY, 0.0), "{policy:?}");
+            assert_eq!(
+                (limit.ops_per_capacity, limit.node_load[0]),
+                (f64::INFINITY, 0.0),
+                "{policy:?}"
+            );
         }
     }
 
@@ -432,13 +486,15 @@ mod tests {
         let map = map(1024, 16);
         let (keys, hash_key) = (KeySpace::new(1, 16), hash_key(2));
         let shares = ZipfShares::new(400_000, 0.99);
-        let hashes: Vec<_> = (0..400_000).map(|rank| (hash_key.hash(&keys.key(rank)), shares.share(rank))).collect();
+        let hashes: Vec<_> =
+            (0..400_000).map(|rank| (hash_key.hash(&keys.key(rank)), shares.share(rank))).collect();
         let exact = Placement::new(&map, hashes.iter().copied());
         let short = Placement::new(&map, hashes.iter().copied().take(50_000));
         let cached = exact.hottest(1000);
         for policy in [Policy::ideal(Scheme::NoCache), Policy::ideal(Scheme::FarReach)] {
             let demand = Workload::A.demand();
-            let (a, b) = (exact.limit(demand, policy, &cached), short.limit(demand, policy, &cached));
+            let (a, b) =
+                (exact.limit(demand, policy, &cached), short.limit(demand, policy, &cached));
             assert!((a.ops_per_capacity / b.ops_per_capacity - 1.0).abs() < 0.01);
         }
     }
@@ -446,23 +502,34 @@ mod tests {
     #[test]
     fn keys_that_draw_nearly_nothing_are_not_looked_at_one_by_one() {
         let exact = |records, theta| exact_keys(&ZipfShares::new(records, theta));
-        assert_eq!([exact(100_000_000, 0.99), exact(100_000_000, 0.0), exact(500, 0.99)], [1_000_000, 100_000, 500]);
+        assert_eq!(
+            [exact(100_000_000, 0.99), exact(100_000_000, 0.0), exact(500, 0.99)],
+            [1_000_000, 100_000, 500]
+        );
         let steep = ZipfShares::new(100_000_000, 1.2);
         let count = exact(100_000_000, 1.2);
         assert!((100_000..1_000_000).contains(&count), "{count}");
         assert!(steep.share(count) < SHARE_MIN && steep.share(count - 1) >= SHARE_MIN);
     }
 
-    /// Write-back over no cache, and the latter alone, in the paper's setting over random maps: medians.
+    /// Write-back over no cache, and the latter alone, in the paper's setting over random maps:
+    /// medians.
     fn gains(nodes: u16) -> (f64, f64) {
         let spec = spec(Workload::A, 100_000_000, 0.99);
         let mut gains = Vec::new();
         for seed in 0..5 {
-            let placement =
-                Placement::of_workload(&spec, 0, KeySpace::new(seed, 16), &map(4096, nodes), hash_key(seed));
+            let placement = Placement::of_workload(
+                &spec,
+                0,
+                KeySpace::new(seed, 16),
+                &map(4096, nodes),
+                hash_key(seed),
+            );
             let cached = placement.hottest(10_000);
             let [none, back] = [Policy::ideal(Scheme::NoCache), Policy::ideal(Scheme::FarReach)]
-                .map(|policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity);
+                .map(|policy| {
+                    placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity
+                });
             gains.push((back / none, none));
         }
         gains.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -481,26 +548,36 @@ mod tests {
     #[test]
     fn a_slow_refresh_costs_write_through_its_hits() {
         let spec = spec(Workload::A, 100_000, 0.99);
-        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(1024, 16), hash_key(1));
+        let placement =
+            Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(1024, 16), hash_key(1));
         let cached = placement.hottest(1000);
-        let limit = |policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity;
-        let through = |refresh_services| limit(Policy::closed_loop(Scheme::NetCache, refresh_services));
+        let limit =
+            |policy| placement.limit(Workload::A.demand(), policy, &cached).ops_per_capacity;
+        let through =
+            |refresh_services| limit(Policy::closed_loop(Scheme::NetCache, refresh_services));
         let falling: Vec<_> = [0.0, 1.0, 10.0, 100.0, 1000.0, 1e9].map(through).into();
         assert!(falling.is_sorted_by(|a, b| a > b), "{falling:?}");
         let none = limit(Policy::ideal(Scheme::NoCache));
         assert!((falling[5] / none - 1.0).abs() < 1e-3, "nothing is ever valid");
-        assert!(falling[0] > 1.5 * none && limit(Policy::ideal(Scheme::FarReach)) > 1.5 * falling[0]);
+        assert!(
+            falling[0] > 1.5 * none && limit(Policy::ideal(Scheme::FarReach)) > 1.5 * falling[0]
+        );
         // Where nothing is written, through and back are the same.
         let reads = Workload::C.demand();
         let through = placement.limit(reads, Policy::closed_loop(Scheme::NetCache, 256.0), &cached);
-        assert_eq!(through.node_load, placement.limit(reads, Policy::ideal(Scheme::FarReach), &cached).node_load);
+        assert_eq!(
+            through.node_load,
+            placement.limit(reads, Policy::ideal(Scheme::FarReach), &cached).node_load
+        );
     }
 
     #[test]
     fn reads_after_writes_miss_under_write_around() {
-        // One key, requests one after the other, each a write with the probability w: counted, and by the formula.
+        // One key, requests one after the other, each a write with the probability w: counted, and
+        // by the formula.
         let routes = routes(4, 1);
-        let key = KeyShare { hash: KeyHash::at_position(0), reads: 1.0, writes: 1.0, cacheable: true };
+        let key =
+            KeyShare { hash: KeyHash::at_position(0), reads: 1.0, writes: 1.0, cacheable: true };
         let placement = Placement::of_keys(&routes, [key].into_iter());
         let mut random = Pcg64Mcg::seed_from_u64(1);
         for writes in [0.05, 0.5, 0.95] {
@@ -513,8 +590,12 @@ mod tests {
             let counted = f64::from(served) / f64::from(requests);
             let demand = Demand { reads: 1.0 - writes, writes };
             let limit = |policy| placement.limit_of_hottest(demand, policy, 1).node_load[0];
-            assert!((limit(Policy::ideal(Scheme::WriteAround)) - counted).abs() < 0.01, "{writes}: {counted}");
-            let full = [0.0, 1.0, 100.0, 1e9].map(|services| limit(Policy::closed_loop(Scheme::WriteAround, services)));
+            assert!(
+                (limit(Policy::ideal(Scheme::WriteAround)) - counted).abs() < 0.01,
+                "{writes}: {counted}"
+            );
+            let full = [0.0, 1.0, 100.0, 1e9]
+                .map(|services| limit(Policy::closed_loop(Scheme::WriteAround, services)));
             assert!(full.is_sorted() && full[0] < 1.0 && full[3] > 0.999, "{full:?}");
             assert!(limit(Policy::closed_loop(Scheme::NetCache, 1.0)) < full[1]);
         }
@@ -523,22 +604,35 @@ mod tests {
     #[test]
     fn a_closed_loop_explains_the_papers_netcache() {
         // NetCache over no cache in Exp#1: 1.04 in A, 1.29 in B, 1.06 in F, far below the ideal.
-        for (workload, low, high) in [(Workload::A, 1.0, 1.15), (Workload::B, 1.1, 1.4), (Workload::F, 1.0, 1.15)] {
+        for (workload, low, high) in
+            [(Workload::A, 1.0, 1.15), (Workload::B, 1.1, 1.4), (Workload::F, 1.0, 1.15)]
+        {
             let spec = spec(workload, 100_000_000, 0.99);
-            let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(4096, 16), hash_key(1));
+            let placement =
+                Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(4096, 16), hash_key(1));
             let cached = placement.hottest(10_000);
-            let limit = |policy| placement.limit(workload.demand(), policy, &cached).ops_per_capacity;
-            let gain = limit(Policy::closed_loop(Scheme::NetCache, 256.0)) / limit(Policy::ideal(Scheme::NoCache));
+            let limit =
+                |policy| placement.limit(workload.demand(), policy, &cached).ops_per_capacity;
+            let gain = limit(Policy::closed_loop(Scheme::NetCache, 256.0))
+                / limit(Policy::ideal(Scheme::NoCache));
             assert!((low..high).contains(&gain), "{workload}: {gain}");
-            assert!(limit(Policy::ideal(Scheme::NetCache)) > 1.4 * limit(Policy::ideal(Scheme::NoCache)));
+            assert!(
+                limit(Policy::ideal(Scheme::NetCache))
+                    > 1.4 * limit(Policy::ideal(Scheme::NoCache))
+            );
         }
     }
 
     #[test]
     fn inserts_spread_by_partitions() {
         let spec = spec(Workload::Load, 1000, 0.99);
-        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(4, 3), hash_key(1));
-        let limit = placement.limit(Workload::Load.demand(), Policy::ideal(Scheme::FarReach), &HashSet::new());
+        let placement =
+            Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(4, 3), hash_key(1));
+        let limit = placement.limit(
+            Workload::Load.demand(),
+            Policy::ideal(Scheme::FarReach),
+            &HashSet::new(),
+        );
         assert_eq!(limit.node_load, [0.5, 0.25, 0.25]);
         assert_eq!((limit.ops(1000.0), limit.imbalance()), (2000.0, 1.5));
     }
@@ -547,19 +641,33 @@ mod tests {
     fn read_latest_is_limited_by_the_newest_records_on_equally_busy_nodes() {
         let (records, count) = (1_000_000, 10_000);
         let spec = spec(Workload::D, records, 0.99);
-        let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(64, 16), hash_key(1));
-        let limit =
-            |scheme| placement.limit_of_hottest(Workload::D.demand(), Policy::ideal(scheme), count).ops(60_000.0);
+        let placement =
+            Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map(64, 16), hash_key(1));
+        let limit = |scheme| {
+            placement
+                .limit_of_hottest(Workload::D.demand(), Policy::ideal(scheme), count)
+                .ops(60_000.0)
+        };
         // Of 100 operations 95 read, and the newest records take their share of those; 5 insert.
         let zeta = |n: u64| (1..=n).map(|k| (k as f64).powf(-0.99)).sum::<f64>();
         let cached = 16.0 * 60_000.0 / (0.95 * (1.0 - zeta(count as u64) / zeta(records)) + 0.05);
         for scheme in [Scheme::FarReach, Scheme::NetCache] {
-            assert!((limit(scheme) / cached - 1.0).abs() < 1e-9, "{scheme}: {} {cached}", limit(scheme));
+            assert!(
+                (limit(scheme) / cached - 1.0).abs() < 1e-9,
+                "{scheme}: {} {cached}",
+                limit(scheme)
+            );
         }
         assert!((limit(Scheme::NoCache) / (16.0 * 60_000.0) - 1.0).abs() < 1e-9);
-        let of_hits =
-            |hits| placement.limit_of_hits(Workload::D.demand(), Policy::ideal(Scheme::FarReach), hits).ops(60_000.0);
-        assert!((of_hits(0.0) - limit(Scheme::NoCache)).abs() < 1.0 && of_hits(1.0) > 19.0 * of_hits(0.0));
+        let of_hits = |hits| {
+            placement
+                .limit_of_hits(Workload::D.demand(), Policy::ideal(Scheme::FarReach), hits)
+                .ops(60_000.0)
+        };
+        assert!(
+            (of_hits(0.0) - limit(Scheme::NoCache)).abs() < 1.0
+                && of_hits(1.0) > 19.0 * of_hits(0.0)
+        );
         assert!(!placement.has_lasting_content());
     }
 

@@ -1,4 +1,5 @@
-//! What the benchmark needs of a rack. Embedded racks implement it over memory, distributed ones over sockets; tests have a fake.
+//! What the benchmark needs of a rack. Embedded racks implement it over memory, distributed ones
+//! over sockets; tests have a fake.
 
 use crate::workload::Preload;
 use clap::ValueEnum;
@@ -21,16 +22,17 @@ pub enum Links {
     Processes,
 }
 
-/// The rack that a run asks for. Two racks of equal options have equal partition maps: whatever is random about a rack (its
-/// hash key, its map) is drawn from `seed`, so that schemes are compared on the same map.
+/// The rack that a run asks for. Two racks of equal options have equal partition maps: whatever is
+/// random about a rack (its hash key, its map) is drawn from `seed`, so that schemes are compared
+/// on the same map.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RackOptions {
     /// Storage nodes.
     pub nodes: u16,
     /// Records that the cache holds at most.
     pub cache_records: u32,
-    /// Requests a second that each node serves at most (reads and writes alike, a token bucket without a burst worth
-    /// mentioning); `None`: as many as it can.
+    /// Requests a second that each node serves at most (reads and writes alike, a token bucket
+    /// without a burst worth mentioning); `None`: as many as it can.
     pub node_capacity_ops: Option<f64>,
     /// How the parts are connected.
     pub links: Links,
@@ -44,14 +46,16 @@ pub struct RackOptions {
     pub snapshot_period_ms: u64,
     /// Feeds whatever is random about the rack.
     pub seed: u64,
-    /// Where nodes keep their data, in a directory that goes with the rack; `None`: where the system keeps what is temporary.
+    /// Where nodes keep their data, in a directory that goes with the rack; `None`: where the
+    /// system keeps what is temporary.
     pub data: Option<PathBuf>,
 }
 
 /// Counters of a rack since its start; they only grow.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct RackStatistics {
-    /// Requests that each node has served (reads and writes of clients; not cache updates, fences or admissions).
+    /// Requests that each node has served (reads and writes of clients; not cache updates, fences
+    /// or admissions).
     pub node_ops: Vec<u64>,
     /// Requests that the switch answered from its cache.
     pub hits: u64,
@@ -84,7 +88,11 @@ pub struct ClientLinks {
 /// Starts racks, one after the other.
 pub trait RackFactory {
     /// Starts a rack with empty nodes and an empty cache, ready to serve.
-    fn start(&mut self, scheme: Scheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>>;
+    fn start(
+        &mut self,
+        scheme: Scheme,
+        options: &RackOptions,
+    ) -> anyhow::Result<Box<dyn BenchRack>>;
 }
 
 /// A running rack.
@@ -98,12 +106,12 @@ pub trait BenchRack {
     /// Opens the way for client `index`. Called once for each client, from 0 on.
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks>;
 
-    /// Stores records in the nodes they belong to, past the switch and as fast as can be. `Preload` is `Clone` and can be split
-    /// ([`Preload::part`]), so that several threads may load.
+    /// Stores records in the nodes they belong to, past the switch and as fast as can be. `Preload`
+    /// is `Clone` and can be split ([`Preload::part`]), so that several threads may load.
     fn load(&mut self, records: Preload) -> anyhow::Result<()>;
 
-    /// Admits these keys, hottest first, as far as there is room, and waits until they are cached *and filled* (a first read each, if need
-    /// be). Returns how many are.
+    /// Admits these keys, hottest first, as far as there is room, and waits until they are cached
+    /// *and filled* (a first read each, if need be). Returns how many are.
     fn preload_cache(&mut self, keys: Vec<Vec<u8>>) -> anyhow::Result<usize>;
 
     /// Hashes of the keys that are cached now, in any order.
@@ -111,7 +119,9 @@ pub trait BenchRack {
 
     /// The switch dies with all it knows, and after a while another one serves.
     fn replace_switch(&mut self, restart: Duration) -> anyhow::Result<()> {
-        anyhow::bail!("the switch of this rack can't be replaced, neither at once nor after {restart:?}")
+        anyhow::bail!(
+            "the switch of this rack can't be replaced, neither at once nor after {restart:?}"
+        )
     }
 
     /// What the last recovery took, if there was one.

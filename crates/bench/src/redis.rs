@@ -1,7 +1,8 @@
 //! `switchback bench redis`: a running gateway beside redis-server, both driven by redis-benchmark.
 //!
-//! Absolute figures of a small machine say little; the ratio of two servers that take turns on it, under the same load generator, says
-//! something. So each round runs every case on both servers, first one first and then the other, and ratios are taken within rounds.
+//! Absolute figures of a small machine say little; the ratio of two servers that take turns on it,
+//! under the same load generator, says something. So each round runs every case on both servers,
+//! first one first and then the other, and ratios are taken within rounds.
 
 use crate::leash::Leashed;
 use crate::report::{Machine, Spread, check_writable, grouped, say, spelt};
@@ -60,8 +61,8 @@ pub(crate) struct RedisArgs {
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 
-    /// Where redis-server keeps its data, in a directory that goes with it, best on the gateway's disk; where the system keeps what is
-    /// temporary if not given.
+    /// Where redis-server keeps its data, in a directory that goes with it, best on the gateway's
+    /// disk; where the system keeps what is temporary if not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 
@@ -159,8 +160,9 @@ struct Report<'a> {
 pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
     args.json.as_deref().map(check_writable).transpose()?;
     let gateway = resolve(&args.gateway)?;
-    ping(gateway, args.password.as_deref())
-        .with_context(|| format!("no gateway answers at {}; start one with `switchback up`", args.gateway))?;
+    ping(gateway, args.password.as_deref()).with_context(|| {
+        format!("no gateway answers at {}; start one with `switchback up`", args.gateway)
+    })?;
     let redis = RedisServer::start(args)?;
     let mut report = Report {
         tool: "switchback bench redis",
@@ -183,7 +185,10 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
         report.redis,
         spelt(args.durability)
     ))?;
-    let servers = [(Server::Redis, redis.address, None), (Server::Gateway, gateway, args.password.as_deref())];
+    let servers = [
+        (Server::Redis, redis.address, None),
+        (Server::Gateway, gateway, args.password.as_deref()),
+    ];
     for (server, address, password) in servers {
         eprintln!("filling {server:?}");
         fill(args, address, password)?;
@@ -194,12 +199,14 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
             // Who goes first changes from round to round.
             for at in 0..2 {
                 let (server, address, password) = servers[(round as usize + at) % 2];
-                let (ops, p50_ms, p99_ms) = benchmark(args, case, args.requests, address, password)?;
+                let (ops, p50_ms, p99_ms) =
+                    benchmark(args, case, args.requests, address, password)?;
                 report.samples.push(Sample { round, server, case, ops, p50_ms, p99_ms });
             }
         }
     }
-    report.summary = cases(args).iter().filter_map(|&case| compare(case, &report.samples)).collect();
+    report.summary =
+        cases(args).iter().filter_map(|&case| compare(case, &report.samples)).collect();
     if let Some(path) = &args.json {
         let json = serde_json::to_vec_pretty(&report).context("the report as JSON")?;
         std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
@@ -213,8 +220,9 @@ fn cases(args: &RedisArgs) -> Vec<Case> {
     args.keys.iter().flat_map(|&keys| commands.map(|command| Case { command, keys })).collect()
 }
 
-/// Writes the keys that are to be read, so that reads find something and both servers are warm. Keys are drawn at random: five times as many writes as
-/// keys leave less than one in a hundred out.
+/// Writes the keys that are to be read, so that reads find something and both servers are warm.
+/// Keys are drawn at random: five times as many writes as keys leave less than one in a hundred
+/// out.
 fn fill(args: &RedisArgs, address: SocketAddr, password: Option<&str>) -> anyhow::Result<()> {
     for &keys in &args.keys {
         let requests = if keys == 1 { 100_000 } else { 5 * keys };
@@ -242,22 +250,35 @@ fn benchmark(
     if let Some(password) = password {
         command.args(["-a", password]);
     }
-    let output = command.stdin(Stdio::null()).output().context("cannot run redis-benchmark (package redis-tools)")?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run redis-benchmark (package redis-tools)")?;
     let text = String::from_utf8_lossy(&output.stdout);
     parse_csv(&text, case.command).with_context(|| {
         let errors = String::from_utf8_lossy(&output.stderr);
-        format!("redis-benchmark against {address} ({case}) ended with {}: {text}{errors}", output.status)
+        format!(
+            "redis-benchmark against {address} ({case}) ended with {}: {text}{errors}",
+            output.status
+        )
     })
 }
 
 /// The line of a command: rate, p50 and p99, found by the names of the columns.
 fn parse_csv(text: &str, command: &str) -> anyhow::Result<(f64, f64, f64)> {
-    let cells = |line: &str| line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect::<Vec<_>>();
+    let cells = |line: &str| {
+        line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect::<Vec<_>>()
+    };
     let mut lines = text.lines().map(cells);
-    let head = lines.find(|cells| cells.first().is_some_and(|cell| cell == "test")).context("no table")?;
-    let line = lines.find(|cells| cells.first().is_some_and(|cell| cell == command)).context("no line")?;
+    let head =
+        lines.find(|cells| cells.first().is_some_and(|cell| cell == "test")).context("no table")?;
+    let line =
+        lines.find(|cells| cells.first().is_some_and(|cell| cell == command)).context("no line")?;
     let figure = |name: &str| {
-        let column = head.iter().position(|cell| cell == name).with_context(|| format!("no column {name}"))?;
+        let column = head
+            .iter()
+            .position(|cell| cell == name)
+            .with_context(|| format!("no column {name}"))?;
         line.get(column)
             .context("the line is too short")?
             .parse::<f64>()
@@ -267,7 +288,9 @@ fn parse_csv(text: &str, command: &str) -> anyhow::Result<(f64, f64, f64)> {
 }
 
 fn compare(case: Case, samples: &[Sample]) -> Option<Comparison> {
-    let of = |server| samples.iter().filter(move |sample| sample.case == case && sample.server == server);
+    let of = |server| {
+        samples.iter().filter(move |sample| sample.case == case && sample.server == server)
+    };
     let spread = |server, figure: fn(&Sample) -> f64| Spread::of(of(server).map(figure));
     let ratios = of(Server::Gateway).filter_map(|gateway| {
         let redis = of(Server::Redis).find(|redis| redis.round == gateway.round)?;
@@ -298,7 +321,8 @@ fn table(comparisons: &[Comparison]) -> Table {
     ]);
     let spread = |spread: &Spread| format!("± {:.1} %", spread.relative() * 100.0);
     for comparison in comparisons {
-        let Comparison { case, redis_ops, gateway_ops, ratio, redis_p99_ms, gateway_p99_ms } = comparison;
+        let Comparison { case, redis_ops, gateway_ops, ratio, redis_p99_ms, gateway_p99_ms } =
+            comparison;
         table.row([
             case.to_string(),
             grouped(redis_ops.median),
@@ -316,7 +340,8 @@ fn table(comparisons: &[Comparison]) -> Table {
 }
 
 fn resolve(address: &str) -> anyhow::Result<SocketAddr> {
-    let mut found = address.to_socket_addrs().with_context(|| format!("{address} is no HOST:PORT"))?;
+    let mut found =
+        address.to_socket_addrs().with_context(|| format!("{address} is no HOST:PORT"))?;
     found.next().with_context(|| format!("{address} has no address"))
 }
 
@@ -342,7 +367,10 @@ fn expect(stream: &mut TcpStream, wanted: &[u8]) -> anyhow::Result<()> {
 }
 
 fn version() -> anyhow::Result<String> {
-    let output = Command::new("redis-server").arg("--version").output().context("cannot run redis-server")?;
+    let output = Command::new("redis-server")
+        .arg("--version")
+        .output()
+        .context("cannot run redis-server")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let number = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
     Ok(format!("redis-server {}", number.unwrap_or("of unknown version")))
@@ -376,9 +404,11 @@ impl RedisServer {
 fn spawn(address: SocketAddr, data: &Path, durability: Durability) -> anyhow::Result<Leashed> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let data = data.to_str().context("redis-server's directory has a name that isn't UTF-8")?;
-    let mut command = vec!["redis-server", "--bind", &host, "--port", &port, "--save", "", "--dir", data];
+    let mut command =
+        vec!["redis-server", "--bind", &host, "--port", &port, "--save", "", "--dir", data];
     command.extend(durability.redis_options());
-    Leashed::spawn(&command, Stdio::null(), Stdio::inherit()).context("cannot run redis-server (package redis-server)")
+    Leashed::spawn(&command, Stdio::null(), Stdio::inherit())
+        .context("cannot run redis-server (package redis-server)")
 }
 
 #[cfg(test)]
@@ -401,7 +431,8 @@ mod tests {
     #[test]
     fn ratios_are_taken_within_rounds() {
         let case = Case { command: "SET", keys: 1 };
-        let sample = |round, server, ops| Sample { round, server, case, ops, p50_ms: 0.1, p99_ms: 0.2 };
+        let sample =
+            |round, server, ops| Sample { round, server, case, ops, p50_ms: 0.1, p99_ms: 0.2 };
         // The machine was twice as fast in the second round: the ratio doesn't care.
         let samples = [
             sample(1, Server::Redis, 100.0),
@@ -416,8 +447,8 @@ mod tests {
         assert_eq!(
             line,
             [
-                "SET,", "one", "hot", "key", "150", "±", "33.3", "%", "180", "±", "33.3", "%", "1.20", "1.20", "1.20",
-                "0.20", "0.20"
+                "SET,", "one", "hot", "key", "150", "±", "33.3", "%", "180", "±", "33.3", "%",
+                "1.20", "1.20", "1.20", "0.20", "0.20"
             ]
         );
         assert!(compare(Case { keys: 2, ..case }, &samples).is_none());

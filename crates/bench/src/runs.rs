@@ -5,8 +5,8 @@ use crate::generator::{Crash, Learned, Measured, Plan, measure};
 use crate::limit::{Limit, Placement, Policy};
 use crate::rack::{BenchRack, RackFactory, RackOptions};
 use crate::report::{
-    Bar, Limits, Machine, Report, Run, RunContext, check_writable, describe, headline, say, summarize, text_of_run,
-    text_of_summary,
+    Bar, Limits, Machine, Report, Run, RunContext, check_writable, describe, headline, say,
+    summarize, text_of_run, text_of_summary,
 };
 use crate::workload::{Change, KeySpace, Preload, WorkloadSpec};
 use anyhow::Context as _;
@@ -20,7 +20,10 @@ use switchback_wire::{KeyHash, Scheme};
 /// Runs everything and reports it on stdout.
 pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Result<ExitCode> {
     if matches!(args.rate, Some(Rate::OfLimit(_))) {
-        anyhow::ensure!(args.node_capacity.is_some(), "--rate in percent of the limit needs --node-capacity");
+        anyhow::ensure!(
+            args.node_capacity.is_some(),
+            "--rate in percent of the limit needs --node-capacity"
+        );
     }
     anyhow::ensure!(!args.schemes.is_empty(), "no scheme to run");
     let (shape, notes) = args.shape()?;
@@ -58,7 +61,8 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
     }
     say("\n")?;
     for summary in &report.summary {
-        let mut runs: Vec<_> = report.runs.iter().filter(|run| run.scheme == summary.scheme).collect();
+        let mut runs: Vec<_> =
+            report.runs.iter().filter(|run| run.scheme == summary.scheme).collect();
         runs.sort_by(|a, b| a.throughput_ops.total_cmp(&b.throughput_ops));
         say(&format!("{}\n", text_of_run(runs[runs.len() / 2])))?;
     }
@@ -75,7 +79,13 @@ fn write_json(path: &Path, report: &Report) -> anyhow::Result<()> {
 /// The workload that the arguments ask for.
 fn spec(args: &LoadArgs, shape: &Shape) -> WorkloadSpec {
     let change = args.change.map(|pattern| Change { pattern, keys: args.change_keys });
-    WorkloadSpec { workload: args.workload, theta: shape.zipf, records: args.records, change, seed: args.seed }
+    WorkloadSpec {
+        workload: args.workload,
+        theta: shape.zipf,
+        records: args.records,
+        change,
+        seed: args.seed,
+    }
 }
 
 /// The rack that they ask for.
@@ -133,11 +143,14 @@ fn run_on(
         .context("cannot store the records")?;
     if args.preload && scheme.caches() {
         bar.say("filling the cache");
-        let hottest: Vec<_> = spec.hottest(args.cache_records.into()).map(|index| keys.key(index)).collect();
+        let hottest: Vec<_> =
+            spec.hottest(args.cache_records.into()).map(|index| keys.key(index)).collect();
         let wanted = hottest.len();
         let cached = rack.preload_cache(hottest).context("cannot fill the cache")?;
         if cached < wanted {
-            objections.push(format!("{cached} of the {wanted} hottest records were cached before the run"));
+            objections.push(format!(
+                "{cached} of the {wanted} hottest records were cached before the run"
+            ));
         }
     }
     let placement = Placement::of_workload(&spec, 0, keys, &rack.map(), rack.hash_key());
@@ -148,7 +161,8 @@ fn run_on(
     );
     // What the limits are told for, if the cache is to learn: popularity that lasts, before nodes
     // that are capped.
-    let learns = scheme.caches() && !args.preload && args.change.is_none() && args.node_capacity.is_some();
+    let learns =
+        scheme.caches() && !args.preload && args.change.is_none() && args.node_capacity.is_some();
     let learner_records = learns.then_some(args.cache_records as usize);
     let plan = Plan { crash, learner_records, ..plan(args, shape, spec, keys, rate_ops) };
     let measured = measure(rack, &plan, &mut |progress| bar.update(progress))?;
@@ -157,11 +171,23 @@ fn run_on(
         phase => Placement::of_workload(&plan.spec, phase, keys, &rack.map(), rack.hash_key()),
     };
     let limits = limits(args, scheme, &placement, &measured);
-    let context = RunContext { scheme, repetition, offered_ops: rate_ops, change_every: plan.change_every, objections };
+    let context = RunContext {
+        scheme,
+        repetition,
+        offered_ops: rate_ops,
+        change_every: plan.change_every,
+        objections,
+    };
     Ok(Run::new(context, measured, limits))
 }
 
-fn plan(args: &LoadArgs, shape: &Shape, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f64>) -> Plan {
+fn plan(
+    args: &LoadArgs,
+    shape: &Shape,
+    spec: WorkloadSpec,
+    keys: KeySpace,
+    rate_ops: Option<f64>,
+) -> Plan {
     Plan {
         spec,
         keys,
@@ -192,7 +218,12 @@ fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement) -> Option<f6
         (Rate::Ops(ops), _) => Some(ops),
         (Rate::OfLimit(share), Some(capacity)) => {
             let (demand, records) = (args.workload.demand(), args.cache_records as usize);
-            Some(share * placement.limit_of_hottest(demand, closed_loop(args, scheme), records).ops(capacity))
+            Some(
+                share
+                    * placement
+                        .limit_of_hottest(demand, closed_loop(args, scheme), records)
+                        .ops(capacity),
+            )
         }
         (Rate::OfLimit(_), None) => None,
     }
@@ -201,7 +232,9 @@ fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement) -> Option<f6
 fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Measured) -> Limits {
     let (demand, records) = (args.workload.demand(), args.cache_records as usize);
     // Infinite if the cache takes everything: then nodes limit nothing.
-    let ops = |limit: Limit| args.node_capacity.map(|capacity| limit.ops(capacity)).filter(|ops| ops.is_finite());
+    let ops = |limit: Limit| {
+        args.node_capacity.map(|capacity| limit.ops(capacity)).filter(|ops| ops.is_finite())
+    };
     let best = |policy| ops(placement.limit_of_hottest(demand, policy, records));
     let ideal = Policy::ideal(scheme);
     let of_content = |content: &HashSet<KeyHash>| ops(placement.limit(demand, ideal, content));

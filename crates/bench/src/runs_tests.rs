@@ -22,10 +22,13 @@ fn bench_on(line: &str, mut racks: FakeRacks) -> (anyhow::Result<ExitCode>, Valu
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("report.json");
     let always = "--seconds 0.2 --warmup 0.02 --records 2000 --value-bytes 64 --window 16 --cache-records 100 --json";
-    let words = std::iter::once("bench").chain(line.split_whitespace()).chain(always.split_whitespace());
+    let words =
+        std::iter::once("bench").chain(line.split_whitespace()).chain(always.split_whitespace());
     let args = Cli::parse_from(words.chain([json.to_str().unwrap()])).bench;
     let code = run(args, &mut racks);
-    let json = std::fs::read(json).map(|json| serde_json::from_slice(&json).unwrap()).unwrap_or(Value::Null);
+    let json = std::fs::read(json)
+        .map(|json| serde_json::from_slice(&json).unwrap())
+        .unwrap_or(Value::Null);
     (code, json, racks)
 }
 
@@ -41,13 +44,23 @@ fn schemes_run_in_turn_and_the_json_says_what_it_must() {
     let started: Vec<_> = racks.started.iter().map(|(scheme, _)| *scheme).collect();
     assert_eq!(started, [Scheme::NoCache, Scheme::FarReach, Scheme::NoCache, Scheme::FarReach]);
     let options = &racks.started[0].1;
-    assert_eq!((options.nodes, options.seed, options.lanes, options.node_capacity_ops), (3, 9, 16, Some(5000.0)));
+    assert_eq!(
+        (options.nodes, options.seed, options.lanes, options.node_capacity_ops),
+        (3, 9, 16, Some(5000.0))
+    );
     assert_eq!(json["kind"], "measured");
     assert_eq!(json["arguments"]["workload"], "a");
     assert_eq!(json["runs"].as_array().unwrap().len(), 4);
     let run = &json["runs"][1];
     assert_eq!((&run["scheme"], &run["repetition"]), (&Value::from("farreach"), &Value::from(1)));
-    for figure in ["throughput_ops", "limit_ops", "hit_ratio", "verified", "node_imbalance", "limit_cached_ops"] {
+    for figure in [
+        "throughput_ops",
+        "limit_ops",
+        "hit_ratio",
+        "verified",
+        "node_imbalance",
+        "limit_cached_ops",
+    ] {
         assert!(run[figure].as_f64().unwrap() > 0.0, "{figure} {run}");
     }
     assert_eq!((&run["mismatches"], &run["is_result"]), (&Value::from(0), &Value::from(true)));
@@ -57,7 +70,9 @@ fn schemes_run_in_turn_and_the_json_says_what_it_must() {
     assert!(json["runs"][1]["limit_ops"].as_f64() > json["runs"][0]["limit_ops"].as_f64());
     assert!(run["limit_learned_ops"].is_null(), "a preloaded cache has nothing to learn");
     let summary = &json["summary"][1];
-    assert!(summary["throughput_ops"]["min"].as_f64() <= summary["throughput_ops"]["median"].as_f64());
+    assert!(
+        summary["throughput_ops"]["min"].as_f64() <= summary["throughput_ops"]["median"].as_f64()
+    );
 }
 
 #[test]
@@ -72,15 +87,21 @@ fn wrong_answers_fail_the_command() {
 
 #[test]
 fn a_rate_may_be_a_share_of_the_limit() {
-    let (code, json, _) = bench("--schemes farreach,netcache --preload --rate 50% --node-capacity 300", None);
+    let (code, json, _) =
+        bench("--schemes farreach,netcache --preload --rate 50% --node-capacity 300", None);
     assert!(success(&code));
     let run = &json["runs"][0];
-    let (offered, limit) = (run["offered_ops"].as_f64().unwrap(), run["limit_ops"].as_f64().unwrap());
+    let (offered, limit) =
+        (run["offered_ops"].as_f64().unwrap(), run["limit_ops"].as_f64().unwrap());
     assert!((offered / limit - 0.5).abs() < 1e-6);
-    assert!(json["runs"][1]["offered_ops"].as_f64().unwrap() < 0.5 * json["runs"][1]["limit_ops"].as_f64().unwrap());
-    for (line, reason) in
-        [("--rate 50%", "--node-capacity"), ("--rate 1e20% --node-capacity 300", "more than 100000000 operations")]
-    {
+    assert!(
+        json["runs"][1]["offered_ops"].as_f64().unwrap()
+            < 0.5 * json["runs"][1]["limit_ops"].as_f64().unwrap()
+    );
+    for (line, reason) in [
+        ("--rate 50%", "--node-capacity"),
+        ("--rate 1e20% --node-capacity 300", "more than 100000000 operations"),
+    ] {
         let error = format!("{:#}", bench(line, None).0.unwrap_err());
         assert!(error.contains(reason), "{line}: {error}");
     }
@@ -93,9 +114,12 @@ fn a_cold_run_is_also_judged_by_what_a_perfect_learner_could_have() {
         let (code, json, _) = bench(&line, None);
         assert!(success(&code));
         let run = &json["runs"][0];
-        let [limit, learned, ours] =
-            ["limit_ops", "limit_learned_ops", "throughput_ops"].map(|figure| run[figure].as_f64().unwrap());
-        assert!(learned > 0.3 * limit && learned <= limit * 1.05, "{workload}: {learned} of {limit}");
+        let [limit, learned, ours] = ["limit_ops", "limit_learned_ops", "throughput_ops"]
+            .map(|figure| run[figure].as_f64().unwrap());
+        assert!(
+            learned > 0.3 * limit && learned <= limit * 1.05,
+            "{workload}: {learned} of {limit}"
+        );
         assert!((run["of_limit_learned"].as_f64().unwrap() - ours / learned).abs() < 1e-9);
         assert_eq!(run["limit_cached_ops"].is_null(), workload == "d", "what is hot in D moves");
     }
@@ -108,17 +132,27 @@ fn a_run_with_loss_is_no_result() {
     assert!(success(&code), "not fit to be cited, but nothing is broken");
     let run = &json["runs"][0];
     assert!(
-        run["loss"].as_f64().unwrap() > 0.02 && run["is_result"] == false && json["summary"][0]["is_result"] == false
+        run["loss"].as_f64().unwrap() > 0.02
+            && run["is_result"] == false
+            && json["summary"][0]["is_result"] == false
     );
     assert!(run["objections"][0].as_str().unwrap().contains("sent again"));
 }
 
 #[test]
 fn every_workload_and_a_change_of_popularity_run() {
-    for line in
-        ["load", "b", "c", "d", "f", "mix:75", "twitter:36", "c --change hot-in --change-every 0.1 --change-keys 20"]
-    {
-        let line = format!("--schemes farreach --preload --verify --node-capacity 1000 --workload {line}");
+    for line in [
+        "load",
+        "b",
+        "c",
+        "d",
+        "f",
+        "mix:75",
+        "twitter:36",
+        "c --change hot-in --change-every 0.1 --change-keys 20",
+    ] {
+        let line =
+            format!("--schemes farreach --preload --verify --node-capacity 1000 --workload {line}");
         let (code, json, _) = bench(&line, None);
         assert!(success(&code), "{line}: {json}");
         let changes = json["runs"][0]["changes"].as_array().unwrap().len();
@@ -131,7 +165,8 @@ fn a_report_that_can_not_be_written_is_known_before_a_rack_starts() {
     let mut racks = FakeRacks { cheat: None, lose_every: 0, started: Vec::new() };
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("missing/report.json");
-    let args = Cli::parse_from(["bench", "--seconds", "0.1", "--json", json.to_str().unwrap()]).bench;
+    let args =
+        Cli::parse_from(["bench", "--seconds", "0.1", "--json", json.to_str().unwrap()]).bench;
     let error = format!("{:#}", run(args, &mut racks).unwrap_err());
     assert!(error.starts_with(&format!("cannot write {}: ", json.display())), "{error}");
     assert!(racks.started.is_empty());

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Removes the directory once its own standard input ends, which the kernel sees to if nobody else does. Ctrl-C is for the measurement;
-/// parts that end with it may write for a moment yet.
+/// Removes the directory once its own standard input ends, which the kernel sees to if nobody else
+/// does. Ctrl-C is for the measurement; parts that end with it may write for a moment yet.
 const REMOVE: &str = r#"trap "" HUP INT QUIT TERM; read -r _; for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1" && exit; sleep 0.5; done"#;
 
 /// Such a directory; dropped it is removed.
@@ -17,8 +17,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one in `parent`, which is made if it isn't there (and stays), or else where the system keeps what is temporary. Its name
-    /// begins with `switchback-`, `purpose`.
+    /// Makes one in `parent`, which is made if it isn't there (and stays), or else where the system
+    /// keeps what is temporary. Its name begins with `switchback-`, `purpose`.
     ///
     /// # Errors
     /// No directory can be made there, or there is no shell.
@@ -26,8 +26,10 @@ impl Scratch {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_path_buf);
         let made = std::fs::create_dir_all(&parent);
         let prefix = format!("switchback-{purpose}-");
-        let directory = made.and_then(|()| tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent));
-        let directory = directory.with_context(|| format!("cannot make a directory in {}", parent.display()))?;
+        let directory =
+            made.and_then(|()| tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent));
+        let directory = directory
+            .with_context(|| format!("cannot make a directory in {}", parent.display()))?;
         let mut shell = Command::new("sh");
         shell.args(["-c", REMOVE, "sh"]).arg(directory.path());
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -42,7 +42,8 @@ pub struct Outcome {
     pub limit_ops: Option<f64>,
     /// Of all operations.
     pub latency_us: Option<Latency>,
-    /// Mean time after an operation was due until it was begun: the load generator's own part of the latency.
+    /// Mean time after an operation was due until it was begun: the load generator's own part of
+    /// the latency.
     pub lateness_us: Option<f64>,
     /// What each change of popularity did.
     pub changes: Vec<Recovery>,

@@ -1,18 +1,21 @@
 //! Whether what was read is what was written.
 //!
-//! Every answer carries the record's version ([`Seq`]), and versions order all writes of a key. So a table with the newest version of each
-//! record that any client knows of, by an acknowledgement or a read, is enough to check each answer when it comes:
+//! Every answer carries the record's version ([`Seq`]), and versions order all writes of a key. So
+//! a table with the newest version of each record that any client knows of, by an acknowledgement
+//! or a read, is enough to check each answer when it comes:
 //!
-//! - a read returns a version that is not older than the newest one known *when the read began*: no acknowledged write is lost, no read is stale, no value
-//!   that was seen is taken back;
+//! - a read returns a version that is not older than the newest one known *when the read began*: no
+//!   acknowledged write is lost, no read is stale, no value that was seen is taken back;
 //! - a write gets a version newer than the newest one known when it began;
-//! - a conditional write is done only if no version newer than the expected one was known when it began, and refused only for another version;
+//! - a conditional write is done only if no version newer than the expected one was known when it
+//!   began, and refused only for another version;
 //! - one version has one value, whoever sees it;
 //! - a value is whole, belongs to this record, and is one that its writer has written ([`Stamp`]);
 //! - a record that was there is there.
 //!
-//! These are the conditions under which the history of a key is linearizable with versions as its order, except that a version which two clients never both
-//! saw isn't compared. Afterwards every record in the table is read once more.
+//! These are the conditions under which the history of a key is linearizable with versions as its
+//! order, except that a version which two clients never both saw isn't compared. Afterwards every
+//! record in the table is read once more.
 
 use crate::workload::{PRELOADED, Stamp, ValueError, mix};
 use serde::Serialize;
@@ -46,7 +49,8 @@ pub enum Fault {
     Different,
     /// A write that was ordered before one that was known when it began.
     Unordered,
-    /// A conditional write that was done though another version was known when it began, or refused though the record has the expected one.
+    /// A conditional write that was done though another version was known when it began, or refused
+    /// though the record has the expected one.
     Condition,
 }
 
@@ -77,7 +81,13 @@ impl fmt::Display for Mismatch {
             Fault::Unordered => "a write ordered before one that was known when it began",
             Fault::Condition => "a conditional write done or refused against its condition",
         };
-        write!(f, "record {}: {what}: version {:?}, known {:?}", self.index, Seq(self.seq), Seq(self.known))?;
+        write!(
+            f,
+            "record {}: {what}: version {:?}, known {:?}",
+            self.index,
+            Seq(self.seq),
+            Seq(self.known)
+        )?;
         if let Some(value) = &self.value {
             write!(f, ", {value}")?;
         }
@@ -119,9 +129,11 @@ pub struct Verifier {
     swept: AtomicU64,
 }
 
-/// Bits of a fingerprint. Two values under one version are told apart but for one case in a million.
+/// Bits of a fingerprint. Two values under one version are told apart but for one case in a
+/// million.
 const PRINT_BITS: u32 = 20;
-/// Bits of a version's counter and epoch that are kept: the counter of a run, which begins at a fresh rack.
+/// Bits of a version's counter and epoch that are kept: the counter of a run, which begins at a
+/// fresh rack.
 const COUNTER_BITS: u32 = 32;
 const EPOCH_BITS: u32 = 64 - PRINT_BITS - COUNTER_BITS;
 
@@ -188,7 +200,12 @@ impl Verifier {
                 return self.mismatch(Fault::Corrupt, index, seq, known, Some(error));
             }
         };
-        let says = || Some(format!("write {} of client {} to record {}", stamp.version, stamp.writer, stamp.index));
+        let says = || {
+            Some(format!(
+                "write {} of client {} to record {}",
+                stamp.version, stamp.writer, stamp.index
+            ))
+        };
         if stamp.index != index {
             return self.mismatch(Fault::Foreign, index, seq, known, says());
         }
@@ -208,7 +225,9 @@ impl Verifier {
         if stamp.writer == PRELOADED {
             return stamp.version == 0 && stamp.index < self.preloaded;
         }
-        self.begun.get(usize::from(stamp.writer)).is_some_and(|begun| stamp.version <= begun.load(Ordering::Acquire))
+        self.begun
+            .get(usize::from(stamp.writer))
+            .is_some_and(|begun| stamp.version <= begun.load(Ordering::Acquire))
     }
 
     /// Checks the answer that there is no such record. (No workload deletes.)
@@ -223,7 +242,9 @@ impl Verifier {
     pub fn written(&self, stamp: Stamp, known: Known, expected: Option<Seq>, seq: Seq) {
         self.verified.fetch_add(1, Ordering::Relaxed);
         let there = stamp.index < self.preloaded || known.0 != 0;
-        if expected.is_some_and(|expected| expected < seq_of(known.0) || (there && expected == Seq::NONE)) {
+        if expected
+            .is_some_and(|expected| expected < seq_of(known.0) || (there && expected == Seq::NONE))
+        {
             return self.mismatch(Fault::Condition, stamp.index, seq, known, None);
         }
         let Some(word) = word(seq, fingerprint(stamp)) else { return self.uncheckable() };
@@ -235,7 +256,8 @@ impl Verifier {
         }
     }
 
-    /// Checks the refusal of a conditional write: the record has version `seq`, and not the expected one.
+    /// Checks the refusal of a conditional write: the record has version `seq`, and not the
+    /// expected one.
     pub fn refused(&self, index: u64, known: Known, expected: Option<Seq>, seq: Seq) {
         self.verified.fetch_add(1, Ordering::Relaxed);
         if expected.is_none_or(|expected| expected == seq) {
@@ -275,15 +297,24 @@ impl Verifier {
         verdict.mismatches += 1;
         *verdict.faults.entry(fault).or_default() += 1;
         if verdict.examples.len() < EXAMPLES_MAX {
-            verdict.examples.push(Mismatch { fault, index, seq: seq.0, known: seq_of(known.0).0, value });
+            verdict.examples.push(Mismatch {
+                fault,
+                index,
+                seq: seq.0,
+                known: seq_of(known.0).0,
+                value,
+            });
         }
     }
 
-    /// Records that the table knows a version of: part `part` of `parts`, to be read once more at the end.
+    /// Records that the table knows a version of: part `part` of `parts`, to be read once more at
+    /// the end.
     pub fn touched(&self, part: u64, parts: u64) -> impl Iterator<Item = u64> + '_ {
-        let chunks = (0..CHUNKS).filter_map(|at| self.chunks[at as usize].get().map(|chunk| (at * CHUNK, chunk)));
+        let chunks = (0..CHUNKS)
+            .filter_map(|at| self.chunks[at as usize].get().map(|chunk| (at * CHUNK, chunk)));
         chunks.flat_map(move |(first, chunk)| {
-            let known = chunk.iter().enumerate().filter(|(_, slot)| slot.load(Ordering::Acquire) != 0);
+            let known =
+                chunk.iter().enumerate().filter(|(_, slot)| slot.load(Ordering::Acquire) != 0);
             known.map(move |(at, _)| first + at as u64).filter(move |index| index % parts == part)
         })
     }
@@ -338,9 +369,15 @@ mod tests {
     fn what_was_written_is_accepted() {
         let table = table();
         table.read(5, table.known(5), Seq::new(1, 7), &value(stamp(5, 1)));
-        table.read(3, table.known(3), Seq::NONE, &value(Stamp { index: 3, writer: PRELOADED, version: 0 }));
+        table.read(
+            3,
+            table.known(3),
+            Seq::NONE,
+            &value(Stamp { index: 3, writer: PRELOADED, version: 0 }),
+        );
         table.read_nothing(11, table.known(11), Seq::NONE);
-        // Concurrent: the read began before the next write was acknowledged, and returns the older version.
+        // Concurrent: the read began before the next write was acknowledged, and returns the older
+        // version.
         let known = table.known(5);
         table.begin_write(stamp(5, 2));
         table.written(stamp(5, 2), table.known(5), None, Seq::new(1, 9));
@@ -352,7 +389,11 @@ mod tests {
         table.written(stamp(11, 4), table.known(11), Some(Seq::NONE), Seq::new(2, 2));
         table.refused(5, table.known(5), Some(Seq::new(1, 9)), Seq::new(2, 1));
         let verdict = table.verdict();
-        assert_eq!((verdict.mismatches, verdict.verified, verdict.unchecked), (0, 9, 0), "{verdict:?}");
+        assert_eq!(
+            (verdict.mismatches, verdict.verified, verdict.unchecked),
+            (0, 9, 0),
+            "{verdict:?}"
+        );
     }
 
     #[test]
@@ -372,11 +413,19 @@ mod tests {
         });
         check(Fault::Missing, &|table| table.read_nothing(5, table.known(5), Seq::new(1, 8)));
         check(Fault::Missing, &|table| table.read_nothing(3, table.known(3), Seq::NONE));
-        check(Fault::Corrupt, &|table| table.read(5, table.known(5), Seq::new(1, 7), &value(stamp(5, 1))[1..]));
+        check(Fault::Corrupt, &|table| {
+            table.read(5, table.known(5), Seq::new(1, 7), &value(stamp(5, 1))[1..])
+        });
         check(Fault::Corrupt, &|table| table.read(5, table.known(5), Seq::new(1, 7), &[0; BYTES]));
-        check(Fault::Foreign, &|table| table.read(5, table.known(5), Seq::new(1, 7), &preloaded(6)));
-        check(Fault::Invented, &|table| table.read(5, table.known(5), Seq::new(1, 8), &value(stamp(5, 2))));
-        check(Fault::Different, &|table| table.read(5, table.known(5), Seq::new(1, 7), &preloaded(5)));
+        check(Fault::Foreign, &|table| {
+            table.read(5, table.known(5), Seq::new(1, 7), &preloaded(6))
+        });
+        check(Fault::Invented, &|table| {
+            table.read(5, table.known(5), Seq::new(1, 8), &value(stamp(5, 2)))
+        });
+        check(Fault::Different, &|table| {
+            table.read(5, table.known(5), Seq::new(1, 7), &preloaded(5))
+        });
         check(Fault::Different, &|table| {
             // The read came first, the acknowledgement later.
             let known = table.known(5);
@@ -392,8 +441,12 @@ mod tests {
         check(Fault::Condition, &|table| {
             table.written(stamp(3, 2), table.known(3), Some(Seq::NONE), Seq::new(1, 8));
         });
-        check(Fault::Condition, &|table| table.refused(5, table.known(5), Some(Seq::new(1, 7)), Seq::new(1, 7)));
-        check(Fault::Stale, &|table| table.refused(5, table.known(5), Some(Seq::NONE), Seq::new(1, 6)));
+        check(Fault::Condition, &|table| {
+            table.refused(5, table.known(5), Some(Seq::new(1, 7)), Seq::new(1, 7))
+        });
+        check(Fault::Stale, &|table| {
+            table.refused(5, table.known(5), Some(Seq::NONE), Seq::new(1, 6))
+        });
         check(Fault::Unordered, &|table| {
             table.begin_write(stamp(5, 2));
             table.written(stamp(5, 2), table.known(5), None, Seq::new(1, 7));
@@ -415,7 +468,8 @@ mod tests {
         for index in [0, 1, 65_535, 65_536, 1_000_000] {
             table.written(stamp(index, 1), table.known(index), None, Seq::new(1, 1));
         }
-        let mut swept: Vec<_> = (0..3).flat_map(|part| table.touched(part, 3).collect::<Vec<_>>()).collect();
+        let mut swept: Vec<_> =
+            (0..3).flat_map(|part| table.touched(part, 3).collect::<Vec<_>>()).collect();
         swept.sort_unstable();
         assert_eq!(swept, [0, 1, 5, 65_535, 65_536, 1_000_000]);
     }

@@ -1,4 +1,5 @@
-//! The border to `switchback-rack`: how racks and parts are started, and what the command line asks of them.
+//! The border to `switchback-rack`: how racks and parts are started, and what the command line asks
+//! of them.
 
 use crate::output;
 use std::net::SocketAddr;
@@ -72,7 +73,10 @@ pub(crate) struct Interface {
 }
 
 /// Starts everything in this process; with a mode, the kernel runs the datapath.
-pub(crate) fn embedded(config: &RackConfig, kernel: Option<Mode>) -> anyhow::Result<Box<dyn Running>> {
+pub(crate) fn embedded(
+    config: &RackConfig,
+    kernel: Option<Mode>,
+) -> anyhow::Result<Box<dyn Running>> {
     let rack = EmbeddedRack::start(config, kernel)?;
     if let Some(mode) = rack.kernel_mode() {
         // Not on the line that says where the rack is, which programs read.
@@ -103,7 +107,9 @@ impl Running for EmbeddedRack {
 pub(crate) fn part(config: &RackConfig, part: &Part) -> anyhow::Result<Box<dyn Running>> {
     match part {
         Part::Switch(index, Datapath::User(capture)) => switch(config, *index, capture.as_ref()),
-        Part::Switch(index, Datapath::Kernel(interface)) => kernel_switch(config, *index, interface),
+        Part::Switch(index, Datapath::Kernel(interface)) => {
+            kernel_switch(config, *index, interface)
+        }
         Part::Node(index, capacity_ops) => node(config, *index, *capacity_ops),
         Part::Controller => controller(config),
         Part::Gateway => gateway(config),
@@ -124,7 +130,10 @@ struct PartProcess<P> {
 impl<P> Running for PartProcess<P> {
     fn ready(&self) -> String {
         let address = self.address.map_or(String::new(), |address| format!(" address={address}"));
-        let metrics = self.metrics.as_ref().map_or(String::new(), |server| format!(" metrics={}", server.address()));
+        let metrics = self
+            .metrics
+            .as_ref()
+            .map_or(String::new(), |server| format!(" metrics={}", server.address()));
         format!("ready {}{address}{metrics}", self.name)
     }
 
@@ -176,7 +185,11 @@ fn switch_supervisor(config: &RackConfig, agent: &AgentHandle, count: Counted) -
     Supervisor { datapath: Some(count), agent: Some(agent.clone()), ..Supervisor::new(config) }
 }
 
-fn switch(config: &RackConfig, index: u16, capture: Option<&CaptureFile>) -> anyhow::Result<Box<dyn Running>> {
+fn switch(
+    config: &RackConfig,
+    index: u16,
+    capture: Option<&CaptureFile>,
+) -> anyhow::Result<Box<dyn Running>> {
     let log = capture.map(|file| PacketLog::create(&file.path, file.bytes_max)).transpose()?;
     let part = SwitchPart::start(config, index, log)?;
     let (datapath, agent) = (Arc::clone(&part.datapath), part.agent.clone());
@@ -201,14 +214,22 @@ fn switch(config: &RackConfig, index: u16, capture: Option<&CaptureFile>) -> any
     }))
 }
 
-fn kernel_switch(config: &RackConfig, index: u16, at: &Interface) -> anyhow::Result<Box<dyn Running>> {
+fn kernel_switch(
+    config: &RackConfig,
+    index: u16,
+    at: &Interface,
+) -> anyhow::Result<Box<dyn Running>> {
     let part = KernelSwitchPart::start(config, index, &at.name, at.mode)?;
     let (datapath, agent) = (Arc::clone(&part.datapath), part.agent.clone());
     let counted = Arc::clone(&datapath);
     let supervisor = switch_supervisor(config, &agent, Box::new(move || counted.statistics()));
     let sources = common(config);
     let watch = part.watch().clone();
-    let ready = format!("switch={index} datapath=xdp interface={} mode={}", watch.interface(), watch.mode());
+    let ready = format!(
+        "switch={index} datapath=xdp interface={} mode={}",
+        watch.interface(),
+        watch.mode()
+    );
     let (label, switch) = (index.to_string(), part.switch.clone());
     sources.add(move |samples: &mut Samples| {
         metrics::interface(samples, &label, &watch, switch.packets());
@@ -227,9 +248,14 @@ fn kernel_switch(config: &RackConfig, index: u16, at: &Interface) -> anyhow::Res
     }))
 }
 
-fn node(config: &RackConfig, index: u16, capacity_ops: Option<f64>) -> anyhow::Result<Box<dyn Running>> {
+fn node(
+    config: &RackConfig,
+    index: u16,
+    capacity_ops: Option<f64>,
+) -> anyhow::Result<Box<dyn Running>> {
     let part = NodePart::start_capped(config, index, capacity_ops)?;
-    let supervisor = Supervisor { nodes: vec![(index, part.node.clone())], ..Supervisor::new(config) };
+    let supervisor =
+        Supervisor { nodes: vec![(index, part.node.clone())], ..Supervisor::new(config) };
     let sources = common(config);
     let (handle, label, meter) = (part.node.clone(), index.to_string(), Arc::clone(&part.meter));
     sources.add(move |samples: &mut Samples| {
@@ -252,7 +278,8 @@ fn node(config: &RackConfig, index: u16, capacity_ops: Option<f64>) -> anyhow::R
 
 fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     let part = ControllerPart::start(config)?;
-    let supervisor = Supervisor { controller: Some(part.controller.clone()), ..Supervisor::new(config) };
+    let supervisor =
+        Supervisor { controller: Some(part.controller.clone()), ..Supervisor::new(config) };
     let sources = common(config);
     let (handle, control) = (part.controller.clone(), part.control_statistics());
     let switches = config.switches.len() as u16;

@@ -10,9 +10,11 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;
 use switchback_terminal::{end_with_the_reader, log};
 
-// A release of the whole workspace would give the product what only the laboratory may have. (Editors check it as a whole.)
+// A release of the whole workspace would give the product what only the laboratory may have.
+// (Editors check it as a whole.)
 const _: () = assert!(
-    cfg!(debug_assertions) || !switchback_core::mechanisms::ABLATIONS && !switchback_datapath::ABLATIONS,
+    cfg!(debug_assertions)
+        || !switchback_core::mechanisms::ABLATIONS && !switchback_datapath::ABLATIONS,
     "this program has no switch that turns a mechanism off: build it by itself, as scripts/build.sh does"
 );
 
@@ -30,8 +32,8 @@ Examples:
 
 /// An in-network write-back cache for key-value stores.
 ///
-/// A small stateful data plane between clients and storage nodes that serves reads and absorbs writes of the hottest records, and loses
-/// no acknowledged write when any one part dies.
+/// A small stateful data plane between clients and storage nodes that serves reads and absorbs
+/// writes of the hottest records, and loses no acknowledged write when any one part dies.
 #[derive(Parser, Debug)]
 #[command(version, after_help = EXAMPLES, disable_help_subcommand = true, max_term_width = 120)]
 struct Cli {
@@ -64,7 +66,11 @@ impl Command {
     fn is_server(&self) -> bool {
         matches!(
             self,
-            Command::Up(_) | Command::Switch(_) | Command::Node(_) | Command::Controller(_) | Command::Gateway(_)
+            Command::Up(_)
+                | Command::Switch(_)
+                | Command::Node(_)
+                | Command::Controller(_)
+                | Command::Gateway(_)
         )
     }
 }
@@ -95,7 +101,8 @@ fn main() -> ExitCode {
         // The causes in one line: what failed, then why.
         output::error(&format!("{error:#}"));
         if is_server {
-            // RocksDB may still be waiting for room on a full disk; an orderly exit would pull its statics from under it.
+            // RocksDB may still be waiting for room on a full disk; an orderly exit would pull its
+            // statics from under it.
             signal_hook::low_level::exit(1);
         }
         ExitCode::FAILURE
@@ -118,7 +125,12 @@ mod tests {
         for subcommand in command.get_subcommands() {
             assert!(subcommand.get_about().is_some(), "{} has no help", subcommand.get_name());
             for argument in subcommand.get_arguments() {
-                assert!(argument.get_help().is_some(), "{} {} has no help", subcommand.get_name(), argument.get_id());
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} {} has no help",
+                    subcommand.get_name(),
+                    argument.get_id()
+                );
             }
         }
     }

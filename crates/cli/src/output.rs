@@ -47,9 +47,11 @@ pub(crate) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Text from elsewhere, in one line of bearable length and never an escape sequence of the terminal.
+/// Text from elsewhere, in one line of bearable length and never an escape sequence of the
+/// terminal.
 pub(crate) fn printable(text: &str) -> String {
-    let safe = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let safe =
+        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     let text: String = text.trim_end().chars().map(safe).collect();
     match text.chars().count() {
         0..=100 => text,
@@ -63,7 +65,10 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        assert_eq!((grouped(0), grouped(999), grouped(1_234_567)), ("0".into(), "999".into(), "1,234,567".into()));
+        assert_eq!(
+            (grouped(0), grouped(999), grouped(1_234_567)),
+            ("0".into(), "999".into(), "1,234,567".into())
+        );
         assert_eq!(
             (bytes(10), bytes(1536), bytes(u64::MAX)),
             ("10 B".into(), "1.5 KiB".into(), "16777216.0 TiB".into())

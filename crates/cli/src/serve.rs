@@ -1,4 +1,5 @@
-//! From start to stop: says when it is ready, waits for a signal, drains, and gives up at the second one.
+//! From start to stop: says when it is ready, waits for a signal, drains, and gives up at the
+//! second one.
 
 use crate::launch::Running;
 use crate::{notify, output};
@@ -11,23 +12,29 @@ use std::time::{Duration, Instant};
 
 /// How often a running part is asked whether it has failed.
 const CHECK_PERIOD: Duration = Duration::from_millis(200);
-/// How often one that starts is asked whether it serves, and after how long a person wants to know why it doesn't.
+/// How often one that starts is asked whether it serves, and after how long a person wants to know
+/// why it doesn't.
 const START_PERIOD: Duration = Duration::from_millis(10);
 const LONG_START: Duration = Duration::from_secs(3);
-/// Exit code of a process that was told twice to stop: what shells call "ended by SIGTERM or SIGINT", which it wasn't, cleanly.
+/// Exit code of a process that was told twice to stop: what shells call "ended by SIGTERM or
+/// SIGINT", which it wasn't, cleanly.
 const IMPATIENT: i32 = 130;
 
 /// Signals that ask to stop. Registered before anything starts, so that none is missed.
 pub(crate) fn signals() -> anyhow::Result<Receiver<i32>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals can't be handled")?;
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals can't be handled")?;
     let (sender, receiver) = channel();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut asked = false;
         for signal in signals.forever() {
             // At once, whatever the other threads are doing.
             if asked {
-                output::note("told twice: stopping at once; what was not yet flushed stays where it is");
-                // Without the destructors of the process: threads of RocksDB still use what they would destroy.
+                output::note(
+                    "told twice: stopping at once; what was not yet flushed stays where it is",
+                );
+                // Without the destructors of the process: threads of RocksDB still use what they
+                // would destroy.
                 signal_hook::low_level::exit(IMPATIENT);
             }
             asked = true;
@@ -56,7 +63,9 @@ pub(crate) fn until_stopped(
             hints(&*running);
         } else if !serves && !told && started.elapsed() > LONG_START {
             told = true;
-            output::note("the rack doesn't serve yet: this goes on as soon as its controller and a switch answer");
+            output::note(
+                "the rack doesn't serve yet: this goes on as soon as its controller and a switch answer",
+            );
         }
         match signals.recv_timeout(if serves { CHECK_PERIOD } else { START_PERIOD }) {
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break None,
@@ -115,7 +124,8 @@ mod tests {
         if signalled {
             sender.send(SIGTERM).unwrap();
         }
-        let code = until_stopped(Box::new(fake), &receiver, Duration::from_secs(9), |_| {}).unwrap();
+        let code =
+            until_stopped(Box::new(fake), &receiver, Duration::from_secs(9), |_| {}).unwrap();
         assert_eq!(stopped.load(Ordering::Relaxed), 1, "it is drained in any case");
         code
     }

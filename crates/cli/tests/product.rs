@@ -1,4 +1,5 @@
-//! What is shipped: the product, without the laboratory. (That it can't switch a mechanism off, `main.rs` asserts.)
+//! What is shipped: the product, without the laboratory. (That it can't switch a mechanism off,
+//! `main.rs` asserts.)
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -20,7 +21,10 @@ fn packages(arguments: &[&str]) -> Vec<String> {
     command.args(["tree", "--offline", "--prefix", "none"]).args(arguments);
     let output = command.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout).lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
+    text(&output.stdout)
+        .lines()
+        .filter_map(|line| Some(line.split(' ').next()?.to_owned()))
+        .collect()
 }
 
 #[test]
@@ -31,7 +35,9 @@ fn no_simulator_no_experiment_and_no_plotter_is_linked() {
     let crates: Vec<_> = std::fs::read_dir(laboratory)
         .unwrap()
         .map(|entry| std::fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap())
-        .map(|manifest| manifest.lines().find_map(|line| line.strip_prefix("name = ")).unwrap().replace('"', ""))
+        .map(|manifest| {
+            manifest.lines().find_map(|line| line.strip_prefix("name = ")).unwrap().replace('"', "")
+        })
         .collect();
     assert!(crates.iter().any(|name| name == "switchback-sim"), "{crates:?}");
     for name in crates.iter().map(String::as_str).chain(DRAWING) {
@@ -39,7 +45,8 @@ fn no_simulator_no_experiment_and_no_plotter_is_linked() {
     }
 }
 
-/// Runs `switchback lab` as a program in a directory where there may be a laboratory, with nothing else on PATH.
+/// Runs `switchback lab` as a program in a directory where there may be a laboratory, with nothing
+/// else on PATH.
 fn lab(laboratory: Option<&str>, arguments: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("switchback");
@@ -57,7 +64,10 @@ fn lab(laboratory: Option<&str>, arguments: &[&str]) -> Output {
 #[test]
 fn the_laboratory_is_the_program_beside_this_one() {
     let output = lab(Some("echo \"$@\"; exit 7"), &["-v", "lab", "sim", "--seed", "3", "--help"]);
-    assert_eq!((output.status.code(), text(&output.stdout).trim()), (Some(7), "--verbose sim --seed 3 --help"));
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).trim()),
+        (Some(7), "--verbose sim --seed 3 --help")
+    );
     let killed = lab(Some("kill -TERM $$"), &["lab"]);
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(15));
 }
@@ -67,6 +77,9 @@ fn a_laboratory_that_is_not_there_is_said_with_what_to_do() {
     let output = lab(None, &["lab", "sim"]);
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("switchback-lab is neither beside") && error.contains("make build"), "{error}");
+    assert!(
+        error.contains("switchback-lab is neither beside") && error.contains("make build"),
+        "{error}"
+    );
     assert_eq!(error.lines().count(), 1, "{error}");
 }

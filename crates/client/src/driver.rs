@@ -8,7 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use switchback_core::Now;
-use switchback_core::client::{ClientConfig, Completion, Operation, Outcome, Session, SessionStatistics, SubmitError};
+use switchback_core::client::{
+    ClientConfig, Completion, Operation, Outcome, Session, SessionStatistics, SubmitError,
+};
 use switchback_net::{Clock, ControlLink, Mailbox, Sent, Uplink, until};
 use switchback_wire::{Packet, Seq};
 use tokio::sync::oneshot;
@@ -102,7 +104,9 @@ impl Driver {
             packet: Packet::new(),
             closing: false,
         };
-        std::thread::Builder::new().name("client".into()).spawn(move || driver.run(poll, opened))?;
+        std::thread::Builder::new()
+            .name("client".into())
+            .spawn(move || driver.run(poll, opened))?;
         Ok(())
     }
 
@@ -111,8 +115,10 @@ impl Driver {
         let mut opened = Some(opened);
         let mut asked = VecDeque::new();
         while !(self.closing && self.outstanding.is_empty() && self.waiting.is_empty()) {
-            let timeout = until(self.clock.now(), self.session.poll_timeout()).unwrap_or(Duration::from_millis(20));
-            if let Err(error) = poll.poll(&mut events, Some(timeout.min(Duration::from_millis(20)))) {
+            let timeout = until(self.clock.now(), self.session.poll_timeout())
+                .unwrap_or(Duration::from_millis(20));
+            if let Err(error) = poll.poll(&mut events, Some(timeout.min(Duration::from_millis(20))))
+            {
                 tracing::debug!(%error, "waiting was interrupted");
             }
             let now = self.clock.now();
@@ -163,7 +169,9 @@ impl Driver {
                 RequestKind::Set { key, value, expiry_ms, condition } => {
                     Operation::Write { key, value, expiry_ms: *expiry_ms, condition: *condition }
                 }
-                RequestKind::Delete { key, condition } => Operation::Delete { key, condition: *condition },
+                RequestKind::Delete { key, condition } => {
+                    Operation::Delete { key, condition: *condition }
+                }
                 RequestKind::Statistics => {
                     let statistics = self.session.statistics();
                     answer(request.answer.take(), Ok(Answer::Statistics(statistics)));
@@ -183,7 +191,9 @@ impl Driver {
                     self.next_token += 1;
                 }
                 Err(SubmitError::TooLarge) => answer(request.answer.take(), Err(Error::TooLarge)),
-                Err(_) if now.monotonic_us >= *give_up_us => answer(request.answer.take(), Err(Error::TimedOut)),
+                Err(_) if now.monotonic_us >= *give_up_us => {
+                    answer(request.answer.take(), Err(Error::TimedOut))
+                }
                 Err(_) => return,
             }
             self.waiting.pop_front();

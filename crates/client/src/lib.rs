@@ -1,4 +1,5 @@
-//! The async client library: reads, writes, deletes and conditional writes of a rack, from any async runtime.
+//! The async client library: reads, writes, deletes and conditional writes of a rack, from any
+//! async runtime.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,9 +14,10 @@
 //! # }
 //! ```
 //!
-//! A thread of its own drives the session (lanes, retries with backoff and jitter, deadlines, the lease, preservation of what the cache
-//! acknowledged); a [`Client`] is a handle of it and may be cloned. An operation whose outcome can't be known is
-//! [`Error::Indeterminate`]: a write that may or may not have happened, or may still happen.
+//! A thread of its own drives the session (lanes, retries with backoff and jitter, deadlines, the
+//! lease, preservation of what the cache acknowledged); a [`Client`] is a handle of it and may be
+//! cloned. An operation whose outcome can't be known is [`Error::Indeterminate`]: a write that may
+//! or may not have happened, or may still happen.
 
 mod driver;
 
@@ -39,7 +41,8 @@ const QUEUE_MAX: usize = 1 << 16;
 pub struct Options {
     /// Lanes, deadlines, limits.
     pub session: ClientConfig,
-    /// Its number on the control channel; another client with the same number takes its session over. `None`: a random one.
+    /// Its number on the control channel; another client with the same number takes its session
+    /// over. `None`: a random one.
     pub id: Option<u64>,
     /// Socket buffers, receive and send.
     pub buffers: (usize, usize),
@@ -79,8 +82,8 @@ pub enum Error {
     /// Nothing happened.
     #[error("no answer in time; nothing was changed")]
     TimedOut,
-    /// The disk of the key's node is full: it refused the write. A copy of its packet that is still on its way may find room later, so it
-    /// may yet happen, once.
+    /// The disk of the key's node is full: it refused the write. A copy of its packet that is still
+    /// on its way may find room later, so it may yet happen, once.
     #[error(
         "the disk of this key's node is full: it refused the write, but a copy that is still on its way may find room"
     )]
@@ -125,7 +128,13 @@ impl Client {
         let uplink = UdpLink::bind(unspecified, options.buffers.0, options.buffers.1)?;
         let id = options.id.unwrap_or_else(driver::draw);
         let port = connect(Peer::Client(id), controller)?;
-        Client::over(options.session, Box::new(uplink), Box::new(ClientControl(port)), Clock::default()).await
+        Client::over(
+            options.session,
+            Box::new(uplink),
+            Box::new(ClientControl(port)),
+            Clock::default(),
+        )
+        .await
     }
 
     /// A client over links that exist already (of an embedded rack, say).
@@ -177,7 +186,12 @@ impl Client {
     }
 
     /// Writes a record iff its version is `seq` ([`Seq::NONE`]: there never was one).
-    pub async fn set_if(&self, key: &[u8], value: &[u8], seq: Seq) -> Result<Result<Seq, Conflict>, Error> {
+    pub async fn set_if(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        seq: Seq,
+    ) -> Result<Result<Seq, Conflict>, Error> {
         let (key, value) = (key.to_vec(), value.to_vec());
         match self.run(RequestKind::Set { key, value, expiry_ms: 0, condition: Some(seq) }).await? {
             driver::Answer::Written(written) => Ok(written),

@@ -14,7 +14,9 @@ fn main() {
     let keys: Vec<Vec<u8>> = (0..RECORDS).map(|i| format!("user{i:012}").into_bytes()).collect();
     let hashes: Vec<KeyHash> = keys.iter().map(|key| hash_key.hash(key)).collect();
     let value = [9; 128];
-    println!("preservation of {RECORDS} hot records of 16 + 128 B, {WRITES} writes a round, {ROUNDS} rounds");
+    println!(
+        "preservation of {RECORDS} hot records of 16 + 128 B, {WRITES} writes a round, {ROUNDS} rounds"
+    );
     println!("  {:<28} {:>10} {:>10}", "", "median ns", "spread ns");
     let mut preservation = Preservation::default();
     let mut seq = 0;

@@ -145,8 +145,8 @@ pub struct Entry {
 /// What the switch needs to know to serve.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SwitchConfig {
-    /// The boot that it is for. A switch that restarted within an epoch has forgotten which sequence numbers it gave out: it must not serve
-    /// that epoch again.
+    /// The boot that it is for. A switch that restarted within an epoch has forgotten which
+    /// sequence numbers it gave out: it must not serve that epoch again.
     pub boot: u64,
     /// First generation; higher than any before it (rule 10).
     pub generation: u32,
@@ -161,7 +161,8 @@ pub struct SwitchConfig {
 /// Commands to the switch's agent.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SwitchCommand {
-    /// Forget everything and serve this rack in the command's epoch (the only command that raises it).
+    /// Forget everything and serve this rack in the command's epoch (the only command that raises
+    /// it).
     Configure(SwitchConfig),
     /// Serve this many lanes.
     Lanes(u32),
@@ -202,7 +203,8 @@ pub enum SwitchReport {
         epoch: u32,
         /// Slots of each class: `(value bytes, slots)`.
         classes: Vec<(u32, u32)>,
-        /// Its sequence numbers of this epoch will run out, and now is a good moment for another one.
+        /// Its sequence numbers of this epoch will run out, and now is a good moment for another
+        /// one.
         needs_epoch: bool,
     },
     /// Answer to a command.
@@ -263,12 +265,13 @@ pub enum SwitchResult {
     Busy,
 }
 
-/// Commands to a node's shim. Those about keys are for the head of the keys' partitions: the controller
-/// looks up which node that is whenever it sends one, and a node that isn't refuses.
+/// Commands to a node's shim. Those about keys are for the head of the keys' partitions: the
+/// controller looks up which node that is whenever it sends one, and a node that isn't refuses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum NodeCommand {
-    /// Serve the chain's partitions in the command's epoch (the only command that raises it), and hold their offered
-    /// keys until released. Repeated in the same epoch it only brings the configuration up to date.
+    /// Serve the chain's partitions in the command's epoch (the only command that raises it), and
+    /// hold their offered keys until released. Repeated in the same epoch it only brings the
+    /// configuration up to date.
     Epoch(NodeConfig),
     /// Store iff newer; answered when durable.
     Store(Vec<KeyedRecord>),
@@ -279,7 +282,8 @@ pub enum NodeCommand {
     },
     /// These offers came to nothing, or their entries are gone.
     ClearOffers(Vec<(KeyHash, OfferId)>),
-    /// Offer again whatever is marked as offered, of the chain's partitions: this controller has just started.
+    /// Offer again whatever is marked as offered, of the chain's partitions: this controller has
+    /// just started.
     OfferAgain,
     /// Offer these keys, hot or not.
     OfferKeys(Vec<(KeyHash, Vec<u8>)>),
@@ -358,7 +362,8 @@ pub struct NodeStanding {
     pub epoch: u32,
     /// It waits for its release.
     pub held: bool,
-    /// It restarted within a bypass epoch, which it must not serve again, or its sequence numbers of that will run out.
+    /// It restarted within a bypass epoch, which it must not serve again, or its sequence numbers
+    /// of that will run out.
     pub needs_epoch: bool,
 }
 
@@ -385,7 +390,8 @@ pub enum NodeReport {
         /// Not done because of this; the controller tries again.
         error: Option<String>,
     },
-    /// Hot keys, and on restart or release all keys that are still marked as offered. Repeated until held or cleared.
+    /// Hot keys, and on restart or release all keys that are still marked as offered. Repeated
+    /// until held or cleared.
     Offers {
         /// The one in which it serves the keys' chain.
         epoch: u32,
@@ -441,7 +447,8 @@ impl Destination {
         }
     }
 
-    /// The partition that a packet about this key names: 0 on its way to a switch, which puts it in.
+    /// The partition that a packet about this key names: 0 on its way to a switch, which puts it
+    /// in.
     #[inline]
     pub fn partition(&self, hash: &KeyHash) -> u16 {
         match self {
@@ -475,7 +482,8 @@ pub struct ChainGrant {
 /// A session and its lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
-    /// The boot of the hello that this answers: an earlier life of the client has other lanes or request numbers.
+    /// The boot of the hello that this answers: an earlier life of the client has other lanes or
+    /// request numbers.
     pub boot: u64,
     /// The `sent_us` of the hello that this answers.
     pub hello_us: u64,

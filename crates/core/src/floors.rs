@@ -1,14 +1,16 @@
-//! Floors: below them a key without a record says nothing any more, because its tombstone may have been dropped.
+//! Floors: below them a key without a record says nothing any more, because its tombstone may have
+//! been dropped.
 //!
-//! The *base* holds for all keys and rises at the end of a recovery: nothing of an older epoch can arrive. The floor of a *bucket* of keys
-//! rises within an epoch, a while after a write of that number passed the node. Then something older may still arrive, but
-//! the node neither applies it to an absent key nor sends it back.
+//! The *base* holds for all keys and rises at the end of a recovery: nothing of an older epoch can
+//! arrive. The floor of a *bucket* of keys rises within an epoch, a while after a write of that
+//! number passed the node. Then something older may still arrive, but the node neither applies it
+//! to an absent key nor sends it back.
 
 use std::fmt;
 use switchback_wire::{KeyHash, Seq};
 
-/// Keys share sequence counters by bucket, as at the switch (`SEQUENCE_BUCKETS` of `datapath/tables.h`): only numbers of one
-/// bucket can be compared.
+/// Keys share sequence counters by bucket, as at the switch (`SEQUENCE_BUCKETS` of
+/// `datapath/tables.h`): only numbers of one bucket can be compared.
 pub const SEQ_BUCKETS: usize = 1 << 15;
 
 /// The bucket of a key's sequence numbers.

@@ -144,6 +144,10 @@ mod tests {
     #[test]
     fn without_the_feature_there_is_nothing_to_switch_off() {
         const { assert!(size_of::<Mechanisms>() == 0 && !ABLATIONS) };
-        const { assert!(Mechanisms::ALL.fence() && Mechanisms::ALL.lease() && Mechanisms::ALL.epoch_fence()) };
+        const {
+            assert!(
+                Mechanisms::ALL.fence() && Mechanisms::ALL.lease() && Mechanisms::ALL.epoch_fence()
+            )
+        };
     }
 }

@@ -1,8 +1,9 @@
 //! Storage as effects: what a node's shim asks of its engine, and what the engine answers.
 //!
-//! The shim emits [`EngineOp`]s and gets one [`EngineDone`] for each. The engine takes them in order: **an operation sees the effect of
-//! every operation submitted before it**, even of one that is not durable yet; but it is answered only when everything it
-//! saw is durable. So an engine may gather writes into one commit without anybody noticing.
+//! The shim emits [`EngineOp`]s and gets one [`EngineDone`] for each. The engine takes them in
+//! order: **an operation sees the effect of every operation submitted before it**, even of one that
+//! is not durable yet; but it is answered only when everything it saw is durable. So an engine may
+//! gather writes into one commit without anybody noticing.
 
 use crate::floors::Floors;
 use serde::{Deserialize, Serialize};
@@ -23,16 +24,19 @@ pub struct Record {
     pub expiry_ms: u64,
     /// Empty for a tombstone.
     pub value: Vec<u8>,
-    /// Where an unbroken chain of versions began, each of which was made upon the one before it (by a condition, or in the cache), if this
-    /// is one of them. An unconditional write with a seq in between never ran here. `None`: this is where a chain begins.
+    /// Where an unbroken chain of versions began, each of which was made upon the one before it (by
+    /// a condition, or in the cache), if this is one of them. An unconditional write with a seq in
+    /// between never ran here. `None`: this is where a chain begins.
     pub since: Option<Seq>,
 }
 
 impl Record {
-    /// For [`Record::since`] of a record to be stored: the engine puts in what is true of the version that it replaces.
+    /// For [`Record::since`] of a record to be stored: the engine puts in what is true of the
+    /// version that it replaces.
     pub const INHERITED: Option<Seq> = Some(Seq(u64::MAX));
 
-    /// Unconditional writes to here ran, or were overwritten by one that ran; those above, up to `seq`, never ran.
+    /// Unconditional writes to here ran, or were overwritten by one that ran; those above, up to
+    /// `seq`, never ran.
     pub fn base(&self) -> Seq {
         self.since.unwrap_or(self.seq)
     }
@@ -46,16 +50,19 @@ impl Record {
 /// When a put is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PutCondition {
-    /// Iff the record is newer than the stored one; `known` if the shim already knows that it is, so that the engine needn't read.
+    /// Iff the record is newer than the stored one; `known` if the shim already knows that it is,
+    /// so that the engine needn't read.
     Newer {
         /// No stored version can be newer.
         known: bool,
     },
-    /// Iff it is newer than the stored record and the stored seq ([`Seq::NONE`] for an absent key, whatever the floor) is this one.
+    /// Iff it is newer than the stored record and the stored seq ([`Seq::NONE`] for an absent key,
+    /// whatever the floor) is this one.
     IfSeq(Seq),
 }
 
-/// The durable trace of a conditional write (protocol, section 5), stored in the same batch as the write.
+/// The durable trace of a conditional write (protocol, section 5), stored in the same batch as the
+/// write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LaneCompletion {
     /// Session lane.
@@ -66,9 +73,11 @@ pub struct LaneCompletion {
     pub seq: Seq,
 }
 
-/// Names an offer of a key to the cache. Who offers draws it, and never uses one twice for the keys of
-/// a partition; everyone else only compares it and gives it back.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+/// Names an offer of a key to the cache. Who offers draws it, and never uses one twice for the keys
+/// of a partition; everyone else only compares it and gives it back.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
 pub struct OfferId(u64);
 
 impl OfferId {
@@ -142,24 +151,25 @@ pub enum EngineOp {
         /// `None`: clear.
         mark: Option<Mark>,
     },
-    /// Replaces the shim's own durable state (opaque to the engine). Synced to the disk whatever the engine's policy.
+    /// Replaces the shim's own durable state (opaque to the engine). Synced to the disk whatever
+    /// the engine's policy.
     SetState {
         /// Repeated in the answer.
         id: OpId,
         /// The state.
         state: Vec<u8>,
     },
-    /// Absent keys count as stored with this seq from now on, and tombstones and expired records up to it may be dropped. Synced.
-    /// A floor never sinks: a lower one changes nothing.
+    /// Absent keys count as stored with this seq from now on, and tombstones and expired records up
+    /// to it may be dropped. Synced. A floor never sinks: a lower one changes nothing.
     SetFloor {
         /// Repeated in the answer.
         id: OpId,
         /// The floor.
         floor: Seq,
     },
-    /// Tombstones and expired records of these buckets up to these seqs may be dropped, but not those of offered keys: an older record
-    /// of them may still come out of the cache. Absent keys accept puts below: what may be put there the shim knows. Synced; floors never
-    /// sink.
+    /// Tombstones and expired records of these buckets up to these seqs may be dropped, but not
+    /// those of offered keys: an older record of them may still come out of the cache. Absent keys
+    /// accept puts below: what may be put there the shim knows. Synced; floors never sink.
     RaiseFloors {
         /// Repeated in the answer.
         id: OpId,
@@ -210,8 +220,8 @@ pub enum EngineReply {
 pub struct EngineDone {
     /// The operation.
     pub id: OpId,
-    /// Its outcome. After an error nothing of the operation is visible; but a crash before the next successful write may bring it to light,
-    /// for nobody knows what reached the disk.
+    /// Its outcome. After an error nothing of the operation is visible; but a crash before the next
+    /// successful write may bring it to light, for nobody knows what reached the disk.
     pub result: Result<EngineReply, EngineError>,
 }
 

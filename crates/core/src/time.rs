@@ -3,7 +3,8 @@
 /// What the driver's clocks say.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Now {
-    /// Microseconds of a clock that never goes back; its zero is arbitrary. Timeouts and leases count in it.
+    /// Microseconds of a clock that never goes back; its zero is arbitrary. Timeouts and leases
+    /// count in it.
     pub monotonic_us: u64,
     /// Milliseconds since the Unix epoch. Only the expiry of records looks at it.
     pub unix_ms: u64,

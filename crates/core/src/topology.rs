@@ -1,7 +1,7 @@
 //! The chains of switches of a rack, and what there is once for each of them.
 //!
-//! A chain serves the requests of its partitions. Epochs, sequence numbers, snapshot generations and
-//! recoveries are a chain's. There is one, which all switches belong to and which serves all
+//! A chain serves the requests of its partitions. Epochs, sequence numbers, snapshot generations
+//! and recoveries are a chain's. There is one, which all switches belong to and which serves all
 //! partitions: nothing but this file relies on that. So far its name takes no room in messages and
 //! files, and what there is once for each chain takes as much as one of it.
 

@@ -4,9 +4,13 @@
 
 use switchback_core::Now;
 use switchback_core::control::{BATCH_MAX, KeyedRecord};
-use switchback_core::control::{Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult};
+use switchback_core::control::{
+    Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
+};
 use switchback_core::storage::Record;
-use switchback_core::switch::{Agent, AgentConfig, DatapathAction, DatapathDone, DatapathReport, LoadedRecord};
+use switchback_core::switch::{
+    Agent, AgentConfig, DatapathAction, DatapathDone, DatapathReport, LoadedRecord,
+};
 use switchback_core::topology::chain_of;
 use switchback_wire::{Address, KeyHash, Map, Seq};
 
@@ -31,14 +35,22 @@ impl Alone {
     /// It serves epoch 1 with nothing cached, and has said hello.
     fn new() -> Alone {
         let mut alone = Alone(Agent::new(7, Address::default(), AgentConfig::default(), NOW));
-        let config =
-            SwitchConfig { boot: 7, generation: 1, lanes: 1, map: Map::equal(vec![vec![0]]), nodes: Vec::new() };
+        let config = SwitchConfig {
+            boot: 7,
+            generation: 1,
+            lanes: 1,
+            map: Map::equal(vec![vec![0]]),
+            nodes: Vec::new(),
+        };
         alone.command(1, SwitchCommand::Configure(config));
         assert!(matches!(alone.asks(), DatapathAction::Configure(_)));
         alone.ends(DatapathDone::Configured { requests: 0, misses: 0 });
         assert_eq!(alone.asks(), DatapathAction::ResetCounting { start: 0 });
         alone.ends(DatapathDone::Changed);
-        assert_eq!(alone.says(), [SwitchReport::Done { id: 1, epoch: 1, result: SwitchResult::Ok }]);
+        assert_eq!(
+            alone.says(),
+            [SwitchReport::Done { id: 1, epoch: 1, result: SwitchResult::Ok }]
+        );
         alone.0.handle_timeout(NOW);
         assert_eq!(alone.asks(), DatapathAction::ReadMeters);
         alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });
@@ -118,8 +130,9 @@ fn all_reports_are_taken_before_the_controller_is_told_of_evictions() {
     alone.ends(DatapathDone::Admitted(vec![true; MANY as usize]));
     alone.says();
     alone.0.handle_readable(NOW);
-    let reports =
-        |ids: std::ops::RangeInclusive<u64>| DatapathDone::Reports(ids.map(DatapathReport::EvictMe).collect());
+    let reports = |ids: std::ops::RangeInclusive<u64>| {
+        DatapathDone::Reports(ids.map(DatapathReport::EvictMe).collect())
+    };
     assert_eq!(alone.asks(), DatapathAction::TakeReports);
     alone.ends(reports(1..=MANY - 1));
     assert_eq!(alone.asks(), DatapathAction::TakeReports);

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use switchback_core::Now;
-use switchback_core::control::{Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport};
+use switchback_core::control::{
+    Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport,
+};
 use switchback_core::switch::{Agent, AgentConfig, Counting, Target, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_wire::{Address, KeyHash, Map, Op, Packet};
@@ -86,8 +88,13 @@ impl Switch {
         let now = Now { monotonic_us: 1, unix_ms: 1 };
         let agent = Agent::new(1, Address::default(), config, now);
         let mut switch = Switch { agent, target: Told::default(), now, commands: 0 };
-        let config =
-            SwitchConfig { boot: 1, generation: 1, lanes: 1, map: Map::equal(vec![vec![0]]), nodes: Vec::new() };
+        let config = SwitchConfig {
+            boot: 1,
+            generation: 1,
+            lanes: 1,
+            map: Map::equal(vec![vec![0]]),
+            nodes: Vec::new(),
+        };
         switch.command(SwitchCommand::Configure(config));
         switch
     }
@@ -102,7 +109,12 @@ impl Switch {
     fn admit(&mut self, keys: std::ops::Range<u32>) {
         let entry = |key: u32| {
             let hash = KeyHash([key as u8; 16]);
-            Entry { id: u64::from(key) + 1, at: Location { class: 0, slot: key }, hash, key: vec![key as u8] }
+            Entry {
+                id: u64::from(key) + 1,
+                at: Location { class: 0, slot: key },
+                hash,
+                key: vec![key as u8],
+            }
         };
         self.command(SwitchCommand::Admit(keys.map(entry).collect()));
     }
@@ -121,12 +133,18 @@ impl Switch {
 }
 
 #[test]
-fn five_counted_requests_make_a_key_hot_while_there_is_room_and_the_threshold_does_in_a_full_cache() {
+fn five_counted_requests_make_a_key_hot_while_there_is_room_and_the_threshold_does_in_a_full_cache()
+{
     let mut switch = Switch::new();
     assert_eq!(switch.tick(), 15, "nothing is cached yet");
     switch.admit(0..RECORDS);
-    // Counters are half full of five after 5 / 2 * 64 counted misses, of twenty after four times as many; half of all are counted.
-    assert_eq!((switch.miss(320), switch.target.starts.len()), (15, 1), "not before the period ends");
+    // Counters are half full of five after 5 / 2 * 64 counted misses, of twenty after four times as
+    // many; half of all are counted.
+    assert_eq!(
+        (switch.miss(320), switch.target.starts.len()),
+        (15, 1),
+        "not before the period ends"
+    );
     assert_eq!(switch.miss(1), 0);
     assert_eq!((switch.miss(1280), switch.target.starts.len()), (0, 2));
     switch.command(SwitchCommand::Remove(vec![1]));
@@ -152,7 +170,8 @@ fn another_epoch_is_asked_for_at_a_quiet_moment_or_when_it_is_needed() {
     let mut switch = Switch::new();
     let mut says = |used: u32, requests: u64| {
         switch.now.monotonic_us += AgentConfig::default().quiet_us;
-        (switch.target.sequence_used, switch.target.requests) = (used, switch.target.requests + requests);
+        (switch.target.sequence_used, switch.target.requests) =
+            (used, switch.target.requests + requests);
         switch.tick();
         let hello = |report| match report {
             SwitchReport::Hello { needs_epoch, .. } => Some(needs_epoch),

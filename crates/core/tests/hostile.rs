@@ -1,21 +1,21 @@
-//! What nodes, clients and the controller make of packets and messages that no part of ours would send: they go on, and what they keep is
-//! bounded.
+//! What nodes, clients and the controller make of packets and messages that no part of ours would
+//! send: they go on, and what they keep is bounded.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Operation, Outcome, Session, SubmitError};
 use switchback_core::control::{
-    BATCH_BYTES_MAX, BATCH_MAX, ChainGrant, ClientNotice, Command, Destination, Grant, KeyedRecord, NodeCommand,
-    NodeConfig, batch_len,
+    BATCH_BYTES_MAX, BATCH_MAX, ChainGrant, ClientNotice, Command, Destination, Grant, KeyedRecord,
+    NodeCommand, NodeConfig, batch_len,
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record, ScannedKey};
 use switchback_core::topology::{ByChain, chain_of};
 use switchback_wire::{
-    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags,
-    fragment_bytes, record_flags,
+    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, PacketRef, Seq, Status,
+    VALUE_BYTES_MAX, flags, fragment_bytes, record_flags,
 };
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
@@ -34,7 +34,8 @@ struct Node {
 impl Node {
     fn new(limits: NodeLimits) -> Node {
         let address = Address::in_memory(3, 0);
-        let shim = Shim::new(0, 1, address, limits, Mechanisms::ALL, Loaded::default(), NOW).unwrap();
+        let shim =
+            Shim::new(0, 1, address, limits, Mechanisms::ALL, Loaded::default(), NOW).unwrap();
         let mut node = Node { shim, records: BTreeMap::new(), gets: 0 };
         let config = NodeConfig {
             hash_key: HASH_KEY,
@@ -43,7 +44,9 @@ impl Node {
             lanes: 16,
             write_through: false,
         };
-        for (id, body) in [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })] {
+        for (id, body) in
+            [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })]
+        {
             node.shim.handle_message(NOW, Command { id, chain: chain_of(0), epoch: EPOCH, body });
             node.carry_out();
         }
@@ -97,15 +100,25 @@ impl Node {
     fn staged(&mut self, index: u16, total: usize, fill: u8, key: &[u8]) -> Vec<Packet> {
         let part = fragment_bytes(key.len());
         let bytes = part.min(total - usize::from(index) * part);
-        let header =
-            Header { request: 1, total_bytes: total as u32, fragment_index: index, ..Header::new(Op::Fragment) };
+        let header = Header {
+            request: 1,
+            total_bytes: total as u32,
+            fragment_index: index,
+            ..Header::new(Op::Fragment)
+        };
         self.asked(header, &vec![fill; bytes], key)
     }
 
     /// What the write that commits a staged value is answered.
     fn committed(&mut self, total: usize, key: &[u8]) -> Status {
         let (flags, total_bytes) = (flags::LARGE, total as u32);
-        let header = Header { request: 1, flags, total_bytes, seq: Seq::new(EPOCH, 1), ..Header::new(Op::Write) };
+        let header = Header {
+            request: 1,
+            flags,
+            total_bytes,
+            seq: Seq::new(EPOCH, 1),
+            ..Header::new(Op::Write)
+        };
         let answers = self.asked(header, &[], key);
         answers[0].parse().unwrap().header.status
     }
@@ -139,7 +152,8 @@ fn fragments_of_one_request_with_keys_of_other_lengths_are_other_values() {
     const TOTAL: usize = 4_000;
     let (short, long) = (&b"key"[..], &[b'k'; KEY_BYTES_MAX][..]);
     let mut node = Node::new(NodeLimits::default());
-    // More and smaller fragments than the value with the short key has, of the same lane, request and total.
+    // More and smaller fragments than the value with the short key has, of the same lane, request
+    // and total.
     assert_eq!(arrived(&node.staged(0, TOTAL, 1, short)), 1);
     assert_eq!(arrived(&node.staged(0, TOTAL, 2, long)), 1);
     assert_eq!(arrived(&node.staged(12, TOTAL, 2, long)), 2);
@@ -166,8 +180,12 @@ fn what_is_staged_stays_within_its_memory() {
     let limits = NodeLimits { staged_bytes_max: VALUE_BYTES_MAX, ..NodeLimits::default() };
     let mut node = Node::new(limits);
     let lanes = VALUE_BYTES_MAX / TOTAL;
-    let fragment =
-        |lane: usize| Header { lane: lane as u32, request: 1, total_bytes: TOTAL as u32, ..Header::new(Op::Fragment) };
+    let fragment = |lane: usize| Header {
+        lane: lane as u32,
+        request: 1,
+        total_bytes: TOTAL as u32,
+        ..Header::new(Op::Fragment)
+    };
     for lane in 0..lanes {
         assert_eq!(arrived(&node.asked(fragment(lane), &[1; TOTAL], b"key")), 1);
     }
@@ -218,7 +236,11 @@ fn a_session_takes_no_more_lanes_than_it_asked_for() {
 #[test]
 fn a_session_that_snapshots_never_relieve_stops_before_it_preserves_without_limit() {
     const PRESERVE_BYTES_MAX: usize = 10_000;
-    let config = ClientConfig { lanes: 4, preserve_bytes_max: PRESERVE_BYTES_MAX, ..ClientConfig::default() };
+    let config = ClientConfig {
+        lanes: 4,
+        preserve_bytes_max: PRESERVE_BYTES_MAX,
+        ..ClientConfig::default()
+    };
     let mut session = Session::new(config, 7, 1, NOW);
     session.handle_message(NOW, grant(4));
     let (mut packet, mut read) = (Packet::new(), 0u32);
@@ -240,12 +262,17 @@ fn a_session_that_snapshots_never_relieve_stops_before_it_preserves_without_limi
             assert!(session.handle_packet(NOW, &answer).is_some());
         }
     }
-    assert_eq!(session.submit(NOW, Operation::Read { key: b"one more" }, 0), Err(SubmitError::Backpressure));
+    assert_eq!(
+        session.submit(NOW, Operation::Read { key: b"one more" }, 0),
+        Err(SubmitError::Backpressure)
+    );
     assert_eq!(
         session.submit(NOW, Operation::Delete { key: b"k", condition: None }, 0),
         Err(SubmitError::Backpressure)
     );
-    assert!((2 * PRESERVE_BYTES_MAX..3 * PRESERVE_BYTES_MAX).contains(&session.preserved().bytes()));
+    assert!(
+        (2 * PRESERVE_BYTES_MAX..3 * PRESERVE_BYTES_MAX).contains(&session.preserved().bytes())
+    );
     // A snapshot makes room.
     session.submit(NOW, Operation::Scan { position: 0, count_only: true }, 0).unwrap();
     session.poll_packet(&mut packet).unwrap();
@@ -257,8 +284,12 @@ fn a_session_that_snapshots_never_relieve_stops_before_it_preserves_without_limi
 
 /// The fragments that a pull brings, from `first` on.
 fn pulled(node: &mut Node, seq: Seq, first: usize) -> Vec<Packet> {
-    let header =
-        Header { guard: seq.0, fragment_index: first as u16, fragment_count: 32, ..Header::new(Op::ReadFragment) };
+    let header = Header {
+        guard: seq.0,
+        fragment_index: first as u16,
+        fragment_count: 32,
+        ..Header::new(Op::ReadFragment)
+    };
     node.asked(header, &[], b"key")
 }
 
@@ -285,7 +316,9 @@ fn a_large_value_is_read_once_however_often_it_is_pulled() {
     node.records.insert(HASH_KEY.hash(b"key"), record(2, 2));
     for fragment in pulled(&mut node, Seq::new(EPOCH, 2), 0) {
         let parts = fragment.parse().unwrap();
-        assert!(parts.header.seq == Seq::new(EPOCH, 2) && parts.value.iter().all(|byte| *byte == 2));
+        assert!(
+            parts.header.seq == Seq::new(EPOCH, 2) && parts.value.iter().all(|byte| *byte == 2)
+        );
     }
     let status = pulled(&mut node, Seq::new(EPOCH, 3), 0)[0].parse().unwrap().header.status;
     assert_eq!(status, Status::Changed);
@@ -304,7 +337,11 @@ const LARGE_BYTES: usize = 60_000;
 
 impl Large {
     fn new() -> Large {
-        let config = ClientConfig { lanes: LARGE_LANES, fragments_max: FRAGMENTS, ..ClientConfig::default() };
+        let config = ClientConfig {
+            lanes: LARGE_LANES,
+            fragments_max: FRAGMENTS,
+            ..ClientConfig::default()
+        };
         let mut session = Session::new(config, 7, 1, NOW);
         session.handle_message(NOW, grant(LARGE_LANES));
         Large { session, asked: Vec::new(), done: 0 }
@@ -333,21 +370,26 @@ impl Large {
             let PacketRef { header, key, .. } = asked.parse().unwrap();
             let part = fragment_bytes(key.len());
             let fragment = |index: u16| vec![1; part.min(LARGE_BYTES - usize::from(index) * part)];
-            let read = Header { seq: Seq::new(EPOCH, 1), total_bytes: LARGE_BYTES as u32, ..header };
+            let read =
+                Header { seq: Seq::new(EPOCH, 1), total_bytes: LARGE_BYTES as u32, ..header };
             match header.op {
                 Op::Read => {
                     let header = Header { op: Op::ReadReply, flags: flags::LARGE, ..read };
                     self.hear(header, &fragment(0), key);
                 }
                 Op::ReadFragment => {
-                    for index in header.fragment_index..header.fragment_index + header.fragment_count {
-                        let header = Header { op: Op::ReadFragmentReply, fragment_index: index, ..read };
+                    for index in
+                        header.fragment_index..header.fragment_index + header.fragment_count
+                    {
+                        let header =
+                            Header { op: Op::ReadFragmentReply, fragment_index: index, ..read };
                         self.hear(header, &fragment(index), key);
                     }
                 }
                 Op::Fragment => {
                     let mut bitmap = [0; 32];
-                    bitmap[usize::from(header.fragment_index) / 8] |= 1 << (header.fragment_index % 8);
+                    bitmap[usize::from(header.fragment_index) / 8] |=
+                        1 << (header.fragment_index % 8);
                     self.hear(Header { op: Op::FragmentReply, ..header }, &bitmap, key);
                 }
                 _ => self.hear(Header { op: Op::WriteReply, ..header }, &[], key),
@@ -356,7 +398,9 @@ impl Large {
     }
 
     fn hear(&mut self, header: Header, value: &[u8], key: &[u8]) {
-        if let Some(completion) = self.session.handle_packet(NOW, &Packet::build(header, value, key)) {
+        if let Some(completion) =
+            self.session.handle_packet(NOW, &Packet::build(header, value, key))
+        {
             self.done += 1;
             if let Outcome::Value { value, .. } = completion.outcome {
                 assert!(value == vec![1; LARGE_BYTES]);
@@ -375,7 +419,9 @@ fn all_lanes_together_have_so_many_fragments_under_way() {
             let key = [b'k', lane as u8];
             let operation = match reads {
                 true => Operation::Read { key: &key },
-                false => Operation::Write { key: &key, value: &value, expiry_ms: 0, condition: None },
+                false => {
+                    Operation::Write { key: &key, value: &value, expiry_ms: 0, condition: None }
+                }
             };
             large.session.submit(NOW, operation, lane.into()).unwrap();
         }
@@ -409,7 +455,10 @@ fn a_share_of_the_fragments_comes_back_from_what_is_given_up() {
         large.asked.clear();
         now.monotonic_us += 10_000_000;
         large.session.handle_timeout(now);
-        assert_eq!(std::iter::from_fn(|| large.session.poll_completion()).count(), LARGE_LANES as usize);
+        assert_eq!(
+            std::iter::from_fn(|| large.session.poll_completion()).count(),
+            LARGE_LANES as usize
+        );
         let ClientNotice::Granted(grant) = grant(LARGE_LANES) else { unreachable!("a grant") };
         let renewed = Grant { hello_us: now.monotonic_us, ..grant };
         large.session.handle_message(now, ClientNotice::Granted(renewed));

@@ -5,7 +5,9 @@ use switchback_core::Now;
 use switchback_core::control::{Command, KeyedRecord, NodeCommand, NodeConfig, NodeReport};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, Record};
+use switchback_core::storage::{
+    EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, Record,
+};
 use switchback_core::topology::chain_of;
 use switchback_wire::{Address, HashKey, KeyHash, Map};
 
@@ -32,13 +34,19 @@ fn what_the_storage_refuses_is_told_for_a_while() {
         lanes: 16,
         write_through: false,
     };
-    shim.handle_message(now, Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) });
+    shim.handle_message(
+        now,
+        Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) },
+    );
     let mut ops = Vec::new();
     shim.poll_ops(&mut ops);
     let [EngineOp::SetState { id, .. }] = ops[..] else { panic!("{ops:?}") };
     shim.handle_done(now, EngineDone { id, result: Err(EngineError::NoSpace("/data".into())) });
     now.monotonic_us += 1_000_000;
-    assert_eq!(hello(&mut shim, now).as_deref(), Some("no space left on the device that holds /data"));
+    assert_eq!(
+        hello(&mut shim, now).as_deref(),
+        Some("no space left on the device that holds /data")
+    );
     now.monotonic_us += 10_000_000;
     assert_eq!(hello(&mut shim, now), None, "it was long ago");
 }
@@ -56,7 +64,10 @@ fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
         lanes: 16,
         write_through: false,
     };
-    shim.handle_message(now, Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) });
+    shim.handle_message(
+        now,
+        Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) },
+    );
     let mut ops = Vec::new();
     shim.poll_ops(&mut ops);
     let [EngineOp::SetState { id, .. }] = ops[..] else { panic!("{ops:?}") };
@@ -67,10 +78,14 @@ fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
             NodeReport::Done { id: its, error, .. } if its == id => Some(error),
             _ => None,
         };
-        std::iter::from_fn(|| shim.poll_message()).find_map(done).expect("nothing to store, so it answers at once")
+        std::iter::from_fn(|| shim.poll_message())
+            .find_map(done)
+            .expect("nothing to store, so it answers at once")
     };
     let (own, other) = (KeyHash([0x7f; 16]), KeyHash([0x80; 16]));
-    let store = |hash| NodeCommand::Store(vec![KeyedRecord { hash, key: vec![1], record: Record::default() }]);
+    let store = |hash| {
+        NodeCommand::Store(vec![KeyedRecord { hash, key: vec![1], record: Record::default() }])
+    };
     let clear = |hashes: &[KeyHash]| {
         NodeCommand::ClearOffers(hashes.iter().map(|hash| (*hash, OfferId::from_bits(1))).collect())
     };

@@ -1,7 +1,9 @@
 //! What a controller does about offers that its answers don't reach.
 
 use switchback_core::Now;
-use switchback_core::control::{Envelope, Message, NodeCommand, NodeReport, Offer, Peer, SwitchReport};
+use switchback_core::control::{
+    Envelope, Message, NodeCommand, NodeReport, Offer, Peer, SwitchReport,
+};
 use switchback_core::controller::{Controller, ControllerConfig, Files, Stored};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::OfferId;
@@ -26,7 +28,8 @@ impl Rack {
         let map = Map::equal(routes);
         let nodes = (0..map.nodes()).map(|node| Address::in_memory(3, node as u16)).collect();
         let config = ControllerConfig { nodes, map, ..ControllerConfig::default() };
-        let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, now(0)).expect("a new rack");
+        let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, now(0))
+            .expect("a new rack");
         let mut rack = Rack { controller, told: Vec::new() };
         let (address, classes) = (Address::in_memory(2, 0), vec![(1024, slots)]);
         let hello = SwitchReport::Hello { boot: 1, address, epoch: 0, classes, needs_epoch: false };
@@ -35,7 +38,8 @@ impl Rack {
     }
 
     fn hear(&mut self, at_us: u64, from: Peer, message: Message) {
-        self.controller.handle_message(now(at_us), Envelope { from, to: Peer::Controller, message });
+        self.controller
+            .handle_message(now(at_us), Envelope { from, to: Peer::Controller, message });
         loop {
             if let Some(store) = self.controller.poll_op() {
                 self.controller.handle_done(now(at_us), Stored { id: store.id });
@@ -50,19 +54,26 @@ impl Rack {
     }
 
     fn offered(&mut self, at_us: u64, key: u8) {
-        let offer =
-            Offer { id: OfferId::from_bits(key.into()), hash: KeyHash([key; 16]), key: vec![key], value_bytes: 8 };
+        let offer = Offer {
+            id: OfferId::from_bits(key.into()),
+            hash: KeyHash([key; 16]),
+            key: vec![key],
+            value_bytes: 8,
+        };
         let offers = NodeReport::Offers { epoch: 1, offers: vec![offer] };
         self.hear(at_us, Peer::Node(0), Message::FromNode(offers));
     }
 
     fn declined(&self, key: u8) -> bool {
         let offer = (KeyHash([key; 16]), OfferId::from_bits(key.into()));
-        self.told.iter().any(|body| matches!(body, NodeCommand::ClearOffers(offers) if offers.contains(&offer)))
+        self.told
+            .iter()
+            .any(|body| matches!(body, NodeCommand::ClearOffers(offers) if offers.contains(&offer)))
     }
 }
 
-/// A node repeats its offers until it hears that they are known. While it hears nothing, the controller must not remember each repetition.
+/// A node repeats its offers until it hears that they are known. While it hears nothing, the
+/// controller must not remember each repetition.
 #[test]
 fn an_offer_that_is_repeated_is_answered_by_one_command() {
     let mut rack = Rack::with_slots(16);
@@ -76,8 +87,8 @@ fn an_offer_that_is_repeated_is_answered_by_one_command() {
     }
 }
 
-/// One that was declined while it waited would be admitted under an offer that its node had cleared: what the cache absorbed for it would be
-/// refused by the node as a late duplicate.
+/// One that was declined while it waited would be admitted under an offer that its node had
+/// cleared: what the cache absorbed for it would be refused by the node as a late duplicate.
 #[test]
 fn an_offer_that_waits_is_not_declined_when_it_is_repeated_to_a_full_queue() {
     let mut rack = Rack::with_slots(2);
@@ -89,8 +100,8 @@ fn an_offer_that_waits_is_not_declined_when_it_is_repeated_to_a_full_queue() {
     assert!(rack.declined(5), "no more wait than there are slots");
 }
 
-/// What a switch held that died is offered again all at once: nothing of it that there is room for may be declined, however long the
-/// switch takes to admit it.
+/// What a switch held that died is offered again all at once: nothing of it that there is room for
+/// may be declined, however long the switch takes to admit it.
 #[test]
 fn no_offer_is_declined_that_there_is_room_for() {
     const SLOTS: u64 = 50_000;
@@ -98,7 +109,12 @@ fn no_offer_is_declined_that_there_is_room_for() {
     let offer = |number: u64| {
         let mut hash = [0; 16];
         hash[8..].copy_from_slice(&number.to_be_bytes());
-        Offer { id: OfferId::from_bits(number + 1), hash: KeyHash(hash), key: b"key".to_vec(), value_bytes: 8 }
+        Offer {
+            id: OfferId::from_bits(number + 1),
+            hash: KeyHash(hash),
+            key: b"key".to_vec(),
+            value_bytes: 8,
+        }
     };
     let mut declined_of = |range: std::ops::Range<u64>| {
         let offers = NodeReport::Offers { epoch: 1, offers: range.map(offer).collect() };
@@ -115,7 +131,12 @@ fn no_offer_is_declined_that_there_is_room_for() {
 fn an_offer_counts_if_the_head_of_its_partition_makes_it() {
     let mut rack = Rack::with_routes(16, vec![vec![0], vec![1, 0]]);
     let mut offer = |at_us, node, key: u8| {
-        let offer = Offer { id: OfferId::from_bits(1), hash: KeyHash([key; 16]), key: vec![key], value_bytes: 8 };
+        let offer = Offer {
+            id: OfferId::from_bits(1),
+            hash: KeyHash([key; 16]),
+            key: vec![key],
+            value_bytes: 8,
+        };
         let offers = NodeReport::Offers { epoch: 1, offers: vec![offer] };
         rack.hear(at_us, Peer::Node(node), Message::FromNode(offers));
         rack.controller.cached_keys().len()

@@ -12,7 +12,10 @@ use switchback_wire::{KeyHash, Seq};
 fn a_recovery_waits_for_every_client() {
     let mut rack = Rack::with_clients(&[10, 11]);
     rack.switch_starts(2);
-    let asked = rack.told.iter().filter(|(_, notice)| matches!(notice, ClientNotice::Gather { epoch: 2, .. }));
+    let asked = rack
+        .told
+        .iter()
+        .filter(|(_, notice)| matches!(notice, ClientNotice::Gather { epoch: 2, .. }));
     assert_eq!(asked.map(|(client, _)| *client).collect::<Vec<_>>(), [10, 11]);
     rack.answers_gather(10);
     assert!(!rack.controller.is_serving());
@@ -29,7 +32,11 @@ fn a_client_that_closes_its_session_during_a_recovery_is_no_longer_waited_for() 
     assert!(!rack.controller.is_serving(), "another life's Close ended the wait");
     rack.client_says(11, ClientReport::Close { boot: 7 });
     assert!(rack.controller.is_serving(), "it is still waited for");
-    assert_eq!(rack.controller.abandoned_clients(), (2, &[][..]), "it gave nothing up that it had promised to keep");
+    assert_eq!(
+        rack.controller.abandoned_clients(),
+        (2, &[][..]),
+        "it gave nothing up that it had promised to keep"
+    );
 }
 
 #[test]
@@ -50,12 +57,17 @@ fn detection_is_counted_from_the_last_sign_of_life_of_the_switch_that_died() {
     let mut rack = Rack::with_clients(&[]);
     rack.pass(30_000);
     rack.switch_starts(2);
-    assert_eq!(rack.recovery().detect_us, 30_000, "the successor's hello is no sign of life of the one before");
+    assert_eq!(
+        rack.recovery().detect_us,
+        30_000,
+        "the successor's hello is no sign of life of the one before"
+    );
 }
 
 #[test]
 fn readmission_ends_with_the_keys_that_were_cached_whatever_else_waits() {
-    let mut rack = Rack::new(ControllerConfig { cache_records: 2, ..ControllerConfig::default() }, &[]);
+    let mut rack =
+        Rack::new(ControllerConfig { cache_records: 2, ..ControllerConfig::default() }, &[]);
     rack.node_offers(&[1, 2]);
     rack.switch_starts(2);
     assert_eq!((rack.recovery().missing, rack.recovery().readmit_us), (2, 0));
@@ -73,7 +85,8 @@ fn readmission_ends_with_the_keys_that_were_cached_whatever_else_waits() {
 
 #[test]
 fn a_key_that_is_declined_after_a_recovery_is_no_longer_waited_for() {
-    let mut rack = Rack::new(ControllerConfig { cache_records: 2, ..ControllerConfig::default() }, &[]);
+    let mut rack =
+        Rack::new(ControllerConfig { cache_records: 2, ..ControllerConfig::default() }, &[]);
     rack.node_offers(&[1]);
     rack.controller.drain(rack.now);
     rack.switch_starts(2);
@@ -85,15 +98,25 @@ fn a_key_that_is_declined_after_a_recovery_is_no_longer_waited_for() {
 #[test]
 fn a_client_that_is_gone_is_waited_for_once() {
     for spooled in [false, true] {
-        let ClientReport::Hello { boot, sent_us, lanes, epochs, pressure, .. } = client_hello() else { unreachable!() };
+        let ClientReport::Hello { boot, sent_us, lanes, epochs, pressure, .. } = client_hello()
+        else {
+            unreachable!()
+        };
         let mut rack = Rack::with_clients(&[10]);
-        rack.client_says(11, ClientReport::Hello { boot, sent_us, lanes, epochs, pressure, spooled });
+        rack.client_says(
+            11,
+            ClientReport::Hello { boot, sent_us, lanes, epochs, pressure, spooled },
+        );
         rack.pass(1);
         rack.switch_starts(2);
         rack.answers_gather(10);
         assert!(!rack.controller.is_serving(), "it isn't waited for");
         let config = ControllerConfig::default();
-        rack.lives_for(if spooled { config.spool_wait_us } else { config.lease_us + config.drift_us });
+        rack.lives_for(if spooled {
+            config.spool_wait_us
+        } else {
+            config.lease_us + config.drift_us
+        });
         assert!(rack.controller.is_serving());
         assert_eq!(rack.controller.abandoned_clients(), (2, &[11][..]));
         rack.client_says(10, client_hello());
@@ -103,17 +126,21 @@ fn a_client_that_is_gone_is_waited_for_once() {
         // It comes back, as somebody new.
         rack.told.clear();
         rack.client_says(11, client_hello());
-        let is_granted = |told: &(u64, ClientNotice)| matches!(told, (11, ClientNotice::Granted(_)));
+        let is_granted =
+            |told: &(u64, ClientNotice)| matches!(told, (11, ClientNotice::Granted(_)));
         assert!(rack.told.iter().any(is_granted));
     }
 }
 
 #[test]
 fn lanes_of_clients_that_are_gone_are_granted_again() {
-    let mut rack = Rack::new(ControllerConfig { lanes: (8, 4), ..ControllerConfig::default() }, &[10, 11]);
+    let mut rack =
+        Rack::new(ControllerConfig { lanes: (8, 4), ..ControllerConfig::default() }, &[10, 11]);
     let grants = |rack: &Rack, client| {
         let grant = |told: &(u64, ClientNotice)| match told {
-            (to, ClientNotice::Granted(grant)) if *to == client => Some((grant.lane_first, grant.request_base)),
+            (to, ClientNotice::Granted(grant)) if *to == client => {
+                Some((grant.lane_first, grant.request_base))
+            }
             _ => None,
         };
         rack.told.iter().filter_map(grant).collect::<Vec<_>>()
@@ -141,7 +168,8 @@ fn preserves(rack: &mut Rack, client: u64, chunk: u32, first_key: u8, counter: u
         key: vec![key],
         record: Record { seq: Seq::new(1, counter), value: vec![0; 100], ..Record::default() },
     };
-    let (epoch, records) = (rack.controller.epoch(), (first_key..first_key + 100).map(record).collect());
+    let (epoch, records) =
+        (rack.controller.epoch(), (first_key..first_key + 100).map(record).collect());
     rack.client_says(client, ClientReport::Preserved { epoch, chunk, last: false, records });
 }
 

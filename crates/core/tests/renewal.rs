@@ -24,10 +24,15 @@ fn a_switch_that_asks_for_another_epoch_gets_it_and_the_same_keys() {
     assert_eq!(rack.controller.epoch(), epoch, "it asks in another epoch");
     rack.switch_says_hello(epoch, true);
     assert_eq!(rack.controller.epoch(), epoch + 1);
-    assert_eq!(rack.controller.status(rack.now).cached, 0, "nodes have everything before the switch is wiped");
+    assert_eq!(
+        rack.controller.status(rack.now).cached,
+        0,
+        "nodes have everything before the switch is wiped"
+    );
     assert_eq!(rack.asked_for, [[0u8; 0]; 0], "not before the rack serves");
-    let gather =
-        |(client, notice): &(u64, ClientNotice)| *client == 11 && matches!(notice, ClientNotice::Gather { .. });
+    let gather = |(client, notice): &(u64, ClientNotice)| {
+        *client == 11 && matches!(notice, ClientNotice::Gather { .. })
+    };
     assert!(rack.told.iter().any(gather));
     rack.answers_gather(11);
     assert!(rack.controller.is_serving());
@@ -36,7 +41,8 @@ fn a_switch_that_asks_for_another_epoch_gets_it_and_the_same_keys() {
     assert_eq!(rack.controller.status(rack.now).cached, KEYS.len(), "admissions go on");
 }
 
-/// Keys that can't be evicted (a node that doesn't store) keep the epoch; what was evicted comes back.
+/// Keys that can't be evicted (a node that doesn't store) keep the epoch; what was evicted comes
+/// back.
 #[test]
 fn a_drain_that_takes_too_long_is_given_up_and_tried_again_later() {
     let (mut rack, epoch) = rack();

@@ -14,7 +14,8 @@ fn a_snapshot_that_goes_on_is_waited_for_however_long_it_takes() {
     let mut rack = Rack::with_clients(&[]);
     rack.controller.snapshot_now(rack.now);
     rack.pass(0);
-    let (epoch, generation) = (rack.controller.epoch(), *rack.snapshots.last().expect("one was asked for"));
+    let (epoch, generation) =
+        (rack.controller.epoch(), *rack.snapshots.last().expect("one was asked for"));
     for index in 0..10 {
         rack.lives_for(1_500_000);
         let report = SwitchReport::SnapshotChunk { epoch, generation, index, records: Vec::new() };
@@ -59,7 +60,8 @@ fn one_that_is_asked_for_begins_afterwards() {
 
 /// A rack whose cache holds two keys, with a snapshot under way of this generation.
 fn rack_with_snapshot() -> (Rack, u32) {
-    let mut rack = Rack::new(ControllerConfig { cache_records: 2, ..ControllerConfig::default() }, &[]);
+    let mut rack =
+        Rack::new(ControllerConfig { cache_records: 2, ..ControllerConfig::default() }, &[]);
     rack.controller.snapshot_now(rack.now);
     rack.pass(0);
     let generation = *rack.snapshots.last().expect("one was asked for");
@@ -67,19 +69,28 @@ fn rack_with_snapshot() -> (Rack, u32) {
 }
 
 fn chunk(rack: &mut Rack, generation: u32, index: u32, keys: &[u8]) {
-    let record = |key: &u8| KeyedRecord { hash: KeyHash([*key; 16]), key: vec![*key], record: Record::default() };
+    let record = |key: &u8| KeyedRecord {
+        hash: KeyHash([*key; 16]),
+        key: vec![*key],
+        record: Record::default(),
+    };
     let (epoch, records) = (rack.controller.epoch(), keys.iter().map(record).collect());
     let report = SwitchReport::SnapshotChunk { epoch, generation, index, records };
     rack.hear(Peer::Switch(0), Message::FromSwitch(report));
 }
 
 fn end(rack: &mut Rack, generation: u32, chunks: u32) {
-    let end = SwitchReport::SnapshotEnd { epoch: rack.controller.epoch(), generation, chunks, complete: true };
+    let end = SwitchReport::SnapshotEnd {
+        epoch: rack.controller.epoch(),
+        generation,
+        chunks,
+        complete: true,
+    };
     rack.hear(Peer::Switch(0), Message::FromSwitch(end));
 }
 
-/// Fails if a switch can make the controller hold what no cache has: more records, or chunks without
-/// end.
+/// Fails if a switch can make the controller hold what no cache has: more records, or chunks
+/// without end.
 #[test]
 fn a_snapshot_of_more_than_the_cache_holds_fails() {
     for chunks in [&[&[1, 2, 3][..]][..], &[&[1, 2], &[3]], &[&[], &[], &[]]] {

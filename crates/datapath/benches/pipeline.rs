@@ -1,8 +1,9 @@
 //! What a packet costs in the native pipeline, on one core.
 //!
-//! Keys are drawn from a Zipf distribution (0.99) beforehand. Every iteration builds its request anew, since the pipeline rewrites
-//! it; that is measured alone and subtracted. The last column is what a loop takes that only touches the memory of a hit: bucket,
-//! record, value (copied) and counter, in tables of the same sizes.
+//! Keys are drawn from a Zipf distribution (0.99) beforehand. Every iteration builds its request
+//! anew, since the pipeline rewrites it; that is measured alone and subtracted. The last column is
+//! what a loop takes that only touches the memory of a hit: bucket, record, value (copied) and
+//! counter, in tables of the same sizes.
 //!
 //! `cargo bench -p switchback-datapath`, with a number of rounds as argument if 9 isn't right.
 
@@ -35,7 +36,8 @@ struct Random(u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 ^ (self.0 >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
@@ -73,13 +75,21 @@ fn new_datapath(value_bytes: u32, slots: u32) -> Datapath {
     let classes = vec![ClassConfig { value_bytes, slots }];
     let config = Config { classes, lanes: LANES, ..Config::default() };
     let datapath = Datapath::new(&config).expect("a sound configuration");
-    datapath.set_map(&Map::equal(vec![vec![0]; config.partitions as usize])).expect("there is room");
-    let mut packet = Packet::build(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, &[], b"-");
+    datapath
+        .set_map(&Map::equal(vec![vec![0]; config.partitions as usize]))
+        .expect("there is room");
+    let mut packet =
+        Packet::build(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, &[], b"-");
     assert_eq!(datapath.inject(&mut packet), Verdict::Reply);
     let hash_key = HashKey([3; 16]);
     for slot in 0..slots {
         let key = key(u64::from(slot));
-        let header = Header { location: slot, request: 1, key_hash: hash_key.hash(&key), ..Header::new(Op::Admit) };
+        let header = Header {
+            location: slot,
+            request: 1,
+            key_hash: hash_key.hash(&key),
+            ..Header::new(Op::Admit)
+        };
         packet.fill(header, &[], &key);
         assert_eq!(datapath.inject(&mut packet), Verdict::Reply);
         datapath.lookup_insert(&header.key_hash, 0, slot).expect("there is room");
@@ -89,7 +99,8 @@ fn new_datapath(value_bytes: u32, slots: u32) -> Datapath {
     datapath
 }
 
-/// Packets between two looks at the clock: few enough that most stretches are not preempted on a shared machine.
+/// Packets between two looks at the clock: few enough that most stretches are not preempted on a
+/// shared machine.
 const STRETCH: usize = 8192;
 struct Bench<'a> {
     datapath: &'a Datapath,
@@ -133,16 +144,22 @@ impl Bench<'_> {
                 With::Process => {
                     for item in &mut *batch {
                         let packet = &mut item.packet;
-                        item.verdict = self.datapath.process(packet, CLIENT, 1, item.random, Shard::default());
+                        item.verdict =
+                            self.datapath.process(packet, CLIENT, 1, item.random, Shard::default());
                     }
                 }
                 With::ProcessBatch => self.datapath.process_batch(batch, 1, Shard::default()),
             }
-            answered += black_box(&*batch).iter().filter(|item| item.verdict == Verdict::Reply).count();
+            answered +=
+                black_box(&*batch).iter().filter(|item| item.verdict == Verdict::Reply).count();
         }
         let ns = start.elapsed().as_nanos() as f64 / requests.len() as f64;
         let expected = if kind == Kind::Miss { 0 } else { requests.len() };
-        assert!(with == With::Nothing || answered == expected, "{answered} of {} answered", requests.len());
+        assert!(
+            with == With::Nothing || answered == expected,
+            "{answered} of {} answered",
+            requests.len()
+        );
         ns
     }
 }
@@ -153,8 +170,8 @@ fn spread(mut of: Vec<f64>) -> (f64, f64, f64) {
     (of[of.len() / 2], of[of.len() / 10], of[of.len() * 9 / 10])
 }
 
-/// Tables of the datapath's sizes, and nothing of it but the memory that a hit touches: a bucket, then the record that it names
-/// (head, value, counter).
+/// Tables of the datapath's sizes, and nothing of it but the memory that a hit touches: a bucket,
+/// then the record that it names (head, value, counter).
 struct Memory {
     buckets: Vec<u64>,
     records: Vec<u64>,
@@ -168,7 +185,13 @@ impl Memory {
         let stride = (192 + value_bytes).next_multiple_of(64) / 8;
         let buckets = huge((slots as usize / 2 + 1).next_power_of_two() * 8, 0);
         let records = huge(stride * slots as usize, 1);
-        Memory { buckets, records, counters: vec![0; slots as usize], stride, value: value_bytes / 8 }
+        Memory {
+            buckets,
+            records,
+            counters: vec![0; slots as usize],
+            stride,
+            value: value_bytes / 8,
+        }
     }
 
     fn bucket(&self, request: &Request) -> usize {
@@ -207,7 +230,8 @@ fn huge(words: usize, with: u64) -> Vec<u64> {
     let at = table.as_mut_ptr().cast::<u8>();
     let skipped = at.align_offset(4096);
     if words * 8 >= HUGE_PAGE {
-        // SAFETY: whole pages within the allocation; the advice changes no contents, and may be refused.
+        // SAFETY: whole pages within the allocation; the advice changes no contents, and may be
+        // refused.
         let _ = unsafe { madvise(at.wrapping_add(skipped), words * 8 - skipped, MADV_HUGEPAGE) };
     }
     table.resize(words, with);
@@ -220,14 +244,17 @@ fn touching(value_bytes: usize, slots: u32, requests: &[Request]) -> f64 {
     memory.round(requests);
     spread(
         (0..5)
-            .flat_map(|_| requests.chunks(STRETCH).map(|stretch| memory.round(stretch)).collect::<Vec<_>>())
+            .flat_map(|_| {
+                requests.chunks(STRETCH).map(|stretch| memory.round(stretch)).collect::<Vec<_>>()
+            })
             .collect(),
     )
     .0
 }
 
 fn main() {
-    let rounds = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(9usize);
+    let rounds =
+        std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(9usize);
     println!(
         "ns a packet, one core, Zipf 0.99, 16 B keys, {OPERATIONS} packets x {rounds} rounds; net of building the packet;\n\
          median (first..ninth decile) of stretches of {STRETCH} packets"
@@ -247,14 +274,22 @@ fn main() {
             let touched = touching(value_bytes as usize, slots, &hits);
             // Every key has a value before any is read.
             bench.round(Kind::HitWrite, &every(slots), With::Process);
-            for (name, kind) in [("hit read", Kind::HitRead), ("hit write", Kind::HitWrite), ("miss", Kind::Miss)] {
+            for (name, kind) in
+                [("hit read", Kind::HitRead), ("hit write", Kind::HitWrite), ("miss", Kind::Miss)]
+            {
                 let requests = if kind == Kind::Miss { &misses } else { &hits };
                 bench.round(kind, requests, With::Process);
-                let building = spread((0..rounds).flat_map(|_| bench.round(kind, requests, With::Nothing)).collect()).0;
-                let mut net = |with| spread((0..rounds).flat_map(|_| bench.round(kind, requests, with)).collect());
+                let building = spread(
+                    (0..rounds).flat_map(|_| bench.round(kind, requests, With::Nothing)).collect(),
+                )
+                .0;
+                let mut net = |with| {
+                    spread((0..rounds).flat_map(|_| bench.round(kind, requests, with)).collect())
+                };
                 let (alone, batched) = (net(With::Process), net(With::ProcessBatch));
-                let [alone, batched] =
-                    [alone, batched].map(|(median, low, high)| (median - building, low - building, high - building));
+                let [alone, batched] = [alone, batched].map(|(median, low, high)| {
+                    (median - building, low - building, high - building)
+                });
                 println!(
                     "{name:<9} {value_bytes:>5} B {slots:>6} | {:5.1} ({:5.1}..{:5.1}) | {:5.1} ({:5.1}..{:5.1}) | {building:8.1} | {touched:8.1}",
                     alone.0, alone.1, alone.2, batched.0, batched.1, batched.2

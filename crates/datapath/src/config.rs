@@ -76,8 +76,8 @@ impl Features {
         Features(bits)
     }
 
-    /// The mask without these bits: an ablation. Only where the crate has its feature `ablations` can mechanisms be left
-    /// out; elsewhere they are on whatever the mask says.
+    /// The mask without these bits: an ablation. Only where the crate has its feature `ablations`
+    /// can mechanisms be left out; elsewhere they are on whatever the mask says.
     pub const fn without(self, bits: Features) -> Features {
         Features(self.0 & !bits.0)
     }
@@ -90,7 +90,11 @@ impl Features {
     /// The bit (`"embedding"`) or the scheme (`"farreach"`) of this name.
     pub fn by_name(name: &str) -> Option<Features> {
         let scheme = || name.parse().ok().map(Features::of);
-        Features::ALL.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits).or_else(scheme)
+        Features::ALL
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, bits)| *bits)
+            .or_else(scheme)
     }
 }
 
@@ -112,7 +116,8 @@ pub struct Config {
     pub classes: Vec<ClassConfig>,
     /// Lanes there is room for. All are granted until [`crate::Datapath::set_lanes`].
     pub lanes: u32,
-    /// Partitions there is room for: a power of two, to 65,536. As many equal ones are found in one step.
+    /// Partitions there is room for: a power of two, to 65,536. As many equal ones are found in one
+    /// step.
     pub partitions: u32,
     /// Nodes have the indices below this.
     pub nodes: u16,

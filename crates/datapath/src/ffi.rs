@@ -1,6 +1,7 @@
 //! The border to `datapath/native.h`: all of this crate's `unsafe`.
 //!
-//! The layouts repeat those of native.h by hand; `tests/layout.rs` compares every size and number with what C says.
+//! The layouts repeat those of native.h by hand; `tests/layout.rs` compares every size and number
+//! with what C says.
 
 use crate::{RouteBucket, RouteRange, Routes};
 use std::ffi::{CStr, c_char};
@@ -51,14 +52,25 @@ pub(crate) struct Item<'a> {
 impl<'a> Item<'a> {
     /// `length` is at most the buffer's.
     #[inline]
-    pub(crate) fn new(bytes: &'a mut Buffer, length: usize, from: &'a Address, random: u32) -> Item<'a> {
+    pub(crate) fn new(
+        bytes: &'a mut Buffer,
+        length: usize,
+        from: &'a Address,
+        random: u32,
+    ) -> Item<'a> {
         let (bytes, length) = (bytes.as_mut_ptr(), length as u32);
         Item { bytes, from, length, random, borrowed: PhantomData }
     }
 
     /// No packet; not to be processed.
     pub(crate) const fn none() -> Item<'a> {
-        Item { bytes: ptr::null_mut(), from: ptr::null(), length: 0, random: 0, borrowed: PhantomData }
+        Item {
+            bytes: ptr::null_mut(),
+            from: ptr::null(),
+            length: 0,
+            random: 0,
+            borrowed: PhantomData,
+        }
     }
 }
 
@@ -125,8 +137,18 @@ unsafe extern "C" {
         shard: u32,
     );
     fn switchback_inject(handle: *mut Opaque, bytes: *mut u8, length: u32, verdict: *mut Verdict);
-    fn switchback_lookup_insert(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> u32;
-    fn switchback_lookup_remove(handle: *mut Opaque, hash_high: u64, hash_low: u64, location: u32) -> bool;
+    fn switchback_lookup_insert(
+        handle: *mut Opaque,
+        hash_high: u64,
+        hash_low: u64,
+        location: u32,
+    ) -> u32;
+    fn switchback_lookup_remove(
+        handle: *mut Opaque,
+        hash_high: u64,
+        hash_low: u64,
+        location: u32,
+    ) -> bool;
     fn switchback_set_routes(
         handle: *mut Opaque,
         buckets: *const RouteBucket,
@@ -142,7 +164,11 @@ unsafe extern "C" {
     fn switchback_statistic(handle: *mut Opaque, index: u32) -> u64;
     fn switchback_statistic_name(index: u32) -> *const c_char;
     fn switchback_peek_record(handle: *mut Opaque, location: u32, image: *mut RecordImage) -> bool;
-    fn switchback_poke_record(handle: *mut Opaque, location: u32, image: *const RecordImage) -> bool;
+    fn switchback_poke_record(
+        handle: *mut Opaque,
+        location: u32,
+        image: *const RecordImage,
+    ) -> bool;
     fn switchback_peek_lane(handle: *mut Opaque, lane: u32, image: *mut LaneImage) -> bool;
     fn switchback_poke_lane(handle: *mut Opaque, lane: u32, image: *const LaneImage) -> bool;
     fn switchback_peek_registers(handle: *mut Opaque, image: *mut RegistersImage);
@@ -153,11 +179,13 @@ unsafe extern "C" {
     fn switchback_layout(length: *mut u32) -> *const Number;
 }
 
-/// An instance of the pipeline. Methods that say so need a caller that lets in one thread at a time.
+/// An instance of the pipeline. Methods that say so need a caller that lets in one thread at a
+/// time.
 pub(crate) struct Handle(NonNull<Opaque>);
 
-// SAFETY: the instance holds no thread-local state; everything in it is reached by atomics, under its own locks, or by the one
-// writer that native.h asks for and the callers in this crate ensure with a mutex.
+// SAFETY: the instance holds no thread-local state; everything in it is reached by atomics, under
+// its own locks, or by the one writer that native.h asks for and the callers in this crate ensure
+// with a mutex.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
@@ -173,10 +201,16 @@ impl Handle {
 
     /// `shard` is below 16 and used by one thread at a time.
     #[inline]
-    pub(crate) fn process(&self, items: &[Item<'_>], verdicts: &mut [Verdict], now_ms: u64, shard: u32) {
+    pub(crate) fn process(
+        &self,
+        items: &[Item<'_>],
+        verdicts: &mut [Verdict],
+        now_ms: u64,
+        shard: u32,
+    ) {
         assert_eq!(items.len(), verdicts.len());
-        // SAFETY: each item borrows a buffer of PACKET_BYTES_MAX bytes, as native.h asks, and an address, for longer than the call;
-        // C keeps neither.
+        // SAFETY: each item borrows a buffer of PACKET_BYTES_MAX bytes, as native.h asks, and an
+        // address, for longer than the call; C keeps neither.
         unsafe {
             let (from, to, count) = (items.as_ptr(), verdicts.as_mut_ptr(), items.len() as u32);
             switchback_process(self.0.as_ptr(), from, to, count, now_ms, shard);
@@ -185,8 +219,11 @@ impl Handle {
 
     pub(crate) fn inject(&self, bytes: &mut Buffer, length: usize) -> Verdict {
         let mut verdict = Verdict::default();
-        // SAFETY: the buffer has PACKET_BYTES_MAX bytes, as native.h asks; the pointers live as long as the call.
-        unsafe { switchback_inject(self.0.as_ptr(), bytes.as_mut_ptr(), length as u32, &mut verdict) }
+        // SAFETY: the buffer has PACKET_BYTES_MAX bytes, as native.h asks; the pointers live as
+        // long as the call.
+        unsafe {
+            switchback_inject(self.0.as_ptr(), bytes.as_mut_ptr(), length as u32, &mut verdict)
+        }
         verdict
     }
 
@@ -205,7 +242,8 @@ impl Handle {
     /// One thread at a time; made for this datapath's configuration.
     pub(crate) fn set_routes(&self, Routes { buckets, ranges }: &Routes) {
         let (from, count) = (ranges.as_ptr(), ranges.len() as u32);
-        // SAFETY: C reads `count` ranges and a bucket for each partition there is room for, during the call.
+        // SAFETY: C reads `count` ranges and a bucket for each partition there is room for, during
+        // the call.
         unsafe { switchback_set_routes(self.0.as_ptr(), buckets.as_ptr(), from, count) }
     }
 
@@ -341,7 +379,8 @@ pub(crate) fn statistic_names() -> Vec<&'static str> {
 pub(crate) fn layout() -> Vec<(&'static str, u64)> {
     let mut length = 0;
     // SAFETY: C returns a static array of `length` entries, whose names are static strings.
-    let numbers = unsafe { std::slice::from_raw_parts(switchback_layout(&mut length), length as usize) };
+    let numbers =
+        unsafe { std::slice::from_raw_parts(switchback_layout(&mut length), length as usize) };
     let entry = |number: &Number| {
         // SAFETY: as above.
         let name = unsafe { CStr::from_ptr(number.name) };

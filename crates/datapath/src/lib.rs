@@ -1,7 +1,8 @@
 //! The switch's pipeline in user space: a safe wrapper of `datapath/native.c`.
 //!
-//! A [`Datapath`] is a handle without globals; any number of them run in one process. It has no clock and no randomness: both
-//! come in with each packet. It does no I/O: a [`Verdict`] says what the caller is to do with the packet.
+//! A [`Datapath`] is a handle without globals; any number of them run in one process. It has no
+//! clock and no randomness: both come in with each packet. It does no I/O: a [`Verdict`] says what
+//! the caller is to do with the packet.
 
 mod config;
 mod ffi;
@@ -39,8 +40,8 @@ impl Shard {
     }
 }
 
-/// Where a forwarded packet goes. The first is its destination; of a write the others follow it in the chain, down to the
-/// tail. (A read goes to the tail alone.)
+/// Where a forwarded packet goes. The first is its destination; of a write the others follow it in
+/// the chain, down to the tail. (A read goes to the tail alone.)
 #[derive(Clone, Copy)]
 pub struct Replicas {
     nodes: [u16; 4],
@@ -48,7 +49,8 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Those of a route as the tables have it: 16 bits each, from the head up. A read goes to the tail alone.
+    /// Those of a route as the tables have it: 16 bits each, from the head up. A read goes to the
+    /// tail alone.
     pub fn of_route(route: u64, is_read: bool) -> Replicas {
         let node = |i: usize| (route >> (16 * i)) as u16;
         let mut nodes = [0, 1, 2, 3].map(node);
@@ -141,7 +143,8 @@ pub enum Error {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// The key's tag is in the lookup table: the same key, or (once in 2^64) one that can't be cached beside it.
+    /// The key's tag is in the lookup table: the same key, or (once in 2^64) one that can't be
+    /// cached beside it.
     #[error("the key is cached already")]
     Duplicate,
     /// The lookup table is full.
@@ -160,8 +163,8 @@ pub enum TableError {
 
 /// The pipeline and its tables.
 ///
-/// Packets may be processed by any number of threads at once, each with its own [`Shard`]; the table calls are the agent's and
-/// exclude each other.
+/// Packets may be processed by any number of threads at once, each with its own [`Shard`]; the
+/// table calls are the agent's and exclude each other.
 pub struct Datapath {
     handle: ffi::Handle,
     tables: Mutex<()>,
@@ -175,20 +178,34 @@ impl Datapath {
         Ok(Datapath { handle, tables: Mutex::new(()), config: config.clone() })
     }
 
-    /// Runs a packet that came `from` an address through the pipeline. `random` is uniform; `now_ms` counts from the Unix epoch.
+    /// Runs a packet that came `from` an address through the pipeline. `random` is uniform;
+    /// `now_ms` counts from the Unix epoch.
     ///
     /// Two threads must not use the same shard at the same time: counts would get lost.
     #[inline]
-    pub fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32, shard: Shard) -> Verdict {
+    pub fn process(
+        &self,
+        packet: &mut Packet,
+        from: Address,
+        now_ms: u64,
+        random: u32,
+        shard: Shard,
+    ) -> Verdict {
         let length = packet.bytes().len();
         let item = ffi::Item::new(packet.buffer_mut(), length, &from, random);
         let mut verdict = ffi::Verdict::default();
-        self.handle.process(slice::from_ref(&item), slice::from_mut(&mut verdict), now_ms, shard.0.into());
+        self.handle.process(
+            slice::from_ref(&item),
+            slice::from_mut(&mut verdict),
+            now_ms,
+            shard.0.into(),
+        );
         finish(packet, verdict)
     }
 
-    /// Runs a batch of packets in order: as [`Datapath::process`] for each, but faster if the tables are larger than the CPU's
-    /// caches, since the memory that later packets need is fetched meanwhile.
+    /// Runs a batch of packets in order: as [`Datapath::process`] for each, but faster if the
+    /// tables are larger than the CPU's caches, since the memory that later packets need is fetched
+    /// meanwhile.
     pub fn process_batch(&self, batch: &mut [impl AsMut<Item>], now_ms: u64, shard: Shard) {
         if let [alone] = batch {
             let item = alone.as_mut();
@@ -198,7 +215,9 @@ impl Datapath {
         for items in batch.chunks_mut(BATCH) {
             let count = items.len();
             let mut for_c = [const { ffi::Item::none() }; BATCH];
-            for (to, Item { packet, from, random, .. }) in for_c.iter_mut().zip(items.iter_mut().map(AsMut::as_mut)) {
+            for (to, Item { packet, from, random, .. }) in
+                for_c.iter_mut().zip(items.iter_mut().map(AsMut::as_mut))
+            {
                 let length = packet.bytes().len();
                 *to = ffi::Item::new(packet.buffer_mut(), length, from, *random);
             }
@@ -210,7 +229,8 @@ impl Datapath {
         }
     }
 
-    /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the same packet.
+    /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the
+    /// same packet.
     pub fn inject(&self, packet: &mut Packet) -> Verdict {
         let length = packet.bytes().len();
         let verdict = self.handle.inject(packet.buffer_mut(), length);
@@ -263,7 +283,8 @@ impl Datapath {
         self.handle.set_node(node, &address);
     }
 
-    /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets of others are dropped.
+    /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets
+    /// of others are dropped.
     pub fn set_lanes(&self, granted: u32) {
         self.handle.set_lanes(granted.min(self.config.lanes));
     }
@@ -282,10 +303,14 @@ impl Datapath {
 
     /// Reads, writes and deletes that came, since the datapath was made.
     pub fn requests(&self) -> u64 {
-        [place::read, place::write, place::delete].iter().map(|place| self.handle.statistic(*place)).sum()
+        [place::read, place::write, place::delete]
+            .iter()
+            .map(|place| self.handle.statistic(*place))
+            .sum()
     }
 
-    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
+    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below
+    /// half.
     pub fn sequence_used(&self) -> u32 {
         self.handle.sequence_used()
     }
@@ -295,13 +320,14 @@ impl Datapath {
         Statistics::from_numbers(&self.handle.statistics())
     }
 
-    /// Forgets everything cached: lookup table, records, sketch, counters, completions, sequence counters, reports, generations.
-    /// The map, nodes, granted lanes and statistics stay.
+    /// Forgets everything cached: lookup table, records, sketch, counters, completions, sequence
+    /// counters, reports, generations. The map, nodes, granted lanes and statistics stay.
     ///
-    /// Safe while packets are processed. First the epoch becomes 0, which refuses every packet. A packet that was let in before
-    /// looks at the epoch again once it has locked its lane or record, and this takes each of these locks once, so it waits for
-    /// whoever is in the middle and no change of the old epoch comes after it. Serving begins again with SET_EPOCH, which must
-    /// name a later epoch, since sequence counters begin anew.
+    /// Safe while packets are processed. First the epoch becomes 0, which refuses every packet. A
+    /// packet that was let in before looks at the epoch again once it has locked its lane or
+    /// record, and this takes each of these locks once, so it waits for whoever is in the middle
+    /// and no change of the old epoch comes after it. Serving begins again with SET_EPOCH, which
+    /// must name a later epoch, since sequence counters begin anew.
     pub fn clear(&self) {
         let _one_at_a_time = self.tables();
         self.handle.clear();
@@ -310,7 +336,9 @@ impl Datapath {
 
 impl fmt::Debug for Datapath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Datapath").field("registers", &self.peek_registers()).finish_non_exhaustive()
+        f.debug_struct("Datapath")
+            .field("registers", &self.peek_registers())
+            .finish_non_exhaustive()
     }
 }
 
@@ -325,13 +353,15 @@ fn finish(packet: &mut Packet, verdict: ffi::Verdict) -> Verdict {
     }
 }
 
-/// Names and numbers of the C headers (`wire.op`: offset * 16 + size), for the tests that compare them with their Rust twins.
+/// Names and numbers of the C headers (`wire.op`: offset * 16 + size), for the tests that compare
+/// them with their Rust twins.
 #[doc(hidden)]
 pub fn layout() -> Vec<(&'static str, u64)> {
     ffi::layout()
 }
 
-/// Both sides' names of the statistics, and the sizes of what crosses the border, for the same tests.
+/// Both sides' names of the statistics, and the sizes of what crosses the border, for the same
+/// tests.
 #[doc(hidden)]
 pub fn twins() -> (Vec<&'static str>, Vec<&'static str>, &'static [(&'static str, usize)]) {
     (ffi::statistic_names(), statistics::names(), ffi::SIZES)

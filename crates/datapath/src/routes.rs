@@ -65,7 +65,8 @@ impl Routes {
         let to_last = u128::MAX >> config.partitions.trailing_zeros();
         let bucket = |index| {
             let start = index * to_last + index;
-            let (first, last) = (map.find(RoutingKey(start)), map.find(RoutingKey(start + to_last)));
+            let (first, last) =
+                (map.find(RoutingKey(start)), map.find(RoutingKey(start + to_last)));
             let RouteRange { route, partition, .. } = ranges[first];
             RouteBucket { route, partition, first: first as u16, last: last as u16, reserved: 0 }
         };
@@ -76,7 +77,8 @@ impl Routes {
 
 impl RouteBucket {
     /// Of a datapath that has no map yet: nothing has a node.
-    pub const NONE: RouteBucket = RouteBucket { route: u64::MAX, partition: 0, first: 0, last: 0, reserved: 0 };
+    pub const NONE: RouteBucket =
+        RouteBucket { route: u64::MAX, partition: 0, first: 0, last: 0, reserved: 0 };
 
     /// As it is in memory.
     pub fn bytes(&self) -> [u8; size_of::<RouteBucket>()] {
@@ -103,5 +105,7 @@ impl RouteRange {
 
 /// Replicas as a word of the tables.
 fn route_of(replicas: &[u16]) -> u64 {
-    (0..4).rev().fold(0, |route, i| route << 16 | u64::from(replicas.get(i).copied().unwrap_or(u16::MAX)))
+    (0..4)
+        .rev()
+        .fold(0, |route, i| route << 16 | u64::from(replicas.get(i).copied().unwrap_or(u16::MAX)))
 }

@@ -1,4 +1,5 @@
-//! The state behind the packets, as vectors describe it. For tests: everything else goes through packets.
+//! The state behind the packets, as vectors describe it. For tests: everything else goes through
+//! packets.
 
 use crate::{Datapath, ffi};
 use switchback_wire::KeyHash;
@@ -128,7 +129,14 @@ impl Datapath {
     pub fn peek_lane(&self, lane: u32) -> Option<Lane> {
         let image = self.handle.peek_lane(lane)?;
         let (request, seq, locked) = (image.request, image.seq, image.locked != 0);
-        Some(Lane { request, seq, state: image.state, status: image.status, flags: image.flags, locked })
+        Some(Lane {
+            request,
+            seq,
+            state: image.state,
+            status: image.status,
+            flags: image.flags,
+            locked,
+        })
     }
 
     /// Replaces a lane's entry; no packet of it may be in flight.

@@ -18,7 +18,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound
     }
 }
@@ -29,8 +30,16 @@ fn item(packet: Packet, from: Address, random: u32) -> Item {
 
 fn random_item(random: &mut Random, turn: u64) -> Item {
     let key = format!("key {}", random.below(KEYS)).into_bytes();
-    let op = [Op::Read, Op::Read, Op::Write, Op::Write, Op::Delete, Op::Scan, Op::ReadReply, Op::CacheUpdate]
-        [random.below(8) as usize];
+    let op = [
+        Op::Read,
+        Op::Read,
+        Op::Write,
+        Op::Write,
+        Op::Delete,
+        Op::Scan,
+        Op::ReadReply,
+        Op::CacheUpdate,
+    ][random.below(8) as usize];
     let value = vec![turn as u8; [0, 0, 8, 32, 33, 200][random.below(6) as usize]];
     let flags = [0, 0, flags::CONDITIONAL, flags::FENCED][random.below(4) as usize];
     let (lane, guard) = (random.below(65) as u32, seq(random.below(20)).0);
@@ -66,7 +75,13 @@ fn a_batch_does_what_its_packets_do_one_by_one() {
         let one_by_one = batch.clone();
         together.datapath.process_batch(&mut batch, 1000, Shard::default());
         for (mut one, other) in one_by_one.into_iter().zip(&batch) {
-            let verdict = alone.datapath.process(&mut one.packet, one.from, 1000, one.random, Shard::default());
+            let verdict = alone.datapath.process(
+                &mut one.packet,
+                one.from,
+                1000,
+                one.random,
+                Shard::default(),
+            );
             assert_eq!((verdict, one.packet.bytes()), (other.verdict, other.packet.bytes()));
             verdicts[match verdict {
                 Verdict::Reply => 0,
@@ -91,7 +106,8 @@ fn last(datapath: &Datapath) -> u64 {
 fn admit_and_evict(rig: &Rig, incarnation: u64) -> (u64, u64) {
     rig.admit(KEY, 0, 3, incarnation);
     // A writer that isn't running may hold the record for long.
-    let adm = std::iter::from_fn(|| Some(rig.datapath.peek_record(0, 3))).flatten().next().unwrap().adm;
+    let adm =
+        std::iter::from_fn(|| Some(rig.datapath.peek_record(0, 3))).flatten().next().unwrap().adm;
     let until = Instant::now() + Duration::from_micros(20);
     while Instant::now() < until {
         std::hint::spin_loop();
@@ -102,7 +118,8 @@ fn admit_and_evict(rig: &Rig, incarnation: u64) -> (u64, u64) {
     (Seq(adm).counter(), end)
 }
 
-/// The agent may change the table behind the lookups that a batch begins with; writes must not notice.
+/// The agent may change the table behind the lookups that a batch begins with; writes must not
+/// notice.
 #[test]
 fn a_write_in_a_batch_finds_its_record_if_it_takes_its_number_after_the_admission() {
     let rig = Rig::new(&small());
@@ -119,8 +136,10 @@ fn a_write_in_a_batch_finds_its_record_if_it_takes_its_number_after_the_admissio
                 };
                 let mut batch: Vec<Item> = (0..BATCH as u32).map(build).collect();
                 rig.datapath.process_batch(&mut batch, 1000, Shard::default());
-                let missed = batch.iter().filter(|item| matches!(item.verdict, Verdict::Forward(_)));
-                forwarded.extend(missed.map(|item| item.packet.parse().unwrap().header.seq.counter()));
+                let missed =
+                    batch.iter().filter(|item| matches!(item.verdict, Verdict::Forward(_)));
+                forwarded
+                    .extend(missed.map(|item| item.packet.parse().unwrap().header.seq.counter()));
             }
             forwarded
         });
@@ -136,8 +155,13 @@ fn a_write_in_a_batch_finds_its_record_if_it_takes_its_number_after_the_admissio
     let mut forwarded = forwarded.into_iter().peekable();
     for (adm, end) in &periods {
         while forwarded.next_if(|seq| seq <= adm).is_some() {}
-        // The last number may have been taken before the eviction by a write that looked the key up after it.
-        assert!(forwarded.peek().is_none_or(|seq| seq >= end), "forwarded {:?} of {adm}..{end}", forwarded.peek());
+        // The last number may have been taken before the eviction by a write that looked the key up
+        // after it.
+        assert!(
+            forwarded.peek().is_none_or(|seq| seq >= end),
+            "forwarded {:?} of {adm}..{end}",
+            forwarded.peek()
+        );
     }
     let written: u64 = periods.iter().map(|(adm, end)| end - adm).sum();
     assert!(periods.len() > 10 && written > 100, "{} admissions, {written} writes", periods.len());

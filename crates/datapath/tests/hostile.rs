@@ -1,4 +1,5 @@
-//! Whatever comes from the network, the pipeline says something sensible, releases its locks, and what it sends on is well-formed.
+//! Whatever comes from the network, the pipeline says something sensible, releases its locks, and
+//! what it sends on is well-formed.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 

@@ -94,12 +94,18 @@ fn every_field_is_at_the_same_offset() {
 fn every_number_is_the_same() {
     let c = c();
     let mut rust: Vec<(String, u64)> = Vec::new();
-    rust.extend(Op::ALL.iter().map(|op| (format!("op.{}", shouted(&format!("{op:?}"))), *op as u64)));
-    rust.extend(Status::ALL.iter().map(|s| (format!("status.{}", shouted(&format!("{s:?}"))), *s as u64)));
-    let reason = |reason: &DropReason| (format!("drop.{}", shouted(&format!("{reason:?}"))), *reason as u64);
+    rust.extend(
+        Op::ALL.iter().map(|op| (format!("op.{}", shouted(&format!("{op:?}"))), *op as u64)),
+    );
+    rust.extend(
+        Status::ALL.iter().map(|s| (format!("status.{}", shouted(&format!("{s:?}"))), *s as u64)),
+    );
+    let reason =
+        |reason: &DropReason| (format!("drop.{}", shouted(&format!("{reason:?}"))), *reason as u64);
     rust.extend(DropReason::ALL.iter().map(reason));
-    let feature =
-        |(name, bit): &(&str, Features)| (format!("feature.{}", name.replace('-', "_").to_uppercase()), bit.0);
+    let feature = |(name, bit): &(&str, Features)| {
+        (format!("feature.{}", name.replace('-', "_").to_uppercase()), bit.0)
+    };
     rust.extend(Features::ALL.iter().map(feature));
     let numbers: &[(&str, u64)] = &[
         ("flag.HOT", flags::HOT.into()),
@@ -144,8 +150,9 @@ fn every_number_is_the_same() {
     // Fields are compared above; what lies in maps, crates/xdp asks for by name.
     let elsewhere = ["wire.", "record.", "lane.", "registers."];
     let in_maps = ["size.record", "size.lane", "size.registers", "constant.SEQUENCE_BUCKETS"];
-    let is_elsewhere =
-        |name: &&&str| elsewhere.iter().any(|prefix| name.starts_with(prefix)) || in_maps.contains(&&***name);
+    let is_elsewhere = |name: &&&str| {
+        elsewhere.iter().any(|prefix| name.starts_with(prefix)) || in_maps.contains(&&***name)
+    };
     let count = c.keys().filter(is_elsewhere).count();
     assert_eq!(rust.len() + count, c.len(), "nothing is in one language only");
 }

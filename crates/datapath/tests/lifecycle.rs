@@ -26,7 +26,8 @@ fn a_key_is_admitted_promoted_written_evicted_and_gone() {
     assert!(is_forward(verdict));
     let fenced = packet.parse().unwrap().header;
     assert!(fenced.has(flags::FENCED) && fenced.origin == CLIENT);
-    let mut answer = Packet::build(Header { op: Op::ReadReply, seq: seq(0), ..fenced }, b"from the node", key);
+    let mut answer =
+        Packet::build(Header { op: Op::ReadReply, seq: seq(0), ..fenced }, b"from the node", key);
     assert_eq!(rig.answer(&mut answer), Verdict::Reply);
     let (verdict, packet) = rig.read(key);
     assert_eq!(verdict, Verdict::Reply);
@@ -37,7 +38,10 @@ fn a_key_is_admitted_promoted_written_evicted_and_gone() {
     let (verdict, packet) = rig.write(key, b"absorbed", 1, 1);
     assert_eq!(verdict, Verdict::Reply);
     let written = packet.parse().unwrap();
-    assert_eq!((written.header.seq, written.header.generation, written.value), (seq(1), 1, &b""[..]));
+    assert_eq!(
+        (written.header.seq, written.header.generation, written.value),
+        (seq(1), 1, &b""[..])
+    );
     assert!(written.header.has(flags::CACHED));
     let (_, packet) = rig.read(key);
     let read = packet.parse().unwrap();
@@ -87,7 +91,10 @@ fn only_nodes_answer_and_only_agents_control() {
     let rig = Rig::new(&small());
     let reply = header(Op::ReadReply, b"k");
     assert_eq!(rig.send(reply, b"lie", b"k").0, Verdict::Drop(DropReason::Sender));
-    assert_eq!(rig.send(header(Op::SetEpoch, b"k"), b"", b"k").0, Verdict::Drop(DropReason::Control));
+    assert_eq!(
+        rig.send(header(Op::SetEpoch, b"k"), b"", b"k").0,
+        Verdict::Drop(DropReason::Control)
+    );
     let mut request = Packet::build(header(Op::Read, b"k"), b"", b"k");
     assert_eq!(rig.datapath.inject(&mut request), Verdict::Drop(DropReason::Control));
     rig.datapath.set_node(1, CLIENT);
@@ -117,7 +124,9 @@ fn hot_keys_are_told_after_the_threshold() {
     let rig = Rig::new(&Config { threshold: 3, ..small() });
     let hot = |rig: &Rig| rig.read(b"k").1.parse().unwrap().header.has(flags::HOT);
     assert_eq!([hot(&rig), hot(&rig), hot(&rig)], [false, false, true]);
-    let reset = |guard| rig.control(Header { total_bytes: 1024, guard, ..Header::new(Op::ResetSketch) }, b"-");
+    let reset = |guard| {
+        rig.control(Header { total_bytes: 1024, guard, ..Header::new(Op::ResetSketch) }, b"-")
+    };
     reset(0);
     assert!(!hot(&rig));
     assert_eq!(rig.datapath.statistics().hot_misses, 1);
@@ -126,7 +135,8 @@ fn hot_keys_are_told_after_the_threshold() {
     assert_eq!([hot(&rig), hot(&rig)], [false, true]);
 }
 
-/// A record in a snapshot's way changes once its original is reported, and not before there is room for that.
+/// A record in a snapshot's way changes once its original is reported, and not before there is room
+/// for that.
 #[test]
 fn a_record_without_room_for_its_original_stays_as_it_is() {
     let all = Features::of(Scheme::FarReach);
@@ -139,14 +149,22 @@ fn a_record_without_room_for_its_original_stays_as_it_is() {
             assert_eq!(rig.write(key, b"before", slot as u32, 1).0, Verdict::Reply);
         }
         rig.control(Header { generation: 2, ..Header::new(Op::SnapshotBegin) }, b"-");
-        let written: Vec<_> = (0..3).map(|i| rig.write(&keys[i], b"after", i as u32, 2).0).collect();
+        let written: Vec<_> =
+            (0..3).map(|i| rig.write(&keys[i], b"after", i as u32, 2).0).collect();
         let (_, third) = rig.read(&keys[2]);
         let third = third.parse().unwrap();
         if !features.has(Features::REPORT_FIRST) {
-            assert_eq!((written[2], third.value), (Verdict::Reply, &b"after"[..]), "the original is lost");
+            assert_eq!(
+                (written[2], third.value),
+                (Verdict::Reply, &b"after"[..]),
+                "the original is lost"
+            );
             continue;
         }
-        assert_eq!(written, [Verdict::Reply, Verdict::Reply, Verdict::Drop(DropReason::Unreported)]);
+        assert_eq!(
+            written,
+            [Verdict::Reply, Verdict::Reply, Verdict::Drop(DropReason::Unreported)]
+        );
         assert_eq!((third.value, third.header.generation), (&b"before"[..], 1));
         assert!(rig.datapath.next_report(&mut Packet::new()));
         assert_eq!(rig.write(&keys[2], b"after", 2, 2).0, Verdict::Reply, "its copy finds room");

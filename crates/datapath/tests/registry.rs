@@ -1,4 +1,5 @@
-//! The registry of `docs/understand/protocol.md`, section 9, and the code have the same numbers and names.
+//! The registry of `docs/understand/protocol.md`, section 9, and the code have the same numbers and
+//! names.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -33,13 +34,19 @@ fn registry() -> Vec<Row> {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         match cells[..] {
             ["", title, "name", ..] => {
-                table = Some(TABLES.iter().find(|(known, _)| *known == title).expect("a known table"));
+                table =
+                    Some(TABLES.iter().find(|(known, _)| *known == title).expect("a known table"));
             }
             ["", dashes, ..] if dashes.starts_with('-') => {}
             ["", number, name, meaning, ..] => {
                 let (table, begin) = table.unwrap();
                 let (name, number) = (format!("{begin}{name}"), number.parse().unwrap());
-                rows.push(Row { table, name, number, is_reserved: meaning.starts_with("*reserved*") });
+                rows.push(Row {
+                    table,
+                    name,
+                    number,
+                    is_reserved: meaning.starts_with("*reserved*"),
+                });
             }
             _ => {}
         }

@@ -1,4 +1,5 @@
-//! Several threads on the same records: nothing torn, nothing lost, no number twice, and snapshots that are one point in time.
+//! Several threads on the same records: nothing torn, nothing lost, no number twice, and snapshots
+//! that are one point in time.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -39,15 +40,28 @@ fn assert_whole(value: &[u8]) -> u64 {
     n
 }
 
-fn process(datapath: &Datapath, header: Header, value: &[u8], key: &[u8], shard: u8) -> (Verdict, Packet) {
+fn process(
+    datapath: &Datapath,
+    header: Header,
+    value: &[u8],
+    key: &[u8],
+    shard: u8,
+) -> (Verdict, Packet) {
     let mut packet = Packet::build(header, value, key);
     let random = header.request as u32 ^ 0x9e37_79b9;
-    let verdict = datapath.process(&mut packet, CLIENT, 1000, random.wrapping_mul(2_654_435_761), Shard::new(shard));
+    let verdict = datapath.process(
+        &mut packet,
+        CLIENT,
+        1000,
+        random.wrapping_mul(2_654_435_761),
+        Shard::new(shard),
+    );
     (verdict, packet)
 }
 
-/// Fails if a write that was answered stands between a conditional write and the version that this one expected. (There is but one plain
-/// writer, so none of its writes can be overwritten by a later one while it is under way.)
+/// Fails if a write that was answered stands between a conditional write and the version that this
+/// one expected. (There is but one plain writer, so none of its writes can be overwritten by a
+/// later one while it is under way.)
 #[test]
 fn nothing_comes_between_a_conditional_write_and_what_it_expected() {
     let rig = Rig::new(&config());
@@ -81,7 +95,13 @@ fn nothing_comes_between_a_conditional_write_and_what_it_expected() {
                     continue;
                 }
                 let guard = packet.parse().unwrap().header.seq.0;
-                let header = Header { lane: 1, request, flags: flags::CONDITIONAL, guard, ..header(Op::Write, KEY) };
+                let header = Header {
+                    lane: 1,
+                    request,
+                    flags: flags::CONDITIONAL,
+                    guard,
+                    ..header(Op::Write, KEY)
+                };
                 let (verdict, packet) = process(datapath, header, &value(request), KEY, 1);
                 let answer = packet.parse().unwrap().header;
                 if verdict == Verdict::Reply && answer.status == Status::Ok {
@@ -99,7 +119,12 @@ fn nothing_comes_between_a_conditional_write_and_what_it_expected() {
         let between = plain.range((Bound::Excluded(expected), Bound::Excluded(made))).next();
         assert_eq!(between, None, "between {expected} and {made}");
     }
-    assert!(plain.len() > 10_000 && conditional.len() > 100, "{} and {}", plain.len(), conditional.len());
+    assert!(
+        plain.len() > 10_000 && conditional.len() > 100,
+        "{} and {}",
+        plain.len(),
+        conditional.len()
+    );
 }
 
 /// Two writers and a reader on one key.
@@ -119,7 +144,8 @@ fn values_are_whole_and_sequence_numbers_are_used_once() {
             move || {
                 let mut newest = 0;
                 while !stop.load(Ordering::Relaxed) {
-                    let (verdict, packet) = process(datapath, header(Op::Read, KEY), &[], KEY, shard);
+                    let (verdict, packet) =
+                        process(datapath, header(Op::Read, KEY), &[], KEY, shard);
                     if verdict == Verdict::Reply {
                         let parts = packet.parse().unwrap();
                         assert_whole(parts.value);
@@ -142,7 +168,9 @@ fn values_are_whole_and_sequence_numbers_are_used_once() {
                     let header = Header { lane, request, ..header(Op::Write, KEY) };
                     let (verdict, packet) = process(datapath, header, &value(n), KEY, lane as u8);
                     match verdict {
-                        Verdict::Reply => acknowledged.push((packet.parse().unwrap().header.seq.0, n)),
+                        Verdict::Reply => {
+                            acknowledged.push((packet.parse().unwrap().header.seq.0, n))
+                        }
                         Verdict::Drop(DropReason::Contended) => {}
                         other => panic!("{other:?}"),
                     }
@@ -163,8 +191,16 @@ fn values_are_whole_and_sequence_numbers_are_used_once() {
     assert_eq!(numbers.len(), acknowledged.len(), "no number twice");
     let record = datapath.peek_record(0, 5).unwrap();
     let newest = acknowledged.iter().max().unwrap();
-    assert_eq!((record.seq, assert_whole(&record.value)), *newest, "the newest acknowledged write is there");
-    assert!(acknowledged.len() > 10_000 && reads.load(Ordering::Relaxed) > 1_000, "{} writes", acknowledged.len());
+    assert_eq!(
+        (record.seq, assert_whole(&record.value)),
+        *newest,
+        "the newest acknowledged write is there"
+    );
+    assert!(
+        acknowledged.len() > 10_000 && reads.load(Ordering::Relaxed) > 1_000,
+        "{} writes",
+        acknowledged.len()
+    );
 }
 
 /// The same lane from two threads: of the copies of one request, one runs.
@@ -189,11 +225,18 @@ fn copies_of_a_request_run_once() {
                 let (verdict, packet) = process(datapath, header, &value(request), KEY, shard);
                 match verdict {
                     Verdict::Reply => answers.push((request, packet.parse().unwrap().header.seq)),
-                    Verdict::Drop(DropReason::Busy | DropReason::OldRequest | DropReason::Contended) => {}
+                    Verdict::Drop(
+                        DropReason::Busy | DropReason::OldRequest | DropReason::Contended,
+                    ) => {}
                     other => panic!("{other:?}"),
                 }
                 // The next request begins when one of them has its answer.
-                let next = turn.compare_exchange(request, request + 1, Ordering::AcqRel, Ordering::Relaxed);
+                let next = turn.compare_exchange(
+                    request,
+                    request + 1,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                );
                 done.fetch_add(u64::from(next.is_ok()), Ordering::Relaxed);
             }
         }
@@ -213,7 +256,8 @@ fn copies_of_a_request_run_once() {
     assert!(seqs.len() as u64 > TURNS / 100, "{} answered", seqs.len());
 }
 
-/// Admissions, evictions and lookups go on while a reader and a writer use the keys: whoever hits, hits the right record.
+/// Admissions, evictions and lookups go on while a reader and a writer use the keys: whoever hits,
+/// hits the right record.
 #[test]
 fn a_slot_that_changes_its_key_never_answers_for_the_other() {
     let rig = Rig::new(&config());
@@ -269,8 +313,8 @@ fn a_slot_that_changes_its_key_never_answers_for_the_other() {
     assert!(hits.load(Ordering::Relaxed) > 100, "{hits:?} hits");
 }
 
-/// One writer goes round the keys, writing 1 to all, then 2 to all...: at any point in time the values go down by one at most once.
-/// A snapshot taken meanwhile must look like such a point.
+/// One writer goes round the keys, writing 1 to all, then 2 to all...: at any point in time the
+/// values go down by one at most once. A snapshot taken meanwhile must look like such a point.
 #[test]
 fn a_snapshot_is_one_point_in_time() {
     const KEYS: u32 = 32;
@@ -316,17 +360,24 @@ fn a_snapshot_is_one_point_in_time() {
             let (values, used) = snapshot(&rig, KEYS, generation);
             let falls: Vec<_> = values.windows(2).filter(|pair| pair[0] != pair[1]).collect();
             assert!(falls.len() <= 1, "one point in time: {values:?}");
-            assert!(falls.iter().all(|pair| pair[0] == pair[1] + 1), "one point in time: {values:?}");
+            assert!(
+                falls.iter().all(|pair| pair[0] == pair[1] + 1),
+                "one point in time: {values:?}"
+            );
             snapshots += 1;
             originals_used += used;
         }
         drop(ends);
     });
     assert_eq!(datapath.statistics().drops[DropReason::Unreported as usize], 0);
-    assert!(snapshots > 50 && originals_used > 50, "{snapshots} snapshots, {originals_used} originals");
+    assert!(
+        snapshots > 50 && originals_used > 50,
+        "{snapshots} snapshots, {originals_used} originals"
+    );
 }
 
-/// Takes a snapshot as the agent does: loads all, and waits for the originals of what changed meanwhile.
+/// Takes a snapshot as the agent does: loads all, and waits for the originals of what changed
+/// meanwhile.
 fn snapshot(rig: &Rig, keys: u32, generation: u32) -> (Vec<u64>, usize) {
     rig.control(Header { generation, ..Header::new(Op::SnapshotBegin) }, b"-");
     let mut values: Vec<Option<u64>> = Vec::new();
@@ -387,7 +438,10 @@ fn clearing_under_traffic_leaves_nothing_of_the_old_epoch() {
             assert_eq!((record, datapath.peek_lane(1).unwrap()), Default::default());
             assert_eq!(datapath.peek_registers().epoch, 0);
             let next = epoch.load(Ordering::Relaxed) + 1;
-            rig.control(Header { epoch: next as u32, generation: 1, ..Header::new(Op::SetEpoch) }, b"-");
+            rig.control(
+                Header { epoch: next as u32, generation: 1, ..Header::new(Op::SetEpoch) },
+                b"-",
+            );
             rig.admit(KEY, 0, 5, next);
             epoch.store(next, Ordering::Relaxed);
             for _ in 0..2000 {

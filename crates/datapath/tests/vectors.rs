@@ -15,7 +15,13 @@ fn every_vector_holds() {
     std::panic::set_hook(Box::new(|_| {})); // Messages are kept, and told below.
     let failed = failures::<Datapath>(&vectors, Features(0));
     drop(std::panic::take_hook());
-    assert!(failed.is_empty(), "{} of {} failed:\n{}", failed.len(), vectors.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {} failed:\n{}",
+        failed.len(),
+        vectors.len(),
+        failed.join("\n")
+    );
     assert!(vectors.len() >= 400, "only {}: some went missing", vectors.len());
     let mut names: Vec<_> = vectors.iter().map(|(name, ..)| name).collect();
     names.sort();
@@ -34,7 +40,11 @@ fn every_map_routes_each_key() {
 fn what_doesnt_fit_leaves_the_map_as_it_was() {
     let config = Config { partitions: 2, nodes: 2, ..Config::default() };
     let datapath = Datapath::new(&config).unwrap();
-    datapath.poke_registers(&state::Registers { epoch: 1, generation: 1, ..state::Registers::default() });
+    datapath.poke_registers(&state::Registers {
+        epoch: 1,
+        generation: 1,
+        ..state::Registers::default()
+    });
     let ask = || {
         let mut packet = Packet::build(Header { epoch: 1, ..Header::new(Op::Read) }, &[], b"key");
         datapath.process(&mut packet, Address::in_memory(1, 1), 1, u32::MAX, Shard::default())
@@ -48,22 +58,27 @@ fn what_doesnt_fit_leaves_the_map_as_it_was() {
     assert_eq!(replicas[..], [1]);
 }
 
-/// For each mechanism at least one vector notices that it is left out. Where it can't be, none notices.
+/// For each mechanism at least one vector notices that it is left out. Where it can't be, none
+/// notices.
 #[test]
 fn every_mechanism_is_needed_and_only_the_laboratory_can_do_without() {
     let vectors = vectors();
     std::panic::set_hook(Box::new(|_| {})); // Failing is the point here.
-    let left_out =
-        |(name, bit): &(&'static str, Features)| failures::<Datapath>(&vectors, *bit).is_empty().then_some(*name);
+    let left_out = |(name, bit): &(&'static str, Features)| {
+        failures::<Datapath>(&vectors, *bit).is_empty().then_some(*name)
+    };
     let unnoticed: Vec<_> = Features::ALL.iter().filter_map(left_out).collect();
     drop(std::panic::take_hook());
     let of_schemes = ["cache", "write-back", "write-through"];
-    let mechanisms = Features::ALL.iter().map(|(name, _)| *name).filter(|name| !of_schemes.contains(name));
-    let expected = if cfg!(feature = "ablations") { UNNOTICED.to_vec() } else { mechanisms.collect() };
+    let mechanisms =
+        Features::ALL.iter().map(|(name, _)| *name).filter(|name| !of_schemes.contains(name));
+    let expected =
+        if cfg!(feature = "ablations") { UNNOTICED.to_vec() } else { mechanisms.collect() };
     assert_eq!(unnoticed, expected, "no vector fails without these");
 }
 
-/// Every packet that there is meets the pipeline; `states.json` has each request and answer in each state of a record.
+/// Every packet that there is meets the pipeline; `states.json` has each request and answer in each
+/// state of a record.
 #[test]
 fn every_operation_has_a_vector() {
     let named: Vec<_> = vectors().iter().map(|(_, vector, _)| op(&vector["in"]["op"])).collect();

@@ -1,6 +1,8 @@
-//! What the engine costs beside RocksDB itself: the same bytes, the same group sizes, the same options, in the same run.
+//! What the engine costs beside RocksDB itself: the same bytes, the same group sizes, the same
+//! options, in the same run.
 //!
-//! `cargo bench -p switchback-engine [-- seconds]`: keys of 16 bytes, values of 128, as in the papers; no fsync, one thread.
+//! `cargo bench -p switchback-engine [-- seconds]`: keys of 16 bytes, values of 128, as in the
+//! papers; no fsync, one thread.
 #![allow(clippy::unwrap_used)] // A benchmark that can't write has nothing to report.
 
 use rocksdb::{DB, WriteBatch};
@@ -58,8 +60,16 @@ impl Ours {
     fn put(&mut self, key: [u8; 16], known: bool) {
         self.seq += 1;
         let record = Record { seq: Seq(self.seq), value: VALUE.to_vec(), ..Record::default() };
-        let (hash, key, condition) = (self.hash.hash(&key), key.to_vec(), PutCondition::Newer { known });
-        self.ops.push(EngineOp::Put { id: self.seq, hash, key, record, condition, completion: None });
+        let (hash, key, condition) =
+            (self.hash.hash(&key), key.to_vec(), PutCondition::Newer { known });
+        self.ops.push(EngineOp::Put {
+            id: self.seq,
+            hash,
+            key,
+            record,
+            condition,
+            completion: None,
+        });
     }
 
     fn get(&mut self, key: [u8; 16]) {
@@ -73,7 +83,8 @@ impl Ours {
     }
 }
 
-/// RocksDB as the engine opens it, without the engine: keys of the same bytes, values with the same 18 bytes before them.
+/// RocksDB as the engine opens it, without the engine: keys of the same bytes, values with the same
+/// 18 bytes before them.
 fn raw_database(path: &std::path::Path) -> DB {
     let options = Options::default();
     let cache = rocksdb::Cache::new_lru_cache(options.block_cache_bytes);
@@ -97,7 +108,8 @@ fn stored_key(hash: &HashKey, key: [u8; 16]) -> [u8; 32] {
 }
 
 fn main() {
-    let seconds = std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(2.0);
+    let seconds =
+        std::env::args().filter_map(|argument| argument.parse().ok()).next().unwrap_or(2.0);
     let (ours_dir, raw_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let options = Options { sync: SyncPolicy::None, ..Options::default() };
     let hash = HashKey([7; 16]);

@@ -2,13 +2,14 @@
 
 use switchback_core::storage::{EngineDone, EngineError, EngineOp};
 
-/// A storage engine. Opening one is [`Kind::open`](crate::Kind); the operations, and what holds for them, are
-/// [`switchback_core::storage`]'s.
+/// A storage engine. Opening one is [`Kind::open`](crate::Kind); the operations, and what holds for
+/// them, are [`switchback_core::storage`]'s.
 pub trait Engine: Send {
     /// Takes `ops` in order and commits them as one group; answers each, in order, into `done`.
     fn execute(&mut self, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>);
 
-    /// Counters since the opening, and sizes now. May look at the disk: to be asked once a second, not for each operation.
+    /// Counters since the opening, and sizes now. May look at the disk: to be asked once a second,
+    /// not for each operation.
     fn statistics(&self) -> Statistics;
 
     /// Ends cleanly, so that the next opening is quick.
@@ -27,11 +28,13 @@ pub struct Statistics {
     pub memtable_bytes: u64,
     /// Bytes in the block cache, memtables' share included.
     pub cache_bytes: u64,
-    /// Reads of the store for a get or to decide a put. A put of which the shim knows that it is newer causes none.
+    /// Reads of the store for a get or to decide a put. A put of which the shim knows that it is
+    /// newer causes none.
     pub reads: u64,
     /// Groups that were committed.
     pub groups: u64,
-    /// Records, marks, completions, states and floors in them; over `groups` this is the mean size of a group.
+    /// Records, marks, completions, states and floors in them; over `groups` this is the mean size
+    /// of a group.
     pub writes: u64,
     /// The largest of them.
     pub largest_group: u64,

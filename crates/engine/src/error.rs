@@ -99,7 +99,9 @@ pub enum OpenError {
 impl OpenError {
     /// What an error of the operating system means for an opening.
     pub(crate) fn from_io(path: &Path, error: &std::io::Error) -> OpenError {
-        use std::io::ErrorKind::{NotADirectory, PermissionDenied, ReadOnlyFilesystem, StorageFull};
+        use std::io::ErrorKind::{
+            NotADirectory, PermissionDenied, ReadOnlyFilesystem, StorageFull,
+        };
         let (path, reason) = (path.to_path_buf(), error.to_string());
         match error.kind() {
             PermissionDenied | ReadOnlyFilesystem => OpenError::NotWritable { path, reason },

@@ -1,13 +1,14 @@
 //! What both engines do with a group of operations: decide in order, commit once, answer in order.
 //!
-//! Decisions look at the store and, before it, at the *overlay*: what this very group is about to write. An answer that rests on
-//! the overlay is given only once the commit has succeeded.
+//! Decisions look at the store and, before it, at the *overlay*: what this very group is about to
+//! write. An answer that rests on the overlay is given only once the commit has succeeded.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use switchback_core::floors::{Floors, seq_bucket};
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Mark, OpId, PutCondition, Record, ScannedKey,
+    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Mark, OpId, PutCondition,
+    Record, ScannedKey,
 };
 use switchback_wire::{KeyHash, Seq};
 
@@ -56,7 +57,8 @@ pub(crate) struct RecordHead {
     pub(crate) since: Option<Seq>,
 }
 
-/// Whether a record reads as absent, so that it may be dropped if the floor is as high: that speaks for it from then on.
+/// Whether a record reads as absent, so that it may be dropped if the floor is as high: that speaks
+/// for it from then on.
 pub(crate) fn is_dead(record: &RecordHead, floor: Seq, now_ms: u64) -> bool {
     let expired = record.expiry_ms != 0 && record.expiry_ms <= now_ms;
     record.seq <= floor && (record.tombstone || expired)
@@ -128,7 +130,12 @@ impl Hasher for FirstBytes {
 
 impl Group {
     /// Runs `ops` as [`crate::Engine::execute`] says.
-    pub(crate) fn run<S: Store>(&mut self, store: &mut S, ops: &mut Vec<EngineOp>, done: &mut Vec<EngineDone>) {
+    pub(crate) fn run<S: Store>(
+        &mut self,
+        store: &mut S,
+        ops: &mut Vec<EngineOp>,
+        done: &mut Vec<EngineDone>,
+    ) {
         let single = ops.len() == 1;
         for op in ops.drain(..) {
             self.take(store, op, single, done);
@@ -136,13 +143,21 @@ impl Group {
         self.finish(store, done);
     }
 
-    fn take<S: Store>(&mut self, store: &mut S, op: EngineOp, single: bool, done: &mut Vec<EngineDone>) {
+    fn take<S: Store>(
+        &mut self,
+        store: &mut S,
+        op: EngineOp,
+        single: bool,
+        done: &mut Vec<EngineDone>,
+    ) {
         let (id, answer) = match op {
             EngineOp::Get { id, hash, key } => (id, self.get(store, &hash, &key)),
             EngineOp::Put { id, hash, key, record, condition, completion } => {
                 (id, self.put(store, (hash, key), record, condition, completion, single))
             }
-            EngineOp::SetMark { id, hash, key, mark } => (id, self.set(Change::Mark { hash, key, mark })),
+            EngineOp::SetMark { id, hash, key, mark } => {
+                (id, self.set(Change::Mark { hash, key, mark }))
+            }
             EngineOp::SetState { id, state } => {
                 self.sync = true;
                 (id, self.set(Change::State(state)))
@@ -150,8 +165,8 @@ impl Group {
             EngineOp::SetFloor { id, floor } => (id, self.set_floor(store, floor)),
             EngineOp::RaiseFloors { id, floors } => (id, self.raise_floors(store, floors)),
             EngineOp::Scan { id, from, to, limit } => {
-                // A scan reads the store itself, so everything before it goes there first. Nobody can tell one commit from two:
-                // operations are atomic each by itself.
+                // A scan reads the store itself, so everything before it goes there first. Nobody
+                // can tell one commit from two: operations are atomic each by itself.
                 self.finish(store, done);
                 let scanned = store.scan(from, to, limit.max(1));
                 (id, Answer::Now(scanned.map(|(keys, next)| EngineReply::Scanned(keys, next))))
@@ -200,7 +215,12 @@ impl Group {
     }
 
     /// What a put finds.
-    fn version<S: Store>(&self, store: &mut S, hash: &KeyHash, key: &[u8]) -> Result<Found, EngineError> {
+    fn version<S: Store>(
+        &self,
+        store: &mut S,
+        hash: &KeyHash,
+        key: &[u8],
+    ) -> Result<Found, EngineError> {
         let (stored, uncommitted) = match self.overlaid(hash, key) {
             Some(change) => (Some(Version::of(self.record_of(change))), true),
             None => (store.read_version(hash, key)?, false),
@@ -217,7 +237,9 @@ impl Group {
         let newest = stored.unwrap_or(found.floor);
         let due = match condition {
             PutCondition::Newer { known } => known || seq > newest,
-            PutCondition::IfSeq(expected) => seq > newest && stored.unwrap_or(Seq::NONE) == expected,
+            PutCondition::IfSeq(expected) => {
+                seq > newest && stored.unwrap_or(Seq::NONE) == expected
+            }
         };
         if due {
             return None;
@@ -244,7 +266,8 @@ impl Group {
         self.sync = true;
         let mut rising = Vec::new();
         for (bucket, floor) in floors {
-            let raised = self.raised.entry(bucket).or_insert_with(|| store.floors().of_bucket(bucket));
+            let raised =
+                self.raised.entry(bucket).or_insert_with(|| store.floors().of_bucket(bucket));
             if floor > *raised {
                 *raised = floor;
                 rising.push((bucket, floor));
@@ -265,7 +288,9 @@ impl Group {
                 (Answer::Now(result), _) => result,
                 (Answer::IfCommitted(reply), Ok(())) => Ok(reply),
                 (Answer::IfCommitted(_), Err(error)) => Err(error.clone()),
-                (Answer::ReadOf(change), Ok(())) => Ok(EngineReply::Got(Some(self.record_of(change).clone()))),
+                (Answer::ReadOf(change), Ok(())) => {
+                    Ok(EngineReply::Got(Some(self.record_of(change).clone())))
+                }
                 (Answer::ReadOf(change), Err(_)) => {
                     let (hash, key) = self.key_of(change);
                     store.read(hash, key).map(EngineReply::Got)

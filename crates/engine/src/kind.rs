@@ -92,7 +92,8 @@ pub struct Storage {
     pub options: Options,
     /// Files that it may hold open at a time.
     pub open_files_max: u32,
-    /// Milliseconds since the Unix epoch, kept up to date by the node's thread. While it is 0, no record expires.
+    /// Milliseconds since the Unix epoch, kept up to date by the node's thread. While it is 0, no
+    /// record expires.
     pub clock: Arc<AtomicU64>,
 }
 

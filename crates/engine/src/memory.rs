@@ -5,10 +5,13 @@ use crate::group::{Change, Group, RecordHead, Scanned, Store, Version, is_dead};
 use crate::policy::SyncPolicy;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_core::floors::Floors;
-use switchback_core::storage::{EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey};
+use switchback_core::storage::{
+    EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey,
+};
 use switchback_wire::KeyHash;
 
-/// As the registry lists it where RocksDB isn't built, so that a `rack.toml` has an engine to name there.
+/// As the registry lists it where RocksDB isn't built, so that a `rack.toml` has an engine to name
+/// there.
 #[cfg(not(feature = "rocks"))]
 pub(crate) const KIND: crate::Kind = crate::Kind {
     name: "memory",
@@ -18,7 +21,8 @@ pub(crate) const KIND: crate::Kind = crate::Kind {
 
 type Key = (KeyHash, Vec<u8>);
 
-/// How a commit fails. Nobody knows then what reached the disk: the group may yet be found there after a crash.
+/// How a commit fails. Nobody knows then what reached the disk: the group may yet be found there
+/// after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The disk is full.
@@ -29,10 +33,11 @@ pub enum Fault {
 
 /// An engine in memory, for simulation.
 ///
-/// Its disk holds committed groups in order. Under [`SyncPolicy::Always`] each is safe when it is answered; under [`SyncPolicy::None`] the
-/// newest ones are only in the operating system's memory until [`sync`](MemoryEngine::sync), or a state or a floor, forces them out,
-/// and a [`crash`](MemoryEngine::crash) keeps as many of them, oldest first, as the simulator says. A group is one log record with a
-/// checksum, so a torn one is an absent one.
+/// Its disk holds committed groups in order. Under [`SyncPolicy::Always`] each is safe when it is
+/// answered; under [`SyncPolicy::None`] the newest ones are only in the operating system's memory
+/// until [`sync`](MemoryEngine::sync), or a state or a floor, forces them out, and a
+/// [`crash`](MemoryEngine::crash) keeps as many of them, oldest first, as the simulator says. A
+/// group is one log record with a checksum, so a torn one is an absent one.
 pub struct MemoryEngine {
     group: Group,
     store: MemoryStore,
@@ -44,7 +49,8 @@ struct MemoryStore {
     image: Image,
     /// How to take the un-synced groups back, oldest first.
     unsynced: VecDeque<Vec<Undo>>,
-    /// The first group whose commit failed since one succeeded. RocksDB writes nothing to its log after it, and goes on in a new one.
+    /// The first group whose commit failed since one succeeded. RocksDB writes nothing to its log
+    /// after it, and goes on in a new one.
     ghost: Option<Vec<Change>>,
     fail_next: VecDeque<Fault>,
     full: bool,
@@ -84,7 +90,10 @@ enum Undo {
 impl MemoryEngine {
     /// An empty disk.
     pub fn new(policy: SyncPolicy) -> MemoryEngine {
-        MemoryEngine { group: Group::default(), store: MemoryStore { policy, ..MemoryStore::default() } }
+        MemoryEngine {
+            group: Group::default(),
+            store: MemoryStore { policy, ..MemoryStore::default() },
+        }
     }
 
     /// What a shim finds when it starts on this disk.
@@ -93,12 +102,17 @@ impl MemoryEngine {
         Loaded {
             state: image.state.clone(),
             floors: image.floors.clone(),
-            marks: image.marks.iter().map(|((hash, key), mark)| (*hash, key.clone(), *mark)).collect(),
+            marks: image
+                .marks
+                .iter()
+                .map(|((hash, key), mark)| (*hash, key.clone(), *mark))
+                .collect(),
             completions: image.completions.values().copied().collect(),
         }
     }
 
-    /// How many groups a crash may take back: answers above it make no difference to [`crash`](MemoryEngine::crash).
+    /// How many groups a crash may take back: answers above it make no difference to
+    /// [`crash`](MemoryEngine::crash).
     pub fn unsynced(&self) -> usize {
         self.store.unsynced.len() + usize::from(self.store.ghost.is_some())
     }
@@ -108,8 +122,10 @@ impl MemoryEngine {
         self.store.unsynced.clear();
     }
 
-    /// The machine stops and starts again: the oldest `survivors` of the [`unsynced`](MemoryEngine::unsynced) groups are found on the disk, the
-    /// others never were there. (When only the process ends, all survive.) Faults that were ordered are over, except rot.
+    /// The machine stops and starts again: the oldest `survivors` of the
+    /// [`unsynced`](MemoryEngine::unsynced) groups are found on the disk, the others never were
+    /// there. (When only the process ends, all survive.) Faults that were ordered are over, except
+    /// rot.
     pub fn crash(&mut self, survivors: usize) -> Loaded {
         let store = &mut self.store;
         if survivors > store.unsynced.len()
@@ -157,14 +173,16 @@ impl MemoryEngine {
         self.store.now_ms = now_ms;
     }
 
-    /// Drops what the floor allows to drop; how many. RocksDB does it when it likes, the simulator when it likes.
+    /// Drops what the floor allows to drop; how many. RocksDB does it when it likes, the simulator
+    /// when it likes.
     pub fn compact(&mut self) -> usize {
         let now_ms = self.store.now_ms;
         let Image { records, rotten, marks, floors, .. } = &mut self.store.image;
         let before = records.len();
         records.retain(|key, record| {
             let (seq, since) = (record.seq, record.since);
-            let head = RecordHead { seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms, since };
+            let head =
+                RecordHead { seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms, since };
             let offered = marks.get(key).is_some_and(Mark::is_offered);
             let floor = if offered { floors.base() } else { floors.of(&key.0) };
             rotten.contains(key) || !is_dead(&head, floor, now_ms)
@@ -175,7 +193,13 @@ impl MemoryEngine {
     /// The record of a hash, for checkers: no fault touches this.
     pub fn record(&self, hash: &KeyHash) -> Option<&Record> {
         let from = (*hash, Vec::new());
-        self.store.image.records.range(from..).next().filter(|((found, _), _)| found == hash).map(|(_, record)| record)
+        self.store
+            .image
+            .records
+            .range(from..)
+            .next()
+            .filter(|((found, _), _)| found == hash)
+            .map(|(_, record)| record)
     }
 
     /// The floors on the disk, for checkers.
@@ -293,11 +317,18 @@ impl Store for MemoryStore {
                 break;
             }
             self.image.check(key)?;
-            if keys.len() >= limit && keys.last().is_some_and(|last| last.hash.position() != position) {
+            if keys.len() >= limit
+                && keys.last().is_some_and(|last| last.hash.position() != position)
+            {
                 return Ok((keys, Some(position)));
             }
             let (hash, key) = key.clone();
-            keys.push(ScannedKey { hash, key, tombstone: record.tombstone, expiry_ms: record.expiry_ms });
+            keys.push(ScannedKey {
+                hash,
+                key,
+                tombstone: record.tombstone,
+                expiry_ms: record.expiry_ms,
+            });
         }
         Ok((keys, None))
     }

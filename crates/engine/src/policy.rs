@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// When a group is forced to the disk. The write-ahead log is written before the answer in either case.
+/// When a group is forced to the disk. The write-ahead log is written before the answer in either
+/// case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SyncPolicy {
     /// Before it is answered: survives loss of power.

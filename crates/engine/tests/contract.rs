@@ -1,4 +1,5 @@
-//! The contract of `switchback_core::storage`, held against both engines. Each test says what would make it fail.
+//! The contract of `switchback_core::storage`, held against both engines. Each test says what would
+//! make it fail.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -47,7 +48,8 @@ fn records_come_back(engine: &mut dyn Restartable) {
     }
 }
 
-/// Fails if `>` becomes `>=` or `<`, if the refusal names another seq, or if a refused put is stored.
+/// Fails if `>` becomes `>=` or `<`, if the refusal names another seq, or if a refused put is
+/// stored.
 fn newer_wins(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, put(b"a", record(5, b"five"), NEWER)), stored());
     assert_eq!(run_one(engine, put(b"a", record(4, b"four"), NEWER)), refused(5));
@@ -58,14 +60,16 @@ fn newer_wins(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, get(b"a")), got(tombstone(6)));
 }
 
-/// Fails if `known` puts are refused or not stored. (That they don't read is counted in `rocks.rs`.)
+/// Fails if `known` puts are refused or not stored. (That they don't read is counted in
+/// `rocks.rs`.)
 fn known_newer_is_believed(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, put(b"a", record(5, b"five"), KNOWN)), stored());
     assert_eq!(run_one(engine, put(b"a", record(9, b"nine"), KNOWN)), stored());
     assert_eq!(run_one(engine, get(b"a")), got(record(9, b"nine")));
 }
 
-/// Fails if the expected seq or the order of seqs is not looked at, or if an absent key has another seq than NONE.
+/// Fails if the expected seq or the order of seqs is not looked at, or if an absent key has another
+/// seq than NONE.
 fn if_seq_compares(engine: &mut dyn Restartable) {
     let if_seq = |seq| PutCondition::IfSeq(Seq(seq));
     assert_eq!(run_one(engine, put(b"a", record(3, b"x"), if_seq(1))), refused(0));
@@ -95,7 +99,8 @@ fn a_group_sees_itself(engine: &mut dyn Restartable) {
     assert_eq!(replies, [ABSENT, stored(), two, stored(), three.clone(), stored(), three]);
 }
 
-/// Fails if an older put later in the group overwrites a newer one, or a floor counts only from the next group.
+/// Fails if an older put later in the group overwrites a newer one, or a floor counts only from the
+/// next group.
 fn refusals_in_a_group_see_the_group(engine: &mut dyn Restartable) {
     let ops = [
         put(b"a", record(5, b"five"), NEWER),
@@ -113,8 +118,14 @@ fn floors_speak_for_absent_keys(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, put(b"old", record(3, b"x"), NEWER)), stored());
     assert_eq!(run_one(engine, floor(10)), SET);
     assert_eq!(run_one(engine, put(b"new", record(10, b"x"), NEWER)), refused(10));
-    assert_eq!(run_one(engine, put(b"new", record(9, b"x"), PutCondition::IfSeq(Seq::NONE))), refused(10));
-    assert_eq!(run_one(engine, put(b"new", record(11, b"x"), PutCondition::IfSeq(Seq::NONE))), stored());
+    assert_eq!(
+        run_one(engine, put(b"new", record(9, b"x"), PutCondition::IfSeq(Seq::NONE))),
+        refused(10)
+    );
+    assert_eq!(
+        run_one(engine, put(b"new", record(11, b"x"), PutCondition::IfSeq(Seq::NONE))),
+        stored()
+    );
     assert_eq!(run_one(engine, put(b"old", record(4, b"y"), NEWER)), stored());
     assert_eq!(engine.reopen().floors.base(), Seq(10));
     assert_eq!(run_one(engine, put(b"third", record(10, b"x"), NEWER)), refused(10));
@@ -128,8 +139,8 @@ fn a_floor_never_sinks(engine: &mut dyn Restartable) {
     assert_eq!(engine.reopen().floors.base(), Seq(10));
 }
 
-/// Fails if a bucket's floor drops what another bucket, a live record, an offered key or a higher seq is; if it isn't found again; or if
-/// puts of absent keys are refused by it.
+/// Fails if a bucket's floor drops what another bucket, a live record, an offered key or a higher
+/// seq is; if it isn't found again; or if puts of absent keys are refused by it.
 fn floors_of_buckets_drop_what_is_not_offered(engine: &mut dyn Restartable) {
     let keys = [&b"gone"[..], b"other bucket", b"live", b"offered", b"later"];
     let buckets: Vec<u16> = keys.iter().map(|key| seq_bucket(&hash(key))).collect();
@@ -156,7 +167,8 @@ fn floors_of_buckets_drop_what_is_not_offered(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, get(b"offered")), ABSENT);
 }
 
-/// Fails if a chain upon a dropped tombstone begins below it: then what ran before it would count as never run.
+/// Fails if a chain upon a dropped tombstone begins below it: then what ran before it would count
+/// as never run.
 fn a_condition_begins_its_chain_at_the_floor(engine: &mut dyn Restartable) {
     run(engine, [put(b"a", tombstone(5), NEWER), floor_of(b"a", 9)]);
     engine.compact_now();
@@ -170,7 +182,8 @@ fn a_condition_begins_its_chain_at_the_floor(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, get(b"b")), got(Record { since: Some(Seq(4)), ..record(4, b"y") }));
 }
 
-/// Fails if live records are dropped, or dead ones above the floor, or if dead ones below it stay; or if an older version comes back.
+/// Fails if live records are dropped, or dead ones above the floor, or if dead ones below it stay;
+/// or if an older version comes back.
 fn compaction_drops_only_the_dead(engine: &mut dyn Restartable) {
     let expiring = |seq, at| Record { expiry_ms: at, ..record(seq, b"v") };
     run(engine, [put(b"dead", record(1, b"older version"), NEWER)]);
@@ -217,7 +230,8 @@ fn nothing_expires_without_a_clock(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, get(b"a")), got(expiring));
 }
 
-/// Fails if a completion is stored without its write, or the write without it, or under another lane.
+/// Fails if a completion is stored without its write, or the write without it, or under another
+/// lane.
 fn completions_go_with_the_write(engine: &mut dyn Restartable) {
     let done = |lane, request, seq| LaneCompletion { lane, request, seq: Seq(seq) };
     let first = PutCondition::IfSeq(Seq::NONE);
@@ -226,7 +240,10 @@ fn completions_go_with_the_write(engine: &mut dyn Restartable) {
     assert_eq!(refusal, refused(1));
     run(engine, [put_completing(b"b", record(5, b"x"), first, done(1, 7, 5))]);
     assert_eq!(engine.reopen().completions, [done(1, 7, 5), done(3, 10, 1)]);
-    run(engine, [put_completing(b"a", record(9, b"y"), PutCondition::IfSeq(Seq(1)), done(3, 12, 9))]);
+    run(
+        engine,
+        [put_completing(b"a", record(9, b"y"), PutCondition::IfSeq(Seq(1)), done(3, 12, 9))],
+    );
     assert_eq!(engine.reopen().completions, [done(1, 7, 5), done(3, 12, 9)]);
 }
 
@@ -240,18 +257,31 @@ fn everything_survives_reopening(engine: &mut dyn Restartable) {
     loaded.marks.sort_by_key(|(_, key, _)| key.clone());
     assert_eq!(loaded.state.as_deref(), Some(&b"second"[..]));
     assert_eq!(loaded.floors.base(), Seq(2));
-    assert_eq!(loaded.marks, [(hash(b"a"), b"a".to_vec(), one), (hash(b"b"), b"b".to_vec(), other)]);
+    assert_eq!(
+        loaded.marks,
+        [(hash(b"a"), b"a".to_vec(), one), (hash(b"b"), b"b".to_vec(), other)]
+    );
     assert_eq!(run_one(engine, get(b"a")), got(record(3, b"x")));
     // An empty state is a state.
     run(engine, [state(b"")]);
     assert_eq!(engine.reopen().state, Some(Vec::new()));
 }
 
-/// Fails if `None` is stored as a mark, or clearing a key's mark clears another's, or order within a group is lost.
+/// Fails if `None` is stored as a mark, or clearing a key's mark clears another's, or order within
+/// a group is lost.
 fn marks_can_be_cleared(engine: &mut dyn Restartable) {
     let one = Mark { fence: Seq(4), offer: OfferId::from_bits(1), floor: Seq(2) };
     let marked = Some(one);
-    run(engine, [mark(b"a", marked), mark(b"b", marked), mark(b"c", marked), mark(b"c", None), mark(b"never", None)]);
+    run(
+        engine,
+        [
+            mark(b"a", marked),
+            mark(b"b", marked),
+            mark(b"c", marked),
+            mark(b"c", None),
+            mark(b"never", None),
+        ],
+    );
     run(engine, [mark(b"a", None)]);
     assert_eq!(engine.reopen().marks, [(hash(b"b"), b"b".to_vec(), one)]);
 }
@@ -273,18 +303,30 @@ fn names(reply: &Reply) -> (Vec<String>, Option<u64>) {
     }
 }
 
-/// Fails if scans are in the order of keys or of writing, or leave out tombstones, or forget expiries.
+/// Fails if scans are in the order of keys or of writing, or leave out tombstones, or forget
+/// expiries.
 fn scans_follow_the_hashes(engine: &mut dyn Restartable) {
-    run(engine, [put_at(300, 0, b"a"), put_at(1, 0, b"c"), put_at(256, 0, b"b"), put_at(u64::MAX, 0, b"0")]);
-    assert_eq!(names(&run_one(engine, scan(0, u64::MAX, 100))), (["c", "b", "a", "0"].map(String::from).into(), None));
+    run(
+        engine,
+        [put_at(300, 0, b"a"), put_at(1, 0, b"c"), put_at(256, 0, b"b"), put_at(u64::MAX, 0, b"0")],
+    );
+    assert_eq!(
+        names(&run_one(engine, scan(0, u64::MAX, 100))),
+        (["c", "b", "a", "0"].map(String::from).into(), None)
+    );
     let gone = Record { tombstone: true, expiry_ms: 9, ..record(2, b"") };
     run(engine, [put(b"z", gone, NEWER)]);
     let position = hash(b"z").position();
-    let scanned = ScannedKey { hash: hash(b"z"), key: b"z".to_vec(), tombstone: true, expiry_ms: 9 };
-    assert_eq!(run_one(engine, scan(position, position, 9)), Ok(EngineReply::Scanned(vec![scanned], None)));
+    let scanned =
+        ScannedKey { hash: hash(b"z"), key: b"z".to_vec(), tombstone: true, expiry_ms: 9 };
+    assert_eq!(
+        run_one(engine, scan(position, position, 9)),
+        Ok(EngineReply::Scanned(vec![scanned], None))
+    );
 }
 
-/// Fails if a bound is off by one, or if the scan's end at the last position overflows, or if the next position skips a key.
+/// Fails if a bound is off by one, or if the scan's end at the last position overflows, or if the
+/// next position skips a key.
 fn scans_respect_bounds(engine: &mut dyn Restartable) {
     let at = [10, 20, 30, u64::MAX];
     run(engine, at.map(|position| put_at(position, 0, position.to_string().as_bytes())));
@@ -304,12 +346,16 @@ fn scans_respect_bounds(engine: &mut dyn Restartable) {
 /// Fails if a limit falls between keys of one position: the rest would never be listed.
 fn scans_never_part_a_position(engine: &mut dyn Restartable) {
     run(engine, [put_at(5, 0, b"a"), put_at(5, 1, b"b"), put_at(5, 2, b"c"), put_at(6, 0, b"d")]);
-    assert_eq!(names(&run_one(engine, scan(0, 9, 1))), (["a", "b", "c"].map(String::from).into(), Some(6)));
+    assert_eq!(
+        names(&run_one(engine, scan(0, 9, 1))),
+        (["a", "b", "c"].map(String::from).into(), Some(6))
+    );
 }
 
 /// Fails if a scan doesn't see the writes before it in its group, or sees those after it.
 fn scans_see_their_group(engine: &mut dyn Restartable) {
-    let replies = run(engine, [put_at(1, 0, b"a"), scan(0, 9, 9), put_at(2, 0, b"b"), scan(0, 9, 9)]);
+    let replies =
+        run(engine, [put_at(1, 0, b"a"), scan(0, 9, 9), put_at(2, 0, b"b"), scan(0, 9, 9)]);
     assert_eq!(names(&replies[1]), (vec!["a".to_owned()], None));
     assert_eq!(names(&replies[3]), (vec!["a".to_owned(), "b".to_owned()], None));
 }

@@ -1,4 +1,5 @@
-//! Random groups on RocksDB, on the modelled disk and on a plain model: the same answers, the same contents after restarts.
+//! Random groups on RocksDB, on the modelled disk and on a plain model: the same answers, the same
+//! contents after restarts.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -22,13 +23,15 @@ fn key() -> impl Strategy<Value = (KeyHash, Vec<u8>)> {
 
 fn record_of(seq: u64) -> impl Strategy<Value = Record> {
     let value = proptest::collection::vec(any::<u8>(), 0..40);
-    (any::<bool>(), 0..3u64, value, any::<bool>()).prop_map(move |(tombstone, expiry_ms, value, inherits)| Record {
-        seq: Seq(seq),
-        tombstone,
-        expiry_ms: expiry_ms * 100,
-        value: if tombstone { Vec::new() } else { value },
-        since: if inherits { Record::INHERITED } else { None },
-    })
+    (any::<bool>(), 0..3u64, value, any::<bool>()).prop_map(
+        move |(tombstone, expiry_ms, value, inherits)| Record {
+            seq: Seq(seq),
+            tombstone,
+            expiry_ms: expiry_ms * 100,
+            value: if tombstone { Vec::new() } else { value },
+            since: if inherits { Record::INHERITED } else { None },
+        },
+    )
 }
 
 fn put() -> impl Strategy<Value = EngineOp> {
@@ -45,7 +48,11 @@ fn put() -> impl Strategy<Value = EngineOp> {
             hash,
             key,
             condition,
-            completion: completion.map(|(lane, request)| LaneCompletion { lane, request, seq: record.seq }),
+            completion: completion.map(|(lane, request)| LaneCompletion {
+                lane,
+                request,
+                seq: record.seq,
+            }),
             record,
         },
     )
@@ -53,11 +60,12 @@ fn put() -> impl Strategy<Value = EngineOp> {
 
 fn op() -> impl Strategy<Value = EngineOp> {
     let bound = || prop_oneof![Just(0), Just(1u64 << 60), Just(u64::MAX), any::<u64>()];
-    let mark = proptest::option::of((0..9u64, 0..3u64, 0..9u64).prop_map(|(fence, offer, floor)| Mark {
-        fence: Seq(fence),
-        offer: OfferId::from_bits(offer),
-        floor: Seq(floor),
-    }));
+    let mark =
+        proptest::option::of((0..9u64, 0..3u64, 0..9u64).prop_map(|(fence, offer, floor)| Mark {
+            fence: Seq(fence),
+            offer: OfferId::from_bits(offer),
+            floor: Seq(floor),
+        }));
     prop_oneof![
         6 => key().prop_map(|(hash, key)| EngineOp::Get { id: 0, hash, key }),
         12 => put(),
@@ -87,8 +95,10 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn check(steps: Vec<Step>) {
-    let (mut rocks, mut memory, mut model) = (Rocks::new(), MemoryEngine::new(SyncPolicy::Always), Model::default());
-    // RocksDB compacts by itself after four flushes, which would drop dead records where the model doesn't yet.
+    let (mut rocks, mut memory, mut model) =
+        (Rocks::new(), MemoryEngine::new(SyncPolicy::Always), Model::default());
+    // RocksDB compacts by itself after four flushes, which would drop dead records where the model
+    // doesn't yet.
     let mut flushes = 0;
     for step in steps {
         match step {
@@ -125,7 +135,10 @@ fn crashing() -> impl Strategy<Value = Vec<(Vec<Vec<EngineOp>>, usize)>> {
 }
 
 fn holds(memory: &MemoryEngine, model: &Model) {
-    let records = memory.records().map(|(hash, key, record)| ((*hash, key.to_vec()), record.clone())).collect();
+    let records = memory
+        .records()
+        .map(|(hash, key, record)| ((*hash, key.to_vec()), record.clone()))
+        .collect();
     assert_eq!(Model { records, ..model.clone() }, *model);
     assert_eq!(memory.loaded(), model.loaded());
 }
@@ -133,8 +146,9 @@ fn holds(memory: &MemoryEngine, model: &Model) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Fails on any difference between an engine and the contract as the model says it: an overlay that forgets an earlier operation of the
-    /// group, a comparison the wrong way round, a filter that drops too much, something that a restart loses.
+    /// Fails on any difference between an engine and the contract as the model says it: an overlay
+    /// that forgets an earlier operation of the group, a comparison the wrong way round, a filter
+    /// that drops too much, something that a restart loses.
     #[test]
     fn engines_agree(steps in proptest::collection::vec(step(), 1..14)) {
         check(steps);
@@ -142,7 +156,8 @@ proptest! {
 }
 
 proptest! {
-    /// Fails if a crash keeps anything but a prefix of the groups, loses a synced one, or tears one.
+    /// Fails if a crash keeps anything but a prefix of the groups, loses a synced one, or tears
+    /// one.
     #[test]
     fn a_crash_keeps_a_prefix(rounds in crashing()) {
         let (mut memory, mut model) = (MemoryEngine::new(SyncPolicy::None), Model::default());

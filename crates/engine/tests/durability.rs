@@ -27,19 +27,23 @@ fn value(seq: u64) -> Vec<u8> {
 fn group(number: u64) -> Vec<EngineOp> {
     let key = |at: u64| format!("key {}", (number * GROUP + at) % 5000).into_bytes();
     let done = LaneCompletion { lane: 1, request: number, seq: Seq(number) };
-    let marked = Some(Mark { fence: Seq(number), offer: OfferId::from_bits(number), floor: Seq(number) });
-    let puts = (0..GROUP).map(|at| put(&key(at), record(number * GROUP + at + 1, &value(number)), NEWER));
+    let marked =
+        Some(Mark { fence: Seq(number), offer: OfferId::from_bits(number), floor: Seq(number) });
+    let puts =
+        (0..GROUP).map(|at| put(&key(at), record(number * GROUP + at + 1, &value(number)), NEWER));
     let traced = put_completing(b"traced", record(number + 1, b""), KNOWN, done);
     puts.chain([traced, mark(b"marked", marked)]).collect()
 }
 
-/// Not a test: the process that the next one kills. Prints the number of each group that was acknowledged.
+/// Not a test: the process that the next one kills. Prints the number of each group that was
+/// acknowledged.
 #[test]
 #[ignore = "run by acknowledged_writes_survive_a_kill"]
 fn child_that_is_killed() {
     let Ok(path) = std::env::var(CHILD_DIRECTORY) else { return };
     let sync = std::env::var(CHILD_SYNC).unwrap().parse().unwrap();
-    let (mut engine, loaded) = RocksEngine::open(path, &Options { sync, ..small_options() }).unwrap();
+    let (mut engine, loaded) =
+        RocksEngine::open(path, &Options { sync, ..small_options() }).unwrap();
     let first = loaded.completions.first().map_or(0, |done| done.request + 1);
     for number in first.. {
         assert!(run(&mut engine, group(number)).iter().all(Result::is_ok));
@@ -67,7 +71,10 @@ fn kill_after(path: &Path, sync: SyncPolicy, acknowledgements: usize) -> u64 {
             seen += 1;
         }
         if seen == acknowledgements {
-            assert!(matches!(RocksEngine::open(path, &small_options()), Err(OpenError::Locked { .. })));
+            assert!(matches!(
+                RocksEngine::open(path, &small_options()),
+                Err(OpenError::Locked { .. })
+            ));
             child.kill().unwrap();
             seen += 1;
         }
@@ -83,7 +90,13 @@ fn last_group(engine: &mut dyn Engine, loaded: &Loaded) -> u64 {
     assert_eq!(loaded.marks, [(hash(b"marked"), b"marked".to_vec(), marked)]);
     for number in last.saturating_sub(5000 / GROUP - 1)..=last {
         for op in group(number) {
-            if let EngineOp::Put { key, record, condition: PutCondition::Newer { known: false }, .. } = op {
+            if let EngineOp::Put {
+                key,
+                record,
+                condition: PutCondition::Newer { known: false },
+                ..
+            } = op
+            {
                 assert_eq!(run_one(engine, get(&key)), got(record), "group {number} of {last}");
             }
         }
@@ -91,9 +104,10 @@ fn last_group(engine: &mut dyn Engine, loaded: &Loaded) -> u64 {
     last
 }
 
-/// kill -9 in the middle of writing, again and again on one directory. Fails if a write is acknowledged before it is in the log (`WriteOptions`
-/// without a log, answers before the commit), if a group is torn, or if the log of a killed process can't be replayed. It can't see a
-/// missing fsync, for the kernel survives: `groups_are_synced_as_promised` counts those.
+/// kill -9 in the middle of writing, again and again on one directory. Fails if a write is
+/// acknowledged before it is in the log (`WriteOptions` without a log, answers before the commit),
+/// if a group is torn, or if the log of a killed process can't be replayed. It can't see a missing
+/// fsync, for the kernel survives: `groups_are_synced_as_promised` counts those.
 #[test]
 fn acknowledged_writes_survive_a_kill() {
     for (sync, kills) in [(SyncPolicy::None, [1, 700, 3000]), (SyncPolicy::Always, [1, 40, 100])] {
@@ -119,7 +133,8 @@ fn logged(groups: u64) -> Rocks {
     rocks
 }
 
-/// A power cut tears the log's last record. Fails if the engine doesn't open then, or half a group appears.
+/// A power cut tears the log's last record. Fails if the engine doesn't open then, or half a group
+/// appears.
 #[test]
 fn a_torn_tail_is_a_group_that_never_was() {
     for cut in [1, 7, 100, 1000] {
@@ -132,7 +147,8 @@ fn a_torn_tail_is_a_group_that_never_was() {
     }
 }
 
-/// Fails if damage in the middle of the log is taken for its end: acknowledged groups after it would be gone without a word.
+/// Fails if damage in the middle of the log is taken for its end: acknowledged groups after it
+/// would be gone without a word.
 #[test]
 fn a_damaged_log_is_reported() {
     let mut rocks = logged(20);
@@ -147,7 +163,8 @@ fn a_damaged_log_is_reported() {
     let message = error.to_string();
     let words = [rocks.dir.path().to_str().unwrap(), ".log", "Restore it from a backup"];
     assert!(words.iter().all(|word| message.contains(word)), "{message}");
-    // Refusing has changed nothing: it is refused again, and can be salvaged, which is then for good.
+    // Refusing has changed nothing: it is refused again, and can be salvaged, which is then for
+    // good.
     assert!(RocksEngine::open(rocks.dir.path(), &rocks.options).is_err());
     rocks.options.salvage = true;
     let loaded = rocks.open();
@@ -158,17 +175,27 @@ fn a_damaged_log_is_reported() {
     assert_eq!(rocks.open(), loaded);
 }
 
-/// Flips bits throughout a table. Fails if a damaged record is served (checksums off), if a put that needs it overwrites it unread, if the
-/// engine stops, or if writing the key anew doesn't help.
+/// Flips bits throughout a table. Fails if a damaged record is served (checksums off), if a put
+/// that needs it overwrites it unread, if the engine stops, or if writing the key anew doesn't
+/// help.
 #[test]
 fn damaged_tables_are_never_served() {
     let mut rocks = Rocks::new();
-    let values: Vec<Vec<u8>> = (0..400u64).map(|seq| hash(&seq.to_be_bytes()).0.repeat(16)).collect();
+    let values: Vec<Vec<u8>> =
+        (0..400u64).map(|seq| hash(&seq.to_be_bytes()).0.repeat(16)).collect();
     let key = |at: usize| format!("key {at}").into_bytes();
-    run(&mut rocks, values.iter().enumerate().map(|(at, value)| put(&key(at), record(at as u64 + 1, value), KNOWN)));
+    run(
+        &mut rocks,
+        values
+            .iter()
+            .enumerate()
+            .map(|(at, value)| put(&key(at), record(at as u64 + 1, value), KNOWN)),
+    );
     Box::new(rocks.engine.take().unwrap()).close().unwrap();
-    let table =
-        files(rocks.dir.path(), "sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    let table = files(rocks.dir.path(), "sst")
+        .into_iter()
+        .max_by_key(|path| fs::metadata(path).unwrap().len())
+        .unwrap();
     let mut bytes = fs::read(&table).unwrap();
     let half = bytes.len() / 2;
     for at in (0..half).step_by(3000) {
@@ -192,7 +219,10 @@ fn damaged_tables_are_never_served() {
     let victim = key(damaged[0]);
     assert!(corrupt(&run_one(&mut rocks, put(&victim, record(1000, b"new"), NEWER))));
     assert!(corrupt(&run_one(&mut rocks, scan(0, u64::MAX, 1000))));
-    let replies = run(&mut rocks, [put(&victim, record(1000, b"new"), KNOWN), put(b"other", record(1, b"x"), NEWER)]);
+    let replies = run(
+        &mut rocks,
+        [put(&victim, record(1000, b"new"), KNOWN), put(b"other", record(1, b"x"), NEWER)],
+    );
     assert_eq!(replies, [stored(), stored()]);
     assert_eq!(run_one(&mut rocks, get(&victim)), got(record(1000, b"new")));
 }
@@ -212,18 +242,26 @@ fn known_puts_do_not_read() {
     assert_eq!(reads_of(get(b"a")), 1);
     // A group reads no key that it writes itself.
     let before = rocks.engine().statistics();
-    run(&mut rocks, [put(b"a", record(4, b"x"), KNOWN), put(b"a", record(5, b"x"), NEWER), get(b"a")]);
+    run(
+        &mut rocks,
+        [put(b"a", record(4, b"x"), KNOWN), put(b"a", record(5, b"x"), NEWER), get(b"a")],
+    );
     let after = rocks.engine().statistics();
-    assert_eq!((after.reads - before.reads, after.groups - before.groups, after.writes - before.writes), (0, 1, 2));
+    assert_eq!(
+        (after.reads - before.reads, after.groups - before.groups, after.writes - before.writes),
+        (0, 1, 2)
+    );
     assert_eq!(after.largest_group, 2);
 }
 
-/// Fails if a group under `Always`, or a state or floor under any policy, is answered without an fsync; or if `None` pays for one.
+/// Fails if a group under `Always`, or a state or floor under any policy, is answered without an
+/// fsync; or if `None` pays for one.
 #[test]
 fn groups_are_synced_as_promised() {
     for (sync, of_a_put) in [(SyncPolicy::Always, 1), (SyncPolicy::None, 0)] {
         let dir = tempfile::tempdir().unwrap();
-        let (mut engine, _) = RocksEngine::open(dir.path(), &Options { sync, ..small_options() }).unwrap();
+        let (mut engine, _) =
+            RocksEngine::open(dir.path(), &Options { sync, ..small_options() }).unwrap();
         let mut syncs_of = |ops: Vec<EngineOp>| {
             let before = engine.statistics().syncs;
             assert!(run(&mut engine, ops).iter().all(Result::is_ok));
@@ -253,10 +291,15 @@ fn memory_is_bounded() {
         let now = rocks.engine().statistics();
         // One group of 1 MiB may come on top of what is full already.
         assert!(now.memtable_bytes <= rocks.options.memtable_bytes as u64 + (2 << 20), "{now:?}");
-        // On a busy machine 2.2 MiB were seen, most likely blocks that a flush or a compaction held.
+        // On a busy machine 2.2 MiB were seen, most likely blocks that a flush or a compaction
+        // held.
         assert!(now.cache_bytes <= bound + (4 << 20), "{now:?}");
     }
     let now = rocks.engine().statistics();
     println!("{now:?}");
-    assert!(now.disk_bytes > 2 << 20 && now.writes == 96 * 256 && now.commit_us >= now.slowest_commit_us);
+    assert!(
+        now.disk_bytes > 2 << 20
+            && now.writes == 96 * 256
+            && now.commit_us >= now.slowest_commit_us
+    );
 }

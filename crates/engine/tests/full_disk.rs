@@ -1,4 +1,5 @@
-//! Faults of the disk: full, failing, rotten. Nothing is acknowledged that isn't there, reads go on, writes come back.
+//! Faults of the disk: full, failing, rotten. Nothing is acknowledged that isn't there, reads go
+//! on, writes come back.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -19,8 +20,9 @@ fn no_space(reply: &Reply) -> bool {
     matches!(reply, Err(EngineError::NoSpace(_)))
 }
 
-/// Fails if any operation that rests on a failed commit is answered as if it had succeeded, if one that doesn't is failed, if the overlay of
-/// a failed group stays, or if its floor or completion does.
+/// Fails if any operation that rests on a failed commit is answered as if it had succeeded, if one
+/// that doesn't is failed, if the overlay of a failed group stays, or if its floor or completion
+/// does.
 #[test]
 fn a_failed_group_leaves_nothing() {
     let mut memory = MemoryEngine::new(SyncPolicy::Always);
@@ -30,7 +32,7 @@ fn a_failed_group_leaves_nothing() {
         [
             get(b"a"),
             put_completing(b"a", record(9, b"nine"), PutCondition::IfSeq(Seq(5)), done),
-            get(b"a"),                         // rests on the put: the stored record is what is left
+            get(b"a"), // rests on the put: the stored record is what is left
             put(b"a", record(7, b"x"), NEWER), // refused because of the put: unknown now
             put(b"b", record(4, b"x"), NEWER), // refused because of the store: still true
             floor(20),
@@ -74,8 +76,8 @@ fn the_modelled_disk_fills_up() {
     assert_eq!(run_one(&mut memory, put(b"a", record(2, b"y"), NEWER)), stored());
 }
 
-/// Fails if a group that wasn't acknowledged can't turn up after a crash (it can on a real disk: written, then the sync failed), or if it turns
-/// up although later groups have gone past it.
+/// Fails if a group that wasn't acknowledged can't turn up after a crash (it can on a real disk:
+/// written, then the sync failed), or if it turns up although later groups have gone past it.
 #[test]
 fn a_failed_group_may_turn_up_after_a_crash() {
     for fault in [Fault::Io, Fault::NoSpace] {
@@ -98,7 +100,8 @@ fn a_failed_group_may_turn_up_after_a_crash() {
     }
 }
 
-/// Fails if a rotten record is served or overwritten unread, if its neighbours suffer, or if writing it anew doesn't help.
+/// Fails if a rotten record is served or overwritten unread, if its neighbours suffer, or if
+/// writing it anew doesn't help.
 #[test]
 fn rot_is_never_served() {
     let mut memory = MemoryEngine::new(SyncPolicy::None);
@@ -138,7 +141,8 @@ fn noise(seq: u64, bytes: usize) -> Vec<u8> {
 }
 
 impl Acknowledged {
-    /// Writes a group of four, each with a completion; whether it was acknowledged. Fails unless all or none are.
+    /// Writes a group of four, each with a completion; whether it was acknowledged. Fails unless
+    /// all or none are.
     fn write(&mut self, engine: &mut dyn Engine) -> bool {
         let seqs: Vec<u64> = (0..4).map(|at| self.next + at + 1).collect();
         self.next += 4;
@@ -156,17 +160,25 @@ impl Acknowledged {
         all
     }
 
-    /// Fails if an acknowledged write is missing. One that failed may be there only if `ghosts`: it may have reached the log.
+    /// Fails if an acknowledged write is missing. One that failed may be there only if `ghosts`: it
+    /// may have reached the log.
     fn check(&self, engine: &mut dyn Engine, ghosts: bool) {
         for (key, &seq) in &self.seqs {
-            let Ok(EngineReply::Got(Some(found))) = run_one(engine, get(key)) else { panic!("{seq} is lost") };
-            assert!(found.seq.0 == seq || (ghosts && found.seq.0 > seq), "{} instead of {seq}", found.seq);
+            let Ok(EngineReply::Got(Some(found))) = run_one(engine, get(key)) else {
+                panic!("{seq} is lost")
+            };
+            assert!(
+                found.seq.0 == seq || (ghosts && found.seq.0 > seq),
+                "{} instead of {seq}",
+                found.seq
+            );
             assert_eq!(found.value, noise(found.seq.0, 4000));
         }
     }
 }
 
-/// Takes so many bytes, or what is left of them: how much the engine has taken itself by now is RocksDB's affair.
+/// Takes so many bytes, or what is left of them: how much the engine has taken itself by now is
+/// RocksDB's affair.
 fn take_room(ballast: &Path, bytes: usize) {
     let mut file = File::create(ballast).unwrap();
     let chunk = [1; 1 << 16];
@@ -195,8 +207,9 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A real file system that is really full, twice. Fails if a group is half stored, a failed write is acknowledged, a read suffers, writes
-/// don't come back by themselves, the engine can't be stopped or a copy of the directory (a crash) can't be opened; or if anything acknowledged is
+/// A real file system that is really full, twice. Fails if a group is half stored, a failed write
+/// is acknowledged, a read suffers, writes don't come back by themselves, the engine can't be
+/// stopped or a copy of the directory (a crash) can't be opened; or if anything acknowledged is
 /// lost in any of this.
 #[test]
 fn a_full_file_system() {
@@ -211,7 +224,8 @@ fn a_full_file_system() {
             fill(&mut engine, &mut written);
             written.check(&mut engine, false);
             for _ in 0..20 {
-                // While it is full, small writes may still fit into the log: they are acknowledged, or they fail.
+                // While it is full, small writes may still fit into the log: they are acknowledged,
+                // or they fail.
                 written.write(&mut engine);
             }
             let crashed = tempfile::tempdir().unwrap();
@@ -231,7 +245,8 @@ fn a_full_file_system() {
     }
 }
 
-/// Fails if an engine on a full disk can't be stopped, or started again once there is room, or loses something by it.
+/// Fails if an engine on a full disk can't be stopped, or started again once there is room, or
+/// loses something by it.
 #[test]
 fn stopping_on_a_full_file_system() {
     let Some(mount) = Tmpfs::mount(24 << 10) else { return };

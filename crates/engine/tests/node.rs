@@ -1,4 +1,5 @@
-//! A node's shim over the modelled disk, packet by packet: what late copies must not do once tombstones may have been dropped.
+//! A node's shim over the modelled disk, packet by packet: what late copies must not do once
+//! tombstones may have been dropped.
 
 use switchback_core::Now;
 use switchback_core::control::{Command, KeyedRecord, NodeCommand, NodeConfig};
@@ -31,7 +32,8 @@ fn limits() -> NodeLimits {
 
 fn start(engine: &MemoryEngine, limits: &NodeLimits, boot: u64, now: Now) -> Shim {
     let limits = limits.clone();
-    Shim::new(0, boot, Address::in_memory(3, 0), limits, Mechanisms::ALL, engine.loaded(), now).expect("a sound state")
+    Shim::new(0, boot, Address::in_memory(3, 0), limits, Mechanisms::ALL, engine.loaded(), now)
+        .expect("a sound state")
 }
 
 impl Node {
@@ -67,7 +69,10 @@ impl Node {
 
     fn command(&mut self, body: NodeCommand) {
         self.commands += 1;
-        self.shim.handle_message(self.now, Command { id: self.commands, chain: chain_of(0), epoch: self.epoch, body });
+        self.shim.handle_message(
+            self.now,
+            Command { id: self.commands, chain: chain_of(0), epoch: self.epoch, body },
+        );
         self.work();
     }
 
@@ -121,14 +126,22 @@ fn request(op: Op, seq: Seq) -> Header {
 
 /// A write of the lane that expects this version.
 fn conditional(lane: u32, request: u64, seq: Seq, guard: Seq) -> Header {
-    Header { flags: flags::CONDITIONAL, seq, guard: guard.0, lane, request, ..Header::new(Op::Write) }
+    Header {
+        flags: flags::CONDITIONAL,
+        seq,
+        guard: guard.0,
+        lane,
+        request,
+        ..Header::new(Op::Write)
+    }
 }
 
 const OK: [(Op, Status); 1] = [(Op::WriteReply, Status::Ok)];
 const REFUSED: [(Op, Status); 1] = [(Op::WriteReply, Status::ConditionFailed)];
 const BOUNCED: [(Op, Status); 1] = [(Op::Bounce, Status::Ok)];
 
-/// Fails if a write that a tombstone refused runs after all once the tombstone is dropped, be it after a restart.
+/// Fails if a write that a tombstone refused runs after all once the tombstone is dropped, be it
+/// after a restart.
 #[test]
 fn a_refused_expectation_of_nothing_stays_refused() {
     let mut node = Node::new();
@@ -142,7 +155,8 @@ fn a_refused_expectation_of_nothing_stays_refused() {
     assert_eq!(node.stored(b"key"), None);
 }
 
-/// Fails if a late write of a lane takes the place of a newer one's completion, so that a copy of that one counts as refused.
+/// Fails if a late write of a lane takes the place of a newer one's completion, so that a copy of
+/// that one counts as refused.
 #[test]
 fn a_late_write_of_a_lane_leaves_the_newest_completion() {
     let mut node = Node::new();
@@ -153,13 +167,15 @@ fn a_late_write_of_a_lane_leaves_the_newest_completion() {
     assert_eq!(node.hear(newest, b"key"), OK);
 }
 
-/// Fails if a write is sent back by a floor that a crash would forget: a copy of it could run then, and the write a second time.
+/// Fails if a write is sent back by a floor that a crash would forget: a copy of it could run then,
+/// and the write a second time.
 #[test]
 fn a_floor_sends_nothing_back_before_it_is_durable() {
     let mut node = Node::new();
     let bucket = |key: &[u8]| seq_bucket(&HASH_KEY.hash(key));
     let mut others = (0u32..).map(|number| number.to_be_bytes());
-    let other = others.find(|other| bucket(other) == bucket(b"key")).expect("there are few buckets");
+    let other =
+        others.find(|other| bucket(other) == bucket(b"key")).expect("there are few buckets");
     node.tick();
     assert_eq!(node.hear(request(Op::Write, Seq::new(1, 3)), b"key"), OK);
     assert_eq!(node.hear(request(Op::Delete, Seq::new(1, 8)), &other), OK);
@@ -173,7 +189,8 @@ fn a_floor_sends_nothing_back_before_it_is_durable() {
     assert_eq!(node.stored(b"key"), Some(Seq::new(1, 3)));
 }
 
-/// Fails if a record of the cache that a recovery no longer waited for is dropped though the node has an older one.
+/// Fails if a record of the cache that a recovery no longer waited for is dropped though the node
+/// has an older one.
 #[test]
 fn what_a_client_kept_through_a_recovery_still_overwrites_what_is_older() {
     let mut node = Node::new();
@@ -185,23 +202,30 @@ fn what_a_client_kept_through_a_recovery_still_overwrites_what_is_older() {
     assert_eq!(node.stored(b"key"), Some(Seq::new(1, 2)));
 }
 
-/// Fails if each refused expectation of nothing, or each fenced read, leaves a fence without any limit.
+/// Fails if each refused expectation of nothing, or each fenced read, leaves a fence without any
+/// limit.
 #[test]
 fn fences_have_a_limit_and_floors_make_room_for_more() {
     const MARKS: usize = 16;
-    let mut node = Node::within(NodeLimits { marks_max: MARKS, floor_period_us: 1000 * PERIOD_US, ..limits() });
+    let mut node = Node::within(NodeLimits {
+        marks_max: MARKS,
+        floor_period_us: 1000 * PERIOD_US,
+        ..limits()
+    });
     let keys: Vec<[u8; 4]> = (0u32..64).map(u32::to_be_bytes).collect();
     for key in &keys {
         assert_eq!(node.hear(request(Op::Write, Seq::new(1, 1)), key), OK);
     }
     let create = |lane: usize, seq: u64| conditional(lane as u32, 1, Seq::new(1, seq), Seq::NONE);
-    let refused: Vec<_> = (0..64).map(|lane| node.hear(create(lane, 9), &keys[lane]) == REFUSED).collect();
+    let refused: Vec<_> =
+        (0..64).map(|lane| node.hear(create(lane, 9), &keys[lane]) == REFUSED).collect();
     assert_eq!(refused.iter().filter(|refused| **refused).count(), MARKS / 2);
     assert_eq!(node.engine.loaded().marks.len(), MARKS / 2);
     assert_eq!(node.shim.statistics().dropped_no_fence, 64 - MARKS as u64 / 2);
     let fenced = Header { flags: flags::FENCED, guard: Seq::new(1, 9).0, ..Header::new(Op::Read) };
     assert_eq!(node.hear(fenced, &keys[63]), [], "it needs a fence, too");
-    // Long before a period is over: the next retry raises floors, the one after that drops what they cover.
+    // Long before a period is over: the next retry raises floors, the one after that drops what
+    // they cover.
     let mut left: Vec<usize> = (0..64).filter(|lane| !refused[*lane]).collect();
     for round in 0..64 {
         // By then a floor may be above the number that it had, and the switch gives it another one.

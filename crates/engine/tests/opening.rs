@@ -1,4 +1,5 @@
-//! Directories that can't be opened: each ends in a message that says what, where, and what would be right.
+//! Directories that can't be opened: each ends in a message that says what, where, and what would
+//! be right.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -80,7 +81,11 @@ fn directories_of_others_are_left_alone() {
     fs::write(dir.path().join(FORMAT_FILE), [0xff, 0]).unwrap();
     let error = open_error(dir.path());
     assert!(matches!(error, OpenError::Marker { .. }), "{error:?}");
-    says(&error, &dir.path().join(FORMAT_FILE), &["copy the file from another node", "an empty or a new directory"]);
+    says(
+        &error,
+        &dir.path().join(FORMAT_FILE),
+        &["copy the file from another node", "an empty or a new directory"],
+    );
 }
 
 /// Fails if another format is read as ours.
@@ -93,13 +98,17 @@ fn other_formats_are_refused() {
     fs::write(&marker, text.replace("format 2", "format 3")).unwrap();
     let error = open_error(rocks.dir.path());
     assert!(matches!(error, OpenError::Version { .. }), "{error:?}");
-    says(&error, rocks.dir.path(), &["format 3", "formats 1 to 2", "the version of Switchback that wrote it"]);
+    says(
+        &error,
+        rocks.dir.path(),
+        &["format 3", "formats 1 to 2", "the version of Switchback that wrote it"],
+    );
     fs::write(&marker, text).unwrap();
     rocks.open();
 }
 
-/// Fails if a directory of format 1 isn't opened, stays one that an older program opens, or is changed
-/// while another process has it.
+/// Fails if a directory of format 1 isn't opened, stays one that an older program opens, or is
+/// changed while another process has it.
 #[test]
 fn format_1_is_upgraded_once_it_is_open() {
     let mut rocks = Rocks::new();
@@ -118,7 +127,8 @@ fn format_1_is_upgraded_once_it_is_open() {
     assert_eq!(fs::read_to_string(&marker).unwrap(), text);
 }
 
-/// Fails if a first opening that was cut short at any point leaves a directory that can't be opened.
+/// Fails if a first opening that was cut short at any point leaves a directory that can't be
+/// opened.
 #[test]
 fn a_first_opening_can_be_repeated() {
     let dir = tempfile::tempdir().unwrap();
@@ -132,7 +142,8 @@ fn a_first_opening_can_be_repeated() {
     assert_eq!(fs::read_to_string(&marker).unwrap(), text);
 }
 
-/// Fails if a directory that has lost its database is taken for a new one: its records would be gone without a word.
+/// Fails if a directory that has lost its database is taken for a new one: its records would be
+/// gone without a word.
 #[test]
 fn a_lost_database_is_not_replaced() {
     let mut rocks = Rocks::new();
@@ -161,7 +172,8 @@ fn a_missing_table_is_reported() {
     says(&error, rocks.dir.path(), &["missing", ".sst", "Restore it"]);
 }
 
-/// Fails if a read-only file system is reported as anything else. Skipped where nothing can be mounted.
+/// Fails if a read-only file system is reported as anything else. Skipped where nothing can be
+/// mounted.
 #[test]
 fn read_only_file_systems_are_reported() {
     let Some(mount) = Tmpfs::mount(1 << 10) else { return };

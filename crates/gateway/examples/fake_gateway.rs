@@ -1,6 +1,6 @@
-//! A gateway over the tests' fake rack, for trying clients and for measuring what the gateway itself costs:
-//! `fake_gateway [ADDRESS] [cached|uncached|null] [SPOOL_DIRECTORY]`. With `null` the rack costs nothing: every read finds the same value,
-//! every write is absorbed and forgotten.
+//! A gateway over the tests' fake rack, for trying clients and for measuring what the gateway
+//! itself costs: `fake_gateway [ADDRESS] [cached|uncached|null] [SPOOL_DIRECTORY]`. With `null` the
+//! rack costs nothing: every read finds the same value, every write is absorbed and forgotten.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../tests/fake/mod.rs"]

@@ -1,4 +1,5 @@
-//! A slab whose entries keep their buffers when they are freed, so that using one again allocates nothing.
+//! A slab whose entries keep their buffers when they are freed, so that using one again allocates
+//! nothing.
 
 use std::ops::{Index, IndexMut};
 

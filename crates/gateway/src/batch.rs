@@ -1,4 +1,5 @@
-//! Commands of many keys, or of all: each key is an operation of its own, a limited number at a time.
+//! Commands of many keys, or of all: each key is an operation of its own, a limited number at a
+//! time.
 
 use crate::command::Verb;
 use crate::command::glob;
@@ -125,7 +126,11 @@ impl Batch {
     pub(crate) fn end(&mut self) {
         self.in_use = false;
         self.connection = ConnectionId::default();
-        if self.bytes.capacity() + self.results.capacity() + self.ranges.capacity() * size_of::<Range>() > 64 << 10 {
+        if self.bytes.capacity()
+            + self.results.capacity()
+            + self.ranges.capacity() * size_of::<Range>()
+            > 64 << 10
+        {
             *self = Batch::default();
         }
     }
@@ -212,7 +217,8 @@ impl Batch {
 
     /// An outcome that can't be known outranks every other failure.
     pub(crate) fn fail(&mut self, failure: Failure) {
-        if self.failure.is_none() || matches!(failure, Failure::Indeterminate(_) | Failure::NoSpace) {
+        if self.failure.is_none() || matches!(failure, Failure::Indeterminate(_) | Failure::NoSpace)
+        {
             self.failure = Some(failure);
         }
     }

@@ -1,8 +1,10 @@
-//! Who has to wait for whom: operations of one connection on one key run in their order, and read-modify-writes of one key run one
-//! after the other, so that a worker's own commands don't make each other's conditional writes fail.
+//! Who has to wait for whom: operations of one connection on one key run in their order, and
+//! read-modify-writes of one key run one after the other, so that a worker's own commands don't
+//! make each other's conditional writes fail.
 //!
-//! Both are chains of operations: a table knows the last one of each, each knows the one after it. Chains are named by a 64-bit hash; should
-//! two names collide, somebody waits without need. Operations that the cache answers at once never enter the table.
+//! Both are chains of operations: a table knows the last one of each, each knows the one after it.
+//! Chains are named by a 64-bit hash; should two names collide, somebody waits without need.
+//! Operations that the cache answers at once never enter the table.
 
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};

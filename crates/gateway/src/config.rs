@@ -17,7 +17,8 @@ pub struct GatewayConfig {
     pub durability: Durability,
     /// Where absorbed writes are spooled; needed unless durability is [`Durability::Memory`].
     pub spool_dir: Option<PathBuf>,
-    /// Bytes of spool, per worker, beyond which it is rewritten with only the newest version of each key.
+    /// Bytes of spool, per worker, beyond which it is rewritten with only the newest version of
+    /// each key.
     pub spool_bytes_max: u64,
     /// Client id of worker 0; worker n is that plus n. The same at every start.
     pub client_id_base: u64,
@@ -33,9 +34,11 @@ pub struct GatewayConfig {
     pub command_bytes_max: usize,
     /// Bytes of replies that a connection may leave unread before its further commands wait.
     pub output_bytes_soft: usize,
-    /// Bytes of replies that a connection may leave unread before it is closed; also the longest reply.
+    /// Bytes of replies that a connection may leave unread before it is closed; also the longest
+    /// reply.
     pub output_bytes_hard: usize,
-    /// Bytes of all connections' buffers, per worker, beyond which the one that uses most is closed.
+    /// Bytes of all connections' buffers, per worker, beyond which the one that uses most is
+    /// closed.
     pub client_bytes_max: usize,
     /// How long [`crate::Gateway::stop`] waits for outstanding replies.
     pub stop_wait_max: Duration,

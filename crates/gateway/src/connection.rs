@@ -68,7 +68,8 @@ impl Input {
         self.bytes.len()
     }
 
-    /// Room to read into. Grows by doubling and only when full, so that memory follows what was really sent.
+    /// Room to read into. Grows by doubling and only when full, so that memory follows what was
+    /// really sent.
     pub(crate) fn room(&mut self, pool: &mut Pool) -> &mut [u8] {
         if self.bytes.is_empty() {
             self.bytes = pool.inputs.pop().unwrap_or_else(|| vec![0; BUFFER_BYTES]);
@@ -118,7 +119,8 @@ pub(crate) struct Early {
 pub(crate) enum Unspooled {
     /// Of whatever this iteration of the loop absorbed or read.
     Any,
-    /// Of the key with this number, see [`Replies::unspooled_key`](crate::replies::Replies::unspooled_key).
+    /// Of the key with this number, see
+    /// [`Replies::unspooled_key`](crate::replies::Replies::unspooled_key).
     Key(u32),
 }
 
@@ -135,7 +137,8 @@ pub(crate) struct Connection {
     pub(crate) parser: Parser,
     pub(crate) out: Vec<u8>,
     pub(crate) sent: usize,
-    /// Replies from number `first` on that aren't in `out`: which [`Early`] one it is, or [`UNKNOWN`].
+    /// Replies from number `first` on that aren't in `out`: which [`Early`] one it is, or
+    /// [`UNKNOWN`].
     pub(crate) slots: VecDeque<u32>,
     pub(crate) first: u64,
     /// Bytes in the early replies' buffers.
@@ -145,9 +148,11 @@ pub(crate) struct Connection {
     pub(crate) held_bytes: usize,
     /// How many of them the session refused for now.
     pub(crate) parked: usize,
-    /// A batch is under way that hasn't started all its parts, or whose parts nobody can know: nothing may overtake it.
+    /// A batch is under way that hasn't started all its parts, or whose parts nobody can know:
+    /// nothing may overtake it.
     pub(crate) barrier: bool,
-    /// When it sent a MULTI, which was refused; what belongs to the transaction must not be executed.
+    /// When it sent a MULTI, which was refused; what belongs to the transaction must not be
+    /// executed.
     pub(crate) multi_at_us: Option<u64>,
     /// How long a reply may become, going by those before it.
     pub(crate) reply_bytes: usize,
@@ -175,7 +180,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, number: u64, peer: SocketAddr, authenticated: bool) -> Connection {
+    pub(crate) fn new(
+        stream: TcpStream,
+        number: u64,
+        peer: SocketAddr,
+        authenticated: bool,
+    ) -> Connection {
         Connection {
             stream,
             number,
@@ -216,7 +226,11 @@ impl Connection {
 
     /// Bytes of memory that its client can be blamed for.
     pub(crate) fn memory(&self) -> usize {
-        self.input.memory() + self.out.capacity() + self.slot_bytes + self.held_bytes + self.parser.memory()
+        self.input.memory()
+            + self.out.capacity()
+            + self.slot_bytes
+            + self.held_bytes
+            + self.parser.memory()
     }
 
     /// Takes note of a reply's length. A long one is forgotten over some fifty short ones.
@@ -231,7 +245,8 @@ impl Connection {
         self.unsent() + self.slot_bytes + self.unfinished * self.reply_bytes
     }
 
-    /// Whether it seems to send all its commands before it takes a reply: there is more of them than was read.
+    /// Whether it seems to send all its commands before it takes a reply: there is more of them
+    /// than was read.
     pub(crate) fn sends_first(&self) -> bool {
         self.takes_nothing && self.readable
     }
@@ -257,7 +272,8 @@ impl Connection {
         self.unfinished == 0 && self.slots.is_empty()
     }
 
-    /// Moves the replies that are known and at their turn to `out`; tells of each unspooled one where it is.
+    /// Moves the replies that are known and at their turn to `out`; tells of each unspooled one
+    /// where it is.
     pub(crate) fn advance(
         &mut self,
         early: &mut Arena<Early>,

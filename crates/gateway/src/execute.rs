@@ -34,8 +34,9 @@ enum Plan<'a> {
     HereAlone(Answer),
 }
 
-/// How long a refused transaction may take to be sent. A connection that goes on without EXEC after that is closed: its client may have
-/// read the refusal and mean something else, which can't be told.
+/// How long a refused transaction may take to be sent. A connection that goes on without EXEC after
+/// that is closed: its client may have read the refusal and mean something else, which can't be
+/// told.
 const TRANSACTION_US_MAX: u64 = 2_000_000;
 
 /// Executes one command of a connection.
@@ -48,13 +49,14 @@ pub(crate) fn execute(
     args: Args<'_>,
 ) -> Flow {
     let verb = Verb::from_name(args.get(0));
-    let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return Flow::Done };
+    let Some(connection) = running.outbox.replies.connections.get_mut(id) else {
+        return Flow::Done;
+    };
     if let Some(multi_at_us) = connection.multi_at_us
         && !ends_transaction(connection, verb, args.get(0))
     {
         connection.closing = running.now.monotonic_us > multi_at_us + TRANSACTION_US_MAX;
-        let text =
-            "ERR not executed: it comes after a MULTI without EXEC or DISCARD, and Switchback has no transactions";
+        let text = "ERR not executed: it comes after a MULTI without EXEC or DISCARD, and Switchback has no transactions";
         refuse_command(running, id, Refused::from_name(args.get(0)), ErrorKind::Unsupported, text);
         return Flow::Done;
     }
@@ -94,8 +96,12 @@ pub(crate) fn execute(
         _ => {}
     }
     match plan(verb, args, running.now.unix_ms) {
-        Ok(Plan::One(action, [key, argument])) => running.start(link, id, verb, action, key, argument),
-        Ok(Plan::Many(Kind::Flush | Kind::Count)) | Ok(Plan::Scan(_)) if !is_idle => return Flow::Wait,
+        Ok(Plan::One(action, [key, argument])) => {
+            running.start(link, id, verb, action, key, argument)
+        }
+        Ok(Plan::Many(Kind::Flush | Kind::Count)) | Ok(Plan::Scan(_)) if !is_idle => {
+            return Flow::Wait;
+        }
         Ok(Plan::Many(kind)) => running.start_batch(link, id, verb, kind, |batch| {
             if !matches!(kind, Kind::Flush | Kind::Count) {
                 batch.fill(args);
@@ -149,7 +155,8 @@ pub(crate) fn answer_here(
 /// Whether a command that came with a refused MULTI is answered as itself.
 fn ends_transaction(connection: &mut Connection, verb: Option<Verb>, name: &[u8]) -> bool {
     let ends = matches!(verb, Some(Verb::Reset | Verb::Quit))
-        || (verb.is_none() && [&b"exec"[..], b"discard"].iter().any(|end| name.eq_ignore_ascii_case(end)));
+        || (verb.is_none()
+            && [&b"exec"[..], b"discard"].iter().any(|end| name.eq_ignore_ascii_case(end)));
     connection.multi_at_us = connection.multi_at_us.filter(|_| !ends);
     ends
 }
@@ -162,7 +169,8 @@ fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     {
         connection.multi_at_us = Some(running.now.monotonic_us);
     }
-    // A web page has its browser send commands in the body of a request. Redis closes on these words, too.
+    // A web page has its browser send commands in the body of a request. Redis closes on these
+    // words, too.
     if name.eq_ignore_ascii_case("post") || name.eq_ignore_ascii_case("host:") {
         running.outbox.replies.statistics().count_error(ErrorKind::Command);
         if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
@@ -172,8 +180,15 @@ fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
         return;
     }
     if let Some(reason) = why_unsupported(&name.to_ascii_lowercase()) {
-        let text = format!("ERR '{}' is not supported by Switchback: {reason}", name.to_ascii_lowercase());
-        return refuse_command(running, id, Refused::from_name(args.get(0)), ErrorKind::Unsupported, &text);
+        let text =
+            format!("ERR '{}' is not supported by Switchback: {reason}", name.to_ascii_lowercase());
+        return refuse_command(
+            running,
+            id,
+            Refused::from_name(args.get(0)),
+            ErrorKind::Unsupported,
+            &text,
+        );
     }
     let mut text = format!("ERR unknown command '{name}', with args beginning with: ");
     let begin = text.len();
@@ -224,15 +239,27 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
         Verb::Type => one(Action::Type),
         Verb::Incr => one(Action::Increment(1)),
         Verb::Decr => one(Action::Increment(-1)),
-        Verb::IncrBy => one(Action::Increment(parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?)),
+        Verb::IncrBy => {
+            one(Action::Increment(parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?))
+        }
         Verb::DecrBy => {
             let by = parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?;
-            one(Action::Increment(by.checked_neg().ok_or(Failure::Static("ERR decrement would overflow"))?))
+            one(Action::Increment(
+                by.checked_neg().ok_or(Failure::Static("ERR decrement would overflow"))?,
+            ))
         }
-        Verb::Expire => one(expire(args, now_ms, Unit { seconds: true, relative: true }, "expire")?),
-        Verb::PExpire => one(expire(args, now_ms, Unit { seconds: false, relative: true }, "pexpire")?),
-        Verb::ExpireAt => one(expire(args, now_ms, Unit { seconds: true, relative: false }, "expireat")?),
-        Verb::PExpireAt => one(expire(args, now_ms, Unit { seconds: false, relative: false }, "pexpireat")?),
+        Verb::Expire => {
+            one(expire(args, now_ms, Unit { seconds: true, relative: true }, "expire")?)
+        }
+        Verb::PExpire => {
+            one(expire(args, now_ms, Unit { seconds: false, relative: true }, "pexpire")?)
+        }
+        Verb::ExpireAt => {
+            one(expire(args, now_ms, Unit { seconds: true, relative: false }, "expireat")?)
+        }
+        Verb::PExpireAt => {
+            one(expire(args, now_ms, Unit { seconds: false, relative: false }, "pexpireat")?)
+        }
         Verb::Ttl => one(Action::Expiry { seconds: true, absolute: false }),
         Verb::PTtl => one(Action::Expiry { seconds: false, absolute: false }),
         Verb::ExpireTime => one(Action::Expiry { seconds: true, absolute: true }),
@@ -270,7 +297,11 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
 
 #[inline]
 fn check_key(key: &[u8]) -> Result<(), Failure> {
-    if key.is_empty() || key.len() > switchback_wire::KEY_BYTES_MAX { Err(Failure::KeyLength) } else { Ok(()) }
+    if key.is_empty() || key.len() > switchback_wire::KEY_BYTES_MAX {
+        Err(Failure::KeyLength)
+    } else {
+        Ok(())
+    }
 }
 
 fn is_either(option: &[u8], one: &str, other: &str) -> bool {
@@ -280,12 +311,19 @@ fn is_either(option: &[u8], one: &str, other: &str) -> bool {
 #[inline]
 fn set_action(args: Args<'_>, now_ms: u64) -> Result<Action, Failure> {
     Ok(match options::set(args, now_ms)? {
-        SetOptions { only_if: SetIf::Always, get: false, expiry: Expiry::At(expiry_ms) } => Action::Set { expiry_ms },
+        SetOptions { only_if: SetIf::Always, get: false, expiry: Expiry::At(expiry_ms) } => {
+            Action::Set { expiry_ms }
+        }
         options => Action::SetIf(options, false),
     })
 }
 
-fn set_expiring(args: Args<'_>, now_ms: u64, seconds: bool, name: &'static str) -> Result<Action, Failure> {
+fn set_expiring(
+    args: Args<'_>,
+    now_ms: u64,
+    seconds: bool,
+    name: &'static str,
+) -> Result<Action, Failure> {
     match (Unit { seconds, relative: true }).expiry(args.get(2), now_ms, name)? {
         Expiry::At(expiry_ms) => Ok(Action::Set { expiry_ms }),
         Expiry::Keep | Expiry::Invalid { .. } => Err(Failure::Syntax),

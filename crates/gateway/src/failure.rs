@@ -34,7 +34,9 @@ pub(crate) enum Failure {
     NoSession(u64),
     #[error("ERR too many requests under way for {0} ms; nothing was sent")]
     Busy(u64),
-    #[error("ERR backpressure: writes wait for a snapshot to become durable, this one for {0} ms; nothing was sent")]
+    #[error(
+        "ERR backpressure: writes wait for a snapshot to become durable, this one for {0} ms; nothing was sent"
+    )]
     Backpressure(u64),
     #[error("ERR the reply would be longer than {0} bytes")]
     ReplyLength(usize),
@@ -132,7 +134,9 @@ impl Failure {
             Failure::NoSession(_) => ErrorKind::NoSession,
             Failure::Busy(_) => ErrorKind::Busy,
             Failure::Backpressure(_) => ErrorKind::Backpressure,
-            Failure::ValueLength | Failure::KeyLength | Failure::ReplyLength(_) => ErrorKind::Length,
+            Failure::ValueLength | Failure::KeyLength | Failure::ReplyLength(_) => {
+                ErrorKind::Length
+            }
             _ => ErrorKind::Command,
         }
     }

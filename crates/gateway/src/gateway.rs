@@ -62,8 +62,9 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `workers` threads. `links` is asked for each worker's links, with its index and client id; the id is the same at every
-    /// start, so that the controller knows whose preserved records are missing.
+    /// Starts `workers` threads. `links` is asked for each worker's links, with its index and
+    /// client id; the id is the same at every start, so that the controller knows whose preserved
+    /// records are missing.
     pub fn start(
         config: GatewayConfig,
         workers: usize,
@@ -75,19 +76,27 @@ impl Gateway {
         let directory = open_directory(&config)?;
         let mut listeners = Vec::new();
         for &address in &config.listen {
-            listeners.push(listen(address).map_err(|error| GatewayError::Listen { address, error })?);
+            listeners
+                .push(listen(address).map_err(|error| GatewayError::Listen { address, error })?);
         }
         let listening = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>();
         let (polls, inboxes) = polls(workers).map_err(GatewayError::Worker)?;
         let statistics = Arc::new(GatewayStatistics::new(workers));
         let listening = listening.map_err(GatewayError::Worker)?;
         let shared = Arc::new(Shared::new(Arc::new(config), statistics, inboxes, listening));
-        let mut gateway = Gateway { shared, threads: Vec::new(), retired: Vec::new(), spool_directory: directory };
+        let mut gateway = Gateway {
+            shared,
+            threads: Vec::new(),
+            retired: Vec::new(),
+            spool_directory: directory,
+        };
         for (index, poll) in polls.into_iter().enumerate() {
             let theirs = if index == 0 { std::mem::take(&mut listeners) } else { Vec::new() };
             let worker = gateway.worker(index, poll, theirs, &mut links)?;
             let builder = std::thread::Builder::new().name(format!("sw-gateway-{index}"));
-            gateway.threads.push(builder.spawn(move || worker.run()).map_err(GatewayError::Worker)?);
+            gateway
+                .threads
+                .push(builder.spawn(move || worker.run()).map_err(GatewayError::Worker)?);
         }
         gateway.start_retired(&mut links)?;
         Ok(gateway)
@@ -101,8 +110,10 @@ impl Gateway {
         let Some(directory) = &self.spool_directory else { return Ok(()) };
         for worker in directory.retired(self.shared.inboxes.len())? {
             // It sends no packets: whose way to the switch it gets is all the same.
-            let links = links(0, self.shared.config.client_id_base + worker as u64).map_err(GatewayError::Worker)?;
-            let retired = Retired::open(directory, worker, [draw()?, draw()?], links, &self.shared)?;
+            let links = links(0, self.shared.config.client_id_base + worker as u64)
+                .map_err(GatewayError::Worker)?;
+            let retired =
+                Retired::open(directory, worker, [draw()?, draw()?], links, &self.shared)?;
             let builder = std::thread::Builder::new().name(format!("sw-retired-{worker}"));
             self.retired.push(builder.spawn(move || retired.run()).map_err(GatewayError::Worker)?);
         }
@@ -121,19 +132,26 @@ impl Gateway {
         let now = shared.now();
         let mut session = Session::new(config.session.clone(), draw()?, draw()?, now);
         let spool = match &self.spool_directory {
-            Some(directory) => {
-                Some(Spool::open(directory, index, config.durability, config.spool_bytes_max, session.preserved_mut())?)
-            }
+            Some(directory) => Some(Spool::open(
+                directory,
+                index,
+                config.durability,
+                config.spool_bytes_max,
+                session.preserved_mut(),
+            )?),
             None => None,
         };
         let client_id = config.client_id_base + index as u64;
-        let WorkerLinks { mut uplink, mut control } = links(index, client_id).map_err(GatewayError::Worker)?;
+        let WorkerLinks { mut uplink, mut control } =
+            links(index, client_id).map_err(GatewayError::Worker)?;
         let waker = &shared.inboxes[index].waker;
         uplink.register(poll.registry(), UPLINK, waker).map_err(GatewayError::Worker)?;
         control.register(waker);
         for (at, listener) in listeners.iter_mut().enumerate() {
             let token = Token(crate::worker::LISTENER + at);
-            poll.registry().register(listener, token, Interest::READABLE).map_err(GatewayError::Worker)?;
+            poll.registry()
+                .register(listener, token, Interest::READABLE)
+                .map_err(GatewayError::Worker)?;
         }
         let replies = Replies::new(Arc::clone(&shared.statistics), index);
         Ok(Worker {
@@ -181,7 +199,8 @@ impl Gateway {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Accepts nothing more, answers what is under way (for as long as the configuration says), and ends.
+    /// Accepts nothing more, answers what is under way (for as long as the configuration says), and
+    /// ends.
     pub fn stop(mut self) {
         self.halt();
     }

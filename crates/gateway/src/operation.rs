@@ -1,7 +1,8 @@
-//! One operation on one key: what a command (or one key of a command) wants of the rack, and how far it has come.
+//! One operation on one key: what a command (or one key of a command) wants of the rack, and how
+//! far it has come.
 //!
-//! Writes that depend on what is there are a read and a conditional write with the read's sequence number, which whoever owns the record
-//! decides; if another writer came between, it starts over.
+//! Writes that depend on what is there are a read and a conditional write with the read's sequence
+//! number, which whoever owns the record decides; if another writer came between, it starts over.
 
 use crate::chains::Place;
 use crate::command::Verb;
@@ -52,9 +53,17 @@ impl Action {
     /// Whether it reads before it writes.
     fn is_read_modify_write(self) -> bool {
         match self {
-            Action::Get | Action::StrLen | Action::Exists | Action::Type | Action::Expiry { .. } => false,
+            Action::Get
+            | Action::StrLen
+            | Action::Exists
+            | Action::Type
+            | Action::Expiry { .. } => false,
             Action::Set { .. } | Action::Erase | Action::GetEx(Expiry::Keep) => false,
-            Action::SetIf(..) | Action::GetDel | Action::GetEx(_) | Action::Append | Action::Increment(_) => true,
+            Action::SetIf(..)
+            | Action::GetDel
+            | Action::GetEx(_)
+            | Action::Append
+            | Action::Increment(_) => true,
             Action::Expire(..) | Action::Persist | Action::Delete => true,
         }
     }
@@ -144,7 +153,13 @@ pub(crate) struct Operation {
 impl Operation {
     /// Begins anew.
     #[inline]
-    pub(crate) fn begin(&mut self, connection: ConnectionId, parent: Parent, verb: Verb, action: Action) {
+    pub(crate) fn begin(
+        &mut self,
+        connection: ConnectionId,
+        parent: Parent,
+        verb: Verb,
+        action: Action,
+    ) {
         assert_eq!(self.state, State::Free);
         self.state = State::Ready;
         self.connection = connection;
@@ -193,13 +208,15 @@ impl Operation {
         self.action.is_read_modify_write()
     }
 
-    /// Whether its next request may be one for several operations: a read, or a write that comes with no condition. (Of large values
-    /// only the parts are requests.)
+    /// Whether its next request may be one for several operations: a read, or a write that comes
+    /// with no condition. (Of large values only the parts are requests.)
     #[inline]
     pub(crate) fn is_shareable(&self) -> bool {
         match self.step {
             Step::Read => !self.is_read_modify_write(),
-            Step::WriteArgument(condition) => condition.is_none() && self.argument.len() <= CACHED_VALUE_BYTES_MAX,
+            Step::WriteArgument(condition) => {
+                condition.is_none() && self.argument.len() <= CACHED_VALUE_BYTES_MAX
+            }
             Step::Delete(condition) => condition.is_none(),
             Step::WriteStored(_) => false,
         }
@@ -226,8 +243,12 @@ impl Operation {
         let (key, expiry_ms) = (&self.key[..], self.expiry_ms);
         match self.step {
             Step::Read => Request::Read { key },
-            Step::WriteArgument(condition) => Request::Write { key, value: &self.argument, expiry_ms, condition },
-            Step::WriteStored(condition) => Request::Write { key, value: &self.stored, expiry_ms, condition },
+            Step::WriteArgument(condition) => {
+                Request::Write { key, value: &self.argument, expiry_ms, condition }
+            }
+            Step::WriteStored(condition) => {
+                Request::Write { key, value: &self.stored, expiry_ms, condition }
+            }
             Step::Delete(condition) => Request::Delete { key, condition },
         }
     }
@@ -252,31 +273,49 @@ impl Operation {
 
     /// The read's answer has come: the operation's answer, or `None` if now it has to write.
     #[inline]
-    pub(crate) fn read<'a>(&mut self, found: Option<(&'a [u8], u64)>, seq: Seq, now_ms: u64) -> Option<Answer<'a>> {
-        // Its owner decides what has expired, but what has by our clock has no time to live to tell of.
+    pub(crate) fn read<'a>(
+        &mut self,
+        found: Option<(&'a [u8], u64)>,
+        seq: Seq,
+        now_ms: u64,
+    ) -> Option<Answer<'a>> {
+        // Its owner decides what has expired, but what has by our clock has no time to live to tell
+        // of.
         let found = found.filter(|&(_, expiry_ms)| expiry_ms == 0 || expiry_ms > now_ms);
         let (value, expiry_ms) = found.unwrap_or((&[], 0));
         let exists = found.is_some();
         match self.action {
-            Action::Get | Action::GetEx(Expiry::Keep) => Some(if exists { Answer::Bulk(value) } else { Answer::Null }),
+            Action::Get | Action::GetEx(Expiry::Keep) => {
+                Some(if exists { Answer::Bulk(value) } else { Answer::Null })
+            }
             Action::StrLen => Some(Answer::Integer(value.len() as i64)),
             Action::Exists => Some(Answer::Integer(i64::from(exists))),
             Action::Type => Some(Answer::Status(if exists { "string" } else { "none" })),
-            Action::Expiry { seconds, absolute } => Some(Answer::Integer(match (exists, expiry_ms) {
-                (false, _) => -2,
-                (true, 0) => -1,
-                (true, at_ms) => time_to_live(at_ms, now_ms, seconds, absolute),
-            })),
+            Action::Expiry { seconds, absolute } => {
+                Some(Answer::Integer(match (exists, expiry_ms) {
+                    (false, _) => -2,
+                    (true, 0) => -1,
+                    (true, at_ms) => time_to_live(at_ms, now_ms, seconds, absolute),
+                }))
+            }
             Action::SetIf(options, as_integer) => self.set_if(options, as_integer, found, seq),
             Action::Increment(by) => self.increment(by, found, seq),
             Action::Append => self.append(value, expiry_ms, seq),
-            Action::Expire(at_ms, when) if exists => self.expire(at_ms, when, value, expiry_ms, seq, now_ms),
+            Action::Expire(at_ms, when) if exists => {
+                self.expire(at_ms, when, value, expiry_ms, seq, now_ms)
+            }
             Action::GetEx(Expiry::Invalid { not_an_integer: true }) if exists => {
                 Some(Answer::Failed(Failure::NotAnInteger))
             }
-            Action::GetEx(Expiry::Invalid { .. }) if exists => Some(Answer::Failed(Failure::ExpireTime("getex"))),
-            Action::GetEx(Expiry::At(at_ms)) if exists => self.restore(value, at_ms, Planned::Stored, seq),
-            Action::Persist if exists && expiry_ms != 0 => self.restore(value, 0, Planned::Integer(1), seq),
+            Action::GetEx(Expiry::Invalid { .. }) if exists => {
+                Some(Answer::Failed(Failure::ExpireTime("getex")))
+            }
+            Action::GetEx(Expiry::At(at_ms)) if exists => {
+                self.restore(value, at_ms, Planned::Stored, seq)
+            }
+            Action::Persist if exists && expiry_ms != 0 => {
+                self.restore(value, 0, Planned::Integer(1), seq)
+            }
             Action::GetDel if exists => {
                 self.keep(value);
                 self.plan(Step::Delete(Some(seq)), 0, Planned::Stored)
@@ -285,7 +324,9 @@ impl Operation {
             Action::GetEx(_) | Action::GetDel => Some(Answer::Null),
             Action::Expire(..) | Action::Persist | Action::Delete => Some(Answer::Integer(0)),
             // These begin with a write; no read of theirs is under way.
-            Action::Set { .. } | Action::Erase => Some(Answer::Failed(Failure::Static("ERR internal error"))),
+            Action::Set { .. } | Action::Erase => {
+                Some(Answer::Failed(Failure::Static("ERR internal error")))
+            }
         }
     }
 
@@ -303,7 +344,13 @@ impl Operation {
     }
 
     /// Writes the same value with another expiry.
-    fn restore<'a>(&mut self, value: &[u8], expiry_ms: u64, planned: Planned, seq: Seq) -> Option<Answer<'a>> {
+    fn restore<'a>(
+        &mut self,
+        value: &[u8],
+        expiry_ms: u64,
+        planned: Planned,
+        seq: Seq,
+    ) -> Option<Answer<'a>> {
         self.keep(value);
         self.plan(Step::WriteStored(Some(seq)), expiry_ms, planned)
     }
@@ -344,10 +391,19 @@ impl Operation {
     }
 
     #[inline]
-    fn increment<'a>(&mut self, by: i64, found: Option<(&[u8], u64)>, seq: Seq) -> Option<Answer<'a>> {
+    fn increment<'a>(
+        &mut self,
+        by: i64,
+        found: Option<(&[u8], u64)>,
+        seq: Seq,
+    ) -> Option<Answer<'a>> {
         let (value, expiry_ms) = found.unwrap_or((b"0", 0));
-        let Some(number) = parse_i64(value) else { return Some(Answer::Failed(Failure::NotAnInteger)) };
-        let Some(number) = number.checked_add(by) else { return Some(Answer::Failed(Failure::Overflow)) };
+        let Some(number) = parse_i64(value) else {
+            return Some(Answer::Failed(Failure::NotAnInteger));
+        };
+        let Some(number) = number.checked_add(by) else {
+            return Some(Answer::Failed(Failure::Overflow));
+        };
         self.keep(itoa::Buffer::new().format(number).as_bytes());
         self.plan(Step::WriteStored(Some(seq)), expiry_ms, Planned::Integer(number))
     }
@@ -372,7 +428,8 @@ impl Operation {
         now_ms: u64,
     ) -> Option<Answer<'a>> {
         // No expiry counts as one in the endless future.
-        let current = if expiry_ms == 0 { i64::MAX } else { i64::try_from(expiry_ms).unwrap_or(i64::MAX) };
+        let current =
+            if expiry_ms == 0 { i64::MAX } else { i64::try_from(expiry_ms).unwrap_or(i64::MAX) };
         let refused = (when.none && expiry_ms != 0)
             || (when.some && expiry_ms == 0)
             || (when.greater && (expiry_ms == 0 || at_ms <= current))

@@ -1,4 +1,5 @@
-//! The connections of a worker and the replies that go to them: in order, and not before they are spooled.
+//! The connections of a worker and the replies that go to them: in order, and not before they are
+//! spooled.
 
 use crate::arena::Arena;
 use crate::command::Verb;
@@ -39,7 +40,10 @@ impl Connections {
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
-        let entry = self.entries.get_mut(id.index as usize).filter(|entry| entry.generation == id.generation)?;
+        let entry = self
+            .entries
+            .get_mut(id.index as usize)
+            .filter(|entry| entry.generation == id.generation)?;
         let connection = entry.connection.take()?;
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(id.index);
@@ -48,20 +52,29 @@ impl Connections {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        let entry = self.entries.get_mut(id.index as usize).filter(|entry| entry.generation == id.generation)?;
+        let entry = self
+            .entries
+            .get_mut(id.index as usize)
+            .filter(|entry| entry.generation == id.generation)?;
         entry.connection.as_deref_mut()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
-        let entry = self.entries.get(id.index as usize).filter(|entry| entry.generation == id.generation)?;
+        let entry = self
+            .entries
+            .get(id.index as usize)
+            .filter(|entry| entry.generation == id.generation)?;
         entry.connection.as_deref()
     }
 
     /// The connection that has this index now.
     pub(crate) fn at(&self, index: usize) -> Option<ConnectionId> {
         let entry = self.entries.get(index)?;
-        entry.connection.as_ref().map(|_| ConnectionId { index: index as u32, generation: entry.generation })
+        entry
+            .connection
+            .as_ref()
+            .map(|_| ConnectionId { index: index as u32, generation: entry.generation })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
@@ -220,7 +233,9 @@ impl Replies {
     #[inline]
     fn count(&mut self, verb: Verb, answerer: Answerer, arrived_us: u64) {
         match self.finished.last_mut() {
-            Some(last) if (last.verb, last.answerer, last.arrived_us) == (verb, answerer, arrived_us) => {
+            Some(last)
+                if (last.verb, last.answerer, last.arrived_us) == (verb, answerer, arrived_us) =>
+            {
                 last.count += 1
             }
             _ => self.finished.push(Finished { verb, answerer, arrived_us, count: 1 }),
@@ -229,7 +244,13 @@ impl Replies {
 
     /// As [`Replies::reply`], of an answer of the rack.
     #[inline]
-    pub(crate) fn answer(&mut self, to: Address, answer: &Answer<'_>, by: Answerer, unspooled: Option<Unspooled>) {
+    pub(crate) fn answer(
+        &mut self,
+        to: Address,
+        answer: &Answer<'_>,
+        by: Answerer,
+        unspooled: Option<Unspooled>,
+    ) {
         if let Answer::Failed(failure) = answer {
             self.statistics().count_error(failure.kind());
         }
@@ -282,7 +303,11 @@ impl Replies {
     fn early(&mut self, id: ConnectionId, number: u64) -> Option<&mut Early> {
         let connection = self.connections.get(id)?;
         let at = number.checked_sub(connection.first)?;
-        connection.slots.get(at as usize).filter(|&&at| at != UNKNOWN).map(|&at| &mut self.early[at])
+        connection
+            .slots
+            .get(at as usize)
+            .filter(|&&at| at != UNKNOWN)
+            .map(|&at| &mut self.early[at])
     }
 
     /// The spool couldn't be written: replies that tell what isn't in it become errors.
@@ -310,7 +335,9 @@ impl Replies {
         journal.sort_by_key(|entry| (entry.connection.index, entry.from));
         for entry in journal.drain(..).rev().filter(|entry| is_unspooled(entry.of)) {
             if let Some(connection) = self.connections.get_mut(entry.connection) {
-                connection.out.splice(entry.from as usize..entry.to as usize, reply.iter().copied());
+                connection
+                    .out
+                    .splice(entry.from as usize..entry.to as usize, reply.iter().copied());
                 count += 1;
             }
         }

@@ -1,5 +1,6 @@
-//! A worker that an earlier start had and this one hasn't: its session gives back what its spool holds until that is durable elsewhere.
-//! Then the session ends, so that no recovery waits for it, and the files go.
+//! A worker that an earlier start had and this one hasn't: its session gives back what its spool
+//! holds until that is durable elsewhere. Then the session ends, so that no recovery waits for it,
+//! and the files go.
 
 use crate::gateway::{GatewayError, WorkerLinks};
 use crate::shared::Shared;
@@ -83,6 +84,9 @@ impl Retired {
                 tracing::warn!(path = %path.display(), %error, "the spool of a worker that is gone can't be deleted");
             }
         }
-        tracing::info!(worker = self.worker, "what a worker that is gone had spooled is durable elsewhere");
+        tracing::info!(
+            worker = self.worker,
+            "what a worker that is gone had spooled is durable elsewhere"
+        );
     }
 }

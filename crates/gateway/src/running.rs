@@ -44,7 +44,11 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(session: Session, uplink: Box<dyn Uplink>, control: Box<dyn ControlLink>) -> Link {
+    pub(crate) fn new(
+        session: Session,
+        uplink: Box<dyn Uplink>,
+        control: Box<dyn ControlLink>,
+    ) -> Link {
         let batch = vec![Outgoing::default(); BATCH];
         Link { session, uplink, control, packet: Box::new(Packet::new()), batch }
     }
@@ -93,7 +97,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new(now: Now, config: Arc<GatewayConfig>, replies: Replies, spools: bool) -> Running {
+    pub(crate) fn new(
+        now: Now,
+        config: Arc<GatewayConfig>,
+        replies: Replies,
+        spools: bool,
+    ) -> Running {
         Running {
             now,
             outbox: Outbox {
@@ -157,7 +166,8 @@ impl Running {
 
     /// Lets an operation run, or wait for those before it.
     fn begin(&mut self, link: &mut Link, at: u32) {
-        // Chains know what couldn't be answered at once, so what is queued on the same key goes first.
+        // Chains know what couldn't be answered at once, so what is queued on the same key goes
+        // first.
         if self.queued.may_hold(&self.operations[at].key) {
             self.pump(link);
         }
@@ -176,7 +186,8 @@ impl Running {
         let operation = &self.operations[at];
         let connection = (operation.connection.index, operation.connection.generation);
         let order = self.chains.program_order(connection, &operation.key);
-        let writes = operation.is_read_modify_write().then(|| self.chains.read_modify_write(&operation.key));
+        let writes =
+            operation.is_read_modify_write().then(|| self.chains.read_modify_write(&operation.key));
         [Some(order), writes]
     }
 
@@ -240,8 +251,8 @@ impl Running {
         self.parked.push_back(Work::Operation(at));
     }
 
-    /// Sends what the session has to send, in batches, and takes the answers that come at once. Who hasn't finished then, others
-    /// may have to wait for.
+    /// Sends what the session has to send, in batches, and takes the answers that come at once. Who
+    /// hasn't finished then, others may have to wait for.
     #[inline]
     pub(crate) fn pump(&mut self, link: &mut Link) {
         loop {
@@ -397,8 +408,12 @@ impl Running {
         for _ in 0..self.parked.len() {
             let Some(work) = self.parked.pop_front() else { break };
             let (id, since_us) = match work {
-                Work::Operation(at) => (self.operations[at].connection, self.operations[at].parked_us),
-                Work::Batch(at) => (self.outbox.batches[at].connection, self.outbox.batches[at].parked_us),
+                Work::Operation(at) => {
+                    (self.operations[at].connection, self.operations[at].parked_us)
+                }
+                Work::Batch(at) => {
+                    (self.outbox.batches[at].connection, self.outbox.batches[at].parked_us)
+                }
             };
             let result = match (refused, work) {
                 (Some(error), _) => Err(error),
@@ -415,7 +430,8 @@ impl Running {
                 && !gives_up
             {
                 self.parked.push_back(work);
-                // Reads may pass writes that wait for a snapshot; for lanes and sessions all wait alike.
+                // Reads may pass writes that wait for a snapshot; for lanes and sessions all wait
+                // alike.
                 refused = refused.or((error != SubmitError::Backpressure).then_some(error));
                 continue;
             }
@@ -427,7 +443,9 @@ impl Running {
             }
             match (result, work) {
                 (Ok(()), _) => self.pump(link),
-                (Err(error), Work::Operation(at)) => self.deliver(at, &Answer::Failed(refusal(error, waited_us))),
+                (Err(error), Work::Operation(at)) => {
+                    self.deliver(at, &Answer::Failed(refusal(error, waited_us)))
+                }
                 (Err(error), Work::Batch(at)) => {
                     self.outbox.batches[at].scan_failed(refusal(error, waited_us));
                     self.work_batch(at);
@@ -466,10 +484,11 @@ impl Outbox {
                     arrived_us: operation.arrived_us,
                 };
                 let by = if operation.cached { Answerer::Cache } else { Answerer::Node };
-                let unspooled = (self.spools && operation.cached).then(|| match self.spool_failure {
-                    None => Unspooled::Any,
-                    Some(_) => self.replies.unspooled_key(&operation.key),
-                });
+                let unspooled =
+                    (self.spools && operation.cached).then(|| match self.spool_failure {
+                        None => Unspooled::Any,
+                        Some(_) => self.replies.unspooled_key(&operation.key),
+                    });
                 self.replies.answer(to, answer, by, unspooled);
             }
             Parent::Batch(at, part) => {

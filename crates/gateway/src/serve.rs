@@ -58,17 +58,23 @@ impl Worker {
             && !connection.barrier
             && connection.unfinished < self.shared.config.pipeline_max
             && connection.held_bytes <= HELD_BYTES_MAX
-            && (connection.owed() <= self.shared.config.output_bytes_soft || connection.sends_first())
+            && (connection.owed() <= self.shared.config.output_bytes_soft
+                || connection.sends_first())
             && self.stop_at.is_none()
     }
 
     fn execute_input(&mut self, id: ConnectionId) -> Turn {
-        let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else { return Turn::Over };
-        // They stand aside, so that arguments can be borrowed while the connection's replies are written.
+        let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else {
+            return Turn::Over;
+        };
+        // They stand aside, so that arguments can be borrowed while the connection's replies are
+        // written.
         let mut input = std::mem::take(&mut connection.input);
         let mut parser = std::mem::take(&mut connection.parser);
         let turn = loop {
-            let Some(connection) = self.running.outbox.replies.connections.get(id) else { break Turn::Over };
+            let Some(connection) = self.running.outbox.replies.connections.get(id) else {
+                break Turn::Over;
+            };
             if connection.closing {
                 break Turn::Over;
             }
@@ -82,7 +88,9 @@ impl Worker {
             match parser.next(input.unread(), limits) {
                 Ok(Parsed::Command { consumed }) => {
                     let args = parser.args(input.unread());
-                    if execute::execute(&mut self.running, &mut self.link, &self.shared, id, args) == Flow::Wait {
+                    if execute::execute(&mut self.running, &mut self.link, &self.shared, id, args)
+                        == Flow::Wait
+                    {
                         break Turn::Stalled;
                     }
                     parser.done();
@@ -93,8 +101,13 @@ impl Worker {
                     let text = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
                     execute::refuse(&mut self.running, id, ErrorKind::Length, text);
                 }
-                Ok(Parsed::Incomplete { .. }) if input.unread().len() > self.shared.config.command_bytes_max => {
-                    let text = format!("ERR a command has at most {} bytes", self.shared.config.command_bytes_max);
+                Ok(Parsed::Incomplete { .. })
+                    if input.unread().len() > self.shared.config.command_bytes_max =>
+                {
+                    let text = format!(
+                        "ERR a command has at most {} bytes",
+                        self.shared.config.command_bytes_max
+                    );
                     self.break_off(id, ErrorKind::Length, &text);
                 }
                 Ok(Parsed::Incomplete { .. }) => break Turn::Drained,
@@ -139,7 +152,8 @@ impl Worker {
                 }
                 Ok(bytes) => {
                     connection.input.filled(bytes);
-                    // A short read has emptied the socket: the next bytes bring an event. (Unless its end was announced.)
+                    // A short read has emptied the socket: the next bytes bring an event. (Unless
+                    // its end was announced.)
                     if bytes < capacity && !connection.hung_up {
                         connection.readable = false;
                     }

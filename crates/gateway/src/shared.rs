@@ -63,7 +63,9 @@ impl Shared {
 
     /// What the clocks say.
     pub(crate) fn now(&self) -> Now {
-        let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let unix_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| since.as_millis() as u64);
         Now { monotonic_us: self.started.elapsed().as_micros() as u64 + 1, unix_ms }
     }
 

@@ -1,5 +1,5 @@
-//! Counters of a gateway, for whoever exports them. A worker's counters are written by that worker only, so counting is a plain
-//! load and store, not a locked instruction.
+//! Counters of a gateway, for whoever exports them. A worker's counters are written by that worker
+//! only, so counting is a plain load and store, not a locked instruction.
 
 use crate::command::{Refused, VERBS, Verb};
 use crate::failure::ErrorKind;
@@ -51,7 +51,8 @@ impl Answerer {
     }
 }
 
-/// Buckets of a [`Histogram`]: bucket `i` counts what took less than `2^i` microseconds, the last one everything else.
+/// Buckets of a [`Histogram`]: bucket `i` counts what took less than `2^i` microseconds, the last
+/// one everything else.
 pub const BUCKETS: usize = 25;
 
 /// Times, in buckets of powers of two.
@@ -69,9 +70,13 @@ impl Histogram {
         self.sum_us.add(us * count);
     }
 
-    /// The buckets' upper bounds in microseconds (exclusive; `None`: none) and counts, not cumulated.
+    /// The buckets' upper bounds in microseconds (exclusive; `None`: none) and counts, not
+    /// cumulated.
     pub fn buckets(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
-        self.buckets.iter().enumerate().map(|(i, count)| ((i + 1 < BUCKETS).then_some(1 << i), count.get()))
+        self.buckets
+            .iter()
+            .enumerate()
+            .map(|(i, count)| ((i + 1 < BUCKETS).then_some(1 << i), count.get()))
     }
 
     /// How many.
@@ -155,7 +160,8 @@ impl Default for WorkerStatistics {
 }
 
 impl WorkerStatistics {
-    /// Times from a command's arrival to the writing of its reply, by command and by who answered. Its count is the commands' count.
+    /// Times from a command's arrival to the writing of its reply, by command and by who answered.
+    /// Its count is the commands' count.
     #[inline]
     pub fn latency(&self, verb: Verb, answerer: Answerer) -> &Histogram {
         &self.latency[verb as usize * Answerer::ALL.len() + answerer as usize]

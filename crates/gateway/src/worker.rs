@@ -1,4 +1,5 @@
-//! One thread: its connections, its session, its spool. Nothing here blocks but the poll, and the disk where durability asks for it.
+//! One thread: its connections, its session, its spool. Nothing here blocks but the poll, and the
+//! disk where durability asks for it.
 
 use crate::connection::{Connection, ConnectionId};
 use crate::failure::{ErrorKind, Failure};
@@ -23,9 +24,11 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Packets taken between two looks at the sockets.
 const PACKETS_MAX: usize = 4096;
-/// How often the log tells of connections that were closed for their memory, or not accepted: a hostile crowd fills no disk with lines.
+/// How often the log tells of connections that were closed for their memory, or not accepted: a
+/// hostile crowd fills no disk with lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
-/// How long a client may take none of its replies before its further commands are executed all the same.
+/// How long a client may take none of its replies before its further commands are executed all the
+/// same.
 const UNREAD_US: u64 = 500_000;
 /// How often what waits is looked at again, and counters are copied.
 const TICK: Duration = Duration::from_millis(50);
@@ -49,7 +52,8 @@ pub(crate) struct Worker {
     pub(crate) next_tick: Instant,
     /// Bytes received when memory was last looked at.
     pub(crate) relieved_at: u64,
-    /// Connections closed for their memory and not yet told of, the largest of them, and when that was told last.
+    /// Connections closed for their memory and not yet told of, the largest of them, and when that
+    /// was told last.
     pub(crate) relieved: u64,
     pub(crate) relieved_bytes: usize,
     pub(crate) relieved_logged: Option<Instant>,
@@ -95,7 +99,9 @@ impl Worker {
             Token(index) if index >= LISTENER => self.accepts = true,
             Token(index) => {
                 let Some(id) = self.running.outbox.replies.connections.at(index) else { return };
-                let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else { return };
+                let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else {
+                    return;
+                };
                 let hung_up = event.is_read_closed() || event.is_error();
                 connection.hung_up |= hung_up;
                 let is_readable = event.is_readable() || hung_up;
@@ -130,7 +136,8 @@ impl Worker {
         for id in resume.drain(..) {
             self.serve(id);
         }
-        // What was marked meanwhile is in the new list; the old one's buffer is kept if that is empty.
+        // What was marked meanwhile is in the new list; the old one's buffer is kept if that is
+        // empty.
         if self.running.outbox.replies.resume.is_empty() {
             self.running.outbox.replies.resume = resume;
         }
@@ -241,9 +248,12 @@ impl Worker {
             connection.out.drain(..connection.sent);
             connection.sent = 0;
         }
-        let is_over = connection.unsent() + connection.slot_bytes > self.shared.config.output_bytes_hard;
-        let is_stalled = connection.stalled && connection.unsent() < self.shared.config.output_bytes_soft;
-        let at_end = connection.closing || (connection.ended && !connection.stalled && !connection.readable);
+        let is_over =
+            connection.unsent() + connection.slot_bytes > self.shared.config.output_bytes_hard;
+        let is_stalled =
+            connection.stalled && connection.unsent() < self.shared.config.output_bytes_soft;
+        let at_end =
+            connection.closing || (connection.ended && !connection.stalled && !connection.readable);
         let is_done = at_end && connection.is_idle() && connection.unsent() == 0;
         replies.statistics().bytes_out.add(sent as u64);
         if is_over {
@@ -297,7 +307,11 @@ impl Worker {
                 let worker = self.shared.least_busy();
                 let inbox = &self.shared.inboxes[worker];
                 inbox.connections.fetch_add(1, Relaxed);
-                inbox.sockets.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((socket, peer));
+                inbox
+                    .sockets
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .push((socket, peer));
                 if worker != self.index
                     && let Err(error) = inbox.waker.wake()
                 {
@@ -308,14 +322,17 @@ impl Worker {
     }
 
     fn adopt(&mut self, mut socket: TcpStream, peer: SocketAddr) {
-        // Without it a reply may wait 40 ms for an acknowledgement; a socket that refuses still works.
+        // Without it a reply may wait 40 ms for an acknowledgement; a socket that refuses still
+        // works.
         let _ = socket.set_nodelay(true);
         let local = socket.local_addr().unwrap_or(peer);
         let number = self.shared.next_number();
         let replies = &mut self.running.outbox.replies;
         let registry = self.poll.registry();
         let index = replies.connections.next_index();
-        if let Err(error) = registry.register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE) {
+        if let Err(error) =
+            registry.register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)
+        {
             tracing::warn!(%error, "can't watch a connection");
             self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
             return;
@@ -370,13 +387,14 @@ impl Worker {
         self.relieve_memory();
     }
 
-    /// Whoever takes no replies for so long, and sends more, may be one that sends all its commands before it takes any: it would wait for
-    /// ever.
+    /// Whoever takes no replies for so long, and sends more, may be one that sends all its commands
+    /// before it takes any: it would wait for ever.
     fn let_senders_go_on(&mut self) {
         let now_us = self.running.now.monotonic_us;
         let replies = &mut self.running.outbox.replies;
         let waits = |connection: &Connection| {
-            let is_late = connection.unread_since_us.is_some_and(|since| now_us >= since + UNREAD_US);
+            let is_late =
+                connection.unread_since_us.is_some_and(|since| now_us >= since + UNREAD_US);
             connection.stalled && !connection.takes_nothing && is_late
         };
         let connections = replies.connections.iter().filter(|(_, connection)| waits(connection));
@@ -401,7 +419,10 @@ impl Worker {
                     largest = Some((id, bytes));
                 }
             }
-            let Some((id, bytes)) = largest.filter(|_| sum > self.shared.config.client_bytes_max) else { break };
+            let Some((id, bytes)) = largest.filter(|_| sum > self.shared.config.client_bytes_max)
+            else {
+                break;
+            };
             self.running.outbox.replies.statistics().count_error(ErrorKind::Memory);
             self.relieved += 1;
             self.relieved_bytes = self.relieved_bytes.max(bytes);
@@ -424,7 +445,8 @@ impl Worker {
             return false;
         }
         self.listeners.clear();
-        let stop_at = *self.stop_at.get_or_insert(Instant::now() + self.shared.config.stop_wait_max);
+        let stop_at =
+            *self.stop_at.get_or_insert(Instant::now() + self.shared.config.stop_wait_max);
         let connections = &self.running.outbox.replies.connections;
         let has_unsent = connections.iter().any(|(_, connection)| connection.unsent() > 0);
         (self.running.is_idle() && !has_unsent) || Instant::now() >= stop_at
@@ -443,7 +465,8 @@ impl Worker {
             self.link.session.close();
         }
         self.send_messages();
-        let open: Vec<_> = self.running.outbox.replies.connections.iter().map(|(id, _)| id).collect();
+        let open: Vec<_> =
+            self.running.outbox.replies.connections.iter().map(|(id, _)| id).collect();
         for id in open {
             self.close(id);
         }

@@ -73,7 +73,8 @@ fn what_comes_with_a_refused_multi_is_not_executed() {
         client.send(&commands.iter().flat_map(|words| Client::command(words)).collect::<Vec<_>>());
         commands.iter().map(|_| String::from_utf8(client.reply()).unwrap()).collect::<Vec<_>>()
     };
-    let transaction: [&[&[u8]]; 4] = [&[b"MULTI"], &[b"SET", b"a", b"1"], &[b"HSET", b"b", b"2", b"3"], &[b"EXEC"]];
+    let transaction: [&[&[u8]]; 4] =
+        [&[b"MULTI"], &[b"SET", b"a", b"1"], &[b"HSET", b"b", b"2", b"3"], &[b"EXEC"]];
     for reply in send(&mut client, &transaction) {
         assert!(reply.starts_with("-ERR ") && reply.contains("transactions"), "{reply}");
     }
@@ -92,7 +93,8 @@ fn a_refused_transaction_that_comes_in_pieces_is_not_executed() {
     }
     assert_eq!((rack.value(b"a"), rack.value(b"b")), (None, None));
     assert_eq!(client.ask("SET a 1"), "+OK\r\n");
-    // Nobody knows what belongs to it without an end, so a pool has to get rid of the connection some time.
+    // Nobody knows what belongs to it without an end, so a pool has to get rid of the connection
+    // some time.
     assert!(client.ask("MULTI").starts_with("-ERR"));
     std::thread::sleep(std::time::Duration::from_millis(2100));
     assert!(client.ask("SET a 2").starts_with("-ERR "));
@@ -102,7 +104,8 @@ fn a_refused_transaction_that_comes_in_pieces_is_not_executed() {
 
 /// Sends all commands at once; their replies.
 fn pipelined(client: &mut Client, commands: &[String]) -> Vec<String> {
-    let words = |line: &String| Client::command(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+    let words =
+        |line: &String| Client::command(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
     client.send(&commands.iter().flat_map(words).collect::<Vec<_>>());
     commands.iter().map(|_| String::from_utf8(client.reply()).unwrap()).collect()
 }
@@ -129,7 +132,8 @@ fn commands_that_wait_for_one_key_share_requests_and_take_effect_in_their_order(
             say("STRLEN k".into(), ":4\r\n");
             say("EXISTS k".into(), ":1\r\n");
         }
-        // Neither a command that depends on what is there, nor a long value, goes along with others.
+        // Neither a command that depends on what is there, nor a long value, goes along with
+        // others.
         say("SET k 7".into(), "+OK\r\n");
         say("INCR k".into(), ":8\r\n");
         say("GET k".into(), "$1\r\n8\r\n");

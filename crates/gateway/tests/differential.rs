@@ -26,7 +26,8 @@ fn call(client: &mut Client, words: &[Vec<u8>]) -> String {
     String::from_utf8_lossy(&reply[..reply.len().min(400)]).into_owned()
 }
 
-/// Whether the replies are the same; what is left of a time may be some seconds less on the slower side.
+/// Whether the replies are the same; what is left of a time may be some seconds less on the slower
+/// side.
 fn agree(line: &str, got: &str, wanted: &str) -> bool {
     let seconds = |reply: &str| reply.strip_prefix(':')?.trim_end().parse::<u64>().ok();
     match (seconds(got), seconds(wanted)) {
@@ -42,7 +43,16 @@ fn moods() -> Vec<(&'static str, Knobs)> {
         ("cached", Knobs::default()),
         ("mixed", Knobs { uncached_prefix, ..Knobs::default() }),
         ("uncached", Knobs { nothing_cached: true, ..Knobs::default() }),
-        ("lossy", Knobs { nothing_cached: true, loss: 10, duplication: 20, reordering: 20, ..Knobs::default() }),
+        (
+            "lossy",
+            Knobs {
+                nothing_cached: true,
+                loss: 10,
+                duplication: 20,
+                reordering: 20,
+                ..Knobs::default()
+            },
+        ),
     ]
 }
 
@@ -61,7 +71,10 @@ fn the_script_is_answered_as_by_redis() {
             for line in SCRIPT.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
                 let words = words(line);
                 let (wanted, got) = (call(&mut theirs, &words), call(&mut ours, &words));
-                assert!(agree(line, &got, &wanted), "RESP{version}, {mood}: {got:?} is not {wanted:?}: {line}");
+                assert!(
+                    agree(line, &got, &wanted),
+                    "RESP{version}, {mood}: {got:?} is not {wanted:?}: {line}"
+                );
             }
         }
     }
@@ -180,7 +193,8 @@ fn random_commands_are_answered_as_by_redis_one_by_one_and_pipelined() {
         let rack = FakeRack::default();
         rack.set(|to| *to = knobs.clone());
         let gateway = rack.start(config());
-        let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
+        let mut runner =
+            TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
         let scripts = (prop::collection::vec(commands(), 1..60), any::<bool>());
         runner
             .run(&scripts, |(script, pipelined)| {
@@ -201,9 +215,13 @@ fn random_commands_are_answered_as_by_redis_one_by_one_and_pipelined() {
                         true => String::from_utf8_lossy(&client.reply()).into_owned(),
                         false => call(client, &words(line)),
                     };
-                    // Both give a whole reply before anything is compared, so that the streams stay in step.
+                    // Both give a whole reply before anything is compared, so that the streams stay
+                    // in step.
                     let (wanted, got) = (reply(&mut theirs), reply(&mut ours));
-                    prop_assert!(agree(line, &got, &wanted), "{mood}: {got:?} is not {wanted:?}: {line} in {script:?}");
+                    prop_assert!(
+                        agree(line, &got, &wanted),
+                        "{mood}: {got:?} is not {wanted:?}: {line} in {script:?}"
+                    );
                 }
                 Ok(())
             })
@@ -269,7 +287,9 @@ fn broken_streams_are_answered_as_by_redis() {
             let mut replies = Vec::new();
             loop {
                 match client.reply() {
-                    reply if reply.is_empty() => return String::from_utf8_lossy(&replies).into_owned(),
+                    reply if reply.is_empty() => {
+                        return String::from_utf8_lossy(&replies).into_owned();
+                    }
                     reply => replies.extend(reply),
                 }
             }

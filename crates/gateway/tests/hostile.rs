@@ -99,7 +99,8 @@ fn a_client_that_sends_all_before_it_reads_is_answered() {
 #[test]
 fn a_client_that_never_reads_is_closed() {
     let rack = FakeRack::default();
-    let limits = GatewayConfig { output_bytes_soft: 100_000, output_bytes_hard: 4 << 20, ..config() };
+    let limits =
+        GatewayConfig { output_bytes_soft: 100_000, output_bytes_hard: 4 << 20, ..config() };
     let gateway = rack.start(limits);
     let mut client = Client::connect(&gateway);
     client.call(&[b"SET", b"k", &[b'x'; 1000]]);
@@ -117,7 +118,8 @@ fn a_client_that_never_reads_is_closed() {
 #[test]
 fn large_replies_are_asked_for_a_few_at_a_time() {
     let rack = FakeRack::default();
-    let limits = GatewayConfig { output_bytes_soft: 100_000, client_bytes_max: 4 << 20, ..config() };
+    let limits =
+        GatewayConfig { output_bytes_soft: 100_000, client_bytes_max: 4 << 20, ..config() };
     let gateway = rack.start(limits);
     Client::connect(&gateway).call(&[b"SET", b"k", &[b'x'; 100_000]]);
     let stream = Client::command(&[b"GET", b"k"]).repeat(100);
@@ -135,7 +137,8 @@ fn large_replies_are_asked_for_a_few_at_a_time() {
 #[test]
 fn one_clients_memory_is_limited() {
     let rack = FakeRack::default();
-    let limits = GatewayConfig { command_bytes_max: 1 << 20, client_bytes_max: 4 << 20, ..config() };
+    let limits =
+        GatewayConfig { command_bytes_max: 1 << 20, client_bytes_max: 4 << 20, ..config() };
     let gateway = rack.start(limits);
     // A command that never ends.
     let mut client = Client::connect(&gateway);
@@ -199,7 +202,9 @@ fn what_the_rack_leaves_open_is_said() {
     let mut client = Client::connect(&gateway);
     assert_eq!(client.ask("SET k v"), "+OK\r\n");
     rack.set(|knobs| knobs.silent = true);
-    assert!(client.ask("SET k w").starts_with("-INDETERMINATE the write may or may not have happened"));
+    assert!(
+        client.ask("SET k w").starts_with("-INDETERMINATE the write may or may not have happened")
+    );
     assert!(client.ask("GET k").starts_with("-TIMEOUT "));
     assert!(client.ask("INCR k").starts_with("-TIMEOUT "));
     assert!(client.ask("MSET a 1 b 2").starts_with("-INDETERMINATE "));
@@ -313,7 +318,9 @@ fn a_scan_finds_every_key_that_is_there_all_the_time() {
         let (mut cursor, mut keys) = ("0".to_string(), std::collections::BTreeSet::new());
         loop {
             let reply = client.ask(&format!("SCAN {cursor}{options}"));
-            let mut lines = reply.split("\r\n").filter(|line| !line.starts_with(['*', '$']) && !line.is_empty());
+            let mut lines = reply
+                .split("\r\n")
+                .filter(|line| !line.starts_with(['*', '$']) && !line.is_empty());
             cursor = lines.next().unwrap().to_string();
             for key in lines {
                 assert!(keys.insert(key.to_string()), "{key} twice");
@@ -322,7 +329,9 @@ fn a_scan_finds_every_key_that_is_there_all_the_time() {
                 break;
             }
         }
-        let wanted = (500..3000).filter(|i| !options.contains("MATCH") || i.to_string().starts_with('1')).count();
+        let wanted = (500..3000)
+            .filter(|i| !options.contains("MATCH") || i.to_string().starts_with('1'))
+            .count();
         assert_eq!(keys.len(), wanted, "{options}");
     }
     assert_eq!(client.ask("FLUSHALL"), "+OK\r\n");
@@ -382,7 +391,8 @@ fn garbage_hurts_nobody_else() {
         (random >> 33) as usize % below
     };
     for _ in 0..1500 {
-        let mut stream: Vec<u8> = (0..draw(12)).flat_map(|_| pieces[draw(pieces.len())].to_vec()).collect();
+        let mut stream: Vec<u8> =
+            (0..draw(12)).flat_map(|_| pieces[draw(pieces.len())].to_vec()).collect();
         if !stream.is_empty() && draw(3) == 0 {
             let at = draw(stream.len());
             stream[at] = draw(256) as u8;

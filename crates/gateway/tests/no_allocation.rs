@@ -14,7 +14,8 @@ thread_local! {
     static IS_TEST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The gateway's worker: the thread that isn't the test's, where it isn't in the rack that the test stands for.
+/// The gateway's worker: the thread that isn't the test's, where it isn't in the rack that the test
+/// stands for.
 fn is_worker() -> bool {
     !IS_TEST.try_with(Cell::get).unwrap_or(true) && !IN_RACK.try_with(Cell::get).unwrap_or(true)
 }
@@ -52,7 +53,8 @@ fn cached_commands_allocate_nothing() {
         let gateway = rack.start(GatewayConfig { durability, spool_dir, ..config() });
         let mut client = Client::connect(&gateway);
         allocations(&mut client, 50);
-        // Now and then the session renews its lease, which allocates a message; most stretches of time see none of it.
+        // Now and then the session renews its lease, which allocates a message; most stretches of
+        // time see none of it.
         let fewest = (0..20).map(|_| allocations(&mut client, 20)).min();
         assert_eq!(fewest, Some(0), "{durability}");
     }

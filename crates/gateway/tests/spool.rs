@@ -1,4 +1,5 @@
-//! The spool: what it keeps through crashes, full disks and restarts, and what is answered meanwhile.
+//! The spool: what it keeps through crashes, full disks and restarts, and what is answered
+//! meanwhile.
 #![allow(clippy::unwrap_used)]
 
 mod fake;
@@ -30,14 +31,17 @@ fn contents(directory: &Path) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
     let mut preserved = Preservation::default();
     let opened = SpoolDirectory::open(copy.path()).unwrap();
     Spool::open(&opened, 0, Durability::Always, u64::MAX, &mut preserved).unwrap();
-    let mut found: Vec<_> =
-        preserved.iter().map(|kept| (kept.key.clone(), kept.record.seq.0, kept.record.value.clone())).collect();
+    let mut found: Vec<_> = preserved
+        .iter()
+        .map(|kept| (kept.key.clone(), kept.record.seq.0, kept.record.value.clone()))
+        .collect();
     found.sort();
     found
 }
 
 fn segments(directory: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut found: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     found.retain(|path| path.extension().is_some_and(|extension| extension == "spool"));
     found.sort();
     found
@@ -68,14 +72,20 @@ fn everything_answered_is_on_disk_already() {
             assert!(found.iter().any(|(_, _, value)| *value == wanted), "{durability}: {found:?}");
         }
         assert_eq!(client.ask("DEL k0"), ":1\r\n");
-        assert_eq!(contents(directory.path()).iter().find(|(key, ..)| key == b"k0").unwrap().2, b"");
+        assert_eq!(
+            contents(directory.path()).iter().find(|(key, ..)| key == b"k0").unwrap().2,
+            b""
+        );
         // 800 writes of a key in one pipeline are one record.
         let records = || gateway.statistics().sum(|worker| worker.spool_records.get());
         let before = records();
         client.send(&Client::command(&[b"INCR", b"hot"]).repeat(800));
         (0..800).for_each(|_| assert_eq!(client.reply()[0], b':'));
         assert!(records() - before <= 100, "{} records", records() - before);
-        assert_eq!(contents(directory.path()).iter().find(|(key, ..)| key == b"hot").unwrap().2, b"800");
+        assert_eq!(
+            contents(directory.path()).iter().find(|(key, ..)| key == b"hot").unwrap().2,
+            b"800"
+        );
     }
 }
 
@@ -94,7 +104,8 @@ fn what_a_reader_saw_is_on_disk_too() {
 fn a_restart_preserves_again_and_a_durable_snapshot_releases() {
     let directory = tempfile::tempdir().unwrap();
     let rack = FakeRack::default();
-    let preserved = |gateway: &Gateway| gateway.statistics().sum(|worker| worker.preserved_records.get());
+    let preserved =
+        |gateway: &Gateway| gateway.statistics().sum(|worker| worker.preserved_records.get());
     let until = |what: &str, holds: &dyn Fn() -> bool| {
         let begin = Instant::now();
         while !holds() {
@@ -114,7 +125,9 @@ fn a_restart_preserves_again_and_a_durable_snapshot_releases() {
     rack.set(|knobs| knobs.durable_generation = 2);
     Client::connect(&gateway).ask("SET other v");
     until("released", &|| preserved(&gateway) == 0);
-    until("deleted", &|| segments(directory.path()).len() == 1 && contents(directory.path()).is_empty());
+    until("deleted", &|| {
+        segments(directory.path()).len() == 1 && contents(directory.path()).is_empty()
+    });
 }
 
 #[test]
@@ -159,16 +172,26 @@ fn a_spool_is_rewritten_when_it_is_long_and_keeps_the_newest() {
     let directory = tempfile::tempdir().unwrap();
     let opened = SpoolDirectory::open(directory.path()).unwrap();
     let mut preserved = Preservation::default();
-    let mut spool = Spool::open(&opened, 0, Durability::EverySecond, 100_000, &mut preserved).unwrap();
+    let mut spool =
+        Spool::open(&opened, 0, Durability::EverySecond, 100_000, &mut preserved).unwrap();
     for seq in 1..5000u64 {
-        keep(&mut preserved, format!("key{}", seq % 10).as_bytes(), seq, 1, &seq.to_le_bytes().repeat(10));
+        keep(
+            &mut preserved,
+            format!("key{}", seq % 10).as_bytes(),
+            seq,
+            1,
+            &seq.to_le_bytes().repeat(10),
+        );
         write(&mut spool, &mut preserved);
         assert!(spool.bytes() <= 100_000 + 200);
     }
     spool.sync().unwrap();
     assert_eq!(segments(directory.path()).len(), 1);
     let found = contents(directory.path());
-    assert_eq!(found.iter().map(|(_, seq, _)| *seq).collect::<Vec<_>>().iter().sum::<u64>(), (4990..5000).sum());
+    assert_eq!(
+        found.iter().map(|(_, seq, _)| *seq).collect::<Vec<_>>().iter().sum::<u64>(),
+        (4990..5000).sum()
+    );
 }
 
 #[test]
@@ -176,7 +199,8 @@ fn long_spools_go_on_in_new_segments_and_old_ones_are_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let opened = SpoolDirectory::open(directory.path()).unwrap();
     let mut preserved = Preservation::default();
-    let mut spool = Spool::open(&opened, 0, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
+    let mut spool =
+        Spool::open(&opened, 0, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
     for seq in 1..=100u64 {
         let generation = 1 + (seq / 50) as u32;
         keep(&mut preserved, format!("key{seq}").as_bytes(), seq, generation, &vec![b'x'; 1 << 20]);
@@ -210,17 +234,25 @@ fn a_directory_is_one_gateways_and_formats_are_told_apart() {
     assert!(error.to_string().contains("another gateway uses the spool in"), "{error}");
     gateway.stop();
     fs::write(directory.path().join("w0-000000000009.spool"), b"SWSPOOL\x02").unwrap();
-    // A process that another test is just starting has a copy of the lock until it runs its own program.
+    // A process that another test is just starting has a copy of the lock until it runs its own
+    // program.
     let until = Instant::now() + Duration::from_secs(30);
     let error = loop {
-        let error = rack.try_start(spooling(directory.path(), Durability::Always), 1).err().unwrap();
+        let error =
+            rack.try_start(spooling(directory.path(), Durability::Always), 1).err().unwrap();
         if !matches!(error, GatewayError::Spool(SpoolError::Locked(_))) || Instant::now() > until {
             break error;
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    assert!(error.to_string().contains("version 2 of the spool's format; this program knows version 1"), "{error}");
-    let error = rack.try_start(GatewayConfig { spool_dir: None, durability: Durability::Always, ..config() }, 1);
+    assert!(
+        error.to_string().contains("version 2 of the spool's format; this program knows version 1"),
+        "{error}"
+    );
+    let error = rack.try_start(
+        GatewayConfig { spool_dir: None, durability: Durability::Always, ..config() },
+        1,
+    );
     assert!(matches!(error.err().unwrap(), GatewayError::NoSpoolDirectory(_)));
 }
 
@@ -236,8 +268,12 @@ fn workers_that_are_gone_keep_their_spools_until_those_are_durable_elsewhere() {
     }
     drop(clients);
     gateway.stop();
-    let of_others =
-        || segments(directory.path()).iter().filter(|path| !path.to_string_lossy().contains("/w0-")).count();
+    let of_others = || {
+        segments(directory.path())
+            .iter()
+            .filter(|path| !path.to_string_lossy().contains("/w0-"))
+            .count()
+    };
     assert!(segments(directory.path()).iter().any(|path| path.to_string_lossy().contains("/w3-")));
     let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
     assert_eq!(Client::connect(&gateway).ask("GET key0"), "$1\r\nv\r\n");
@@ -247,7 +283,12 @@ fn workers_that_are_gone_keep_their_spools_until_those_are_durable_elsewhere() {
     let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
     let begin = Instant::now();
     while of_others() > 0 || rack.closed_sessions() < 3 {
-        assert!(begin.elapsed() < PATIENCE, "{} segments, {} closed", of_others(), rack.closed_sessions());
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{} segments, {} closed",
+            of_others(),
+            rack.closed_sessions()
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     drop(gateway);
@@ -270,13 +311,15 @@ fn a_gateway_without_a_spool_does_not_pass_over_one_that_holds_something() {
     assert!(refused().is_none(), "nothing is in it");
 }
 
-/// Fails if a spool that has filled its disk keeps what is durable elsewhere, for want of room to write.
+/// Fails if a spool that has filled its disk keeps what is durable elsewhere, for want of room to
+/// write.
 #[test]
 fn a_spool_that_fills_its_disk_makes_room_when_a_snapshot_is_durable() {
     let Some(disk) = Tmpfs::mount(2 << 10) else { return };
     let directory = SpoolDirectory::open(disk.path()).unwrap();
     let mut preserved = Preservation::default();
-    let mut spool = Spool::open(&directory, 0, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
+    let mut spool =
+        Spool::open(&directory, 0, Durability::EverySecond, u64::MAX, &mut preserved).unwrap();
     let statistics = WorkerStatistics::default();
     let full = (1..10_000u64).find(|seq| {
         keep(&mut preserved, b"k", *seq, 1, &[b'v'; 4000]);
@@ -284,7 +327,8 @@ fn a_spool_that_fills_its_disk_makes_room_when_a_snapshot_is_durable() {
         spool.commit(&preserved, &statistics).is_err()
     });
     assert!(full.is_some() && spool.is_missing(b"k"));
-    // A snapshot of generation 2 is durable: whatever was written before is in it. What could not be written isn't given up for that.
+    // A snapshot of generation 2 is durable: whatever was written before is in it. What could not
+    // be written isn't given up for that.
     spool.release(2, false);
     let begin = Instant::now();
     while let Err(error) = spool.commit(&preserved, &statistics) {
@@ -318,7 +362,11 @@ fn a_full_disk_is_said_reads_go_on_and_it_mends_itself() {
         let reply = String::from_utf8(client.reply()).unwrap();
         assert_eq!(client.reply(), b"+PONG\r\n");
         if reply != "+OK\r\n" {
-            assert!(reply.starts_with("-MISCONF the spool in ") && reply.contains("may or may not last"), "{reply}");
+            assert!(
+                reply.starts_with("-MISCONF the spool in ")
+                    && reply.contains("may or may not last"),
+                "{reply}"
+            );
             failed = Some(i);
             break;
         }
@@ -326,9 +374,13 @@ fn a_full_disk_is_said_reads_go_on_and_it_mends_itself() {
     let failed = failed.expect("the disk is full");
     // From then on writes aren't even begun, and say so.
     let refused = client.ask("SET after v");
-    assert!(refused.starts_with("-MISCONF ") && refused.contains("nothing was written"), "{refused}");
+    assert!(
+        refused.starts_with("-MISCONF ") && refused.contains("nothing was written"),
+        "{refused}"
+    );
     assert_eq!(rack.value(b"after"), None);
-    // Reads of what is spooled, or at a node, go on; a read of what isn't would tell of what may be lost.
+    // Reads of what is spooled, or at a node, go on; a read of what isn't would tell of what may be
+    // lost.
     assert_eq!(client.ask("GET before"), "$1\r\nv\r\n");
     assert_eq!(client.ask("GET n1"), "$1\r\nv\r\n");
     assert!(client.ask(&format!("GET full{failed}")).starts_with("-MISCONF "));

@@ -24,7 +24,10 @@ fn redis_cli_works() {
         (&["mget", "a", "b"], "1\n\n"),
         (&["--scan"], "a\n"),
         (&["config", "get", "databases"], "databases\n1\n"),
-        (&["hset", "h", "f", "v"], "ERR 'hset' is not supported by Switchback: it stores strings only\n\n"),
+        (
+            &["hset", "h", "f", "v"],
+            "ERR 'hset' is not supported by Switchback: it stores strings only\n\n",
+        ),
     ] {
         let Some(output) = run("redis-cli", port, arguments) else { return };
         assert_eq!(String::from_utf8(output.stdout).unwrap(), wanted, "{arguments:?}");
@@ -40,9 +43,11 @@ fn redis_benchmark_works() {
     let port = gateway.local_addr().port();
     for more in [&["-P", "16"][..], &["-P", "1", "-3"], &["-P", "500", "-c", "3"]] {
         let arguments =
-            [&["-n", "5000", "-r", "100", "-d", "128", "-t", "ping,set,get,incr,mset", "-q"], more].concat();
+            [&["-n", "5000", "-r", "100", "-d", "128", "-t", "ping,set,get,incr,mset", "-q"], more]
+                .concat();
         let Some(output) = run("redis-benchmark", port, &arguments) else { return };
-        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned()
+            + &String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && !text.contains("rror"), "{more:?}: {text}");
         assert_eq!(text.matches("requests per second").count(), 6, "{more:?}: {text}");
     }

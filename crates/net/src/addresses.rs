@@ -1,4 +1,5 @@
-//! Addresses for parts of a rack that are about to start on this machine, as benchmarks and tests need them.
+//! Addresses for parts of a rack that are about to start on this machine, as benchmarks and tests
+//! need them.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io::{self, ErrorKind};
@@ -7,8 +8,9 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 /// Attempts, each with another host and other ports.
 const ATTEMPTS: u32 = 100;
 
-/// `COUNT` addresses on which nobody listens, TCP or UDP, all on one random loopback host and outside of the ports that a system usually
-/// deals out: a port of 127.0.0.1 may be given to any socket that asks for none in particular, before its part binds it.
+/// `COUNT` addresses on which nobody listens, TCP or UDP, all on one random loopback host and
+/// outside of the ports that a system usually deals out: a port of 127.0.0.1 may be given to any
+/// socket that asks for none in particular, before its part binds it.
 ///
 /// # Errors
 /// A machine on which no address can be bound.

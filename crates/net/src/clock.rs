@@ -25,7 +25,8 @@ impl Clock {
     }
 }
 
-/// Milliseconds since the Unix epoch, to the kernel's tick: what expiry needs, at a few nanoseconds.
+/// Milliseconds since the Unix epoch, to the kernel's tick: what expiry needs, at a few
+/// nanoseconds.
 #[inline]
 pub fn unix_ms() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);

@@ -1,7 +1,7 @@
 //! Drivers: how packets, control messages and time reach the state machines of `switchback-core`.
 //!
-//! Embedded racks use [`MemoryFabric`] and [`MemoryHub`], distributed ones [`UdpLink`], [`TcpHub`] and [`connect`]. What a packet or message
-//! means is none of this crate's business.
+//! Embedded racks use [`MemoryFabric`] and [`MemoryHub`], distributed ones [`UdpLink`], [`TcpHub`]
+//! and [`connect`]. What a packet or message means is none of this crate's business.
 
 mod addresses;
 mod clock;
@@ -19,7 +19,9 @@ pub use addresses::{fill_with_free, free_addresses};
 pub use clock::{Clock, unix_ms, until};
 pub use link::{ControlLink, Outgoing, SEND_BATCH, Sent, Uplink};
 pub use mailbox::Mailbox;
-pub use memory::{ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, SWITCH_ADDRESS, reply_address};
+pub use memory::{
+    ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, SWITCH_ADDRESS, reply_address,
+};
 pub use meter::{SocketMeter, SocketQueue};
 pub use native::{NativeTarget, NodeAddresses};
 pub use port::{Carrier, ControlEvent, MemoryHub, PeerPort};

@@ -1,5 +1,6 @@
-//! What a client's driver needs of the network: a way to the switch and one to the controller. Embedded racks implement both in
-//! memory, distributed ones with UDP and TCP; the drivers can't tell.
+//! What a client's driver needs of the network: a way to the switch and one to the controller.
+//! Embedded racks implement both in memory, distributed ones with UDP and TCP; the drivers can't
+//! tell.
 
 use mio::{Registry, Token, Waker};
 use std::io;
@@ -11,7 +12,8 @@ use switchback_wire::{Address, Packet};
 /// What became of a packet that was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
-    /// The buffer holds the switch's answer already (embedded racks: the datapath ran in this very call).
+    /// The buffer holds the switch's answer already (embedded racks: the datapath ran in this very
+    /// call).
     Answered,
     /// The answer, if there is one, comes by [`Uplink::receive`].
     OnItsWay,
@@ -46,8 +48,10 @@ impl AsMut<Item> for Outgoing {
 
 /// The data path of one client thread to its switch.
 pub trait Uplink: Send {
-    /// Makes the thread's poll wake up when packets arrive: by `token` (sockets) or by `waker` (memory).
-    fn register(&mut self, registry: &Registry, token: Token, waker: &Arc<Waker>) -> io::Result<()>;
+    /// Makes the thread's poll wake up when packets arrive: by `token` (sockets) or by `waker`
+    /// (memory).
+    fn register(&mut self, registry: &Registry, token: Token, waker: &Arc<Waker>)
+    -> io::Result<()>;
 
     /// Sends a packet; it may be queued until [`Uplink::flush`].
     fn send(&mut self, to: Address, packet: &mut Packet) -> Sent;

@@ -12,7 +12,8 @@ struct Waiting<T> {
     bytes: usize,
 }
 
-/// A queue with one reader and any number of writers. What finds no room is dropped and counted, as a network would.
+/// A queue with one reader and any number of writers. What finds no room is dropped and counted, as
+/// a network would.
 #[derive(Debug)]
 pub struct Mailbox<T> {
     queue: Mutex<Waiting<T>>,
@@ -66,7 +67,8 @@ impl<T> Mailbox<T> {
     pub fn push_bytes(&self, item: T, bytes: usize) -> bool {
         {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            if queue.items.len() >= self.limit || queue.bytes.saturating_add(bytes) > self.bytes_max {
+            if queue.items.len() >= self.limit || queue.bytes.saturating_add(bytes) > self.bytes_max
+            {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
                 return false;
             }
@@ -126,7 +128,9 @@ mod tests {
     #[test]
     fn bytes_find_room_as_items_do() {
         let mailbox = Mailbox::with_bytes(10, 100);
-        assert!(mailbox.push_bytes(1, 60) && !mailbox.push_bytes(2, 60) && mailbox.push_bytes(3, 40));
+        assert!(
+            mailbox.push_bytes(1, 60) && !mailbox.push_bytes(2, 60) && mailbox.push_bytes(3, 40)
+        );
         assert_eq!((mailbox.len(), mailbox.dropped()), (2, 1));
         mailbox.drain_into(&mut VecDeque::new());
         assert!(mailbox.push_bytes(4, 100));

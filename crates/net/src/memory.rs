@@ -1,5 +1,5 @@
-//! In-memory links: the same packets as on a wire, through queues. The switch is a call: whoever sends a packet runs it
-//! through the datapath itself and passes it on.
+//! In-memory links: the same packets as on a wire, through queues. The switch is a call: whoever
+//! sends a packet runs it through the datapath itself and passes it on.
 
 use crate::clock::unix_ms;
 use crate::link::{ControlLink, Outgoing, Sent, Uplink};
@@ -39,7 +39,12 @@ impl MemoryFabric {
     /// A fabric around `datapath`, with so many nodes and clients.
     pub fn new(datapath: Arc<Datapath>, nodes: u16, clients: u16) -> MemoryFabric {
         let inboxes = |count| (0..count).map(|_| Arc::new(Mailbox::new(INBOX_MAX))).collect();
-        MemoryFabric { datapath, nodes: inboxes(nodes), clients: inboxes(clients), undeliverable: AtomicU64::new(0) }
+        MemoryFabric {
+            datapath,
+            nodes: inboxes(nodes),
+            clients: inboxes(clients),
+            undeliverable: AtomicU64::new(0),
+        }
     }
 
     /// Address of a node.
@@ -70,7 +75,8 @@ impl MemoryFabric {
     /// Packets that found no room or nobody.
     pub fn dropped(&self) -> u64 {
         let inboxes = self.nodes.iter().chain(&self.clients);
-        self.undeliverable.load(Ordering::Relaxed) + inboxes.map(|inbox| inbox.dropped()).sum::<u64>()
+        self.undeliverable.load(Ordering::Relaxed)
+            + inboxes.map(|inbox| inbox.dropped()).sum::<u64>()
     }
 
     fn inbox(&self, to: Address) -> Option<&Arc<Mailbox<Delivered>>> {
@@ -93,7 +99,8 @@ impl MemoryFabric {
         }
     }
 
-    /// Runs a packet of `from` through the datapath and passes it on; true if the answer is in the buffer, for `from`.
+    /// Runs a packet of `from` through the datapath and passes it on; true if the answer is in the
+    /// buffer, for `from`.
     #[inline]
     pub fn pass(&self, from: Address, packet: &mut Packet, random: u32, shard: Shard) -> bool {
         let verdict = self.datapath.process(packet, from, unix_ms(), random, shard);
@@ -130,7 +137,8 @@ impl MemoryFabric {
     }
 }
 
-/// Where a reply goes: to the client it names, but an acknowledgement goes back to whom it acknowledges.
+/// Where a reply goes: to the client it names, but an acknowledgement goes back to whom it
+/// acknowledges.
 #[inline]
 pub fn reply_address(from: Address, packet: &Packet) -> Address {
     match packet.op_and_origin() {
@@ -185,7 +193,12 @@ impl MemoryUplink {
 }
 
 impl Uplink for MemoryUplink {
-    fn register(&mut self, _registry: &Registry, _token: Token, waker: &Arc<Waker>) -> io::Result<()> {
+    fn register(
+        &mut self,
+        _registry: &Registry,
+        _token: Token,
+        waker: &Arc<Waker>,
+    ) -> io::Result<()> {
         self.inbox.register(waker);
         Ok(())
     }

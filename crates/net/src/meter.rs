@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-/// Numbers that `SO_MEMINFO` fills in, as of Linux 4.12, and where these are among them (`linux/sock_diag.h`).
+/// Numbers that `SO_MEMINFO` fills in, as of Linux 4.12, and where these are among them
+/// (`linux/sock_diag.h`).
 const FIELDS: usize = 9;
 const RECEIVE_BYTES: usize = 0;
 const DROPS: usize = 8;
@@ -31,7 +32,8 @@ impl SocketMeter {
     pub fn read(&self) -> SocketQueue {
         let mut fields = [0u32; FIELDS];
         let mut length = size_of_val(&fields) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to `fields`, which has as many, and the new length to `length`.
+        // SAFETY: the kernel writes at most `length` bytes to `fields`, which has as many, and the
+        // new length to `length`.
         let result = unsafe {
             libc::getsockopt(
                 self.0.as_raw_fd(),
@@ -55,7 +57,8 @@ mod tests {
 
     #[test]
     fn what_waits_and_what_is_dropped_is_counted() {
-        let receiver = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
+        let receiver =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None).unwrap();
         receiver.set_recv_buffer_size(32 << 10).unwrap();
         receiver.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         let receiver = UdpSocket::from(receiver);

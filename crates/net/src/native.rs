@@ -58,7 +58,11 @@ impl Target for NativeTarget {
 
     fn set_node(&mut self, node: u16, address: Address) {
         if node >= self.nodes_max {
-            tracing::error!(node, "the datapath has room for {} nodes, fewer than the controller says", self.nodes_max);
+            tracing::error!(
+                node,
+                "the datapath has room for {} nodes, fewer than the controller says",
+                self.nodes_max
+            );
             return;
         }
         self.datapath.set_node(node, address);

@@ -1,4 +1,5 @@
-//! Ports of the control channel: how a part's thread and the controller's exchange messages, in memory or over TCP.
+//! Ports of the control channel: how a part's thread and the controller's exchange messages, in
+//! memory or over TCP.
 
 use crate::mailbox::Mailbox;
 use mio::Waker;

@@ -5,7 +5,9 @@ use std::io::{self, ErrorKind};
 /// Why nothing can be bound to an address.
 pub fn address_refused(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::AddrInUse => "another program has it, perhaps a rack that runs already".to_owned(),
+        ErrorKind::AddrInUse => {
+            "another program has it, perhaps a rack that runs already".to_owned()
+        }
         ErrorKind::AddrNotAvailable => "this machine doesn't have the address".to_owned(),
         ErrorKind::PermissionDenied => "ports below 1024 need privileges".to_owned(),
         _ => error.to_string(),
@@ -18,7 +20,9 @@ pub fn directory_refused(error: &io::Error) -> String {
         ErrorKind::PermissionDenied => "the user that runs this may not write there".to_owned(),
         ErrorKind::ReadOnlyFilesystem => "its file system is read-only".to_owned(),
         ErrorKind::StorageFull => "no space is left on its device".to_owned(),
-        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => "a file is where a directory should be".to_owned(),
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            "a file is where a directory should be".to_owned()
+        }
         _ => error.to_string(),
     }
 }

@@ -1,5 +1,5 @@
-//! The control channel over TCP: length-prefixed frames. A connection may break at any time; what was
-//! on its way is lost, and is repeated by the part that needs an answer.
+//! The control channel over TCP: length-prefixed frames. A connection may break at any time; what
+//! was on its way is lost, and is repeated by the part that needs an answer.
 
 use crate::mailbox::Mailbox;
 use crate::port::{Carrier, ControlEvent, MESSAGES_MAX, PeerPort};
@@ -33,13 +33,15 @@ const FRAME_TIME: Duration = Duration::from_secs(30);
 const INBOX_BYTES_MAX: usize = 64 << 20;
 /// Pause before a broken connection is tried again.
 const RECONNECT: Duration = Duration::from_millis(20);
-/// How long a connection may take to be made, and what was sent to be acknowledged. Left to itself TCP waits twice as long each time, so
-/// that after a partition it needs as long again to notice that it is over.
+/// How long a connection may take to be made, and what was sent to be acknowledged. Left to itself
+/// TCP waits twice as long each time, so that after a partition it needs as long again to notice
+/// that it is over.
 const UNANSWERED: Duration = Duration::from_secs(1);
 /// How long a peer may take to say who it is.
 const INTRODUCTION: Duration = Duration::from_secs(5);
 
-/// What an introduction begins with: "SW", and the version of the messages, which is another one whenever their encoding is.
+/// What an introduction begins with: "SW", and the version of the messages, which is another one
+/// whenever their encoding is.
 const CONTROL_VERSION: u32 = 0x5357_0003;
 /// Delay before a refused peer is disconnected, so that it doesn't reconnect at once.
 const REFUSAL: Duration = Duration::from_secs(1);
@@ -51,8 +53,13 @@ struct ControlBytes {
     received: AtomicU64,
 }
 
-/// Reads one frame of at most `bytes_max`. Memory grows with what arrives: a length alone costs none.
-async fn read_frame<R: AsyncRead + Unpin>(from: &mut R, bytes_max: u32, bytes: &ControlBytes) -> io::Result<Vec<u8>> {
+/// Reads one frame of at most `bytes_max`. Memory grows with what arrives: a length alone costs
+/// none.
+async fn read_frame<R: AsyncRead + Unpin>(
+    from: &mut R,
+    bytes_max: u32,
+    bytes: &ControlBytes,
+) -> io::Result<Vec<u8>> {
     let length = from.read_u32().await?;
     if length > bytes_max {
         let error = format!("a control frame of {length} bytes, of which there may be {bytes_max}");
@@ -68,7 +75,11 @@ async fn read_frame<R: AsyncRead + Unpin>(from: &mut R, bytes_max: u32, bytes: &
     Ok(frame)
 }
 
-async fn write_frame(to: &mut OwnedWriteHalf, frame: &[u8], bytes: &ControlBytes) -> io::Result<()> {
+async fn write_frame(
+    to: &mut OwnedWriteHalf,
+    frame: &[u8],
+    bytes: &ControlBytes,
+) -> io::Result<()> {
     let mut whole = Vec::with_capacity(4 + frame.len());
     whole.extend_from_slice(&(frame.len() as u32).to_be_bytes());
     whole.extend_from_slice(frame);
@@ -270,7 +281,8 @@ async fn accept(hub: &Arc<TcpHub>, listener: &TcpListener) {
 impl Carrier for TcpHub {
     fn carry(&self, envelope: Envelope) {
         let frame = encode(&envelope.message);
-        // A full queue is a peer that doesn't read: it loses the message, as over a broken connection.
+        // A full queue is a peer that doesn't read: it loses the message, as over a broken
+        // connection.
         if !self.with_connections(|connections| connections.send(envelope.to, frame)) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -296,7 +308,8 @@ impl Carrier for TcpPeer {
     }
 }
 
-/// A port for `peer` to the controller at `controller`; connects in the background, again and again.
+/// A port for `peer` to the controller at `controller`; connects in the background, again and
+/// again.
 pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
     let inbox = Arc::new(Mailbox::new(MESSAGES_MAX));
     let (outgoing, mut to_send) = mpsc::channel::<Vec<u8>>(MESSAGES_MAX);
@@ -314,7 +327,8 @@ pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
                 Err(_) => {}
             }
             tokio::time::sleep(RECONNECT).await;
-            // What was meant for the broken connection is stale: it is repeated by whoever needs an answer.
+            // What was meant for the broken connection is stale: it is repeated by whoever needs an
+            // answer.
             while to_send.try_recv().is_ok() {}
         }
     })?;
@@ -332,11 +346,15 @@ async fn run_connection(
     configure(&stream)?;
     let (read, mut write) = stream.into_split();
     write_frame(&mut write, &encode(&(CONTROL_VERSION, peer)), bytes).await?;
-    // Both end together: nothing of this connection may arrive once there is another one, for that may lead to another controller.
+    // Both end together: nothing of this connection may arrive once there is another one, for that
+    // may lead to another controller.
     let reading = async {
         let mut read = BufReader::new(read);
         loop {
-            match read_frame(&mut read, CONTROLLER_FRAME_BYTES_MAX, bytes).await.and_then(|frame| decode(&frame)) {
+            match read_frame(&mut read, CONTROLLER_FRAME_BYTES_MAX, bytes)
+                .await
+                .and_then(|frame| decode(&frame))
+            {
                 Ok(message) => {
                     arriving.push(message);
                 }
@@ -450,7 +468,11 @@ mod tests {
     }
 
     impl AsyncRead for Trickle<'_> {
-        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            to: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
             let excess = to.remaining().saturating_sub(2 * self.given);
             self.room_max = self.room_max.max(excess);
             let (now, later) = self.bytes.split_at(self.bytes.len().min(to.remaining()).min(100));
@@ -467,13 +489,20 @@ mod tests {
         let (whole, bytes) = (framed(&frame), ControlBytes::default());
         let mut trickle = Trickle { bytes: &whole, given: 0, room_max: 0 };
         assert_eq!(read_frame(&mut trickle, PEER_FRAME_BYTES_MAX, &bytes).await.unwrap(), frame);
-        assert!(trickle.room_max <= FRAME_BYTES_FIRST, "{} bytes taken for nothing", trickle.room_max);
+        assert!(
+            trickle.room_max <= FRAME_BYTES_FIRST,
+            "{} bytes taken for nothing",
+            trickle.room_max
+        );
         let error = |whole: Vec<u8>| async move {
             let bytes = ControlBytes::default();
             read_frame(&mut &whole[..], PEER_FRAME_BYTES_MAX, &bytes).await.unwrap_err().kind()
         };
         assert_eq!(error(whole[..1000].to_vec()).await, io::ErrorKind::UnexpectedEof);
-        assert_eq!(error((PEER_FRAME_BYTES_MAX + 1).to_be_bytes().to_vec()).await, io::ErrorKind::InvalidData);
+        assert_eq!(
+            error((PEER_FRAME_BYTES_MAX + 1).to_be_bytes().to_vec()).await,
+            io::ErrorKind::InvalidData
+        );
     }
 
     #[test]

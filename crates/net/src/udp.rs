@@ -29,7 +29,11 @@ pub struct UdpLink {
 
 impl UdpLink {
     /// Binds `address`; the buffers are what the kernel is asked for.
-    pub fn bind(address: SocketAddr, receive_bytes: usize, send_bytes: usize) -> io::Result<UdpLink> {
+    pub fn bind(
+        address: SocketAddr,
+        receive_bytes: usize,
+        send_bytes: usize,
+    ) -> io::Result<UdpLink> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         // The kernel may grant less (net.core.rmem_max); `switchback doctor` says so.
         socket.set_recv_buffer_size(receive_bytes)?;
@@ -43,8 +47,9 @@ impl UdpLink {
         Ok(UdpLink { socket, address, incoming, outgoing })
     }
 
-    /// Lets the kernel take apart what is sent to one receiver at once. Only for ways on which every frame is whole when a program
-    /// looks at it: XDP in generic mode, at a veth's other end, gets such messages as one frame, and drops them.
+    /// Lets the kernel take apart what is sent to one receiver at once. Only for ways on which
+    /// every frame is whole when a program looks at it: XDP in generic mode, at a veth's other end,
+    /// gets such messages as one frame, and drops them.
     #[must_use]
     pub fn segmenting(mut self) -> UdpLink {
         self.outgoing.is_segmenting = true;
@@ -90,7 +95,12 @@ impl UdpLink {
 }
 
 impl Uplink for UdpLink {
-    fn register(&mut self, registry: &Registry, token: Token, _waker: &Arc<Waker>) -> io::Result<()> {
+    fn register(
+        &mut self,
+        registry: &Registry,
+        token: Token,
+        _waker: &Arc<Waker>,
+    ) -> io::Result<()> {
         UdpLink::register(self, registry, token)
     }
 
@@ -148,7 +158,8 @@ mod tests {
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let bind = || UdpLink::bind(local, 4 << 20, 4 << 20).unwrap().segmenting();
         let (mut a, mut b, mut to) = (bind(), bind(), bind());
-        // Runs of equal length, which are merged; changes of length either way; other senders between; one that is too long to be ours.
+        // Runs of equal length, which are merged; changes of length either way; other senders
+        // between; one that is too long to be ours.
         let lengths = [100, 100, 100, 40, 100, 1300, 1300, 1300, 7, 7, 9, 0, 0, 1, 1300, 100];
         for (i, length) in lengths.into_iter().cycle().take(80).enumerate() {
             let mut packet = Packet::new();
@@ -164,7 +175,11 @@ mod tests {
         let mut packet = Packet::new();
         for (i, length) in lengths.into_iter().cycle().take(80).enumerate() {
             let from = to.receive(&mut packet).unwrap();
-            assert_eq!(from, Address::from(if i < 60 { a.address() } else { b.address() }), "packet {i}");
+            assert_eq!(
+                from,
+                Address::from(if i < 60 { a.address() } else { b.address() }),
+                "packet {i}"
+            );
             assert_eq!(packet.bytes(), vec![i as u8; length], "packet {i}");
         }
         assert_eq!((to.receive(&mut packet), a.dropped(), b.dropped()), (None, 0, 0));

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 use switchback_core::Now;
-use switchback_core::control::{Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport};
+use switchback_core::control::{
+    Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport,
+};
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, DropReason, Shard, Verdict};
@@ -46,7 +48,13 @@ impl Switch {
         let agent = Agent::new(1, Address::default(), AgentConfig::default(), NOW);
         let mut switch = Switch { agent, target, datapath, commands: 0, requests: 0 };
         let nodes = vec![Address::in_memory(2, 0)];
-        let config = SwitchConfig { boot: 1, generation: 1, lanes: 1, map: Map::equal(vec![vec![0]]), nodes };
+        let config = SwitchConfig {
+            boot: 1,
+            generation: 1,
+            lanes: 1,
+            map: Map::equal(vec![vec![0]]),
+            nodes,
+        };
         switch.command(SwitchCommand::Configure(config));
         let entry = |slot: u32| {
             let key = slot.to_be_bytes().to_vec();
@@ -63,7 +71,8 @@ impl Switch {
 
     fn command(&mut self, body: SwitchCommand) {
         self.commands += 1;
-        self.agent.handle_message(NOW, Command { id: self.commands, chain: chain_of(0), epoch: 1, body });
+        self.agent
+            .handle_message(NOW, Command { id: self.commands, chain: chain_of(0), epoch: 1, body });
         carry_out(&mut self.agent, NOW, &mut self.target);
     }
 
@@ -95,7 +104,8 @@ impl Switch {
         refused
     }
 
-    /// What the agent has said of snapshots: values of their records, and whether each that ended was complete.
+    /// What the agent has said of snapshots: values of their records, and whether each that ended
+    /// was complete.
     fn snapshots(&mut self) -> (Vec<Vec<u8>>, Vec<bool>) {
         let (mut values, mut ended) = (Vec::new(), Vec::new());
         while let Some(report) = self.agent.poll_message() {
@@ -111,7 +121,8 @@ impl Switch {
     }
 }
 
-/// Every record is overwritten while the snapshot is taken, sixteen times as many as reports find room.
+/// Every record is overwritten while the snapshot is taken, sixteen times as many as reports find
+/// room.
 #[test]
 fn a_snapshot_ends_whole_however_many_records_change_meanwhile() {
     let mut switch = Switch::new();
@@ -125,7 +136,8 @@ fn a_snapshot_ends_whole_however_many_records_change_meanwhile() {
     assert_eq!(values, vec![b"before".to_vec(); KEYS as usize]);
 }
 
-/// A value that outgrows its slot takes the key out of the cache; if the agent can't be told, it doesn't yet.
+/// A value that outgrows its slot takes the key out of the cache; if the agent can't be told, it
+/// doesn't yet.
 #[test]
 fn each_record_that_outgrew_its_slot_is_reported() {
     let mut switch = Switch::new();

@@ -65,7 +65,8 @@ pub enum AdminError {
     Failed(String),
 }
 
-/// `GET /status`. What the process that is asked can't know is `None`: its `null` says that another one has to be asked.
+/// `GET /status`. What the process that is asked can't know is `None`: its `null` says that another
+/// one has to be asked.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct RackStatus {
     /// The rack's name.
@@ -195,7 +196,8 @@ pub struct SwitchStatus {
     pub epoch: u32,
 }
 
-/// An entry of `GET /nodes`. State, epoch and cached keys are known to the controller, load and size where the node is.
+/// An entry of `GET /nodes`. State, epoch and cached keys are known to the controller, load and
+/// size where the node is.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// Its number.
@@ -318,7 +320,10 @@ impl MetricsServer {
         let listener = TcpListener::bind(address).map_err(|error| bind_failed(address, &error))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(4)
+            .build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let router = router(shared);
         let body = move || {
@@ -417,10 +422,13 @@ async fn index() -> &'static str {
 }
 
 /// Runs what may block where it may.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Response> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Response> {
     tokio::task::spawn_blocking(work).await.map_err(|error| {
         tracing::error!(%error, "an administrative request failed");
-        (StatusCode::INTERNAL_SERVER_ERROR, "the request failed; the log says why\n").into_response()
+        (StatusCode::INTERNAL_SERVER_ERROR, "the request failed; the log says why\n")
+            .into_response()
     })
 }
 
@@ -445,7 +453,10 @@ struct Limit {
     limit: Option<usize>,
 }
 
-async fn cached(State(shared): State<Shared>, Query(limit): Query<Limit>) -> Result<Json<CachedStatus>, Response> {
+async fn cached(
+    State(shared): State<Shared>,
+    Query(limit): Query<Limit>,
+) -> Result<Json<CachedStatus>, Response> {
     let limit = limit.limit.unwrap_or(CACHED_DEFAULT).min(CACHED_MAX);
     Ok(Json(blocking(move || shared.admin.cached(limit)).await?))
 }
@@ -470,7 +481,8 @@ async fn drain(
     command(peer, &headers, move || shared.admin.drain()).await
 }
 
-/// Commands are taken from this machine's programs: not from others, and not from web pages that a browser here shows.
+/// Commands are taken from this machine's programs: not from others, and not from web pages that a
+/// browser here shows.
 async fn command<T: Serialize + Send + 'static>(
     peer: SocketAddr,
     headers: &HeaderMap,
@@ -478,15 +490,21 @@ async fn command<T: Serialize + Send + 'static>(
 ) -> Result<Response, Response> {
     let refuse = |why: &'static str| (StatusCode::FORBIDDEN, why).into_response();
     if !peer.ip().to_canonical().is_loopback() {
-        return Err(refuse("commands are taken from this machine only; run switchback ctl there\n"));
+        return Err(refuse(
+            "commands are taken from this machine only; run switchback ctl there\n",
+        ));
     }
     if headers.contains_key(header::ORIGIN) {
         return Err(refuse("commands are not taken from web pages; use switchback ctl or curl\n"));
     }
     match blocking(work).await? {
         Ok(result) => Ok(Json(result).into_response()),
-        Err(AdminError::Unsupported(why)) => Err((StatusCode::NOT_IMPLEMENTED, why + "\n").into_response()),
-        Err(AdminError::Failed(why)) => Err((StatusCode::SERVICE_UNAVAILABLE, why + "\n").into_response()),
+        Err(AdminError::Unsupported(why)) => {
+            Err((StatusCode::NOT_IMPLEMENTED, why + "\n").into_response())
+        }
+        Err(AdminError::Failed(why)) => {
+            Err((StatusCode::SERVICE_UNAVAILABLE, why + "\n").into_response())
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! The parts of a rack in one process: started in the order in which they need each other, stopped in reverse.
+//! The parts of a rack in one process: started in the order in which they need each other, stopped
+//! in reverse.
 
 use crate::drive::{
-    AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, KernelThread, NodeHandle,
-    NodeThread, Stop, SwitchThread,
+    AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, KernelThread,
+    NodeHandle, NodeThread, Stop, SwitchThread,
 };
 use crate::wiring::{KernelSwitch, Pipeline, Wires, Wiring, shard};
 use anyhow::Context;
@@ -17,7 +18,9 @@ use switchback_core::controller::Controller;
 use switchback_core::switch::Target;
 use switchback_datapath::Verdict;
 use switchback_engine::{Opened, Storage};
-use switchback_net::{ClientControl, Clock, ControlLink, MemoryHub, NativeTarget, SWITCH_ADDRESS, Uplink};
+use switchback_net::{
+    ClientControl, Clock, ControlLink, MemoryHub, NativeTarget, SWITCH_ADDRESS, Uplink,
+};
 use switchback_wire::{Address, Header, Map, Op, Packet};
 use switchback_xdp::XdpTarget;
 
@@ -85,7 +88,8 @@ impl Assembly {
     /// Starts everything; returns once the rack serves.
     ///
     /// # Errors
-    /// Directories that are locked, damaged or not writable; a rack that was made with other nodes or partitions.
+    /// Directories that are locked, damaged or not writable; a rack that was made with other nodes
+    /// or partitions.
     pub fn start(blueprint: Blueprint) -> anyhow::Result<Assembly> {
         let clock = Clock::default();
         let seed = blueprint.seed.unwrap_or_else(draw_boot);
@@ -94,7 +98,8 @@ impl Assembly {
         let wiring = Wiring::new(blueprint.wires, &rack.pipeline(), rack.nodes, blueprint.clients)?;
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
         // Before a node's directory is made that the rack has no use for.
-        Controller::check(&found, rack.nodes.into(), rack.partitions as usize).with_context(|| rack_in(&blueprint))?;
+        Controller::check(&found, rack.nodes.into(), rack.partitions as usize)
+            .with_context(|| rack_in(&blueprint))?;
         let engines = open_engines(&blueprint.nodes)?;
         let mut assembly = Assembly {
             clock,
@@ -117,9 +122,14 @@ impl Assembly {
         Ok(assembly)
     }
 
-    fn start_nodes(&mut self, blueprint: &Blueprint, engines: Vec<Opened>) -> anyhow::Result<Vec<Address>> {
+    fn start_nodes(
+        &mut self,
+        blueprint: &Blueprint,
+        engines: Vec<Opened>,
+    ) -> anyhow::Result<Vec<Address>> {
         let mut addresses = Vec::new();
-        for (index, (storage, (engine, loaded))) in blueprint.nodes.iter().zip(engines).enumerate() {
+        for (index, (storage, (engine, loaded))) in blueprint.nodes.iter().zip(engines).enumerate()
+        {
             let node = index as u16;
             let (links, address) = self.wiring.node(node)?;
             let shim = self.rack.shim(node, draw_boot(), address, loaded, self.clock.now());
@@ -151,12 +161,19 @@ impl Assembly {
         found: &switchback_core::controller::Files,
         seed: u64,
     ) -> anyhow::Result<()> {
-        let controller = self.rack.controller(addresses, blueprint.map.clone(), found, seed, self.clock.now());
+        let controller =
+            self.rack.controller(addresses, blueprint.map.clone(), found, seed, self.clock.now());
         let controller = controller.with_context(|| rack_in(blueprint))?;
         let inbox = self.hub.controller_inbox();
         let carrier = Arc::clone(&self.hub) as Arc<dyn switchback_net::Carrier>;
-        let (handle, joined) =
-            ControllerThread::start(controller, files, inbox, carrier, self.clock, self.stop.clone())?;
+        let (handle, joined) = ControllerThread::start(
+            controller,
+            files,
+            inbox,
+            carrier,
+            self.clock,
+            self.stop.clone(),
+        )?;
         self.controller = handle;
         self.threads.push(joined);
         Ok(())
@@ -186,7 +203,12 @@ impl Assembly {
                 let attachment = segment.attach(&datapath, *mode)?;
                 let target = XdpTarget::new(Arc::clone(&datapath));
                 let link = link.expect("it has a socket");
-                let thread = KernelThread { datapath, link, nodes: target.nodes(), watch: attachment.watch().clone() };
+                let thread = KernelThread {
+                    datapath,
+                    link,
+                    nodes: target.nodes(),
+                    watch: attachment.watch().clone(),
+                };
                 let (passed, joined) = thread.start(self.stop.clone())?;
                 self.threads.push(joined);
                 self.kernel = Some(KernelSwitch::new(passed, attachment));
@@ -195,7 +217,11 @@ impl Assembly {
         }
     }
 
-    fn start_agent<T: Target + Send + 'static>(&mut self, address: Address, target: T) -> anyhow::Result<()> {
+    fn start_agent<T: Target + Send + 'static>(
+        &mut self,
+        address: Address,
+        target: T,
+    ) -> anyhow::Result<()> {
         let agent = self.rack.agent(draw_boot(), address, self.clock.now());
         let port = self.hub.port(Peer::Switch(0));
         let thread = AgentThread { agent, target, port, clock: self.clock };
@@ -216,8 +242,8 @@ impl Assembly {
         }
     }
 
-    /// The switch dies with all it knows; its successor starts after `restart`. The parts of one process die together, so this is for
-    /// measurements of a recovery only.
+    /// The switch dies with all it knows; its successor starts after `restart`. The parts of one
+    /// process die together, so this is for measurements of a recovery only.
     ///
     /// # Errors
     /// A switch with a socket or in the kernel: its process can be killed.
@@ -247,13 +273,17 @@ impl Assembly {
                 Some(false) => {}
                 None => anyhow::bail!("the controller's thread ended while the rack started"),
             }
-            anyhow::ensure!(!self.has_failed(), "a part of the rack ended while it started; the log says why");
+            anyhow::ensure!(
+                !self.has_failed(),
+                "a part of the rack ended while it started; the log says why"
+            );
             if start.elapsed() > STORAGE_ERROR_LASTS {
                 self.check_storage()?;
             }
             if start.elapsed() > limit {
                 let status = self.controller.call(|controller, now| controller.status(now));
-                let phase = status.map_or_else(|| "starting".to_owned(), |status| status.phase.to_string());
+                let phase =
+                    status.map_or_else(|| "starting".to_owned(), |status| status.phase.to_string());
                 anyhow::bail!("the rack is still {phase} after {} s", limit.as_secs());
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -263,18 +293,25 @@ impl Assembly {
     /// # Errors
     /// What the storage of the controller and of nodes says now; each is tried again and again.
     fn check_storage(&self) -> anyhow::Result<()> {
-        let Some(status) = self.controller.call(|controller, now| controller.status(now)) else { return Ok(()) };
+        let Some(status) = self.controller.call(|controller, now| controller.status(now)) else {
+            return Ok(());
+        };
         let failing = |node: switchback_core::controller::NodeStatus| {
             node.error.map(|error| format!("node {}: {error}", node.index))
         };
         let of_nodes = status.nodes.into_iter().filter_map(failing);
-        let errors: Vec<String> = self.controller.store_error().into_iter().chain(of_nodes).collect();
+        let errors: Vec<String> =
+            self.controller.store_error().into_iter().chain(of_nodes).collect();
         anyhow::ensure!(errors.is_empty(), "the rack can't serve: {}", errors.join("; "));
         Ok(())
     }
 
     /// The links of client `client`, whose number on the control channel is `id`.
-    pub fn client(&self, client: u16, id: u64) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)> {
+    pub fn client(
+        &self,
+        client: u16,
+        id: u64,
+    ) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)> {
         let uplink = self.wiring.client(client)?;
         Ok((uplink, Box::new(ClientControl(self.hub.port(Peer::Client(id))))))
     }
@@ -284,7 +321,8 @@ impl Assembly {
         self.wiring.dropped()
     }
 
-    /// Brings every cached record to its node; a line for each node that lacks some if `limit` is not enough.
+    /// Brings every cached record to its node; a line for each node that lacks some if `limit` is
+    /// not enough.
     pub fn drain(&self, limit: Duration) -> Result<(), Vec<String>> {
         let start = Instant::now();
         if self.controller.call(|controller, now| controller.drain(now)).is_none() {
@@ -295,7 +333,10 @@ impl Assembly {
                 return Ok(());
             }
             if start.elapsed() > limit {
-                let keys = self.controller.call(|controller, _| controller.cached_keys()).unwrap_or_default();
+                let keys = self
+                    .controller
+                    .call(|controller, _| controller.cached_keys())
+                    .unwrap_or_default();
                 return Err(crate::supervise::describe_remaining(&keys));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -332,14 +373,16 @@ impl Assembly {
     }
 }
 
-/// Of a rack that could not be started: a process that ended meanwhile would take what RocksDB's threads use away from them. Not for ever,
-/// since on a full disk RocksDB may wait for room.
+/// Of a rack that could not be started: a process that ended meanwhile would take what RocksDB's
+/// threads use away from them. Not for ever, since on a full disk RocksDB may wait for room.
 impl Drop for Assembly {
     fn drop(&mut self) {
         self.stop.ask();
         self.stop_agent();
         let start = Instant::now();
-        while self.threads.iter().any(|thread| !thread.is_finished()) && start.elapsed() < CLOSING_LIMIT {
+        while self.threads.iter().any(|thread| !thread.is_finished())
+            && start.elapsed() < CLOSING_LIMIT
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
     }

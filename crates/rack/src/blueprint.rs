@@ -61,11 +61,13 @@ fn times(config: &RackConfig) -> Times {
 
 fn limits(config: &RackConfig) -> Limits {
     let preserve_bytes_max = config.client.preserve_max_mb as usize * (1 << 20);
-    // Beyond twice as much a client begins nothing that it would have to preserve, and each lane may bring a record more.
+    // Beyond twice as much a client begins nothing that it would have to preserve, and each lane
+    // may bring a record more.
     let preserved = 2 * preserve_bytes_max + config.client.lanes as usize * CACHED_RECORD_BYTES_MAX;
     let usual = Limits::default();
     Limits {
-        // Never less than usual, so that a client that was configured for more before its restart is not given up.
+        // Never less than usual, so that a client that was configured for more before its restart
+        // is not given up.
         gather_bytes_max: usual.gather_bytes_max.max(2 * preserved),
         preserve_bytes_max,
         large_bytes_max: config.client.large_max_mb as usize * (1 << 20),
@@ -98,13 +100,17 @@ pub fn storage(config: &RackConfig, node: usize) -> Storage {
 /// What sockets are to buffer.
 pub fn buffers(config: &RackConfig) -> Buffers {
     let bytes = |kb: u32| kb as usize * 1024;
-    Buffers { receive: bytes(config.links.receive_buffer_kb), send: bytes(config.links.send_buffer_kb) }
+    Buffers {
+        receive: bytes(config.links.receive_buffer_kb),
+        send: bytes(config.links.send_buffer_kb),
+    }
 }
 
 /// An embedded rack, with so many client sessions.
 pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
     let mut rack = rack(config);
-    // Parts of one process die together, and only a stalled machine makes one silent: nothing to recover from.
+    // Parts of one process die together, and only a stalled machine makes one silent: nothing to
+    // recover from.
     rack.times.switch_timeout_us = 60_000_000;
     rack.times.bypass_us = None;
     Blueprint {

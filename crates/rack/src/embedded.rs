@@ -5,7 +5,9 @@ use crate::assembly::Assembly;
 use crate::blueprint;
 use crate::config::{Durability, RackConfig, Shape};
 use crate::front;
-use crate::metrics::{Samples, Sources, agent, build, controller, datapath, engine, interface, node, process, queue};
+use crate::metrics::{
+    Samples, Sources, agent, build, controller, datapath, engine, interface, node, process, queue,
+};
 use crate::supervise::Supervisor;
 use crate::wiring::Wires;
 use anyhow::ensure;
@@ -27,10 +29,12 @@ pub struct EmbeddedRack {
 }
 
 impl EmbeddedRack {
-    /// Starts everything; returns when it serves. With a mode, the switch is the kernel's, on a network of the rack's own.
+    /// Starts everything; returns when it serves. With a mode, the switch is the kernel's, on a
+    /// network of the rack's own.
     ///
     /// # Errors
-    /// Ports that are taken, directories that are locked, damaged or not writable, what the kernel refuses; each says how to mend it.
+    /// Ports that are taken, directories that are locked, damaged or not writable, what the kernel
+    /// refuses; each says how to mend it.
     pub fn start(config: &RackConfig, kernel: Option<Mode>) -> anyhow::Result<EmbeddedRack> {
         ensure!(
             config.shape == Shape::Embedded,
@@ -39,7 +43,8 @@ impl EmbeddedRack {
         );
         let supervisor = Supervisor::new(config);
         let workers = front::workers(config);
-        let mut blueprint = blueprint::embedded(config, workers as u16, crate::assembly::draw_boot());
+        let mut blueprint =
+            blueprint::embedded(config, workers as u16, crate::assembly::draw_boot());
         if let Some(mode) = kernel {
             blueprint.wires = Wires::Kernel(blueprint::buffers(config), mode);
         }
@@ -49,7 +54,8 @@ impl EmbeddedRack {
         let supervisor = attach(supervisor, &assembly, &gateway, config, &sources);
         let (address, hosts) = (config.rack.metrics, &config.rack.metrics_hosts);
         let metrics = MetricsServer::start(address, hosts, Arc::new(supervisor), sources)?;
-        let spool = (config.gateway.durability != Durability::Memory).then(|| config.gateway.spool.clone());
+        let spool =
+            (config.gateway.durability != Durability::Memory).then(|| config.gateway.spool.clone());
         Ok(EmbeddedRack { assembly, gateway, metrics, spool })
     }
 
@@ -76,7 +82,8 @@ impl EmbeddedRack {
     /// Stops taking commands, brings every cached record to its node within `limit`, and ends.
     ///
     /// # Errors
-    /// A line for each node that lacks records. They are in the last snapshot and the spool, and are stored at the next start.
+    /// A line for each node that lacks records. They are in the last snapshot and the spool, and
+    /// are stored at the next start.
     pub fn shutdown(self, limit: Duration) -> Result<(), String> {
         let EmbeddedRack { assembly, gateway, metrics, spool } = self;
         gateway.stop();
@@ -98,7 +105,9 @@ impl EmbeddedRack {
         if let Ok(assembly) = Arc::try_unwrap(assembly) {
             assembly.stop();
         }
-        drained.map_err(|remaining| format!("not everything could be flushed:\n  {}", remaining.join("\n  ")))
+        drained.map_err(|remaining| {
+            format!("not everything could be flushed:\n  {}", remaining.join("\n  "))
+        })
     }
 }
 
@@ -114,7 +123,12 @@ fn attach(
     let counted = assembly.pipeline.clone();
     supervisor.datapath = Some(Box::new(move || counted.statistics()));
     supervisor.agent = Some(assembly.agent.clone());
-    supervisor.nodes = assembly.nodes.iter().enumerate().map(|(index, node)| (index as u16, node.clone())).collect();
+    supervisor.nodes = assembly
+        .nodes
+        .iter()
+        .enumerate()
+        .map(|(index, node)| (index as u16, node.clone()))
+        .collect();
     supervisor.dropped = assembly.dropped();
     supervisor.clients = front::clients_status(gateway);
     front::add_sources(gateway, sources);
@@ -123,7 +137,8 @@ fn attach(
         let (watch, passed) = (kernel.watch().clone(), kernel.passed.clone());
         sources.add(move |samples: &mut Samples| interface(samples, "0", &watch, passed.packets()));
     }
-    let (pipeline, switch, nodes) = (assembly.pipeline.clone(), assembly.agent.clone(), assembly.nodes.clone());
+    let (pipeline, switch, nodes) =
+        (assembly.pipeline.clone(), assembly.agent.clone(), assembly.nodes.clone());
     let control = assembly.controller.clone();
     sources.add(move |samples: &mut Samples| {
         build(samples, &name, scheme);

@@ -20,7 +20,9 @@ pub type Serves = Box<dyn Fn() -> bool + Send + Sync>;
 pub fn workers(config: &RackConfig) -> usize {
     match config.gateway.workers {
         // Nodes and clients want processors, too.
-        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)).min(WORKERS_MAX),
+        0 => std::thread::available_parallelism()
+            .map_or(1, |cores| cores.get().div_ceil(2))
+            .min(WORKERS_MAX),
         workers => workers as usize,
     }
 }

@@ -28,9 +28,16 @@ pub struct KernelSwitchPart {
 
 impl KernelSwitchPart {
     /// Starts switch `index` of the rack on an interface that has its address.
-    pub fn start(config: &RackConfig, index: u16, interface: &str, mode: Mode) -> anyhow::Result<KernelSwitchPart> {
-        let switch =
-            config.switches.get(usize::from(index)).with_context(|| no_such("switch", index, config.switches.len()))?;
+    pub fn start(
+        config: &RackConfig,
+        index: u16,
+        interface: &str,
+        mode: Mode,
+    ) -> anyhow::Result<KernelSwitchPart> {
+        let switch = config
+            .switches
+            .get(usize::from(index))
+            .with_context(|| no_such("switch", index, config.switches.len()))?;
         let address = switch.address;
         ensure!(
             !address.ip().is_unspecified() && address.port() != 0,
@@ -38,9 +45,12 @@ impl KernelSwitchPart {
         );
         let clock = Clock::default();
         let rack = blueprint::rack(config);
-        let datapath =
-            Arc::new(XdpDatapath::new(&rack.pipeline(), address.into()).context("the switch can't be made")?);
-        // The port is taken, so that nobody else gets what the kernel passes on; and that is answered from here.
+        let datapath = Arc::new(
+            XdpDatapath::new(&rack.pipeline(), address.into())
+                .context("the switch can't be made")?,
+        );
+        // The port is taken, so that nobody else gets what the kernel passes on; and that is
+        // answered from here.
         let link = bind(address, config, "the switch")?;
         let target = XdpTarget::new(Arc::clone(&datapath));
         let attachment = Attachment::new(&datapath, interface, mode)?;
@@ -52,17 +62,20 @@ impl KernelSwitchPart {
         );
         let mut threads = Threads::default();
         let (in_kernel, nodes) = (Arc::clone(&datapath), target.nodes());
-        let thread = KernelThread { datapath: in_kernel, link, nodes, watch: attachment.watch().clone() };
+        let thread =
+            KernelThread { datapath: in_kernel, link, nodes, watch: attachment.watch().clone() };
         let (switch, joined) = thread.start(threads.stop.clone())?;
         threads.joined.push(joined);
         let agent = rack.agent(draw_boot(), address.into(), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
-        let (agent, joined) = AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
+        let (agent, joined) =
+            AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
         threads.joined.push(joined);
         Ok(KernelSwitchPart { datapath, agent, switch, address, attachment, threads })
     }
 
-    /// The interface, the mode in which the datapath is really attached to it, and whether it still is.
+    /// The interface, the mode in which the datapath is really attached to it, and whether it still
+    /// is.
     pub fn watch(&self) -> &Watch {
         self.attachment.watch()
     }
@@ -72,8 +85,8 @@ impl KernelSwitchPart {
         self.threads.has_failed()
     }
 
-    /// Takes it off the interface and ends it. What it caches is recovered from clients and the last snapshot, unless the rack was
-    /// drained first.
+    /// Takes it off the interface and ends it. What it caches is recovered from clients and the
+    /// last snapshot, unless the rack was drained first.
     pub fn stop(mut self) {
         self.threads.stop.ask();
         drop(self.attachment);

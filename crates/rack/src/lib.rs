@@ -1,4 +1,5 @@
-//! A rack assembled: its configuration, its parts in one process or one process each, metrics and administration.
+//! A rack assembled: its configuration, its parts in one process or one process each, metrics and
+//! administration.
 
 pub mod admin;
 pub mod assembly;

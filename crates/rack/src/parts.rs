@@ -4,8 +4,8 @@ use crate::assembly::draw_boot;
 use crate::blueprint;
 use crate::config::{Durability, RackConfig};
 use crate::drive::{
-    AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle, NodeLinks, NodeThread,
-    PacketLog, Stop, SwitchHandle, SwitchThread,
+    AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle,
+    NodeLinks, NodeThread, PacketLog, Stop, SwitchHandle, SwitchThread,
 };
 use crate::front;
 use anyhow::{Context, anyhow, ensure};
@@ -17,8 +17,8 @@ use switchback_core::control::Peer;
 use switchback_datapath::{Datapath, Shard};
 use switchback_gateway::Gateway;
 use switchback_net::{
-    Carrier, ClientControl, Clock, ControlLink, ControlStatistics, NativeTarget, Parts, SocketMeter, TcpHub, UdpLink,
-    Uplink, address_refused, connect, directory_refused,
+    Carrier, ClientControl, Clock, ControlLink, ControlStatistics, NativeTarget, Parts,
+    SocketMeter, TcpHub, UdpLink, Uplink, address_refused, connect, directory_refused,
 };
 use switchback_wire::Address;
 
@@ -51,15 +51,22 @@ impl Drop for Threads {
     }
 }
 
-pub(crate) fn bind(address: SocketAddr, config: &RackConfig, what: &str) -> anyhow::Result<UdpLink> {
+pub(crate) fn bind(
+    address: SocketAddr,
+    config: &RackConfig,
+    what: &str,
+) -> anyhow::Result<UdpLink> {
     let buffers = blueprint::buffers(config);
-    UdpLink::bind(address, buffers.receive, buffers.send).map_err(|error| not_bound(what, address, &error))
+    UdpLink::bind(address, buffers.receive, buffers.send)
+        .map_err(|error| not_bound(what, address, &error))
 }
 
 /// Says what to do about an address that can't be had.
 fn not_bound(what: &str, address: SocketAddr, error: &std::io::Error) -> anyhow::Error {
     let why = address_refused(error);
-    anyhow!("{what} can't have {address}: {why}; rack.toml says which part has which address, on which machine")
+    anyhow!(
+        "{what} can't have {address}: {why}; rack.toml says which part has which address, on which machine"
+    )
 }
 
 /// A switch: socket, pipeline, agent.
@@ -78,10 +85,17 @@ pub struct SwitchPart {
 }
 
 impl SwitchPart {
-    /// Starts switch `index` of the rack, which writes its packets to `packet_log`. Which one serves the controller decides.
-    pub fn start(config: &RackConfig, index: u16, packet_log: Option<PacketLog>) -> anyhow::Result<SwitchPart> {
-        let switch =
-            config.switches.get(usize::from(index)).with_context(|| no_such("switch", index, config.switches.len()))?;
+    /// Starts switch `index` of the rack, which writes its packets to `packet_log`. Which one
+    /// serves the controller decides.
+    pub fn start(
+        config: &RackConfig,
+        index: u16,
+        packet_log: Option<PacketLog>,
+    ) -> anyhow::Result<SwitchPart> {
+        let switch = config
+            .switches
+            .get(usize::from(index))
+            .with_context(|| no_such("switch", index, config.switches.len()))?;
         let clock = Clock::default();
         let rack = blueprint::rack(config);
         let pipeline = rack.pipeline();
@@ -101,7 +115,8 @@ impl SwitchPart {
         threads.joined.push(joined);
         let agent = rack.agent(draw_boot(), address.into(), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
-        let (agent, joined) = AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
+        let (agent, joined) =
+            AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
         threads.joined.push(joined);
         Ok(SwitchPart { datapath, agent, switch, address, meter, threads })
     }
@@ -111,7 +126,8 @@ impl SwitchPart {
         self.threads.has_failed()
     }
 
-    /// Ends it. What it caches is recovered from clients and the last snapshot, unless the rack was drained first.
+    /// Ends it. What it caches is recovered from clients and the last snapshot, unless the rack was
+    /// drained first.
     pub fn stop(mut self) {
         self.threads.end();
     }
@@ -139,20 +155,37 @@ impl NodePart {
     }
 
     /// The same, serving so many requests a second at most, to play a slower server.
-    pub fn start_capped(config: &RackConfig, index: u16, capacity_ops: Option<f64>) -> anyhow::Result<NodePart> {
-        let node = config.nodes.get(usize::from(index)).with_context(|| no_such("node", index, config.nodes.len()))?;
+    pub fn start_capped(
+        config: &RackConfig,
+        index: u16,
+        capacity_ops: Option<f64>,
+    ) -> anyhow::Result<NodePart> {
+        let node = config
+            .nodes
+            .get(usize::from(index))
+            .with_context(|| no_such("node", index, config.nodes.len()))?;
         let address = node.address.context("a node of a distributed rack has an address")?;
         let clock = Clock::default();
         let storage = blueprint::storage(config, usize::from(index));
-        let (engine, loaded) = storage.open().with_context(|| format!("node {index} can't be opened"))?;
+        let (engine, loaded) =
+            storage.open().with_context(|| format!("node {index} can't be opened"))?;
         let link = bind(address, config, "the node")?;
         let (address, meter) = (link.address(), Arc::new(link.meter()?));
-        let shim = blueprint::rack(config).shim(index, draw_boot(), address.into(), loaded, clock.now());
+        let shim =
+            blueprint::rack(config).shim(index, draw_boot(), address.into(), loaded, clock.now());
         let shim = shim.with_context(|| format!("node {index}"))?;
         let port = connect(Peer::Node(index), config.controller.listen)?;
         let links = NodeLinks::Udp(Box::new(link));
         let mut threads = Threads::default();
-        let thread = NodeThread { shim, engine, engine_clock: storage.clock, links, port, clock, capacity_ops };
+        let thread = NodeThread {
+            shim,
+            engine,
+            engine_clock: storage.clock,
+            links,
+            port,
+            clock,
+            capacity_ops,
+        };
         let (node, joined) = thread.start(threads.stop.clone())?;
         threads.joined.push(joined);
         Ok(NodePart { node, address, meter, threads })
@@ -193,15 +226,23 @@ impl ControllerPart {
         let (files, found) = ControllerFiles::open(&config.controller.data)?;
         let rack = blueprint::rack(config);
         let controller = rack.controller(nodes, rack.deal(seed), &found, seed, clock.now());
-        let controller = controller.with_context(|| format!("the rack in {}", config.controller.data.display()))?;
+        let controller = controller
+            .with_context(|| format!("the rack in {}", config.controller.data.display()))?;
         let listen = config.controller.listen;
         let parts = Parts { switches: config.switches.len(), nodes: config.nodes.len() };
-        let hub = TcpHub::listen(listen, parts).map_err(|error| not_bound("the control channel", listen, &error))?;
+        let hub = TcpHub::listen(listen, parts)
+            .map_err(|error| not_bound("the control channel", listen, &error))?;
         let mut threads = Threads::default();
         let carrier = Arc::clone(&hub) as Arc<dyn Carrier>;
         let inbox = hub.controller_inbox();
-        let (controller, joined) =
-            ControllerThread::start(controller, files, inbox, carrier, clock, threads.stop.clone())?;
+        let (controller, joined) = ControllerThread::start(
+            controller,
+            files,
+            inbox,
+            carrier,
+            clock,
+            threads.stop.clone(),
+        )?;
         threads.joined.push(joined);
         Ok(ControllerPart { controller, hub, threads })
     }
@@ -230,10 +271,17 @@ impl Drop for ControllerPart {
 }
 
 /// The links of a client of a distributed rack, whose number on the control channel is `id`.
-pub fn client_links(config: &RackConfig, id: u64) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)> {
+pub fn client_links(
+    config: &RackConfig,
+    id: u64,
+) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)> {
     // Any port; the kernel picks the address by which the switch is reached.
     let v4 = config.switches.first().is_none_or(|switch| switch.address.is_ipv4());
-    let any = if v4 { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let any = if v4 {
+        SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))
+    } else {
+        (Ipv6Addr::UNSPECIFIED, 0).into()
+    };
     let uplink = bind(any, config, "a client")?;
     let port = connect(Peer::Client(id), config.controller.listen)?;
     Ok((Box::new(uplink), Box::new(ClientControl(port))))
@@ -246,7 +294,8 @@ pub struct GatewayPart {
 }
 
 impl GatewayPart {
-    /// Starts the rack's gateway. It listens at once; commands wait until the controller grants a session.
+    /// Starts the rack's gateway. It listens at once; commands wait until the controller grants a
+    /// session.
     pub fn start(config: &RackConfig) -> anyhow::Result<GatewayPart> {
         let workers = front::workers(config);
         let base = client_id_base(config)?;
@@ -264,14 +313,15 @@ impl GatewayPart {
         self.gateway.has_failed()
     }
 
-    /// Answers what is under way, and ends. Records that it preserves stay in its spool until it is back.
+    /// Answers what is under way, and ends. Records that it preserves stay in its spool until it is
+    /// back.
     pub fn stop(self) {
         self.gateway.stop();
     }
 }
 
-/// The numbers of this gateway's sessions on the control channel: the same at every start if it spools, so that a recovery knows whom
-/// to wait for; else drawn anew.
+/// The numbers of this gateway's sessions on the control channel: the same at every start if it
+/// spools, so that a recovery knows whom to wait for; else drawn anew.
 fn client_id_base(config: &RackConfig) -> anyhow::Result<u64> {
     // Room for a worker's index below.
     let drawn = draw_boot() & !0xffff;
@@ -290,7 +340,10 @@ fn client_id_base(config: &RackConfig) -> anyhow::Result<u64> {
     std::fs::create_dir_all(directory).map_err(refused)?;
     match std::fs::read_to_string(&path) {
         Ok(text) => u64::from_str_radix(text.trim(), 16).with_context(|| {
-            format!("{} is damaged: it holds the gateway's id, 16 hexadecimal digits", path.display())
+            format!(
+                "{} is damaged: it holds the gateway's id, 16 hexadecimal digits",
+                path.display()
+            )
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let aside = directory.join("client-id.new");

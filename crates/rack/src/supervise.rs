@@ -1,8 +1,10 @@
-//! What operators see and ask: the `Admin` of a rack over its controller and whatever else runs in this process.
+//! What operators see and ask: the `Admin` of a rack over its controller and whatever else runs in
+//! this process.
 
 use crate::admin::{
-    Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ClientsStatus, DrainResult, NodeStatus,
-    OperationsStatus, RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus, serving,
+    Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ClientsStatus, DrainResult,
+    NodeStatus, OperationsStatus, RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus,
+    SwitchStatus, serving,
 };
 use crate::config::{RackConfig, Shape};
 use crate::drive::{AgentHandle, ControllerHandle, NodeHandle};
@@ -69,7 +71,8 @@ impl Supervisor {
 
     fn operations(&self) -> Option<OperationsStatus> {
         let counted = self.datapath.as_ref()?();
-        let cached_reads = counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
+        let cached_reads =
+            counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
         Some(OperationsStatus {
             reads: counted.read,
             writes: counted.write + counted.delete,
@@ -81,9 +84,17 @@ impl Supervisor {
         })
     }
 
-    fn node_status(&self, known: Option<&switchback_core::controller::NodeStatus>, index: u16) -> NodeStatus {
+    fn node_status(
+        &self,
+        known: Option<&switchback_core::controller::NodeStatus>,
+        index: u16,
+    ) -> NodeStatus {
         let address = self.config.nodes.get(usize::from(index)).and_then(|node| node.address);
-        let mut status = NodeStatus { index, address: address.map(|it| it.to_string()), ..NodeStatus::default() };
+        let mut status = NodeStatus {
+            index,
+            address: address.map(|it| it.to_string()),
+            ..NodeStatus::default()
+        };
         if let Some(known) = known {
             status.alive = Some(known.alive);
             status.held = Some(known.held);
@@ -113,7 +124,8 @@ pub(crate) fn take_snapshot(
     limit: Duration,
 ) -> Result<Option<SnapshotResult>, AdminError> {
     let start = Instant::now();
-    let first = controller.call(|controller, now| controller.snapshot_now(now)).ok_or_else(ended)?;
+    let first =
+        controller.call(|controller, now| controller.snapshot_now(now)).ok_or_else(ended)?;
     while start.elapsed() < limit {
         let status = controller.call(|controller, now| controller.status(now)).ok_or_else(ended)?;
         if status.durable_generation >= first {
@@ -173,21 +185,32 @@ impl Admin for Supervisor {
     }
 
     fn cached(&self, limit: usize) -> CachedStatus {
-        let keys = self.controller.as_ref().and_then(|it| it.call(|controller, _| controller.cached_keys()));
+        let keys = self
+            .controller
+            .as_ref()
+            .and_then(|it| it.call(|controller, _| controller.cached_keys()));
         let keys = keys.unwrap_or_default();
-        CachedStatus { total: keys.len() as u64, records: keys.iter().take(limit).map(cached_record).collect() }
+        CachedStatus {
+            total: keys.len() as u64,
+            records: keys.iter().take(limit).map(cached_record).collect(),
+        }
     }
 
     fn nodes(&self) -> Vec<NodeStatus> {
         let known = self.controller_status();
         let known = |index| known.as_ref().and_then(|status| status.nodes.get(usize::from(index)));
-        (0..self.config.nodes.len() as u16).map(|index| self.node_status(known(index), index)).collect()
+        (0..self.config.nodes.len() as u16)
+            .map(|index| self.node_status(known(index), index))
+            .collect()
     }
 
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
         let controller = self.controller()?;
         if !self.config.rack.scheme.absorbs_writes() {
-            let text = format!("a {} rack has no snapshots: its nodes have everything", self.config.rack.scheme);
+            let text = format!(
+                "a {} rack has no snapshots: its nodes have everything",
+                self.config.rack.scheme
+            );
             return Err(AdminError::Unsupported(text));
         }
         let taken = take_snapshot(controller, SNAPSHOT_LIMIT)?;
@@ -212,7 +235,8 @@ impl Admin for Supervisor {
             let end = move |controller: &mut Controller, _| {
                 (is_over || controller.is_drained()).then(|| {
                     let left = controller.cached_keys();
-                    // The rack goes on serving: keys that stay hot come back into the cache, at once and uncounted.
+                    // The rack goes on serving: keys that stay hot come back into the cache, at
+                    // once and uncounted.
                     controller.resume();
                     left
                 })
@@ -254,7 +278,12 @@ fn cached_record(key: &CachedKeyStatus) -> CachedRecord {
     }
 }
 
-fn add_controller(status: &mut RackStatus, known: &ControllerStatus, error: Option<String>, config: &RackConfig) {
+fn add_controller(
+    status: &mut RackStatus,
+    known: &ControllerStatus,
+    error: Option<String>,
+    config: &RackConfig,
+) {
     let seconds = |us: u64| us as f64 / 1e6;
     status.phase = known.phase.into();
     status.epoch = Some(known.epoch);
@@ -272,7 +301,9 @@ fn add_controller(status: &mut RackStatus, known: &ControllerStatus, error: Opti
         bytes: known.snapshot_bytes,
         error,
     });
-    let address = |index: u16| config.switches.get(usize::from(index)).map(|switch| switch.address.to_string());
+    let address = |index: u16| {
+        config.switches.get(usize::from(index)).map(|switch| switch.address.to_string())
+    };
     let switch = |switch: &switchback_core::controller::SwitchStatus| SwitchStatus {
         index: switch.index,
         address: if config.shape == Shape::Distributed { address(switch.index) } else { None },

@@ -1,5 +1,6 @@
-//! What connects the parts of a rack in one process, and where its switch is: queues or loopback sockets around the pipeline in this
-//! process, or a network of its own with the pipeline in the kernel.
+//! What connects the parts of a rack in one process, and where its switch is: queues or loopback
+//! sockets around the pipeline in this process, or a network of its own with the pipeline in the
+//! kernel.
 
 use crate::drive::{NodeLinks, SwitchHandle};
 use anyhow::Context;
@@ -71,7 +72,8 @@ impl KernelSwitch {
         KernelSwitch { passed, attachment }
     }
 
-    /// The interface, the mode in which the datapath is really attached to it, and whether it still is.
+    /// The interface, the mode in which the datapath is really attached to it, and whether it still
+    /// is.
     pub fn watch(&self) -> &Watch {
         self.attachment.watch()
     }
@@ -84,7 +86,12 @@ pub(crate) enum Wiring {
 }
 
 impl Wiring {
-    pub(crate) fn new(wires: Wires, config: &DatapathConfig, nodes: u16, clients: u16) -> anyhow::Result<Wiring> {
+    pub(crate) fn new(
+        wires: Wires,
+        config: &DatapathConfig,
+        nodes: u16,
+        clients: u16,
+    ) -> anyhow::Result<Wiring> {
         let user = || Datapath::new(config).map(Arc::new).context("the switch can't be made");
         Ok(match wires {
             Wires::Memory => {
@@ -97,7 +104,8 @@ impl Wiring {
                 let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
                 let segment = Segment::new(cpus as u32)?;
                 let endpoint = SocketAddr::from((Segment::SWITCH, SWITCH_PORT));
-                let datapath = XdpDatapath::new(config, endpoint.into()).context("the switch can't be made")?;
+                let datapath = XdpDatapath::new(config, endpoint.into())
+                    .context("the switch can't be made")?;
                 tracing::info!(paths = ?segment.paths(), "the rack has network namespaces of its own");
                 Wiring::Kernel(buffers, mode, segment, Arc::new(datapath))
             }
@@ -106,7 +114,9 @@ impl Wiring {
 
     pub(crate) fn pipeline(&self) -> Pipeline {
         match self {
-            Wiring::Memory(_, datapath) | Wiring::Udp(_, datapath) => Pipeline::User(Arc::clone(datapath)),
+            Wiring::Memory(_, datapath) | Wiring::Udp(_, datapath) => {
+                Pipeline::User(Arc::clone(datapath))
+            }
             Wiring::Kernel(.., datapath) => Pipeline::Kernel(Arc::clone(datapath)),
         }
     }
@@ -129,8 +139,12 @@ impl Wiring {
                 let links = NodeLinks::memory(fabric, node, shard(true, usize::from(node)));
                 return Ok((links, MemoryFabric::node_address(node)));
             }
-            Wiring::Udp(buffers, _) => buffers.bind(Ipv4Addr::LOCALHOST, 0, "a node's")?.segmenting(),
-            Wiring::Kernel(buffers, mode, segment, _) => host(*buffers, *mode, segment, "a node's")?,
+            Wiring::Udp(buffers, _) => {
+                buffers.bind(Ipv4Addr::LOCALHOST, 0, "a node's")?.segmenting()
+            }
+            Wiring::Kernel(buffers, mode, segment, _) => {
+                host(*buffers, *mode, segment, "a node's")?
+            }
         };
         let address = link.address().into();
         Ok((NodeLinks::Udp(Box::new(link)), address))
@@ -139,9 +153,15 @@ impl Wiring {
     /// The links of a client.
     pub(crate) fn client(&self, client: u16) -> anyhow::Result<Box<dyn Uplink>> {
         Ok(match self {
-            Wiring::Memory(fabric, _) => Box::new(MemoryUplink::new(fabric, client, shard(false, usize::from(client)))),
-            Wiring::Udp(buffers, _) => Box::new(buffers.bind(Ipv4Addr::LOCALHOST, 0, "a client's")?.segmenting()),
-            Wiring::Kernel(buffers, mode, segment, _) => Box::new(host(*buffers, *mode, segment, "a client's")?),
+            Wiring::Memory(fabric, _) => {
+                Box::new(MemoryUplink::new(fabric, client, shard(false, usize::from(client))))
+            }
+            Wiring::Udp(buffers, _) => {
+                Box::new(buffers.bind(Ipv4Addr::LOCALHOST, 0, "a client's")?.segmenting())
+            }
+            Wiring::Kernel(buffers, mode, segment, _) => {
+                Box::new(host(*buffers, *mode, segment, "a client's")?)
+            }
         })
     }
 
@@ -149,21 +169,25 @@ impl Wiring {
     pub(crate) fn switch(&self) -> anyhow::Result<Option<UdpLink>> {
         Ok(match self {
             Wiring::Memory(..) => None,
-            Wiring::Udp(buffers, _) => Some(buffers.bind(Ipv4Addr::LOCALHOST, 0, "the switch's")?.segmenting()),
-            Wiring::Kernel(buffers, _, segment, _) => {
-                Some(segment.on_switch(|| buffers.bind(Segment::SWITCH, SWITCH_PORT, "the switch's"))?)
+            Wiring::Udp(buffers, _) => {
+                Some(buffers.bind(Ipv4Addr::LOCALHOST, 0, "the switch's")?.segmenting())
             }
+            Wiring::Kernel(buffers, _, segment, _) => Some(
+                segment.on_switch(|| buffers.bind(Segment::SWITCH, SWITCH_PORT, "the switch's"))?,
+            ),
         })
     }
 }
 
-/// A socket of a node or client. In generic mode the datapath would get a message that isn't taken apart yet.
+/// A socket of a node or client. In generic mode the datapath would get a message that isn't taken
+/// apart yet.
 fn host(buffers: Buffers, mode: Mode, segment: &Segment, whose: &str) -> anyhow::Result<UdpLink> {
     let link = segment.on_hosts(|| buffers.bind(Segment::HOSTS, 0, whose))?;
     Ok(if mode == Mode::Native { link.segmenting() } else { link })
 }
 
-/// The shard of the `index`-th client or node thread. Clients have the lower half, so that the busiest never share one.
+/// The shard of the `index`-th client or node thread. Clients have the lower half, so that the
+/// busiest never share one.
 pub(crate) fn shard(is_node: bool, index: usize) -> Shard {
     let half = usize::from(SHARDS) / 2;
     let at = index % half + if is_node { half } else { 0 };

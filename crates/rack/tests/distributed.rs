@@ -1,4 +1,5 @@
-//! The parts of a distributed rack over real sockets, in one process: what the client library sees when a part goes.
+//! The parts of a distributed rack over real sockets, in one process: what the client library sees
+//! when a part goes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -63,7 +64,10 @@ async fn warm(client: &Client) {
         if statistics.answered_by_cache > before + 100 {
             return;
         }
-        assert!(start.elapsed() < Duration::from_secs(60), "the cache doesn't warm up: {statistics:?}");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the cache doesn't warm up: {statistics:?}"
+        );
     }
 }
 
@@ -108,7 +112,8 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     nodes.into_iter().for_each(NodePart::stop);
 }
 
-/// Fails if a rack without any switch serves nothing, loses what the switch had absorbed, or doesn't come back to its cache.
+/// Fails if a rack without any switch serves nothing, loses what the switch had absorbed, or
+/// doesn't come back to its cache.
 #[tokio::test]
 async fn without_any_switch_clients_send_to_the_nodes() {
     let directory = tempfile::tempdir().unwrap();
@@ -199,17 +204,22 @@ async fn a_dead_nodes_cached_records_are_served_and_stored_when_it_is_back() {
     let client = Client::connect(config.controller.listen, options()).await.unwrap();
     warm(&client).await;
     let cached = controller.controller.call(|controller, _| controller.cached_keys()).unwrap();
-    let theirs: Vec<_> = cached.iter().filter(|key| key.node == 1).map(|key| key.key.clone()).collect();
+    let theirs: Vec<_> =
+        cached.iter().filter(|key| key.node == 1).map(|key| key.key.clone()).collect();
     assert!(theirs.len() > 5, "{} keys of the node are cached", theirs.len());
     for key in &theirs {
         write(&client, key, b"only in the cache").await;
     }
     victim.stop();
-    // Keys of the other node want slots: while theirs can't be stored, the records stay readable, evicting or not.
-    let (hash_key, map) =
-        controller.controller.call(|controller, _| (controller.hash_key(), controller.map().clone())).unwrap();
+    // Keys of the other node want slots: while theirs can't be stored, the records stay readable,
+    // evicting or not.
+    let (hash_key, map) = controller
+        .controller
+        .call(|controller, _| (controller.hash_key(), controller.map().clone()))
+        .unwrap();
     let node_of = |key: &[u8]| map.of(hash_key.hash(key)).head();
-    let others: Vec<_> = (1000..1400u32).map(u32::to_be_bytes).filter(|key| node_of(key) == 0).take(80).collect();
+    let others: Vec<_> =
+        (1000..1400u32).map(u32::to_be_bytes).filter(|key| node_of(key) == 0).take(80).collect();
     for _ in 0..10 {
         for key in &others {
             write(&client, key, b"hot").await;
@@ -229,7 +239,11 @@ async fn a_dead_nodes_cached_records_are_served_and_stored_when_it_is_back() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for key in &theirs {
-        assert_eq!(value(&client, key).await.as_deref(), Some(&b"only in the cache"[..]), "from its node");
+        assert_eq!(
+            value(&client, key).await.as_deref(),
+            Some(&b"only in the cache"[..]),
+            "from its node"
+        );
     }
     drop(client);
     switch.stop();

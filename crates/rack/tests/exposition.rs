@@ -24,7 +24,8 @@ fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
 /// The samples of one metric: labels and value, as they are written.
 fn samples(rack: &EmbeddedRack, metric: &str) -> Vec<String> {
     let mut stream = TcpStream::connect(rack.metrics_address()).unwrap();
-    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer.lines().filter_map(|line| line.strip_prefix(metric)).map(str::to_owned).collect()
@@ -48,15 +49,35 @@ fn refused_commands_are_counted_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let rack = start(&directory);
     send(&rack, &["SET key value", "EXISTS key", "SET key", "PING"]);
-    assert_eq!(samples(&rack, METRIC), Vec::<String>::new(), "nothing was refused, though one was wrong");
-    let refused = ["EVAL x 0", "eval y 0", "HSET h f v", "CLIENT KILL x", "NONSENSE 1", "WHATEVER", "\"ev\\nal\" x"];
+    assert_eq!(
+        samples(&rack, METRIC),
+        Vec::<String>::new(),
+        "nothing was refused, though one was wrong"
+    );
+    let refused = [
+        "EVAL x 0",
+        "eval y 0",
+        "HSET h f v",
+        "CLIENT KILL x",
+        "NONSENSE 1",
+        "WHATEVER",
+        "\"ev\\nal\" x",
+    ];
     let replies = send(&rack, &refused);
     assert!(replies.iter().all(|reply| reply.starts_with("-ERR ")), "{replies:?}");
     // What a refused transaction takes with it.
     send(&rack, &["MULTI", "INCR n", "INCR n", "EXEC"]);
     let mut found = samples(&rack, METRIC);
     found.sort();
-    let expected = ["client\"} 1", "eval\"} 2", "exec\"} 1", "hset\"} 1", "incr\"} 2", "multi\"} 1", "other\"} 3"];
+    let expected = [
+        "client\"} 1",
+        "eval\"} 2",
+        "exec\"} 1",
+        "hset\"} 1",
+        "incr\"} 2",
+        "multi\"} 1",
+        "other\"} 3",
+    ];
     assert_eq!(found, expected.map(|sample| format!("{{command=\"{sample}")));
     rack.shutdown(std::time::Duration::from_secs(30)).unwrap();
 }

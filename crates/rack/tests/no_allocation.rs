@@ -1,5 +1,6 @@
-//! A request that the cache answers costs no allocation in a whole rack: gateway, session and pipeline run in one thread, which this counts in.
-//! (The gateway by itself, with everything else that it can answer, is in its own tests.)
+//! A request that the cache answers costs no allocation in a whole rack: gateway, session and
+//! pipeline run in one thread, which this counts in. (The gateway by itself, with everything else
+//! that it can answer, is in its own tests.)
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 #[path = "../../gateway/tests/counting/mod.rs"]
@@ -31,7 +32,8 @@ fn allocations(stream: &mut TcpStream, rounds: u32) -> u64 {
     let value = "v".repeat(VALUE_BYTES);
     let mut requests = String::new();
     for key in 0..KEYS {
-        requests += &format!("*3\r\n$3\r\nSET\r\n$6\r\nkey:{key:02}\r\n${VALUE_BYTES}\r\n{value}\r\n");
+        requests +=
+            &format!("*3\r\n$3\r\nSET\r\n$6\r\nkey:{key:02}\r\n${VALUE_BYTES}\r\n{value}\r\n");
         requests += &format!("*2\r\n$3\r\nGET\r\n$6\r\nkey:{key:02}\r\n");
     }
     let reply = format!("+OK\r\n${VALUE_BYTES}\r\n{value}\r\n").repeat(KEYS);
@@ -67,12 +69,19 @@ fn what_the_cache_of_an_embedded_rack_answers_allocates_nothing() {
         let config = RackConfig::parse(text, "test.toml", directory.path(), &overrides).unwrap();
         let rack = EmbeddedRack::start(&config, None).unwrap();
         let mut stream = TcpStream::connect(rack.resp_address()).unwrap();
-        assert!(allocations(&mut stream, 1) > 0, "a new connection allocates, or nothing is counted");
-        // Until the keys are cached, and buffers have their size. Then leases and releases of preserved records allocate messages now and
-        // then; most stretches of time see none of them.
+        assert!(
+            allocations(&mut stream, 1) > 0,
+            "a new connection allocates, or nothing is counted"
+        );
+        // Until the keys are cached, and buffers have their size. Then leases and releases of
+        // preserved records allocate messages now and then; most stretches of time see none of
+        // them.
         let begin = std::time::Instant::now();
         loop {
-            assert!(begin.elapsed().as_secs() < 60, "{durability:?}: every stretch of 640 requests allocates");
+            assert!(
+                begin.elapsed().as_secs() < 60,
+                "{durability:?}: every stretch of 640 requests allocates"
+            );
             let before = answered_by_cache(&mut stream);
             let allocated = allocations(&mut stream, 20);
             if allocated == 0 && answered_by_cache(&mut stream) - before == 20 * 2 * KEYS as u64 {

@@ -2,8 +2,8 @@
 
 use std::io;
 
-/// A directory of files. A file's bytes are safe from a crash once the file is synced, its name (and what became of other names) once the
-/// names are.
+/// A directory of files. A file's bytes are safe from a crash once the file is synced, its name
+/// (and what became of other names) once the names are.
 pub trait Disk {
     /// A file that is open for appending.
     type File;

@@ -1,5 +1,5 @@
-//! A spooled record's bytes: `crc32 | length | seq | expiry | generation | flags | hash | key length | key | value`, little-endian. The checksum
-//! covers all after it, the length all after it.
+//! A spooled record's bytes: `crc32 | length | seq | expiry | generation | flags | hash | key
+//! length | key | value`, little-endian. The checksum covers all after it, the length all after it.
 
 use switchback_core::client::{Preservation, PreservedRecord};
 use switchback_wire::{KEY_BYTES_MAX, KeyHash, Seq, VALUE_BYTES_MAX};

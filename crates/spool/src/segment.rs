@@ -16,15 +16,18 @@ pub fn segment_name(worker: usize, number: u64) -> String {
 
 /// The worker and the number of a segment, if it is one's name.
 pub fn parse_name(name: &str) -> Option<(usize, u64)> {
-    let (worker, number) = name.strip_suffix(EXTENSION)?.strip_suffix('.')?.strip_prefix('w')?.split_once('-')?;
+    let (worker, number) =
+        name.strip_suffix(EXTENSION)?.strip_suffix('.')?.strip_prefix('w')?.split_once('-')?;
     let number = number.parse().ok().filter(|number| *number <= NUMBER_MAX)?;
     Some((worker.parse().ok()?, number))
 }
 
-/// The segments among these files of the workers for which `wanted` holds, oldest first: name, worker, number.
+/// The segments among these files of the workers for which `wanted` holds, oldest first: name,
+/// worker, number.
 pub fn segments(names: Vec<String>, wanted: impl Fn(usize) -> bool) -> Vec<(String, usize, u64)> {
     let named = |name: String| parse_name(&name).map(|(worker, number)| (name, worker, number));
-    let mut found: Vec<_> = names.into_iter().filter_map(named).filter(|(_, worker, _)| wanted(*worker)).collect();
+    let mut found: Vec<_> =
+        names.into_iter().filter_map(named).filter(|(_, worker, _)| wanted(*worker)).collect();
     found.sort_by(|(a, _, first), (b, _, second)| (first, a).cmp(&(second, b)));
     found
 }
@@ -59,7 +62,9 @@ pub fn load(bytes: &[u8], preserved: &mut Preservation) -> Result<Loaded, Refuse
     let mut loaded = Loaded::default();
     match bytes.first_chunk::<8>() {
         Some(&HEADER) => {}
-        _ if is_torn_header(bytes) => return Ok(Loaded { torn_bytes: bytes.len() as u64, ..loaded }),
+        _ if is_torn_header(bytes) => {
+            return Ok(Loaded { torn_bytes: bytes.len() as u64, ..loaded });
+        }
         Some(header) if header[..7] == HEADER[..7] => return Err(Refused::Version(header[7])),
         _ => return Err(Refused::Foreign),
     }
@@ -75,7 +80,8 @@ pub fn load(bytes: &[u8], preserved: &mut Preservation) -> Result<Loaded, Refuse
     Ok(loaded)
 }
 
-/// Whether the machine stopped while the file was created: of the header a part was written, and nothing, or zeros, after it.
+/// Whether the machine stopped while the file was created: of the header a part was written, and
+/// nothing, or zeros, after it.
 fn is_torn_header(bytes: &[u8]) -> bool {
     let written = bytes.iter().zip(&HEADER).take_while(|(byte, wanted)| byte == wanted).count();
     written < HEADER.len() && bytes[written..].iter().all(|byte| *byte == 0)
@@ -93,12 +99,21 @@ mod tests {
         assert_eq!((load(b"SWSP\0\0\0\0"), load(&[0; 20])), (torn(8), torn(20)));
         assert_eq!(load(&HEADER), Ok(Loaded { bytes: 8, ..Loaded::default() }));
         assert_eq!(load(b"SWSPOOL\x02"), Err(Refused::Version(2)));
-        assert_eq!((load(b"some text"), load(b"SWSP\0\0\0\0x")), (Err(Refused::Foreign), Err(Refused::Foreign)));
+        assert_eq!(
+            (load(b"some text"), load(b"SWSP\0\0\0\0x")),
+            (Err(Refused::Foreign), Err(Refused::Foreign))
+        );
     }
 
     #[test]
     fn segments_are_found_by_name_oldest_first() {
-        let names = ["w1-000000000002.spool", "w0-000000000010.spool", "w0-000000000009.spool", "lock", "w0-1.tmp"];
+        let names = [
+            "w1-000000000002.spool",
+            "w0-000000000010.spool",
+            "w0-000000000009.spool",
+            "lock",
+            "w0-1.tmp",
+        ];
         let names = names.map(str::to_owned).to_vec();
         let found = segments(names, |worker| worker == 0);
         assert_eq!(found.iter().map(|(.., number)| *number).collect::<Vec<_>>(), [9, 10]);

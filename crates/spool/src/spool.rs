@@ -70,8 +70,8 @@ pub struct Spool<D: Disk> {
 }
 
 impl<D: Disk> Spool<D> {
-    /// Opens a worker's spool and loads it into `preserved`. What is committed is synced at once if `always`, soon otherwise; segments of
-    /// more than `bytes_max` bytes are rewritten.
+    /// Opens a worker's spool and loads it into `preserved`. What is committed is synced at once if
+    /// `always`, soon otherwise; segments of more than `bytes_max` bytes are rewritten.
     ///
     /// # Errors
     /// The disk fails, or holds what isn't ours.
@@ -87,16 +87,23 @@ impl<D: Disk> Spool<D> {
         let mut next_number = 1;
         for (name, _, number) in segments(disk.names().map_err(io("list"))?, |of| of == worker) {
             let bytes = disk.read(&name).map_err(io("read"))?;
-            let loaded = load(&bytes, preserved).map_err(|refused| OpenError::Refused(name.clone(), refused))?;
+            let loaded = load(&bytes, preserved)
+                .map_err(|refused| OpenError::Refused(name.clone(), refused))?;
             if loaded.torn_bytes > 0 {
                 let Loaded { bytes, torn_bytes, .. } = loaded;
-                tracing::warn!(name, bytes, torn_bytes, "the spool's segment ends in a torn record");
+                tracing::warn!(
+                    name,
+                    bytes,
+                    torn_bytes,
+                    "the spool's segment ends in a torn record"
+                );
             }
             next_number = number + 1;
             let Loaded { bytes, newest_generation, .. } = loaded;
             sealed.push_back(Segment { name, bytes, newest_generation });
         }
-        let (live, file) = create(&mut disk, worker, next_number).map_err(io("create a segment in"))?;
+        let (live, file) =
+            create(&mut disk, worker, next_number).map_err(io("create a segment in"))?;
         disk.sync_names().map_err(io("sync"))?;
         // What was loaded is on disk.
         preserved.drain_touched(|_| ());
@@ -146,7 +153,8 @@ impl<D: Disk> Spool<D> {
         self.live.bytes + self.sealed.iter().map(|segment| segment.bytes).sum::<u64>()
     }
 
-    /// Takes a record that has to be on disk before anybody is told of it; [`Spool::commit`] writes it.
+    /// Takes a record that has to be on disk before anybody is told of it; [`Spool::commit`] writes
+    /// it.
     #[inline]
     pub fn push(&mut self, kept: &PreservedRecord) {
         self.unwritten_generation = self.unwritten_generation.max(kept.generation);
@@ -178,8 +186,9 @@ impl<D: Disk> Spool<D> {
         self.failure.as_deref()
     }
 
-    /// Writes everything pushed, as durably as was asked for. After a failure what wasn't written is kept, and tried again from time to
-    /// time (by a clock that only rises) with what came since.
+    /// Writes everything pushed, as durably as was asked for. After a failure what wasn't written
+    /// is kept, and tried again from time to time (by a clock that only rises) with what came
+    /// since.
     ///
     /// # Errors
     /// It isn't written, for this reason.
@@ -254,7 +263,8 @@ impl<D: Disk> Spool<D> {
         self.note_written()
     }
 
-    /// Has what was written synced, if it isn't yet; learns how that went with what was written before.
+    /// Has what was written synced, if it isn't yet; learns how that went with what was written
+    /// before.
     fn note_written(&mut self) -> io::Result<()> {
         if self.always {
             return Ok(());
@@ -271,7 +281,8 @@ impl<D: Disk> Spool<D> {
         self.unwritten_generation = 0;
     }
 
-    /// Twice what the last rewrite came to, if that is more than the limit: or it would be rewritten for ever.
+    /// Twice what the last rewrite came to, if that is more than the limit: or it would be
+    /// rewritten for ever.
     fn rewrite_beyond(&self) -> u64 {
         self.bytes_max.max(2 * self.last_rewrite_bytes)
     }
@@ -298,7 +309,8 @@ impl<D: Disk> Spool<D> {
             Ok(written)
         });
         let (file, bytes, newest_generation) = result.inspect_err(|_| {
-            // It takes room that others need; if it can't be deleted, the next rewrite overwrites it.
+            // It takes room that others need; if it can't be deleted, the next rewrite overwrites
+            // it.
             let _ = self.disk.remove(&temporary);
         })?;
         self.next_number += 1;
@@ -316,7 +328,11 @@ impl<D: Disk> Spool<D> {
     }
 
     /// Writes and syncs a segment of everything preserved.
-    fn write_segment(&mut self, name: &str, preserved: &Preservation) -> io::Result<(D::File, u64, u32)> {
+    fn write_segment(
+        &mut self,
+        name: &str,
+        preserved: &Preservation,
+    ) -> io::Result<(D::File, u64, u32)> {
         let file = self.disk.create(name)?;
         let mut buffer = HEADER.to_vec();
         let (mut bytes, mut newest_generation) = (0, 0);
@@ -335,14 +351,16 @@ impl<D: Disk> Spool<D> {
         Ok((file, bytes, newest_generation))
     }
 
-    /// Deletes the segments in which everything is durable elsewhere: of generations older than `durable_generation`, or everything if
-    /// nothing is preserved. All the more if nothing can be written: the spool may have filled its disk.
+    /// Deletes the segments in which everything is durable elsewhere: of generations older than
+    /// `durable_generation`, or everything if nothing is preserved. All the more if nothing can be
+    /// written: the spool may have filled its disk.
     pub fn release(&mut self, durable_generation: u32, nothing_preserved: bool) {
         if nothing_preserved {
             self.forget_unwritten();
             self.missing.clear();
         }
-        let is_done = |segment: &Segment| nothing_preserved || segment.newest_generation < durable_generation;
+        let is_done =
+            |segment: &Segment| nothing_preserved || segment.newest_generation < durable_generation;
         // In order, so that an older version never outlives a newer one.
         while self.sealed.front().is_some_and(is_done) {
             if let Some(segment) = self.sealed.pop_front() {

@@ -1,4 +1,5 @@
-//! What the programs have in common at a terminal: logs, colours, tables, errors, and an end with the reader of their output.
+//! What the programs have in common at a terminal: logs, colours, tables, errors, and an end with
+//! the reader of their output.
 
 pub mod log;
 mod scheme;
@@ -73,10 +74,13 @@ pub fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Lets SIGPIPE end the process when the reader of its output has gone (`| head`), as it ends other programs; Rust ignores
-/// the signal. For commands that only print: a server goes on without a reader.
+/// Lets SIGPIPE end the process when the reader of its output has gone (`| head`), as it ends other
+/// programs; Rust ignores the signal. For commands that only print: a server goes on without a
+/// reader.
 pub fn end_with_the_reader() {
-    if let Err(error) = signal_hook::flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true))) {
+    if let Err(error) =
+        signal_hook::flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true)))
+    {
         tracing::warn!(%error, "SIGPIPE can't be handled");
     }
 }

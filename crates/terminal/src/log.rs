@@ -7,7 +7,8 @@ use tracing_subscriber::EnvFilter;
 /// How much is logged, and how.
 #[derive(Args, Clone, Debug)]
 pub struct LogArgs {
-    /// Log more: once for what happens, twice for why, three times for every step. RUST_LOG chooses by module.
+    /// Log more: once for what happens, twice for why, three times for every step. RUST_LOG chooses
+    /// by module.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     verbose: u8,
 
@@ -45,15 +46,19 @@ pub fn start(args: &LogArgs) {
     };
     let mut mistake = None;
     let filter = match std::env::var("RUST_LOG") {
-        Ok(directives) if !directives.is_empty() => EnvFilter::try_new(&directives).unwrap_or_else(|error| {
-            mistake = Some(error);
-            EnvFilter::new(level)
-        }),
+        Ok(directives) if !directives.is_empty() => {
+            EnvFilter::try_new(&directives).unwrap_or_else(|error| {
+                mistake = Some(error);
+                EnvFilter::new(level)
+            })
+        }
         _ => EnvFilter::new(level),
     };
     // The subscriber would panic if stderr was closed.
-    let builder =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     match args.log_format {
         LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => builder.json().flatten_event(true).init(),

@@ -38,7 +38,9 @@ impl Table {
     /// Columns of numbers beside a first one of words.
     pub fn of_numbers(headings: impl IntoIterator<Item = impl ToString>) -> Table {
         let side = |column| if column == 0 { Align::Left } else { Align::Right };
-        Table::new(headings.into_iter().enumerate().map(|(column, heading)| (heading, side(column))))
+        Table::new(
+            headings.into_iter().enumerate().map(|(column, heading)| (heading, side(column))),
+        )
     }
 
     /// One more row, with a cell for each column.
@@ -73,11 +75,15 @@ mod tests {
 
     #[test]
     fn tables_are_aligned_and_have_no_trailing_spaces() {
-        let mut table = Table::new([("node", Align::Left), ("ops", Align::Right), ("state", Align::Left)]);
+        let mut table =
+            Table::new([("node", Align::Left), ("ops", Align::Right), ("state", Align::Left)]);
         table.row(["0".into(), "12".into(), "up".into()]);
         table.row(["node-with-name".into(), "1,234".into(), String::new()]);
         let text = table.painted(Paint::none());
-        assert_eq!(text, "node              ops  state\n0                  12  up\nnode-with-name  1,234\n");
+        assert_eq!(
+            text,
+            "node              ops  state\n0                  12  up\nnode-with-name  1,234\n"
+        );
         let headings = "\x1b[1mnode              ops  state\x1b[0m\n";
         assert!(table.painted(Paint(true)).starts_with(headings));
     }

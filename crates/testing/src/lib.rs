@@ -7,11 +7,12 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Records that the running test is skipped for want of `lacking`, one of what `tests/lacks.sh` looks for or a
-/// command. The test returns then, and passes as far as `cargo test` knows.
+/// Records that the running test is skipped for want of `lacking`, one of what `tests/lacks.sh`
+/// looks for or a command. The test returns then, and passes as far as `cargo test` knows.
 ///
-/// `scripts/test.sh` names a file in `SWITCHBACK_SKIPS`; it counts what is in there, and fails for what
-/// `tests/skips.txt` doesn't list. Must be called from the test's own thread, which has the test's name.
+/// `scripts/test.sh` names a file in `SWITCHBACK_SKIPS`; it counts what is in there, and fails for
+/// what `tests/skips.txt` doesn't list. Must be called from the test's own thread, which has the
+/// test's name.
 pub fn skip(lacking: &str) {
     let name = test_name();
     // Not by eprintln!, which is shown of failed tests only.
@@ -43,7 +44,9 @@ impl Tmpfs {
     pub fn mount(kib: u32) -> Option<Tmpfs> {
         let directory = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "switchback-test"]).arg(directory.path());
+        mount
+            .args(["-t", "tmpfs", "-o", &format!("size={kib}k"), "switchback-test"])
+            .arg(directory.path());
         if !mount.output().is_ok_and(|output| output.status.success()) {
             skip("mounts");
             return None;
@@ -74,6 +77,9 @@ impl Drop for Tmpfs {
 mod tests {
     #[test]
     fn a_test_knows_its_name() {
-        assert_eq!(super::test_name(), "switchback-testing/switchback_testing::tests::a_test_knows_its_name");
+        assert_eq!(
+            super::test_name(),
+            "switchback-testing/switchback_testing::tests::a_test_knows_its_name"
+        );
     }
 }

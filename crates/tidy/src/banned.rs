@@ -2,7 +2,8 @@
 
 use crate::{File, Finding, Repository};
 
-/// In the state machines: what, and what to do instead. They must run the same in a simulation as in production.
+/// In the state machines: what, and what to do instead. They must run the same in a simulation as
+/// in production.
 const IMPURE_RUST: &[(&str, &str)] = &[
     ("SystemTime", "time comes in as an argument, `Now`"),
     ("Instant::now", "time comes in as an argument, `Now`"),
@@ -16,8 +17,14 @@ const IMPURE_RUST: &[(&str, &str)] = &[
     ("SysRng", "randomness comes in as a seed"),
     ("OsRng", "randomness comes in as a seed"),
     ("RandomState", "its hashes differ from run to run"),
-    ("std::collections::HashMap", "its order differs from run to run; BTreeMap, or hashbrown with a fixed hasher"),
-    ("std::collections::HashSet", "its order differs from run to run; BTreeSet, or hashbrown with a fixed hasher"),
+    (
+        "std::collections::HashMap",
+        "its order differs from run to run; BTreeMap, or hashbrown with a fixed hasher",
+    ),
+    (
+        "std::collections::HashSet",
+        "its order differs from run to run; BTreeSet, or hashbrown with a fixed hasher",
+    ),
     ("println!", "what happens goes out as effects or counters"),
     ("eprintln!", "what happens goes out as effects or counters"),
 ];
@@ -42,10 +49,14 @@ const MAY_ALLOCATE: &[&str] = &["datapath/native.c", "datapath/native.h"];
 /// Clocks, threads, sockets and randomness where there must be none.
 pub(crate) fn impurities(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in repository.with(&["rs"]).filter(|file| file.path.starts_with("crates/core/src/") && !file.is_test()) {
+    for file in repository
+        .with(&["rs"])
+        .filter(|file| file.path.starts_with("crates/core/src/") && !file.is_test())
+    {
         banned(file, IMPURE_RUST, &mut findings);
     }
-    let is_pipeline = |file: &&File| file.path.starts_with("datapath/") && file.path.matches('/').count() == 1;
+    let is_pipeline =
+        |file: &&File| file.path.starts_with("datapath/") && file.path.matches('/').count() == 1;
     for file in repository.with(&["h", "c"]).filter(is_pipeline) {
         if !MAY_ALLOCATE.contains(&file.path.as_str()) {
             banned(file, IMPURE_C, &mut findings);
@@ -69,22 +80,35 @@ fn has_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| at == 0 || !is_part(code.as_bytes()[at - 1]))
 }
 
-/// Loops over hash tables of the state machines, in an order that nobody chose. `// any order: ...` on the line or above says why it
-/// doesn't matter.
+/// Loops over hash tables of the state machines, in an order that nobody chose. `// any order: ...`
+/// on the line or above says why it doesn't matter.
 pub(crate) fn unordered_iteration(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in repository.with(&["rs"]).filter(|file| file.path.starts_with("crates/core/src/") && !file.is_test()) {
+    for file in repository
+        .with(&["rs"])
+        .filter(|file| file.path.starts_with("crates/core/src/") && !file.is_test())
+    {
         let declared = |line: &str| -> Option<String> {
-            let (before, _) = line.split_once(": HashMap<").or_else(|| line.split_once(": HashSet<"))?;
+            let (before, _) =
+                line.split_once(": HashMap<").or_else(|| line.split_once(": HashSet<"))?;
             Some(before.rsplit([' ', '(']).next()?.to_owned())
         };
-        let names: Vec<String> = file.product_lines().filter_map(|(_, line)| declared(line)).collect();
+        let names: Vec<String> =
+            file.product_lines().filter_map(|(_, line)| declared(line)).collect();
         let mut before = "";
         for (number, line) in file.product_lines() {
             let excused = line.contains("any order") || before.contains("any order");
             let mut iterates = names.iter().filter(|name| {
-                let calls =
-                    ["iter()", "iter_mut()", "values()", "values_mut()", "keys()", "drain()", "into_iter()", "retain("];
+                let calls = [
+                    "iter()",
+                    "iter_mut()",
+                    "values()",
+                    "values_mut()",
+                    "keys()",
+                    "drain()",
+                    "into_iter()",
+                    "retain(",
+                ];
                 calls.iter().any(|call| line.contains(&format!("{name}.{call}")))
                     || line.trim_end().ends_with(&format!("in &self.{name} {{"))
             });
@@ -112,8 +136,13 @@ pub(crate) fn open_ends(repository: &Repository) -> Vec<Finding> {
             for mark in ["TODO", "FIXME", "XXX"] {
                 let Some((_, rest)) = line.split_once(mark) else { continue };
                 let names_issue = rest.trim_start_matches(['(', ' ', ':']).starts_with('#');
-                if has_word(line, mark) && !names_issue && !rest.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-                    let message = format!("{mark} without an issue: nobody will find it again; write {mark}(#12)");
+                if has_word(line, mark)
+                    && !names_issue
+                    && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
+                {
+                    let message = format!(
+                        "{mark} without an issue: nobody will find it again; write {mark}(#12)"
+                    );
                     findings.push(file.finding(index + 1, message));
                 }
             }
@@ -129,7 +158,8 @@ mod tests {
     #[test]
     fn impure_code_is_found_but_not_in_comments_and_tests() {
         let text = "// SystemTime\nlet now = Instant::now();\nlet strand::x = 1;\n#[cfg(test)]\nmod tests { Instant::now(); }\n";
-        let repository = Repository::of(&[("crates/core/src/a.rs", text), ("crates/net/src/b.rs", text)]);
+        let repository =
+            Repository::of(&[("crates/core/src/a.rs", text), ("crates/net/src/b.rs", text)]);
         let findings = impurities(&repository);
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!((findings[0].path.as_str(), findings[0].line), ("crates/core/src/a.rs", 2));

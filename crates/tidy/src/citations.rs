@@ -10,8 +10,9 @@ const PROTOCOL: &str = "docs/understand/protocol.md";
 /// Files whose text may cite something.
 const CITING: &[&str] = &["rs", "h", "c", "md", "py", "sh", "bash", "lua", "toml", "yml"];
 /// Where the files are that documents name.
-const FOLDERS: &[&str] =
-    &["contrib", "crates", "datapath", "docs", "examples", "fuzz", "lab", "scripts", "tests", "tools"];
+const FOLDERS: &[&str] = &[
+    "contrib", "crates", "datapath", "docs", "examples", "fuzz", "lab", "scripts", "tests", "tools",
+];
 /// Documents, and what they name that isn't committed, or no longer.
 const NOT_COMMITTED: &[(&str, &str)] = &[
     ("docs/measure/performance.md", "crates/xdp/src/link.rs"), // It names the last commit that has it.
@@ -41,7 +42,11 @@ fn lines(file: &File) -> Vec<Line> {
     let with_neighbours = |(index, (number, line)): (usize, &(usize, &str))| {
         let (before, after) = (neighbour(index.checked_sub(1)), neighbour(Some(index + 1)));
         let start = before.len() + 1;
-        Line { number: *number, text: format!("{before} {line} {after}"), own: start..start + line.len() }
+        Line {
+            number: *number,
+            text: format!("{before} {line} {after}"),
+            own: start..start + line.len(),
+        }
     };
     lines.iter().enumerate().map(with_neighbours).collect()
 }
@@ -51,18 +56,20 @@ fn numbers(text: &str) -> Vec<u32> {
     let mut numbers = Vec::new();
     let mut rest = text;
     loop {
-        let digits = rest.len() - rest.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+        let digits =
+            rest.len() - rest.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
         let Ok(number) = rest[..digits].parse() else { return numbers };
         numbers.push(number);
         rest = &rest[digits..];
-        let separator = [", ", " and ", " to "].into_iter().find_map(|separator| rest.strip_prefix(separator));
+        let separator =
+            [", ", " and ", " to "].into_iter().find_map(|separator| rest.strip_prefix(separator));
         let Some(next) = separator else { return numbers };
         rest = next;
     }
 }
 
-/// Where `word`, or its plural, stands before numbers in the line: what is before, what after, and the
-/// numbers.
+/// Where `word`, or its plural, stands before numbers in the line: what is before, what after, and
+/// the numbers.
 fn cited<'t>(text: &'t str, own: &Range<usize>, word: &str) -> Vec<(&'t str, &'t str, Vec<u32>)> {
     let mut found = Vec::new();
     for (start, _) in text.match_indices(word).filter(|(start, _)| own.contains(start)) {
@@ -91,7 +98,8 @@ pub(crate) fn rules(repository: &Repository) -> Vec<Finding> {
     for file in repository.with(CITING) {
         for Line { number, text, own } in lines(file) {
             let small = text.replace("Rule", "rule");
-            for rule in cited(&small, &own, "rule").into_iter().flat_map(|(_, _, numbers)| numbers) {
+            for rule in cited(&small, &own, "rule").into_iter().flat_map(|(_, _, numbers)| numbers)
+            {
                 if !known.contains(&rule) {
                     findings.push(file.finding(number, format!("{RULES} has no rule {rule}")));
                 }
@@ -108,15 +116,20 @@ pub(crate) fn sections(repository: &Repository) -> Vec<Finding> {
         for Line { number, text, own } in lines(file) {
             for (before, after, sections) in cited(&text, &own, "section") {
                 let Some(document) = document_of(repository, file, before, after) else {
-                    let is_standard = before.trim_end_matches([' ', '(', ',']).rsplit(' ').nth(1) == Some("RFC");
+                    let is_standard =
+                        before.trim_end_matches([' ', '(', ',']).rsplit(' ').nth(1) == Some("RFC");
                     if !is_standard {
-                        findings.push(file.finding(number, "a section of which document? Name it, or cite a rule"));
+                        findings.push(file.finding(
+                            number,
+                            "a section of which document? Name it, or cite a rule",
+                        ));
                     }
                     continue;
                 };
                 let known = headings(repository, &document, "## ");
                 for section in sections.iter().filter(|section| !known.contains(section)) {
-                    findings.push(file.finding(number, format!("{document} has no section {section}")));
+                    findings
+                        .push(file.finding(number, format!("{document} has no section {section}")));
                 }
             }
         }
@@ -148,10 +161,9 @@ fn beside(file: &File, target: &str) -> String {
 /// Whether it is a file of the repository, or a folder with files.
 fn exists(repository: &Repository, path: &str) -> bool {
     let path = path.trim_end_matches('/');
-    repository
-        .files
-        .iter()
-        .any(|file| file.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+    repository.files.iter().any(|file| {
+        file.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    })
 }
 
 /// Documents that code and documents name are there; so are the files that documents name.
@@ -159,13 +171,18 @@ pub(crate) fn paths(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.with(CITING) {
         for Line { number, text, own } in lines(file) {
-            let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-./*$:".contains(letter);
+            let is_name =
+                |letter: char| letter.is_ascii_alphanumeric() || "_-./*$:".contains(letter);
             for word in text[own].split(|letter| !is_name(letter)) {
                 let path = word.trim_start_matches("../").trim_end_matches(['.', ':', '/']);
                 let Some((folder, rest)) = path.split_once('/') else { continue };
                 let is_cited = folder == "docs" || file.is("md") && FOLDERS.contains(&folder);
                 let is_exempt = NOT_COMMITTED.contains(&(file.path.as_str(), path));
-                if is_cited && !is_exempt && !rest.contains(['*', '$', ':']) && !exists(repository, path) {
+                if is_cited
+                    && !is_exempt
+                    && !rest.contains(['*', '$', ':'])
+                    && !exists(repository, path)
+                {
                     findings.push(file.finding(number, format!("{path} isn't there")));
                 }
             }
@@ -185,10 +202,12 @@ fn anchors(file: &File) -> BTreeSet<String> {
             continue;
         }
         let kept = title.trim().to_lowercase();
-        let kept = kept.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+        let kept =
+            kept.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
         let anchor: String = kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect();
         let again = (1..).map(|count| format!("{anchor}-{count}"));
-        let free = std::iter::once(anchor.clone()).chain(again).find(|name| !anchors.contains(name));
+        let free =
+            std::iter::once(anchor.clone()).chain(again).find(|name| !anchors.contains(name));
         anchors.extend(free);
     }
     anchors
@@ -199,7 +218,12 @@ pub(crate) fn links(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.with(&["md"]) {
         for (index, line) in file.text.lines().enumerate() {
-            for link in line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link) {
+            for link in line
+                .split("](")
+                .skip(1)
+                .filter_map(|rest| rest.split_once(')'))
+                .map(|(link, _)| link)
+            {
                 let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
                 if target.contains("://") {
                     continue;
@@ -211,8 +235,11 @@ pub(crate) fn links(repository: &Repository) -> Vec<Finding> {
                 let page = repository.file(&path);
                 if !exists(repository, &path) {
                     findings.push(file.finding(index + 1, format!("{path} isn't there")));
-                } else if !anchor.is_empty() && !page.is_some_and(|page| anchors(page).contains(anchor)) {
-                    findings.push(file.finding(index + 1, format!("{path} has no heading #{anchor}")));
+                } else if !anchor.is_empty()
+                    && !page.is_some_and(|page| anchors(page).contains(anchor))
+                {
+                    findings
+                        .push(file.finding(index + 1, format!("{path} has no heading #{anchor}")));
                 }
             }
         }
@@ -229,7 +256,12 @@ pub(crate) fn proofs(repository: &Repository) -> Vec<Finding> {
         is_proof = line.starts_with("**Proved by**") || is_proof && !line.is_empty();
         for name in line.split('`').skip(1).step_by(2).filter(|_| is_proof) {
             if !is_there(repository, name) {
-                findings.push(file.finding(index + 1, format!("no ablation, test or file is called `{name}`")));
+                findings.push(
+                    file.finding(
+                        index + 1,
+                        format!("no ablation, test or file is called `{name}`"),
+                    ),
+                );
             }
         }
     }
@@ -265,7 +297,10 @@ mod tests {
         let repository = Repository::of(&[
             (RULES, "## Rule 1\n\n## Rule 2\n\n## Rule 3\n"),
             (PROTOCOL, "## 1. The packet\n\nAs section 1 says, not section 2.\n"),
-            ("a.rs", "// Rules 1, 2 and\n// 4; protocol,\n// section 1.\n// (Protocol, section 3.)\n"),
+            (
+                "a.rs",
+                "// Rules 1, 2 and\n// 4; protocol,\n// section 1.\n// (Protocol, section 3.)\n",
+            ),
             ("b.h", "// (rule 3) RFC 9112 (section 3.2)\n// (plan, section 7)\n"),
         ]);
         assert_eq!(said(&rules(&repository)), [format!("a.rs:1: {RULES} has no rule 4")]);
@@ -284,19 +319,27 @@ mod tests {
         let page = "# A\n\n## What's `a_b`, then\n\n## A\n\n[b](b.md#there), [c](../c.md), [x](#a-1), [y](#gone)\n";
         let repository = Repository::of(&[
             ("docs/a.md", page),
-            ("docs/b.md", "## There\n\n[back](a.md#whats-a_b-then) to `crates/x/src` and `crates/y`\n"),
-            ("crates/x/src/lib.rs", "// See docs/a.md, ../docs/gone.md.\n// https://x.org/docs/y.md docs/$name.md\n"),
+            (
+                "docs/b.md",
+                "## There\n\n[back](a.md#whats-a_b-then) to `crates/x/src` and `crates/y`\n",
+            ),
+            (
+                "crates/x/src/lib.rs",
+                "// See docs/a.md, ../docs/gone.md.\n// https://x.org/docs/y.md docs/$name.md\n",
+            ),
         ]);
         let lost = ["docs/a.md:7: c.md isn't there", "docs/a.md:7: docs/a.md has no heading #gone"];
         assert_eq!(said(&links(&repository)), lost);
-        let lost = ["docs/b.md:3: crates/y isn't there", "crates/x/src/lib.rs:1: docs/gone.md isn't there"];
+        let lost = [
+            "docs/b.md:3: crates/y isn't there",
+            "crates/x/src/lib.rs:1: docs/gone.md isn't there",
+        ];
         assert_eq!(said(&paths(&repository)), lost);
     }
 
     #[test]
     fn what_proves_a_rule_is_there() {
-        let rules =
-            "`any`\n\n**Proved by** `no-fence`, `no-hold`;\n`it_holds`, `it_fell`, `a/b.rs`, `a/c.json`.\n\n`x`\n";
+        let rules = "`any`\n\n**Proved by** `no-fence`, `no-hold`;\n`it_holds`, `it_fell`, `a/b.rs`, `a/c.json`.\n\n`x`\n";
         let repository = Repository::of(&[
             (RULES, rules),
             ("lab/sim/src/ablation.rs", "(\"no-fence\", 1)"),
@@ -304,10 +347,9 @@ mod tests {
         ]);
         let lost = ["no-hold", "it_fell", "a/c.json"];
         let lines = [3, 4, 4];
-        let expected = lost
-            .iter()
-            .zip(lines)
-            .map(|(name, line)| format!("{RULES}:{line}: no ablation, test or file is called `{name}`"));
+        let expected = lost.iter().zip(lines).map(|(name, line)| {
+            format!("{RULES}:{line}: no ablation, test or file is called `{name}`")
+        });
         assert_eq!(said(&proofs(&repository)), expected.collect::<Vec<_>>());
         assert_eq!(said(&proofs(&Repository::of(&[]))), NONE);
     }

@@ -1,7 +1,9 @@
-//! What reviewers would have to say again and again, said by a test: `cargo test -p switchback-tidy`.
+//! What reviewers would have to say again and again, said by a test: `cargo test -p
+//! switchback-tidy`.
 //!
-//! Each rule is a function from the repository to findings; a finding says where, what and why. The rules are about text: they can be
-//! wrong in a corner, and then the corner gets an exception with its reason, in the rule's own list.
+//! Each rule is a function from the repository to findings; a finding says where, what and why. The
+//! rules are about text: they can be wrong in a corner, and then the corner gets an exception with
+//! its reason, in the rule's own list.
 
 mod banned;
 mod citations;

@@ -9,8 +9,13 @@ pub(crate) fn dead_rust_files(repository: &Repository) -> Vec<Finding> {
     for file in repository.with(&["rs"]).filter(|file| is_root(&file.path)) {
         follow(repository, file, &mut reached);
     }
-    let dead = repository.with(&["rs"]).filter(|file| file.is_of_a_crate() && !reached.contains(&file.path));
-    dead.map(|file| file.finding(0, "no `mod` leads here, so it is never compiled; remove it or name it")).collect()
+    let dead = repository
+        .with(&["rs"])
+        .filter(|file| file.is_of_a_crate() && !reached.contains(&file.path));
+    dead.map(|file| {
+        file.finding(0, "no `mod` leads here, so it is never compiled; remove it or name it")
+    })
+    .collect()
 }
 
 /// What cargo compiles by itself.
@@ -39,7 +44,9 @@ fn follow(repository: &Repository, file: &File, reached: &mut BTreeSet<String>) 
     };
     let mut path_of_next = None;
     for line in file.text.lines().map(str::trim) {
-        if let Some(path) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
+        if let Some(path) =
+            line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]"))
+        {
             path_of_next = Some(path.to_owned());
             continue;
         }
@@ -58,8 +65,10 @@ fn follow(repository: &Repository, file: &File, reached: &mut BTreeSet<String>) 
 fn module_of(line: &str) -> Option<&str> {
     let declaration = line.strip_suffix(';')?;
     let (visibility, name) = declaration.rsplit_once("mod ")?;
-    let is_visibility = visibility.is_empty() || visibility.starts_with("pub") || visibility.starts_with("#[");
-    (is_visibility && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')).then_some(name)
+    let is_visibility =
+        visibility.is_empty() || visibility.starts_with("pub") || visibility.starts_with("#[");
+    (is_visibility && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'))
+        .then_some(name)
 }
 
 /// Without `..`.
@@ -82,9 +91,14 @@ pub(crate) fn dead_headers(repository: &Repository) -> Vec<Finding> {
     for header in repository.with(&["h"]) {
         let name = header.name();
         let includes = |file: &&&File| {
-            let mut lines = file.text.lines().filter(|line| line.contains("#include") || line.contains("include_str!"));
+            let mut lines = file
+                .text
+                .lines()
+                .filter(|line| line.contains("#include") || line.contains("include_str!"));
             file.path != header.path
-                && lines.any(|line| line.contains(&format!("{name}\"")) || line.contains(&format!("/{name}>")))
+                && lines.any(|line| {
+                    line.contains(&format!("{name}\"")) || line.contains(&format!("/{name}>"))
+                })
         };
         if !sources.iter().any(|file| includes(&file)) {
             findings.push(header.finding(0, "no file includes it; remove it or use it"));
@@ -105,11 +119,16 @@ pub(crate) fn unlinked_documents(repository: &Repository) -> Vec<Finding> {
         let directory = document.path.rsplit_once('/').map_or("", |(directory, _)| directory);
         for piece in document.text.split("](").skip(1) {
             let target = piece.split([')', '#', ' ']).next().unwrap_or_default();
-            open.extend(repository.file(&normal(&format!("{directory}/{target}"))).filter(|file| file.is("md")));
+            open.extend(
+                repository
+                    .file(&normal(&format!("{directory}/{target}")))
+                    .filter(|file| file.is("md")),
+            );
         }
     }
     let lost = repository.with(&["md"]).filter(|file| !reached.contains(&file.path));
-    lost.map(|file| file.finding(0, "no link leads here from README.md; nobody will read it")).collect()
+    lost.map(|file| file.finding(0, "no link leads here from README.md; nobody will read it"))
+        .collect()
 }
 
 #[cfg(test)]

@@ -55,7 +55,8 @@ impl File {
 
     /// Rust that only tests compile: they may unwrap, sleep and look at the clock.
     pub fn is_test(&self) -> bool {
-        let of_tests = |part: &str| ["tests", "testing", "benches", "examples", "fuzz"].contains(&part);
+        let of_tests =
+            |part: &str| ["tests", "testing", "benches", "examples", "fuzz"].contains(&part);
         self.path.split('/').any(of_tests)
             || ["tests.rs", "fake.rs", "testing.rs"].contains(&self.name())
             || self.name().ends_with("_tests.rs")
@@ -88,7 +89,9 @@ impl Repository {
             .current_dir(root)
             .output()?;
         if !listed.status.success() {
-            return Err(std::io::Error::other(String::from_utf8_lossy(&listed.stderr).into_owned()));
+            return Err(std::io::Error::other(
+                String::from_utf8_lossy(&listed.stderr).into_owned(),
+            ));
         }
         let mut files = Vec::new();
         for path in String::from_utf8_lossy(&listed.stdout).split_terminator('\0') {

@@ -28,7 +28,9 @@ pub(crate) fn overlong_lines(repository: &Repository) -> Vec<Finding> {
             let length = line.chars().count();
             let limit = if is_code { UNBROKEN_MAX } else { line_limit(file, line) };
             if length > limit {
-                findings.push(file.finding(index + 1, format!("{length} characters; {limit} fit the window")));
+                findings.push(
+                    file.finding(index + 1, format!("{length} characters; {limit} fit the window")),
+                );
             }
         }
     }
@@ -66,10 +68,13 @@ mod tests {
     #[test]
     fn text_of_documents_is_wrapped() {
         let long = "x".repeat(121);
-        let page = format!("{long}\n| {long} |\n    {long}\n![{long}](x.svg)\n```\n{long}\n```\n{long}\n");
+        let page =
+            format!("{long}\n| {long} |\n    {long}\n![{long}](x.svg)\n```\n{long}\n```\n{long}\n");
         let repository = Repository::of(&[("a.md", &page), ("docs/understand/protocol.md", &page)]);
-        let lines: Vec<_> =
-            overlong_lines(&repository).into_iter().map(|finding| (finding.path, finding.line)).collect();
+        let lines: Vec<_> = overlong_lines(&repository)
+            .into_iter()
+            .map(|finding| (finding.path, finding.line))
+            .collect();
         assert_eq!(lines, [("a.md".to_owned(), 1), ("a.md".to_owned(), 8)]);
     }
 }

@@ -8,19 +8,27 @@ const LIST: &str = "tests/skips.txt";
 pub(crate) fn listed(repository: &Repository) -> Vec<Finding> {
     let Some(list) = repository.file(LIST) else { return Vec::new() };
     let mut findings = Vec::new();
-    for (index, line) in list.text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+    for (index, line) in
+        list.text.lines().enumerate().filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+    {
         let columns: Vec<_> = line.split('|').map(str::trim).collect();
         if columns.len() != 3 || columns.contains(&"") {
-            findings.push(list.finding(index + 1, "write: test | what may be lacking | why it needs that"));
+            findings.push(
+                list.finding(index + 1, "write: test | what may be lacking | why it needs that"),
+            );
         } else if !exists(repository, columns[0]) {
-            let message = format!("there is no test `{}`; remove the line, or write its new name", columns[0]);
+            let message = format!(
+                "there is no test `{}`; remove the line, or write its new name",
+                columns[0]
+            );
             findings.push(list.finding(index + 1, message));
         }
     }
     findings
 }
 
-/// Whether something matches `package/binary::test` (the test's name may begin with `*`) or `script: part`.
+/// Whether something matches `package/binary::test` (the test's name may begin with `*`) or
+/// `script: part`.
 fn exists(repository: &Repository, name: &str) -> bool {
     let Some((binary, test)) = name.rsplit_once("::") else {
         return repository.file(name.split(": ").next().unwrap_or(name)).is_some();
@@ -32,14 +40,19 @@ fn exists(repository: &Repository, name: &str) -> bool {
         Some(end) => format!("{end}()"),
         None => format!("fn {test}()"),
     };
-    sources.any(|file| test == "*" || file.text.lines().any(|line| line.contains("fn ") && line.contains(&function)))
+    sources.any(|file| {
+        test == "*"
+            || file.text.lines().any(|line| line.contains("fn ") && line.contains(&function))
+    })
 }
 
 /// A test that `cargo test` ignores is run by another one, which its reason names.
 pub(crate) fn ignored(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.with(&["rs"]) {
-        for (index, line) in file.text.lines().enumerate().filter(|(_, line)| line.trim().starts_with("#[ignore")) {
+        for (index, line) in
+            file.text.lines().enumerate().filter(|(_, line)| line.trim().starts_with("#[ignore"))
+        {
             let by = line.split_once("\"run by ").and_then(|(_, name)| name.split('"').next());
             if !by.is_some_and(|name| file.text.contains(&format!("fn {name}()"))) {
                 let message = "an ignored test tests nothing: let another one run it (`#[ignore = \"run by NAME\"]`), \
@@ -72,8 +85,7 @@ mod tests {
 
     #[test]
     fn ignored_tests_are_run_by_another() {
-        let text =
-            "#[ignore]\n#[ignore = \"slow\"]\n#[ignore = \"run by gone\"]\n#[ignore = \"run by all\"]\nfn all() {}\n";
+        let text = "#[ignore]\n#[ignore = \"slow\"]\n#[ignore = \"run by gone\"]\n#[ignore = \"run by all\"]\nfn all() {}\n";
         let repository = Repository::of(&[("crates/a/tests/b.rs", text)]);
         let lines: Vec<_> = ignored(&repository).iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [1, 2, 3]);

@@ -5,7 +5,8 @@ use crate::{File, Finding, Repository};
 /// The license of everything that may be loaded into a kernel.
 const DATAPATH_LICENSE: &str = "SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0";
 /// What compilers, editors and package managers leave behind.
-const GENERATED: &[&str] = &["o", "a", "so", "class", "jar", "pyc", "rlib", "rmeta", "orig", "rej", "swp", "log"];
+const GENERATED: &[&str] =
+    &["o", "a", "so", "class", "jar", "pyc", "rlib", "rmeta", "orig", "rej", "swp", "log"];
 const BYTES_MAX: usize = 1 << 20;
 
 /// Names under a section of a TOML file, `name = ...`, with their lines.
@@ -15,7 +16,9 @@ fn names_in<'t>(text: &'t str, section: &str) -> Vec<(usize, &'t str, &'t str)> 
     for (index, line) in text.lines().enumerate() {
         if line.starts_with('[') {
             inside = line.trim() == section;
-        } else if let Some((name, value)) = line.split_once('=').filter(|_| inside && !line.starts_with('#')) {
+        } else if let Some((name, value)) =
+            line.split_once('=').filter(|_| inside && !line.starts_with('#'))
+        {
             names.push((index + 1, name.trim(), value.trim()));
         }
     }
@@ -25,10 +28,13 @@ fn names_in<'t>(text: &'t str, section: &str) -> Vec<(usize, &'t str, &'t str)> 
 /// Every dependency is there for a reason, written down, and used.
 pub(crate) fn dependencies(repository: &Repository) -> Vec<Finding> {
     let Some(manifest) = repository.file("Cargo.toml") else { return Vec::new() };
-    let book = repository.file("docs/understand/dependencies.md").map_or("", |file| file.text.as_str());
+    let book =
+        repository.file("docs/understand/dependencies.md").map_or("", |file| file.text.as_str());
     let uses = |name: &str| {
-        let mut manifests =
-            repository.files.iter().filter(|file| file.name() == "Cargo.toml" && file.path != "Cargo.toml");
+        let mut manifests = repository
+            .files
+            .iter()
+            .filter(|file| file.name() == "Cargo.toml" && file.path != "Cargo.toml");
         let word = format!("{name} = ");
         manifests.any(|file| file.text.lines().any(|line| line.starts_with(&word)))
     };
@@ -38,8 +44,9 @@ pub(crate) fn dependencies(repository: &Repository) -> Vec<Finding> {
             continue;
         }
         if !book.contains(&format!("`{name}`")) {
-            let message =
-                format!("docs/understand/dependencies.md doesn't say what `{name}` is for, and why it and no other");
+            let message = format!(
+                "docs/understand/dependencies.md doesn't say what `{name}` is for, and why it and no other"
+            );
             findings.push(manifest.finding(line, message));
         }
         if !uses(name) {
@@ -52,9 +59,13 @@ pub(crate) fn dependencies(repository: &Repository) -> Vec<Finding> {
 /// Every crate has the workspace's lints.
 pub(crate) fn lints(repository: &Repository) -> Vec<Finding> {
     let is_crate = |file: &File| file.is_of_a_crate() && file.name() == "Cargo.toml";
-    let without =
-        repository.files.iter().filter(|file| is_crate(file) && !file.text.contains("[lints]\nworkspace = true"));
-    without.map(|file| file.finding(0, "add `[lints]` `workspace = true`: the same rules for all")).collect()
+    let without = repository
+        .files
+        .iter()
+        .filter(|file| is_crate(file) && !file.text.contains("[lints]\nworkspace = true"));
+    without
+        .map(|file| file.finding(0, "add `[lints]` `workspace = true`: the same rules for all"))
+        .collect()
 }
 
 /// Inputs that fuzzing begins with are any bytes; scripts/fuzz.sh keeps them few and small.
@@ -66,9 +77,13 @@ pub(crate) fn generated(repository: &Repository) -> Vec<Finding> {
     for file in repository.files.iter().filter(|file| !file.path.starts_with(CORPUS)) {
         let extension = file.name().rsplit_once('.').map_or("", |(_, extension)| extension);
         if file.is_binary || GENERATED.contains(&extension) {
-            findings.push(file.finding(0, "a generated or binary file; make it in the build, or in the test"));
+            findings.push(
+                file.finding(0, "a generated or binary file; make it in the build, or in the test"),
+            );
         } else if file.bytes > BYTES_MAX {
-            findings.push(file.finding(0, format!("{} bytes; a repository is cloned whole", file.bytes)));
+            findings.push(
+                file.finding(0, format!("{} bytes; a repository is cloned whole", file.bytes)),
+            );
         }
     }
     findings
@@ -77,8 +92,11 @@ pub(crate) fn generated(repository: &Repository) -> Vec<Finding> {
 /// The kernel takes the datapath only under its license.
 pub(crate) fn licenses(repository: &Repository) -> Vec<Finding> {
     let sources = repository.with(&["c", "h"]).filter(|file| file.path.starts_with("datapath/"));
-    let without = sources.filter(|file| !file.text.lines().next().unwrap_or_default().contains(DATAPATH_LICENSE));
-    without.map(|file| file.finding(1, format!("the first line is `// {DATAPATH_LICENSE}`"))).collect()
+    let without = sources
+        .filter(|file| !file.text.lines().next().unwrap_or_default().contains(DATAPATH_LICENSE));
+    without
+        .map(|file| file.finding(1, format!("the first line is `// {DATAPATH_LICENSE}`")))
+        .collect()
 }
 
 #[cfg(test)]

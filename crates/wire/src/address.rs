@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// An endpoint of the data plane, as the header carries it.
 ///
-/// In-memory links use addresses too, from a range that no network routes, so that packets look the same everywhere.
+/// In-memory links use addresses too, from a range that no network routes, so that packets look the
+/// same everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Address {
@@ -17,7 +18,8 @@ pub struct Address {
 }
 
 impl Address {
-    /// Address of an in-memory endpoint: `role` and `index` in the discard prefix `100::/64` (RFC 6666).
+    /// Address of an in-memory endpoint: `role` and `index` in the discard prefix `100::/64` (RFC
+    /// 6666).
     pub const fn in_memory(role: u16, index: u16) -> Address {
         let mut ip = [0; 16];
         ip[0] = 1;

@@ -1,4 +1,5 @@
-//! Keyed key hashes. The rack's key is secret to its clients, so that nobody can aim collisions at the cache.
+//! Keyed key hashes. The rack's key is secret to its clients, so that nobody can aim collisions at
+//! the cache.
 
 use crate::RoutingKey;
 use serde::{Deserialize, Serialize};

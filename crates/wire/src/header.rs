@@ -1,7 +1,8 @@
 //! The fixed header, decoded. `datapath/wire.h` is its twin; a test compares every offset.
 
 use crate::{
-    Address, HEADER_BYTES, KEY_BYTES_MAX, KeyHash, MAGIC, Op, PACKET_BYTES_MAX, RoutingKey, Seq, Status, TTL, VERSION,
+    Address, HEADER_BYTES, KEY_BYTES_MAX, KeyHash, MAGIC, Op, PACKET_BYTES_MAX, RoutingKey, Seq,
+    Status, TTL, VERSION,
 };
 use thiserror::Error;
 
@@ -66,7 +67,8 @@ struct Cursor<'a>(&'a [u8]);
 impl Cursor<'_> {
     #[inline]
     fn take<const N: usize>(&mut self) -> [u8; N] {
-        let (head, tail) = self.0.split_first_chunk::<N>().expect("the header's length was checked");
+        let (head, tail) =
+            self.0.split_first_chunk::<N>().expect("the header's length was checked");
         self.0 = tail;
         *head
     }
@@ -140,7 +142,8 @@ impl Header {
         HEADER_BYTES + usize::from(self.value_bytes) + usize::from(self.key_bytes)
     }
 
-    /// The header of `packet`, if that is a whole, well-formed packet (section 2 of the protocol, less what needs state).
+    /// The header of `packet`, if that is a whole, well-formed packet (section 2 of the protocol,
+    /// less what needs state).
     #[inline]
     pub fn decode(packet: &[u8]) -> Result<Header, DecodeError> {
         if packet.len() < HEADER_BYTES {

@@ -1,7 +1,8 @@
 //! The packets of `docs/understand/protocol.md`: layout, codec, sequence numbers, key hashes,
 //! addresses.
 //!
-//! Nothing in here knows what a packet *means*; that is the datapath's and the state machines' business.
+//! Nothing in here knows what a packet *means*; that is the datapath's and the state machines'
+//! business.
 
 mod address;
 mod hash;
@@ -37,8 +38,8 @@ pub const KEY_BYTES_MAX: usize = 1024;
 pub const VALUE_BYTES_MAX: usize = 1 << 20;
 /// Longest key that the cache takes.
 pub const CACHED_KEY_BYTES_MAX: usize = 128;
-/// Longest value that the cache takes, also the longest that travels without fragments: a packet holds it beside the
-/// longest cached key.
+/// Longest value that the cache takes, also the longest that travels without fragments: a packet
+/// holds it beside the longest cached key.
 pub const CACHED_VALUE_BYTES_MAX: usize = PACKET_BYTES_MAX - HEADER_BYTES - CACHED_KEY_BYTES_MAX;
 /// How many switches a packet may pass from its sender on.
 pub const TTL: u8 = 16;
@@ -47,8 +48,8 @@ pub const NO_LOCATION: u32 = u32::MAX;
 /// UDP port of the switch unless configured otherwise.
 pub const SWITCH_PORT: u16 = 5357;
 
-/// Where a record is, as tables and [`Header::location`] name it: class (2 bits), slot (30 bits). `None` where no table
-/// can have it.
+/// Where a record is, as tables and [`Header::location`] name it: class (2 bits), slot (30 bits).
+/// `None` where no table can have it.
 pub const fn location(class: u8, slot: u32) -> Option<u32> {
     if class < 4 && slot < (1 << 30) - 1 { Some((class as u32) << 30 | slot) } else { None }
 }

@@ -185,8 +185,10 @@ impl Map {
         let key = key.into();
         let bucket = key.top(self.index.len().trailing_zeros());
         let first = usize::from(self.index[bucket]);
-        let last = self.index.get(bucket + 1).map_or(self.partitions.len() - 1, |last| usize::from(*last));
-        first + self.partitions[first + 1..=last].partition_point(|partition| partition.start <= key)
+        let last =
+            self.index.get(bucket + 1).map_or(self.partitions.len() - 1, |last| usize::from(*last));
+        first
+            + self.partitions[first + 1..=last].partition_point(|partition| partition.start <= key)
     }
 
     /// The partition that a key belongs to.
@@ -219,7 +221,9 @@ impl Map {
     /// For each number of a partition, to the highest, whether it has a replica at this node.
     pub fn numbers_of(&self, node: u16) -> Vec<bool> {
         let mut mine = vec![false; self.places.len()];
-        for partition in self.partitions.iter().filter(|partition| partition.replicas.contains(&node)) {
+        for partition in
+            self.partitions.iter().filter(|partition| partition.replicas.contains(&node))
+        {
             mine[usize::from(partition.number)] = true;
         }
         mine
@@ -262,7 +266,8 @@ impl<'de> Deserialize<'de> for Map {
 
 /// The place of the partition that has each number; that of a number without one means nothing.
 fn places_of_numbers(partitions: &[Partition]) -> Vec<u16> {
-    let highest = partitions.iter().map(|partition| partition.number).max().expect("a map has partitions");
+    let highest =
+        partitions.iter().map(|partition| partition.number).max().expect("a map has partitions");
     let mut places = vec![0; usize::from(highest) + 1];
     for (place, partition) in partitions.iter().enumerate() {
         places[usize::from(partition.number)] = place as u16;

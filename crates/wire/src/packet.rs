@@ -1,4 +1,5 @@
-//! A packet in its buffer. The buffer is as long as the longest packet, so that an answer can outgrow its request in place.
+//! A packet in its buffer. The buffer is as long as the longest packet, so that an answer can
+//! outgrow its request in place.
 
 use crate::{Address, DecodeError, HEADER_BYTES, Header, Op, PACKET_BYTES_MAX};
 use std::fmt;
@@ -44,7 +45,8 @@ impl Packet {
         Packet::default()
     }
 
-    /// Fills the buffer with a packet; the header's lengths are set from `value` and `key`, which must fit.
+    /// Fills the buffer with a packet; the header's lengths are set from `value` and `key`, which
+    /// must fit.
     #[inline]
     pub fn fill(&mut self, mut header: Header, value: &[u8], key: &[u8]) {
         let length = HEADER_BYTES + value.len() + key.len();
@@ -52,7 +54,8 @@ impl Packet {
         assert!(!key.is_empty());
         header.value_bytes = value.len() as u16;
         header.key_bytes = key.len() as u16;
-        let (head, body) = self.bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("longer than a header");
+        let (head, body) =
+            self.bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("longer than a header");
         header.encode(head);
         body[..value.len()].copy_from_slice(value);
         body[value.len()..value.len() + key.len()].copy_from_slice(key);
@@ -124,7 +127,8 @@ impl Packet {
     /// Rewrites the header in place, keeping value and key; the lengths must be unchanged.
     pub fn rewrite(&mut self, header: &Header) {
         assert_eq!(header.packet_bytes(), self.length);
-        let (head, _) = self.bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("longer than a header");
+        let (head, _) =
+            self.bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("longer than a header");
         header.encode(head);
     }
 }
@@ -149,7 +153,8 @@ pub fn push_scan_entry(to: &mut Vec<u8>, maybe_cached: bool, key: &[u8], limit: 
     true
 }
 
-/// The keys in the value of a SCAN_REPLY, each with whether it may be cached. Ends early where the list is malformed.
+/// The keys in the value of a SCAN_REPLY, each with whether it may be cached. Ends early where the
+/// list is malformed.
 pub fn scan_entries(mut value: &[u8]) -> impl Iterator<Item = (bool, &[u8])> {
     std::iter::from_fn(move || {
         let (head, rest) = value.split_first_chunk::<3>()?;

@@ -1,13 +1,16 @@
-//! Packets as a capture file that Wireshark and tcpdump read (libpcap's format; `tools/wireshark` takes the packets apart).
+//! Packets as a capture file that Wireshark and tcpdump read (libpcap's format; `tools/wireshark`
+//! takes the packets apart).
 //!
-//! Each packet gets the IPv6 and UDP headers that it would have on a network without links (link type RAW). IPv4 endpoints appear mapped into IPv6.
+//! Each packet gets the IPv6 and UDP headers that it would have on a network without links (link
+//! type RAW). IPv4 endpoints appear mapped into IPv6.
 
 use crate::Address;
 use std::io::{self, Write};
 
 /// Little-endian, microseconds, version 2.4, packets of at most 65,535 bytes, raw IP.
 const FILE_HEADER: [u8; 24] = [
-    0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 101, 0, 0, 0, //
+    0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 101, 0, 0,
+    0, //
 ];
 const RECORD_HEADER_BYTES: usize = 16;
 const IP_HEADER_BYTES: usize = 40;
@@ -26,11 +29,22 @@ impl<W: Write> Capture<W> {
     /// A capture of at most `bytes_max` bytes.
     pub fn new(mut to: W, bytes_max: u64) -> io::Result<Capture<W>> {
         to.write_all(&FILE_HEADER)?;
-        Ok(Capture { to, left_bytes: bytes_max.saturating_sub(FILE_HEADER.len() as u64), frame: Vec::new() })
+        Ok(Capture {
+            to,
+            left_bytes: bytes_max.saturating_sub(FILE_HEADER.len() as u64),
+            frame: Vec::new(),
+        })
     }
 
-    /// Writes a packet that went from one endpoint to another; false if there is no room any more, for this one or any later one.
-    pub fn write(&mut self, unix_us: u64, from: Address, to: Address, packet: &[u8]) -> io::Result<bool> {
+    /// Writes a packet that went from one endpoint to another; false if there is no room any more,
+    /// for this one or any later one.
+    pub fn write(
+        &mut self,
+        unix_us: u64,
+        from: Address,
+        to: Address,
+        packet: &[u8],
+    ) -> io::Result<bool> {
         let udp_bytes = UDP_HEADER_BYTES + packet.len();
         let captured = IP_HEADER_BYTES + udp_bytes;
         let bytes = (RECORD_HEADER_BYTES + captured) as u64;
@@ -77,7 +91,8 @@ fn checksum(from: Address, to: Address, packet: &[u8]) -> u16 {
     // The length counts twice: in the pseudo header and in UDP's own.
     let length = (UDP_HEADER_BYTES + packet.len()) as u64;
     let ports = u64::from(from.port) + u64::from(to.port);
-    let mut sum = words(&from.ip) + words(&to.ip) + u64::from(UDP) + 2 * length + ports + words(packet);
+    let mut sum =
+        words(&from.ip) + words(&to.ip) + u64::from(UDP) + 2 * length + ports + words(packet);
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -5,13 +5,15 @@ use std::fmt;
 use std::ops::Index;
 use std::str::FromStr;
 
-/// Which paper's policy a rack runs. What it means is said by its properties: other code asks for these.
+/// Which paper's policy a rack runs. What it means is said by its properties: other code asks for
+/// these.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scheme {
     /// Routing only: a baseline.
     NoCache,
-    /// Write-around: a baseline, what an application does that deletes a cached record when it writes (cache-aside).
+    /// Write-around: a baseline, what an application does that deletes a cached record when it
+    /// writes (cache-aside).
     WriteAround,
     /// Write-through: a baseline (Jin et al., "NetCache", SOSP 2017).
     NetCache,
@@ -32,7 +34,8 @@ struct Properties {
 
 impl Scheme {
     /// All of them, baselines first; each at the index of its declaration.
-    pub const ALL: [Scheme; 4] = [Scheme::NoCache, Scheme::WriteAround, Scheme::NetCache, Scheme::FarReach];
+    pub const ALL: [Scheme; 4] =
+        [Scheme::NoCache, Scheme::WriteAround, Scheme::NetCache, Scheme::FarReach];
 
     /// What FarReach is compared with: all others.
     pub fn baselines() -> impl Iterator<Item = Scheme> {
@@ -115,8 +118,8 @@ impl Scheme {
         self.caches() && !self.absorbs_writes()
     }
 
-    /// The node that applied a write sends the new value to the switch. With another scheme that invalidates records, the
-    /// next read fetches the value.
+    /// The node that applied a write sends the new value to the switch. With another scheme that
+    /// invalidates records, the next read fetches the value.
     pub const fn refreshes(self) -> bool {
         self.properties().refreshes
     }
@@ -171,16 +174,21 @@ mod tests {
             assert_eq!((scheme.name().parse(), scheme as usize), (Ok(scheme), at));
             assert_eq!(PerScheme::from_fn(|scheme| scheme)[scheme], scheme);
         }
-        let unknown =
-            "\"Farreach\" is no scheme: it is one of \"nocache\", \"writearound\", \"netcache\", \"farreach\"";
+        let unknown = "\"Farreach\" is no scheme: it is one of \"nocache\", \"writearound\", \"netcache\", \"farreach\"";
         assert_eq!("Farreach".parse::<Scheme>(), Err(unknown.to_owned()));
     }
 
     #[test]
     fn properties_agree_with_each_other() {
         for scheme in Scheme::ALL {
-            assert!(scheme.caches() || !scheme.absorbs_writes() && !scheme.refreshes(), "{scheme} has no cache");
-            assert!(!(scheme.absorbs_writes() && scheme.refreshes()), "{scheme}: one home for a write");
+            assert!(
+                scheme.caches() || !scheme.absorbs_writes() && !scheme.refreshes(),
+                "{scheme} has no cache"
+            );
+            assert!(
+                !(scheme.absorbs_writes() && scheme.refreshes()),
+                "{scheme}: one home for a write"
+            );
         }
     }
 }

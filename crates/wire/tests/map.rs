@@ -16,7 +16,10 @@ fn map(starts: impl IntoIterator<Item = u128>) -> Map {
     starts.dedup();
     // Numbers that aren't in the order of the ranges.
     let last = starts.len() - 1;
-    let numbered = starts.into_iter().enumerate().map(|(place, start)| partition((last - place) as u16, start));
+    let numbered = starts
+        .into_iter()
+        .enumerate()
+        .map(|(place, start)| partition((last - place) as u16, start));
     Map::new(numbered.collect()).unwrap()
 }
 
@@ -27,7 +30,11 @@ fn linear(map: &Map, key: RoutingKey) -> &Partition {
 /// The keys where something may go wrong.
 fn edges(map: &Map) -> Vec<RoutingKey> {
     let around = |start: u128| [start.wrapping_sub(1), start, start + 1];
-    map.partitions().iter().flat_map(|partition| around(partition.start.0)).map(RoutingKey).collect()
+    map.partitions()
+        .iter()
+        .flat_map(|partition| around(partition.start.0))
+        .map(RoutingKey)
+        .collect()
 }
 
 /// Keys with few bits set come close to each other and share buckets; others spread.
@@ -58,7 +65,11 @@ fn equal_ranges_are_the_top_bits() {
         let map = Map::equal(vec![vec![7]; 1 << bits]);
         for key in edges(&map) {
             let top = (key.0 >> 64 >> 48 << bits >> 16) as u16;
-            assert_eq!((map.of(key).number, map.find(key)), (top, usize::from(top)), "{bits} bits, {key:?}");
+            assert_eq!(
+                (map.of(key).number, map.find(key)),
+                (top, usize::from(top)),
+                "{bits} bits, {key:?}"
+            );
         }
     }
 }
@@ -83,7 +94,8 @@ fn a_routing_key_is_the_hash_as_a_number() {
 fn what_covers_no_key_space_is_refused() {
     let refused = |partitions: &[Partition]| Map::new(partitions.to_vec()).unwrap_err();
     assert_eq!(refused(&[]), MapError::Count);
-    let many: Vec<_> = (0..=PARTITIONS_MAX).map(|place| partition(place as u16, place as u128)).collect();
+    let many: Vec<_> =
+        (0..=PARTITIONS_MAX).map(|place| partition(place as u16, place as u128)).collect();
     assert_eq!(refused(&many), MapError::Count);
     assert_eq!(refused(&[partition(0, 1)]), MapError::First);
     assert_eq!(refused(&[partition(0, 0), partition(1, 9), partition(2, 9)]), MapError::Order);

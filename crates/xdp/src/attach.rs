@@ -16,7 +16,8 @@ use switchback_wire::PACKET_BYTES_MAX;
 pub enum Mode {
     /// In the driver, before anything is allocated for them.
     Native,
-    /// After the kernel has made its own packet of them: works everywhere, and is as slow as a socket.
+    /// After the kernel has made its own packet of them: works everywhere, and is as slow as a
+    /// socket.
     Generic,
     /// On the network card.
     Offloaded,
@@ -50,7 +51,10 @@ impl FromStr for Mode {
         match text {
             "native" => Ok(Mode::Native),
             "generic" => Ok(Mode::Generic),
-            _ => Err(format!("\"{}\" is no mode: it is one of \"native\", \"generic\"", text.escape_debug())),
+            _ => Err(format!(
+                "\"{}\" is no mode: it is one of \"native\", \"generic\"",
+                text.escape_debug()
+            )),
         }
     }
 }
@@ -60,8 +64,8 @@ pub(crate) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 /// IPv6 and UDP headers with the longest packet.
 pub const MTU_MIN: u32 = PACKET_BYTES_MAX as u32 + 48;
 
-/// A datapath on an interface. Dropping it, or the end of the process however it ends, takes it off again: the kernel keeps a link only
-/// as long as somebody has it open.
+/// A datapath on an interface. Dropping it, or the end of the process however it ends, takes it off
+/// again: the kernel keeps a link only as long as somebody has it open.
 #[derive(Debug)]
 pub struct Attachment {
     watch: Watch,
@@ -91,16 +95,19 @@ impl Watch {
         self.mode
     }
 
-    /// False once it was taken off, by whomever, another program was put in its place, or the interface is gone.
+    /// False once it was taken off, by whomever, another program was put in its place, or the
+    /// interface is gone.
     pub fn is_attached(&self) -> bool {
         let Some(link) = self.link.upgrade() else { return false };
         let says = |field| sys::described(link.as_fd(), field);
-        says("ifindex").is_none_or(|index| index != 0) && says("prog_id").is_none_or(|id| id == self.program.into())
+        says("ifindex").is_none_or(|index| index != 0)
+            && says("prog_id").is_none_or(|id| id == self.program.into())
     }
 }
 
 impl Attachment {
-    /// Attaches to an interface of this thread's network namespace; in the mode that is asked for, or not at all.
+    /// Attaches to an interface of this thread's network namespace; in the mode that is asked for,
+    /// or not at all.
     pub fn new(datapath: &XdpDatapath, interface: &str, mode: Mode) -> Result<Attachment, Error> {
         Attachment::with_peer(datapath, interface, mode, None)
     }
@@ -122,14 +129,18 @@ impl Attachment {
         warn_of(datapath, &found)?;
         let flags = if mode == Mode::Generic { XDP_FLAGS_SKB_MODE } else { XDP_FLAGS_DRV_MODE };
         let program = datapath.loaded.program("switchback");
-        let link = sys::link(program, found.index, flags).map_err(|error| refusal(interface, mode, &error))?;
+        let link = sys::link(program, found.index, flags)
+            .map_err(|error| refusal(interface, mode, &error))?;
         let attached = sys::query(found.index).map_err(Error::system("asking for the mode"))?.mode;
-        let unknown = || Error::Interface(format!("{interface}: attached in the unknown mode {attached}"));
+        let unknown =
+            || Error::Interface(format!("{interface}: attached in the unknown mode {attached}"));
         let mode = Mode::of_kernel(attached).ok_or_else(unknown)?;
         let forwarding = Forwarding::enable(interface, endpoint(datapath).is_ipv4())?;
         // Only the driver loses what is sent without it.
         let peer = match mode {
-            Mode::Native => peer::attach(datapath.loaded.program("switchback_pass"), &found, namespace)?,
+            Mode::Native => {
+                peer::attach(datapath.loaded.program("switchback_pass"), &found, namespace)?
+            }
             Mode::Generic | Mode::Offloaded => None,
         };
         let link = Arc::new(link);
@@ -142,7 +153,8 @@ impl Attachment {
         Ok(Attachment { watch, _forwarding: forwarding, _link: link, peer })
     }
 
-    /// Whether it is a veth whose other end was found, and got the program without which it loses what is sent.
+    /// Whether it is a veth whose other end was found, and got the program without which it loses
+    /// what is sent.
     pub fn has_peer_program(&self) -> bool {
         self.peer.is_some()
     }
@@ -163,7 +175,8 @@ fn warn_of(datapath: &XdpDatapath, interface: &Link) -> Result<(), Error> {
     if !interface.is_up {
         tracing::warn!("{name} is down, and nothing comes in by it: ip link set dev {name} up");
     }
-    let addresses = netlink::addresses(interface.index).map_err(Error::system("listing addresses"))?;
+    let addresses =
+        netlink::addresses(interface.index).map_err(Error::system("listing addresses"))?;
     let address = endpoint(datapath);
     if !addresses.contains(&address) {
         tracing::warn!(
@@ -186,7 +199,9 @@ fn refusal(interface: &str, mode: Mode, error: &std::io::Error) -> Error {
             "{interface}, or a veth's other end, has an MTU too large for the datapath in native mode: \
              ip link set dev {interface} mtu 1500, at both ends"
         ),
-        Some(libc::EPERM | libc::EACCES) => format!("attaching to {interface} needs root or CAP_NET_ADMIN"),
+        Some(libc::EPERM | libc::EACCES) => {
+            format!("attaching to {interface} needs root or CAP_NET_ADMIN")
+        }
         _ => format!("attaching to {interface}: {error}"),
     };
     Error::Interface(why)
@@ -198,5 +213,7 @@ pub(crate) fn link_named(interface: &str) -> Result<Link, Error> {
 }
 
 fn no_interface(interface: &str) -> Error {
-    Error::Interface(format!("there is no interface {interface} here; `ip link` lists those that there are"))
+    Error::Interface(format!(
+        "there is no interface {interface} here; `ip link` lists those that there are"
+    ))
 }

@@ -1,5 +1,5 @@
-//! The kernel looks routes up for a frame only on an interface that forwards. This switches it on, and off again; what a killed process
-//! left on is noted in a file, for the next one that starts.
+//! The kernel looks routes up for a frame only on an interface that forwards. This switches it on,
+//! and off again; what a killed process left on is noted in a file, for the next one that starts.
 
 use crate::{Error, sys};
 use std::fs::{self, File, OpenOptions};
@@ -30,18 +30,27 @@ struct Note {
 }
 
 impl Forwarding {
-    /// Switches it on for an interface of this thread's namespace, on which nobody else may do so meanwhile: the caller has attached
-    /// a program to it.
+    /// Switches it on for an interface of this thread's namespace, on which nobody else may do so
+    /// meanwhile: the caller has attached a program to it.
     pub(crate) fn enable(interface: &str, v4: bool) -> Result<Forwarding, Error> {
-        let namespace = sys::namespace_cookie().map_err(Error::system("asking for the namespace"))?;
-        let found = Forwarding::enable_in(Path::new(NOTES), Path::new(SETTINGS), namespace, interface, v4);
+        let namespace =
+            sys::namespace_cookie().map_err(Error::system("asking for the namespace"))?;
+        let found =
+            Forwarding::enable_in(Path::new(NOTES), Path::new(SETTINGS), namespace, interface, v4);
         found.map_err(Error::system("letting the interface forward"))
     }
 
-    fn enable_in(notes: &Path, settings: &Path, namespace: u64, interface: &str, v4: bool) -> io::Result<Forwarding> {
+    fn enable_in(
+        notes: &Path,
+        settings: &Path,
+        namespace: u64,
+        interface: &str,
+        v4: bool,
+    ) -> io::Result<Forwarding> {
         restore_left(notes, settings, namespace);
         let family = if v4 { "ipv4" } else { "ipv6" };
-        let setting = OpenOptions::new().read(true).write(true).open(path(settings, family, interface))?;
+        let setting =
+            OpenOptions::new().read(true).write(true).open(path(settings, family, interface))?;
         let before = read(&setting)?;
         if before == "1" {
             return Ok(Forwarding { setting, note: None });
@@ -85,7 +94,8 @@ fn write_note(path: &Path, before: &str) -> io::Result<File> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory)?;
     let aside = directory.join(format!(".{}", std::process::id()));
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&aside)?;
+    let mut file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&aside)?;
     file.try_lock()?;
     file.write_all(before.as_bytes())?;
     fs::rename(aside, path)?;
@@ -103,9 +113,15 @@ fn restore_left(notes: &Path, settings: &Path, namespace: u64) {
         }
         let setting = path(settings, family, interface);
         match restore(&entry.path(), &setting) {
-            Ok(true) => tracing::info!(interface, family, "forwarding is restored, which a killed process left on"),
+            Ok(true) => tracing::info!(
+                interface,
+                family,
+                "forwarding is restored, which a killed process left on"
+            ),
             Ok(false) => {}
-            Err(error) => tracing::warn!(%error, note = %entry.path().display(), "forwarding isn't restored"),
+            Err(error) => {
+                tracing::warn!(%error, note = %entry.path().display(), "forwarding isn't restored")
+            }
         }
     }
 }
@@ -153,11 +169,15 @@ mod tests {
         }
 
         fn enable(&self, namespace: u64, interface: &str) -> Forwarding {
-            Forwarding::enable_in(&self.notes(), self.directory.path(), namespace, interface, true).unwrap()
+            Forwarding::enable_in(&self.notes(), self.directory.path(), namespace, interface, true)
+                .unwrap()
         }
 
         fn setting(&self, interface: &str) -> String {
-            fs::read_to_string(path(self.directory.path(), "ipv4", interface)).unwrap().trim().to_owned()
+            fs::read_to_string(path(self.directory.path(), "ipv4", interface))
+                .unwrap()
+                .trim()
+                .to_owned()
         }
     }
 

@@ -27,7 +27,8 @@ fn checksum(header: &[u8]) -> u16 {
 /// # Panics
 /// If the payload is too long for an IP packet.
 pub(crate) fn frame(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
-    let ip_bytes = u16::try_from(IP_BYTES + UDP_BYTES + payload.len()).expect("a payload of one packet");
+    let ip_bytes =
+        u16::try_from(IP_BYTES + UDP_BYTES + payload.len()).expect("a payload of one packet");
     let udp_bytes = ip_bytes - IP_BYTES as u16;
     let mut head = [0; HEADERS_BYTES];
     head[..6].copy_from_slice(&DESTINATION);
@@ -66,7 +67,10 @@ mod tests {
             assert_eq!(checksum(&frame[14..34]), 0);
         }
         // A header whose checksum is known.
-        let known = [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7];
+        let known = [
+            0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0, 0, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0,
+            0xc7,
+        ];
         assert_eq!(checksum(&known), 0xb861);
     }
 }

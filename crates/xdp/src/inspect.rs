@@ -1,4 +1,5 @@
-//! What an interface, its driver and the kernel's settings are like: for those who are to mend them.
+//! What an interface, its driver and the kernel's settings are like: for those who are to mend
+//! them.
 
 use crate::{Error, Mode, attach, netlink, sys};
 use std::net::IpAddr;
@@ -18,7 +19,8 @@ pub struct Interface {
     pub driver: Option<String>,
     /// Queues that frames come in by.
     pub receive_queues: Option<u32>,
-    /// Whether the driver can run XDP programs. Since Linux 6.3 the kernel tells, unless it can nothing of the kind.
+    /// Whether the driver can run XDP programs. Since Linux 6.3 the kernel tells, unless it can
+    /// nothing of the kind.
     pub takes_native: Option<bool>,
     /// The mode in which a program is attached already.
     pub attached: Option<Mode>,
@@ -67,7 +69,8 @@ fn ethtool<const WORDS: usize>(name: &str, command: u32) -> Option<[u32; WORDS]>
 }
 
 fn text(words: &[u32]) -> String {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
+    let bytes: Vec<u8> =
+        words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -79,7 +82,10 @@ mod tests {
     #[test]
     fn interfaces_are_looked_at_without_privileges() {
         let loopback = inspect("lo").unwrap();
-        assert!(loopback.is_up && loopback.mtu >= 1500 && loopback.attached.is_none(), "{loopback:?}");
+        assert!(
+            loopback.is_up && loopback.mtu >= 1500 && loopback.attached.is_none(),
+            "{loopback:?}"
+        );
         assert_eq!(loopback.driver, None, "{loopback:?}");
         let error = inspect("no-such-if").unwrap_err().to_string();
         assert!(error.contains("no interface no-such-if"), "{error}");

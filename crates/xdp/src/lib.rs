@@ -1,8 +1,9 @@
 //! The switch's pipeline in the kernel: loads it, drives it, attaches it to interfaces.
 //!
-//! An [`XdpDatapath`] is what [`switchback_datapath::Datapath`] is in user space: tables, control packets, reports, statistics, and
-//! packets that are processed on request (by `BPF_PROG_TEST_RUN`; for conformance, and for what an interface couldn't answer in
-//! place). [`Attachment`] makes the kernel process the packets of an interface. No sockets and no threads in here.
+//! An [`XdpDatapath`] is what [`switchback_datapath::Datapath`] is in user space: tables, control
+//! packets, reports, statistics, and packets that are processed on request (by `BPF_PROG_TEST_RUN`;
+//! for conformance, and for what an interface couldn't answer in place). [`Attachment`] makes the
+//! kernel process the packets of an interface. No sockets and no threads in here.
 
 mod attach;
 mod forwarding;
@@ -39,7 +40,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 use switchback_datapath::{
-    Config, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics, TableError, Verdict,
+    Config, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics, TableError,
+    Verdict,
 };
 use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet, location};
 use sys::{Calls, Shared};
@@ -144,13 +146,20 @@ pub fn permission() -> Result<(), Error> {
         return Err(Error::NotBuiltIn);
     }
     let small = switchback_datapath::ClassConfig { value_bytes: 8, slots: 1 };
-    let config =
-        Config { classes: vec![small], lanes: 1, partitions: 1, sketch_width: 1, reports: 1, ..Config::default() };
+    let config = Config {
+        classes: vec![small],
+        lanes: 1,
+        partitions: 1,
+        sketch_width: 1,
+        reports: 1,
+        ..Config::default()
+    };
     XdpDatapath::new(&config, Address::default()).map(|_| ())
 }
 
 impl XdpDatapath {
-    /// Loads it. It serves nothing yet: inject SET_EPOCH, set a map and nodes, attach. Packets to `endpoint` are its own.
+    /// Loads it. It serves nothing yet: inject SET_EPOCH, set a map and nodes, attach. Packets to
+    /// `endpoint` are its own.
     pub fn new(config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
         XdpDatapath::load(Object::Switch, config, endpoint)
     }
@@ -221,7 +230,8 @@ impl XdpDatapath {
         self.endpoint
     }
 
-    /// Tells the kernel's monotonic clock what time it is. To be repeated, since the system's clock may be set.
+    /// Tells the kernel's monotonic clock what time it is. To be repeated, since the system's clock
+    /// may be set.
     pub fn set_clock(&self) {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let monotonic = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -235,15 +245,18 @@ impl XdpDatapath {
         // By a signal.
         for _ in 0..INTERRUPTIONS_MAX {
             match &ran {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => ran = self.calls.run(program, packet, out),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                    ran = self.calls.run(program, packet, out)
+                }
                 _ => break,
             }
         }
         ran
     }
 
-    /// Runs a packet that came `from` an address through the pipeline, as [`switchback_datapath::Datapath::process`] does; with 0
-    /// as `now_ms` the kernel looks at its clock, with 0 as `random` it draws.
+    /// Runs a packet that came `from` an address through the pipeline, as
+    /// [`switchback_datapath::Datapath::process`] does; with 0 as `now_ms` the kernel looks at its
+    /// clock, with 0 as `random` it draws.
     pub fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32) -> Verdict {
         let mut bytes = [0; REPLAY_BYTES + PACKET_BYTES_MAX];
         let length = REPLAY_BYTES + packet.bytes().len();
@@ -262,15 +275,19 @@ impl XdpDatapath {
         };
         let taken = packet.copy_from(&out[REPLAY_BYTES..ran.length.max(REPLAY_BYTES)]);
         debug_assert!(taken.is_some());
-        let route = u64::from_ne_bytes(out[REPLAY_ROUTE..REPLAY_ROUTE + 8].try_into().expect("8 bytes"));
+        let route =
+            u64::from_ne_bytes(out[REPLAY_ROUTE..REPLAY_ROUTE + 8].try_into().expect("8 bytes"));
         verdict_of(ran.value, route)
     }
 
-    /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the same packet.
+    /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the
+    /// same packet.
     pub fn inject(&self, packet: &mut Packet) -> Verdict {
         let mut out = [0; PACKET_BYTES_MAX];
         let run = || self.run("switchback_control", packet.bytes(), &mut out);
-        let Some(ran) = self.done("run a control packet", run) else { return Verdict::Drop(DropReason::None) };
+        let Some(ran) = self.done("run a control packet", run) else {
+            return Verdict::Drop(DropReason::None);
+        };
         let taken = packet.copy_from(&out[..ran.length]);
         debug_assert!(taken.is_some());
         verdict_of(ran.value, u64::MAX)
@@ -282,12 +299,14 @@ impl XdpDatapath {
 
     /// Into an array, whose index exists, or a table with room.
     fn update(&self, map: &str, key: &[u8], value: &[u8]) {
-        let _noted = self.done(&format!("take an entry of {map}"), || self.calls.update(map, key, value));
+        let _noted =
+            self.done(&format!("take an entry of {map}"), || self.calls.update(map, key, value));
     }
 
     /// Makes packets of this key find the slot. Between ADMIT and SET_VALID.
     pub fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
-        let exists = self.config.classes.get(usize::from(class)).is_some_and(|class| slot < class.slots);
+        let exists =
+            self.config.classes.get(usize::from(class)).is_some_and(|class| slot < class.slots);
         let location = location(class, slot).filter(|_| exists).ok_or(TableError::Slot)?;
         match self.change_lookup(hash, location, true) {
             0 => Ok(()),
@@ -343,16 +362,20 @@ impl XdpDatapath {
         let _one_at_a_time = self.tables();
         let index = u32::from(node).to_ne_bytes();
         let new = address_bytes(&address);
-        let look = |map, key: &[u8]| self.done("say where a node is", || self.calls.lookup(map, key)).flatten();
+        let look = |map, key: &[u8]| {
+            self.done("say where a node is", || self.calls.lookup(map, key)).flatten()
+        };
         let old = look("node_addresses", &index).filter(|old| *old != new);
-        if let Some(old) = old.filter(|old| look("nodes", old).is_some_and(|owner| owner == index)) {
+        if let Some(old) = old.filter(|old| look("nodes", old).is_some_and(|owner| owner == index))
+        {
             let _noted = self.done("forget a node's address", || self.calls.delete("nodes", &old));
         }
         self.update("node_addresses", &index, &new);
         self.update("nodes", &new, &index);
     }
 
-    /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets of others are dropped.
+    /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets
+    /// of others are dropped.
     pub fn set_lanes(&self, granted: u32) {
         self.shared.set_u32(place("registers.lanes"), granted.min(self.config.lanes));
     }
@@ -362,7 +385,8 @@ impl XdpDatapath {
         self.done("give its reports", || self.reports().next(packet)).unwrap_or(false)
     }
 
-    /// Takes the address of a receiver whose next hop the kernel doesn't know; packets to it are lost until it does.
+    /// Takes the address of a receiver whose next hop the kernel doesn't know; packets to it are
+    /// lost until it does.
     pub fn next_unreached(&self) -> Option<Address> {
         self.done("name receivers without a next hop", || self.reports().next_unreached()).flatten()
     }
@@ -371,7 +395,8 @@ impl XdpDatapath {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half.
+    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below
+    /// half.
     pub fn sequence_used(&self) -> u32 {
         self.shared.get_u32(place("registers.sequence_used"))
     }
@@ -397,13 +422,18 @@ impl XdpDatapath {
         self.shared.set_u32(place("registers.epoch"), 0);
         const XDP_PASS: u32 = 2;
         let began = Instant::now();
-        while let Some(ran) = self.done("clear the datapath", || self.run("switchback_clear", &[0; 64], &mut [0; 64])) {
+        while let Some(ran) =
+            self.done("clear the datapath", || self.run("switchback_clear", &[0; 64], &mut [0; 64]))
+        {
             if ran.value == XDP_PASS {
                 break;
             }
             // A packet holds a lock; it is soon done.
             if began.elapsed() > CLEAR_LIMIT {
-                self.fail("clear the datapath", &format_args!("a lock was held for {} s", CLEAR_LIMIT.as_secs()));
+                self.fail(
+                    "clear the datapath",
+                    &format_args!("a lock was held for {} s", CLEAR_LIMIT.as_secs()),
+                );
             }
             std::thread::yield_now();
         }
@@ -425,7 +455,9 @@ fn verdict_of(value: u32, route: u64) -> Verdict {
         1 => Verdict::Reply,
         2 => Verdict::Forward(Replicas::of_route(route, false)),
         3 => Verdict::Forward(Replicas::of_route(route, true)),
-        dropped if dropped & DROPPED != 0 => Verdict::Drop(DropReason::from_number((dropped & 0xff) as u8)),
+        dropped if dropped & DROPPED != 0 => {
+            Verdict::Drop(DropReason::from_number((dropped & 0xff) as u8))
+        }
         _ => Verdict::Pass,
     }
 }

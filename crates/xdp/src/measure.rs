@@ -1,4 +1,5 @@
-//! What measures the pipeline in the kernel: requests made there, in test runs or as live frames on a veth.
+//! What measures the pipeline in the kernel: requests made there, in test runs or as live frames on
+//! a veth.
 
 use crate::headers;
 use crate::object::Object;
@@ -46,8 +47,14 @@ const CLIENT_PORT: u16 = 4000;
 impl Meter {
     /// Loads it.
     pub fn new(config: &Config) -> Result<Meter, Error> {
-        let endpoint = Address::from(std::net::SocketAddr::from((Segment::SWITCH, switchback_wire::SWITCH_PORT)));
-        Ok(Meter { datapath: XdpDatapath::load(Object::Measured, config, endpoint)?, frame: Vec::new() })
+        let endpoint = Address::from(std::net::SocketAddr::from((
+            Segment::SWITCH,
+            switchback_wire::SWITCH_PORT,
+        )));
+        Ok(Meter {
+            datapath: XdpDatapath::load(Object::Measured, config, endpoint)?,
+            frame: Vec::new(),
+        })
     }
 
     fn set(&self, map: &str, index: u32, value: &[u8]) -> Result<(), Error> {
@@ -72,7 +79,8 @@ impl Meter {
         Ok(())
     }
 
-    /// What the requests are like: `packet` with other keys, lanes and numbers. `sends`: whether verdicts are carried out.
+    /// What the requests are like: `packet` with other keys, lanes and numbers. `sends`: whether
+    /// verdicts are carried out.
     pub fn set_request(&mut self, packet: &Packet, sends: bool) -> Result<(), Error> {
         self.frame = frame(packet);
         let mut settings = Vec::with_capacity(16 + HEAD_BYTES);
@@ -84,8 +92,8 @@ impl Meter {
         self.set("measure_setting", 0, &settings)
     }
 
-    /// Runs so many requests on this CPU, as if they had come in on an interface (0: none in particular). The last one's XDP action, and
-    /// what one took.
+    /// Runs so many requests on this CPU, as if they had come in on an interface (0: none in
+    /// particular). The last one's XDP action, and what one took.
     pub fn run(&self, step: Step, interface: u32, repeat: u32) -> io::Result<(u32, Duration)> {
         let program = match step {
             Step::Build => "measure_build",
@@ -111,29 +119,33 @@ impl Meter {
     /// Where [`Meter::generate`] sends: to the other end of this interface.
     pub fn send_to(&self, interface: &Put) -> Result<(), Error> {
         let zero = 0u32.to_ne_bytes();
-        let mut settings = self.loaded.map("measure_setting").lookup(&zero, MapFlags::ANY)?.unwrap_or_default();
+        let mut settings =
+            self.loaded.map("measure_setting").lookup(&zero, MapFlags::ANY)?.unwrap_or_default();
         settings[8..12].copy_from_slice(&interface.index.to_ne_bytes());
         self.set("measure_setting", 0, &settings)
     }
 
-    /// What the attached program has taken and how often it ran, as long as somebody has the kernel count it.
+    /// What the attached program has taken and how often it ran, as long as somebody has the kernel
+    /// count it.
     pub fn run_time(&self) -> (Duration, u64) {
         let run = self.program_resources().into_iter().find(|program| program.name == "switchback");
         run.map_or((Duration::ZERO, 0), |program| program.run_time)
     }
 
-    /// Sends so many requests to the other end of an interface, on this CPU, and waits for the last.
+    /// Sends so many requests to the other end of an interface, on this CPU, and waits for the
+    /// last.
     pub fn generate(&self, frames: u32) -> io::Result<()> {
         const BATCH: u32 = 64;
-        // A frame that comes back is used again, with the length of the answer unless the program changes what it began with: so it
-        // begins too long.
+        // A frame that comes back is used again, with the length of the answer unless the program
+        // changes what it began with: so it begins too long.
         let too_long = [&self.frame[..], &[0; 8]].concat();
         sys::test_live(self.loaded.program("measure_generate"), &too_long, frames, BATCH)
     }
 
     /// Frames that ended in the sink.
     pub fn returned(&self) -> u64 {
-        let states = self.loaded.map("measure_states").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let states =
+            self.loaded.map("measure_states").lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
         let returned = |state: &Vec<u8>| state.get(8..16)?.try_into().ok().map(u64::from_ne_bytes);
         states.ok().flatten().unwrap_or_default().iter().filter_map(returned).sum()
     }
@@ -158,7 +170,8 @@ pub struct Put {
     pub index: u32,
 }
 
-/// Has the kernel count what programs take, until it is dropped. It looks at the clock twice for that.
+/// Has the kernel count what programs take, until it is dropped. It looks at the clock twice for
+/// that.
 #[derive(Debug)]
 pub struct RunTimes {
     _on: OwnedFd,
@@ -167,7 +180,9 @@ pub struct RunTimes {
 impl RunTimes {
     /// From now on.
     pub fn count() -> Result<RunTimes, Error> {
-        sys::count_run_time().map(|on| RunTimes { _on: on }).map_err(Error::system("having the kernel count run times"))
+        sys::count_run_time()
+            .map(|on| RunTimes { _on: on })
+            .map_err(Error::system("having the kernel count run times"))
     }
 }
 

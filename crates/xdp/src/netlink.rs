@@ -1,5 +1,5 @@
-//! What the kernel says of interfaces, and makes of them, by rtnetlink, in the calling thread's network namespace; /sys shows those of
-//! another.
+//! What the kernel says of interfaces, and makes of them, by rtnetlink, in the calling thread's
+//! network namespace; /sys shows those of another.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -58,7 +58,9 @@ pub struct Link {
 /// A netlink socket.
 fn open() -> io::Result<File> {
     // SAFETY: plain values.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
+    let fd = unsafe {
+        libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE)
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -94,7 +96,9 @@ fn u16_at(bytes: &[u8], at: usize) -> u16 {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).map_or(0, |bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    bytes
+        .get(at..at + 4)
+        .map_or(0, |bytes| u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
 }
 
 /// The attributes behind a message's own header.
@@ -124,7 +128,11 @@ fn answers(socket: &mut File, is_dump: bool, mut take: impl FnMut(u16, &[u8])) -
                 NLMSG_DONE => return Ok(()),
                 NLMSG_ERROR => {
                     let code = u32_at(body, 0) as i32;
-                    return if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-code)) };
+                    return if code == 0 {
+                        Ok(())
+                    } else {
+                        Err(io::Error::from_raw_os_error(-code))
+                    };
                 }
                 _ => take(kind, body),
             }
@@ -141,7 +149,9 @@ fn link_of(body: &[u8]) -> Link {
     let mut link = Link { index: u32_at(body, 4), is_up, ..Link::default() };
     for (kind, value) in attributes(body.get(16..).unwrap_or_default()) {
         match kind {
-            IFLA_IFNAME => link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned(),
+            IFLA_IFNAME => {
+                link.name = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned()
+            }
             IFLA_ADDRESS => link.address = value.try_into().unwrap_or_default(),
             IFLA_MTU => link.mtu = u32_at(value, 0),
             IFLA_LINK => link.peer = Some(u32_at(value, 0)),
@@ -180,7 +190,9 @@ pub(crate) fn addresses(index: u32) -> io::Result<Vec<IpAddr>> {
 
 /// Its own, even if it is tied to the one at the other end (`IFA_ADDRESS` is that one then).
 fn address_of(body: &[u8]) -> Option<IpAddr> {
-    let of = |wanted| attributes(body.get(8..)?).find(|(kind, _)| *kind == wanted).map(|(_, value)| value);
+    let of = |wanted| {
+        attributes(body.get(8..)?).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+    };
     let value = of(IFA_LOCAL).or_else(|| of(IFA_ADDRESS))?;
     let v4 = || <[u8; 4]>::try_from(value).ok().map(|octets| Ipv4Addr::from(octets).into());
     v4().or_else(|| <[u8; 16]>::try_from(value).ok().map(|octets| Ipv6Addr::from(octets).into()))
@@ -194,7 +206,12 @@ fn order(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
 }
 
 /// Makes a veth, its other end in another namespace, both with so many queues.
-pub(crate) fn add_veth(name: &str, other_name: &str, other: BorrowedFd<'_>, queues: u32) -> io::Result<()> {
+pub(crate) fn add_veth(
+    name: &str,
+    other_name: &str,
+    other: BorrowedFd<'_>,
+    queues: u32,
+) -> io::Result<()> {
     let end = |name: &str| {
         let mut end = interface(0, 0);
         end.extend(attribute(IFLA_IFNAME, format!("{name}\0").as_bytes()));
@@ -202,7 +219,8 @@ pub(crate) fn add_veth(name: &str, other_name: &str, other: BorrowedFd<'_>, queu
         end.extend(attribute(IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes()));
         end
     };
-    let peer = [end(other_name), attribute(IFLA_NET_NS_FD, &other.as_raw_fd().to_ne_bytes())].concat();
+    let peer =
+        [end(other_name), attribute(IFLA_NET_NS_FD, &other.as_raw_fd().to_ne_bytes())].concat();
     let data = attribute(IFLA_INFO_DATA, &attribute(VETH_INFO_PEER, &peer));
     let info = attribute(IFLA_LINKINFO, &[attribute(IFLA_INFO_KIND, b"veth"), data].concat());
     order(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &[end(name), info].concat())
@@ -232,7 +250,8 @@ pub(crate) fn namespace_id(of: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     socket.write_all(&request(RTM_GETNSID, 0, &body))?;
     let mut id = None;
     answers(&mut socket, false, |_, body| {
-        let found = attributes(body.get(4..).unwrap_or_default()).find(|(kind, _)| *kind == NETNSA_NSID);
+        let found =
+            attributes(body.get(4..).unwrap_or_default()).find(|(kind, _)| *kind == NETNSA_NSID);
         id = found.map(|(_, value)| u32_at(value, 0) as i32).filter(|id| *id >= 0);
     })?;
     Ok(id)
@@ -248,6 +267,9 @@ mod tests {
         let loopback = links.iter().find(|link| link.name == "lo").unwrap();
         assert!(loopback.index > 0 && loopback.mtu >= 1500, "{loopback:?}");
         let addresses = addresses(loopback.index).unwrap();
-        assert!(!loopback.is_up || addresses.contains(&Ipv4Addr::LOCALHOST.into()), "{addresses:?}");
+        assert!(
+            !loopback.is_up || addresses.contains(&Ipv4Addr::LOCALHOST.into()),
+            "{addresses:?}"
+        );
     }
 }

@@ -98,9 +98,21 @@ impl Parameters {
         let mut bytes = Vec::new();
         bytes.extend(self.features.to_ne_bytes());
         bytes.extend(self.sampling.to_ne_bytes());
-        let words = [self.threshold, self.sketch_width, self.route_shift, self.lookup_mask, self.class_count];
-        let of_classes =
-            [self.slots, self.value_bytes, self.counter_base, self.chunk_shift, self.chunk_base, self.slot_bytes];
+        let words = [
+            self.threshold,
+            self.sketch_width,
+            self.route_shift,
+            self.lookup_mask,
+            self.class_count,
+        ];
+        let of_classes = [
+            self.slots,
+            self.value_bytes,
+            self.counter_base,
+            self.chunk_shift,
+            self.chunk_base,
+            self.slot_bytes,
+        ];
         for word in words.iter().chain(of_classes.as_flattened()).chain(&[self.chunk_bytes]) {
             bytes.extend(word.to_ne_bytes());
         }
@@ -131,18 +143,24 @@ impl Loaded {
         }
         // (Not of a switch: whoever asks for the summary doesn't get the reason of a refusal.)
         let asked = open.progs_mut().filter(|_| object == Object::Measured);
-        let logs: Vec<_> = asked.map(|mut program| (program.name().to_owned(), sys::Log::of(&mut program))).collect();
-        let loaded = open.load().map_err(|error| Error::Load(error.to_string(), take_messages()))?;
+        let logs: Vec<_> = asked
+            .map(|mut program| (program.name().to_owned(), sys::Log::of(&mut program)))
+            .collect();
+        let loaded =
+            open.load().map_err(|error| Error::Load(error.to_string(), take_messages()))?;
         let mut maps = HashMap::new();
         for map in loaded.maps() {
             maps.insert(map.name().to_string_lossy().into_owned(), MapHandle::try_from(&map)?);
         }
         let mut programs = HashMap::new();
         for program in loaded.progs() {
-            let fd = program.as_fd().try_clone_to_owned().map_err(Error::system("keeping a program"))?;
+            let fd =
+                program.as_fd().try_clone_to_owned().map_err(Error::system("keeping a program"))?;
             programs.insert(program.name().to_string_lossy().into_owned(), fd);
         }
-        let stack = |(name, log): &(OsString, sys::Log)| (name.to_string_lossy().into_owned(), stack_of(&log.text()));
+        let stack = |(name, log): &(OsString, sys::Log)| {
+            (name.to_string_lossy().into_owned(), stack_of(&log.text()))
+        };
         let stack_bytes = logs.iter().map(stack).collect();
         Ok(Loaded { maps, programs, stack_bytes })
     }
@@ -192,7 +210,8 @@ impl Calls for Loaded {
     }
 }
 
-/// Bytes that the maps of a configuration hold, without loading anything; the kernel's own bookkeeping comes on top.
+/// Bytes that the maps of a configuration hold, without loading anything; the kernel's own
+/// bookkeeping comes on top.
 pub fn map_bytes(config: &Config) -> Result<u64, Error> {
     let object = Object::Switch.bytes().ok_or(Error::NotBuiltIn)?;
     config.check()?;
@@ -218,7 +237,9 @@ fn buckets(config: &Config) -> u32 {
 fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<(), Error> {
     let name = map.name().to_string_lossy().into_owned();
     match name.as_str() {
-        ".rodata.parameters" => map.set_initial_value(&Parameters::new(config, endpoint).bytes())?,
+        ".rodata.parameters" => {
+            map.set_initial_value(&Parameters::new(config, endpoint).bytes())?
+        }
         "lookups" => map.set_max_entries(buckets(config))?,
         "chunks" => {
             let chunks = Chunks::new(config);
@@ -231,7 +252,8 @@ fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<
         "routes" | "ranges" => map.set_max_entries(config.partitions)?,
         "nodes" | "node_addresses" => map.set_max_entries(u32::from(config.nodes))?,
         "reports" => {
-            let room = u64::from(config.reports) * (place("size.record") as u64 + PACKET_BYTES_MAX as u64);
+            let room =
+                u64::from(config.reports) * (place("size.record") as u64 + PACKET_BYTES_MAX as u64);
             map.set_max_entries(room.next_power_of_two().clamp(4096, 1 << 30) as u32)?;
         }
         _ => {}

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Gives the other end of a veth a program: in this namespace, in the one named, or in one that has a name or a process. None if it
-/// can't be found or has a program, or the interface is no veth.
+/// Gives the other end of a veth a program: in this namespace, in the one named, or in one that has
+/// a name or a process. None if it can't be found or has a program, or the interface is no veth.
 pub(crate) fn attach(
     program: BorrowedFd<'_>,
     interface: &Link,
@@ -19,11 +19,15 @@ pub(crate) fn attach(
     let Some(wanted) = interface.peer_namespace else {
         let links = netlink::links().map_err(Error::system("listing interfaces"))?;
         // A VLAN's lower interface knows nothing of it; a veth's other end does.
-        let is_mutual = links.iter().any(|link| link.index == peer && link.peer == Some(interface.index));
+        let is_mutual =
+            links.iter().any(|link| link.index == peer && link.peer == Some(interface.index));
         return if is_mutual { link(program, peer) } else { Ok(None) };
     };
     let is_wanted = |it: &File| netlink::namespace_id(it.as_fd()).ok().flatten() == Some(wanted);
-    let known = namespace.map(File::try_clone).transpose().map_err(Error::system("opening a network namespace"))?;
+    let known = namespace
+        .map(File::try_clone)
+        .transpose()
+        .map_err(Error::system("opening a network namespace"))?;
     match known.into_iter().chain(namespaces()).find(is_wanted) {
         Some(namespace) => within(&namespace, || link(program, peer)),
         None => {
@@ -56,8 +60,13 @@ fn link(program: BorrowedFd<'_>, index: u32) -> Result<Option<OwnedFd>, Error> {
 
 /// Network namespaces that have a name or a process, each once.
 fn namespaces() -> Vec<File> {
-    let named = fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path().join("ns/net"));
+    let named =
+        fs::read_dir("/run/netns").into_iter().flatten().flatten().map(|entry| entry.path());
+    let processes = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("ns/net"));
     let mut seen = HashSet::new();
     let mut open = |path: PathBuf| {
         let file = File::open(path).ok()?;
@@ -66,7 +75,8 @@ fn namespaces() -> Vec<File> {
     named.chain(processes).filter_map(&mut open).collect()
 }
 
-/// Runs something in another network namespace, on a thread of its own, since a thread can't always go back.
+/// Runs something in another network namespace, on a thread of its own, since a thread can't always
+/// go back.
 pub fn within<T: Send, E: Send + From<Error>>(
     namespace: &File,
     body: impl FnOnce() -> Result<T, E> + Send,

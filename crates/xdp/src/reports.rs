@@ -116,7 +116,8 @@ fn fill(packet: &mut Packet, report: &[u8]) {
         generation: record.u32("generation"),
         key_hash: hash,
         expiry_ms: record.u64("expiry_ms"),
-        record_flags: flag(bits::TOMBSTONE, record_flags::TOMBSTONE) | flag(bits::DIRTY, record_flags::DIRTY),
+        record_flags: flag(bits::TOMBSTONE, record_flags::TOMBSTONE)
+            | flag(bits::DIRTY, record_flags::DIRTY),
         ttl: 0, // it goes nowhere
         ..Header::new(op)
     };

@@ -21,10 +21,11 @@ pub struct ProgramResources {
     pub machine_bytes: u32,
     /// Bytes of stack of the program and of each of its functions.
     pub stack_bytes: Vec<u32>,
-    /// Bytes of stack of the deepest chain of calls, of which 512 are allowed. Each function counts with the
-    /// next multiple of 32, as the verifier counts for the interpreter.
+    /// Bytes of stack of the deepest chain of calls, of which 512 are allowed. Each function counts
+    /// with the next multiple of 32, as the verifier counts for the interpreter.
     pub deepest_stack_bytes: u32,
-    /// Its functions: itself and the stages that aren't inlined, with their BPF instructions and bytes of machine code.
+    /// Its functions: itself and the stages that aren't inlined, with their BPF instructions and
+    /// bytes of machine code.
     pub functions: Vec<(String, u32, u32)>,
     /// What it has taken and how often it ran, while the kernel counted.
     pub run_time: (Duration, u64),
@@ -48,8 +49,11 @@ impl XdpDatapath {
             .include_func_info(true)
             .include_jited_func_lens(true)
             .include_xlated_prog_insns(true);
-        let ours: HashMap<u32, &str> =
-            self.loaded.programs().filter_map(|(name, fd)| Program::id_from_fd(fd).ok().map(|id| (id, name))).collect();
+        let ours: HashMap<u32, &str> = self
+            .loaded
+            .programs()
+            .filter_map(|(name, fd)| Program::id_from_fd(fd).ok().map(|id| (id, name)))
+            .collect();
         let all = ProgInfoIter::with_query_opts(options);
         let mut found: Vec<_> = all
             .filter_map(|info| {
@@ -88,9 +92,14 @@ fn of_program(name: &str, stack_bytes: Vec<u32>, info: &ProgramInfo) -> ProgramR
     let functions = functions.map(|((function, (begin, end)), bytes)| {
         (name_of(function.type_id).unwrap_or_default(), end.saturating_sub(begin), bytes)
     });
-    let starts: Vec<usize> = info.func_info.iter().map(|function| function.insn_off as usize).collect();
+    let starts: Vec<usize> =
+        info.func_info.iter().map(|function| function.insn_off as usize).collect();
     ProgramResources {
-        deepest_stack_bytes: deepest_stack(0, &calls(&info.xlated_prog_insns, &starts), &stack_bytes),
+        deepest_stack_bytes: deepest_stack(
+            0,
+            &calls(&info.xlated_prog_insns, &starts),
+            &stack_bytes,
+        ),
         name: name.to_owned(),
         instructions,
         verified: info.verified_insns,
@@ -104,8 +113,8 @@ fn of_program(name: &str, stack_bytes: Vec<u32>, info: &ProgramInfo) -> ProgramR
 /// Bytes of one BPF instruction: opcode, registers, offset (16 bits), immediate (32 bits).
 const INSTRUCTION_BYTES: usize = 8;
 
-/// Which functions each function calls or gives to a helper that calls it, by index. `starts` are the functions'
-/// first instructions. (The instruction set: RFC 9669, sections 4.3 and 5.4.)
+/// Which functions each function calls or gives to a helper that calls it, by index. `starts` are
+/// the functions' first instructions. (The instruction set: RFC 9669, sections 4.3 and 5.4.)
 fn calls(instructions: &[u8], starts: &[usize]) -> Vec<BTreeSet<usize>> {
     const CALL: u8 = 0x85;
     const LOAD_IMMEDIATE: u8 = 0x18;
@@ -114,7 +123,8 @@ fn calls(instructions: &[u8], starts: &[usize]) -> Vec<BTreeSet<usize>> {
     let mut calls = vec![BTreeSet::new(); starts.len()];
     for (at, instruction) in instructions.chunks_exact(INSTRUCTION_BYTES).enumerate() {
         let offset = i64::from(i16::from_le_bytes([instruction[2], instruction[3]]));
-        let immediate = i32::from_le_bytes([instruction[4], instruction[5], instruction[6], instruction[7]]);
+        let immediate =
+            i32::from_le_bytes([instruction[4], instruction[5], instruction[6], instruction[7]]);
         let target = match (instruction[0], instruction[1] >> 4) {
             // The kernel shows where a compiled call goes in its offset.
             (CALL, LOCAL_FUNCTION) => at as i64 + 1 + offset,
@@ -132,7 +142,9 @@ fn calls(instructions: &[u8], starts: &[usize]) -> Vec<BTreeSet<usize>> {
 /// Bytes of stack of the deepest chain of calls from a function on. (BPF programs don't recurse.)
 fn deepest_stack(function: usize, calls: &[BTreeSet<usize>], stack_bytes: &[u32]) -> u32 {
     const INTERPRETER_STEP: u32 = 32;
-    let own = stack_bytes.get(function).map_or(0, |bytes| (*bytes).max(1).next_multiple_of(INTERPRETER_STEP));
+    let own = stack_bytes
+        .get(function)
+        .map_or(0, |bytes| (*bytes).max(1).next_multiple_of(INTERPRETER_STEP));
     let callees = calls.get(function).into_iter().flatten();
     own + callees.map(|callee| deepest_stack(*callee, calls, stack_bytes)).max().unwrap_or(0)
 }
@@ -149,7 +161,10 @@ mod tests {
 
     #[test]
     fn the_verifiers_line_is_read() {
-        assert_eq!(stack_of("verification time 1 usec\nstack depth 112+0+56\nprocessed 5 insns"), [112, 0, 56]);
+        assert_eq!(
+            stack_of("verification time 1 usec\nstack depth 112+0+56\nprocessed 5 insns"),
+            [112, 0, 56]
+        );
         assert_eq!(stack_of("nothing"), []);
     }
 

@@ -1,8 +1,9 @@
-//! A network of this process's own, for a rack on one machine: two namespaces and the veth between them.
+//! A network of this process's own, for a rack on one machine: two namespaces and the veth between
+//! them.
 //!
-//! Neither namespace has a name, and nothing of them is in the machine's own: they exist as long as somebody has them open. So nothing is
-//! left behind however the process ends, any number of them have the same names and addresses, and what is set in them is set nowhere
-//! else.
+//! Neither namespace has a name, and nothing of them is in the machine's own: they exist as long as
+//! somebody has them open. So nothing is left behind however the process ends, any number of them
+//! have the same names and addresses, and what is set in them is set nowhere else.
 
 use crate::{Attachment, Error, Mode, XdpDatapath, attach, netlink, sys, within};
 use std::fs::File;
@@ -58,7 +59,10 @@ impl Segment {
     }
 
     /// Does something on the side of nodes and clients.
-    pub fn on_hosts<T: Send, E: Send + From<Error>>(&self, body: impl FnOnce() -> Result<T, E> + Send) -> Result<T, E> {
+    pub fn on_hosts<T: Send, E: Send + From<Error>>(
+        &self,
+        body: impl FnOnce() -> Result<T, E> + Send,
+    ) -> Result<T, E> {
         within(&self.hosts, body)
     }
 
@@ -67,9 +71,11 @@ impl Segment {
         self.on_switch(|| Attachment::with_peer(datapath, INTERFACE, mode, Some(&self.hosts)))
     }
 
-    /// How to look into both sides with other programs, while this process runs: `nsenter --net=PATH ip addr`.
+    /// How to look into both sides with other programs, while this process runs: `nsenter
+    /// --net=PATH ip addr`.
     pub fn paths(&self) -> [String; 2] {
-        [&self.switch, &self.hosts].map(|side| format!("/proc/{}/fd/{}", std::process::id(), side.as_raw_fd()))
+        [&self.switch, &self.hosts]
+            .map(|side| format!("/proc/{}/fd/{}", std::process::id(), side.as_raw_fd()))
     }
 }
 

@@ -8,10 +8,12 @@ pub(crate) const CLASSES: usize = 4;
 /// What the kernel allows an array's element to have, in any version.
 const CHUNK_BYTES_MAX: u64 = 1 << 21;
 const CACHE_LINE: u32 = 64;
-/// A slot may be looked at as if its value were as long as `VALUE_BOUND` of tables_bpf.h, and a little more.
+/// A slot may be looked at as if its value were as long as `VALUE_BOUND` of tables_bpf.h, and a
+/// little more.
 const BEHIND_BYTES: u64 = 2048 + CACHE_LINE as u64;
 
-/// The chunks of a configuration. Each has the same number of a class's slots, a power of two unless there is one chunk.
+/// The chunks of a configuration. Each has the same number of a class's slots, a power of two
+/// unless there is one chunk.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Chunks {
     pub(crate) shift: [u32; CLASSES],
@@ -23,15 +25,20 @@ pub(crate) struct Chunks {
 
 impl Chunks {
     pub(crate) fn new(config: &Config) -> Chunks {
-        (0..32).map(|halvings| Chunks::halved(config, halvings)).find_map(|chunks| chunks).unwrap_or_default()
+        (0..32)
+            .map(|halvings| Chunks::halved(config, halvings))
+            .find_map(|chunks| chunks)
+            .unwrap_or_default()
     }
 
     /// With a 2^`halvings`th of each class in a chunk; none if that is too long.
     fn halved(config: &Config, halvings: u32) -> Option<Chunks> {
         let (mut chunks, mut bytes) = (Chunks { count: 1, ..Chunks::default() }, 0u64);
         for (i, class) in config.classes.iter().enumerate() {
-            chunks.shift[i] = class.slots.div_ceil(1 << halvings).next_power_of_two().trailing_zeros();
-            chunks.slot_bytes[i] = (place("size.record") as u32 + class.value_bytes).next_multiple_of(CACHE_LINE);
+            chunks.shift[i] =
+                class.slots.div_ceil(1 << halvings).next_power_of_two().trailing_zeros();
+            chunks.slot_bytes[i] =
+                (place("size.record") as u32 + class.value_bytes).next_multiple_of(CACHE_LINE);
             chunks.base[i] = u32::try_from(bytes).ok()?;
             chunks.count = chunks.count.max(class.slots.div_ceil(1 << chunks.shift[i]));
             let slots = class.slots.min(1 << chunks.shift[i]);
@@ -79,7 +86,10 @@ mod tests {
         }
         for (place, _) in &places {
             let in_chunk = place % chunks.bytes as usize;
-            assert!(in_chunk + place_max() <= chunks.bytes as usize, "a slot is too near a chunk's end: {place}");
+            assert!(
+                in_chunk + place_max() <= chunks.bytes as usize,
+                "a slot is too near a chunk's end: {place}"
+            );
             assert_eq!(place % CACHE_LINE as usize, 0);
             assert!(place + place_max() <= chunks.length());
         }

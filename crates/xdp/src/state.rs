@@ -1,4 +1,5 @@
-//! The state behind the packets, as vectors describe it: the twin of [`switchback_datapath::state`]. For tests.
+//! The state behind the packets, as vectors describe it: the twin of
+//! [`switchback_datapath::state`]. For tests.
 
 use crate::layout::{Fields, FieldsMut, place};
 use crate::{XdpDatapath, hash_key};
@@ -8,7 +9,8 @@ use switchback_wire::{KeyHash, location};
 impl XdpDatapath {
     /// A slot's place among the counters of all classes.
     fn index(&self, class: u8, slot: u32) -> u32 {
-        self.config.classes.iter().take(usize::from(class)).map(|class| class.slots).sum::<u32>() + slot
+        self.config.classes.iter().take(usize::from(class)).map(|class| class.slots).sum::<u32>()
+            + slot
     }
 
     /// Where a slot's record and value are, and their bytes.
@@ -32,7 +34,9 @@ impl XdpDatapath {
         loop {
             let before = self.slots.get_u32(at + place("record.version"));
             let bytes = self.slots.get(at, length);
-            if before.is_multiple_of(2) && before == self.slots.get_u32(at + place("record.version")) {
+            if before.is_multiple_of(2)
+                && before == self.slots.get_u32(at + place("record.version"))
+            {
                 let (record, value) = bytes.split_at(place("size.record"));
                 return Some(self.record(record, value, index));
             }
@@ -59,10 +63,14 @@ impl XdpDatapath {
         }
     }
 
-    /// Replaces a record; false if there is no such slot or its value doesn't fit. No packet of it may be in flight.
+    /// Replaces a record; false if there is no such slot or its value doesn't fit. No packet of it
+    /// may be in flight.
     pub fn poke_record(&self, class: u8, slot: u32, record: &Record) -> bool {
         let Some(size) = self.config.classes.get(usize::from(class)) else { return false };
-        if slot >= size.slots || record.value.len() > size.value_bytes as usize || record.key.len() > 128 {
+        if slot >= size.slots
+            || record.value.len() > size.value_bytes as usize
+            || record.key.len() > 128
+        {
             return false;
         }
         let (at, length) = self.slot(class, slot);
@@ -161,7 +169,8 @@ impl XdpDatapath {
         let swap = cfg!(target_endian = "little");
         let order = if swap { [4, 0, 12, 8] } else { [0, 4, 8, 12] };
         for (row, at) in order.into_iter().enumerate() {
-            let index = row as u32 * self.config.sketch_width + (half(at) & (self.config.sketch_width - 1));
+            let index =
+                row as u32 * self.config.sketch_width + (half(at) & (self.config.sketch_width - 1));
             self.update("sketches", &index.to_ne_bytes(), &estimate.to_ne_bytes());
         }
     }

@@ -1,4 +1,5 @@
-//! System calls that libbpf-rs has no safe form of: all of this crate's `unsafe`, but for netlink's socket.
+//! System calls that libbpf-rs has no safe form of: all of this crate's `unsafe`, but for netlink's
+//! socket.
 
 use libbpf_rs::{AsRawLibbpf as _, OpenProgramMut};
 use libbpf_sys as bpf;
@@ -36,21 +37,36 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, packet: &[u8], out: &mut [u8]) -
     unsafe { run(program, packet, options) }
 }
 
-/// Runs an XDP program again and again on this CPU, each time on what the last one left of the packet, as if it had arrived on an
-/// interface.
-pub(crate) fn test_repeat(program: BorrowedFd<'_>, packet: &[u8], interface: u32, repeat: u32) -> io::Result<Ran> {
-    let context = bpf::xdp_md { data_end: packet.len() as u32, ingress_ifindex: interface, ..Default::default() };
+/// Runs an XDP program again and again on this CPU, each time on what the last one left of the
+/// packet, as if it had arrived on an interface.
+pub(crate) fn test_repeat(
+    program: BorrowedFd<'_>,
+    packet: &[u8],
+    interface: u32,
+    repeat: u32,
+) -> io::Result<Ran> {
+    let context = bpf::xdp_md {
+        data_end: packet.len() as u32,
+        ingress_ifindex: interface,
+        ..Default::default()
+    };
     let mut options = bpf::bpf_test_run_opts { repeat: repeat as i32, ..Default::default() };
     if interface != 0 {
         options.ctx_in = (&raw const context).cast();
         options.ctx_size_in = size_of::<bpf::xdp_md>() as u32;
     }
-    // SAFETY: the context lives during the call and has the length that it is told; nothing is written back.
+    // SAFETY: the context lives during the call and has the length that it is told; nothing is
+    // written back.
     unsafe { run(program, packet, options) }
 }
 
 /// Lets the kernel make so many frames, `batch` at a time, and do with each what the program says.
-pub(crate) fn test_live(program: BorrowedFd<'_>, packet: &[u8], frames: u32, batch: u32) -> io::Result<()> {
+pub(crate) fn test_live(
+    program: BorrowedFd<'_>,
+    packet: &[u8],
+    frames: u32,
+    batch: u32,
+) -> io::Result<()> {
     let options = bpf::bpf_test_run_opts {
         repeat: frames as i32,
         flags: bpf::BPF_F_TEST_XDP_LIVE_FRAMES,
@@ -63,7 +79,11 @@ pub(crate) fn test_live(program: BorrowedFd<'_>, packet: &[u8], frames: u32, bat
 
 /// # Safety
 /// What the options point to is as long as they say.
-unsafe fn run(program: BorrowedFd<'_>, packet: &[u8], options: bpf::bpf_test_run_opts) -> io::Result<Ran> {
+unsafe fn run(
+    program: BorrowedFd<'_>,
+    packet: &[u8],
+    options: bpf::bpf_test_run_opts,
+) -> io::Result<Ran> {
     let mut options = bpf::bpf_test_run_opts {
         sz: size_of::<bpf::bpf_test_run_opts>() as bpf::size_t,
         data_in: packet.as_ptr().cast(),
@@ -108,9 +128,11 @@ impl Log {
         let mut log = Log(vec![0; 4096].into());
         program.set_log_level(SUMMARY);
         let at = program.as_libbpf_object().as_ptr();
-        // SAFETY: the program isn't loaded yet, and the buffer doesn't move with the box. Whoever loads it keeps this until then.
-        let _unchanged_if_it_fails =
-            unsafe { bpf::bpf_program__set_log_buf(at, log.0.as_mut_ptr().cast(), log.0.len() as _) };
+        // SAFETY: the program isn't loaded yet, and the buffer doesn't move with the box. Whoever
+        // loads it keeps this until then.
+        let _unchanged_if_it_fails = unsafe {
+            bpf::bpf_program__set_log_buf(at, log.0.as_mut_ptr().cast(), log.0.len() as _)
+        };
         log
     }
 
@@ -136,7 +158,9 @@ pub(crate) fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Res
         ..Default::default()
     };
     // SAFETY: the options live during the call.
-    let fd = check(unsafe { bpf::bpf_link_create(program.as_raw_fd(), ifindex as RawFd, bpf::BPF_XDP, &options) })?;
+    let fd = check(unsafe {
+        bpf::bpf_link_create(program.as_raw_fd(), ifindex as RawFd, bpf::BPF_XDP, &options)
+    })?;
     // SAFETY: the kernel has just made this descriptor, for us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -152,8 +176,10 @@ pub(crate) struct Query {
 
 /// Asks for an interface's XDP.
 pub(crate) fn query(ifindex: u32) -> io::Result<Query> {
-    let mut options =
-        bpf::bpf_xdp_query_opts { sz: size_of::<bpf::bpf_xdp_query_opts>() as bpf::size_t, ..Default::default() };
+    let mut options = bpf::bpf_xdp_query_opts {
+        sz: size_of::<bpf::bpf_xdp_query_opts>() as bpf::size_t,
+        ..Default::default()
+    };
     // SAFETY: the options live during the call, which fills them.
     check(unsafe { bpf::bpf_xdp_query(ifindex as i32, 0, &mut options) })?;
     Ok(Query { mode: options.attach_mode, features: options.feature_flags })
@@ -169,7 +195,8 @@ pub(crate) fn ethtool(interface: &str, words: &mut [u32]) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = words.as_mut_ptr().cast();
-    // SAFETY: both live during the call; the callers' words have the length of the struct that their command fills.
+    // SAFETY: both live during the call; the callers' words have the length of the struct that
+    // their command fills.
     match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -200,14 +227,22 @@ pub(crate) fn unshare() -> io::Result<()> {
     }
 }
 
-/// The number of the calling thread's network namespace, which no other one ever has until the machine starts again.
+/// The number of the calling thread's network namespace, which no other one ever has until the
+/// machine starts again.
 pub(crate) fn namespace_cookie() -> io::Result<u64> {
     let socket = std::net::UdpSocket::bind(("0.0.0.0", 0))?;
     let (mut cookie, mut length) = (0u64, size_of::<u64>() as libc::socklen_t);
     let to = (&raw mut cookie).cast();
     // SAFETY: the kernel writes at most `length` bytes, which `cookie` has.
-    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, to, &raw mut length) }
-    {
+    match unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            to,
+            &raw mut length,
+        )
+    } {
         0 => Ok(cookie),
         _ => Err(io::Error::last_os_error()),
     }
@@ -232,7 +267,9 @@ impl Shared {
     pub(crate) fn new(map: BorrowedFd<'_>, length: usize) -> io::Result<Shared> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.as_raw_fd(), 0) };
+        let at = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.as_raw_fd(), 0)
+        };
         match NonNull::new(at.cast()) {
             Some(at) if at.as_ptr() as usize != usize::MAX => Ok(Shared { at, length }),
             _ => Err(io::Error::last_os_error()),

@@ -52,7 +52,10 @@ impl Target for XdpTarget {
     fn set_node(&mut self, node: u16, address: Address) {
         let nodes_max = self.datapath.nodes_max();
         if node >= nodes_max {
-            tracing::error!(node, "the datapath has room for {nodes_max} nodes, fewer than the controller says");
+            tracing::error!(
+                node,
+                "the datapath has room for {nodes_max} nodes, fewer than the controller says"
+            );
             return;
         }
         self.datapath.set_node(node, address);
@@ -91,7 +94,12 @@ impl Target for XdpTarget {
     }
 
     fn classes(&self) -> Vec<(u32, u32)> {
-        self.datapath.config().classes.iter().map(|class| (class.value_bytes, class.slots)).collect()
+        self.datapath
+            .config()
+            .classes
+            .iter()
+            .map(|class| (class.value_bytes, class.slots))
+            .collect()
     }
 
     fn sketch_width(&self) -> u32 {

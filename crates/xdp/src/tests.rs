@@ -63,8 +63,15 @@ impl Calls for Failing {
 /// A datapath of which this program, map or ring fails.
 fn failing(name: &'static str, error: i32) -> XdpDatapath {
     let classes = vec![ClassConfig { value_bytes: 128, slots: 4 }];
-    let config =
-        Config { classes, lanes: 8, partitions: 1, nodes: 1, sketch_width: 64, reports: 4, ..Config::default() };
+    let config = Config {
+        classes,
+        lanes: 8,
+        partitions: 1,
+        nodes: 1,
+        sketch_width: 64,
+        reports: 4,
+        ..Config::default()
+    };
     // (A file's memory stands for a map's.)
     let memory = |bytes| {
         let file = tempfile::tempfile().expect("a file");
@@ -130,7 +137,11 @@ fn a_failed_system_call_ends_service_and_says_what_failed() {
         let failure = datapath.failure().expect(name);
         assert!(failure.starts_with(&format!("the kernel doesn't {what}: ")), "{name}: {failure}");
         assert!(failure.contains("Cannot allocate memory"), "{name}: {failure}");
-        assert_eq!(datapath.shared.get_u32(place("registers.epoch")), 0, "{name}: it goes on serving");
+        assert_eq!(
+            datapath.shared.get_u32(place("registers.epoch")),
+            0,
+            "{name}: it goes on serving"
+        );
     }
     let datapath = Arc::new(failing("nothing", libc::ENOMEM));
     drive(&datapath);
@@ -151,6 +162,9 @@ fn a_call_that_signals_always_interrupt_is_given_up() {
     for program in ["switchback_control", "switchback_clear"] {
         let datapath = Arc::new(failing(program, libc::EINTR));
         drive(&datapath);
-        assert!(datapath.failure().is_some_and(|failure| failure.contains("Interrupted")), "{program}");
+        assert!(
+            datapath.failure().is_some_and(|failure| failure.contains("Interrupted")),
+            "{program}"
+        );
     }
 }

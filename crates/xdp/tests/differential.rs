@@ -1,4 +1,5 @@
-//! The same random packets through both builds of the pipeline: the same verdicts, packets, reports, statistics and state.
+//! The same random packets through both builds of the pipeline: the same verdicts, packets,
+//! reports, statistics and state.
 //!
 //! `FUZZ_SEED` and `FUZZ_STEPS` look further; a failure names both.
 
@@ -132,12 +133,19 @@ impl Pair {
                 assert_eq!(native, self.kernel.lookup_remove(&hash(i), class, slot), "removed");
             } else {
                 let native = Subject::lookup_insert(&self.native, &hash(i), class, slot);
-                assert_eq!(native, Subject::lookup_insert(&self.kernel, &hash(i), class, slot), "inserted");
+                assert_eq!(
+                    native,
+                    Subject::lookup_insert(&self.kernel, &hash(i), class, slot),
+                    "inserted"
+                );
             }
             return "table".to_owned();
         }
         let (mut packet, from) = packet(random, forwarded, turn);
-        let said = format!("{:02x?} from {from:?}", &packet.bytes()[..packet.bytes().len().min(HEADER_BYTES)]);
+        let said = format!(
+            "{:02x?} from {from:?}",
+            &packet.bytes()[..packet.bytes().len().min(HEADER_BYTES)]
+        );
         let mut other = packet.clone();
         let dice = random.next() as u32 | 1;
         let now_ms = 1000 + turn;
@@ -171,7 +179,8 @@ impl Pair {
         }
         for class in 0..3 {
             for slot in 0..=SLOTS {
-                let (native, kernel) = (self.native.peek_record(class, slot), self.kernel.peek_record(class, slot));
+                let (native, kernel) =
+                    (self.native.peek_record(class, slot), self.kernel.peek_record(class, slot));
                 assert_eq!(native, kernel, "record {class}.{slot}");
             }
         }
@@ -208,7 +217,12 @@ fn packet(random: &mut Random, forwarded: &[Packet], turn: u64) -> (Packet, Opti
         packet.set_length((packet.bytes().len() - 1).max(14));
     }
     if random.one_in(60) {
-        from = random.of(&[Some(CLIENT), Some(NODE), Some(Address { port: 1 + NODE.port, ..NODE }), None]);
+        from = random.of(&[
+            Some(CLIENT),
+            Some(NODE),
+            Some(Address { port: 1 + NODE.port, ..NODE }),
+            None,
+        ]);
     }
     (packet, from)
 }
@@ -221,9 +235,18 @@ fn value(random: &mut Random, key: &[u8]) -> Vec<u8> {
 
 fn request(random: &mut Random, turn: u64) -> Packet {
     let i = random.below(KEYS);
-    let op =
-        random.of(&[Op::Read, Op::Read, Op::Write, Op::Write, Op::Delete, Op::Fragment, Op::ReadFragment, Op::Scan]);
-    let flag = random.of(&[0, 0, 0, flags::CONDITIONAL, flags::LARGE, flags::EMBEDDED | flags::FENCED]);
+    let op = random.of(&[
+        Op::Read,
+        Op::Read,
+        Op::Write,
+        Op::Write,
+        Op::Delete,
+        Op::Fragment,
+        Op::ReadFragment,
+        Op::Scan,
+    ]);
+    let flag =
+        random.of(&[0, 0, 0, flags::CONDITIONAL, flags::LARGE, flags::EMBEDDED | flags::FENCED]);
     let mut header = Header { epoch: 1, flags: flag, key_hash: hash(i), ..Header::new(op) };
     header.lane = random.below(LANES + 1);
     header.request = if random.one_in(4) { turn.saturating_sub(random.next() % 8) } else { turn };
@@ -232,7 +255,8 @@ fn request(random: &mut Random, turn: u64) -> Packet {
     if random.one_in(30) {
         header.epoch = random.below(3);
     }
-    let value = if op == Op::Read && !random.one_in(10) { Vec::new() } else { value(random, &key(i)) };
+    let value =
+        if op == Op::Read && !random.one_in(10) { Vec::new() } else { value(random, &key(i)) };
     Packet::build(header, &value, &key(i))
 }
 
@@ -251,7 +275,13 @@ fn answer(random: &mut Random, forwarded: &[Packet]) -> Packet {
     if header.op == Op::Bounce && parts.header.op == Op::Delete {
         header.flags |= flags::DELETE;
     }
-    header.status = random.of(&[Status::Ok, Status::Ok, Status::NotFound, Status::ConditionFailed, Status::NoSpace]);
+    header.status = random.of(&[
+        Status::Ok,
+        Status::Ok,
+        Status::NotFound,
+        Status::ConditionFailed,
+        Status::NoSpace,
+    ]);
     if is_read {
         header.seq = Seq::new(1, random.next() % 20);
     }
@@ -343,7 +373,10 @@ fn both_builds_do_the_same() {
             (true, false) => 4,
             (true, true) => 6,
         };
-        assert!(enough >= wanted, "hits, absorbed, embedded or updates, promotions, reports: {totals:?}");
+        assert!(
+            enough >= wanted,
+            "hits, absorbed, embedded or updates, promotions, reports: {totals:?}"
+        );
     }
 }
 

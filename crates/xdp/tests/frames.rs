@@ -1,4 +1,5 @@
-//! Whole frames through the program that is attached: addresses, lengths, checksums; what isn't ours is passed untouched.
+//! Whole frames through the program that is attached: addresses, lengths, checksums; what isn't
+//! ours is passed untouched.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -13,7 +14,8 @@ const XDP_PASS: u32 = 2;
 const XDP_TX: u32 = 3;
 
 fn sum(bytes: &[u8]) -> u16 {
-    let words = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let words =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
     let mut sum: u32 = words.sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -52,22 +54,39 @@ fn frame(from: &str, to: &str, packet: &Packet) -> Vec<u8> {
 }
 
 fn check_answer(asked: &[u8], answer: &[u8], ip: usize, value: &[u8]) {
-    assert_eq!((&answer[..6], &answer[6..12]), (&asked[6..12], &asked[..6]), "back where it came from");
+    assert_eq!(
+        (&answer[..6], &answer[6..12]),
+        (&asked[6..12], &asked[..6]),
+        "back where it came from"
+    );
     let udp = ip + if asked[12] == 8 { 20 } else { 40 };
     let (addresses, width) = if asked[12] == 8 { (26, 4) } else { (22, 16) };
-    let (source, destination) = (addresses..addresses + width, addresses + width..addresses + 2 * width);
+    let (source, destination) =
+        (addresses..addresses + width, addresses + width..addresses + 2 * width);
     assert_eq!(answer[source.clone()], asked[destination.clone()]);
     assert_eq!(answer[destination], asked[source]);
-    assert_eq!((&answer[udp..udp + 2], &answer[udp + 2..udp + 4]), (&asked[udp + 2..udp + 4], &asked[udp..udp + 2]));
+    assert_eq!(
+        (&answer[udp..udp + 2], &answer[udp + 2..udp + 4]),
+        (&asked[udp + 2..udp + 4], &asked[udp..udp + 2])
+    );
     let length = u16::from_be_bytes([answer[udp + 4], answer[udp + 5]]);
     assert_eq!(usize::from(length), answer.len() - udp, "UDP's length");
     if asked[12] == 8 {
         assert_eq!(sum(&answer[14..34]), 0xffff, "IP's checksum");
-        assert_eq!(usize::from(u16::from_be_bytes([answer[16], answer[17]])), answer.len() - 14, "IP's length");
+        assert_eq!(
+            usize::from(u16::from_be_bytes([answer[16], answer[17]])),
+            answer.len() - 14,
+            "IP's length"
+        );
         assert_eq!(answer[udp + 6..udp + 8], [0, 0], "none, which IPv4 allows");
     } else {
-        assert_eq!(usize::from(u16::from_be_bytes([answer[18], answer[19]])), answer.len() - 54, "IP's length");
-        let pseudo = [&answer[22..54], &[0, 0][..], &length.to_be_bytes(), &[0, 17], &answer[54..]].concat();
+        assert_eq!(
+            usize::from(u16::from_be_bytes([answer[18], answer[19]])),
+            answer.len() - 54,
+            "IP's length"
+        );
+        let pseudo =
+            [&answer[22..54], &[0, 0][..], &length.to_be_bytes(), &[0, 17], &answer[54..]].concat();
         assert_eq!(sum(&pseudo), 0xffff, "UDP's checksum");
     }
     let packet = PacketRef::parse(&answer[udp + 8..]).unwrap();
@@ -79,7 +98,9 @@ fn answers_are_whole_frames_back_to_the_client() {
     if !may_load() {
         return;
     }
-    for (client, endpoint) in [("10.0.0.9:4000", "10.0.7.3:5357"), ("[fd00::9]:4000", "[fd00::1]:5357")] {
+    for (client, endpoint) in
+        [("10.0.0.9:4000", "10.0.7.3:5357"), ("[fd00::9]:4000", "[fd00::1]:5357")]
+    {
         for length in [0, 1, 7, 128, 501, 1024, 1025, 1167, 1168] {
             let value: Vec<u8> = (0..length).map(|i| i as u8 ^ 0x5a).collect();
             let datapath = switch(endpoint, &value);
@@ -108,9 +129,20 @@ fn what_is_not_ours_is_passed_untouched() {
         frame
     };
     let tagged = [&ours[..12], &[0x81, 0, 0, 7], &ours[12..]].concat();
-    let (tcp, options, fragment, arp) = (changed(23, 6), changed(14, 0x46), changed(20, 0x20), changed(13, 6));
-    for frame in [other_address, other_port, v6, tagged, tcp, options, fragment, arp, vec![0; 14], ours[..40].to_vec()]
-    {
+    let (tcp, options, fragment, arp) =
+        (changed(23, 6), changed(14, 0x46), changed(20, 0x20), changed(13, 6));
+    for frame in [
+        other_address,
+        other_port,
+        v6,
+        tagged,
+        tcp,
+        options,
+        fragment,
+        arp,
+        vec![0; 14],
+        ours[..40].to_vec(),
+    ] {
         assert_eq!(datapath.frame(&frame).unwrap(), (XDP_PASS, frame));
     }
     // Ours, but damaged: dropped and counted.

@@ -1,4 +1,5 @@
-//! What each kernel program takes in each scheme's build, and how far that is from the kernel's limits.
+//! What each kernel program takes in each scheme's build, and how far that is from the kernel's
+//! limits.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -10,7 +11,8 @@ use switchback_datapath::{Config, Features};
 use switchback_wire::Scheme;
 use switchback_xdp::measure::Meter;
 
-/// The verifier gives up at a million instructions: other kernels look at more of them than this one.
+/// The verifier gives up at a million instructions: other kernels look at more of them than this
+/// one.
 const VERIFIED_MAX: u32 = 700_000;
 /// Of 512 bytes: what comes needs some.
 const STACK_BYTES_MAX: u32 = 480;
@@ -20,22 +22,31 @@ fn every_program_of_every_scheme_keeps_its_distance_from_the_limits() {
     if !may_load() {
         return;
     }
-    let mut table =
-        format!("{:8}  {:20}  {:>12}  {:>8}  {:>5}\n", "scheme", "program", "instructions", "verified", "stack");
+    let mut table = format!(
+        "{:8}  {:20}  {:>12}  {:>8}  {:>5}\n",
+        "scheme", "program", "instructions", "verified", "stack"
+    );
     let mut exceeding = Vec::new();
     for scheme in Scheme::ALL {
         let config = Config { features: Features::of(scheme), ..Config::default() };
-        // The object whose verifier says how much stack each function takes; with programs beside the switch's.
+        // The object whose verifier says how much stack each function takes; with programs beside
+        // the switch's.
         let meter = Meter::new(&config).unwrap();
         let programs = meter.program_resources();
-        assert!(programs.iter().any(|program| program.functions.len() > 1 && program.deepest_stack_bytes > 0));
+        assert!(
+            programs
+                .iter()
+                .any(|program| program.functions.len() > 1 && program.deepest_stack_bytes > 0)
+        );
         for program in programs {
             if program.name.starts_with("measure_") {
                 continue;
             }
             let (verified, stack) = (program.verified, program.deepest_stack_bytes);
-            let row =
-                format!("{scheme:8}  {:20}  {:>12}  {verified:>8}  {stack:>5}", program.name, program.instructions);
+            let row = format!(
+                "{scheme:8}  {:20}  {:>12}  {verified:>8}  {stack:>5}",
+                program.name, program.instructions
+            );
             let _ = writeln!(table, "{row}");
             if verified > VERIFIED_MAX || stack > STACK_BYTES_MAX {
                 exceeding.push(row);
@@ -43,5 +54,9 @@ fn every_program_of_every_scheme_keeps_its_distance_from_the_limits() {
         }
     }
     println!("{table}");
-    assert!(exceeding.is_empty(), "above {VERIFIED_MAX} verified or {STACK_BYTES_MAX} B:\n{}", exceeding.join("\n"));
+    assert!(
+        exceeding.is_empty(),
+        "above {VERIFIED_MAX} verified or {STACK_BYTES_MAX} B:\n{}",
+        exceeding.join("\n")
+    );
 }

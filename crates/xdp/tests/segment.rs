@@ -24,7 +24,9 @@ impl Rack {
         let datapath = switch(&format!("{}:5357", Segment::SWITCH), value);
         let segment = Segment::new(2).unwrap();
         let attachment = segment.attach(&datapath, mode).unwrap();
-        let bind = || UdpSocket::bind((Segment::HOSTS, 0)).map_err(|error| Error::System("binding", error));
+        let bind = || {
+            UdpSocket::bind((Segment::HOSTS, 0)).map_err(|error| Error::System("binding", error))
+        };
         let client = segment.on_hosts(bind).unwrap();
         client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         client.connect((Segment::SWITCH, 5357)).unwrap();
@@ -91,7 +93,14 @@ fn a_program_that_the_other_end_has_already_will_do() {
         return;
     }
     let classes = vec![ClassConfig { value_bytes: 128, slots: 1 }];
-    let config = Config { classes, lanes: LANES, partitions: 1, nodes: 1, sketch_width: 64, ..Config::default() };
+    let config = Config {
+        classes,
+        lanes: LANES,
+        partitions: 1,
+        nodes: 1,
+        sketch_width: 64,
+        ..Config::default()
+    };
     let (datapath, other) = (small_switch(1, 1), Meter::new(&config).unwrap());
     let segment = Segment::new(1).unwrap();
     let _sink = segment.on_hosts(|| other.put(Program::Sink, Segment::HOSTS_INTERFACE)).unwrap();

@@ -1,5 +1,5 @@
-//! A snapshot in the kernel while another CPU writes: originals are reported before they are overwritten, so what the agent puts
-//! together is one point in time.
+//! A snapshot in the kernel while another CPU writes: originals are reported before they are
+//! overwritten, so what the agent puts together is one point in time.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -46,7 +46,8 @@ fn switch(reports: u32) -> XdpDatapath {
 }
 
 fn write(datapath: &XdpDatapath, key: &[u8], value: u64, request: u64) -> Verdict {
-    let mut packet = Packet::build(Header { request, ..header(Op::Write, key) }, &value_of(value), key);
+    let mut packet =
+        Packet::build(Header { request, ..header(Op::Write, key) }, &value_of(value), key);
     datapath.process(&mut packet, CLIENT, 0, 0)
 }
 
@@ -75,13 +76,19 @@ fn write_rounds(datapath: &XdpDatapath, rounds: &AtomicU64, stop: &AtomicBool) {
     }
 }
 
-/// Takes a snapshot as the agent does: loads all, and waits for the originals of what changed meanwhile.
-fn snapshot(datapath: &XdpDatapath, generation: u32, once_begun: impl FnOnce()) -> (Vec<u64>, usize) {
+/// Takes a snapshot as the agent does: loads all, and waits for the originals of what changed
+/// meanwhile.
+fn snapshot(
+    datapath: &XdpDatapath,
+    generation: u32,
+    once_begun: impl FnOnce(),
+) -> (Vec<u64>, usize) {
     control(datapath, Header { generation, ..header(Op::SnapshotBegin, b"-") }, b"-");
     once_begun();
     let mut values: Vec<Option<u64>> = Vec::new();
     for slot in 0..KEYS {
-        let packet = control(datapath, Header { location: slot, ..header(Op::LoadRecord, b"-") }, b"-");
+        let packet =
+            control(datapath, Header { location: slot, ..header(Op::LoadRecord, b"-") }, b"-");
         let parts = packet.parse().unwrap();
         assert!(parts.header.generation <= generation);
         values.push((parts.header.generation < generation).then(|| assert_whole(parts.value)));
@@ -99,7 +106,10 @@ fn snapshot(datapath: &XdpDatapath, generation: u32, once_begun: impl FnOnce()) 
         assert!(Instant::now() < deadline, "an original is missing");
         if found {
             let parts = report.parse().unwrap();
-            assert_eq!((parts.header.op, parts.header.generation < generation), (Op::Original, true));
+            assert_eq!(
+                (parts.header.op, parts.header.generation < generation),
+                (Op::Original, true)
+            );
             let at = &mut values[parts.header.location as usize];
             if at.is_none() {
                 *at = Some(assert_whole(parts.value));
@@ -109,7 +119,8 @@ fn snapshot(datapath: &XdpDatapath, generation: u32, once_begun: impl FnOnce()) 
     }
 }
 
-/// At any point in time the values go down by one at most once from the first key to the last, since one writer goes round them.
+/// At any point in time the values go down by one at most once from the first key to the last,
+/// since one writer goes round them.
 #[test]
 fn a_snapshot_is_one_point_in_time() {
     if !may_load() {
@@ -131,7 +142,8 @@ fn a_snapshot_is_one_point_in_time() {
             }
         };
         for generation in 2..2 + SNAPSHOTS {
-            // Every other one begins long before anything is loaded, so all of it is overwritten meanwhile.
+            // Every other one begins long before anything is loaded, so all of it is overwritten
+            // meanwhile.
             let is_late = generation % 2 == 0;
             let (values, used) = snapshot(&datapath, generation, || {
                 if is_late {
@@ -140,7 +152,10 @@ fn a_snapshot_is_one_point_in_time() {
             });
             let changes: Vec<_> = values.windows(2).filter(|pair| pair[0] != pair[1]).collect();
             assert!(changes.len() <= 1, "one point in time: {values:?}");
-            assert!(changes.iter().all(|pair| pair[0] == pair[1] + 1), "one point in time: {values:?}");
+            assert!(
+                changes.iter().all(|pair| pair[0] == pair[1] + 1),
+                "one point in time: {values:?}"
+            );
             originals += used;
             wait_for_a_round();
         }
@@ -149,7 +164,8 @@ fn a_snapshot_is_one_point_in_time() {
     assert!(originals >= SNAPSHOTS as usize / 2 * KEYS as usize, "{originals} originals");
 }
 
-/// Reports that wait stay where they are, and a record whose original finds no room beside them doesn't change.
+/// Reports that wait stay where they are, and a record whose original finds no room beside them
+/// doesn't change.
 #[test]
 fn a_record_whose_original_finds_no_room_stays_as_it_is() {
     if !may_load() {
@@ -170,7 +186,8 @@ fn a_record_whose_original_finds_no_room_stays_as_it_is() {
     }
     assert!((1..KEYS as usize).contains(&refused.len()), "{refused:?} of {KEYS}");
     for slot in 0..KEYS {
-        let packet = control(&datapath, Header { location: slot, ..header(Op::LoadRecord, b"-") }, b"-");
+        let packet =
+            control(&datapath, Header { location: slot, ..header(Op::LoadRecord, b"-") }, b"-");
         let is_old = assert_whole(packet.parse().unwrap().value) == 1;
         assert_eq!(is_old, refused.contains(&slot));
     }
@@ -178,7 +195,9 @@ fn a_record_whose_original_finds_no_room_stays_as_it_is() {
     let taken = (0..KEYS).filter(|_| datapath.next_report(&mut report)).count();
     assert_eq!(taken + refused.len(), KEYS as usize);
     for slot in refused {
-        while write(&datapath, &key(slot), 2, requests.next().unwrap()) == Verdict::Drop(DropReason::Unreported) {
+        while write(&datapath, &key(slot), 2, requests.next().unwrap())
+            == Verdict::Drop(DropReason::Unreported)
+        {
             assert!(datapath.next_report(&mut report), "what is taken makes room");
         }
     }

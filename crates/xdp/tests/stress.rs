@@ -1,5 +1,5 @@
-//! Two CPUs on the same records, in the kernel: nothing torn, nothing lost, no number twice or left out, and of the copies of a request
-//! one runs.
+//! Two CPUs on the same records, in the kernel: nothing torn, nothing lost, no number twice or left
+//! out, and of the copies of a request one runs.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -49,7 +49,8 @@ fn send(datapath: &XdpDatapath, header: Header, value: &[u8]) -> (Verdict, Packe
     (datapath.process(&mut packet, CLIENT, 0, 0), packet)
 }
 
-/// Each CPU writes and reads the same key. Every write takes one number, whether it finds the record locked or not.
+/// Each CPU writes and reads the same key. Every write takes one number, whether it finds the
+/// record locked or not.
 #[test]
 fn values_are_whole_and_numbers_have_no_gaps() {
     if !may_load() {
@@ -65,8 +66,11 @@ fn values_are_whole_and_numbers_have_no_gaps() {
             let (mut written, mut contended, mut newest) = (BTreeMap::new(), 0u64, 0);
             for request in 1..=WRITES {
                 let n = request * 2 + index as u64;
-                let (verdict, packet) =
-                    send(datapath, Header { lane: index as u32, request, ..header(Op::Write) }, &value_of(n));
+                let (verdict, packet) = send(
+                    datapath,
+                    Header { lane: index as u32, request, ..header(Op::Write) },
+                    &value_of(n),
+                );
                 match verdict {
                     Verdict::Reply => {
                         written.insert(packet.parse().unwrap().header.seq.0, n);
@@ -97,7 +101,11 @@ fn values_are_whole_and_numbers_have_no_gaps() {
     assert_eq!(datapath.peek_sequence(&hash()), 2 * WRITES, "each write took one number");
     let record = datapath.peek_record(0, 0).unwrap();
     let (seq, n) = all.last_key_value().unwrap();
-    assert_eq!((record.seq, assert_whole(&record.value)), (*seq, *n), "the newest acknowledged write is there");
+    assert_eq!(
+        (record.seq, assert_whole(&record.value)),
+        (*seq, *n),
+        "the newest acknowledged write is there"
+    );
     assert!(all.len() as u64 > WRITES, "{} writes", all.len());
 }
 
@@ -119,14 +127,24 @@ fn copies_of_a_request_run_once() {
                 if request > WRITES {
                     return answers;
                 }
-                let (verdict, packet) =
-                    send(datapath, Header { lane: 3, request, ..header(Op::Write) }, &value_of(request));
+                let (verdict, packet) = send(
+                    datapath,
+                    Header { lane: 3, request, ..header(Op::Write) },
+                    &value_of(request),
+                );
                 match verdict {
                     Verdict::Reply => {
                         answers.push((request, packet.parse().unwrap().header.seq.0));
-                        let _next = turn.compare_exchange(request, request + 1, Ordering::AcqRel, Ordering::Relaxed);
+                        let _next = turn.compare_exchange(
+                            request,
+                            request + 1,
+                            Ordering::AcqRel,
+                            Ordering::Relaxed,
+                        );
                     }
-                    Verdict::Drop(DropReason::Busy | DropReason::OldRequest | DropReason::Contended) => {}
+                    Verdict::Drop(
+                        DropReason::Busy | DropReason::OldRequest | DropReason::Contended,
+                    ) => {}
                     other => panic!("{other:?}"),
                 }
             }
@@ -144,8 +162,8 @@ fn copies_of_a_request_run_once() {
     assert!(seqs.values().is_sorted());
 }
 
-/// Keys come to one bucket of the lookup table and go, more than it has room for, while another CPU reads them: one that stays is always
-/// found, and whatever is found is what was asked for.
+/// Keys come to one bucket of the lookup table and go, more than it has room for, while another CPU
+/// reads them: one that stays is always found, and whatever is found is what was asked for.
 #[test]
 fn keys_are_found_while_others_come_and_go() {
     if !may_load() {
@@ -160,13 +178,15 @@ fn keys_are_found_while_others_come_and_go() {
         (hash.0[0], hash.0[15]) = (i + 1, 3);
         hash
     };
-    let header = |op, i: u8| Header { epoch: 1, location: i.into(), key_hash: hash(i), ..Header::new(op) };
+    let header =
+        |op, i: u8| Header { epoch: 1, location: i.into(), key_hash: hash(i), ..Header::new(op) };
     for i in 0..KEYS {
         control(&datapath, header(Op::Admit, i), &[i]);
         datapath.lookup_insert(&hash(i), 0, i.into()).unwrap();
         control(&datapath, header(Op::SetValid, i), &[i]);
         let write = Header { request: 1, lane: i.into(), location: 0, ..header(Op::Write, i) };
-        let verdict = datapath.process(&mut Packet::build(write, &value_of(i.into()), &[i]), CLIENT, 0, 0);
+        let verdict =
+            datapath.process(&mut Packet::build(write, &value_of(i.into()), &[i]), CLIENT, 0, 0);
         assert_eq!(verdict, Verdict::Reply);
     }
     let (start, is_over) = (Barrier::new(2), AtomicU64::new(0));
@@ -178,7 +198,8 @@ fn keys_are_found_while_others_come_and_go() {
             if is_over.load(Ordering::Relaxed) == 1 {
                 break;
             }
-            let mut packet = Packet::build(Header { location: 0, ..header(Op::Read, i) }, &[], &[i]);
+            let mut packet =
+                Packet::build(Header { location: 0, ..header(Op::Read, i) }, &[], &[i]);
             match datapath.process(&mut packet, CLIENT, 0, 0) {
                 Verdict::Reply => {
                     assert_eq!(assert_whole(packet.parse().unwrap().value), u64::from(i));

@@ -16,7 +16,13 @@ fn every_vector_holds_in_the_kernel() {
     std::panic::set_hook(Box::new(|_| {})); // Messages are kept, and told below.
     let failed = failures::<Kernel>(&vectors, Features(0));
     drop(std::panic::take_hook());
-    assert!(failed.is_empty(), "{} of {} failed:\n{}", failed.len(), vectors.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} of {} failed:\n{}",
+        failed.len(),
+        vectors.len(),
+        failed.join("\n")
+    );
     assert!(vectors.len() >= 150, "only {}: some went missing", vectors.len());
 }
 

@@ -1,5 +1,5 @@
-//! What the parts of a rack cost on a machine, as a file: `switchback lab calibrate` writes it, and experiments read it
-//! (`--profile FILE`).
+//! What the parts of a rack cost on a machine, as a file: `switchback lab calibrate` writes it, and
+//! experiments read it (`--profile FILE`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -17,7 +17,8 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// No figure of a machine is larger, in whatever unit: a second for a read, a terabyte a second.
 const FIGURE_MAX: f64 = 1e6;
 
-/// A measured figure: the median of many short rounds, and the bounds of the middle eight tenths of them.
+/// A measured figure: the median of many short rounds, and the bounds of the middle eight tenths of
+/// them.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Sample {
@@ -47,7 +48,10 @@ impl TryFrom<Written> for Sample {
     fn try_from(written: Written) -> Result<Sample, String> {
         let Written { median, low, high, cpu } = written;
         let is_right = |figure: f64| figure > 0.0 && figure <= FIGURE_MAX;
-        if let Some(wrong) = [Some(low), Some(median), Some(high), cpu].into_iter().flatten().find(|it| !is_right(*it))
+        if let Some(wrong) = [Some(low), Some(median), Some(high), cpu]
+            .into_iter()
+            .flatten()
+            .find(|it| !is_right(*it))
         {
             return Err(format!(
                 "{wrong} is no time and no rate of a machine; it is more than 0 and at most {FIGURE_MAX}"
@@ -65,12 +69,20 @@ impl Sample {
     pub fn of(mut rounds: Vec<f64>) -> Option<Sample> {
         rounds.sort_by(f64::total_cmp);
         let at = |share: f64| rounds[((rounds.len() - 1) as f64 * share).round() as usize];
-        (!rounds.is_empty()).then(|| Sample { median: at(0.5), low: at(0.1), high: at(0.9), cpu: None })
+        (!rounds.is_empty()).then(|| Sample {
+            median: at(0.5),
+            low: at(0.1),
+            high: at(0.9),
+            cpu: None,
+        })
     }
 
     fn text(&self) -> String {
         let cpu = self.cpu.map_or(String::new(), |cpu| format!(", cpu = {cpu:?}"));
-        format!("{{ median = {:?}, low = {:?}, high = {:?}{cpu} }}", self.median, self.low, self.high)
+        format!(
+            "{{ median = {:?}, low = {:?}, high = {:?}{cpu} }}",
+            self.median, self.low, self.high
+        )
     }
 }
 
@@ -111,7 +123,8 @@ pub struct Origin {
 }
 
 table! {
-    /// A node: production shim, RocksDB and a socket on loopback, in groups. Microseconds an operation.
+    /// A node: production shim, RocksDB and a socket on loopback, in groups. Microseconds an
+    /// operation.
     Node {
         /// a read
         read_us,
@@ -147,7 +160,8 @@ table! {
 }
 
 table! {
-    /// Links between two threads that sleep until something comes: half of a round trip. Microseconds.
+    /// Links between two threads that sleep until something comes: half of a round trip.
+    /// Microseconds.
     Link {
         /// loopback UDP, as between processes
         udp_us,
@@ -218,7 +232,10 @@ impl Calibration {
         let name = path.display().to_string();
         let mut text = String::new();
         let file = File::open(path).with_context(|| name.clone())?;
-        let bytes = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).with_context(|| name.clone())?;
+        let bytes = file
+            .take(FILE_BYTES_MAX + 1)
+            .read_to_string(&mut text)
+            .with_context(|| name.clone())?;
         ensure!(
             bytes as u64 <= FILE_BYTES_MAX,
             "{name}: more than {FILE_BYTES_MAX} bytes are no profile; switchback lab calibrate writes one"
@@ -260,9 +277,12 @@ impl Calibration {
                         # Medians of short rounds; a tenth of them were below low, a tenth above high. cpu: of the thread's CPU time.\n\
                         \n[origin]\n"
             .to_owned();
-        for (name, value) in [("machine", machine), ("date", date), ("commit", commit), ("method", method)] {
+        for (name, value) in
+            [("machine", machine), ("date", date), ("commit", commit), ("method", method)]
+        {
             let value: String = value.chars().filter(|c| !c.is_control()).collect();
-            let _ = writeln!(text, "{name} = \"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""));
+            let _ =
+                writeln!(text, "{name} = \"{}\"", value.replace('\\', "\\\\").replace('"', "\\\""));
         }
         let _ = writeln!(text, "load = [{:?}, {:?}]", load[0], load[1]);
         for (table, rows) in self.tables() {
@@ -281,7 +301,11 @@ impl Calibration {
             for (name, meaning, sample) in rows {
                 let spread = format!("{} .. {}", short(sample.low), short(sample.high));
                 let named = format!("{table}.{name}");
-                let _ = writeln!(text, "  {named:<27}{:>10}  {spread:<20} {meaning}", short(sample.median));
+                let _ = writeln!(
+                    text,
+                    "  {named:<27}{:>10}  {spread:<20} {meaning}",
+                    short(sample.median)
+                );
             }
         }
         text

@@ -28,7 +28,11 @@ fn calibration() -> Calibration {
     Calibration {
         origin,
         node,
-        pipeline: Pipeline { read_hit_ns: sample(40.0), write_hit_ns: sample(60.0), miss_ns: sample(30.0) },
+        pipeline: Pipeline {
+            read_hit_ns: sample(40.0),
+            write_hit_ns: sample(60.0),
+            miss_ns: sample(30.0),
+        },
         link: Link { udp_us: sample(12.0), byte_ns: sample(0.1) },
         control: Control { delay_us: sample(80.0), mb_per_s: sample(500.0) },
         agent: Agent { entry_us: sample(0.4), snapshot_record_us: sample(0.3) },
@@ -70,7 +74,10 @@ fn a_hostile_file_is_told_where_and_what_would_be_right() {
     ] {
         let error = refused(&with(key, line));
         assert!(error.starts_with(&format!("p.toml:{}:", line_of(key))), "{line}: {error}");
-        assert!(error.contains(expected) && error.contains("switchback lab calibrate"), "{line}: {error}");
+        assert!(
+            error.contains(expected) && error.contains("switchback lab calibrate"),
+            "{line}: {error}"
+        );
         assert_eq!(error.lines().count(), 1, "{error}");
     }
     let cut = refused(&with("miss_ns", "miss_ns = { median = "));
@@ -93,5 +100,8 @@ fn a_sample_is_the_middle_of_its_rounds() {
     let sample = Sample::of((1..=101).rev().map(f64::from).collect()).unwrap();
     assert_eq!((sample.median, sample.low, sample.high), (51.0, 11.0, 91.0));
     assert_eq!(Sample::of(Vec::new()), None);
-    assert_eq!([0.0451, 1.0, 12.34, 999.9, 12345.0].map(short), ["0.0451", "1.00", "12.3", "1000", "12345"]);
+    assert_eq!(
+        [0.0451, 1.0, 12.34, 999.9, 12345.0].map(short),
+        ["0.0451", "1.00", "12.3", "1000", "12345"]
+    );
 }

@@ -52,7 +52,8 @@ impl Prediction {
 
 /// The figure as SVG.
 pub(crate) fn svg(prediction: &Prediction) -> anyhow::Result<String> {
-    register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).map_err(|_| anyhow!("the font is damaged"))?;
+    register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
+        .map_err(|_| anyhow!("the font is damaged"))?;
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -89,11 +90,17 @@ fn loads(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> 
             let (from, to) = (at as f64 + inset, (at + 1) as f64 - inset);
             Rectangle::new([(from, 0.0), (to, 100.0 * share(load))], colour.filled())
         };
-        let key = move |(x, y): (i32, i32)| Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled());
+        let key = move |(x, y): (i32, i32)| {
+            Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled())
+        };
         chart.draw_series(loads.iter().enumerate().map(bar))?.label(label).legend(key);
     }
     let mut labels = chart.configure_series_labels();
-    labels.position(SeriesLabelPosition::UpperRight).label_font((FONT, 13)).background_style(WHITE).draw()?;
+    labels
+        .position(SeriesLabelPosition::UpperRight)
+        .label_font((FONT, 13))
+        .background_style(WHITE)
+        .draw()?;
     Ok(())
 }
 
@@ -111,19 +118,35 @@ fn gains(prediction: &Prediction, area: &DrawingArea<SVGBackend<'_>, Shift>) -> 
         .x_label_area_size(40)
         .y_label_area_size(52)
         .build_cartesian_2d((first..last).log_scale(), (1.0..high).log_scale())?;
-    let number = |value: &f64| if *value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") };
+    let number =
+        |value: &f64| if *value < 10.0 { format!("{value:.1}") } else { format!("{value:.0}") };
     let mut mesh = chart.configure_mesh();
-    mesh.x_desc("records").x_label_formatter(&|value| format!("{value:.0}")).y_label_formatter(&number);
+    mesh.x_desc("records")
+        .x_label_formatter(&|value| format!("{value:.0}"))
+        .y_label_formatter(&number);
     mesh.light_line_style(TRANSPARENT).label_style((FONT, 12)).draw()?;
     for (label, colour, gain) in [
-        ("write-through, ideal", ORANGE, (|step: &Step| step.write_through) as fn(&Step) -> Option<f64>),
+        (
+            "write-through, ideal",
+            ORANGE,
+            (|step: &Step| step.write_through) as fn(&Step) -> Option<f64>,
+        ),
         ("write-back", BLUE, |step| step.write_back),
     ] {
         let points = steps.iter().map(|step| (records(step), shown(gain(step))));
-        let key = move |(x, y): (i32, i32)| PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2));
-        chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?.label(label).legend(key);
+        let key = move |(x, y): (i32, i32)| {
+            PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2))
+        };
+        chart
+            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+            .label(label)
+            .legend(key);
     }
     let mut labels = chart.configure_series_labels();
-    labels.position(SeriesLabelPosition::UpperLeft).label_font((FONT, 13)).background_style(WHITE).draw()?;
+    labels
+        .position(SeriesLabelPosition::UpperLeft)
+        .label_font((FONT, 13))
+        .background_style(WHITE)
+        .draw()?;
     Ok(())
 }

@@ -24,10 +24,13 @@ pub(crate) struct DrawArgs {
 pub(crate) fn run(args: &DrawArgs) -> anyhow::Result<ExitCode> {
     let name = args.prediction.display().to_string();
     let file = File::open(&args.prediction).with_context(|| name.clone())?;
-    let prediction: Prediction = serde_json::from_reader(BufReader::new(file))
-        .with_context(|| format!("{name} is no prediction; switchback predict --json FILE writes one"))?;
+    let prediction: Prediction =
+        serde_json::from_reader(BufReader::new(file)).with_context(|| {
+            format!("{name} is no prediction; switchback predict --json FILE writes one")
+        })?;
     let svg = chart::svg(&prediction).with_context(|| name)?;
-    std::fs::write(&args.svg, svg).with_context(|| format!("cannot write {}", args.svg.display()))?;
+    std::fs::write(&args.svg, svg)
+        .with_context(|| format!("cannot write {}", args.svg.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -57,13 +60,19 @@ mod tests {
         let drawn = std::fs::read_to_string(&svg).expect("a figure");
         assert!(drawn.starts_with("<svg") && drawn.trim_end().ends_with("</svg>"));
         // Four bars of each kind, their keys, and the background.
-        assert!(drawn.matches("<rect").count() >= 2 * 4 + 2 && drawn.contains("write-through, ideal"), "{drawn}");
+        assert!(
+            drawn.matches("<rect").count() >= 2 * 4 + 2 && drawn.contains("write-through, ideal"),
+            "{drawn}"
+        );
         for wrong in ["", "{}", "[1]", r#"{ "outcomes": [], "steps": [] }"#] {
             std::fs::write(&prediction, wrong).expect("written");
             assert!(format!("{:#}", run(&args).expect_err(wrong)).contains("t.json"), "{wrong}");
         }
         let nowhere = DrawArgs { svg: "/nowhere/t.svg".into(), ..args };
         std::fs::write(&prediction, JSON).expect("written");
-        assert!(format!("{:#}", run(&nowhere).expect_err("no such directory")).contains("/nowhere/t.svg"));
+        assert!(
+            format!("{:#}", run(&nowhere).expect_err("no such directory"))
+                .contains("/nowhere/t.svg")
+        );
     }
 }

@@ -19,8 +19,9 @@ The same seed gives the same figures, on any number of processors. docs/measure/
 
 /// Repeat FarReach's evaluation in virtual time, every figure beside its limit.
 ///
-/// The production pipeline and state machines run with service times, delays and capacities as parameters: what comes out is modelled, not
-/// measured. Writes a CSV file and figures (SVG, PNG) for each experiment, and a report.
+/// The production pipeline and state machines run with service times, delays and capacities as
+/// parameters: what comes out is modelled, not measured. Writes a CSV file and figures (SVG, PNG)
+/// for each experiment, and a report.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExperimentCommand {
@@ -30,6 +31,9 @@ pub(crate) struct ExperimentCommand {
 
 pub(crate) fn run(command: &ExperimentCommand) -> anyhow::Result<ExitCode> {
     let program = crate::product()?;
-    switchback_experiment::run(&command.args, &mut switchback_bench::racks::LocalRacks { program })?;
+    switchback_experiment::run(
+        &command.args,
+        &mut switchback_bench::racks::LocalRacks { program },
+    )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -19,7 +19,8 @@ fn checkout() -> PathBuf {
 
 /// What `scripts/figures.sh` prints, and whether it succeeds.
 fn figures(argument: &str) -> (bool, String) {
-    let output = Command::new(checkout().join("scripts/figures.sh")).arg(argument).output().unwrap();
+    let output =
+        Command::new(checkout().join("scripts/figures.sh")).arg(argument).output().unwrap();
     (output.status.success(), String::from_utf8(output.stdout).unwrap())
 }
 
@@ -31,9 +32,11 @@ fn every_table_with_figures_says_where_it_comes_from() {
 
 /// Why one command of a block's line isn't there; nothing if it is. `out` stands for OUT.
 fn missing(command: &str, out: &Path) -> Option<String> {
-    let is_word = |word: &&str| (word.starts_with('-') || !word.contains('=')) && !word.starts_with('>');
+    let is_word =
+        |word: &&str| (word.starts_with('-') || !word.contains('=')) && !word.starts_with('>');
     let replaced = command.replace("OUT", out.to_str().unwrap());
-    let words: Vec<&str> = replaced.split_whitespace().filter(is_word).filter(|word| *word != "sudo").collect();
+    let words: Vec<&str> =
+        replaced.split_whitespace().filter(is_word).filter(|word| *word != "sudo").collect();
     match words[..] {
         ["switchback", "lab", ref rest @ ..] => {
             Cli::try_parse_from([&["lab"], rest].concat()).err().map(|error| error.to_string())
@@ -44,7 +47,10 @@ fn missing(command: &str, out: &Path) -> Option<String> {
         // The product's program, whose command line isn't here.
         ["switchback", "up", ..] => None,
         ["cargo", "bench", "-p", package, ..] => {
-            let benches = checkout().join("crates").join(package.trim_start_matches("switchback-")).join("benches");
+            let benches = checkout()
+                .join("crates")
+                .join(package.trim_start_matches("switchback-"))
+                .join("benches");
             (!benches.is_dir()).then(|| format!("there is no {}", benches.display()))
         }
         ["trap" | "sleep", ..] => None,

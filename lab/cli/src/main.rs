@@ -1,4 +1,5 @@
-//! `switchback-lab`: what Switchback is tested, modelled and measured with. `switchback lab` runs it.
+//! `switchback-lab`: what Switchback is tested, modelled and measured with. `switchback lab` runs
+//! it.
 
 mod chart;
 mod draw;
@@ -13,7 +14,12 @@ use switchback_terminal::{end_with_the_reader, error, log};
 
 /// What Switchback is tested, modelled and measured with.
 #[derive(Parser, Debug)]
-#[command(version, bin_name = "switchback lab", disable_help_subcommand = true, max_term_width = 120)]
+#[command(
+    version,
+    bin_name = "switchback lab",
+    disable_help_subcommand = true,
+    max_term_width = 120
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -33,7 +39,8 @@ enum Command {
 
 /// The product's program, which racks of processes run: beside this one, or on PATH.
 fn product() -> anyhow::Result<PathBuf> {
-    let beside = std::env::current_exe().context("the path of this program")?.with_file_name("switchback");
+    let beside =
+        std::env::current_exe().context("the path of this program")?.with_file_name("switchback");
     Ok(if beside.exists() { beside } else { "switchback".into() })
 }
 
@@ -75,7 +82,12 @@ mod tests {
         for subcommand in command.get_subcommands() {
             assert!(subcommand.get_about().is_some(), "{} has no help", subcommand.get_name());
             for argument in subcommand.get_arguments() {
-                assert!(argument.get_help().is_some(), "{} {} has no help", subcommand.get_name(), argument.get_id());
+                assert!(
+                    argument.get_help().is_some(),
+                    "{} {} has no help",
+                    subcommand.get_name(),
+                    argument.get_id()
+                );
             }
         }
     }

@@ -24,8 +24,9 @@ each other, and the command that repeats it. The same seed and the same binary m
 
 /// Torment simulated racks, and check every promise.
 ///
-/// All parts are the production code, in one event loop: the native datapath, and the state machines of switches, nodes, controller and
-/// clients, around which networks, disks, clocks and faults are drawn from a seed.
+/// All parts are the production code, in one event loop: the native datapath, and the state
+/// machines of switches, nodes, controller and clients, around which networks, disks, clocks and
+/// faults are drawn from a seed.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimArgs {

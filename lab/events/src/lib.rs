@@ -1,12 +1,14 @@
-//! The event queue of everything that runs in virtual time: what happens next, in the order of time, then of insertion.
+//! The event queue of everything that runs in virtual time: what happens next, in the order of
+//! time, then of insertion.
 //!
 //! It knows neither what an event is nor what its time is counted in.
 
 /// Buckets: one for each bit of a time.
 const BUCKETS: usize = u64::BITS as usize;
 
-/// Events by time: a radix heap. Nothing is ever added before the last event that was taken out, so an entry's bucket is the highest bit
-/// in which its time differs from that event's. Entries of one time are always in one bucket, in the order of insertion.
+/// Events by time: a radix heap. Nothing is ever added before the last event that was taken out, so
+/// an entry's bucket is the highest bit in which its time differs from that event's. Entries of one
+/// time are always in one bucket, in the order of insertion.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     /// Time of the last event that was taken out.

@@ -22,14 +22,15 @@ const SEED_MAX: u64 = u64::MAX >> 1;
 /// What `switchback lab experiment` is given.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ExperimentArgs {
-    /// Which experiments: `all`, numbers (1 to 9) of the paper's, `twitter` (the published figures of its cache clusters)
+    /// Which experiments: `all`, numbers (1 to 9) of the paper's, `twitter` (the published figures
+    /// of its cache clusters)
     #[arg(required = true, value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Directory for CSV files, figures and the report; made if it doesn't exist
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Run each experiment's counterpart instead: a small rack in virtual time, and the same one by the wall clock, with RocksDB in capped nodes
-    /// (of 1, 2, 7, 8 and 9)
+    /// Run each experiment's counterpart instead: a small rack in virtual time, and the same one by
+    /// the wall clock, with RocksDB in capped nodes (of 1, 2, 7, 8 and 9)
     #[arg(long)]
     measured: bool,
     /// Fewer repetitions and shorter runs: a look, not a result
@@ -38,9 +39,14 @@ pub struct ExperimentArgs {
     /// Seed of the first repetition; the same seed gives the same figures
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
-    /// Costs of the parts: `paper` (its testbed), `software` (its nodes, this repository's switch), or a file that `switchback lab calibrate`
-    /// wrote of a machine
-    #[arg(long, default_value = "paper", default_value_if("measured", "true", "software"), value_name = "NAME|FILE")]
+    /// Costs of the parts: `paper` (its testbed), `software` (its nodes, this repository's switch),
+    /// or a file that `switchback lab calibrate` wrote of a machine
+    #[arg(
+        long,
+        default_value = "paper",
+        default_value_if("measured", "true", "software"),
+        value_name = "NAME|FILE"
+    )]
     profile: Chosen,
     /// Runs at a time; as many as there are processors if not given
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -59,22 +65,27 @@ fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     if let Some(name) = names.iter().find(|name| *name != ALL && !known.contains(&name.as_str())) {
         anyhow::bail!("there is no experiment {name:?}: it is all, or some of {}", known.join(" "));
     }
-    let is_chosen = |experiment: &&Experiment| names.iter().any(|name| name == ALL || name == experiment.name);
+    let is_chosen =
+        |experiment: &&Experiment| names.iter().any(|name| name == ALL || name == experiment.name);
     Ok(Experiment::ALL.iter().filter(is_chosen).collect())
 }
 
-/// The counterparts of these names: all that there are, or those that are asked for, which must exist.
+/// The counterparts of these names: all that there are, or those that are asked for, which must
+/// exist.
 fn counterparts(names: &[String]) -> anyhow::Result<Vec<u8>> {
     let there_are = counterpart::EXPERIMENTS;
     if names.iter().any(|name| name == ALL) {
         return Ok(there_are.to_vec());
     }
     let number = |name: &String| name.parse().ok().filter(|number| there_are.contains(number));
-    let found = |name| number(name).with_context(|| format!("{name} has no counterpart; {there_are:?} have one"));
+    let found = |name| {
+        number(name).with_context(|| format!("{name} has no counterpart; {there_are:?} have one"))
+    };
     names.iter().map(found).collect()
 }
 
-/// Runs experiments, and leaves what they found in a directory. Counterparts are measured on racks of `racks`.
+/// Runs experiments, and leaves what they found in a directory. Counterparts are measured on racks
+/// of `racks`.
 ///
 /// # Errors
 /// Names that nothing has, a directory that can't be written.
@@ -82,16 +93,23 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
     let experiments = chosen(&args.experiments)?;
     let counterparts = if args.measured { counterparts(&args.experiments)? } else { Vec::new() };
     std::fs::create_dir_all(&args.out).with_context(|| format!("--out {}", args.out.display()))?;
-    tempfile::tempfile_in(&args.out).with_context(|| format!("--out {} can't be written", args.out.display()))?;
+    tempfile::tempfile_in(&args.out)
+        .with_context(|| format!("--out {} can't be written", args.out.display()))?;
     if args.measured {
-        let (is_quick, seed, chosen, out) = (args.quick, args.seed, &args.profile, args.out.as_path());
-        return counterpart::run(&Request { experiments: &counterparts, is_quick, seed, chosen, out }, racks);
+        let (is_quick, seed, chosen, out) =
+            (args.quick, args.seed, &args.profile, args.out.as_path());
+        return counterpart::run(
+            &Request { experiments: &counterparts, is_quick, seed, chosen, out },
+            racks,
+        );
     }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or_else(processors, |threads| threads as usize);
     let (shared, mut findings) = (Arc::new(Shared::default()), Vec::new());
     let (all, begun_all) = (experiments.len(), Instant::now());
-    let weight = |experiments: &[&Experiment]| experiments.iter().map(|experiment| experiment.weight).sum::<u64>();
+    let weight = |experiments: &[&Experiment]| {
+        experiments.iter().map(|experiment| experiment.weight).sum::<u64>()
+    };
     for (at, experiment) in experiments.iter().enumerate() {
         let context = Context {
             profile: args.profile.profile.clone(),
@@ -111,13 +129,20 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
         say(&text)?;
         let (done, left) = experiments.split_at(at + 1);
         if !left.is_empty() {
-            let left_s = begun_all.elapsed().as_secs_f64() * weight(left) as f64 / weight(done) as f64;
+            let left_s =
+                begun_all.elapsed().as_secs_f64() * weight(left) as f64 / weight(done) as f64;
             let spent_s = begun_all.elapsed().as_secs();
-            say(&format!("{} of {all} experiments after {spent_s} s, about {left_s:.0} s left\n\n", at + 1))?;
+            say(&format!(
+                "{} of {all} experiments after {spent_s} s, about {left_s:.0} s left\n\n",
+                at + 1
+            ))?;
         }
     }
     let spent = effort::spent(begun_all.elapsed());
-    say(&format!("{}: CSV files, figures and the report (report.html, report.md)\n{spent}\n", args.out.display()))
+    say(&format!(
+        "{}: CSV files, figures and the report (report.html, report.md)\n{spent}\n",
+        args.out.display()
+    ))
 }
 
 /// A line that says what runs, and how long this experiment will take; nothing where nobody looks.
@@ -164,8 +189,11 @@ mod tests {
 
     #[test]
     fn experiments_are_chosen_by_number_and_an_unknown_one_is_told_which_there_are() {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-        let found = |chosen: Vec<&Experiment>| chosen.iter().map(|experiment| experiment.name).collect::<Vec<_>>();
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let found = |chosen: Vec<&Experiment>| {
+            chosen.iter().map(|experiment| experiment.name).collect::<Vec<_>>()
+        };
         assert_eq!(found(chosen(&names(&["3", "1", "3"])).unwrap()), ["1", "3"]);
         assert_eq!(found(chosen(&names(&["twitter"])).unwrap()), ["twitter"]);
         assert_eq!(chosen(&names(&["all"])).unwrap().len(), Experiment::ALL.len());
@@ -187,8 +215,12 @@ mod tests {
             #[command(flatten)]
             args: ExperimentArgs,
         }
-        let parse = |line: &str| <Cli as clap::Parser>::try_parse_from(line.split(' ')).map(|cli| cli.args);
-        assert_eq!(parse("experiment 1 --out o --seed 9223372036854775807").unwrap().seed, SEED_MAX);
+        let parse =
+            |line: &str| <Cli as clap::Parser>::try_parse_from(line.split(' ')).map(|cli| cli.args);
+        assert_eq!(
+            parse("experiment 1 --out o --seed 9223372036854775807").unwrap().seed,
+            SEED_MAX
+        );
         for wrong in ["--seed 9223372036854775808", "--threads 0", "--profile nobody"] {
             assert!(parse(&format!("experiment 1 --out o {wrong}")).is_err(), "{wrong}");
         }

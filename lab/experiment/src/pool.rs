@@ -1,10 +1,11 @@
-//! Runs on all cores. Every run is a world of its own, so results depend on neither their order nor their number.
+//! Runs on all cores. Every run is a world of its own, so results depend on neither their order nor
+//! their number.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs every job, on so many threads, the costliest first, so that no thread waits for another one at the end; results in the order of the
-/// jobs.
+/// Runs every job, on so many threads, the costliest first, so that no thread waits for another one
+/// at the end; results in the order of the jobs.
 pub(crate) fn run<J: Sync, R: Send>(
     threads: usize,
     jobs: &[J],
@@ -26,7 +27,8 @@ pub(crate) fn run<J: Sync, R: Send>(
             scope.spawn(worker);
         }
     });
-    let taken = |result: Mutex<Option<R>>| result.into_inner().ok().flatten().expect("every job was done");
+    let taken =
+        |result: Mutex<Option<R>>| result.into_inner().ok().flatten().expect("every job was done");
     results.into_iter().map(taken).collect()
 }
 
@@ -37,7 +39,10 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_jobs() {
         let jobs: Vec<u64> = (0..100).collect();
-        assert_eq!(run(4, &jobs, |job| job % 7, |job| job * 2), jobs.iter().map(|job| job * 2).collect::<Vec<_>>());
+        assert_eq!(
+            run(4, &jobs, |job| job % 7, |job| job * 2),
+            jobs.iter().map(|job| job * 2).collect::<Vec<_>>()
+        );
         assert!(run(4, &[], |_| 0, |job: &u64| *job).is_empty());
     }
 

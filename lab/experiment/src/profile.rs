@@ -5,7 +5,8 @@ use std::str::FromStr;
 use switchback_calibration::{Calibration, Origin, Sample, short};
 
 /// Where the built-in profiles have the cost of a byte from.
-const BYTES_SOURCE: &str = "measured by switchback lab calibrate on this repository's node: docs/measure/evaluation.md";
+const BYTES_SOURCE: &str =
+    "measured by switchback lab calibrate on this repository's node: docs/measure/evaluation.md";
 /// Bytes of the values that operations are costed with: the paper's.
 const COSTED_BYTES: f64 = 128.0;
 
@@ -28,11 +29,13 @@ pub(crate) struct Profile {
     pub(crate) node_write_byte_ns: f64,
     /// For a durable mark: an offer, a fence, a floor.
     pub(crate) node_mark_ns: u64,
-    /// What it takes a node to send a cached key's new value to the switch and to take its acknowledgement (NetCache).
+    /// What it takes a node to send a cached key's new value to the switch and to take its
+    /// acknowledgement (NetCache).
     pub(crate) cache_update_ns: u64,
     /// Service times are uniform in this share around their mean.
     pub(crate) service_spread: f64,
-    /// Of a node that is capped (`--node-capacity`): between two requests that it begins, on average. 0: it is not.
+    /// Of a node that is capped (`--node-capacity`): between two requests that it begins, on
+    /// average. 0: it is not.
     pub(crate) node_cap_ns: u64,
     /// From one network stack through the wire to the next.
     pub(crate) link_ns: u64,
@@ -59,7 +62,8 @@ pub(crate) struct Profile {
 /// A parameter as reports show it: name, value, source.
 pub(crate) type Described = (String, String, String);
 
-/// A profile as the command line names it: one of the program's, or a file of `switchback lab calibrate`.
+/// A profile as the command line names it: one of the program's, or a file of `switchback lab
+/// calibrate`.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Chosen {
     /// What was given.
@@ -72,11 +76,19 @@ pub(crate) struct Chosen {
 /// What a report says of the profile: every figure, where and when it was measured.
 fn described(costs: &Calibration) -> Vec<Described> {
     let Origin { machine, date, commit, load, method } = &costs.origin;
-    let where_ = format!("measured {date} on {machine}, commit {commit}, load {} to {}; {method}", load[0], load[1]);
+    let where_ = format!(
+        "measured {date} on {machine}, commit {commit}, load {} to {}; {method}",
+        load[0], load[1]
+    );
     let mut described = vec![("calibrated".to_owned(), String::new(), where_)];
     for (table, rows) in costs.tables() {
         for (name, meaning, sample) in rows {
-            let value = format!("{} ({} .. {})", short(sample.median), short(sample.low), short(sample.high));
+            let value = format!(
+                "{} ({} .. {})",
+                short(sample.median),
+                short(sample.low),
+                short(sample.high)
+            );
             described.push((format!("{table}.{name}"), value, format!("measured: {meaning}")));
         }
     }
@@ -98,10 +110,16 @@ impl FromStr for Chosen {
         };
         let path = Path::new(given);
         if !path.exists() {
-            return Err(format!("{unknown}, and there is no such file, as switchback lab calibrate writes one"));
+            return Err(format!(
+                "{unknown}, and there is no such file, as switchback lab calibrate writes one"
+            ));
         }
         let calibration = Calibration::read(path).map_err(|error| format!("{error:#}"))?;
-        Ok(Chosen { given: given.to_owned(), profile: Profile::of(&calibration), described: described(&calibration) })
+        Ok(Chosen {
+            given: given.to_owned(),
+            profile: Profile::of(&calibration),
+            described: described(&calibration),
+        })
     }
 }
 
@@ -126,7 +144,10 @@ impl Profile {
             node_cap_ns: 0,
             link_ns: us(costs.link.udp_us),
             link_byte_ns: costs.link.byte_ns.median,
-            pipeline_ns: ns((costs.pipeline.read_hit_ns.median + costs.pipeline.write_hit_ns.median) / 2.0, 1.0),
+            pipeline_ns: ns(
+                (costs.pipeline.read_hit_ns.median + costs.pipeline.write_hit_ns.median) / 2.0,
+                1.0,
+            ),
             control_link_ns: us(costs.control.delay_us),
             control_bytes_per_us: ns(costs.control.mb_per_s.median, 1.0),
             agent_entry_ns: us(costs.agent.entry_us),
@@ -162,9 +183,15 @@ impl Profile {
         switch_restart_ns: 10_000_000,
     };
 
-    /// Nodes and links of the paper, and the software switch of this repository: its tables are memory, not a Tofino's behind PCIe.
-    pub(crate) const SOFTWARE: Profile =
-        Profile { name: "software", pipeline_ns: 100, agent_entry_ns: 1_000, agent_load_ns: 500, ..Profile::PAPER };
+    /// Nodes and links of the paper, and the software switch of this repository: its tables are
+    /// memory, not a Tofino's behind PCIe.
+    pub(crate) const SOFTWARE: Profile = Profile {
+        name: "software",
+        pipeline_ns: 100,
+        agent_entry_ns: 1_000,
+        agent_load_ns: 500,
+        ..Profile::PAPER
+    };
 
     /// All of them.
     pub(crate) const ALL: [&Profile; 2] = [&Profile::PAPER, &Profile::SOFTWARE];
@@ -216,9 +243,17 @@ impl Profile {
             ("service time", format!("uniform, +-{} %", self.service_spread * 100.0), "assumed"),
             ("link, one way", us(self.link_ns), "assumed: 40 Gbps and two network stacks"),
             ("link, a byte of a value", ns(self.link_byte_ns), "the paper, VI-A: 40 Gbps"),
-            ("pipeline", us(self.pipeline_ns), if software { tables } else { "the paper, VI-A: hundreds of ns" }),
+            (
+                "pipeline",
+                us(self.pipeline_ns),
+                if software { tables } else { "the paper, VI-A: hundreds of ns" },
+            ),
             ("control link, one way", us(self.control_link_ns), "assumed: TCP in one rack"),
-            ("control link", format!("{} MB/s", self.control_bytes_per_us), "the paper, VI-A: 40 Gbps"),
+            (
+                "control link",
+                format!("{} MB/s", self.control_bytes_per_us),
+                "the paper, VI-A: 40 Gbps",
+            ),
             ("agent, an entry", us(self.agent_entry_ns), tables),
             (
                 "agent, a record of a snapshot",
@@ -226,8 +261,16 @@ impl Profile {
                 if software { tables } else { "as for an entry" },
             ),
             ("controller, a file", us(self.store_ns), "assumed: one sync of a hard disk's cache"),
-            ("controller, its bytes", format!("{} MB/s", self.store_bytes_per_us), "assumed: a hard disk"),
-            ("switch, restart", us(self.switch_restart_ns), "assumed: a standby or a supervised process"),
+            (
+                "controller, its bytes",
+                format!("{} MB/s", self.store_bytes_per_us),
+                "assumed: a hard disk",
+            ),
+            (
+                "switch, restart",
+                us(self.switch_restart_ns),
+                "assumed: a standby or a supervised process",
+            ),
         ];
         rows.map(|(name, value, source)| (name.to_owned(), value, source.to_owned())).to_vec()
     }
@@ -242,7 +285,10 @@ mod tests {
         assert_eq!(Profile::by_name("paper").unwrap(), Profile::PAPER);
         assert!(Profile::by_name("tofino").unwrap_err().contains("paper, software"));
         let chosen: Chosen = "software".parse().unwrap();
-        assert_eq!((chosen.profile, chosen.described), (Profile::SOFTWARE, Profile::SOFTWARE.describe()));
+        assert_eq!(
+            (chosen.profile, chosen.described),
+            (Profile::SOFTWARE, Profile::SOFTWARE.describe())
+        );
         assert_eq!(Profile::PAPER.node_work_ns(128), [16_667; 2]);
         let capped = Profile { node_cap_ns: 1_000_000, ..Profile::PAPER };
         assert_eq!(capped.node_work_ns(1024), [1_000_000; 2]);
@@ -257,7 +303,10 @@ mod tests {
         std::fs::write(&path, MEASURED).unwrap();
         let chosen: Chosen = path.to_str().unwrap().parse().unwrap();
         let profile = chosen.profile;
-        assert_eq!((profile.node_read_ns, profile.cache_update_ns, profile.pipeline_ns), (10_000, 250, 50));
+        assert_eq!(
+            (profile.node_read_ns, profile.cache_update_ns, profile.pipeline_ns),
+            (10_000, 250, 50)
+        );
         assert_eq!(
             [16, 128, 1024].map(|bytes| profile.node_work_ns(bytes)),
             [[9_944, 39_776], [10_000, 40_000], [10_448, 41_792]]

@@ -1,4 +1,5 @@
-//! A node's storage, modelled: 100 million records that nobody wrote since they were loaded follow from their keys, and need no memory.
+//! A node's storage, modelled: 100 million records that nobody wrote since they were loaded follow
+//! from their keys, and need no memory.
 
 use hashbrown::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -49,14 +50,16 @@ impl ModelledStore {
     /// The version of a record, if there is one.
     fn seq(&self, hash: &KeyHash, key: &[u8]) -> Option<Seq> {
         let written = self.written.get(&hash.low()).copied();
-        written.or_else(|| self.keys.index(key).filter(|index| *index < self.loaded).map(|_| LOADED))
+        written
+            .or_else(|| self.keys.index(key).filter(|index| *index < self.loaded).map(|_| LOADED))
     }
 
     /// Carries out one operation.
     pub(crate) fn execute(&mut self, op: EngineOp) -> EngineDone {
         let (id, reply) = match op {
             EngineOp::Get { id, hash, key } => {
-                let record = |seq| Record { seq, value: vec![b'v'; self.value_bytes], ..Record::default() };
+                let record =
+                    |seq| Record { seq, value: vec![b'v'; self.value_bytes], ..Record::default() };
                 (id, EngineReply::Got(self.seq(&hash, &key).map(record)))
             }
             EngineOp::Put { id, hash, key, record, condition, .. } => {
@@ -97,10 +100,18 @@ mod tests {
         KeyHash(bytes)
     }
 
-    fn put(store: &mut ModelledStore, index: u64, seq: Seq, condition: PutCondition) -> EngineReply {
+    fn put(
+        store: &mut ModelledStore,
+        index: u64,
+        seq: Seq,
+        condition: PutCondition,
+    ) -> EngineReply {
         let record = Record { seq, value: vec![0; 8], ..Record::default() };
         let (hash, key) = (hash(index), store.keys.key(index));
-        store.execute(EngineOp::Put { id: 1, hash, key, record, condition, completion: None }).result.unwrap()
+        store
+            .execute(EngineOp::Put { id: 1, hash, key, record, condition, completion: None })
+            .result
+            .unwrap()
     }
 
     fn get(store: &mut ModelledStore, index: u64) -> Option<(Seq, usize)> {
@@ -117,7 +128,10 @@ mod tests {
         assert_eq!(get(&mut store, 0), Some((LOADED, 8)));
         assert_eq!(store.written.len(), 0);
         assert_eq!(put(&mut store, 0, Seq::new(1, 7), newer), EngineReply::Put(Ok(())));
-        assert_eq!(put(&mut store, 0, Seq::new(1, 6), newer), EngineReply::Put(Err(Seq::new(1, 7))));
+        assert_eq!(
+            put(&mut store, 0, Seq::new(1, 6), newer),
+            EngineReply::Put(Err(Seq::new(1, 7)))
+        );
         assert_eq!(get(&mut store, 0), Some((Seq::new(1, 7), 8)));
         assert_eq!(store.written.len(), 1);
     }
@@ -128,7 +142,10 @@ mod tests {
         assert_eq!(get(&mut store, 10), None);
         assert_eq!(put(&mut store, 9, Seq::new(1, 1), absent), EngineReply::Put(Err(LOADED)));
         assert_eq!(put(&mut store, 10, Seq::new(1, 2), absent), EngineReply::Put(Ok(())));
-        assert_eq!(put(&mut store, 10, Seq::new(1, 3), absent), EngineReply::Put(Err(Seq::new(1, 2))));
+        assert_eq!(
+            put(&mut store, 10, Seq::new(1, 3), absent),
+            EngineReply::Put(Err(Seq::new(1, 2)))
+        );
         assert_eq!(get(&mut store, 10), Some((Seq::new(1, 2), 8)));
     }
 }

@@ -78,15 +78,18 @@ impl Begun {
     pub(crate) fn now(world: &World) -> Begun {
         let meter = &world.meter;
         let (completed, cached, failed) = (meter.completed, meter.cached, meter.failed);
-        let (at_ns, busy_ns, learned_reads) = (world.now_ns(), world.busy_ns(), world.learned_reads());
+        let (at_ns, busy_ns, learned_reads) =
+            (world.now_ns(), world.busy_ns(), world.learned_reads());
         Begun { at_ns, busy_ns, learned_reads, completed, cached, failed }
     }
 
     /// What was done since.
     pub(crate) fn until_now(&self, world: &World, looked: Looked) -> Stretch {
         let busy = world.busy_ns();
-        let ((reads, hits), (reads_before, hits_before)) = (world.learned_reads(), self.learned_reads);
-        let learned = |content| Learned { content, reads: reads - reads_before, hits: hits - hits_before };
+        let ((reads, hits), (reads_before, hits_before)) =
+            (world.learned_reads(), self.learned_reads);
+        let learned =
+            |content| Learned { content, reads: reads - reads_before, hits: hits - hits_before };
         Stretch {
             ns: world.now_ns() - self.at_ns,
             busy_ns: busy.iter().zip(&self.busy_ns).map(|(now, before)| now - before).collect(),
@@ -124,7 +127,8 @@ impl Stretch {
         self.busy_ns.iter().copied().max().unwrap_or(0) as f64 / self.ns as f64
     }
 
-    /// Whether two that served about so many requests at the busiest node differ by no more than three standard errors.
+    /// Whether two that served about so many requests at the busiest node differ by no more than
+    /// three standard errors.
     pub(crate) fn agrees(&self, other: &Stretch, busiest_requests: f64) -> bool {
         let error = (2.0 / busiest_requests).sqrt();
         (self.throughput_ops() / other.throughput_ops() - 1.0).abs() <= 3.0 * error
@@ -132,7 +136,8 @@ impl Stretch {
 
     /// One after the other.
     pub(crate) fn joined(stretches: &[Stretch]) -> Stretch {
-        let mut whole = Stretch { busy_ns: vec![0; stretches[0].busy_ns.len()], ..Stretch::default() };
+        let mut whole =
+            Stretch { busy_ns: vec![0; stretches[0].busy_ns.len()], ..Stretch::default() };
         for stretch in stretches {
             whole.ns += stretch.ns;
             whole.busy_ns.iter_mut().zip(&stretch.busy_ns).for_each(|(sum, ns)| *sum += ns);
@@ -161,7 +166,8 @@ mod tests {
 
     #[test]
     fn stretches_agree_as_far_as_so_few_requests_can_tell() {
-        let (one, other) = (stretch(1_000_000_000, 1_000, [0; 2]), stretch(1_000_000_000, 1_050, [0; 2]));
+        let (one, other) =
+            (stretch(1_000_000_000, 1_000, [0; 2]), stretch(1_000_000_000, 1_050, [0; 2]));
         assert!(one.agrees(&other, 1_000.0), "three standard errors of 1,000 requests are 13 %");
         assert!(!one.agrees(&other, 100_000.0));
     }
@@ -178,6 +184,8 @@ mod tests {
         let hash = KeyHash([1; 16]);
         let mut content = Content { times: [(hash.low(), 2)].into_iter().collect(), looks: 2 };
         content.add(&Content { looks: 2, ..Content::default() });
-        assert!((content.share(&hash) - 0.5).abs() < 1e-9 && content.share(&KeyHash([2; 16])) == 0.0);
+        assert!(
+            (content.share(&hash) - 0.5).abs() < 1e-9 && content.share(&KeyHash([2; 16])) == 0.0
+        );
     }
 }

@@ -4,14 +4,17 @@
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Estimate {
     pub(crate) mean: f64,
-    /// Half the width of the 95 % confidence interval; 0 of a single repetition, which says nothing of the spread.
+    /// Half the width of the 95 % confidence interval; 0 of a single repetition, which says nothing
+    /// of the spread.
     pub(crate) half_width: f64,
 }
 
-/// The 97.5 % quantile of Student's t by degrees of freedom, from 1 on; beyond the last one the normal distribution is close.
+/// The 97.5 % quantile of Student's t by degrees of freedom, from 1 on; beyond the last one the
+/// normal distribution is close.
 const T_975: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-    2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
 ];
 
 impl Estimate {
@@ -23,7 +26,8 @@ impl Estimate {
         if samples.len() == 1 {
             return Estimate { mean, half_width: 0.0 };
         }
-        let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let variance =
+            samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (count - 1.0);
         let t = T_975.get(samples.len() - 2).copied().unwrap_or(1.96);
         Estimate { mean, half_width: t * (variance / count).sqrt() }
     }

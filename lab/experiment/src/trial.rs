@@ -1,4 +1,5 @@
-//! One run: a rack is made, filled, driven and measured, and its limit is computed for the very map and content that it ran.
+//! One run: a rack is made, filled, driven and measured, and its limit is computed for the very map
+//! and content that it ran.
 
 use crate::profile::Profile;
 use crate::stretch::{Begun, Content, Learned, Looked, Stretch};
@@ -13,14 +14,16 @@ pub(crate) const RECORDS: u64 = 100_000_000;
 pub(crate) const CACHE_RECORDS: u32 = 10_000;
 /// Bytes of a key: the paper's.
 pub(crate) const KEY_BYTES: usize = 16;
-/// How busy the busiest node is to be in a closed loop, if requests came at random: as many are under way as there would be then. More
-/// would only make it last longer until queues are as long as they get.
+/// How busy the busiest node is to be in a closed loop, if requests came at random: as many are
+/// under way as there would be then. More would only make it last longer until queues are as long
+/// as they get.
 const BUSY: f64 = 0.99;
 /// Lanes that learn from cold: admission takes virtual time, which many would fill with requests.
 const LEARNING_LANES: usize = 64;
 /// Looks at the cache's content during a measurement.
 const LOOKS: u64 = 8;
-/// Stretches that are run until two in a row agree and are within the limit; after so many a run counts as not converged.
+/// Stretches that are run until two in a row agree and are within the limit; after so many a run
+/// counts as not converged.
 const STRETCHES_MAX: usize = 8;
 
 /// Outstanding requests that a scheme is tried with whose cached records wait for nodes, beside
@@ -44,7 +47,8 @@ const FOREVER_NS: u64 = 3_600_000_000_000;
 pub(crate) struct Effort {
     /// Repetitions, each with a seed of its own.
     pub(crate) repetitions: u64,
-    /// Requests that the busiest node is to serve while it is measured: their number's root is the error.
+    /// Requests that the busiest node is to serve while it is measured: their number's root is the
+    /// error.
     pub(crate) busiest_requests: f64,
     /// Operations that are measured at least, and at most.
     pub(crate) operations: (u64, u64),
@@ -213,8 +217,8 @@ impl Bench {
         self.setup_with(scheme, wanted.next_multiple_of(clients))
     }
 
-    /// Requests under way when the busiest node is so busy and requests come at random: those in the nodes' queues (Pollaczek and
-    /// Khinchine), and those on links.
+    /// Requests under way when the busiest node is so busy and requests come at random: those in
+    /// the nodes' queues (Pollaczek and Khinchine), and those on links.
     fn under_way(&self, limit: &Limit) -> u32 {
         let ops = (BUSY * limit.ops(NODE_WORK)).min(self.case.most_ops);
         let variation = 1.0 + self.profile.service_spread.powi(2) / 3.0;
@@ -240,7 +244,8 @@ impl Bench {
     /// has in a second.
     fn work(&self) -> Demand {
         let Demand { reads, writes } = self.case.workload.demand();
-        let [read_ns, write_ns] = self.profile.node_work_ns(self.case.value_bytes).map(|ns| ns as f64);
+        let [read_ns, write_ns] =
+            self.profile.node_work_ns(self.case.value_bytes).map(|ns| ns as f64);
         Demand { reads: reads * read_ns, writes: writes * write_ns }
     }
 
@@ -284,7 +289,8 @@ impl Bench {
 
     /// The limit of a scheme with this content of the cache.
     fn limit_of(&self, scheme: Scheme, content: &Content) -> Limit {
-        self.placement.limit_of_content(self.work(), Policy::ideal(scheme), |hash| content.share(hash))
+        self.placement
+            .limit_of_content(self.work(), Policy::ideal(scheme), |hash| content.share(hash))
     }
 
     /// What a cache can hold of this case's records.
@@ -307,8 +313,9 @@ impl Bench {
         world
     }
 
-    /// The same of a given rack. A cache that learned has other keys than the hottest: as many requests are under way as fill the busiest node
-    /// then, since more would take seconds to come to rest.
+    /// The same of a given rack. A cache that learned has other keys than the hottest: as many
+    /// requests are under way as fill the busiest node then, since more would take seconds to come
+    /// to rest.
     pub(crate) fn warm_up(&self, setup: Setup, effort: &Effort) -> World {
         let scheme = setup.scheme;
         if !scheme.caches() || !self.case.is_cold {
@@ -320,7 +327,8 @@ impl Bench {
         if self.case.change.is_none() {
             world.learn_perfectly();
         }
-        // A large rack does in a moment what a small one learns from: it learns for as long as it is measured.
+        // A large rack does in a moment what a small one learns from: it learns for as long as it
+        // is measured.
         learn(&mut world, effort.learning.max(self.operations(scheme, effort)));
         let content = Content::of(world.cached_hashes());
         world.drive_outstanding(self.under_way(&self.limit_of(scheme, &content)));
@@ -333,10 +341,12 @@ impl Bench {
             return effort.operations.0; // no node's queue makes them more or less
         }
         let share = self.ideal(scheme).node_load.iter().copied().fold(0.0, f64::max);
-        ((effort.busiest_requests * self.request_ns() / share) as u64).clamp(effort.operations.0, effort.operations.1)
+        ((effort.busiest_requests * self.request_ns() / share) as u64)
+            .clamp(effort.operations.0, effort.operations.1)
     }
 
-    /// Measures the throughput of a scheme: stretch after stretch, until two in a row agree and are within the limit.
+    /// Measures the throughput of a scheme: stretch after stretch, until two in a row agree and are
+    /// within the limit.
     pub(crate) fn throughput(&self, scheme: Scheme, effort: &Effort) -> Measured {
         let mut world = self.warm(scheme, effort);
         let operations = self.operations(scheme, effort);
@@ -353,7 +363,8 @@ impl Bench {
                 let measured = self.concluded(scheme, &world, Stretch::joined(last));
                 // What clients ask for at most is no limit of the rack's.
                 let is_unlimited = measured.content_limit_ops() >= self.case.most_ops;
-                let is_converged = agree && (is_unlimited || measured.is_within_limit(effort.busiest_requests));
+                let is_converged =
+                    agree && (is_unlimited || measured.is_within_limit(effort.busiest_requests));
                 if is_converged || stretches.len() == STRETCHES_MAX {
                     return Measured { is_converged, ..measured };
                 }
@@ -365,7 +376,8 @@ impl Bench {
     fn seek_outstanding(&self, world: &mut World, operations: u64) {
         let filling = world.outstanding();
         let mut best = (0.0, filling);
-        for outstanding in OUTSTANDING.into_iter().filter(|fewer| *fewer < filling).chain([filling]) {
+        for outstanding in OUTSTANDING.into_iter().filter(|fewer| *fewer < filling).chain([filling])
+        {
             world.drive_outstanding(outstanding);
             world.run_operations((operations / 4).max(4 * u64::from(filling)), FOREVER_NS);
             let begun = Begun::now(world);
@@ -393,7 +405,10 @@ impl Bench {
     pub(crate) fn measured(&self, scheme: Scheme, world: &World, begun: &Begun) -> Measured {
         let mut looked = Looked::default();
         looked.look(world);
-        Measured { is_converged: true, ..self.concluded(scheme, world, begun.until_now(world, looked)) }
+        Measured {
+            is_converged: true,
+            ..self.concluded(scheme, world, begun.until_now(world, looked))
+        }
     }
 
     fn concluded(&self, scheme: Scheme, world: &World, run: Stretch) -> Measured {
@@ -461,12 +476,15 @@ mod tests {
 
     #[test]
     fn no_throughput_is_above_its_limit_and_write_back_reaches_it() {
-        for workload in [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F] {
+        for workload in
+            [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F]
+        {
             for scheme in Scheme::ALL {
                 let run = throughput(tiny(workload), scheme, 3);
                 let of_limit = run.throughput_ops / run.limit_ops;
                 assert_eq!(run.failed, 0, "{workload} {scheme}");
-                // The busiest node serves 3,000 requests: its share of a sample is off by a few times 2 %.
+                // The busiest node serves 3,000 requests: its share of a sample is off by a few
+                // times 2 %.
                 assert!(of_limit < 1.08, "{workload} {scheme}: {of_limit}");
                 if workload.is_static() && !scheme.invalidates() {
                     assert!(of_limit > 0.92, "{workload} {scheme}: {of_limit}");
@@ -486,15 +504,22 @@ mod tests {
             match (scheme.absorbs_writes(), scheme.refreshes()) {
                 (true, _) => assert!(gain > 1.5, "{scheme} takes writes off nodes: {gain}"),
                 (_, true) => assert!(gain < 1.0, "nodes also update the cache of {scheme}: {gain}"),
-                (false, false) => assert!((gain - 1.0).abs() < 0.02, "{scheme} leaves writes to nodes: {gain}"),
+                (false, false) => {
+                    assert!((gain - 1.0).abs() < 0.02, "{scheme} leaves writes to nodes: {gain}")
+                }
             }
-            let (gain, same) = (reads[scheme] / reads[none], reads[scheme] / reads[Scheme::FarReach]);
-            assert!(gain > 1.5 && (same - 1.0).abs() < 0.02, "reads are the same to all: {scheme} {gain} {same}");
+            let (gain, same) =
+                (reads[scheme] / reads[none], reads[scheme] / reads[Scheme::FarReach]);
+            assert!(
+                gain > 1.5 && (same - 1.0).abs() < 0.02,
+                "reads are the same to all: {scheme} {gain} {same}"
+            );
         }
     }
 
     #[test]
-    fn a_scheme_whose_refreshes_wait_in_queues_is_measured_with_the_requests_outstanding_that_it_does_best_with() {
+    fn a_scheme_whose_refreshes_wait_in_queues_is_measured_with_the_requests_outstanding_that_it_does_best_with()
+     {
         let bench = Bench::new(tiny(Workload::B), &Profile::PAPER, 5);
         let best = bench.throughput(Scheme::NetCache, &TINY);
         let mut world = bench.warm(Scheme::NetCache, &TINY);
@@ -514,8 +539,12 @@ mod tests {
     #[test]
     fn a_cold_cache_learns_what_is_hot_and_fills() {
         let case = Case { is_cold: true, ..tiny(Workload::A) };
-        let (cold, none) = (throughput(case.clone(), Scheme::FarReach, 9), throughput(case, Scheme::NoCache, 9));
-        assert!(cold.cached > 450 && cold.throughput_ops > 1.2 * none.throughput_ops, "{cold:?} {none:?}");
+        let (cold, none) =
+            (throughput(case.clone(), Scheme::FarReach, 9), throughput(case, Scheme::NoCache, 9));
+        assert!(
+            cold.cached > 450 && cold.throughput_ops > 1.2 * none.throughput_ops,
+            "{cold:?} {none:?}"
+        );
     }
 
     #[test]
@@ -524,14 +553,25 @@ mod tests {
             let case = Case { is_cold: true, ..tiny(workload) };
             let run = throughput(case, Scheme::FarReach, 9);
             let learned_ops = run.limit_learned_ops.unwrap();
-            assert!(learned_ops < run.limit_ops && learned_ops > 0.5 * run.limit_ops, "{workload}: {run:?}");
-            assert!(run.goal_ops() == learned_ops && run.throughput_ops < 1.05 * learned_ops, "{workload}: {run:?}");
+            assert!(
+                learned_ops < run.limit_ops && learned_ops > 0.5 * run.limit_ops,
+                "{workload}: {run:?}"
+            );
+            assert!(
+                run.goal_ops() == learned_ops && run.throughput_ops < 1.05 * learned_ops,
+                "{workload}: {run:?}"
+            );
             let cached_ops = run.limit_cached_ops;
-            assert!(cached_ops.is_none_or(|cached_ops| cached_ops < 1.02 * learned_ops), "{workload}: {run:?}");
+            assert!(
+                cached_ops.is_none_or(|cached_ops| cached_ops < 1.02 * learned_ops),
+                "{workload}: {run:?}"
+            );
             assert_eq!(cached_ops.is_some(), workload == Workload::A);
         }
         let preloaded = throughput(tiny(Workload::A), Scheme::FarReach, 9);
-        assert!(preloaded.limit_learned_ops.is_none() && preloaded.goal_ops() == preloaded.limit_ops);
+        assert!(
+            preloaded.limit_learned_ops.is_none() && preloaded.goal_ops() == preloaded.limit_ops
+        );
         let of_best = preloaded.limit_cached_ops.unwrap() / preloaded.limit_ops;
         assert!(
             (0.98..1.0 + 1e-9).contains(&of_best),
@@ -542,8 +582,12 @@ mod tests {
     #[test]
     fn a_cold_cache_with_room_takes_no_throughput_where_nothing_is_hot() {
         let case = Case { is_cold: true, theta: 0.0, records: RECORDS, ..tiny(Workload::A) };
-        let (cold, none) = (throughput(case.clone(), Scheme::FarReach, 9), throughput(case, Scheme::NoCache, 9));
-        assert!(cold.cached < 50 && cold.throughput_ops > 0.98 * none.throughput_ops, "{cold:?} {none:?}");
+        let (cold, none) =
+            (throughput(case.clone(), Scheme::FarReach, 9), throughput(case, Scheme::NoCache, 9));
+        assert!(
+            cold.cached < 50 && cold.throughput_ops > 0.98 * none.throughput_ops,
+            "{cold:?} {none:?}"
+        );
     }
 
     #[test]
@@ -554,9 +598,15 @@ mod tests {
             limit_cached_ops,
             ..Measured::default()
         };
-        assert!(run(1.02e6, Some(1e6)).is_within_limit(10_000.0), "three standard errors of 10,000 requests are 3 %");
+        assert!(
+            run(1.02e6, Some(1e6)).is_within_limit(10_000.0),
+            "three standard errors of 10,000 requests are 3 %"
+        );
         assert!(!run(1.04e6, Some(1e6)).is_within_limit(10_000.0));
-        assert!(run(1.04e6, None).is_within_limit(10_000.0), "without a content's limit the best content's counts");
+        assert!(
+            run(1.04e6, None).is_within_limit(10_000.0),
+            "without a content's limit the best content's counts"
+        );
     }
 
     #[test]
@@ -569,7 +619,10 @@ mod tests {
         world.run_for(3_000_000_000);
         let status = world.status();
         let times = status.recovery.expect("there was a recovery");
-        assert!(times.epoch > epoch && times.records > 0 && times.missing == 0 && times.readmit_us > 0, "{times:?}");
+        assert!(
+            times.epoch > epoch && times.records > 0 && times.missing == 0 && times.readmit_us > 0,
+            "{times:?}"
+        );
         // A few are being exchanged for hotter ones at any moment.
         assert!(world.entries() > 450, "what was cached is cached again: {}", world.entries());
         world.measure();
@@ -590,6 +643,9 @@ mod tests {
         assert!((completed / 20_000.0 - 1.0).abs() < 0.05, "{completed} of 20,000");
         let (mean_us, median_us, p99_us) = world.meter.latency_us().unwrap();
         // Two links and the pipeline, for a hit; a node's service more for a miss.
-        assert!(median_us > 10.0 && mean_us < 200.0 && p99_us >= median_us, "{mean_us} {median_us} {p99_us}");
+        assert!(
+            median_us > 10.0 && mean_us < 200.0 && p99_us >= median_us,
+            "{mean_us} {median_us} {p99_us}"
+        );
     }
 }

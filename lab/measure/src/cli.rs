@@ -77,7 +77,10 @@ fn sizes(quick: bool) -> Vec<Size> {
         return vec![USUAL];
     }
     let slots = [1 << 10, 1 << 16, 1 << 20];
-    slots.into_iter().flat_map(|slots| [16, 128, 1024].map(|value_bytes| Size { value_bytes, slots })).collect()
+    slots
+        .into_iter()
+        .flat_map(|slots| [16, 128, 1024].map(|value_bytes| Size { value_bytes, slots }))
+        .collect()
 }
 
 fn bench(args: &BenchArgs, with_kernel: bool) -> anyhow::Result<Report> {
@@ -93,7 +96,10 @@ fn bench(args: &BenchArgs, with_kernel: bool) -> anyhow::Result<Report> {
         let mut native = Native::new(size, cpus)?;
         let mut kernel = if with_kernel { Some(Kernel::new(size, cpus)?) } else { None };
         for case in Case::all(cpus) {
-            bar.set_message(format!("{case}, {} B, {} slots, {} CPUs", size.value_bytes, size.slots, case.cpus));
+            bar.set_message(format!(
+                "{case}, {} B, {} slots, {} CPUs",
+                size.value_bytes, size.slots, case.cpus
+            ));
             let subject = kernel.as_mut().map(|kernel| kernel as &mut dyn Subject);
             matrix.push(matrix::measure(&mut native, subject, (size, case), rounds)?);
             bar.inc(1);
@@ -111,18 +117,18 @@ fn bench(args: &BenchArgs, with_kernel: bool) -> anyhow::Result<Report> {
         }
     }
     bar.finish_and_clear();
-    let native = usual(&matrix, |row| Some(&row.native)).context("the usual size wasn't measured")?;
-    let xdp =
-        xdp.zip(usual(&matrix, |row| row.xdp.as_ref())).map(|(((routed, end_to_end), peers, resources), pipeline)| {
-            Xdp {
-                pipeline,
-                miss_routed_ns: routed,
-                ops_per_second_core: end_to_end.read_hits.median.min(end_to_end.write_hits.median),
-                end_to_end,
-                peers,
-                resources,
-            }
-        });
+    let native =
+        usual(&matrix, |row| Some(&row.native)).context("the usual size wasn't measured")?;
+    let xdp = xdp.zip(usual(&matrix, |row| row.xdp.as_ref())).map(
+        |(((routed, end_to_end), peers, resources), pipeline)| Xdp {
+            pipeline,
+            miss_routed_ns: routed,
+            ops_per_second_core: end_to_end.read_hits.median.min(end_to_end.write_hits.median),
+            end_to_end,
+            peers,
+            resources,
+        },
+    );
     Ok(Report {
         machine: Machine::here(),
         method: METHOD,
@@ -134,13 +140,19 @@ fn bench(args: &BenchArgs, with_kernel: bool) -> anyhow::Result<Report> {
 }
 
 /// A routed miss, and frames on a veth.
-fn end_to_end(kernel: &mut Kernel, segment: &Segment, rounds: usize) -> anyhow::Result<(f64, EndToEnd)> {
+fn end_to_end(
+    kernel: &mut Kernel,
+    segment: &Segment,
+    rounds: usize,
+) -> anyhow::Result<(f64, EndToEnd)> {
     const FRAMES: u32 = 1 << 18;
     let case = |operation, outcome| Case { operation, outcome, cpus: 1 };
     let spread = |figures: Vec<f64>| Spread::of(figures).context("no rounds");
     let mut live = |program, operation| {
         let sent = (program, case(operation, Outcome::Hit));
-        let figures = (0..rounds).map(|_| kernel.live(sent, segment, FRAMES)).collect::<anyhow::Result<Vec<_>>>()?;
+        let figures = (0..rounds)
+            .map(|_| kernel.live(sent, segment, FRAMES))
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let of = |clock: usize| spread(figures.iter().map(|figure| figure[clock]).collect());
         anyhow::Ok((of(0)?, of(1)?))
     };
@@ -149,8 +161,9 @@ fn end_to_end(kernel: &mut Kernel, segment: &Segment, rounds: usize) -> anyhow::
     let (read_hits, read_hits_per_cpu_second) = live(Program::Switch, Operation::Read)?;
     let (bounced, bounced_per_cpu_second) = live(Program::Bounce, Operation::Read)?;
     let miss = case(Operation::Read, Outcome::Miss);
-    let routed =
-        (0..rounds).map(|_| kernel.routed(&miss, segment).map(|took| took.ns)).collect::<anyhow::Result<_>>()?;
+    let routed = (0..rounds)
+        .map(|_| kernel.routed(&miss, segment).map(|took| took.ns))
+        .collect::<anyhow::Result<_>>()?;
     Ok((
         spread(routed)?.median,
         EndToEnd {

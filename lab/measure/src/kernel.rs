@@ -50,7 +50,8 @@ impl Kernel {
         let config = config(size, cpus);
         let meter = Meter::new(&config)?;
         fill(&meter, &config, size)?;
-        let (hits, misses) = (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));
+        let (hits, misses) =
+            (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));
         Ok(Kernel { meter, size, hits, misses, current: None })
     }
 
@@ -72,16 +73,21 @@ impl Kernel {
 
     fn repeat(&self, step: Step, cpus: usize, interface: u32) -> anyhow::Result<Took> {
         on_cpus(cpus, PACKETS, |_| {
-            let ran = self.meter.run(step, interface, PACKETS as u32).context("running the datapath in the kernel")?;
+            let ran = self
+                .meter
+                .run(step, interface, PACKETS as u32)
+                .context("running the datapath in the kernel")?;
             ensure!(ran.0 != 0, "the kernel's requests are not what the measurement expects");
             Ok(ran.1 * PACKETS as u32)
         })
     }
 
-    /// As a round, of frames that come in on the segment and whose verdicts are carried out up to the last: routes are looked up.
+    /// As a round, of frames that come in on the segment and whose verdicts are carried out up to
+    /// the last: routes are looked up.
     pub(crate) fn routed(&mut self, case: &Case, segment: &Segment) -> anyhow::Result<Took> {
         self.prepare(case, true)?;
-        let attached = segment.on_switch(|| self.meter.put(Program::Switch, Segment::SWITCH_INTERFACE))?;
+        let attached =
+            segment.on_switch(|| self.meter.put(Program::Switch, Segment::SWITCH_INTERFACE))?;
         // The node's neighbour is known once somebody has talked to it.
         segment.on_switch(|| {
             let socket = UdpSocket::bind((Segment::SWITCH, 0)).context("binding a socket")?;
@@ -90,7 +96,8 @@ impl Kernel {
         segment.on_switch(|| self.repeat(Step::Packet, case.cpus, attached.index))
     }
 
-    /// Frames a second that one CPU makes, sends to a program on a veth, and gets back: by the clock on the wall, and by that of the CPU.
+    /// Frames a second that one CPU makes, sends to a program on a veth, and gets back: by the
+    /// clock on the wall, and by that of the CPU.
     pub(crate) fn live(
         &mut self,
         (program, case): (Program, Case),

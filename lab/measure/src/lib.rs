@@ -1,7 +1,8 @@
-//! What a packet costs the switch (`switchback lab datapath bench`), and what every part costs (`switchback lab calibrate`).
+//! What a packet costs the switch (`switchback lab datapath bench`), and what every part costs
+//! (`switchback lab calibrate`).
 //!
-//! The native build and the kernel's are driven with the same requests in the same run. Throughput of whole racks is
-//! `switchback-bench`'s business.
+//! The native build and the kernel's are driven with the same requests in the same run. Throughput
+//! of whole racks is `switchback-bench`'s business.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -10,7 +10,8 @@ use switchback_bench::report::Spread;
 use switchback_datapath::{Config, Statistics, TableError, Verdict};
 use switchback_wire::{Address, Header, KeyHash, Map, Op, Packet};
 
-/// Packets between two looks at the clock: few enough that most stretches are not preempted on a busy machine.
+/// Packets between two looks at the clock: few enough that most stretches are not preempted on a
+/// busy machine.
 pub(crate) const PACKETS: usize = 1 << 15;
 /// Lanes of each CPU.
 pub(crate) const LANES: u32 = switchback_xdp::measure::LANES;
@@ -56,7 +57,8 @@ pub(crate) fn fill(tables: &impl Tables, config: &Config, size: Size) -> anyhow:
     let value = vec![7; size.value_bytes as usize];
     for slot in 0..size.slots {
         let Request { key, hash, .. } = Request::new(slot.into(), 0);
-        let header = Header { location: slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
+        let header =
+            Header { location: slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
         control(header, &key)?;
         tables.insert(&hash, slot)?;
         control(Header { op: Op::SetValid, ..header }, &key)?;
@@ -67,7 +69,8 @@ pub(crate) fn fill(tables: &impl Tables, config: &Config, size: Size) -> anyhow:
 
 fn write(tables: &impl Tables, slot: u32, request: u64, value: &[u8]) -> anyhow::Result<()> {
     let Request { key, hash, .. } = Request::new(slot.into(), 0);
-    let header = Header { epoch: 1, request, lane: slot % LANES, key_hash: hash, ..Header::new(Op::Write) };
+    let header =
+        Header { epoch: 1, request, lane: slot % LANES, key_hash: hash, ..Header::new(Op::Write) };
     let verdict = tables.process(&mut Packet::build(header, value, &key));
     ensure!(verdict == Verdict::Reply, "the datapath refuses to write a key: {verdict:?}");
     Ok(())
@@ -87,7 +90,8 @@ pub(crate) struct Cost {
     /// Making it alone.
     pub(crate) building_ns: f64,
     pub(crate) instructions: Option<f64>,
-    /// Of the packets, how many met what the case says; the others met a record or lane that another CPU had.
+    /// Of the packets, how many met what the case says; the others met a record or lane that
+    /// another CPU had.
     pub(crate) share: f64,
 }
 
@@ -123,9 +127,14 @@ impl Rounds {
 
     fn cost(self, case: &Case) -> anyhow::Result<Cost> {
         let share = self.counted as f64 / (self.took.len() * case.cpus * PACKETS) as f64;
-        ensure!(case.cpus > 1 || share > 0.999, "{case}: only {:.1} % of the packets are such", share * 100.0);
+        ensure!(
+            case.cpus > 1 || share > 0.999,
+            "{case}: only {:.1} % of the packets are such",
+            share * 100.0
+        );
         let median = |figures: Vec<f64>| Spread::of(figures).map(|spread| spread.median);
-        let instructions = self.took.iter().map(|took| took.instructions).collect::<Option<Vec<_>>>();
+        let instructions =
+            self.took.iter().map(|took| took.instructions).collect::<Option<Vec<_>>>();
         Ok(Cost {
             ns: Spread::of(self.took.iter().map(|took| took.ns)).expect("there are rounds"),
             building_ns: median(self.building).unwrap_or_default(),

@@ -58,7 +58,8 @@ impl Native {
         let datapath = Datapath::new(&config)?;
         fill(&datapath, &config, size)?;
         let made = (0..cpus).map(|cpu| AtomicUsize::new(cpu * REQUESTS / cpus)).collect();
-        let (hits, misses) = (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));
+        let (hits, misses) =
+            (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));
         Ok(Native { datapath: Arc::new(datapath), size, hits, misses, made })
     }
 
@@ -75,13 +76,24 @@ impl Native {
             for (at, packet) in (chunk..).zip(&mut *batch) {
                 let request = &requests[at % REQUESTS];
                 let lane = cpu as u32 * LANES + at as u32 % LANES;
-                let header = Header { key_hash: request.hash, request: FIRST_REQUEST + at as u64, lane, ..header };
+                let header = Header {
+                    key_hash: request.hash,
+                    request: FIRST_REQUEST + at as u64,
+                    lane,
+                    ..header
+                };
                 packet.fill(header, &value, &request.key);
             }
             if step == Step::Packet {
                 for (at, packet) in (chunk..).zip(&mut *batch) {
                     let random = requests[at % REQUESTS].random;
-                    let _counted = black_box(self.datapath.process(packet, CLIENT, 1, random, Shard::new(cpu as u8)));
+                    let _counted = black_box(self.datapath.process(
+                        packet,
+                        CLIENT,
+                        1,
+                        random,
+                        Shard::new(cpu as u8),
+                    ));
                 }
             }
             black_box(&*batch);

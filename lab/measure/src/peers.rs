@@ -1,5 +1,6 @@
-//! One read after the other by a blocking socket: the switch in the kernel, the switch in user space, redis-server and memcached, over the
-//! same veth. What a server's side of it takes, and how long the client waits. Client and server share a CPU.
+//! One read after the other by a blocking socket: the switch in the kernel, the switch in user
+//! space, redis-server and memcached, over the same veth. What a server's side of it takes, and how
+//! long the client waits. Client and server share a CPU.
 
 use crate::cases::{Case, KEY_BYTES, Operation, Outcome, USUAL};
 use crate::kernel::Kernel;
@@ -37,7 +38,8 @@ const USER_SPACE: &str = "user-space switch";
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// Of the server a read; of the kernel's datapath what its program takes, the clock that measures it included.
+    /// Of the server a read; of the kernel's datapath what its program takes, the clock that
+    /// measures it included.
     pub(crate) cpu_ns: Spread,
     pub(crate) p50_us: Spread,
     pub(crate) p99_us: Spread,
@@ -51,8 +53,15 @@ struct Round {
 }
 
 fn peer(name: &'static str, rounds: &[Round]) -> Peer {
-    let of = |figure: fn(&Round) -> f64| Spread::of(rounds.iter().map(figure)).expect("there are rounds");
-    Peer { name, cpu_ns: of(|round| round.cpu_ns), p50_us: of(|round| round.p50_us), p99_us: of(|round| round.p99_us) }
+    let of = |figure: fn(&Round) -> f64| {
+        Spread::of(rounds.iter().map(figure)).expect("there are rounds")
+    };
+    Peer {
+        name,
+        cpu_ns: of(|round| round.cpu_ns),
+        p50_us: of(|round| round.p50_us),
+        p99_us: of(|round| round.p99_us),
+    }
 }
 
 /// Asks again and again; `cpu` says what the server has taken so far.
@@ -77,7 +86,12 @@ fn round(
 }
 
 /// Measures all of them in turn.
-pub(crate) fn measure(kernel: &Kernel, native: &Native, segment: &Segment, rounds: usize) -> anyhow::Result<Vec<Peer>> {
+pub(crate) fn measure(
+    kernel: &Kernel,
+    native: &Native,
+    segment: &Segment,
+    rounds: usize,
+) -> anyhow::Result<Vec<Peer>> {
     restore(kernel.meter(), USUAL, KEYS)?;
     restore(&**native.datapath(), USUAL, KEYS)?;
     let redis = Server::redis(segment)?;
@@ -98,7 +112,10 @@ pub(crate) fn measure(kernel: &Kernel, native: &Native, segment: &Segment, round
 }
 
 /// Reads of the switch.
-fn switch_round(segment: &Segment, cpu: impl Fn() -> anyhow::Result<Duration> + Send) -> anyhow::Result<Round> {
+fn switch_round(
+    segment: &Segment,
+    cpu: impl Fn() -> anyhow::Result<Duration> + Send,
+) -> anyhow::Result<Round> {
     segment.on_hosts(|| {
         pin(cpus()[0])?;
         let socket = UdpSocket::bind((Segment::HOSTS, 0)).context("binding the client's socket")?;
@@ -113,7 +130,8 @@ fn switch_round(segment: &Segment, cpu: impl Fn() -> anyhow::Result<Duration> + 
             packet.fill(switchback_wire::Header { key_hash: hash, ..header }, &[], &key);
             socket.send(packet.bytes()).context("asking the switch")?;
             let length = socket.recv(&mut answer).context("waiting for the switch")?;
-            let is_hit = length == switchback_wire::HEADER_BYTES + USUAL.value_bytes as usize + KEY_BYTES
+            let is_hit = length
+                == switchback_wire::HEADER_BYTES + USUAL.value_bytes as usize + KEY_BYTES
                 && answer[4] == Op::ReadReply as u8;
             ensure!(is_hit, "the switch didn't answer from its cache");
             Ok(())
@@ -139,7 +157,8 @@ fn user_space(native: &Native, segment: &Segment) -> anyhow::Result<Round> {
     let stop = Stop::default();
     let (_, thread) = segment.on_switch(|| {
         pin(cpus()[0])?;
-        let link = UdpLink::bind(SocketAddr::from((Segment::SWITCH, SWITCH_PORT)), 1 << 20, 1 << 20)?;
+        let link =
+            UdpLink::bind(SocketAddr::from((Segment::SWITCH, SWITCH_PORT)), 1 << 20, 1 << 20)?;
         let thread = SwitchThread {
             datapath: Arc::clone(native.datapath()),
             link,
@@ -161,7 +180,11 @@ fn cpu_of(tasks: &str, wanted: impl Fn(&str) -> bool) -> anyhow::Result<Duration
     for task in std::fs::read_dir(tasks).with_context(|| format!("listing {tasks}"))?.flatten() {
         let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
         if wanted(read("comm").trim()) {
-            sum += read("schedstat").split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+            sum += read("schedstat")
+                .split(' ')
+                .next()
+                .and_then(|ns| ns.parse::<u64>().ok())
+                .unwrap_or(0);
         }
     }
     Ok(Duration::from_nanos(sum))
@@ -180,7 +203,11 @@ impl Server {
     /// None if it isn't installed.
     fn start(segment: &Segment, command: &[&str], port: u16) -> anyhow::Result<Option<Leashed>> {
         let name = command[0];
-        if Command::new(name).arg("--version").output().is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        if Command::new(name)
+            .arg("--version")
+            .output()
+            .is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        {
             eprintln!("without {name}, which isn't installed: apt-get install {name}");
             return Ok(None);
         }
@@ -189,7 +216,8 @@ impl Server {
         // It inherits the thread's CPU and its network.
         let process = segment.on_switch(|| {
             pin(cpus()[0])?;
-            Leashed::spawn(&command, Stdio::null(), Stdio::null()).with_context(|| format!("starting {name}"))
+            Leashed::spawn(&command, Stdio::null(), Stdio::null())
+                .with_context(|| format!("starting {name}"))
         })?;
         Ok(Some(process))
     }
@@ -210,16 +238,29 @@ impl Server {
         let Some(process) = Server::start(segment, &words, 6379)? else { return Ok(None) };
         let value = "v".repeat(USUAL.value_bytes as usize);
         let answer_bytes = format!("${}\r\n{value}\r\n", value.len()).len();
-        let server = Server { process, port: 6379, ask: "GET user000000000000\r\n".to_owned(), answer_bytes };
-        server.store(segment, &format!("SET user000000000000 {value}\r\n"), "+OK\r\n").map(|()| Some(server))
+        let server = Server {
+            process,
+            port: 6379,
+            ask: "GET user000000000000\r\n".to_owned(),
+            answer_bytes,
+        };
+        server
+            .store(segment, &format!("SET user000000000000 {value}\r\n"), "+OK\r\n")
+            .map(|()| Some(server))
     }
 
     fn memcached(segment: &Segment) -> anyhow::Result<Option<Server>> {
         let words = ["memcached", "-l", "10.0.0.1", "-U", "0", "-t", "1", "-u", "nobody", "-p"];
         let Some(process) = Server::start(segment, &words, 11211)? else { return Ok(None) };
         let value = "v".repeat(USUAL.value_bytes as usize);
-        let answer_bytes = format!("VALUE user000000000000 0 {}\r\n{value}\r\nEND\r\n", value.len()).len();
-        let server = Server { process, port: 11211, ask: "get user000000000000\r\n".to_owned(), answer_bytes };
+        let answer_bytes =
+            format!("VALUE user000000000000 0 {}\r\n{value}\r\nEND\r\n", value.len()).len();
+        let server = Server {
+            process,
+            port: 11211,
+            ask: "get user000000000000\r\n".to_owned(),
+            answer_bytes,
+        };
         let set = format!("set user000000000000 0 0 {}\r\n{value}\r\n", value.len());
         server.store(segment, &set, "STORED\r\n").map(|()| Some(server))
     }
@@ -233,7 +274,9 @@ impl Server {
                     stream.set_read_timeout(Some(PATIENCE))?;
                     return Ok(stream);
                 }
-                Err(error) if Instant::now() > deadline => return Err(error).context("connecting to a server"),
+                Err(error) if Instant::now() > deadline => {
+                    return Err(error).context("connecting to a server");
+                }
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
@@ -246,7 +289,12 @@ impl Server {
             stream.write_all(command.as_bytes())?;
             let mut answer = vec![0; expected.len()];
             stream.read_exact(&mut answer)?;
-            ensure!(answer == expected.as_bytes(), "port {}: {}", self.port, String::from_utf8_lossy(&answer));
+            ensure!(
+                answer == expected.as_bytes(),
+                "port {}: {}",
+                self.port,
+                String::from_utf8_lossy(&answer)
+            );
             Ok(())
         })
     }
@@ -266,7 +314,8 @@ impl Server {
     }
 }
 
-/// What the figures say of the aims: per packet at least 5 times cheaper than a server's read, round trips at most half of user space's.
+/// What the figures say of the aims: per packet at least 5 times cheaper than a server's read,
+/// round trips at most half of user space's.
 pub(crate) fn text(peers: &[Peer], packet_ns: f64) -> String {
     let mut table = Table::of_numbers([
         "one read after the other",
@@ -280,7 +329,9 @@ pub(crate) fn text(peers: &[Peer], packet_ns: f64) -> String {
     for peer in peers {
         let Spread { median, min, max } = peer.cpu_ns;
         let (p50, p99) = (peer.p50_us.median, peer.p99_us.median);
-        let of_user_space = |user: &Peer| format!("{:.2}, {:.2}", p50 / user.p50_us.median, p99 / user.p99_us.median);
+        let of_user_space = |user: &Peer| {
+            format!("{:.2}, {:.2}", p50 / user.p50_us.median, p99 / user.p99_us.median)
+        };
         table.row([
             peer.name.to_owned(),
             format!("{median:.0} ({min:.0}..{max:.0})"),

@@ -40,15 +40,19 @@ pub(crate) fn counts_instructions() -> bool {
     counter().is_some()
 }
 
-/// Does `work(index)` on each of the first CPUs at once. It says how long `packets` packets took; the mean of the CPUs is what this says
-/// of one.
+/// Does `work(index)` on each of the first CPUs at once. It says how long `packets` packets took;
+/// the mean of the CPUs is what this says of one.
 pub(crate) fn on_cpus(
     count: usize,
     packets: usize,
     work: impl Fn(usize) -> anyhow::Result<Duration> + Sync,
 ) -> anyhow::Result<Took> {
     let cpus = cpus();
-    anyhow::ensure!(count <= cpus.len(), "{count} CPUs are asked for, and this process may use {}", cpus.len());
+    anyhow::ensure!(
+        count <= cpus.len(),
+        "{count} CPUs are asked for, and this process may use {}",
+        cpus.len()
+    );
     let start = Barrier::new(count);
     let one = |index: usize| {
         let ready = pin(cpus[index]);
@@ -58,7 +62,9 @@ pub(crate) fn on_cpus(
         let started = counter.as_mut().map(Counter::enable);
         let took = work(index)?;
         let instructions = match (started, counter) {
-            (Some(Ok(())), Some(mut counter)) => counter.disable().and_then(|()| counter.read()).ok(),
+            (Some(Ok(())), Some(mut counter)) => {
+                counter.disable().and_then(|()| counter.read()).ok()
+            }
             _ => None,
         };
         anyhow::Ok((took, instructions))
@@ -73,7 +79,8 @@ pub(crate) fn on_cpus(
     })?;
     let each = (count * packets) as f64;
     let ns = all.iter().map(|(took, _)| took.as_nanos() as f64).sum::<f64>() / each;
-    let instructions = all.iter().map(|(_, count)| *count).sum::<Option<u64>>().map(|sum| sum as f64 / each);
+    let instructions =
+        all.iter().map(|(_, count)| *count).sum::<Option<u64>>().map(|sum| sum as f64 / each);
     Ok(Took { ns, instructions })
 }
 

@@ -33,8 +33,8 @@ pub(crate) struct Xdp {
     #[serde(flatten)]
     pub(crate) pipeline: Native,
     pub(crate) miss_routed_ns: f64,
-    /// Cached reads or writes, whichever are fewer: made in the kernel, sent over a veth, answered, sent back and dropped, all by one
-    /// CPU.
+    /// Cached reads or writes, whichever are fewer: made in the kernel, sent over a veth, answered,
+    /// sent back and dropped, all by one CPU.
     pub(crate) ops_per_second_core: f64,
     pub(crate) end_to_end: EndToEnd,
     /// One read after the other, of this switch and of others' servers.
@@ -79,15 +79,22 @@ impl Resources {
     pub(crate) fn of(datapath: &XdpDatapath) -> Resources {
         let is_switchs = |name: &str| !name.starts_with("measure_");
         let function =
-            |(index, (name, instructions, machine_bytes)): (usize, &(String, u32, u32)), stack: &[u32]| Function {
+            |(index, (name, instructions, machine_bytes)): (usize, &(String, u32, u32)),
+             stack: &[u32]| Function {
                 name: name.clone(),
                 instructions: *instructions,
                 machine_bytes: *machine_bytes,
                 stack_bytes: stack.get(index).copied(),
             };
-        let programs = datapath.program_resources().into_iter().filter(|program| is_switchs(&program.name));
+        let programs =
+            datapath.program_resources().into_iter().filter(|program| is_switchs(&program.name));
         let programs = programs.map(|program| Program {
-            functions: program.functions.iter().enumerate().map(|at| function(at, &program.stack_bytes)).collect(),
+            functions: program
+                .functions
+                .iter()
+                .enumerate()
+                .map(|at| function(at, &program.stack_bytes))
+                .collect(),
             name: program.name,
             instructions: program.instructions,
             verified_instructions: program.verified,
@@ -99,10 +106,16 @@ impl Resources {
     }
 
     fn text(&self) -> String {
-        let mut programs =
-            Table::of_numbers(["program, function", "instructions", "verified", "machine bytes", "stack bytes"]);
+        let mut programs = Table::of_numbers([
+            "program, function",
+            "instructions",
+            "verified",
+            "machine bytes",
+            "stack bytes",
+        ]);
         for program in &self.programs {
-            let machine: u32 = program.functions.iter().map(|function| function.machine_bytes).sum();
+            let machine: u32 =
+                program.functions.iter().map(|function| function.machine_bytes).sum();
             let number = |number: u32| grouped(number.into());
             programs.row([
                 program.name.clone(),
@@ -140,9 +153,11 @@ impl Resources {
 pub(crate) struct EndToEnd {
     pub(crate) read_hits: Spread,
     pub(crate) write_hits: Spread,
-    /// Read requests that a program of a few instructions only sends back, in the datapath's place: what the machine does at most.
+    /// Read requests that a program of a few instructions only sends back, in the datapath's place:
+    /// what the machine does at most.
     pub(crate) bounced: Spread,
-    /// The same over the time that the CPU was ours: on a busy machine the clock on the wall counts others' turns, too.
+    /// The same over the time that the CPU was ours: on a busy machine the clock on the wall counts
+    /// others' turns, too.
     pub(crate) read_hits_per_cpu_second: Spread,
     pub(crate) write_hits_per_cpu_second: Spread,
     pub(crate) bounced_per_cpu_second: Spread,
@@ -165,7 +180,8 @@ pub(crate) struct Report {
 pub(crate) fn usual(rows: &[Row], of: impl Fn(&Row) -> Option<&Cost>) -> Option<Native> {
     let cost = |operation: Operation, outcome: Outcome| {
         let wanted = |row: &&Row| {
-            row.size == USUAL && (row.case.operation, row.case.outcome, row.case.cpus) == (operation, outcome, 1)
+            row.size == USUAL
+                && (row.case.operation, row.case.outcome, row.case.cpus) == (operation, outcome, 1)
         };
         rows.iter().find(wanted).and_then(&of)
     };
@@ -196,7 +212,10 @@ fn cell(cost: Option<&Cost>) -> [String; 3] {
 impl Report {
     /// For people.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("{}, {} CPUs, Linux {}\n\n", self.machine.model, self.machine.cpus, self.machine.kernel);
+        let mut text = format!(
+            "{}, {} CPUs, Linux {}\n\n",
+            self.machine.model, self.machine.cpus, self.machine.kernel
+        );
         let _ = writeln!(text, "{}\n", self.method);
         if !self.counts_instructions {
             text += "Instructions: not available, this machine has no counters (or /proc/sys/kernel/perf_event_paranoid forbids).\n\n";
@@ -218,7 +237,8 @@ impl Report {
             let Size { value_bytes, slots } = row.size;
             let [native, native_building, native_instructions] = cell(Some(&row.native));
             let [xdp, xdp_building, xdp_instructions] = cell(row.xdp.as_ref());
-            let share = row.xdp.as_ref().map_or(row.native.share, |xdp| xdp.share.min(row.native.share));
+            let share =
+                row.xdp.as_ref().map_or(row.native.share, |xdp| xdp.share.min(row.native.share));
             table.row([
                 row.case.to_string(),
                 value_bytes.to_string(),
@@ -244,20 +264,31 @@ impl Report {
 impl Xdp {
     fn text(&self) -> String {
         let mut table = Table::of_numbers(["128 B, 64 K slots, one CPU, XDP", "measured", "aim"]);
-        let mut row = |what: &str, measured: String, aim: &str| table.row([what.to_owned(), measured, aim.to_owned()]);
+        let mut row = |what: &str, measured: String, aim: &str| {
+            table.row([what.to_owned(), measured, aim.to_owned()])
+        };
         row("hit, read, ns", format!("{:.0}", self.pipeline.read_hit_ns), "<= 110");
         row("hit, write, ns", format!("{:.0}", self.pipeline.write_hit_ns), "<= 110");
         row("miss, ns", format!("{:.0}", self.pipeline.miss_ns), "<= 80");
         row("miss, routed, ns", format!("{:.0}", self.miss_routed_ns), "");
-        let rate =
-            |spread: &Spread| format!("{} ({}..{})", grouped(spread.median), grouped(spread.min), grouped(spread.max));
+        let rate = |spread: &Spread| {
+            format!("{} ({}..{})", grouped(spread.median), grouped(spread.min), grouped(spread.max))
+        };
         let end_to_end = &self.end_to_end;
         row("cached reads/s, made in the kernel", rate(&end_to_end.read_hits), ">= 4,500,000");
         row("cached writes/s, made in the kernel", rate(&end_to_end.write_hits), ">= 4,500,000");
-        row("  requests/s that are only sent back", rate(&end_to_end.bounced), "the machine's limit");
+        row(
+            "  requests/s that are only sent back",
+            rate(&end_to_end.bounced),
+            "the machine's limit",
+        );
         row("  reads per second of CPU time", rate(&end_to_end.read_hits_per_cpu_second), "");
         row("  writes per second of CPU time", rate(&end_to_end.write_hits_per_cpu_second), "");
-        row("  only sent back, per second of CPU time", rate(&end_to_end.bounced_per_cpu_second), "");
+        row(
+            "  only sent back, per second of CPU time",
+            rate(&end_to_end.bounced_per_cpu_second),
+            "",
+        );
         let peers = peers::text(&self.peers, self.pipeline.read_hit_ns);
         format!("{table}\n{peers}\n{}", self.resources.text())
     }

@@ -1,4 +1,5 @@
-//! The requests' keys, drawn beforehand: Zipf 0.99 over the cached keys, or over as many that aren't cached.
+//! The requests' keys, drawn beforehand: Zipf 0.99 over the cached keys, or over as many that
+//! aren't cached.
 
 use crate::cases::{KEY_BYTES, Outcome};
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
@@ -54,7 +55,8 @@ mod tests {
         for request in &requests {
             *counts.entry(request.key).or_insert(0usize) += 1;
         }
-        let expected = REQUESTS as f64 / (1..=1024).map(|rank| f64::from(rank).powf(-ZIPF)).sum::<f64>();
+        let expected =
+            REQUESTS as f64 / (1..=1024).map(|rank| f64::from(rank).powf(-ZIPF)).sum::<f64>();
         let hottest = *counts.values().max().unwrap() as f64;
         assert!((hottest / expected - 1.0).abs() < 0.05, "{hottest} of {expected}");
         assert!(counts.keys().all(|key| key.starts_with(b"user")));

@@ -1,4 +1,5 @@
-//! Mechanisms that a run can do without: each proves that the properties would notice. Named as in `switchback lab sim --ablate`.
+//! Mechanisms that a run can do without: each proves that the properties would notice. Named as in
+//! `switchback lab sim --ablate`.
 
 /// A mechanism of the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,7 +2,9 @@
 
 use crate::ablation::Mechanism;
 use crate::config::Kind;
-use crate::state::{Client, Op, Outcome, Packet, Preserved, Seq, To, Version, operation_index, value_of};
+use crate::state::{
+    Client, Op, Outcome, Packet, Preserved, Seq, To, Version, operation_index, value_of,
+};
 use crate::step::Step;
 
 impl Step<'_> {
@@ -10,7 +12,8 @@ impl Step<'_> {
         &mut self.state.clients[usize::from(client)]
     }
 
-    /// Begins the next operation. Its packet is in the network from now on, so retries need nothing more.
+    /// Begins the next operation. Its packet is in the network from now on, so retries need nothing
+    /// more.
     pub(crate) fn invoke(&mut self, client: u8) {
         let session = self.client(client);
         session.waits = true;
@@ -41,7 +44,8 @@ impl Step<'_> {
     fn send_request(&mut self, client: u8, op: Op, version: Version, guard: Seq) {
         let session = *self.client(client);
         let (request, epoch) = (session.ended + 1, session.epoch);
-        let packet = Packet { to: To::Switch, op, client, request, epoch, version, guard, ..NO_PACKET };
+        let packet =
+            Packet { to: To::Switch, op, client, request, epoch, version, guard, ..NO_PACKET };
         self.state.send(packet);
     }
 
@@ -58,14 +62,16 @@ impl Step<'_> {
             Op::ReadReply if session.refused => self.read_after_refusal(packet),
             Op::ReadReply if kind == Kind::Read => {
                 self.preserve(packet);
-                self.state.history[operation_index(packet.client, packet.request)].found_expired = packet.expired;
+                self.state.history[operation_index(packet.client, packet.request)].found_expired =
+                    packet.expired;
                 self.ends(packet.client, Outcome::Done, packet.version);
             }
             Op::WriteReply if !session.refused => {
                 self.preserve(packet);
                 self.ends(packet.client, Outcome::Done, packet.version);
             }
-            // Whoever hears that the cache refused has seen that another version is there: it is read, and preserved, first.
+            // Whoever hears that the cache refused has seen that another version is there: it is
+            // read, and preserved, first.
             Op::ConditionFailed if packet.cached && !session.refused => {
                 self.client(packet.client).refused = true;
                 self.send_request(packet.client, Op::Read, Version::default(), Seq::NONE);
@@ -77,19 +83,22 @@ impl Step<'_> {
         }
     }
 
-    /// In a later epoch it may be what was expected after all, since nobody knew of the other. Nothing was done, at any rate.
+    /// In a later epoch it may be what was expected after all, since nobody knew of the other.
+    /// Nothing was done, at any rate.
     fn read_after_refusal(&mut self, packet: Packet) {
         self.preserve(packet);
         self.client(packet.client).refused = false;
         let expected = self.state.history[operation_index(packet.client, packet.request)].value;
-        let outcome = if packet.version.value == expected { Outcome::Void } else { Outcome::Failed };
+        let outcome =
+            if packet.version.value == expected { Outcome::Void } else { Outcome::Failed };
         self.ends(packet.client, outcome, packet.version);
     }
 
     /// Keeps what the cache answered and no node has (rule 7).
     fn preserve(&mut self, packet: Packet) {
         let is_read = packet.op == Op::ReadReply;
-        let preserves = self.has(Mechanism::Preservation) && (!is_read || self.has(Mechanism::ReaderPreservation));
+        let preserves = self.has(Mechanism::Preservation)
+            && (!is_read || self.has(Mechanism::ReaderPreservation));
         let needed = packet.cached && (!is_read || packet.dirty);
         let session = self.client(packet.client);
         if !preserves || !needed || packet.generation < session.durable_generation {
@@ -98,7 +107,8 @@ impl Step<'_> {
         let Preserved { version: kept, generation } = session.preserved;
         let (newer, again) = (packet.version.seq > kept.seq, packet.version.seq == kept.seq);
         if newer || (again && packet.generation > generation) {
-            session.preserved = Preserved { version: packet.version, generation: packet.generation };
+            session.preserved =
+                Preserved { version: packet.version, generation: packet.generation };
         }
     }
 
@@ -132,10 +142,15 @@ impl Step<'_> {
         let session = *self.client(client);
         let is_read = self.config.kind(client, session.ended + 1) == Kind::Read || session.refused;
         self.client(client).refused = false;
-        self.ends(client, if is_read { Outcome::Void } else { Outcome::Indeterminate }, Version::default());
+        self.ends(
+            client,
+            if is_read { Outcome::Void } else { Outcome::Indeterminate },
+            Version::default(),
+        );
     }
 
-    /// Moves to the new epoch and answers the gather, in one step (rule 9): open writes become indeterminate, reads are sent again.
+    /// Moves to the new epoch and answers the gather, in one step (rule 9): open writes become
+    /// indeterminate, reads are sent again.
     pub(crate) fn gather_from(&mut self, client: u8) {
         let epoch = self.state.controller.epoch;
         let session = self.client(client);

@@ -48,11 +48,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// One admission and one eviction, and these operations: `WR,R` is a client that writes and reads, and one that reads.
+    /// One admission and one eviction, and these operations: `WR,R` is a client that writes and
+    /// reads, and one that reads.
     pub fn of(operations: &str) -> Result<Config, String> {
         let clients = operations.split(',').map(client).collect::<Result<Vec<_>, _>>()?;
         if clients.len() > CLIENTS_MAX {
-            return Err(format!("{operations}: {} clients, and {CLIENTS_MAX} are possible", clients.len()));
+            return Err(format!(
+                "{operations}: {} clients, and {CLIENTS_MAX} are possible",
+                clients.len()
+            ));
         }
         Ok(Config { clients, admissions: 1, evictions: 1, counter_max: 8, ..Config::default() })
     }

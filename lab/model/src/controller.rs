@@ -1,4 +1,5 @@
-//! The controller: evictions, recovery, snapshots (`crates/core/src/controller`). It reacts at once: delays are those of its commands.
+//! The controller: evictions, recovery, snapshots (`crates/core/src/controller`). It reacts at
+//! once: delays are those of its commands.
 
 use crate::ablation::Mechanism;
 use crate::config::Config;
@@ -31,7 +32,8 @@ impl Step<'_> {
         self.evict_begin(at, entry);
     }
 
-    /// The active switch is taken for dead: a new epoch, with an empty switch. The old one may run on as a zombie.
+    /// The active switch is taken for dead: a new epoch, with an empty switch. The old one may run
+    /// on as a zombie.
     pub(crate) fn begin_recovery(&mut self) {
         let controller = self.controller();
         controller.epoch += 1;
@@ -108,7 +110,8 @@ impl Step<'_> {
         }
         let early = !self.has(Mechanism::ReleaseAfterDurable);
         let controller = self.controller();
-        controller.snapshot = Snapshot { epoch: controller.epoch, generation: controller.taking, version };
+        controller.snapshot =
+            Snapshot { epoch: controller.epoch, generation: controller.taking, version };
         if early {
             controller.published = controller.taking;
         }
@@ -122,9 +125,10 @@ impl Step<'_> {
         controller.taking = 0;
     }
 
-    /// It forgets what isn't durable, and its connections end before the next controller's begin, so its commands are lost. A recovery that
-    /// wasn't over begins anew, in another epoch; else the switch serves on: its agent tells of evictions that had begun, the node offers
-    /// its keys again.
+    /// It forgets what isn't durable, and its connections end before the next controller's begin,
+    /// so its commands are lost. A recovery that wasn't over begins anew, in another epoch; else
+    /// the switch serves on: its agent tells of evictions that had begun, the node offers its keys
+    /// again.
     pub(crate) fn controller_restarts(&mut self) {
         self.state.commands.clear();
         let controller = self.controller();

@@ -1,6 +1,7 @@
 //! Breadth first over all states, so that the first counterexample is a shortest one.
 //!
-//! A state that was seen is remembered by 64 bits of its hash: of 10 million states two share them in one of 370,000 runs.
+//! A state that was seen is remembered by 64 bits of its hash: of 10 million states two share them
+//! in one of 370,000 runs.
 
 use crate::config::Config;
 use crate::properties::Broken;
@@ -72,8 +73,13 @@ impl Visited {
     }
 }
 
-/// Explores a configuration, up to about so many states. `progress` hears of each depth: actions so far, states so far.
-pub fn explore(config: &Config, states_max: usize, mut progress: impl FnMut(usize, usize)) -> Report {
+/// Explores a configuration, up to about so many states. `progress` hears of each depth: actions so
+/// far, states so far.
+pub fn explore(
+    config: &Config,
+    states_max: usize,
+    mut progress: impl FnMut(usize, usize),
+) -> Report {
     let mut visited = Visited { states: Vec::new(), index: HashTable::new() };
     let state = first(config);
     visited.insert(&state, 0, Action::Offer);
@@ -105,7 +111,11 @@ pub fn explore(config: &Config, states_max: usize, mut progress: impl FnMut(usiz
             }
         }
         if !next.is_empty() && visited.states.len() >= states_max {
-            return Report { verdict: Verdict::HoldsSoFar, states: visited.states.len(), depth: depth + 1 };
+            return Report {
+                verdict: Verdict::HoldsSoFar,
+                states: visited.states.len(),
+                depth: depth + 1,
+            };
         }
         depth += usize::from(!next.is_empty());
         progress(depth, visited.states.len());

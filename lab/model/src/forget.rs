@@ -1,4 +1,5 @@
-//! Forgets packets and commands that can't change anything any more, so that states that differ in nothing else are one.
+//! Forgets packets and commands that can't change anything any more, so that states that differ in
+//! nothing else are one.
 //!
 //! Each rule here says why. A test explores small configurations with and without them.
 
@@ -19,14 +20,19 @@ struct Reasons {
 impl Step<'_> {
     /// Forgets what is dead.
     pub(crate) fn forget(&mut self) {
-        let other_rules =
-            self.has(Mechanism::Outdated) && self.has(Mechanism::Validity) && self.has(Mechanism::IncarnationCheck);
+        let other_rules = self.has(Mechanism::Outdated)
+            && self.has(Mechanism::Validity)
+            && self.has(Mechanism::IncarnationCheck);
         let reasons = Reasons {
             epochs: self.has(Mechanism::EpochFence),
             arbiter: self.has(Mechanism::Completion) && self.has(Mechanism::RetryOldSeq),
             fences: self.has(Mechanism::Fence) && other_rules,
-            stores: self.has(Mechanism::SeqCompare) && self.has(Mechanism::Chain) && self.config.floor_rises == 0,
-            commands: other_rules && self.has(Mechanism::OfferedStores) && self.has(Mechanism::LateClearing),
+            stores: self.has(Mechanism::SeqCompare)
+                && self.has(Mechanism::Chain)
+                && self.config.floor_rises == 0,
+            commands: other_rules
+                && self.has(Mechanism::OfferedStores)
+                && self.has(Mechanism::LateClearing),
         };
         if reasons.epochs {
             self.forget_zombies();
@@ -41,7 +47,8 @@ impl Step<'_> {
 
     /// Once node and clients have left an epoch, nothing that its switch does is seen.
     fn forget_zombies(&mut self) {
-        let clients = self.state.clients[..self.config.clients.len()].iter().map(|client| client.epoch);
+        let clients =
+            self.state.clients[..self.config.clients.len()].iter().map(|client| client.epoch);
         let oldest = clients.min().expect("there are clients").min(self.state.node.epoch);
         for switch in &mut self.state.switches {
             if switch.epoch != 0 && switch.epoch < oldest {
@@ -66,7 +73,13 @@ fn is_dead(state: &State, packet: &Packet, reasons: Reasons) -> bool {
     }
 }
 
-fn is_dead_there(state: &State, switch: &Switch, packet: &Packet, waits: bool, reasons: Reasons) -> bool {
+fn is_dead_there(
+    state: &State,
+    switch: &Switch,
+    packet: &Packet,
+    waits: bool,
+    reasons: Reasons,
+) -> bool {
     if !reasons.epochs {
         return false; // any switch may take it
     }
@@ -78,12 +91,18 @@ fn is_dead_there(state: &State, switch: &Switch, packet: &Packet, waits: bool, r
     match (packet.to, packet.op) {
         // Their answers reach nobody, and they change nothing else.
         (To::Node, Op::Read) | (To::Switch, Op::ReadReply) => !waits,
-        (To::Node, Op::EmbeddedRead) => !waits && packet.version.seq <= node.stored.seq && reasons.stores,
+        (To::Node, Op::EmbeddedRead) => {
+            !waits && packet.version.seq <= node.stored.seq && reasons.stores
+        }
         (To::Node, Op::FencedRead) => {
             !waits && reasons.fences && packet.guard <= node.fence && !can_promote(switch, packet)
         }
-        (To::Switch, Op::FencedReadReply) => !waits && reasons.fences && !can_promote(switch, packet),
-        (To::Switch, Op::WriteReply | Op::ConditionFailed | Op::Bounce | Op::BounceConditional) => !arbiter_waits,
+        (To::Switch, Op::FencedReadReply) => {
+            !waits && reasons.fences && !can_promote(switch, packet)
+        }
+        (To::Switch, Op::WriteReply | Op::ConditionFailed | Op::Bounce | Op::BounceConditional) => {
+            !arbiter_waits
+        }
         // Answered or bounced, and the switch takes neither.
         (To::Node, Op::Write) => {
             let decided = packet.version.seq <= node.base || packet.version.seq <= node.fence;
@@ -98,8 +117,9 @@ fn is_dead_there(state: &State, switch: &Switch, packet: &Packet, waits: bool, r
     }
 }
 
-/// Whether the answer to a fenced read may promote the record of this switch, now or later: `adm` of a record only rises, and that of one
-/// that comes later is at least the last number given out now.
+/// Whether the answer to a fenced read may promote the record of this switch, now or later: `adm`
+/// of a record only rises, and that of one that comes later is at least the last number given out
+/// now.
 fn can_promote(switch: &Switch, packet: &Packet) -> bool {
     let record = &switch.record;
     let now = record.is_valid() && !record.latest && !record.evicting && packet.guard >= record.adm;
@@ -112,14 +132,19 @@ fn is_dead_command(state: &State, command: &Command, reasons: Reasons) -> bool {
     }
     let of = |epoch: u8| state.switches.iter().find(|switch| switch.epoch == epoch);
     match command {
-        Command::Admit(entry) => of(entry.epoch).is_none_or(|switch| entry.id <= switch.admitted_to),
+        Command::Admit(entry) => {
+            of(entry.epoch).is_none_or(|switch| entry.id <= switch.admitted_to)
+        }
         Command::EvictBegin(entry) | Command::Remove(entry) => {
-            let named = |switch: &Switch| switch.record.entry.id == entry.id || entry.id > switch.admitted_to;
+            let named = |switch: &Switch| {
+                switch.record.entry.id == entry.id || entry.id > switch.admitted_to
+            };
             !of(entry.epoch).is_some_and(named)
         }
         // Its offer is cleared only after the entry went, so it was stored by then.
         Command::StoreEvicted(entry, _) | Command::ClearOffer(entry) => {
-            entry.epoch < state.node.epoch || entry.epoch == state.node.epoch && entry.offer != state.node.offer
+            entry.epoch < state.node.epoch
+                || entry.epoch == state.node.epoch && entry.offer != state.node.offer
         }
         Command::StoreRecovered(epoch, _) | Command::Release(epoch) => {
             *epoch < state.node.epoch || *epoch == state.node.epoch && !state.node.held

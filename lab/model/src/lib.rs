@@ -1,4 +1,5 @@
-//! A model of the rules of ownership, at-most-once and recovery, small enough to look at every state.
+//! A model of the rules of ownership, at-most-once and recovery, small enough to look at every
+//! state.
 //!
 //! One key, one node, one switch and its successors, a few clients; every packet and command that
 //! was ever sent may arrive any number of times, at any later moment, or never.

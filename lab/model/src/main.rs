@@ -14,7 +14,8 @@ use switchback_model::trace::trace;
 /// Exits with 1, and a shortest counterexample, if not.
 #[derive(Parser)]
 struct Arguments {
-    /// What each client does: R reads, W writes, D deletes, E writes what expires, C writes if nothing changed since it saw the key.
+    /// What each client does: R reads, W writes, D deletes, E writes what expires, C writes if
+    /// nothing changed since it saw the key.
     #[arg(default_value = "WR,WR")]
     operations: String,
     /// Times that the node may offer the key.
@@ -32,7 +33,8 @@ struct Arguments {
     /// Restarts of the node.
     #[arg(long, default_value_t = 0)]
     node_restarts: u8,
-    /// Restarts of the controller. One within a recovery begins another, so crashes and restarts are at most 2 together.
+    /// Restarts of the controller. One within a recovery begins another, so crashes and restarts
+    /// are at most 2 together.
     #[arg(long, default_value_t = 0)]
     controller_restarts: u8,
     /// Times that the node's floor may rise; clients may give operations up then.
@@ -64,7 +66,10 @@ fn ablation_names() -> clap::builder::PossibleValuesParser {
 
 impl Arguments {
     fn config(&self) -> Result<Config, String> {
-        if self.crashes + self.controller_restarts > 2 || self.counter_max > 31 || self.counter_max == 0 {
+        if self.crashes + self.controller_restarts > 2
+            || self.counter_max > 31
+            || self.counter_max == 0
+        {
             return Err("at most 2 crashes and controller restarts, and 1 to 31 numbers".into());
         }
         Ok(Config {

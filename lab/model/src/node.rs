@@ -44,8 +44,8 @@ impl Step<'_> {
         self.answer_read(packet, Op::ReadReply);
     }
 
-    /// What comes out of the cache is stored only under an offer, above its floor, and iff newer: to an absent key nothing up to the floor
-    /// of the epoch.
+    /// What comes out of the cache is stored only under an offer, above its floor, and iff newer:
+    /// to an absent key nothing up to the floor of the epoch.
     pub(crate) fn store_from_cache(&mut self, version: Version) {
         let node = self.state.node;
         let offered = node.offer != 0 && version.seq > node.offer_floor;
@@ -57,7 +57,8 @@ impl Step<'_> {
         }
         // It may have been made upon the version that it replaces: the chain goes on.
         let node = &mut self.state.node;
-        node.base = if node.stored.value == 0 { node.floor.max(node.floor_of_epoch) } else { node.base };
+        node.base =
+            if node.stored.value == 0 { node.floor.max(node.floor_of_epoch) } else { node.base };
         node.stored = version;
     }
 
@@ -203,8 +204,9 @@ impl Step<'_> {
         }
     }
 
-    /// A number that made a fence, a tombstone or an expiring record becomes the floor, once no client waits any more for a write up to
-    /// it. What the floor stands for goes: fences, and tombstones and expired records of keys that aren't offered.
+    /// A number that made a fence, a tombstone or an expiring record becomes the floor, once no
+    /// client waits any more for a write up to it. What the floor stands for goes: fences, and
+    /// tombstones and expired records of keys that aren't offered.
     pub(crate) fn raise_floor(&mut self) {
         let node = self.state.node;
         let tombstone = self.config.is_tombstone(node.stored.value);

@@ -12,8 +12,8 @@ pub enum Broken {
     NotLinearizable,
     /// A write was executed under two numbers.
     ExecutedTwice,
-    /// A version that was acknowledged, or seen, is at no node, preserved by no client and in no durable snapshot: a crash of the switch
-    /// would lose it.
+    /// A version that was acknowledged, or seen, is at no node, preserved by no client and in no
+    /// durable snapshot: a crash of the switch would lose it.
     Lost,
     /// A snapshot lacks a record that was cached at its point, though no report was lost.
     SnapshotIncomplete,
@@ -64,7 +64,8 @@ impl Step<'_> {
     }
 }
 
-/// Whether the operations can be put into an order that explains them. Those whose outcome isn't known may have run, or not.
+/// Whether the operations can be put into an order that explains them. Those whose outcome isn't
+/// known may have run, or not.
 fn is_linearizable(config: &Config, state: &State) -> bool {
     let done = |at: usize| matches!(state.history[at].outcome, Outcome::Done | Outcome::Failed);
     let must = (0..state.history.len()).filter(|at| done(*at)).fold(0, |must, at| must | 1 << at);
@@ -118,7 +119,8 @@ impl Search<'_> {
             (Kind::Read, Outcome::Done) => {
                 let found = operation.value;
                 let absent = self.is_absent(found, operation.found_expired);
-                (found == value || absent && self.is_absent(value, self.state.expired)).then_some(value)
+                (found == value || absent && self.is_absent(value, self.state.expired))
+                    .then_some(value)
             }
             (Kind::Read, _) => None,
             (Kind::Write | Kind::Delete | Kind::Expiring, _) => Some(written),
@@ -127,8 +129,9 @@ impl Search<'_> {
         }
     }
 
-    /// A reader sees no difference between a key that was deleted, or has expired, and one that never was. Whether a version has expired is
-    /// decided by whoever answers, when it answers; that moment is no part of the order.
+    /// A reader sees no difference between a key that was deleted, or has expired, and one that
+    /// never was. Whether a version has expired is decided by whoever answers, when it answers;
+    /// that moment is no part of the order.
     fn is_absent(&self, value: u8, expired: bool) -> bool {
         value == 0 || self.config.is_tombstone(value) || expired && self.config.expires(value)
     }

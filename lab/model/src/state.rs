@@ -1,4 +1,5 @@
-//! What there is: one key, one node, one switch and those that it replaced, a few clients, one controller, and everything that was ever sent.
+//! What there is: one key, one node, one switch and those that it replaced, a few clients, one
+//! controller, and everything that was ever sent.
 //!
 //! Plain data, as small as the rules allow. What may happen to it lives in the files of the parts.
 
@@ -77,7 +78,8 @@ pub(crate) enum To {
     Client,
 }
 
-/// A packet. Every one that was ever sent may arrive any number of times, at any later moment, or never.
+/// A packet. Every one that was ever sent may arrive any number of times, at any later moment, or
+/// never.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Packet {
     /// Who gets it.

@@ -179,7 +179,8 @@ pub(crate) fn actions(config: &Config, state: &State, actions: &mut Vec<Action>)
     of_clients(config, state, actions);
     of_faults(config, state, actions);
     of_snapshots(config, state, actions);
-    let switches = || (0..state.switches.len() as u8).filter(|at| state.switches[usize::from(*at)].epoch != 0);
+    let switches =
+        || (0..state.switches.len() as u8).filter(|at| state.switches[usize::from(*at)].epoch != 0);
     for (index, packet) in state.packets.iter().enumerate() {
         match packet.to {
             To::Switch => actions.extend(switches().map(|at| Action::Deliver(index as u16, at))),
@@ -189,7 +190,8 @@ pub(crate) fn actions(config: &Config, state: &State, actions: &mut Vec<Action>)
     for (index, command) in state.commands.iter().enumerate() {
         match command {
             Command::Admit(entry) | Command::EvictBegin(entry) | Command::Remove(entry) => {
-                let named = switches().filter(|at| state.switches[usize::from(*at)].epoch == entry.epoch);
+                let named =
+                    switches().filter(|at| state.switches[usize::from(*at)].epoch == entry.epoch);
                 actions.extend(named.map(|at| Action::Command(index as u16, at)));
             }
             _ => actions.push(Action::Command(index as u16, 0)),
@@ -217,7 +219,9 @@ fn of_clients(config: &Config, state: &State, actions: &mut Vec<Action>) {
         if client.epoch < controller.epoch {
             actions.push(Action::Gather(number));
         }
-        if client.recovered_epoch < controller.recovered_epoch && client.epoch >= controller.recovered_epoch {
+        if client.recovered_epoch < controller.recovered_epoch
+            && client.epoch >= controller.recovered_epoch
+        {
             actions.push(Action::HearRecovered(number));
         }
         if client.durable_generation < controller.published {
@@ -258,7 +262,8 @@ fn of_faults(config: &Config, state: &State, actions: &mut Vec<Action>) {
 fn of_snapshots(config: &Config, state: &State, actions: &mut Vec<Action>) {
     let controller = &state.controller;
     let taking = state.switches[state.active()].taking.generation;
-    if state.spent.snapshots < config.snapshots && taking == 0 && may_begin_snapshot(config, state) {
+    if state.spent.snapshots < config.snapshots && taking == 0 && may_begin_snapshot(config, state)
+    {
         actions.push(Action::BeginSnapshot);
     }
     if taking != 0 {

@@ -1,8 +1,11 @@
-//! The switch: reads, writes, completion, control packets, snapshots (protocol, sections 3, 4 and 6; `datapath/*.h`).
+//! The switch: reads, writes, completion, control packets, snapshots (protocol, sections 3, 4 and
+//! 6; `datapath/*.h`).
 
 use crate::ablation::Mechanism;
 use crate::properties::Broken;
-use crate::state::{Command, Entry, Lane, LaneState, Op, Packet, Record, Seq, Switch, Taking, To, Version};
+use crate::state::{
+    Command, Entry, Lane, LaneState, Op, Packet, Record, Seq, Switch, Taking, To, Version,
+};
 use crate::step::Step;
 
 impl Step<'_> {
@@ -70,7 +73,11 @@ impl Step<'_> {
         let switch = self.switch(at);
         let original = switch.record;
         let taking = &mut switch.taking;
-        if taking.generation != 0 && original.generation < switch.generation && copies && !taking.reported {
+        if taking.generation != 0
+            && original.generation < switch.generation
+            && copies
+            && !taking.reported
+        {
             taking.reported = true;
             taking.original = if original.dirty { original.version } else { Version::default() };
         }
@@ -84,7 +91,10 @@ impl Step<'_> {
         if lane.locked.is_some() {
             return;
         }
-        if !self.has(Mechanism::Completion) || lane.state == LaneState::None || packet.request > lane.request {
+        if !self.has(Mechanism::Completion)
+            || lane.state == LaneState::None
+            || packet.request > lane.request
+        {
             self.write_new(at, packet);
             return;
         }
@@ -95,12 +105,24 @@ impl Step<'_> {
         match lane.state {
             LaneState::Forwarded if !self.has(Mechanism::RetryOldSeq) => self.write_new(at, packet),
             LaneState::Forwarded => self.state.send(Packet { to: To::Node, version, ..packet }),
-            LaneState::Applied => self.reply_from_cache(at, Packet { version, ..packet }, Op::WriteReply),
-            LaneState::Refused => self.reply_from_cache(at, Packet { version, ..packet }, Op::ConditionFailed),
-            LaneState::Done => {
-                self.state.send(Packet { to: To::Client, op: Op::WriteReply, version, guard: Seq::NONE, ..packet });
+            LaneState::Applied => {
+                self.reply_from_cache(at, Packet { version, ..packet }, Op::WriteReply)
             }
-            LaneState::DoneFailed => self.state.send(Packet { to: To::Client, op: Op::ConditionFailed, ..packet }),
+            LaneState::Refused => {
+                self.reply_from_cache(at, Packet { version, ..packet }, Op::ConditionFailed)
+            }
+            LaneState::Done => {
+                self.state.send(Packet {
+                    to: To::Client,
+                    op: Op::WriteReply,
+                    version,
+                    guard: Seq::NONE,
+                    ..packet
+                });
+            }
+            LaneState::DoneFailed => {
+                self.state.send(Packet { to: To::Client, op: Op::ConditionFailed, ..packet })
+            }
             LaneState::None => {}
         }
     }
@@ -108,7 +130,8 @@ impl Step<'_> {
     /// An answer with the *current* generation.
     fn reply_from_cache(&mut self, at: usize, packet: Packet, op: Op) {
         let generation = self.switch(at).generation;
-        let answer = Packet { to: To::Client, op, generation, cached: true, guard: Seq::NONE, ..packet };
+        let answer =
+            Packet { to: To::Client, op, generation, cached: true, guard: Seq::NONE, ..packet };
         self.state.send(answer);
     }
 
@@ -155,8 +178,9 @@ impl Step<'_> {
             } else if newer_than(record.version.seq) {
                 self.absorb(at, packet);
             } else if conditional || record.chained && self.has(Mechanism::Chain) {
-                // Another core was faster. Upon what a chained record was made nothing was in between, so this write has to come later,
-                // with another number; its client sends it again.
+                // Another core was faster. Upon what a chained record was made nothing was in
+                // between, so this write has to come later, with another number; its client sends
+                // it again.
             } else {
                 self.lane_set(at, packet, LaneState::Applied);
                 self.reply_from_cache(at, packet, Op::WriteReply);
@@ -184,14 +208,16 @@ impl Step<'_> {
     }
 
     fn lane_set(&mut self, at: usize, packet: Packet, state: LaneState) {
-        *self.lane(at, packet.client) = Lane { request: packet.request, seq: packet.version.seq, state, locked: None };
+        *self.lane(at, packet.client) =
+            Lane { request: packet.request, seq: packet.version.seq, state, locked: None };
     }
 
     /// Whether the lane waits for what a node says about this request under this number.
     fn lane_waits(&mut self, at: usize, packet: Packet) -> bool {
         let lane = *self.lane(at, packet.client);
         let named = lane.request == packet.request && lane.seq == packet.version.seq;
-        lane.locked.is_none() && lane.state == LaneState::Forwarded && named || !self.has(Mechanism::Completion)
+        lane.locked.is_none() && lane.state == LaneState::Forwarded && named
+            || !self.has(Mechanism::Completion)
     }
 
     /// The node's word on a write.
@@ -204,7 +230,8 @@ impl Step<'_> {
         self.state.send(Packet { to: To::Client, ..packet });
     }
 
-    /// A node refused to apply it under this number, because a fence is above it: once more, with a new one.
+    /// A node refused to apply it under this number, because a fence is above it: once more, with a
+    /// new one.
     fn write_bounced(&mut self, at: usize, packet: Packet) {
         if self.lane_waits(at, packet) {
             let op = if packet.op == Op::Bounce { Op::Write } else { Op::ConditionalWrite };
@@ -216,7 +243,8 @@ impl Step<'_> {
     pub(crate) fn admit(&mut self, at: usize, entry: Entry) {
         let validated = self.has(Mechanism::Validity);
         let switch = self.switch(at);
-        if entry.epoch != switch.epoch || entry.id <= switch.admitted_to || switch.record.is_valid() {
+        if entry.epoch != switch.epoch || entry.id <= switch.admitted_to || switch.record.is_valid()
+        {
             return;
         }
         switch.admitted_to = entry.id;
@@ -263,7 +291,8 @@ impl Step<'_> {
         switch.taking = Taking { generation, entry, ..Taking::default() };
     }
 
-    /// The agent loads the record, unless it is of the new generation: then its original must be there.
+    /// The agent loads the record, unless it is of the new generation: then its original must be
+    /// there.
     pub(crate) fn snapshot_load(&mut self, at: usize) -> Version {
         let switch = self.switch(at);
         let Taking { generation, entry, reported, original } = std::mem::take(&mut switch.taking);

@@ -1,7 +1,9 @@
 //! A counterexample that people can read: what happened, and what there was then.
 
 use crate::config::Config;
-use crate::state::{Command, Lane, LaneState, Op, Packet, Preserved, Record, State, Switch, To, Version};
+use crate::state::{
+    Command, Lane, LaneState, Op, Packet, Preserved, Record, State, Switch, To, Version,
+};
 use crate::step::{Action, first, take};
 use std::fmt::{self, Write as _};
 
@@ -21,7 +23,11 @@ impl fmt::Display for Packet {
             To::Node => "node",
             To::Client => "client",
         };
-        write!(f, "{to} gets {:?} of client {} request {} epoch {}", self.op, self.client, self.request, self.epoch)?;
+        write!(
+            f,
+            "{to} gets {:?} of client {} request {} epoch {}",
+            self.op, self.client, self.request, self.epoch
+        )?;
         let has_value = self.version.value != 0 || self.version.seq.0 != 0;
         if has_value {
             write!(f, ", {}", self.version)?;
@@ -30,7 +36,12 @@ impl fmt::Display for Packet {
             write!(f, ", fence {}.{}", self.guard.epoch(), self.guard.0 & 31)?;
         }
         if self.cached {
-            write!(f, ", cached{}, generation {}", if self.dirty { ", dirty" } else { "" }, self.generation)?;
+            write!(
+                f,
+                ", cached{}, generation {}",
+                if self.dirty { ", dirty" } else { "" },
+                self.generation
+            )?;
         }
         Ok(())
     }
@@ -39,14 +50,20 @@ impl fmt::Display for Packet {
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Command::Admit(entry) => write!(f, "switch admits entry {} of epoch {}", entry.id, entry.epoch),
-            Command::EvictBegin(entry) => write!(f, "switch gets EVICT_BEGIN of entry {} again", entry.id),
+            Command::Admit(entry) => {
+                write!(f, "switch admits entry {} of epoch {}", entry.id, entry.epoch)
+            }
+            Command::EvictBegin(entry) => {
+                write!(f, "switch gets EVICT_BEGIN of entry {} again", entry.id)
+            }
             Command::Remove(entry) => write!(f, "switch removes entry {}", entry.id),
             Command::StoreEvicted(entry, version) => {
                 write!(f, "node stores {version}, evicted from entry {}", entry.id)
             }
             Command::ClearOffer(entry) => write!(f, "node clears offer {}", entry.offer),
-            Command::StoreRecovered(epoch, version) => write!(f, "node stores {version}, recovered in epoch {epoch}"),
+            Command::StoreRecovered(epoch, version) => {
+                write!(f, "node stores {version}, recovered in epoch {epoch}")
+            }
             Command::Release(epoch) => write!(f, "node is released in epoch {epoch}"),
         }
     }
@@ -55,7 +72,10 @@ impl fmt::Display for Command {
 fn describe(state: &State, action: Action) -> String {
     match action {
         Action::Invoke(client) => {
-            format!("client {client} begins request {}", state.clients[usize::from(client)].ended + 1)
+            format!(
+                "client {client} begins request {}",
+                state.clients[usize::from(client)].ended + 1
+            )
         }
         Action::GiveUp(client) => format!("client {client} gives up"),
         Action::Deliver(packet, at) => {
@@ -69,14 +89,19 @@ fn describe(state: &State, action: Action) -> String {
         Action::Evict => "controller evicts: EVICT_BEGIN".into(),
         Action::Crash => format!("the switch dies: epoch {}", state.controller.epoch + 1),
         Action::NodeChangesEpoch => "node moves to the new epoch".into(),
-        Action::Gather(client) => format!("client {client} moves to the new epoch and answers the gather"),
+        Action::Gather(client) => {
+            format!("client {client} moves to the new epoch and answers the gather")
+        }
         Action::StoreGathered => "controller has gathered enough".into(),
         Action::HearRecovered(client) => format!("client {client} hears that the recovery is over"),
         Action::BeginSnapshot => "SNAPSHOT_BEGIN".into(),
         Action::EndSnapshot => "the agent has loaded the snapshot".into(),
         Action::StoreSnapshot => "the snapshot is durable".into(),
         Action::HearDurable(client) => {
-            format!("client {client} hears that generation {} is durable", state.controller.published)
+            format!(
+                "client {client} hears that generation {} is durable",
+                state.controller.published
+            )
         }
         Action::RestartNode => "node restarts".into(),
         Action::RestartController => "controller restarts".into(),
@@ -89,7 +114,8 @@ fn record(record: &Record) -> String {
     if !record.is_valid() {
         return "-".into();
     }
-    let mut text = format!("{} {}", record.version, if record.latest { "latest" } else { "outdated" });
+    let mut text =
+        format!("{} {}", record.version, if record.latest { "latest" } else { "outdated" });
     for (is, word) in [(record.dirty, " dirty"), (record.evicting, " evicting")] {
         text += if is { word } else { "" };
     }
@@ -110,7 +136,12 @@ fn summary(config: &Config, state: &State) -> String {
         let Switch { epoch, counter, .. } = switch;
         let lanes: Vec<_> = switch.lanes[..clients].iter().map(lane).collect();
         let name = if at == state.active() { "switch" } else { "zombie" };
-        let _ = write!(text, "{name} {epoch}.{counter} [{}] lanes {}; ", record(&switch.record), lanes.join(" "));
+        let _ = write!(
+            text,
+            "{name} {epoch}.{counter} [{}] lanes {}; ",
+            record(&switch.record),
+            lanes.join(" ")
+        );
     }
     let node = &state.node;
     let _ = write!(text, "node {} fence {}", node.stored, node.fence.0 & 31);

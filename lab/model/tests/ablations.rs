@@ -12,7 +12,10 @@ fn needs(mechanism: Mechanism) -> Config {
     let crash = |operations| Config { crashes: 1, ..of(operations) };
     let snapshot = |operations| Config { snapshots: 1, ..of(operations) };
     match mechanism {
-        Mechanism::Embedding | Mechanism::EmbeddingStore | Mechanism::SeqCompare | Mechanism::Outdated => of("WR,W"),
+        Mechanism::Embedding
+        | Mechanism::EmbeddingStore
+        | Mechanism::SeqCompare
+        | Mechanism::Outdated => of("WR,W"),
         Mechanism::Fence => of("W,RR"),
         Mechanism::Preservation | Mechanism::ReaderPreservation => of("W,R"),
         Mechanism::Completion => of("WR,W"),

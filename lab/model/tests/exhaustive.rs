@@ -72,7 +72,8 @@ fn the_controller_restarts() {
     holds(&Config { snapshots: 1, controller_restarts: 1, ..config("W,R") });
 }
 
-/// Crash, snapshot, eviction and a restart of the controller together, with one client; without the snapshot, with two.
+/// Crash, snapshot, eviction and a restart of the controller together, with one client; without the
+/// snapshot, with two.
 #[test]
 fn the_controller_restarts_while_everything_else_happens() {
     holds(&Config { crashes: 1, snapshots: 1, controller_restarts: 1, ..config("WR") });

@@ -42,7 +42,12 @@ pub struct Ablation {
 const NONE: Features = Features(0);
 const ALL: Mechanisms = Mechanisms::ALL;
 
-const fn without(name: &'static str, rule: &'static str, features: Features, mechanisms: Mechanisms) -> Ablation {
+const fn without(
+    name: &'static str,
+    rule: &'static str,
+    features: Features,
+    mechanisms: Mechanisms,
+) -> Ablation {
     let (caught_by, black_box) = (Checks::of(&[]), BlackBox::Same);
     Ablation { name, rule, features, mechanisms, focus: None, seeds: 0, caught_by, black_box }
 }
@@ -352,7 +357,9 @@ impl Ablation {
         let caught_by = self.caught_by.and(Checks::BLACK_BOX);
         match self.black_box {
             BlackBox::Same => Some(Ablation { caught_by, ..self }),
-            BlackBox::In(seeds, focus) => Some(Ablation { caught_by, seeds, focus: Some(focus), ..self }),
+            BlackBox::In(seeds, focus) => {
+                Some(Ablation { caught_by, seeds, focus: Some(focus), ..self })
+            }
             BlackBox::Hidden(_) => None,
         }
     }

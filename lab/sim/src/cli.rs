@@ -46,11 +46,12 @@ pub struct SimArgs {
     /// Write a readable log of every event to this file (of one seed)
     #[arg(long, value_name = "FILE", requires = "seed")]
     pub trace: Option<PathBuf>,
-    /// Write all packets that arrive somewhere to this file, for Wireshark (of one seed and scheme; 256 MiB at most)
+    /// Write all packets that arrive somewhere to this file, for Wireshark (of one seed and scheme;
+    /// 256 MiB at most)
     #[arg(long, value_name = "FILE", requires = "seed", requires = "scheme")]
     pub pcap: Option<PathBuf>,
-    /// What racks are about: anything, evictions, switches, splits, stragglers, restarts, snapshots, losses, disks, clients, bypass or
-    /// floors (drawn unless given)
+    /// What racks are about: anything, evictions, switches, splits, stragglers, restarts,
+    /// snapshots, losses, disks, clients, bypass or floors (drawn unless given)
     #[arg(long, value_name = "NAME")]
     pub focus: Option<Focus>,
     /// How many seeds run at a time (as many as there are cores unless given)
@@ -59,22 +60,26 @@ pub struct SimArgs {
     /// Without faults (calm), or with those of the data plane only (lossy)
     #[arg(long, value_name = "calm|lossy", value_parser = ["calm", "lossy"])]
     pub mild: Option<String>,
-    /// Leave out every mechanism in turn, and print what catches it: the table of docs/understand/guarantees.md
+    /// Leave out every mechanism in turn, and print what catches it: the table of
+    /// docs/understand/guarantees.md
     #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "ablate", "scheme"])]
     pub ablations: bool,
-    /// Check only what clients can see: what they ask and are told, not how the rack keeps its promises
+    /// Check only what clients can see: what they ask and are told, not how the rack keeps its
+    /// promises
     #[arg(long)]
     pub black_box: bool,
     /// Go on after a violation, and count
     #[arg(long)]
     pub keep_going: bool,
-    /// Simulate nothing: check what Redis clients recorded in this file, JSON lines (see `check::strings`)
+    /// Simulate nothing: check what Redis clients recorded in this file, JSON lines (see
+    /// `check::strings`)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "seeds", "minutes"])]
     pub check_history: Option<PathBuf>,
 }
 
 fn parse_range(text: &str) -> Result<(u64, u64), String> {
-    let range = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    let range =
+        text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     match range {
         Some((from, to)) if from < to => Ok((from, to)),
         _ => Err(format!("'{text}' is no range of seeds: write 0..100")),
@@ -82,7 +87,8 @@ fn parse_range(text: &str) -> Result<(u64, u64), String> {
 }
 
 fn parse_ablation(text: &str) -> Result<&'static str, String> {
-    let names = || Ablation::ALL.iter().map(|ablation| ablation.name).collect::<Vec<_>>().join(", ");
+    let names =
+        || Ablation::ALL.iter().map(|ablation| ablation.name).collect::<Vec<_>>().join(", ");
     Ablation::by_name(text)
         .map(|ablation| ablation.name)
         .ok_or_else(|| format!("'{text}' is no mechanism that can be left out: {}", names()))
@@ -205,7 +211,8 @@ fn check_history(path: &Path) -> ExitCode {
     for key in &verdict.undecided {
         say!("undecided: key {key}: it would take too long to tell");
     }
-    let (keys, undecided, violations) = (verdict.keys, verdict.undecided.len(), verdict.violations.len());
+    let (keys, undecided, violations) =
+        (verdict.keys, verdict.undecided.len(), verdict.violations.len());
     say!(
         "{} commands ({} unknown) on {keys} keys: {violations} violations, {undecided} keys undecided",
         verdict.commands,
@@ -269,7 +276,8 @@ fn write(path: &Path, bytes: &[u8]) -> bool {
 }
 
 fn run_many(args: &SimArgs, began: Instant) -> Total {
-    let (from, to) = args.seeds.unwrap_or((args.from, if args.minutes.is_some() { u64::MAX } else { 100 }));
+    let (from, to) =
+        args.seeds.unwrap_or((args.from, if args.minutes.is_some() { u64::MAX } else { 100 }));
     let until = args.minutes.map(|minutes| began + Duration::from_secs_f64(minutes * 60.0));
     let schemes = schemes(args);
     let next = AtomicU64::new(from);
@@ -279,17 +287,21 @@ fn run_many(args: &SimArgs, began: Instant) -> Total {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
+                while !stop.load(Ordering::Relaxed)
+                    && until.is_none_or(|until| Instant::now() < until)
+                {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= to {
                         return;
                     }
                     for scheme in &schemes {
-                        let (outcome, cpu) = run_timed(plan(args, seed, *scheme), Wanted::default());
+                        let (outcome, cpu) =
+                            run_timed(plan(args, seed, *scheme), Wanted::default());
                         if outcome.violation.is_some() && !args.keep_going {
                             stop.store(true, Ordering::Relaxed);
                         }
-                        let mut total = total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        let mut total =
+                            total.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                         total.add(outcome, cpu);
                         progress(&total, began);
                     }
@@ -308,7 +320,10 @@ fn progress(total: &Total, began: Instant) {
         let seconds = began.elapsed().as_secs_f64();
         let rate = total.operations as f64 / seconds;
         let violations = total.violations.len();
-        eprint!("\r{} runs, {:.0} operations/s, {violations} violations, {seconds:.0} s ", total.seeds, rate);
+        eprint!(
+            "\r{} runs, {:.0} operations/s, {violations} violations, {seconds:.0} s ",
+            total.seeds, rate
+        );
         let _ = std::io::stderr().flush();
     }
 }
@@ -317,7 +332,8 @@ fn progress(total: &Total, began: Instant) {
 fn describe(outcome: &Outcome) -> String {
     let (seed, scheme) = (outcome.plan.seed, outcome.plan.scheme.name());
     let ablation = outcome.plan.ablation.name;
-    let ablate = if ablation == "nothing" { String::new() } else { format!(" --ablate {ablation}") };
+    let ablate =
+        if ablation == "nothing" { String::new() } else { format!(" --ablate {ablation}") };
     // An ablation brings its focus along.
     let own = Ablation::by_name(ablation).and_then(|ablation| ablation.focus);
     let forced = outcome.plan.ablation.focus.filter(|focus| Some(*focus) != own);
@@ -357,7 +373,9 @@ fn summarize(total: &mut Total, seconds: f64) {
     say!("faults: {}", struck.join(", "));
     let (cpu_seconds, median) = (total.cpu_seconds(), total.median_cpu_seconds());
     let rate = total.operations as f64 / cpu_seconds;
-    say!("{cpu_seconds:.1} s of CPU time, {rate:.0} operations in each; the median run took {median:.3}");
+    say!(
+        "{cpu_seconds:.1} s of CPU time, {rate:.0} operations in each; the median run took {median:.3}"
+    );
 }
 
 fn to_json(total: &Total, seconds: f64) -> String {

@@ -1,5 +1,6 @@
-//! The control plane's network: a connection between the controller and every other part. What is sent over one connection arrives in
-//! order; a connection that breaks loses what is on its way; while there is none, messages are dropped.
+//! The control plane's network: a connection between the controller and every other part. What is
+//! sent over one connection arrives in order; a connection that breaks loses what is on its way;
+//! while there is none, messages are dropped.
 
 use crate::parts::{PARTS_MAX, Part};
 use crate::plan::ControlNetwork;
@@ -75,7 +76,8 @@ impl ControlPlane {
     pub(crate) fn send(&mut self, now_us: u64, envelope: Envelope) -> Sent {
         self.sent += 1;
         let (from, to) = (Part::of_peer(envelope.from), Part::of_peer(envelope.to));
-        let (part, direction) = if to == Part::Controller { (from.index(), 0) } else { (to.index(), 1) };
+        let (part, direction) =
+            if to == Part::Controller { (from.index(), 0) } else { (to.index(), 1) };
         let connection = self.connections[usize::from(part)];
         if !connection.up {
             return Sent::Lost;
@@ -92,7 +94,8 @@ impl ControlPlane {
     }
 
     fn arrive(&mut self, now_us: u64, direction: usize, under_way: UnderWay) -> Sent {
-        let delay_us = (self.plan.delay_us + self.random.exponential(self.plan.jitter_us)) * self.slower;
+        let delay_us =
+            (self.plan.delay_us + self.random.exponential(self.plan.jitter_us)) * self.slower;
         let last_us = &mut self.connections[usize::from(under_way.part)].last_us[direction];
         *last_us = (*last_us).max(now_us + delay_us);
         let at_us = *last_us;
@@ -117,7 +120,8 @@ impl ControlPlane {
         (connection.up && connection.life == under_way.life).then_some(under_way)
     }
 
-    /// Breaks a part's connection; when it may be made again, and its life by then. `None` if there is none.
+    /// Breaks a part's connection; when it may be made again, and its life by then. `None` if there
+    /// is none.
     pub(crate) fn break_connection(&mut self, now_us: u64, part: u8) -> Option<(u64, u32)> {
         let connection = &mut self.connections[usize::from(part)];
         if !connection.up {
@@ -142,12 +146,16 @@ impl ControlPlane {
     /// Stalls a connection, or undoes it once; messages that arrive thereby, and when.
     pub(crate) fn stall(&mut self, now_us: u64, part: u8, stalls: bool) -> Vec<(u32, u64)> {
         let connection = &mut self.connections[usize::from(part)];
-        connection.stalled =
-            if stalls { connection.stalled.saturating_add(1) } else { connection.stalled.saturating_sub(1) };
+        connection.stalled = if stalls {
+            connection.stalled.saturating_add(1)
+        } else {
+            connection.stalled.saturating_sub(1)
+        };
         if connection.stalled > 0 {
             return Vec::new();
         }
-        let (released, kept) = std::mem::take(&mut self.stalled).into_iter().partition(|message| message.part == part);
+        let (released, kept) =
+            std::mem::take(&mut self.stalled).into_iter().partition(|message| message.part == part);
         self.stalled = kept;
         let released: Vec<UnderWay> = released;
         let mut arriving = Vec::new();
@@ -160,10 +168,13 @@ impl ControlPlane {
         arriving
     }
 
-    /// Whether messages arrive about as soon as they are sent: none is still behind one that a fault held up.
+    /// Whether messages arrive about as soon as they are sent: none is still behind one that a
+    /// fault held up.
     pub(crate) fn is_prompt(&self, now_us: u64) -> bool {
         let soon_us = now_us + 20 * (self.plan.delay_us + self.plan.jitter_us) + 1;
-        self.connections.iter().all(|connection| connection.last_us.iter().all(|last_us| *last_us <= soon_us))
+        self.connections
+            .iter()
+            .all(|connection| connection.last_us.iter().all(|last_us| *last_us <= soon_us))
     }
 
     /// Everything works from now on.

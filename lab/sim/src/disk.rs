@@ -55,7 +55,8 @@ pub(crate) struct SpoolDisk {
     files: BTreeMap<u32, Bytes>,
     created: u32,
     names: Names,
-    /// The names since they were synced, as they were before each change; the first are the synced ones.
+    /// The names since they were synced, as they were before each change; the first are the synced
+    /// ones.
     before: Vec<Names>,
     to_remove: VecDeque<String>,
     /// The machine stops after this number of further steps.
@@ -89,8 +90,9 @@ impl SpoolDisk {
         self.fails_next = false;
     }
 
-    /// The machine stops and starts again. Names are found as they were at one moment since they were synced, the bytes of each file as far
-    /// as they were synced, and beyond that as far as the operating system got; what it wrote last may be torn.
+    /// The machine stops and starts again. Names are found as they were at one moment since they
+    /// were synced, the bytes of each file as far as they were synced, and beyond that as far as
+    /// the operating system got; what it wrote last may be torn.
     pub(crate) fn machine_dies(&mut self, random: &mut Random) {
         self.process_dies();
         let at = random.below(self.before.len() as u64 + 1) as usize;
@@ -111,7 +113,8 @@ impl SpoolDisk {
 
     fn step(&mut self) -> io::Result<()> {
         if let Some(left) = &mut self.steps_left {
-            *left = left.checked_sub(1).ok_or_else(|| io::Error::other("the machine has stopped"))?;
+            *left =
+                left.checked_sub(1).ok_or_else(|| io::Error::other("the machine has stopped"))?;
         }
         Ok(())
     }

@@ -1,8 +1,9 @@
-//! What a seed's rack is mostly about. A swarm that draws everything independently provokes most mechanisms, but some need several
-//! things at once (tiny caches *and* hot keys *and* packets between the agent's steps); half of the seeds draw such a combination.
+//! What a seed's rack is mostly about. A swarm that draws everything independently provokes most
+//! mechanisms, but some need several things at once (tiny caches *and* hot keys *and* packets
+//! between the agent's steps); half of the seeds draw such a combination.
 //!
-//! A focus narrows distributions; it scripts nothing. Every focus is drawn without any ablation, too, so what an ablation is caught
-//! with is known to be green with the mechanism in place.
+//! A focus narrows distributions; it scripts nothing. Every focus is drawn without any ablation,
+//! too, so what an ablation is caught with is known to be green with the mechanism in place.
 
 use crate::plan::{FaultKind, Faults, Plan};
 use crate::random::Random;
@@ -19,13 +20,15 @@ pub enum Focus {
     Switches,
     /// Switches and clients lose the controller, but not each other.
     Splits,
-    /// Clients that only read are left behind with a switch that was taken for dead, while keys come and go.
+    /// Clients that only read are left behind with a switch that was taken for dead, while keys
+    /// come and go.
     Stragglers,
     /// Nodes, controller and clients die again and again, while switches do now and then.
     Restarts,
     /// Snapshots of a busy cache, one after the other.
     Snapshots,
-    /// The same, while switches die together with clients or the controller: all is lost that no snapshot holds.
+    /// The same, while switches die together with clients or the controller: all is lost that no
+    /// snapshot holds.
     Losses,
     /// Disks fail and fill up, and nodes die of it.
     Disks,
@@ -120,7 +123,8 @@ fn hot_keys(plan: &mut Plan, random: &mut Random, cached: (u64, u64), more: (u64
 }
 
 fn faults(kinds: &[(FaultKind, u64)], every_us: u64, lasts_us: u64, random: &mut Random) -> Faults {
-    let weights = kinds.iter().map(|(kind, most)| (*kind, random.between(1, *most) as u32)).collect();
+    let weights =
+        kinds.iter().map(|(kind, most)| (*kind, random.between(1, *most) as u32)).collect();
     Faults { every_us, weights, lasts_us }
 }
 
@@ -143,7 +147,8 @@ fn evictions(plan: &mut Plan, random: &mut Random) {
         plan.topology.classes.truncate(2);
     }
     if random.chance(0.3) {
-        // So few writes that packets outlive an eviction and the next admission without being outdated.
+        // So few writes that packets outlive an eviction and the next admission without being
+        // outdated.
         plan.load.mix = [1.0, 0.05, 0.0, 0.0, 0.0, 0.0];
         plan.data.late = 0.3;
         plan.data.late_us = random.logarithmic(2_000, 20_000);
@@ -167,8 +172,10 @@ fn quick_recoveries(plan: &mut Plan, random: &mut Random) {
     plan.control.delay_us = random.logarithmic(10, 200);
     plan.control.jitter_us = random.logarithmic(1, 500);
     plan.times.heartbeat_us = random.logarithmic(1_000, 5_000);
-    plan.times.switch_timeout_us = plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
-    plan.times.switch_lost_us = plan.times.heartbeat_us + random.logarithmic(1_000, 5_000) + plan.control.reconnect_us;
+    plan.times.switch_timeout_us =
+        plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
+    plan.times.switch_lost_us =
+        plan.times.heartbeat_us + random.logarithmic(1_000, 5_000) + plan.control.reconnect_us;
     plan.times.hello_us = random.logarithmic(1_000, 5_000);
     plan.times.controller_retry_us = random.logarithmic(500, 5_000);
     plan.disks.store_us = random.logarithmic(20, 2_000);
@@ -181,7 +188,8 @@ fn switches(plan: &mut Plan, random: &mut Random) {
     plan.times.snapshot_us = Some(random.logarithmic(5_000, 100_000));
     plan.disks.compaction = random.unit();
     if random.chance(0.3) {
-        // Switches that die and come back while what they are told, and what they say, is on its way.
+        // Switches that die and come back while what they are told, and what they say, is on its
+        // way.
         plan.control.delay_us = random.logarithmic(200, 3_000);
         plan.control.breaks = random.unit() * 0.1;
         plan.control.reconnect_us = random.logarithmic(100, 1_000);
@@ -192,13 +200,19 @@ fn switches(plan: &mut Plan, random: &mut Random) {
         let lasts_us = random.logarithmic(50, 500);
         // A switch that never lives until its clients have heard of it serves nobody.
         let (times, store_us) = (&plan.times, plan.disks.store_us);
-        let heard_us = 4 * (plan.control.delay_us + store_us) + times.controller_retry_us + times.hello_us;
+        let heard_us =
+            4 * (plan.control.delay_us + store_us) + times.controller_retry_us + times.hello_us;
         let every_us = random.logarithmic(3_000, 30_000).max(heard_us);
         plan.faults = faults(&[(FaultKind::CrashSwitch, 1)], every_us, lasts_us, random);
         return;
     }
-    let kinds = [(FaultKind::CrashSwitch, 8), (FaultKind::BreakConnections, 3), (FaultKind::SlowControl, 2)];
-    plan.faults = faults(&kinds, random.logarithmic(3_000, 100_000), random.logarithmic(100, 50_000), random);
+    let kinds = [
+        (FaultKind::CrashSwitch, 8),
+        (FaultKind::BreakConnections, 3),
+        (FaultKind::SlowControl, 2),
+    ];
+    plan.faults =
+        faults(&kinds, random.logarithmic(3_000, 100_000), random.logarithmic(100, 50_000), random);
 }
 
 fn splits(plan: &mut Plan, random: &mut Random) {
@@ -208,7 +222,8 @@ fn splits(plan: &mut Plan, random: &mut Random) {
     plan.topology.clients = plan.topology.clients.clamp(3, 6);
     plan.agents.command_us = random.logarithmic(20, 2_000);
     plan.control.delay_us = random.logarithmic(100, 3_000);
-    plan.times.switch_timeout_us = plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
+    plan.times.switch_timeout_us =
+        plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
     plan.times.lease_us = random.logarithmic(20_000, 300_000) + 20 * plan.control.delay_us;
     plan.times.drift_us = plan.times.lease_us / 20;
     plan.times.spool_wait_us = random.logarithmic(20_000, 200_000);
@@ -239,13 +254,16 @@ fn stragglers(plan: &mut Plan, random: &mut Random) {
     plan.times.client_retry_us = (500, 1_000);
     plan.times.deadline_us = random.logarithmic(4_000, 10_000);
     plan.agents.command_us = random.logarithmic(20, 200);
-    plan.times.switch_timeout_us = plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
-    plan.times.lease_us = random.logarithmic(20_000, 100_000) + 20 * (plan.control.delay_us + plan.control.jitter_us);
+    plan.times.switch_timeout_us =
+        plan.times.heartbeat_us * 3 + 10 * (plan.control.delay_us + plan.control.jitter_us);
+    plan.times.lease_us =
+        random.logarithmic(20_000, 100_000) + 20 * (plan.control.delay_us + plan.control.jitter_us);
     plan.times.drift_us = plan.times.lease_us / 20;
     plan.times.spool_wait_us = random.logarithmic(20_000, 100_000);
     plan.control.reconnect_us = random.logarithmic(200, 5_000);
     plan.times.switch_lost_us = plan.times.switch_timeout_us + plan.control.reconnect_us;
-    plan.faults = faults(&[(FaultKind::Zombie, 1)], plan.times.lease_us, plan.times.lease_us, random);
+    plan.faults =
+        faults(&[(FaultKind::Zombie, 1)], plan.times.lease_us, plan.times.lease_us, random);
 }
 
 fn restarts(plan: &mut Plan, random: &mut Random) {
@@ -263,7 +281,8 @@ fn restarts(plan: &mut Plan, random: &mut Random) {
         (FaultKind::CrashSwitch, 4),
         (FaultKind::CrashTwo, 4),
     ];
-    let (every_us, lasts_us) = (random.logarithmic(3_000, 100_000), random.logarithmic(100, 20_000));
+    let (every_us, lasts_us) =
+        (random.logarithmic(3_000, 100_000), random.logarithmic(100, 20_000));
     // If more than one part is down all the time, nothing happens that could go wrong.
     plan.faults = faults(&kinds, every_us.max(lasts_us), lasts_us, random);
 }
@@ -288,8 +307,14 @@ fn losses(plan: &mut Plan, random: &mut Random) {
     plan.load.spooled = 0.0;
     plan.load.long_keys = 0.0;
     plan.disks.store_us = random.logarithmic(100, 20_000);
-    let kinds = [(FaultKind::CrashTwo, 8), (FaultKind::CrashSwitch, 2), (FaultKind::CrashClient, 4)];
-    plan.faults = faults(&kinds, random.logarithmic(10_000, 100_000), random.logarithmic(1_000, 20_000), random);
+    let kinds =
+        [(FaultKind::CrashTwo, 8), (FaultKind::CrashSwitch, 2), (FaultKind::CrashClient, 4)];
+    plan.faults = faults(
+        &kinds,
+        random.logarithmic(10_000, 100_000),
+        random.logarithmic(1_000, 20_000),
+        random,
+    );
 }
 
 fn disks(plan: &mut Plan, random: &mut Random) {
@@ -307,7 +332,8 @@ fn disks(plan: &mut Plan, random: &mut Random) {
     plan.data.late = random.unit() * 0.2;
     plan.data.late_us = random.logarithmic(200, 20_000);
     let kinds = [(FaultKind::CrashNode, 8), (FaultKind::DiskFull, 8), (FaultKind::BitRot, 2)];
-    plan.faults = faults(&kinds, random.logarithmic(1_000, 30_000), random.logarithmic(500, 20_000), random);
+    plan.faults =
+        faults(&kinds, random.logarithmic(1_000, 30_000), random.logarithmic(500, 20_000), random);
 }
 
 fn clients(plan: &mut Plan, random: &mut Random) {
@@ -321,7 +347,8 @@ fn clients(plan: &mut Plan, random: &mut Random) {
     plan.times.lease_us = random.logarithmic(20_000, 200_000);
     plan.times.drift_us = plan.times.lease_us / 20;
     let kinds = [(FaultKind::CrashClient, 8), (FaultKind::CrashSwitch, 1)];
-    plan.faults = faults(&kinds, random.logarithmic(10_000, 100_000), random.logarithmic(50, 5_000), random);
+    plan.faults =
+        faults(&kinds, random.logarithmic(10_000, 100_000), random.logarithmic(50, 5_000), random);
 }
 
 fn bypass(plan: &mut Plan, random: &mut Random) {
@@ -332,6 +359,12 @@ fn bypass(plan: &mut Plan, random: &mut Random) {
     plan.data.loss = random.unit() * 0.3;
     plan.data.late = random.unit() * 0.2;
     plan.data.late_us = random.logarithmic(200, 20_000);
-    let kinds = [(FaultKind::CrashSwitch, 8), (FaultKind::CrashNode, 8), (FaultKind::CrashController, 2)];
-    plan.faults = faults(&kinds, random.logarithmic(10_000, 100_000), random.logarithmic(5_000, 200_000), random);
+    let kinds =
+        [(FaultKind::CrashSwitch, 8), (FaultKind::CrashNode, 8), (FaultKind::CrashController, 2)];
+    plan.faults = faults(
+        &kinds,
+        random.logarithmic(10_000, 100_000),
+        random.logarithmic(5_000, 200_000),
+        random,
+    );
 }

@@ -187,7 +187,11 @@ impl History {
 
     /// The operations on one key.
     pub fn of_key(&self, key: u32) -> impl Iterator<Item = (OpIndex, &Op)> {
-        self.ops.iter().enumerate().filter(move |(_, op)| op.key == key).map(|(index, op)| (index as OpIndex, op))
+        self.ops
+            .iter()
+            .enumerate()
+            .filter(move |(_, op)| op.key == key)
+            .map(|(index, op)| (index as OpIndex, op))
     }
 }
 
@@ -195,7 +199,8 @@ impl History {
 pub const VALUE_BYTES_MIN: usize = 8;
 
 fn word(op: OpIndex, at: usize) -> u64 {
-    (u64::from(op) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left((at % 63) as u32) ^ at as u64
+    (u64::from(op) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left((at % 63) as u32)
+        ^ at as u64
 }
 
 /// Fills `to` with the value that an operation writes: no two operations write the same.
@@ -215,15 +220,19 @@ pub fn fill_value(op: OpIndex, bytes: usize, to: &mut Vec<u8>) {
     last.copy_from_slice(&word(op, at).to_le_bytes()[..last.len()]);
 }
 
-/// The operation that wrote a value, if it is that value, whole and unchanged (its length is still to be compared).
+/// The operation that wrote a value, if it is that value, whole and unchanged (its length is still
+/// to be compared).
 pub fn writer_of(value: &[u8]) -> Option<OpIndex> {
     let (head, rest) = value.split_first_chunk::<8>()?;
     let op = u32::try_from(u64::from_le_bytes(*head)).ok()?;
     let words = rest.chunks_exact(8);
     let last = words.remainder();
     let count = words.len();
-    let same = |(at, chunk): (usize, &[u8])| u64::from_le_bytes(chunk.try_into().expect("eight")) == word(op, at + 1);
-    let whole = words.enumerate().all(same) && word(op, count + 1).to_le_bytes()[..last.len()] == *last;
+    let same = |(at, chunk): (usize, &[u8])| {
+        u64::from_le_bytes(chunk.try_into().expect("eight")) == word(op, at + 1)
+    };
+    let whole =
+        words.enumerate().all(same) && word(op, count + 1).to_le_bytes()[..last.len()] == *last;
     whole.then_some(op)
 }
 

@@ -47,7 +47,14 @@ impl Network {
     /// A network without partitions.
     pub(crate) fn new(plan: DataNetwork, random: Random) -> Network {
         let blocked = vec![0; PARTS_MAX * PARTS_MAX];
-        Network { plan, random, blocked, extra_loss: 0.0, slower: 1, statistics: NetworkStatistics::default() }
+        Network {
+            plan,
+            random,
+            blocked,
+            extra_loss: 0.0,
+            slower: 1,
+            statistics: NetworkStatistics::default(),
+        }
     }
 
     /// Everything works from now on; only delays stay.

@@ -123,8 +123,14 @@ mod tests {
 
     #[test]
     fn a_part_is_found_by_number_address_and_name() {
-        for part in [Part::Controller, Part::Client(0), Part::Client(7), Part::Switch(2), Part::Node(0), Part::Node(15)]
-        {
+        for part in [
+            Part::Controller,
+            Part::Client(0),
+            Part::Client(7),
+            Part::Switch(2),
+            Part::Node(0),
+            Part::Node(15),
+        ] {
             assert_eq!(Part::from_index(part.index()), part);
             assert_eq!(Part::of_peer(part.peer()), part);
             if part != Part::Controller {

@@ -1,5 +1,5 @@
-//! What a seed draws: rack, times, network, disks, load, faults. Every seed is another rack ("swarm testing"): a mechanism that is
-//! never provoked by one mixture is provoked by the next.
+//! What a seed draws: rack, times, network, disks, load, faults. Every seed is another rack ("swarm
+//! testing"): a mechanism that is never provoked by one mixture is provoked by the next.
 
 use crate::ablation::Ablation;
 use crate::check::Checks;
@@ -37,16 +37,22 @@ pub struct Topology {
     pub lanes: u32,
     /// Candidates of an eviction.
     pub eviction_sample: u32,
-    /// A node remembers few fences and offers: room for the offers of a full cache and for more that wait.
+    /// A node remembers few fences and offers: room for the offers of a full cache and for more
+    /// that wait.
     pub few_marks: bool,
-    /// Where an epoch's sequence counters begin while there are faults: epochs are renewed when they run out.
+    /// Where an epoch's sequence counters begin while there are faults: epochs are renewed when
+    /// they run out.
     pub sequence_start: u64,
 }
 
 impl Topology {
     /// Keys that a node offers at most.
     fn marks_max(&self) -> usize {
-        if self.few_marks { 8 + 4 * self.cache_records as usize } else { Limits::default().marks_max }
+        if self.few_marks {
+            8 + 4 * self.cache_records as usize
+        } else {
+            Limits::default().marks_max
+        }
     }
 }
 
@@ -83,7 +89,8 @@ pub struct DataNetwork {
     pub late_us: u64,
     /// Share of packets that wait for a switch's agent to be in the middle of something.
     pub interleave: f64,
-    /// Share of an agent's packets that end an entry that are injected once more, late: a channel to the pipeline may repeat them.
+    /// Share of an agent's packets that end an entry that are injected once more, late: a channel
+    /// to the pipeline may repeat them.
     pub repeats: f64,
 }
 
@@ -343,8 +350,15 @@ impl Plan {
     pub fn calm(seed: u64, scheme: Scheme) -> Plan {
         let mut plan = Plan::draw(seed, scheme, Ablation::NOTHING);
         plan.data = DataNetwork { delay_us: 20, jitter_us: 5, ..DataNetwork::default() };
-        plan.control = ControlNetwork { delay_us: 50, jitter_us: 10, breaks: 0.0, reconnect_us: 1_000 };
-        plan.disks = Disks { commit_us: 30, store_us: 200, spool_us: 50, commit_fails: 0.0, compaction: 0.02 };
+        plan.control =
+            ControlNetwork { delay_us: 50, jitter_us: 10, breaks: 0.0, reconnect_us: 1_000 };
+        plan.disks = Disks {
+            commit_us: 30,
+            store_us: 200,
+            spool_us: 50,
+            commit_fails: 0.0,
+            compaction: 0.02,
+        };
         plan.faults = Faults::default();
         plan
     }
@@ -367,18 +381,25 @@ impl Plan {
 }
 
 fn draw_topology(random: &mut Random) -> Topology {
-    let nodes = if random.chance(0.7) { random.between(1, 3) } else { random.between(1, NODES_MAX as u64) } as u8;
+    let nodes =
+        if random.chance(0.7) { random.between(1, 3) } else { random.between(1, NODES_MAX as u64) }
+            as u8;
     let cache_records = match random.below(4) {
         0 | 1 => random.between(2, 8),
         2 => random.between(2, 64),
         _ => random.logarithmic(16, 4096),
     } as u32;
-    let class_sets: [&[u32]; 5] = [&[1168], &[64, 1168], &[128, 256, 512, 1168], &[16, 300], &[128]];
+    let class_sets: [&[u32]; 5] =
+        [&[1168], &[64, 1168], &[128, 256, 512, 1168], &[16, 300], &[128]];
     let slots = (cache_records + random.below(4) as u32).max(2);
     let classes = random.pick(&class_sets).iter().map(|bytes| (*bytes, slots)).collect();
     Topology {
         nodes,
-        clients: if random.chance(0.6) { random.between(2, 4) } else { random.between(1, CLIENTS_MAX as u64) } as u8,
+        clients: if random.chance(0.6) {
+            random.between(2, 4)
+        } else {
+            random.between(1, CLIENTS_MAX as u64)
+        } as u8,
         switches: *random.pick(&[1, 1, 2, 3]),
         partitions: 16 << random.below(5),
         classes,
@@ -438,7 +459,11 @@ fn draw_times(random: &mut Random) -> (Times, Agents, Clocks) {
         floor_period_us: random.logarithmic(5_000, 2_000_000),
         ..times
     };
-    let agents = Agents { command_us, poll_us: random.logarithmic(50, 20_000), step_us: random.logarithmic(1, 500) };
+    let agents = Agents {
+        command_us,
+        poll_us: random.logarithmic(50, 20_000),
+        step_us: random.logarithmic(1, 500),
+    };
     (Times { quiet_us: random.logarithmic(1_000, 100_000), ..times }, agents, clocks)
 }
 
@@ -468,9 +493,14 @@ fn draw_load(random: &mut Random, clients: u8) -> Load {
     } as u32;
     // Each kind of operation is left out now and then, so that what it would hide shows.
     let mut mix = [0.0; 6];
-    for (share, (chance, high)) in
-        mix.iter_mut().zip([(0.97, 1.0), (0.95, 1.0), (0.5, 0.3), (0.45, 0.5), (0.3, 0.3), (0.3, 0.01)])
-    {
+    for (share, (chance, high)) in mix.iter_mut().zip([
+        (0.97, 1.0),
+        (0.95, 1.0),
+        (0.5, 0.3),
+        (0.45, 0.5),
+        (0.3, 0.3),
+        (0.3, 0.01),
+    ]) {
         *share = if random.chance(chance) { random.unit() * high } else { 0.0 };
     }
     mix[1] += 0.05;
@@ -482,8 +512,16 @@ fn draw_load(random: &mut Random, clients: u8) -> Load {
         think_us: random.logarithmic(20, 20_000),
         mix,
         value_bytes: *random.pick(&[8, 40, 130, 300, 1168]),
-        large: if random.chance(0.2) { (random.unit() * 0.1, random.logarithmic(1_200, 60_000)) } else { (0.0, 2_000) },
-        expiring: if random.chance(0.2) { (random.unit() * 0.5, random.logarithmic(1, 500)) } else { (0.0, 1) },
+        large: if random.chance(0.2) {
+            (random.unit() * 0.1, random.logarithmic(1_200, 60_000))
+        } else {
+            (0.0, 2_000)
+        },
+        expiring: if random.chance(0.2) {
+            (random.unit() * 0.5, random.logarithmic(1, 500))
+        } else {
+            (0.0, 1)
+        },
         long_keys: if random.chance(0.1) { 0.2 } else { 0.0 },
         readers: 0.0,
         spooled: *random.pick(&[0.0, 0.0, 0.5, 1.0]),

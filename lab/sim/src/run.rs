@@ -75,8 +75,10 @@ pub(crate) fn outcome(mut world: World) -> Outcome {
     let (searches, unordered) = cross_check(&world);
     let violation = world.violation().cloned().or(unordered);
     let report = violation.as_ref().map_or(String::new(), |violation| explain(&world, violation));
-    let mut faults: BTreeMap<&'static str, u64> =
-        FaultKind::ALL.iter().map(|kind| (kind.name(), world.faults().get(kind).copied().unwrap_or(0))).collect();
+    let mut faults: BTreeMap<&'static str, u64> = FaultKind::ALL
+        .iter()
+        .map(|kind| (kind.name(), world.faults().get(kind).copied().unwrap_or(0)))
+        .collect();
     faults.extend(world.network_faults());
     Outcome {
         plan: world.plan().clone(),
@@ -93,14 +95,16 @@ pub(crate) fn outcome(mut world: World) -> Outcome {
     }
 }
 
-/// A search, which believes in no sequence numbers, must agree. It looks at some of the keys, popular and unpopular ones.
+/// A search, which believes in no sequence numbers, must agree. It looks at some of the keys,
+/// popular and unpopular ones.
 fn cross_check(world: &World) -> (Searches, Option<Violation>) {
     let history = &world.history;
     let mut counts = vec![0usize; world.plan().load.keys as usize];
     for op in &history.ops {
         counts[op.key as usize] += 1;
     }
-    let asked: Vec<usize> = (0..counts.len()).filter(|&key| counts[key] >= SEARCHED_OPS_MIN).collect();
+    let asked: Vec<usize> =
+        (0..counts.len()).filter(|&key| counts[key] >= SEARCHED_OPS_MIN).collect();
     let mut searches = Searches::default();
     for key in asked.iter().step_by(asked.len().div_ceil(SEARCHED_KEYS).max(1)) {
         let searched = search(history, *key as u32, SEARCHED_OPS, SEARCH_STEPS);
@@ -113,7 +117,10 @@ fn cross_check(world: &World) -> (Searches, Option<Violation>) {
             }
         }
         if searched.found == Found::NoOrder {
-            let text = format!("no order explains the first {} operations on key {key}", searched.operations);
+            let text = format!(
+                "no order explains the first {} operations on key {key}",
+                searched.operations
+            );
             let violation = Violation::general(Check::Linearizable, text);
             return (searches, Some(Violation { key: Some(*key as u32), ..violation }));
         }
@@ -121,24 +128,29 @@ fn cross_check(world: &World) -> (Searches, Option<Violation>) {
     (searches, None)
 }
 
-/// The operations that contradict each other: the one that shows it, and of each version that it ignores, finds or expects the write and
-/// who told of it first; what came between the version that a condition expects and its own; and if the answer is of an old epoch, the
-/// last one of a newer epoch that was answered before it was asked.
+/// The operations that contradict each other: the one that shows it, and of each version that it
+/// ignores, finds or expects the write and who told of it first; what came between the version that
+/// a condition expects and its own; and if the answer is of an old epoch, the last one of a newer
+/// epoch that was answered before it was asked.
 fn smallest(world: &World, violation: &Violation, ops: &[(OpIndex, &Op)]) -> String {
     let mut out = String::new();
     let Some(shown) = violation.op.map(|op| world.history.ops[op as usize]) else { return out };
     let mut contradict: BTreeSet<OpIndex> = violation.op.into_iter().collect();
     for seq in [shown.floor / 2, shown.seq, shown.guard].into_iter().filter(|seq| *seq != 0) {
-        let of_version = || ops.iter().filter(|(_, op)| op.seq == seq && op.responded < shown.responded);
-        contradict.extend(of_version().filter(|(_, op)| op.changes()).map(|(index, _)| *index).take(2));
+        let of_version =
+            || ops.iter().filter(|(_, op)| op.seq == seq && op.responded < shown.responded);
+        contradict
+            .extend(of_version().filter(|(_, op)| op.changes()).map(|(index, _)| *index).take(2));
         contradict.extend(of_version().min_by_key(|(_, op)| op.responded).map(|(index, _)| *index));
     }
     if violation.check == Check::Condition {
-        let between = ops.iter().filter(|(_, op)| op.changes() && shown.guard < op.seq && op.seq < shown.seq);
+        let between =
+            ops.iter().filter(|(_, op)| op.changes() && shown.guard < op.seq && op.seq < shown.seq);
         contradict.extend(between.map(|(index, _)| *index).take(2));
     }
     if violation.check == Check::TwoOwners {
-        let newer = ops.iter().filter(|(_, op)| op.epoch > shown.epoch && op.responded < shown.invoked);
+        let newer =
+            ops.iter().filter(|(_, op)| op.epoch > shown.epoch && op.responded < shown.invoked);
         contradict.extend(newer.max_by_key(|(_, op)| op.responded).map(|(index, _)| *index));
     }
     let _ = writeln!(out, "the smallest part that breaks it:");
@@ -152,7 +164,13 @@ fn smallest(world: &World, violation: &Violation, ops: &[(OpIndex, &Op)]) -> Str
 fn explain(world: &World, violation: &Violation) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "promised: {}", violation.check.promise());
-    let _ = writeln!(out, "violated ({}): {} [at {} us]", violation.check.name(), violation.text, violation.at_us);
+    let _ = writeln!(
+        out,
+        "violated ({}): {} [at {} us]",
+        violation.check.name(),
+        violation.text,
+        violation.at_us
+    );
     let Some(key) = violation.key else { return out };
     let ops: Vec<_> = world.history.of_key(key).collect();
     out.push_str(&smallest(world, violation, &ops));

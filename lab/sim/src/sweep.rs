@@ -37,7 +37,8 @@ impl Missed {
     }
 }
 
-/// Runs an ablation, with these checks, until one that it names has caught it or it has had its seeds, and `at_least` seeds in any case.
+/// Runs an ablation, with these checks, until one that it names has caught it or it has had its
+/// seeds, and `at_least` seeds in any case.
 pub fn miss(ablation: Ablation, checked: Checks, at_least: u64) -> Missed {
     let mut missed = Missed { ablation, needed: None, runs: 0, checks: BTreeMap::new() };
     while missed.runs < at_least || (missed.needed.is_none() && missed.runs < ablation.seeds) {
@@ -54,10 +55,12 @@ pub fn miss(ablation: Ablation, checked: Checks, at_least: u64) -> Missed {
     missed
 }
 
-/// The same for every ablation, several at a time; with [`Checks::BLACK_BOX`], for those that clients can see, where they can see them.
+/// The same for every ablation, several at a time; with [`Checks::BLACK_BOX`], for those that
+/// clients can see, where they can see them.
 pub fn miss_each(checked: Checks, at_least: u64, threads: usize) -> Vec<Missed> {
     let outside = checked == Checks::BLACK_BOX;
-    let seen = |ablation: &Ablation| if outside { ablation.seen_from_outside() } else { Some(*ablation) };
+    let seen =
+        |ablation: &Ablation| if outside { ablation.seen_from_outside() } else { Some(*ablation) };
     let ablations: Vec<Ablation> = Ablation::ALL.iter().filter_map(seen).collect();
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
@@ -87,7 +90,10 @@ pub fn table(missed: &[Missed]) -> String {
         let Missed { ablation, runs, .. } = row;
         let (rule, name, named) = (ablation.rule, ablation.name, ablation.caught_by.names());
         let (names, caught) = (row.names(), row.caught());
-        let _ = writeln!(out, "| {rule} | `{name}` | {named} | {names} | {needed} | {caught} of {runs} |");
+        let _ = writeln!(
+            out,
+            "| {rule} | `{name}` | {named} | {names} | {needed} | {caught} of {runs} |"
+        );
     }
     out
 }

@@ -1,4 +1,5 @@
-//! What happened, as a hash (always) and as text (on demand). The same seed and binary make the same trace.
+//! What happened, as a hash (always) and as text (on demand). The same seed and binary make the
+//! same trace.
 
 use std::fmt::{self, Write as _};
 use switchback_wire::{Address, Capture};
@@ -26,7 +27,9 @@ pub struct Trace {
 impl Trace {
     /// A trace.
     pub fn new(wanted: Wanted) -> Trace {
-        let capture = wanted.packets.then(|| Capture::new(Vec::new(), CAPTURE_BYTES_MAX).expect("memory takes bytes"));
+        let capture = wanted
+            .packets
+            .then(|| Capture::new(Vec::new(), CAPTURE_BYTES_MAX).expect("memory takes bytes"));
         Trace { hash: 0xcbf2_9ce4_8422_2325, text: wanted.text.then(String::new), capture }
     }
 

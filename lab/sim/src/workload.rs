@@ -59,7 +59,9 @@ impl Workload {
     /// The number of a key.
     pub(crate) fn number_of(&self, key: &[u8]) -> Option<u32> {
         let digits = key.strip_prefix(b"key-")?.iter().take_while(|byte| byte.is_ascii_digit());
-        let number = digits.fold(0u32, |number, digit| number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0')));
+        let number = digits.fold(0u32, |number, digit| {
+            number.wrapping_mul(10).wrapping_add(u32::from(digit - b'0'))
+        });
         (self.keys.get(number as usize)? == key).then_some(number)
     }
 
@@ -104,7 +106,8 @@ impl Workload {
             }
             _ => {
                 let expires = self.random.chance(self.load.expiring.0);
-                let expiry_ms = if expires { self.random.between(1, self.load.expiring.1.max(1)) } else { 0 };
+                let expiry_ms =
+                    if expires { self.random.between(1, self.load.expiring.1.max(1)) } else { 0 };
                 Intent::Write(key, self.draw_bytes(), expiry_ms)
             }
         }
@@ -123,6 +126,10 @@ impl Workload {
     /// A thread's pause.
     pub(crate) fn pause_us(&mut self) -> u64 {
         // Bursts: most pauses are short, so that operations on one key meet.
-        if self.random.chance(0.5) { self.random.below(20) } else { self.random.exponential(self.load.think_us) }
+        if self.random.chance(0.5) {
+            self.random.below(20)
+        } else {
+            self.random.exponential(self.load.think_us)
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Every mechanism is missed when it is left out: within a bounded number of seeds, by a check that the ablation names.
+//! Every mechanism is missed when it is left out: within a bounded number of seeds, by a check that
+//! the ablation names.
 
 use std::thread::available_parallelism;
 use switchback_sim::ablation::{Ablation, BlackBox};
@@ -15,7 +16,10 @@ fn all_are_missed(checked: Checks) -> Vec<Missed> {
     println!("{}", table(&missed));
     let unnoticed = missed.iter().filter(|missed| missed.needed.is_none());
     let names: Vec<_> = unnoticed.map(|missed| (missed.ablation.name, missed.runs)).collect();
-    assert!(names.is_empty(), "left out and not caught by a check that they name, in this number of seeds: {names:?}");
+    assert!(
+        names.is_empty(),
+        "left out and not caught by a check that they name, in this number of seeds: {names:?}"
+    );
     missed
 }
 
@@ -24,7 +28,8 @@ fn every_mechanism_is_missed() {
     assert_eq!(all_are_missed(Checks::ALL).len(), Ablation::ALL.len());
 }
 
-/// Without the checks that know how the rack works, clients still lose something, get it twice or read it wrong.
+/// Without the checks that know how the rack works, clients still lose something, get it twice or
+/// read it wrong.
 #[test]
 fn clients_miss_the_mechanisms_too() {
     let hidden = |ablation: &&Ablation| matches!(ablation.black_box, BlackBox::Hidden(_));
@@ -40,10 +45,18 @@ fn the_guarantees_are_documented() {
     let page = std::fs::read_to_string(path).expect("docs/understand/guarantees.md is there");
     for ablation in Ablation::ALL {
         assert!(!ablation.caught_by.is_empty(), "{} names no check", ablation.name);
-        let row = format!("| {} | `{}` | {} |", ablation.rule, ablation.name, ablation.caught_by.names());
-        assert!(page.contains(&row), "docs/understand/guarantees.md lacks {row}: see `switchback lab sim --ablations`");
+        let row =
+            format!("| {} | `{}` | {} |", ablation.rule, ablation.name, ablation.caught_by.names());
+        assert!(
+            page.contains(&row),
+            "docs/understand/guarantees.md lacks {row}: see `switchback lab sim --ablations`"
+        );
     }
     for check in Check::ALL {
-        assert!(page.contains(&format!("`{}`", check.name())), "docs/understand/guarantees.md lacks {}", check.name());
+        assert!(
+            page.contains(&format!("`{}`", check.name())),
+            "docs/understand/guarantees.md lacks {}",
+            check.name()
+        );
     }
 }

@@ -18,7 +18,8 @@ fn all_is_well(plans: impl Iterator<Item = Plan>) {
     assert!(cached > 1000 && drained > 0, "{cached} {snapshots} {drained}");
 }
 
-/// Sessions, reads, writes, deletes, conditional writes, scans, large values, admission, eviction, snapshots, drain.
+/// Sessions, reads, writes, deletes, conditional writes, scans, large values, admission, eviction,
+/// snapshots, drain.
 #[test]
 fn a_rack_without_faults_serves() {
     all_is_well((0..40).flat_map(|seed| Scheme::ALL.map(|scheme| Plan::calm(seed, scheme))));
@@ -34,7 +35,8 @@ fn a_lossy_network_changes_nothing() {
 #[test]
 fn a_seed_is_a_run() {
     for seed in 0..6 {
-        let plan = || Plan::draw(seed, Scheme::FarReach, switchback_sim::ablation::Ablation::NOTHING);
+        let plan =
+            || Plan::draw(seed, Scheme::FarReach, switchback_sim::ablation::Ablation::NOTHING);
         let (one, other) = (run(plan(), true), run(plan(), true));
         assert_eq!(one.trace, other.trace);
         assert!(one.text == other.text && !one.text.is_empty());
@@ -42,7 +44,8 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// No rack answers while no packet arrives. If its parts are always faulty, too, that is no violation, but the run counts as idle.
+/// No rack answers while no packet arrives. If its parts are always faulty, too, that is no
+/// violation, but the run counts as idle.
 #[test]
 fn nothing_is_asked_of_a_rack_that_is_broken_all_the_time() {
     for scheme in Scheme::ALL {
@@ -52,7 +55,11 @@ fn nothing_is_asked_of_a_rack_that_is_broken_all_the_time() {
         plan.data.loss = 1.0;
         let outcome = run(plan, false);
         assert!(outcome.violation.is_none(), "{}", outcome.report);
-        assert_eq!(outcome.statistics.idle, 1, "{} operations were answered", outcome.statistics.completed);
+        assert_eq!(
+            outcome.statistics.idle, 1,
+            "{} operations were answered",
+            outcome.statistics.completed
+        );
     }
 }
 

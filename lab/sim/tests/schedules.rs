@@ -1,4 +1,5 @@
-//! What once broke a promise, step by step. Each script is green; `needs` shows that it is red without the mechanism that mended it.
+//! What once broke a promise, step by step. Each script is green; `needs` shows that it is red
+//! without the mechanism that mended it.
 
 use switchback_sim::ablation::Ablation;
 use switchback_sim::history::Told;
@@ -42,7 +43,8 @@ fn floors_rise(script: &mut Script) {
     script.wait_us(40_000);
 }
 
-/// A conditional write that expected an absent key was refused by a tombstone; the tombstone was dropped, and a late copy of it ran.
+/// A conditional write that expected an absent key was refused by a tombstone; the tombstone was
+/// dropped, and a late copy of it ran.
 #[test]
 fn a_refused_write_does_not_run_once_its_tombstone_is_gone() {
     needs("no-refusal-fence", |plan| {
@@ -61,7 +63,8 @@ fn a_refused_write_does_not_run_once_its_tombstone_is_gone() {
     });
 }
 
-/// A write below a floor was called done because a chain of conditional writes had begun there, upon an absent key.
+/// A write below a floor was called done because a chain of conditional writes had begun there,
+/// upon an absent key.
 #[test]
 fn a_chain_that_began_below_a_floor_says_nothing_of_older_writes() {
     needs("trust-chains-below-floor", |mut plan| {
@@ -84,8 +87,8 @@ fn a_chain_that_began_below_a_floor_says_nothing_of_older_writes() {
     });
 }
 
-/// A late copy of an older conditional write replaced the completion of its lane's newest at the node, of which another copy was then refused
-/// although it had run.
+/// A late copy of an older conditional write replaced the completion of its lane's newest at the
+/// node, of which another copy was then refused although it had run.
 #[test]
 fn a_late_write_of_a_lane_replaces_no_completion() {
     holds(|mut plan| {

@@ -1,4 +1,5 @@
-//! The swarm: every seed is another rack with other faults and another load, and none may break a promise.
+//! The swarm: every seed is another rack with other faults and another load, and none may break a
+//! promise.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,12 +27,17 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
                     let outcome = run(Plan::draw(seed, scheme, Ablation::NOTHING), false);
                     operations.fetch_add(outcome.operations, Ordering::Relaxed);
                     idle.fetch_add(outcome.statistics.idle, Ordering::Relaxed);
-                    searched_runs.fetch_add(u64::from(outcome.searches.decided > 0), Ordering::Relaxed);
+                    searched_runs
+                        .fetch_add(u64::from(outcome.searches.decided > 0), Ordering::Relaxed);
                     decided.fetch_add(outcome.searches.decided, Ordering::Relaxed);
                     given_up.fetch_add(outcome.searches.given_up, Ordering::Relaxed);
                     if outcome.violation.is_some() {
-                        let replay = format!("switchback lab sim --seed {seed} --scheme {}", scheme.name());
-                        broken.lock().expect("no thread panics").push(format!("{}{replay}", outcome.report));
+                        let replay =
+                            format!("switchback lab sim --seed {seed} --scheme {}", scheme.name());
+                        broken
+                            .lock()
+                            .expect("no thread panics")
+                            .push(format!("{}{replay}", outcome.report));
                     }
                 }
             });
@@ -44,9 +50,15 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
     let (idle, searched_runs) = (idle.into_inner(), searched_runs.into_inner());
     assert!(idle <= SEEDS / 100, "something was broken all the time in {idle} of {SEEDS} runs");
     // Nor do searches that don't take place.
-    assert!(searched_runs >= SEEDS / 2, "only {searched_runs} of {SEEDS} runs had a history that was searched");
+    assert!(
+        searched_runs >= SEEDS / 2,
+        "only {searched_runs} of {SEEDS} runs had a history that was searched"
+    );
     let (decided, given_up) = (decided.into_inner(), given_up.into_inner());
-    assert!(given_up * 20 < decided + given_up, "{given_up} searches were given up, {decided} weren't");
+    assert!(
+        given_up * 20 < decided + given_up,
+        "{given_up} searches were given up, {decided} weren't"
+    );
 }
 
 #[test]

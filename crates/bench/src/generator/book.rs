@@ -103,13 +103,23 @@ impl<'a> Book<'a> {
         let writing = matches!(verb, Verb::Update | Verb::Insert | Verb::Add);
         let expected = (verb == Verb::Add).then_some(Seq::NONE);
         let known = Known::default();
-        self.slots[slot as usize] =
-            Operation { verb, index, writing, expected, version: 0, known, due_ns, cached: true, sweep };
+        self.slots[slot as usize] = Operation {
+            verb,
+            index,
+            writing,
+            expected,
+            version: 0,
+            known,
+            due_ns,
+            cached: true,
+            sweep,
+        };
         self.prepare(slot);
         slot
     }
 
-    /// Notes what is known before the next request of an operation is sent, and gives a write its version.
+    /// Notes what is known before the next request of an operation is sent, and gives a write its
+    /// version.
     #[inline]
     fn prepare(&mut self, slot: u32) {
         let operation = &mut self.slots[slot as usize];
@@ -155,7 +165,8 @@ impl<'a> Book<'a> {
         Next::Nothing
     }
 
-    /// Checks an outcome, if outcomes are to be checked. Whether there was a record, and its version; `None` if it is no outcome.
+    /// Checks an outcome, if outcomes are to be checked. Whether there was a record, and its
+    /// version; `None` if it is no outcome.
     #[inline]
     fn check(&self, slot: u32, outcome: Outcome<'_>) -> Option<(bool, Seq)> {
         let Operation { index, known, expected, .. } = self.slots[slot as usize];

@@ -124,7 +124,8 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Opens the session, says so, and waits until the run begins; `equip` then gives what it needs for the run.
+    /// Opens the session, says so, and waits until the run begins; `equip` then gives what it needs
+    /// for the run.
     pub(super) fn open(
         shared: &'a Shared<'a>,
         number: u32,
@@ -171,7 +172,8 @@ impl<'a> Client<'a> {
     pub(super) fn run(mut self) -> anyhow::Result<Harvest> {
         while self.stage != Stage::Done {
             let busy = self.turn()?;
-            self.shared.progress[self.number as usize].store(self.book.recorder.operations, Ordering::Relaxed);
+            self.shared.progress[self.number as usize]
+                .store(self.book.recorder.operations, Ordering::Relaxed);
             if !busy && self.stage != Stage::Done {
                 self.sleep()?;
             }
@@ -241,7 +243,9 @@ impl<'a> Client<'a> {
             (Stage::Running, None) if self.now_ns < self.times.to_ns => {
                 Some((self.now_ns, self.book.requests.next_request()))
             }
-            (Stage::Running, Some(pacer)) if pacer.next_ns() <= self.now_ns.min(self.times.to_ns - 1) => {
+            (Stage::Running, Some(pacer))
+                if pacer.next_ns() <= self.now_ns.min(self.times.to_ns - 1) =>
+            {
                 self.late += u64::from(self.now_ns >= self.times.to_ns);
                 let due_ns = pacer.take();
                 self.book.recorder.began(due_ns, self.now_ns);
@@ -266,7 +270,12 @@ impl<'a> Client<'a> {
         let key = self.key.as_slice();
         let request = if operation.writing {
             self.book.stamp(slot).write_value(self.shared.value_bytes, &mut self.value);
-            Operation::Write { key, value: &self.value, expiry_ms: 0, condition: operation.expected }
+            Operation::Write {
+                key,
+                value: &self.value,
+                expiry_ms: 0,
+                condition: operation.expected,
+            }
         } else {
             Operation::Read { key }
         };
@@ -300,7 +309,9 @@ impl<'a> Client<'a> {
     #[inline]
     fn take_packet(&mut self) -> anyhow::Result<()> {
         self.now_ns = self.shared.clock.now_ns();
-        let Some(completion) = self.session.handle_packet(self.shared.clock.at(self.now_ns), &self.packet) else {
+        let Some(completion) =
+            self.session.handle_packet(self.shared.clock.at(self.now_ns), &self.packet)
+        else {
             return Ok(());
         };
         match self.book.complete(self.now_ns, completion) {
@@ -347,7 +358,9 @@ impl<'a> Client<'a> {
                 }
                 None => self.stage = Stage::Done,
             },
-            Stage::Sweeping if self.sweep.is_none() && self.book.is_empty() => self.stage = Stage::Done,
+            Stage::Sweeping if self.sweep.is_none() && self.book.is_empty() => {
+                self.stage = Stage::Done
+            }
             _ => {}
         }
     }
@@ -368,7 +381,9 @@ impl<'a> Client<'a> {
         let mut until_ns = due_ns.map_or(sleeps_ns, |due_ns| due_ns.min(sleeps_ns));
         if !self.refused.is_empty() {
             until_ns = until_ns.min(self.now_ns + REFUSED_NS);
-        } else if let (Some(pacer), Stage::Running, true) = (&self.pacer, self.stage, self.book.has_room()) {
+        } else if let (Some(pacer), Stage::Running, true) =
+            (&self.pacer, self.stage, self.book.has_room())
+        {
             until_ns = until_ns.min(pacer.next_ns());
         }
         for time_ns in [self.times.from_ns, self.times.to_ns, self.next_change_ns] {
@@ -427,7 +442,9 @@ fn exchange(session: &mut Session, links: &mut ClientLinks, now: switchback_core
 
 fn poll_once(poll: &mut Poll, events: &mut Events, timeout: Duration) -> anyhow::Result<()> {
     match poll.poll(events, Some(timeout)) {
-        Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error).context("a client's poll"),
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+            Err(error).context("a client's poll")
+        }
         _ => Ok(()),
     }
 }

@@ -32,14 +32,17 @@ impl Clock {
     }
 }
 
-/// Wakes a poll to the microsecond. `epoll_wait` itself knows milliseconds only, which would be the latency of an open loop.
+/// Wakes a poll to the microsecond. `epoll_wait` itself knows milliseconds only, which would be the
+/// latency of an open loop.
 #[derive(Debug)]
 pub(super) struct Timer(OwnedFd);
 
 impl Timer {
     pub(super) fn new(registry: &Registry, token: Token) -> io::Result<Timer> {
         // SAFETY: no pointers are passed; the result is checked before it is used.
-        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC) };
+        let fd = unsafe {
+            libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC)
+        };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -49,16 +52,18 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Goes off once, after this time; takes the place of what it was set to before. (Being set again makes the descriptor unreadable
-    /// again, so it needn't be read.)
+    /// Goes off once, after this time; takes the place of what it was set to before. (Being set
+    /// again makes the descriptor unreadable again, so it needn't be read.)
     pub(super) fn set(&self, after: Duration) -> io::Result<()> {
         let after = after.max(Duration::from_nanos(1)); // 0 would switch it off
         // SAFETY: all fields of the C struct may be zero.
         let mut setting: libc::itimerspec = unsafe { std::mem::zeroed() };
         setting.it_value.tv_sec = after.as_secs() as libc::time_t;
         setting.it_value.tv_nsec = after.subsec_nanos().into();
-        // SAFETY: the descriptor is open, the setting lives through the call, and the old one may be null.
-        let result = unsafe { libc::timerfd_settime(self.0.as_raw_fd(), 0, &setting, std::ptr::null_mut()) };
+        // SAFETY: the descriptor is open, the setting lives through the call, and the old one may
+        // be null.
+        let result =
+            unsafe { libc::timerfd_settime(self.0.as_raw_fd(), 0, &setting, std::ptr::null_mut()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }

@@ -107,7 +107,9 @@ pub(crate) fn measure(
     plan: &Plan,
     progress: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Measured> {
-    let verifier = plan.verify.then(|| Verifier::new(plan.spec.preloaded(), plan.value_bytes, plan.clients as u16));
+    let verifier = plan
+        .verify
+        .then(|| Verifier::new(plan.spec.preloaded(), plan.value_bytes, plan.clients as u16));
     let shared = Shared {
         clock: Clock::start(),
         keys: plan.keys,
@@ -120,7 +122,8 @@ pub(crate) fn measure(
         change_ns: plan.change_every.map_or(u64::MAX, |every| every.as_nanos() as u64),
         learner: plan.learner_records.map(|records| Mutex::new(Learner::new(records))),
     };
-    let links = (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
+    let links =
+        (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
     let (watched, harvests) = std::thread::scope(|scope| {
         let clients: Vec<_> = links
             .into_iter()
@@ -163,8 +166,11 @@ fn spawn_client<'scope, 'a: 'scope>(
 ) -> ScopedJoinHandle<'scope, anyhow::Result<Harvest>> {
     let work = move || {
         let now = shared.clock.at(shared.clock.now_ns());
-        let unix_ns = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-        let session = Session::new(client_config(plan), unix_ns ^ links.id.rotate_left(32), links.id, now);
+        let unix_ns =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos()
+                as u64;
+        let session =
+            Session::new(client_config(plan), unix_ns ^ links.id.rotate_left(32), links.id, now);
         let equip = |times: Times| equip(shared, plan, number, times);
         let result = Client::open(shared, number, session, links, equip).and_then(Client::run);
         if result.is_err() {
@@ -183,19 +189,30 @@ fn join(client: ScopedJoinHandle<'_, anyhow::Result<Harvest>>) -> anyhow::Result
 }
 
 /// What client `number` needs for a run.
-fn equip<'a>(shared: &'a Shared<'a>, plan: &Plan, number: u32, times: Times) -> (Book<'a>, Option<Pacer>) {
+fn equip<'a>(
+    shared: &'a Shared<'a>,
+    plan: &Plan,
+    number: u32,
+    times: Times,
+) -> (Book<'a>, Option<Pacer>) {
     let requests = plan.spec.requests(number, plan.clients);
     let recorder = Recorder::new(times.from_ns, times.to_ns, plan.rate_ops.is_some());
     let book = Book::new(plan.window, number as u16 + 1, requests, recorder, shared.verifier);
     let pacer = plan.rate_ops.map(|rate_ops| {
         let ops = rate_ops / f64::from(plan.clients);
-        Pacer::new(ops, plan.poisson, times.start_ns, mix(plan.spec.seed ^ mix(u64::from(number) | 1 << 32)))
+        Pacer::new(
+            ops,
+            plan.poisson,
+            times.start_ns,
+            mix(plan.spec.seed ^ mix(u64::from(number) | 1 << 32)),
+        )
     });
     (book, pacer)
 }
 
-/// The session's settings: as ever, but patient where capped nodes make requests wait. A request that is merely queued must not be sent again,
-/// or the measurement adds to the load that it measures.
+/// The session's settings: as ever, but patient where capped nodes make requests wait. A request
+/// that is merely queued must not be sent again, or the measurement adds to the load that it
+/// measures.
 fn client_config(plan: &Plan) -> ClientConfig {
     let ours = ClientConfig::default();
     let outstanding = f64::from(plan.window) * f64::from(plan.clients);
@@ -208,7 +225,8 @@ fn client_config(plan: &Plan) -> ClientConfig {
     }
 }
 
-/// Starts the clients, once they are ready, and takes the rack's counters at both ends of the measured time.
+/// Starts the clients, once they are ready, and takes the rack's counters at both ends of the
+/// measured time.
 fn watch(
     rack: &mut dyn BenchRack,
     plan: &Plan,
@@ -228,7 +246,8 @@ fn watch(
     let reads_before = shared.learner().map(|learner| learner.reads_and_hits());
     let began_ns = shared.clock.now_ns();
     let mut look = |now_ns| {
-        let operations = shared.progress.iter().map(|operations| operations.load(Ordering::Relaxed)).sum();
+        let operations =
+            shared.progress.iter().map(|operations| operations.load(Ordering::Relaxed)).sum();
         progress(Progress::Measuring(Duration::from_nanos(now_ns - times.from_ns), operations));
     };
     if let Some(crash) = plan.crash {
@@ -238,16 +257,18 @@ fn watch(
     wait_until(shared, clients, times.to_ns, &mut look)?;
     let after = rack.statistics();
     // The rack's counters are read a little late at both ends: what counts is the time between.
-    let scale = (times.to_ns - times.from_ns) as f64 / (shared.clock.now_ns() - began_ns).max(1) as f64;
+    let scale =
+        (times.to_ns - times.from_ns) as f64 / (shared.clock.now_ns() - began_ns).max(1) as f64;
     let cached = rack.cached().into_iter().collect();
-    let learned = shared.learner().zip(reads_before).map(|(learner, (reads_before, hits_before))| {
-        let (reads, hits) = learner.reads_and_hits();
-        let hash = |index: &u64| rack.hash_key().hash(&plan.keys.key(*index));
-        Learned {
-            content: learner.content().iter().map(hash).collect(),
-            hit_share: (hits - hits_before) as f64 / ((reads - reads_before) as f64).max(1.0),
-        }
-    });
+    let learned =
+        shared.learner().zip(reads_before).map(|(learner, (reads_before, hits_before))| {
+            let (reads, hits) = learner.reads_and_hits();
+            let hash = |index: &u64| rack.hash_key().hash(&plan.keys.key(*index));
+            Learned {
+                content: learner.content().iter().map(hash).collect(),
+                hit_share: (hits - hits_before) as f64 / ((reads - reads_before) as f64).max(1.0),
+            }
+        });
     progress(Progress::Finishing);
     let phase = plan.change_every.map_or(0, |every| changes_within(plan.measured, every));
     Ok(Measured {
@@ -297,17 +318,29 @@ fn wait_until(
     }
 }
 
-fn check(shared: &Shared<'_>, clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>]) -> anyhow::Result<()> {
+fn check(
+    shared: &Shared<'_>,
+    clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>],
+) -> anyhow::Result<()> {
     anyhow::ensure!(!shared.stop.load(Ordering::Relaxed), STOPPED);
-    anyhow::ensure!(!clients.iter().any(ScopedJoinHandle::is_finished), "a client ended before its time");
+    anyhow::ensure!(
+        !clients.iter().any(ScopedJoinHandle::is_finished),
+        "a client ended before its time"
+    );
     Ok(())
 }
 
 fn difference(before: &RackStatistics, after: &RackStatistics, scale: f64) -> RackStatistics {
-    let over = |before: u64, after: u64| (after.saturating_sub(before) as f64 * scale).round() as u64;
+    let over =
+        |before: u64, after: u64| (after.saturating_sub(before) as f64 * scale).round() as u64;
     let node_before = before.node_ops.iter().copied().chain(std::iter::repeat(0));
     RackStatistics {
-        node_ops: after.node_ops.iter().zip(node_before).map(|(&after, before)| over(before, after)).collect(),
+        node_ops: after
+            .node_ops
+            .iter()
+            .zip(node_before)
+            .map(|(&after, before)| over(before, after))
+            .collect(),
         hits: over(before.hits, after.hits),
         misses: over(before.misses, after.misses),
         conservative_reads: over(before.conservative_reads, after.conservative_reads),

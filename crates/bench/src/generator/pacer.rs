@@ -3,7 +3,8 @@
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// The due times of one client's operations. They depend on nothing that happens: what can't be sent in time stays due.
+/// The due times of one client's operations. They depend on nothing that happens: what can't be
+/// sent in time stays due.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     mean_gap_ns: f64,
@@ -56,7 +57,8 @@ mod tests {
             let seconds = (due[99_999] - 5_000_000_000) as f64 / 1e9;
             assert!((seconds - 10.0).abs() < 0.15, "{seconds}");
             // Gaps longer than three times the mean: none, or e^-3 of them.
-            let long = due.windows(2).filter(|pair| pair[1] - pair[0] > 300_000).count() as f64 / 100_000.0;
+            let long = due.windows(2).filter(|pair| pair[1] - pair[0] > 300_000).count() as f64
+                / 100_000.0;
             assert!((long - if poisson { (-3f64).exp() } else { 0.0 }).abs() < 0.005, "{long}");
         }
     }

@@ -28,7 +28,8 @@ pub(crate) struct Recorder {
     pub(crate) steps: Vec<u64>,
     /// By verb, in the order of [`Verb::ALL`].
     pub(crate) latencies: [Latencies; Verb::ALL.len()],
-    /// How long after it was due each operation of an open loop began: the generator's own part of the latency.
+    /// How long after it was due each operation of an open loop began: the generator's own part of
+    /// the latency.
     pub(crate) lateness: Histogram<u64>,
     from_ns: u64,
     to_ns: u64,
@@ -36,10 +37,13 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Measures from one time to another. Latencies count of operations that were *due* in between (`by_due`, open loops: however long they take), or that
-    /// ended in between.
+    /// Measures from one time to another. Latencies count of operations that were *due* in between
+    /// (`by_due`, open loops: however long they take), or that ended in between.
     pub(crate) fn new(from_ns: u64, to_ns: u64, by_due: bool) -> Recorder {
-        let histogram = || Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("bounds and digits are in range");
+        let histogram = || {
+            Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3)
+                .expect("bounds and digits are in range")
+        };
         Recorder {
             operations: 0,
             cached: 0,
@@ -60,7 +64,8 @@ impl Recorder {
     pub(crate) fn all_latencies(&self) -> Histogram<u64> {
         let mut all = self.latencies[0][0].clone();
         let others = self.latencies.iter().flatten().skip(1);
-        others.for_each(|histogram| all.add(histogram).expect("all histograms have the same bounds"));
+        others
+            .for_each(|histogram| all.add(histogram).expect("all histograms have the same bounds"));
         all
     }
 
@@ -102,7 +107,8 @@ impl Recorder {
     #[inline]
     pub(crate) fn took(&mut self, due_ns: u64, now_ns: u64, verb: Verb, cached: bool) {
         if self.is_measured(if self.by_due { due_ns } else { now_ns }) {
-            self.latencies[verb as usize][usize::from(!cached)].saturating_record(now_ns.saturating_sub(due_ns).max(1));
+            self.latencies[verb as usize][usize::from(!cached)]
+                .saturating_record(now_ns.saturating_sub(due_ns).max(1));
         }
     }
 
@@ -162,6 +168,9 @@ mod tests {
         sum.ended(1, 2, Verb::Read, true);
         other.ended(1, STEP_NS + 2, Verb::Read, true);
         sum.add(&other);
-        assert_eq!((sum.operations, sum.steps.as_slice(), sum.latencies[0][0].len()), (2, &[1, 1][..], 2));
+        assert_eq!(
+            (sum.operations, sum.steps.as_slice(), sum.latencies[0][0].len()),
+            (2, &[1, 1][..], 2)
+        );
     }
 }

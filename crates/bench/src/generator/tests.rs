@@ -1,4 +1,5 @@
-//! The whole generator against a rack in a map: what it counts, and that `--verify` finds every kind of cheating.
+//! The whole generator against a rack in a map: what it counts, and that `--verify` finds every
+//! kind of cheating.
 
 use super::{Measured, Plan, Progress, measure};
 use crate::fake::{Cheat, FakeRack};
@@ -53,11 +54,21 @@ fn honest_racks_pass_under_every_workload() {
         assert!(verdict.verified > 0 && verdict.unchecked == 0, "{name}: {verdict:?}");
         assert!(verdict.swept > 0 && measured.unswept == 0, "{name}: {verdict:?}");
         let recorder = &measured.recorder;
-        assert!(recorder.operations > 0 && recorder.failed == 0, "{name}: lost answers are asked for again");
+        assert!(
+            recorder.operations > 0 && recorder.failed == 0,
+            "{name}: lost answers are asked for again"
+        );
         assert_eq!(recorder.steps.iter().sum::<u64>(), recorder.operations);
-        let latencies: u64 = recorder.latencies.iter().flatten().map(|histogram| histogram.len()).sum();
-        assert_eq!(latencies, recorder.operations, "{name}: a closed loop measures each operation once");
-        assert!(recorder.cached <= recorder.requests && (name != "load" || recorder.cached == 0), "{name}");
+        let latencies: u64 =
+            recorder.latencies.iter().flatten().map(|histogram| histogram.len()).sum();
+        assert_eq!(
+            latencies, recorder.operations,
+            "{name}: a closed loop measures each operation once"
+        );
+        assert!(
+            recorder.cached <= recorder.requests && (name != "load" || recorder.cached == 0),
+            "{name}"
+        );
         assert!(measured.rack.node_ops.iter().sum::<u64>() > 0, "{name}");
     }
 }
@@ -74,7 +85,8 @@ fn cheating_is_found() {
             Cheat::Vanished => Fault::Missing,
             Cheat::OldSeq => Fault::Unordered,
         };
-        // It cheats once in a hundred requests: on a machine that is busy elsewhere, a run may see too few.
+        // It cheats once in a hundred requests: on a machine that is busy elsewhere, a run may see
+        // too few.
         let found = (0..20).any(|_| {
             let rack = FakeRack::new(Scheme::FarReach, 4, 97, Some(cheat));
             let verdict = run_on(rack, &plan(Workload::A)).unwrap().verdict.unwrap();
@@ -90,7 +102,10 @@ fn cheating_is_found() {
 fn the_sweep_finds_what_the_run_did_not_read() {
     // Nothing but writes: only the reads at the end can see that some are gone.
     let rack = FakeRack::new(Scheme::FarReach, 4, 0, Some(Cheat::LostWrite));
-    let plan = Plan { spec: WorkloadSpec { theta: 0.0, ..plan(Workload::Load).spec }, ..plan(Workload::Load) };
+    let plan = Plan {
+        spec: WorkloadSpec { theta: 0.0, ..plan(Workload::Load).spec },
+        ..plan(Workload::Load)
+    };
     let verdict = run_on(rack, &plan).unwrap().verdict.unwrap();
     assert!(verdict.faults.contains_key(&Fault::Missing), "{verdict:?}");
 }
@@ -104,7 +119,8 @@ fn without_verification_nothing_is_checked() {
 #[test]
 fn an_open_loop_sends_what_is_due_and_counts_from_then() {
     let measured = run(&Plan { rate_ops: Some(2000.0), ..plan(Workload::A) });
-    let due: u64 = measured.recorder.latencies.iter().flatten().map(|histogram| histogram.len()).sum();
+    let due: u64 =
+        measured.recorder.latencies.iter().flatten().map(|histogram| histogram.len()).sum();
     assert_eq!(measured.recorder.lateness.len() + measured.unsent, due);
     // 0.2 s of 2000 a second, Poisson: 400 give or take five standard deviations.
     assert!((300..500).contains(&due), "{due}");
@@ -115,8 +131,14 @@ fn an_open_loop_sends_what_is_due_and_counts_from_then() {
 fn an_open_loop_that_is_too_fast_shows_in_its_latencies() {
     // No rack does this many; what isn't begun is counted with the time that it has waited so far.
     let rate_ops = Some(50e6);
-    let measured = run(&Plan { rate_ops, verify: false, measured: Duration::from_millis(50), ..plan(Workload::C) });
-    let due: u64 = measured.recorder.latencies.iter().flatten().map(|histogram| histogram.len()).sum();
+    let measured = run(&Plan {
+        rate_ops,
+        verify: false,
+        measured: Duration::from_millis(50),
+        ..plan(Workload::C)
+    });
+    let due: u64 =
+        measured.recorder.latencies.iter().flatten().map(|histogram| histogram.len()).sum();
     assert!(measured.unsent > 0 && due > 2_000_000, "{} unsent of {due}", measured.unsent);
     let slowest = measured.recorder.latencies[0][1].max();
     assert!(slowest >= 1_000_000_000, "waited through the whole drain: {slowest} ns");
@@ -153,7 +175,12 @@ fn progress_is_told() {
 
 #[test]
 fn a_client_that_fails_ends_the_run_and_says_why() {
-    let plan = Plan { value_bytes: 2 << 20, verify: false, measured: Duration::from_secs(600), ..plan(Workload::A) };
+    let plan = Plan {
+        value_bytes: 2 << 20,
+        verify: false,
+        measured: Duration::from_secs(600),
+        ..plan(Workload::A)
+    };
     let mut rack: Box<dyn BenchRack> = Box::new(FakeRack::new(Scheme::NoCache, 2, 0, None));
     rack.load(Preload::new(plan.keys, 64, 0..RECORDS)).unwrap();
     let error = measure(rack.as_mut(), &plan, &mut |_| ()).err().unwrap();

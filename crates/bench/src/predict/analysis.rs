@@ -10,7 +10,8 @@ use switchback_wire::{HashKey, PerScheme, Scheme};
 
 /// A gain below this is none: maps differ by as much.
 pub const GAIN_MIN: f64 = 1.1;
-/// The load counts as even if the rack does this share of what it would do if all nodes were equally busy.
+/// The load counts as even if the rack does this share of what it would do if all nodes were
+/// equally busy.
 const EVEN: f64 = 0.95;
 
 /// The rack that is thought of.
@@ -177,7 +178,9 @@ impl Verdict {
         match self {
             Verdict::WriteBack => "more than any write-through cache",
             Verdict::UnderLoad => "more than a write-through cache whose nodes are full",
-            Verdict::WriteThrough => "a write-through cache does about as well: few writes go to what is hot",
+            Verdict::WriteThrough => {
+                "a write-through cache does about as well: few writes go to what is hot"
+            }
             Verdict::TooLarge => "values are too large for a slot",
             Verdict::Even => "the load is even already, or nearly",
             Verdict::TooMany => "the load is spread over more keys than the cache holds",
@@ -222,9 +225,11 @@ impl<'a> Map<'a> {
     fn new(traffic: &'a Traffic, rack: &'a Rack, number: u32) -> Map<'a> {
         let word = |at: u64| mix(mix(rack.seed) ^ (u64::from(number) << 1 | at)).to_be_bytes();
         let hash_key = HashKey([word(0), word(1)].concat().try_into().expect("twice eight bytes"));
-        let heads = (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]);
+        let heads =
+            (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]);
         let map = switchback_wire::Map::equal(heads.collect());
-        let keys = traffic.keys.iter().map(|key| KeyShare { hash: hash_key.hash(&key.hash.0), ..*key });
+        let keys =
+            traffic.keys.iter().map(|key| KeyShare { hash: hash_key.hash(&key.hash.0), ..*key });
         let placement = Placement::of_keys(&map, keys);
         let none = placement.limit_of_hottest(traffic.demand, Policy::ideal(Scheme::NoCache), 0);
         Map { traffic, rack, number, placement, none }
@@ -259,7 +264,9 @@ impl<'a> Map<'a> {
     fn sufficient_records(&self) -> Option<usize> {
         let requests = self.traffic.demand.reads + self.traffic.demand.writes;
         let even = EVEN * f64::from(self.rack.nodes) / requests;
-        let suffices = |records: usize| self.limit(Way::ideal(Scheme::FarReach), records).ops_per_capacity >= even;
+        let suffices = |records: usize| {
+            self.limit(Way::ideal(Scheme::FarReach), records).ops_per_capacity >= even
+        };
         let (mut low, mut high) = (0, self.traffic.keys.iter().filter(|key| key.cacheable).count());
         if !suffices(high) {
             return None;
@@ -277,9 +284,16 @@ impl<'a> Map<'a> {
         let sizes = (2..=12).map(|half| 10f64.powf(f64::from(half) / 2.0).round() as usize);
         let step = |records: usize| {
             let gain = |way| Some(self.gain(way, records)).filter(|gain| gain.is_finite());
-            Step { records: records as u64, gains: PerScheme::from_fn(|scheme| gain(Way::ideal(scheme))) }
+            Step {
+                records: records as u64,
+                gains: PerScheme::from_fn(|scheme| gain(Way::ideal(scheme))),
+            }
         };
-        sizes.take_while(|&records| records < all).chain((all > 0).then_some(all)).map(step).collect()
+        sizes
+            .take_while(|&records| records < all)
+            .chain((all > 0).then_some(all))
+            .map(step)
+            .collect()
     }
 
     fn verdict(&self) -> Verdict {
@@ -303,9 +317,11 @@ impl<'a> Map<'a> {
     }
 
     fn gain_if_all_fit(&self) -> f64 {
-        let keys = self.traffic.keys.iter().map(|key| KeyShare { cacheable: true, ..*key }).collect();
+        let keys =
+            self.traffic.keys.iter().map(|key| KeyShare { cacheable: true, ..*key }).collect();
         let fitting = Traffic { keys, ..self.traffic.clone() };
-        Map::new(&fitting, self.rack, self.number).gain(Way::ideal(Scheme::FarReach), self.rack.cache_records as usize)
+        Map::new(&fitting, self.rack, self.number)
+            .gain(Way::ideal(Scheme::FarReach), self.rack.cache_records as usize)
     }
 }
 
@@ -326,7 +342,8 @@ pub(super) fn predict(traffic: &Traffic, rack: Rack) -> Prediction {
         }
     }
     let spread = |gains: Vec<f64>| Spread::of(gains).filter(|spread| spread.max.is_finite());
-    let outcomes = Way::all().zip(gains).map(|(way, gains)| map.outcome(way, spread(gains))).collect();
+    let outcomes =
+        Way::all().zip(gains).map(|(way, gains)| map.outcome(way, spread(gains))).collect();
     let Demand { reads, writes } = traffic.demand;
     let partition_load = map.placement.partition_load(traffic.demand);
     Prediction {
@@ -338,7 +355,10 @@ pub(super) fn predict(traffic: &Traffic, rack: Rack) -> Prediction {
         source: traffic.source.clone(),
         rack,
         operations: traffic.operations,
-        operations_per_second: traffic.operations.zip(traffic.seconds).map(|(ops, seconds)| ops as f64 / seconds),
+        operations_per_second: traffic
+            .operations
+            .zip(traffic.seconds)
+            .map(|(ops, seconds)| ops as f64 / seconds),
         distinct_keys: traffic.distinct_keys,
         all_keys_counted: traffic.all_keys_counted,
         read_share: reads / (reads + writes),

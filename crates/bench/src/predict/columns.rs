@@ -1,4 +1,5 @@
-//! Traces in columns: CSV with a header line that names them, or Twitter's open traces, which have none.
+//! Traces in columns: CSV with a header line that names them, or Twitter's open traces, which have
+//! none.
 
 use super::tally::Access;
 use super::trace::{Trace, shown};
@@ -16,8 +17,10 @@ pub(super) struct Columns {
     time: Option<usize>,
 }
 
-/// `timestamp,key,key size,value size,client,operation,TTL` of https://github.com/twitter/cache-trace.
-const TWITTER: Columns = Columns { time: Some(0), key: 1, key_bytes: Some(2), value_bytes: Some(3), op: 5 };
+/// `timestamp,key,key size,value size,client,operation,TTL` of
+/// https://github.com/twitter/cache-trace.
+const TWITTER: Columns =
+    Columns { time: Some(0), key: 1, key_bytes: Some(2), value_bytes: Some(3), op: 5 };
 const TWITTER_COLUMNS: usize = 7;
 
 impl Columns {
@@ -27,12 +30,14 @@ impl Columns {
         if fields.len() == TWITTER_COLUMNS && operation(&fields[TWITTER.op]).is_some() {
             return Ok((TWITTER, false));
         }
-        let names: Vec<String> =
-            fields.iter().map(|field| String::from_utf8_lossy(field).trim().to_ascii_lowercase()).collect();
+        let names: Vec<String> = fields
+            .iter()
+            .map(|field| String::from_utf8_lossy(field).trim().to_ascii_lowercase())
+            .collect();
         let find = |wanted: &[&str]| names.iter().position(|name| wanted.contains(&name.as_str()));
         let key = find(&["key"]).ok_or(format!("no column `key`; a trace has {WANTED}"))?;
-        let op =
-            find(&["op", "operation", "command", "verb"]).ok_or(format!("no column `op`; a trace has {WANTED}"))?;
+        let op = find(&["op", "operation", "command", "verb"])
+            .ok_or(format!("no column `op`; a trace has {WANTED}"))?;
         let columns = Columns {
             key,
             op,
@@ -47,14 +52,18 @@ impl Columns {
     pub(super) fn read_line(&self, line: &[u8], trace: &mut Trace) -> Result<(), String> {
         let fields = fields(line)?;
         let field = |at: usize, name: &str| {
-            fields.get(at).ok_or_else(|| format!("{} fields, and `{name}` is the one after", at.min(fields.len())))
+            fields.get(at).ok_or_else(|| {
+                format!("{} fields, and `{name}` is the one after", at.min(fields.len()))
+            })
         };
         let number = |at: Option<usize>, name: &str| -> Result<Option<f64>, String> {
             let Some(at) = at else { return Ok(None) };
             let text = field(at, name)?.trim_ascii();
             let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
             match number.filter(|number| number.is_finite() && *number >= 0.0) {
-                None if !text.is_empty() => Err(format!("`{name}` is `{}`, which is no number from 0 on", shown(text))),
+                None if !text.is_empty() => {
+                    Err(format!("`{name}` is `{}`, which is no number from 0 on", shown(text)))
+                }
                 number => Ok(number),
             }
         };
@@ -69,7 +78,8 @@ impl Columns {
             ));
         };
         let value_bytes = number(self.value_bytes, "value_bytes")?.map(|bytes| bytes as u64);
-        let key_bytes = number(self.key_bytes, "key_bytes")?.map_or(key.len(), |bytes| bytes as usize);
+        let key_bytes =
+            number(self.key_bytes, "key_bytes")?.map_or(key.len(), |bytes| bytes as usize);
         if let Some(seconds) = number(self.time, "time")? {
             trace.at(seconds);
         }
@@ -80,14 +90,14 @@ impl Columns {
     }
 }
 
-/// Reads and writes of an operation. Each line is one request, but for operations that need the old value.
+/// Reads and writes of an operation. Each line is one request, but for operations that need the old
+/// value.
 fn operation(name: &[u8]) -> Option<(u8, u8)> {
     let name = std::str::from_utf8(name).ok()?.trim().to_ascii_lowercase();
     match name.as_str() {
         "get" | "gets" | "read" | "r" => Some((1, 0)),
-        "set" | "put" | "write" | "w" | "update" | "insert" | "replace" | "delete" | "del" | "add" | "cas" => {
-            Some((0, 1))
-        }
+        "set" | "put" | "write" | "w" | "update" | "insert" | "replace" | "delete" | "del"
+        | "add" | "cas" => Some((0, 1)),
         "incr" | "decr" | "append" | "prepend" | "rmw" => Some((1, 1)),
         _ => None,
     }
@@ -123,7 +133,9 @@ mod tests {
         let (columns, header) = Columns::of_first_line(b"Time,Operation,\"key\",extra").unwrap();
         let expected = Columns { key: 2, op: 1, value_bytes: None, key_bytes: None, time: Some(0) };
         assert_eq!((columns, header), (expected, true));
-        for (line, reason) in [(&b"a,b"[..], "`key`"), (b"key,value", "`op`"), (b"\"key,op", "closed")] {
+        for (line, reason) in
+            [(&b"a,b"[..], "`key`"), (b"key,value", "`op`"), (b"\"key,op", "closed")]
+        {
             let error = Columns::of_first_line(line).unwrap_err();
             assert!(error.contains(reason), "{error}");
         }
@@ -131,8 +143,11 @@ mod tests {
 
     #[test]
     fn twitters_traces_are_read_as_they_are() {
-        let lines: [&[u8]; 3] =
-            [b"0,q:q:1:8WTfjZU14ee,17,213,4,get,0", b"1,q:q:1:8WTfjZU14ee,17,0,4,get,0", b"2,yDq,27,42,7,add,60"];
+        let lines: [&[u8]; 3] = [
+            b"0,q:q:1:8WTfjZU14ee,17,213,4,get,0",
+            b"1,q:q:1:8WTfjZU14ee,17,0,4,get,0",
+            b"2,yDq,27,42,7,add,60",
+        ];
         let (columns, header) = Columns::of_first_line(lines[0]).unwrap();
         assert_eq!((columns, header), (TWITTER, false));
         let mut trace = Trace::new(10);
@@ -140,7 +155,8 @@ mod tests {
             columns.read_line(line, &mut trace).unwrap();
         }
         assert_eq!((trace.tally.reads, trace.tally.writes, trace.times), (2, 1, Some((0.0, 2.0))));
-        let sizes: Vec<_> = trace.tally.hottest_first().iter().map(|(_, count)| count.value_bytes).collect();
+        let sizes: Vec<_> =
+            trace.tally.hottest_first().iter().map(|(_, count)| count.value_bytes).collect();
         assert_eq!(sizes, [Some(213), Some(42)]);
     }
 

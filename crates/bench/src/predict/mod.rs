@@ -1,7 +1,9 @@
 //! `switchback predict`: whether an in-network cache would help, before there is one.
 //!
-//! A trace is counted by key ([`tally`], [`trace`]), or a load follows from published figures ([`traffic`]); [`crate::limit`] says what each scheme can make of
-//! it on a rack that is only thought of ([`analysis`]). What is predicted are limits: the best that each scheme can do with the hottest records cached.
+//! A trace is counted by key ([`tally`], [`trace`]), or a load follows from published figures
+//! ([`traffic`]); [`crate::limit`] says what each scheme can make of it on a rack that is only
+//! thought of ([`analysis`]). What is predicted are limits: the best that each scheme can do with
+//! the hottest records cached.
 
 mod analysis;
 mod columns;
@@ -44,12 +46,14 @@ Nothing has to be running. Exact while the trace has at most --keys-max keys; me
 
 /// Say from a trace what a cache in the network would gain, or that it would not help.
 ///
-/// Prints the load of each node now; for every scheme the hit ratio, the limit and the gain over no cache with the hottest records cached; and how many
-/// records suffice. The rack is only thought of: so many nodes, with partitions dealt evenly.
+/// Prints the load of each node now; for every scheme the hit ratio, the limit and the gain over no
+/// cache with the hottest records cached; and how many records suffice. The rack is only thought
+/// of: so many nodes, with partitions dealt evenly.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PredictArgs {
-    /// A log of `redis-cli monitor`, a CSV, `-` for stdin, or twitter:N (published figures of a cluster), twitter:all.
+    /// A log of `redis-cli monitor`, a CSV, `-` for stdin, or twitter:N (published figures of a
+    /// cluster), twitter:all.
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 
@@ -73,7 +77,8 @@ pub struct PredictArgs {
     #[arg(long, value_name = "OPS", value_parser = parse_positive)]
     node_capacity: Option<f64>,
 
-    /// Requests that clients have outstanding while nodes are full: so long a write keeps its record invalid under write-through.
+    /// Requests that clients have outstanding while nodes are full: so long a write keeps its
+    /// record invalid under write-through.
     #[arg(long, default_value_t = 256, value_name = "N")]
     outstanding: u32,
 
@@ -85,7 +90,8 @@ pub struct PredictArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 
-    /// Keys that are counted one by one, about 200 B of memory each; with more, those with few requests count as spread evenly.
+    /// Keys that are counted one by one, about 200 B of memory each; with more, those with few
+    /// requests count as spread evenly.
     #[arg(long, default_value_t = 2_000_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1 << 30))]
     keys_max: u32,
 
@@ -101,19 +107,34 @@ pub struct PredictArgs {
 fn parse_partitions(text: &str) -> Result<u32, String> {
     let partitions: u32 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
     let fits = partitions.is_power_of_two() && partitions <= 1 << 16;
-    if fits { Ok(partitions) } else { Err("partitions are a power of two, at most 65536".to_owned()) }
+    if fits {
+        Ok(partitions)
+    } else {
+        Err("partitions are a power of two, at most 65536".to_owned())
+    }
 }
 
 impl PredictArgs {
     fn rack(&self) -> anyhow::Result<Rack> {
-        let Self { nodes, partitions, cache_records, node_capacity, outstanding, seed, maps, .. } = *self;
+        let Self {
+            nodes, partitions, cache_records, node_capacity, outstanding, seed, maps, ..
+        } = *self;
         ensure!(
             u32::from(nodes) <= partitions,
             "{nodes} nodes share {partitions} partitions; make it at least {} (--partitions)",
             u32::from(nodes).next_power_of_two()
         );
         let slot_bytes = self.slot_bytes.parse().context("--slot-bytes")?;
-        Ok(Rack { nodes, partitions, cache_records, slot_bytes, node_capacity, outstanding, seed, maps })
+        Ok(Rack {
+            nodes,
+            partitions,
+            cache_records,
+            slot_bytes,
+            node_capacity,
+            outstanding,
+            seed,
+            maps,
+        })
     }
 }
 
@@ -122,7 +143,10 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<ExitCode> {
     args.json.as_deref().map(check_writable).transpose()?;
     let rack = args.rack()?;
     let cluster = args.trace.to_str().and_then(|trace| trace.strip_prefix("twitter:"));
-    ensure!(args.zipf.is_none() || cluster.is_some_and(|cluster| cluster != "all"), "--zipf is of twitter:N only");
+    ensure!(
+        args.zipf.is_none() || cluster.is_some_and(|cluster| cluster != "all"),
+        "--zipf is of twitter:N only"
+    );
     if cluster == Some("all") {
         let overview = overview::overview(rack);
         say(&overview::text(&overview, &rack))?;

@@ -26,7 +26,10 @@ fn head(line: &[u8]) -> Option<(f64, &[u8], &[u8])> {
 /// Counts what the command of a line asks for.
 pub(super) fn read_line(line: &[u8], trace: &mut Trace) -> Result<(), String> {
     let Some((seconds, database, command)) = head(line) else {
-        return Err("not a line of MONITOR: it begins like 1339518083.107412 [0 127.0.0.1:60866] \"get\"".to_owned());
+        return Err(
+            "not a line of MONITOR: it begins like 1339518083.107412 [0 127.0.0.1:60866] \"get\""
+                .to_owned(),
+        );
     };
     let mut args = arguments(command)?;
     let name = args.first().ok_or("a command without a name")?;
@@ -39,7 +42,11 @@ pub(super) fn read_line(line: &[u8], trace: &mut Trace) -> Result<(), String> {
         return Ok(());
     }
     if !verb.spec().takes(args.len()) {
-        return Err(format!("{} with {} arguments, which Redis would have refused", verb.name(), args.len() - 1));
+        return Err(format!(
+            "{} with {} arguments, which Redis would have refused",
+            verb.name(),
+            args.len() - 1
+        ));
     }
     trace.at(seconds);
     if database != b"0" {
@@ -55,7 +62,8 @@ pub(super) fn read_line(line: &[u8], trace: &mut Trace) -> Result<(), String> {
 }
 
 fn key_positions(first: i32, last: i32, step: i32, args: usize) -> impl Iterator<Item = usize> {
-    let last = if last < 0 { args.saturating_sub(last.unsigned_abs() as usize) } else { last as usize };
+    let last =
+        if last < 0 { args.saturating_sub(last.unsigned_abs() as usize) } else { last as usize };
     (first as usize..=last).step_by(step.max(1) as usize)
 }
 
@@ -70,7 +78,9 @@ fn access<'a>(verb: Verb, args: &'a [Vec<u8>], at: usize) -> Access<'a> {
         Verb::Set | Verb::MSet => Access::write(key, bytes(at + 1)),
         Verb::SetEx | Verb::PSetEx => Access::write(key, bytes(3)),
         Verb::SetNx | Verb::GetSet | Verb::Append => Access::read_modify_write(key, Some(bytes(2))),
-        Verb::Incr | Verb::Decr | Verb::IncrBy | Verb::DecrBy => Access::read_modify_write(key, Some(COUNTER_BYTES)),
+        Verb::Incr | Verb::Decr | Verb::IncrBy | Verb::DecrBy => {
+            Access::read_modify_write(key, Some(COUNTER_BYTES))
+        }
         Verb::GetEx if args.len() == 2 => Access::read(key),
         _ if verb.spec().writes() => Access::read_modify_write(key, None),
         _ => Access::read(key),
@@ -99,7 +109,10 @@ fn arguments(mut text: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 fn unquote(mut text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     let mut argument = Vec::new();
     loop {
-        let plain = text.iter().position(|&byte| byte == b'"' || byte == b'\\').ok_or("a quote that isn't closed")?;
+        let plain = text
+            .iter()
+            .position(|&byte| byte == b'"' || byte == b'\\')
+            .ok_or("a quote that isn't closed")?;
         argument.extend_from_slice(&text[..plain]);
         let escaped = &text[plain + 1..];
         if text[plain] == b'"' {
@@ -132,7 +145,8 @@ mod tests {
     fn counts(command: &str) -> (u64, u64, u64, Option<u64>) {
         let mut trace = Trace::new(100);
         read_line(format!("1.5 [0 [::1]:6] {command}").as_bytes(), &mut trace).unwrap();
-        let (operations, reads, writes) = (trace.tally.operations, trace.tally.reads, trace.tally.writes);
+        let (operations, reads, writes) =
+            (trace.tally.operations, trace.tally.reads, trace.tally.writes);
         let longest = trace.tally.hottest_first().first().and_then(|(_, count)| count.value_bytes);
         (operations, reads, writes, longest)
     }
@@ -160,11 +174,16 @@ mod tests {
     #[test]
     fn databases_have_their_own_keys_and_scripts_count() {
         let mut trace = Trace::new(100);
-        for line in [r#"2 [0 127.0.0.1:1] "get" "k""#, r#"1 [1 lua] "get" "k""#, r#"3 [0 unix:/s] "get" "k""#] {
+        for line in [
+            r#"2 [0 127.0.0.1:1] "get" "k""#,
+            r#"1 [1 lua] "get" "k""#,
+            r#"3 [0 unix:/s] "get" "k""#,
+        ] {
             read_line(line.as_bytes(), &mut trace).unwrap();
         }
         assert_eq!(trace.times, Some((1.0, 3.0)));
-        let counts: Vec<_> = trace.tally.hottest_first().iter().map(|(_, count)| count.reads).collect();
+        let counts: Vec<_> =
+            trace.tally.hottest_first().iter().map(|(_, count)| count.reads).collect();
         assert_eq!(counts, [2, 1]);
     }
 

@@ -1,4 +1,5 @@
-//! All published clusters side by side: what fits a cache, what each scheme gains, and where write-back does not pay.
+//! All published clusters side by side: what fits a cache, what each scheme gains, and where
+//! write-back does not pay.
 
 use super::analysis::{Outcome, Rack, Verdict, Way, assess};
 use super::text::gain;
@@ -47,7 +48,12 @@ impl Row {
         };
         match outlook(cluster, &rack) {
             Ok((Demand { reads, writes }, outcomes, verdict)) => {
-                row = Row { write_share: Some(writes / (reads + writes)), outcomes, verdict: Some(verdict), ..row };
+                row = Row {
+                    write_share: Some(writes / (reads + writes)),
+                    outcomes,
+                    verdict: Some(verdict),
+                    ..row
+                };
             }
             Err(reason) => row.unknown = Some(reason.to_string()),
         }
@@ -61,7 +67,10 @@ impl Row {
 }
 
 /// What requests are made, what each way of caching comes to, and whether it is worth it.
-fn outlook(cluster: &'static Cluster, rack: &Rack) -> anyhow::Result<(Demand, Vec<Outcome>, Verdict)> {
+fn outlook(
+    cluster: &'static Cluster,
+    rack: &Rack,
+) -> anyhow::Result<(Demand, Vec<Outcome>, Verdict)> {
     // What is cached and as many again; of the rest each key draws next to nothing.
     let exact_keys = (2 * u64::from(rack.cache_records)).clamp(100_000, EXACT_KEYS);
     let traffic = Traffic::of_cluster(cluster, None, rack.slot_bytes.into(), exact_keys)?;
@@ -72,7 +81,8 @@ fn outlook(cluster: &'static Cluster, rack: &Rack) -> anyhow::Result<(Demand, Ve
 /// What is predicted of a published cluster.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Forecast {
-    /// Over no cache, by a write-through cache while nodes are full. `None`: nodes would serve nothing.
+    /// Over no cache, by a write-through cache while nodes are full. `None`: nodes would serve
+    /// nothing.
     pub write_through: Option<f64>,
     /// The same by write-back.
     pub write_back: Option<f64>,
@@ -80,7 +90,8 @@ pub struct Forecast {
     pub verdict: Verdict,
 }
 
-/// What `switchback predict` says of a cluster on a rack of so many nodes, if nothing else is given.
+/// What `switchback predict` says of a cluster on a rack of so many nodes, if nothing else is
+/// given.
 ///
 /// # Errors
 /// What wasn't published.
@@ -101,7 +112,8 @@ pub fn forecast(
         maps: 1,
     };
     let (_, outcomes, verdict) = outlook(cluster, &rack)?;
-    let gain = |way| outcomes.iter().find(|outcome| outcome.way == way).and_then(|outcome| outcome.gain);
+    let gain =
+        |way| outcomes.iter().find(|outcome| outcome.way == way).and_then(|outcome| outcome.gain);
     Ok(Forecast {
         write_through: gain(Way::closed_loop(Scheme::NetCache)),
         write_back: gain(Way::ideal(Scheme::FarReach)),
@@ -133,7 +145,8 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
     let mut table = Table::of_numbers(head.chain(ways().map(Way::short)).chain([""]));
     for row in rows {
         let known = |number: Option<String>| number.unwrap_or_else(|| "?".to_owned());
-        let fits = |fits: Option<bool>| known(fits.map(|fits| if fits { "fits" } else { "-" }.to_owned()));
+        let fits =
+            |fits: Option<bool>| known(fits.map(|fits| if fits { "fits" } else { "-" }.to_owned()));
         let mut cells = vec![
             format!("twitter:{}", row.cluster),
             known(row.write_share.map(percent)),
@@ -159,8 +172,10 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
 
 /// What share fits the slots.
 fn fitting(rows: &[Row]) -> String {
-    let known: Vec<_> =
-        rows.iter().filter_map(|row| Some((row.cacheable[0]?, row.cacheable[1]?, row.rate_ops?))).collect();
+    let known: Vec<_> = rows
+        .iter()
+        .filter_map(|row| Some((row.cacheable[0]?, row.cacheable[1]?, row.rate_ops?)))
+        .collect();
     let all: f64 = known.iter().map(|(.., rate)| rate).sum();
     let mut text = String::new();
     for (at, slot) in SLOTS.iter().enumerate() {
@@ -179,16 +194,27 @@ fn fitting(rows: &[Row]) -> String {
 /// Where write-back pays, and where not, and why.
 fn paying(rows: &[Row]) -> String {
     let of = |verdict: Verdict| -> Vec<String> {
-        rows.iter().filter(|row| row.verdict == Some(verdict)).map(|row| row.cluster.to_string()).collect()
+        rows.iter()
+            .filter(|row| row.verdict == Some(verdict))
+            .map(|row| row.cluster.to_string())
+            .collect()
     };
     let known = rows.iter().filter(|row| row.verdict.is_some()).count();
     let not = rows.iter().filter(|row| row.verdict.is_some_and(|verdict| !verdict.pays())).count();
-    let mut text = format!("\nWRITE-BACK DOES NOT PAY in {not} of the {known} clusters whose figures are known:\n");
+    let mut text = format!(
+        "\nWRITE-BACK DOES NOT PAY in {not} of the {known} clusters whose figures are known:\n"
+    );
     let list = |pays: bool, text: &mut String| {
         for verdict in Verdict::ALL.into_iter().filter(|verdict| verdict.pays() == pays) {
             let clusters = of(verdict);
             if !clusters.is_empty() {
-                let _ = writeln!(text, "  {:>2} {}: {}", clusters.len(), verdict.reason(), clusters.join(", "));
+                let _ = writeln!(
+                    text,
+                    "  {:>2} {}: {}",
+                    clusters.len(),
+                    verdict.reason(),
+                    clusters.join(", ")
+                );
             }
         }
     };

@@ -49,8 +49,9 @@ impl Count {
     }
 }
 
-/// The requests of all keys. Of more than `keys_max` keys those with few requests are forgotten, again and again: what is hot stays, and
-/// each count lacks at most [`Tally::forgotten_max`] requests. All totals stay exact.
+/// The requests of all keys. Of more than `keys_max` keys those with few requests are forgotten,
+/// again and again: what is hot stays, and each count lacks at most [`Tally::forgotten_max`]
+/// requests. All totals stay exact.
 #[derive(Debug)]
 pub(super) struct Tally {
     keys: HashMap<KeyHash, Count>,
@@ -65,7 +66,14 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn new(keys_max: usize) -> Tally {
         assert!(keys_max > 0);
-        Tally { keys: HashMap::new(), keys_max, operations: 0, reads: 0, writes: 0, forgotten_max: 0 }
+        Tally {
+            keys: HashMap::new(),
+            keys_max,
+            operations: 0,
+            reads: 0,
+            writes: 0,
+            forgotten_max: 0,
+        }
     }
 
     pub(super) fn add(&mut self, access: Access<'_>) {
@@ -126,13 +134,18 @@ mod tests {
     #[test]
     fn counts_are_exact_while_there_is_room() {
         let mut tally = Tally::new(3);
-        for access in [Access::read(b"a"), Access::write(b"b", 7), Access::write(b"b", 5), Access::read(b"c")] {
+        for access in
+            [Access::read(b"a"), Access::write(b"b", 7), Access::write(b"b", 5), Access::read(b"c")]
+        {
             tally.add(access);
         }
         tally.add(Access::read_modify_write(b"c", None));
         assert_eq!(tally.forgotten_max, 0);
-        let counts: Vec<_> =
-            tally.hottest_first().into_iter().map(|(_, c)| (c.reads, c.writes, c.value_bytes)).collect();
+        let counts: Vec<_> = tally
+            .hottest_first()
+            .into_iter()
+            .map(|(_, c)| (c.reads, c.writes, c.value_bytes))
+            .collect();
         assert_eq!(counts, [(2, 1, None), (0, 2, Some(7)), (1, 0, None)]);
     }
 }

@@ -57,8 +57,14 @@ fn one_hot_key_that_is_written() {
     let prediction = predicted(&csv(&operations), Rack { cache_records: 1, ..RACK });
     assert_eq!((prediction.operations, prediction.distinct_keys), (Some(100), 11));
     assert!(near(prediction.read_share, 0.1) && near(prediction.cacheable_share, 1.0));
-    assert!(near(gain(&prediction, Way::ideal(Scheme::FarReach)), 10.0), "the node still serves 10 of 100");
-    assert!(near(gain(&prediction, Way::ideal(Scheme::NetCache)), 1.0), "every write goes to the node");
+    assert!(
+        near(gain(&prediction, Way::ideal(Scheme::FarReach)), 10.0),
+        "the node still serves 10 of 100"
+    );
+    assert!(
+        near(gain(&prediction, Way::ideal(Scheme::NetCache)), 1.0),
+        "every write goes to the node"
+    );
     assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).hit_ratio, 0.9));
     assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).limit.unwrap(), 10.0));
     assert_eq!(prediction.verdict, Verdict::WriteBack);
@@ -73,7 +79,11 @@ fn one_hot_key_that_is_read() {
         &csv(&[("hot", "get", 100, 90), ("a", "get", 9, 5), ("b", "set", 9, 5)]),
         Rack { cache_records: 1, ..RACK },
     );
-    for way in [Way::ideal(Scheme::NetCache), Way::closed_loop(Scheme::NetCache), Way::ideal(Scheme::FarReach)] {
+    for way in [
+        Way::ideal(Scheme::NetCache),
+        Way::closed_loop(Scheme::NetCache),
+        Way::ideal(Scheme::FarReach),
+    ] {
         assert!(near(gain(&prediction, way), 10.0), "{way:?}");
     }
     assert_eq!(prediction.verdict, Verdict::WriteThrough);
@@ -94,14 +104,18 @@ fn uniform_keys() {
     assert!(near(gain(&one_node, Way::ideal(Scheme::NetCache)), 1.0 / 0.995));
     assert_eq!((one_node.verdict, one_node.sufficient_records), (Verdict::Even, Some(0)));
     assert!(text::text(&one_node).contains("It will not help you: the load is even"));
-    let loads: f64 =
-        predicted(&lines, Rack { nodes: 4, ..RACK }).outcome(Way::ideal(Scheme::NoCache)).node_load.iter().sum();
+    let loads: f64 = predicted(&lines, Rack { nodes: 4, ..RACK })
+        .outcome(Way::ideal(Scheme::NoCache))
+        .node_load
+        .iter()
+        .sum();
     assert!(near(loads, 1.0), "nodes share all requests");
 }
 
 #[test]
 fn the_busiest_node_is_the_hot_keys() {
-    // 500 writes of one key, 500 reads of others: 16 nodes could share these evenly, but one has half and more.
+    // 500 writes of one key, 500 reads of others: 16 nodes could share these evenly, but one has
+    // half and more.
     let mut lines = csv(&[("hot", "set", 10, 500)]);
     for key in 0..500 {
         let _ = writeln!(lines, "cold{key},get,10");
@@ -111,7 +125,9 @@ fn the_busiest_node_is_the_hot_keys() {
     let busiest = none.node_load.iter().copied().fold(0.0, f64::max);
     assert!(busiest >= 0.5 && near(none.limit.unwrap(), 1.0 / busiest));
     let hottest = prediction.partition_load.iter().copied().fold(0.0, f64::max);
-    assert!((0.5..=busiest).contains(&hottest) && near(prediction.partition_load.iter().sum(), 1.0));
+    assert!(
+        (0.5..=busiest).contains(&hottest) && near(prediction.partition_load.iter().sum(), 1.0)
+    );
     // What is left are 500 reads; the busiest node of those sets the limit.
     let back = prediction.outcome(Way::ideal(Scheme::FarReach));
     let left = back.node_load.iter().copied().fold(0.0, f64::max);
@@ -119,18 +135,27 @@ fn the_busiest_node_is_the_hot_keys() {
     assert!(near(gain(&prediction, Way::ideal(Scheme::NetCache)), 1.0));
     assert_eq!(prediction.sufficient_records, Some(1), "one record suffices");
     let gains = back.gains.unwrap();
-    assert!(gains.min <= back.gain.unwrap() && back.gain.unwrap() <= gains.max && gains.min > 3.0, "{gains:?}");
+    assert!(
+        gains.min <= back.gain.unwrap() && back.gain.unwrap() <= gains.max && gains.min > 3.0,
+        "{gains:?}"
+    );
 }
 
 #[test]
 fn values_that_fit_no_slot() {
     let lines = csv(&[("hot", "set", 500, 90), ("small", "get", 10, 10)]);
     let large = predicted(&lines, Rack { slot_bytes: 128, ..RACK });
-    assert!(near(large.cacheable_share, 0.1) && near(gain(&large, Way::ideal(Scheme::FarReach)), 1.0 / 0.9));
+    assert!(
+        near(large.cacheable_share, 0.1)
+            && near(gain(&large, Way::ideal(Scheme::FarReach)), 1.0 / 0.9)
+    );
     let lines = csv(&[("hot", "set", 500, 95), ("small", "get", 10, 5)]);
     let large = predicted(&lines, Rack { slot_bytes: 128, ..RACK });
     assert_eq!(large.verdict, Verdict::TooLarge);
-    assert!(text::text(&large).contains("It will not help you: what is hot doesn't fit. Values of more than 128 B"));
+    assert!(
+        text::text(&large)
+            .contains("It will not help you: what is hot doesn't fit. Values of more than 128 B")
+    );
     assert_eq!(predicted(&lines, RACK).verdict, Verdict::WriteBack);
     // A key of 129 bytes fits no cache either.
     let long = csv(&[("k".repeat(129).as_str(), "set", 1, 95), ("small", "get", 10, 5)]);
@@ -142,17 +167,31 @@ fn more_hot_keys_than_the_cache_holds() {
     // Two nodes, of which one has all of 1,000 keys that are asked for most; the cache holds ten.
     let all = traffic(&csv(&[("a", "set", 1, 1)]), 10, 1024);
     let first = |at: u64| switchback_wire::HashKey(*b"0123456789abcdef").hash(&at.to_be_bytes());
-    let share = |at, share| crate::limit::KeyShare { hash: first(at), reads: 0.0, writes: share, cacheable: true };
+    let share = |at, share| crate::limit::KeyShare {
+        hash: first(at),
+        reads: 0.0,
+        writes: share,
+        cacheable: true,
+    };
     let keys: Vec<_> = (0..1000).map(|at| share(at, 1e-3)).collect();
     let spread = predict(&Traffic { keys: keys.clone(), ..all.clone() }, Rack { nodes: 2, ..RACK });
     assert!(gain(&spread, Way::ideal(Scheme::FarReach)) < 1.1);
-    let few = predict(&Traffic { keys: keys[..30].to_vec(), ..all }, Rack { nodes: 64, cache_records: 0, ..RACK });
-    assert_eq!(few.verdict, Verdict::TooMany, "30 keys are uneven on 64 nodes, and nothing is cached");
+    let few = predict(
+        &Traffic { keys: keys[..30].to_vec(), ..all },
+        Rack { nodes: 64, cache_records: 0, ..RACK },
+    );
+    assert_eq!(
+        few.verdict,
+        Verdict::TooMany,
+        "30 keys are uneven on 64 nodes, and nothing is cached"
+    );
 }
 
 #[test]
 fn all_writes_all_reads_and_everything_cached() {
-    for (op, through, verdict) in [("get", f64::INFINITY, Verdict::WriteThrough), ("set", 1.0, Verdict::WriteBack)] {
+    for (op, through, verdict) in
+        [("get", f64::INFINITY, Verdict::WriteThrough), ("set", 1.0, Verdict::WriteBack)]
+    {
         let prediction = predicted(&csv(&[("a", op, 10, 5), ("b", op, 10, 3)]), RACK);
         assert_eq!(gain(&prediction, Way::ideal(Scheme::FarReach)), f64::INFINITY, "{op}");
         assert_eq!(gain(&prediction, Way::ideal(Scheme::NetCache)), through, "{op}");
@@ -160,7 +199,10 @@ fn all_writes_all_reads_and_everything_cached() {
         assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).hit_ratio, 1.0));
         assert!(text::text(&prediction).contains("all"));
         let json = serde_json::to_value(&prediction).unwrap();
-        assert!(json["outcomes"][3]["gain"].is_null() && json["outcomes"][3]["hit_ratio"] == 1.0, "{json}");
+        assert!(
+            json["outcomes"][3]["gain"].is_null() && json["outcomes"][3]["hit_ratio"] == 1.0,
+            "{json}"
+        );
     }
 }
 
@@ -173,9 +215,14 @@ fn more_keys_than_are_counted() {
     let rack = Rack { cache_records: 1, ..RACK };
     let (exact, bounded) = (predicted(&lines, rack), predict(&traffic(&lines, 100, 1024), rack));
     assert!(near(gain(&exact, Way::ideal(Scheme::FarReach)), 2.0) && exact.notes.is_empty());
-    assert!(near(gain(&bounded, Way::ideal(Scheme::FarReach)), 2.0), "the hot key was never forgotten");
     assert!(
-        bounded.distinct_keys == 100 && !bounded.all_keys_counted && bounded.notes[0].contains("--keys-max"),
+        near(gain(&bounded, Way::ideal(Scheme::FarReach)), 2.0),
+        "the hot key was never forgotten"
+    );
+    assert!(
+        bounded.distinct_keys == 100
+            && !bounded.all_keys_counted
+            && bounded.notes[0].contains("--keys-max"),
         "{:?}",
         bounded.notes
     );
@@ -187,9 +234,11 @@ fn a_monitor_log_is_understood_and_what_is_left_out_is_said() {
                3.0 [0 127.0.0.1:1] \"get\" \"other\"\n3.0 [0 127.0.0.1:1] \"ge";
     let traffic = traffic(log, 10, 1024);
     assert_eq!((traffic.operations, traffic.seconds), (Some(2), Some(2.0)));
-    for (note, said) in
-        traffic.notes.iter().zip(["33.3 % of the commands", "50.0 % of the requests", "ends within a line"])
-    {
+    for (note, said) in traffic.notes.iter().zip([
+        "33.3 % of the commands",
+        "50.0 % of the requests",
+        "ends within a line",
+    ]) {
         assert!(note.contains(said), "{note}");
     }
     assert!(traffic.notes[0].contains("lpush 1"));
@@ -197,14 +246,19 @@ fn a_monitor_log_is_understood_and_what_is_left_out_is_said() {
 
 #[test]
 fn a_csv_of_a_spreadsheet_is_read_and_a_key_is_no_comment() {
-    let traffic = traffic("\u{feff}# exported\r\nkey,op\r\n#tag,get\r\nplain,set\r\n\r\n#tag,get\r\n", 10, 1024);
+    let traffic = traffic(
+        "\u{feff}# exported\r\nkey,op\r\n#tag,get\r\nplain,set\r\n\r\n#tag,get\r\n",
+        10,
+        1024,
+    );
     assert_eq!((traffic.operations, traffic.distinct_keys), (Some(3), 2));
 }
 
 #[test]
 fn what_a_trace_says_is_not_told_to_the_terminal() {
     for lines in ["key,op\na,\u{1b}[2Jscan\n", "key,op,value_bytes\na,get,\u{1b}[2J\n"] {
-        let error = format!("{:#}", trace::read_from(&mut Cursor::new(lines), "t", 10).unwrap_err());
+        let error =
+            format!("{:#}", trace::read_from(&mut Cursor::new(lines), "t", 10).unwrap_err());
         assert!(error.contains("\\u{1b}[2J") && !error.contains('\u{1b}'), "{error:?}");
     }
     let log = "1.0 [0 a:1] \"\\x1b[2J\" \"k\"\n1.0 [0 a:1] \"get\" \"k\"\n";
@@ -223,21 +277,28 @@ fn mistakes_are_named_by_file_and_line() {
         ("", "t: no operation on a key"),
         ("key,op\n", "t: no operation on a key in 1 lines"),
     ] {
-        let error = format!("{:#}", trace::read_from(&mut Cursor::new(lines), "t", 10).unwrap_err());
+        let error =
+            format!("{:#}", trace::read_from(&mut Cursor::new(lines), "t", 10).unwrap_err());
         assert!(error.starts_with(place), "{error}");
     }
 }
 
 #[test]
 fn published_figures_are_predicted_or_said_to_be_unknown() {
-    let of = |number: &str, zipf| Traffic::of_cluster(twitter::cluster(number).unwrap(), zipf, 1024, 100_000);
+    let of = |number: &str, zipf| {
+        Traffic::of_cluster(twitter::cluster(number).unwrap(), zipf, 1024, 100_000)
+    };
     assert!(format!("{:#}", of("5", None).unwrap_err()).contains("no figures"));
     assert!(format!("{:#}", of("43", None).unwrap_err()).contains("--zipf"));
     assert!(of("43", Some(0.9)).is_ok());
-    let prediction = predict(&of("51", None).unwrap(), Rack { nodes: 16, cache_records: 10_000, ..RACK });
+    let prediction =
+        predict(&of("51", None).unwrap(), Rack { nodes: 16, cache_records: 10_000, ..RACK });
     assert!(near(prediction.read_share, 0.9) && near(prediction.cacheable_share, 1.0));
     // Zipf 1.97: the ten thousand hottest draw nearly everything, and a tenth of that are writes.
-    assert!(gain(&prediction, Way::ideal(Scheme::FarReach)) > 10.0 * gain(&prediction, Way::ideal(Scheme::NetCache)));
+    assert!(
+        gain(&prediction, Way::ideal(Scheme::FarReach))
+            > 10.0 * gain(&prediction, Way::ideal(Scheme::NetCache))
+    );
     assert_eq!(predict(&of("37", None).unwrap(), RACK).cacheable_share, 0.0, "values of 20 KB");
 }
 
@@ -246,9 +307,16 @@ fn the_overview_has_every_cluster_and_says_where_write_back_does_not_pay() {
     let rack = Rack { nodes: 16, cache_records: 10_000, ..RACK };
     let rows = overview::overview(rack);
     let text = overview::text(&rows, &rack);
-    assert!(text.contains("WRITE-BACK DOES NOT PAY in ") && text.contains("of the 51 clusters"), "{text}");
+    assert!(
+        text.contains("WRITE-BACK DOES NOT PAY in ") && text.contains("of the 51 clusters"),
+        "{text}"
+    );
     assert_eq!(text.lines().filter(|line| line.trim_start().starts_with("twitter:")).count(), 54);
-    for reason in ["of twitter:5 no figures", "of twitter:43 no Zipf exponent", "of twitter:46 no Zipf exponent"] {
+    for reason in [
+        "of twitter:5 no figures",
+        "of twitter:43 no Zipf exponent",
+        "of twitter:46 no Zipf exponent",
+    ] {
         assert!(text.contains(reason), "{reason}");
     }
 }
@@ -265,7 +333,8 @@ fn the_command_runs_from_file_to_json() {
     let (trace, json) = (directory.path().join("t.csv"), directory.path().join("t.json"));
     std::fs::write(&trace, csv(&[("a", "set", 10, 50), ("b", "get", 10, 50)])).unwrap();
     let line = |extra: &str| {
-        let words = format!("predict --trace {} --json {} {extra}", trace.display(), json.display());
+        let words =
+            format!("predict --trace {} --json {} {extra}", trace.display(), json.display());
         Cli::try_parse_from(words.split_whitespace()).map(|cli| run(&cli.predict))
     };
     line("--nodes 4 --cache-records 1 --node-capacity 5,000").unwrap().unwrap();
@@ -273,8 +342,11 @@ fn the_command_runs_from_file_to_json() {
     assert_eq!((&read["rack"]["nodes"], &read["operations"]), (&4.into(), &100.into()));
     assert_eq!(read["partition_load"].as_array().unwrap().len(), 4096);
     assert!(read["outcomes"][0]["limit_ops"].as_f64().unwrap() >= 5000.0);
-    for (wrong, reason) in [("--partitions 100", "power of two"), ("--slot-bytes 64", "128"), ("--nodes 0", "1..=1024")]
-    {
+    for (wrong, reason) in [
+        ("--partitions 100", "power of two"),
+        ("--slot-bytes 64", "128"),
+        ("--nodes 0", "1..=1024"),
+    ] {
         assert!(line(wrong).err().unwrap().to_string().contains(reason), "{wrong}");
     }
     let error = line("--zipf 0.9").unwrap().unwrap_err();

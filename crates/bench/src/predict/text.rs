@@ -48,7 +48,9 @@ fn source(prediction: &Prediction) -> String {
     let reads = percent(prediction.read_share);
     let fitting = percent(prediction.cacheable_share);
     let slot_bytes = prediction.rack.slot_bytes;
-    text + &format!("; {reads} of the requests read; {fitting} are for records that fit the cache ({slot_bytes} B)\n")
+    text + &format!(
+        "; {reads} of the requests read; {fitting} are for records that fit the cache ({slot_bytes} B)\n"
+    )
 }
 
 /// The load of each node now.
@@ -70,7 +72,8 @@ fn now(prediction: &Prediction) -> String {
     }
     for (node, (&load, &left)) in nodes {
         // What write-back leaves, and what it takes off.
-        let chars = |load: f64| (load / busiest.max(f64::MIN_POSITIVE) * BAR_CHARS).round() as usize;
+        let chars =
+            |load: f64| (load / busiest.max(f64::MIN_POSITIVE) * BAR_CHARS).round() as usize;
         let (all, left) = (chars(load), chars(left).min(chars(load)));
         let bar = format!("{}{}", "#".repeat(left), "-".repeat(all - left));
         let _ = writeln!(text, "  node {node:<4} {:>7}  {bar}", percent(load));
@@ -78,16 +81,19 @@ fn now(prediction: &Prediction) -> String {
     text += "  (#: what nodes would still serve under write-back; -: what the cache would)\n";
     let mut partitions: Vec<_> = prediction.partition_load.iter().copied().enumerate().collect();
     partitions.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let hottest: Vec<_> = partitions.iter().take(5).map(|(at, load)| format!("{at} {:.2} %", 100.0 * load)).collect();
+    let hottest: Vec<_> =
+        partitions.iter().take(5).map(|(at, load)| format!("{at} {:.2} %", 100.0 * load)).collect();
     let even = 100.0 / f64::from(prediction.rack.partitions);
-    let _ = writeln!(text, "  hottest partitions: {} (an even share: {even:.2} %)", hottest.join(", "));
+    let _ =
+        writeln!(text, "  hottest partitions: {} (an even share: {even:.2} %)", hottest.join(", "));
     text
 }
 
 fn schemes(prediction: &Prediction) -> String {
     let records = grouped(f64::from(prediction.rack.cache_records));
     let mut text = format!("\nWith the hottest {records} records cached, as far as they fit:\n");
-    let mut table = Table::of_numbers(["", "hits", "limit", "ops/s", "gain", "on other maps", "imbalance"]);
+    let mut table =
+        Table::of_numbers(["", "hits", "limit", "ops/s", "gain", "on other maps", "imbalance"]);
     for outcome in &prediction.outcomes {
         let maps = outcome.gains.filter(|gains| gains.max <= GAIN_SHOWN_MAX);
         let maps = maps.map(|gains| format!("{:.2} to {:.2}", gains.min, gains.max));
@@ -103,7 +109,8 @@ fn schemes(prediction: &Prediction) -> String {
     }
     let _ = write!(text, "{table}");
     text += "  limit: what nodes allow, in operations over what one node can serve; gain: over no cache (all: nodes would serve\n";
-    text += "  nothing; far beyond the number of nodes, the switch and the clients are the limit)\n";
+    text +=
+        "  nothing; far beyond the number of nodes, the switch and the clients are the limit)\n";
     let outstanding = prediction.rack.outstanding;
     let _ = writeln!(
         text,
@@ -130,7 +137,8 @@ fn sizes(prediction: &Prediction) -> String {
     };
     if !prediction.steps.is_empty() {
         let caching = || Scheme::ALL.into_iter().filter(|scheme| scheme.caches());
-        let mut table = Table::of_numbers(["records"].into_iter().chain(caching().map(Scheme::policy)));
+        let mut table =
+            Table::of_numbers(["records"].into_iter().chain(caching().map(Scheme::policy)));
         for step in &prediction.steps {
             let gains = caching().map(|scheme| gain(step.gains[scheme]));
             table.row([grouped(step.records as f64)].into_iter().chain(gains));
@@ -157,7 +165,9 @@ fn verdict(prediction: &Prediction) -> String {
         Verdict::WriteThrough => format!(
             "A cache will help (gain {back}), but write-back not much more than write-through ({full}): few writes go to what is hot."
         ),
-        Verdict::Even => "It will not help you: the load is even already, and spread over many keys.".to_owned(),
+        Verdict::Even => {
+            "It will not help you: the load is even already, and spread over many keys.".to_owned()
+        }
         Verdict::TooLarge => format!(
             "It will not help you: what is hot doesn't fit. Values of more than {} B, and keys of more than 128 B, aren't cached.",
             prediction.rack.slot_bytes

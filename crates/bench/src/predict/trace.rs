@@ -9,7 +9,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
-/// A longer line is no line of a trace: Redis' own limit of a command, escaped, is beyond what Switchback stores.
+/// A longer line is no line of a trace: Redis' own limit of a command, escaped, is beyond what
+/// Switchback stores.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 /// Commands that aren't served are counted by name, so many names.
 const NAMES_MAX: usize = 32;
@@ -32,7 +33,12 @@ pub(super) struct Trace {
 
 impl Trace {
     pub(super) fn new(keys_max: usize) -> Trace {
-        Trace { tally: Tally::new(keys_max), times: None, unserved: BTreeMap::new(), cut_off: false }
+        Trace {
+            tally: Tally::new(keys_max),
+            times: None,
+            unserved: BTreeMap::new(),
+            cut_off: false,
+        }
     }
 
     pub(super) fn add(&mut self, access: Access<'_>) {
@@ -53,7 +59,9 @@ impl Trace {
 
 /// Bytes of a trace as a terminal may show them: not many, and none that it would obey.
 pub(super) fn shown(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES_MAX)]).escape_debug().to_string();
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES_MAX)])
+        .escape_debug()
+        .to_string();
     if bytes.len() > SHOWN_BYTES_MAX { text + "..." } else { text }
 }
 
@@ -74,14 +82,20 @@ enum Format {
 }
 
 /// Reads a trace; mistakes are named by `name` and line.
-pub(super) fn read_from(from: &mut dyn BufRead, name: &str, keys_max: usize) -> anyhow::Result<Trace> {
+pub(super) fn read_from(
+    from: &mut dyn BufRead,
+    name: &str,
+    keys_max: usize,
+) -> anyhow::Result<Trace> {
     let mut trace = Trace::new(keys_max);
     let mut format = None;
     let (mut line, mut number) = (Vec::new(), 0u64);
     loop {
         line.clear();
-        let length =
-            from.take(LINE_BYTES_MAX).read_until(b'\n', &mut line).with_context(|| format!("reading {name}"))?;
+        let length = from
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line)
+            .with_context(|| format!("reading {name}"))?;
         number += 1;
         if length == 0 {
             break;
@@ -89,7 +103,10 @@ pub(super) fn read_from(from: &mut dyn BufRead, name: &str, keys_max: usize) -> 
         if line.last() == Some(&b'\n') {
             line.pop();
         } else if length as u64 == LINE_BYTES_MAX {
-            bail!("{name}:{number}: a line of more than {} MiB; this is no trace", LINE_BYTES_MAX >> 20);
+            bail!(
+                "{name}:{number}: a line of more than {} MiB; this is no trace",
+                LINE_BYTES_MAX >> 20
+            );
         } else if matches!(format, Some(Format::Monitor)) {
             // Whoever ended redis-cli ended it within a line.
             trace.cut_off = true;
@@ -98,10 +115,16 @@ pub(super) fn read_from(from: &mut dyn BufRead, name: &str, keys_max: usize) -> 
         if line.last() == Some(&b'\r') {
             line.pop();
         }
-        let text = if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line) } else { &line };
-        read_line(text, &mut format, &mut trace).map_err(|mistake| anyhow::anyhow!("{name}:{number}: {mistake}"))?;
+        let text =
+            if number == 1 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&line) } else { &line };
+        read_line(text, &mut format, &mut trace)
+            .map_err(|mistake| anyhow::anyhow!("{name}:{number}: {mistake}"))?;
     }
-    anyhow::ensure!(trace.tally.operations > 0, "{name}: no operation on a key in {} lines", number - 1);
+    anyhow::ensure!(
+        trace.tally.operations > 0,
+        "{name}: no operation on a key in {} lines",
+        number - 1
+    );
     Ok(trace)
 }
 

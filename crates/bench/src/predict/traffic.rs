@@ -44,15 +44,19 @@ impl Traffic {
             let sum: u64 = unserved.values().sum();
             let mut names: Vec<_> = unserved.iter().collect();
             names.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-            let names: Vec<_> = names.iter().take(6).map(|(name, count)| format!("{name} {count}")).collect();
+            let names: Vec<_> =
+                names.iter().take(6).map(|(name, count)| format!("{name} {count}")).collect();
             let percent = 100.0 * share(sum, sum + operations);
             notes.push(format!(
                 "{percent:.1} % of the commands are none that Switchback serves, and left out: {}",
                 names.join(", ")
             ));
         }
-        let unsized_requests: u64 =
-            counts.iter().filter(|(_, count)| count.value_bytes.is_none()).map(|(_, count)| count.requests()).sum();
+        let unsized_requests: u64 = counts
+            .iter()
+            .filter(|(_, count)| count.value_bytes.is_none())
+            .map(|(_, count)| count.requests())
+            .sum();
         if unsized_requests > 0 {
             let percent = 100.0 * share(unsized_requests, reads + writes);
             notes.push(format!(
@@ -68,9 +72,15 @@ impl Traffic {
         if cut_off {
             notes.push("the file ends within a line, which is left out".to_owned());
         }
-        let fits = |count: &Count| count.key_fits && count.value_bytes.is_none_or(|bytes| bytes <= slot_bytes);
+        let fits = |count: &Count| {
+            count.key_fits && count.value_bytes.is_none_or(|bytes| bytes <= slot_bytes)
+        };
         let requests = |fitting: bool| -> u64 {
-            counts.iter().filter(|(_, count)| !fitting || fits(count)).map(|(_, count)| count.requests()).sum()
+            counts
+                .iter()
+                .filter(|(_, count)| !fitting || fits(count))
+                .map(|(_, count)| count.requests())
+                .sum()
         };
         let key = |(hash, count): &(KeyHash, Count)| KeyShare {
             hash: *hash,
@@ -91,7 +101,8 @@ impl Traffic {
         }
     }
 
-    /// The load that the published figures of a cluster describe. So many of its hottest keys are looked at one by one.
+    /// The load that the published figures of a cluster describe. So many of its hottest keys are
+    /// looked at one by one.
     pub(super) fn of_cluster(
         cluster: &'static Cluster,
         zipf: Option<f64>,
@@ -100,17 +111,24 @@ impl Traffic {
     ) -> anyhow::Result<Traffic> {
         let workload: Workload = cluster.to_string().parse().map_err(anyhow::Error::msg)?;
         let alpha = zipf.or(cluster.alpha);
-        let alpha = alpha.with_context(|| format!("of {cluster} no Zipf exponent was published: give --zipf"))?;
+        let alpha = alpha
+            .with_context(|| format!("of {cluster} no Zipf exponent was published: give --zipf"))?;
         let unknown = |what| format!("of {cluster} no {what} was published");
         let records = cluster.lasting_keys().with_context(|| unknown("number of keys"))?;
         let key_bytes = cluster.key_bytes.with_context(|| unknown("length of keys"))?;
         let value_bytes = cluster.value_bytes.with_context(|| unknown("length of values"))?;
-        let cacheable = key_bytes as usize <= CACHED_KEY_BYTES_MAX && u64::from(value_bytes) <= slot_bytes;
+        let cacheable =
+            key_bytes as usize <= CACHED_KEY_BYTES_MAX && u64::from(value_bytes) <= slot_bytes;
         let (shares, lasting) = (ZipfShares::new(records, alpha), 1.0 - workload.one_hit());
         let names = HashKey(*b"switchback ranks");
         let key = |rank: u64| {
             let share = shares.share(rank) * lasting;
-            KeyShare { hash: names.hash(&rank.to_be_bytes()), reads: share, writes: share, cacheable }
+            KeyShare {
+                hash: names.hash(&rank.to_be_bytes()),
+                reads: share,
+                writes: share,
+                cacheable,
+            }
         };
         let mut notes = vec![format!(
             "mean figures (Yang et al., OSDI 2020; CC BY 4.0): Zipf {alpha}, keys of {key_bytes} B, values of {value_bytes} B, {} (operations below \

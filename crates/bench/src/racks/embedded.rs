@@ -25,7 +25,11 @@ pub(super) struct EmbeddedBench {
 }
 
 impl EmbeddedBench {
-    pub(super) fn start(scheme: Scheme, options: &RackOptions, links: LinkKind) -> anyhow::Result<EmbeddedBench> {
+    pub(super) fn start(
+        scheme: Scheme,
+        options: &RackOptions,
+        links: LinkKind,
+    ) -> anyhow::Result<EmbeddedBench> {
         let scratch = Scratch::new(options.data.as_deref(), "bench")?;
         let config = configured(scheme, options, scratch.path(), links)?;
         let clients = u16::try_from(options.clients).context("too many clients")?;

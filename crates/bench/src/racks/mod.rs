@@ -36,7 +36,11 @@ pub struct LocalRacks {
 }
 
 impl RackFactory for LocalRacks {
-    fn start(&mut self, scheme: Scheme, options: &RackOptions) -> anyhow::Result<Box<dyn BenchRack>> {
+    fn start(
+        &mut self,
+        scheme: Scheme,
+        options: &RackOptions,
+    ) -> anyhow::Result<Box<dyn BenchRack>> {
         check_lanes(options)?;
         Ok(match options.links {
             Links::Memory => Box::new(EmbeddedBench::start(scheme, options, LinkKind::Memory)?),
@@ -47,7 +51,12 @@ impl RackFactory for LocalRacks {
 }
 
 /// The configuration of a rack in one process.
-fn configured(scheme: Scheme, options: &RackOptions, data: &Path, links: LinkKind) -> anyhow::Result<RackConfig> {
+fn configured(
+    scheme: Scheme,
+    options: &RackOptions,
+    data: &Path,
+    links: LinkKind,
+) -> anyhow::Result<RackConfig> {
     let overrides = Overrides {
         scheme: Some(scheme),
         nodes: Some(options.nodes),
@@ -86,7 +95,8 @@ struct Watched {
 
 impl Watched {
     fn new(controller: ControllerHandle) -> anyhow::Result<Watched> {
-        let found = controller.call(|controller, _| (controller.hash_key(), controller.map().clone()));
+        let found =
+            controller.call(|controller, _| (controller.hash_key(), controller.map().clone()));
         let (hash_key, map) = found.context("the controller's thread ended")?;
         Ok(Watched { controller, hash_key, map })
     }
@@ -101,7 +111,8 @@ impl Watched {
         let asked = self.controller.call(move |controller, now| controller.preload(now, wanted));
         asked.context("the controller's thread ended")?;
         self.wait_for_admissions(keys.len())?;
-        // The first read makes a record latest, the second proves it; one that was still on its way in needs another.
+        // The first read makes a record latest, the second proves it; one that was still on its way
+        // in needs another.
         let mut cached = session.read_all(keys)?;
         for _ in 1..READS_MAX {
             let before = std::mem::replace(&mut cached, session.read_all(keys)?);
@@ -127,13 +138,18 @@ impl Watched {
             if status.cached >= wanted || since.elapsed() > Duration::from_secs(2) {
                 return Ok(());
             }
-            ensure!(start.elapsed() < PRELOAD_LIMIT, "only {} of {wanted} keys were admitted", status.cached);
+            ensure!(
+                start.elapsed() < PRELOAD_LIMIT,
+                "only {} of {wanted} keys were admitted",
+                status.cached
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     fn cached(&self) -> Vec<KeyHash> {
-        let keys = self.controller.call(|controller, _| controller.cached_keys()).unwrap_or_default();
+        let keys =
+            self.controller.call(|controller, _| controller.cached_keys()).unwrap_or_default();
         keys.iter().map(|key| self.hash_key.hash(&key.key)).collect()
     }
 
@@ -175,7 +191,14 @@ impl Iterator for Records<'_> {
             let record = Record { seq: Seq::new(0, 1), value: value.to_vec(), ..Record::default() };
             let condition = PutCondition::Newer { known: true };
             let group = self.groups.entry(node).or_default();
-            group.push(EngineOp::Put { id: 0, hash, key: key.to_vec(), record, condition, completion: None });
+            group.push(EngineOp::Put {
+                id: 0,
+                hash,
+                key: key.to_vec(),
+                record,
+                condition,
+                completion: None,
+            });
             if group.len() >= LOAD_GROUP {
                 return Some((node, std::mem::take(group)));
             }

@@ -1,5 +1,6 @@
-//! A rack of processes for the benchmark: the switch and each node are one, with UDP between them. The controller, which no packet of a client
-//! comes by, is in this process, behind the same TCP as ever.
+//! A rack of processes for the benchmark: the switch and each node are one, with UDP between them.
+//! The controller, which no packet of a client comes by, is in this process, behind the same TCP as
+//! ever.
 
 use super::session::BlockingSession;
 use super::{OWN_LANES, Records, Watched};
@@ -64,31 +65,59 @@ struct Counted {
 }
 
 impl ProcessBench {
-    pub(super) fn start(program: &Path, scheme: Scheme, options: &RackOptions) -> anyhow::Result<ProcessBench> {
+    pub(super) fn start(
+        program: &Path,
+        scheme: Scheme,
+        options: &RackOptions,
+    ) -> anyhow::Result<ProcessBench> {
         let capacity = options.node_capacity_ops;
-        ensure!(capacity.is_none_or(|ops| ops.fract() == 0.0), "processes are capped at whole requests a second");
+        ensure!(
+            capacity.is_none_or(|ops| ops.fract() == 0.0),
+            "processes are capped at whole requests a second"
+        );
         let scratch = Scratch::new(options.data.as_deref(), "bench")?;
         let file = scratch.join("rack.toml");
-        std::fs::write(&file, described(scheme, options)?).with_context(|| file.display().to_string())?;
+        std::fs::write(&file, described(scheme, options)?)
+            .with_context(|| file.display().to_string())?;
         let mut config = RackConfig::load(Some(&file), &Overrides::default())?;
         config.client.lanes = options.lanes;
-        let parts =
-            Parts { program: program.to_path_buf(), file, config, capacity_ops: capacity.map(|ops| ops as u64) };
+        let parts = Parts {
+            program: program.to_path_buf(),
+            file,
+            config,
+            capacity_ops: capacity.map(|ops| ops as u64),
+        };
         let controller = ControllerPart::start_seeded(&parts.config, options.seed)?;
         let watched = Watched::new(controller.controller.clone())?;
         let nodes = parts.nodes()?;
         let switch = Some(parts.switch()?);
         let (counted, unheard) = (Counted::default(), OnceCell::new());
         let clients = options.clients;
-        let rack = ProcessBench { switch, nodes, controller, watched, parts, counted, unheard, clients, scratch };
+        let rack = ProcessBench {
+            switch,
+            nodes,
+            controller,
+            watched,
+            parts,
+            counted,
+            unheard,
+            clients,
+            scratch,
+        };
         rack.wait_until_serving()?;
         Ok(rack)
     }
 
     fn wait_until_serving(&self) -> anyhow::Result<()> {
         let start = Instant::now();
-        while self.controller.controller.call(|controller, _| controller.is_ready_for_clients()) != Some(true) {
-            ensure!(start.elapsed() < START_LIMIT, "the rack doesn't serve within {} s", START_LIMIT.as_secs());
+        while self.controller.controller.call(|controller, _| controller.is_ready_for_clients())
+            != Some(true)
+        {
+            ensure!(
+                start.elapsed() < START_LIMIT,
+                "the rack doesn't serve within {} s",
+                START_LIMIT.as_secs()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
@@ -124,13 +153,15 @@ impl ProcessBench {
 
 /// `rack.toml` of the rack, whose data lies beside it.
 fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
-    let mut addresses = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); 3 + 2 * usize::from(options.nodes)];
+    let mut addresses =
+        vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); 3 + 2 * usize::from(options.nodes)];
     fill_with_free(&mut addresses).context("no free addresses for the parts")?;
     let mut addresses = addresses.into_iter();
     let mut address = || addresses.next().expect("as many were drawn as are asked for");
     let RackOptions { cache_records, snapshot_period_ms, .. } = *options;
     let (value_bytes, slots) = Cache::classes_of_one_size(cache_records, options.value_bytes)[0];
-    // As in one process: parts are silent only if the machine stalls, and nothing goes around the switch.
+    // As in one process: parts are silent only if the machine stalls, and nothing goes around the
+    // switch.
     let mut text = format!(
         "[rack]\nscheme = \"{}\"\ndata = \"data\"\nsnapshot_period_ms = {snapshot_period_ms}\nswitch_timeout_ms = 60000\n\
          [cache]\nrecords = {cache_records}\nclasses = [[{value_bytes}, {slots}]]\n\
@@ -139,7 +170,8 @@ fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
         address()
     );
     for part in std::iter::once("switch").chain((0..options.nodes).map(|_| "node")) {
-        let _infallible = writeln!(text, "[[{part}]]\naddress = \"{}\"\nmetrics = \"{}\"", address(), address());
+        let _infallible =
+            writeln!(text, "[[{part}]]\naddress = \"{}\"\nmetrics = \"{}\"", address(), address());
     }
     Ok(text)
 }
@@ -172,9 +204,12 @@ impl Parts {
     }
 
     fn part(&self, part: &str, arguments: &[String]) -> anyhow::Result<Leashed> {
-        let fixed = [self.program.as_os_str(), part.as_ref(), "--config".as_ref(), self.file.as_os_str()];
-        let command: Vec<&OsStr> = fixed.into_iter().chain(arguments.iter().map(OsStr::new)).collect();
-        Leashed::spawn(&command, Stdio::piped(), Stdio::inherit()).with_context(|| format!("starting a {part}"))
+        let fixed =
+            [self.program.as_os_str(), part.as_ref(), "--config".as_ref(), self.file.as_os_str()];
+        let command: Vec<&OsStr> =
+            fixed.into_iter().chain(arguments.iter().map(OsStr::new)).collect();
+        Leashed::spawn(&command, Stdio::piped(), Stdio::inherit())
+            .with_context(|| format!("starting a {part}"))
     }
 }
 
@@ -203,14 +238,16 @@ impl BenchRack for ProcessBench {
         self.links(u64::from(index) + 1)
     }
 
-    /// Into the nodes' directories, while they are down: what comes by their sockets would be capped.
+    /// Into the nodes' directories, while they are down: what comes by their sockets would be
+    /// capped.
     fn load(&mut self, records: Preload) -> anyhow::Result<()> {
         self.nodes.clear();
         let open = |node| {
             let opened = blueprint::storage(&self.parts.config, node).open();
             opened.map(|(engine, _)| engine).with_context(|| format!("node {node}"))
         };
-        let mut engines = (0..self.parts.config.nodes.len()).map(open).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut engines =
+            (0..self.parts.config.nodes.len()).map(open).collect::<anyhow::Result<Vec<_>>>()?;
         let mut done = Vec::new();
         for (node, mut group) in Records::new(records, &self.watched) {
             engines[usize::from(node)].execute(&mut group, &mut done);
@@ -226,7 +263,8 @@ impl BenchRack for ProcessBench {
     fn preload_cache(&mut self, keys: Vec<Vec<u8>>) -> anyhow::Result<usize> {
         let ClientLinks { uplink, control, .. } = self.links(u64::from(self.clients) + 1)?;
         let config = ClientConfig { lanes: OWN_LANES, ..ClientConfig::default() };
-        self.watched.fill_cache(&keys, BlockingSession::open(config, uplink, control, Clock::default())?)
+        self.watched
+            .fill_cache(&keys, BlockingSession::open(config, uplink, control, Clock::default())?)
     }
 
     fn cached(&self) -> Vec<KeyHash> {
@@ -268,13 +306,18 @@ impl BenchRack for ProcessBench {
     fn stop(self: Box<Self>) -> anyhow::Result<()> {
         let ProcessBench { switch, nodes, controller, unheard, scratch, .. } = *self;
         let parts = switch.into_iter().chain(nodes);
-        let ended: Vec<_> = parts.filter_map(|mut part| part.ended().transpose()).collect::<Result<_, _>>()?;
+        let ended: Vec<_> =
+            parts.filter_map(|mut part| part.ended().transpose()).collect::<Result<_, _>>()?;
         // What they stored goes, so they needn't end in good order.
         controller.stop();
         drop(scratch);
         ensure!(ended.is_empty(), "a part of the rack ended before the run did: {}", ended[0]);
         let unheard = unheard.into_inner();
-        ensure!(unheard.is_none(), "a part of the rack didn't say what it counted: {}", unheard.unwrap_or_default());
+        ensure!(
+            unheard.is_none(),
+            "a part of the rack didn't say what it counted: {}",
+            unheard.unwrap_or_default()
+        );
         Ok(())
     }
 }

@@ -36,7 +36,15 @@ impl BlockingSession {
         let boot = switchback_rack::assembly::draw_boot();
         let session = Session::new(config, boot, boot, clock.now());
         let events = Events::with_capacity(8);
-        let mut opened = BlockingSession { session, uplink, control, clock, poll, events, packet: Packet::new() };
+        let mut opened = BlockingSession {
+            session,
+            uplink,
+            control,
+            clock,
+            poll,
+            events,
+            packet: Packet::new(),
+        };
         let start = Instant::now();
         while !opened.session.is_open(opened.clock.now()) {
             ensure!(start.elapsed() < OPEN_LIMIT, "the controller grants no session");
@@ -47,7 +55,8 @@ impl BlockingSession {
 
     /// Waits for something to happen and handles it.
     fn step(&mut self, done: &mut dyn FnMut(Completion<'_>)) {
-        let timeout = until(self.clock.now(), self.session.poll_timeout()).unwrap_or(Duration::from_millis(20));
+        let timeout = until(self.clock.now(), self.session.poll_timeout())
+            .unwrap_or(Duration::from_millis(20));
         let timeout = timeout.min(Duration::from_millis(20));
         if let Err(error) = self.poll.poll(&mut self.events, Some(timeout)) {
             tracing::debug!(%error, "waiting was interrupted");

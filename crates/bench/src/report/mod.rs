@@ -83,8 +83,10 @@ impl Machine {
     pub fn here() -> Machine {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
-        let model =
-            cpuinfo.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(": ").nth(1));
+        let model = cpuinfo
+            .lines()
+            .find(|line| line.starts_with("model name"))
+            .and_then(|line| line.split(": ").nth(1));
         Machine {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
             model: model.unwrap_or("unknown processor").to_owned(),
@@ -196,8 +198,16 @@ impl Latency {
     fn of(histogram: &Histogram<u64>) -> Option<Latency> {
         let us = |ns: f64| (ns / 10.0).round() / 100.0;
         let at = |quantile| us(histogram.value_at_quantile(quantile) as f64);
-        let (count, mean, max) = (histogram.len(), us(histogram.mean()), us(histogram.max() as f64));
-        (count > 0).then(|| Latency { count, mean, p50: at(0.5), p99: at(0.99), p999: at(0.999), max })
+        let (count, mean, max) =
+            (histogram.len(), us(histogram.mean()), us(histogram.max() as f64));
+        (count > 0).then(|| Latency {
+            count,
+            mean,
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max,
+        })
     }
 }
 
@@ -206,7 +216,8 @@ impl Latency {
 pub struct Recovery {
     /// When it happened, in seconds of the measured time.
     pub at: f64,
-    /// After so many seconds half a second's throughput was back at 95 % of what it was before the first change; `null`: never.
+    /// After so many seconds half a second's throughput was back at 95 % of what it was before the
+    /// first change; `null`: never.
     pub recovered_after: Option<f64>,
 }
 
@@ -221,16 +232,23 @@ pub(crate) struct RunContext {
 
 impl Run {
     pub(crate) fn new(context: RunContext, measured: Measured, limits: Limits) -> Run {
-        let Measured { recorder, seconds, rack, sent, unsent, late, verdict, unswept, cached, .. } = measured;
+        let Measured {
+            recorder, seconds, rack, sent, unsent, late, verdict, unswept, cached, ..
+        } = measured;
         let throughput_ops = recorder.operations as f64 / seconds;
         let of = |limit: Option<f64>| limit.map(|limit| throughput_ops / limit);
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        let share =
+            |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         let resent = share(sent.retries, sent.submitted);
         let failed = share(recorder.failed, recorder.operations + recorder.failed);
         let node_ops: Vec<f64> = rack.node_ops.iter().map(|&ops| ops as f64 / seconds).collect();
         let latencies = latencies(&recorder);
         // An open loop records the latency of each operation that was due, whenever it ended.
-        let due = latencies.values().filter_map(|by_whom| by_whom.get("all")).map(|latency| latency.count).sum::<u64>();
+        let due = latencies
+            .values()
+            .filter_map(|by_whom| by_whom.get("all"))
+            .map(|latency| latency.count)
+            .sum::<u64>();
         let due_ops = context.offered_ops.map(|_| (due + recorder.failed) as f64 / seconds);
         let mut run = Run {
             scheme: context.scheme,
@@ -264,7 +282,9 @@ impl Run {
             verified: verdict.as_ref().map(|verdict| verdict.verified),
             mismatches: verdict.as_ref().map(|verdict| verdict.mismatches),
             unswept,
-            changes: context.change_every.map_or_else(Vec::new, |every| recoveries(&recorder.steps, seconds, every)),
+            changes: context
+                .change_every
+                .map_or_else(Vec::new, |every| recoveries(&recorder.steps, seconds, every)),
             series: recorder.steps,
             cached_records: cached.len(),
             rack,
@@ -286,21 +306,33 @@ impl Run {
             }
         };
         say(self.throughput_ops == 0.0, "nothing was done at all".to_owned());
-        say(self.loss > LOSS_MAX, format!("{:.1} % of requests lost or sent again", self.loss * 100.0));
+        say(
+            self.loss > LOSS_MAX,
+            format!("{:.1} % of requests lost or sent again", self.loss * 100.0),
+        );
         if let Some(verdict) = &self.verification {
-            say(verdict.mismatches > 0, format!("{} of {} answers are wrong", verdict.mismatches, verdict.verified));
+            say(
+                verdict.mismatches > 0,
+                format!("{} of {} answers are wrong", verdict.mismatches, verdict.verified),
+            );
         }
         if let (Some(false), Some(due)) = (self.kept_up, self.due_ops) {
             // A finding rather than a fault: the latencies are what they are at this rate.
             let done = grouped(self.throughput_ops);
-            self.objections.push(format!("did not keep up: {done} of {} operations a second done", grouped(due)));
+            self.objections.push(format!(
+                "did not keep up: {done} of {} operations a second done",
+                grouped(due)
+            ));
         }
         if self.of_limit_cached.or(self.of_limit).is_some_and(|share| share > ABOVE_LIMIT) {
             self.objections
                 .push("above the limit: the cache changed meanwhile, or nodes serve more than they should".to_owned());
         }
         if self.unswept > 0 {
-            self.objections.push(format!("{} records that were written were not read again at the end", self.unswept));
+            self.objections.push(format!(
+                "{} records that were written were not read again at the end",
+                self.unswept
+            ));
         }
         if let Some(verdict) = &self.verification
             && verdict.unchecked > 0
@@ -321,8 +353,10 @@ fn latencies(recorder: &Recorder) -> BTreeMap<&'static str, BTreeMap<&'static st
         let mut all = cache.clone();
         all.add(node).expect("all histograms have the same bounds");
         let by_whom = [("cache", cache), ("node", node), ("all", &all)];
-        let by_whom: BTreeMap<_, _> =
-            by_whom.into_iter().filter_map(|(whom, histogram)| Some((whom, Latency::of(histogram)?))).collect();
+        let by_whom: BTreeMap<_, _> = by_whom
+            .into_iter()
+            .filter_map(|(whom, histogram)| Some((whom, Latency::of(histogram)?)))
+            .collect();
         if !by_whom.is_empty() {
             by_verb.insert(verb.name(), by_whom);
         }
@@ -437,13 +471,17 @@ mod tests {
     #[test]
     fn medians_and_spread() {
         let spread = Spread::of([3.0, 1.0, 2.0, 10.0]).unwrap();
-        assert_eq!((spread.median, spread.min, spread.max, spread.relative()), (2.5, 1.0, 10.0, 3.0));
+        assert_eq!(
+            (spread.median, spread.min, spread.max, spread.relative()),
+            (2.5, 1.0, 10.0, 3.0)
+        );
         assert_eq!(Spread::of([]), None);
     }
 
     #[test]
     fn recovery_counts_from_the_change() {
-        // Two seconds at 100; the change halves it for 0.7 s; the second one does nothing; after the third it never comes back.
+        // Two seconds at 100; the change halves it for 0.7 s; the second one does nothing; after
+        // the third it never comes back.
         let mut steps = vec![100; 80];
         steps[20..27].fill(50);
         steps[60..].fill(90);

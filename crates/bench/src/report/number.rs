@@ -27,7 +27,8 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped() {
-        let grouped: Vec<_> = [0.0, 999.4, 1000.0, -12_345.0, 1e9, f64::INFINITY].map(grouped).into();
+        let grouped: Vec<_> =
+            [0.0, 999.4, 1000.0, -12_345.0, 1e9, f64::INFINITY].map(grouped).into();
         assert_eq!(grouped, ["0", "999", "1,000", "-12,345", "1,000,000,000", "-"]);
         assert_eq!(percent(0.9312), "93.1 %");
     }

@@ -8,7 +8,12 @@ use std::fmt::Write as _;
 use switchback_terminal::Table;
 
 /// What is run, where.
-pub(crate) fn describe(args: &LoadArgs, shape: &Shape, notes: &[String], machine: &Machine) -> String {
+pub(crate) fn describe(
+    args: &LoadArgs,
+    shape: &Shape,
+    notes: &[String],
+    machine: &Machine,
+) -> String {
     let mut text = format!(
         "workload {} ({}), Zipf {}, {} records of {} + {} B, seed {}\n",
         args.workload,
@@ -43,7 +48,12 @@ pub(crate) fn describe(args: &LoadArgs, shape: &Shape, notes: &[String], machine
     );
     if let Some(pattern) = args.change {
         let keys = args.change_keys;
-        let _ = writeln!(text, "popularity changes every {} s: {}, {keys} keys", args.change_every, spelt(pattern));
+        let _ = writeln!(
+            text,
+            "popularity changes every {} s: {}, {keys} keys",
+            args.change_every,
+            spelt(pattern)
+        );
     }
     for note in notes {
         let _ = writeln!(text, "{note}");
@@ -83,7 +93,11 @@ pub(crate) fn headline(run: &Run, repetitions: u32) -> String {
         let _ = write!(text, ", {} answers checked, {mismatches} wrong", grouped(verified as f64));
     }
     for objection in &run.objections {
-        let _ = write!(text, "\n    {}: {objection}", if run.is_result { "note" } else { "NOT A RESULT" });
+        let _ = write!(
+            text,
+            "\n    {}: {objection}",
+            if run.is_result { "note" } else { "NOT A RESULT" }
+        );
     }
     for mismatch in run.wrong() {
         let _ = write!(text, "\n    {mismatch}");
@@ -151,14 +165,27 @@ pub(crate) fn text_of_run(run: &Run) -> String {
 }
 
 fn latency_table(run: &Run) -> String {
-    let mut table = Table::of_numbers(["latency in us", "count", "mean", "p50", "p99", "p99.9", "max"]);
+    let mut table =
+        Table::of_numbers(["latency in us", "count", "mean", "p50", "p99", "p99.9", "max"]);
     for (verb, by_whom) in &run.latency_us {
         for whom in ["cache", "node", "all"] {
             // The sum says nothing new where there is only one part.
-            let Some(latency) = by_whom.get(whom).filter(|_| whom != "all" || by_whom.len() > 2) else { continue };
+            let Some(latency) = by_whom.get(whom).filter(|_| whom != "all" || by_whom.len() > 2)
+            else {
+                continue;
+            };
             let Latency { count, mean, p50, p99, p999, max } = latency;
-            let [mean, p50, p99, p999, max] = [mean, p50, p99, p999, max].map(|us| microseconds(*us));
-            table.row([format!("{verb}, {whom}"), grouped(*count as f64), mean, p50, p99, p999, max]);
+            let [mean, p50, p99, p999, max] =
+                [mean, p50, p99, p999, max].map(|us| microseconds(*us));
+            table.row([
+                format!("{verb}, {whom}"),
+                grouped(*count as f64),
+                mean,
+                p50,
+                p99,
+                p999,
+                max,
+            ]);
         }
     }
     table.to_string()
@@ -187,8 +214,11 @@ pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
     ]);
     let share = |of: Option<Spread>| of.map_or("-".to_owned(), |share| percent(share.median));
     for summary in summaries {
-        let spread =
-            if summary.runs > 1 { format!("± {}", percent(summary.throughput_ops.relative())) } else { String::new() };
+        let spread = if summary.runs > 1 {
+            format!("± {}", percent(summary.throughput_ops.relative()))
+        } else {
+            String::new()
+        };
         table.row([
             summary.scheme.name().to_owned(),
             grouped(summary.throughput_ops.median),
@@ -208,7 +238,12 @@ pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
     for summary in summaries {
         if let Some(limit) = summary.limit_closed_loop_ops {
             let share = percent(summary.throughput_ops.median / limit.median);
-            let _ = writeln!(text, "  {} in a closed loop: {share} of {}", summary.scheme, grouped(limit.median));
+            let _ = writeln!(
+                text,
+                "  {} in a closed loop: {share} of {}",
+                summary.scheme,
+                grouped(limit.median)
+            );
         }
     }
     if let [first, others @ ..] = summaries {

@@ -14,8 +14,9 @@ const INDEX_BITS: u32 = 48;
 const INDEX_MASK: u64 = (1 << INDEX_BITS) - 1;
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Names records: record `index` is `user` and twelve hexadecimal digits, a seeded permutation of the index, so that neighbours in rank are not
-/// neighbours in any order of keys. Longer keys are filled up in front.
+/// Names records: record `index` is `user` and twelve hexadecimal digits, a seeded permutation of
+/// the index, so that neighbours in rank are not neighbours in any order of keys. Longer keys are
+/// filled up in front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeySpace {
     seed: u64,
@@ -63,9 +64,11 @@ impl KeySpace {
 }
 
 const MULTIPLIERS: [u64; 3] = [0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
-const INVERSES: [u64; 3] = [inverse(MULTIPLIERS[0]), inverse(MULTIPLIERS[1]), inverse(MULTIPLIERS[2])];
+const INVERSES: [u64; 3] =
+    [inverse(MULTIPLIERS[0]), inverse(MULTIPLIERS[1]), inverse(MULTIPLIERS[2])];
 
-/// A permutation of the 48-bit numbers: every step (odd multiplication, addition, xor with a right shift) can be undone.
+/// A permutation of the 48-bit numbers: every step (odd multiplication, addition, xor with a right
+/// shift) can be undone.
 #[inline]
 fn permute(index: u64, seed: u64) -> u64 {
     let mut x = index.wrapping_add(seed) & INDEX_MASK;
@@ -86,7 +89,8 @@ fn unpermute(mut x: u64, seed: u64) -> u64 {
     x.wrapping_sub(seed) & INDEX_MASK
 }
 
-/// What undoes a multiplication by an odd number: each step doubles the bits that are right (Newton).
+/// What undoes a multiplication by an odd number: each step doubles the bits that are right
+/// (Newton).
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd; // three bits are right
     let mut step = 0;
@@ -105,7 +109,8 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Says which write made a value. Nothing of a value needs to be remembered: all of it follows from this.
+/// Says which write made a value. Nothing of a value needs to be remembered: all of it follows from
+/// this.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     /// The record it was written to.
@@ -128,8 +133,9 @@ pub enum ValueError {
 impl Stamp {
     /// Writes the value of `value_bytes` bytes that this write stores.
     ///
-    /// 48 bits of index, 16 of writer, 32 of version, CRC-32 of all that isn't the CRC; then pseudo-random filler, which doesn't compress and
-    /// differs from version to version, so that a torn value can't pass.
+    /// 48 bits of index, 16 of writer, 32 of version, CRC-32 of all that isn't the CRC; then
+    /// pseudo-random filler, which doesn't compress and differs from version to version, so that a
+    /// torn value can't pass.
     #[inline]
     pub fn write_value(&self, value_bytes: usize, value: &mut Vec<u8>) {
         assert!(value_bytes >= VALUE_BYTES_MIN && self.index <= INDEX_MASK);
@@ -154,7 +160,8 @@ impl Stamp {
         if value.len() != value_bytes || value.len() < VALUE_BYTES_MIN {
             return Err(ValueError::Length);
         }
-        let u32_at = |at: usize| u32::from_be_bytes(value[at..at + 4].try_into().expect("four bytes"));
+        let u32_at =
+            |at: usize| u32::from_be_bytes(value[at..at + 4].try_into().expect("four bytes"));
         if u32_at(12) != checksum(value) {
             return Err(ValueError::Checksum);
         }
@@ -171,7 +178,8 @@ fn checksum(value: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The records that are there before a run: all of a range of indexes, version 0 each. Hands out one record after the other without allocating.
+/// The records that are there before a run: all of a range of indexes, version 0 each. Hands out
+/// one record after the other without allocating.
 #[derive(Clone, Debug)]
 pub struct Preload {
     keys: KeySpace,
@@ -195,8 +203,10 @@ impl Preload {
     /// Part `part` of `parts` about equal ones that together are the whole.
     pub fn part(&self, part: u64, parts: u64) -> Preload {
         assert!(part < parts);
-        let at =
-            |part: u64| self.range.start + (u128::from(self.remaining()) * u128::from(part) / u128::from(parts)) as u64;
+        let at = |part: u64| {
+            self.range.start
+                + (u128::from(self.remaining()) * u128::from(part) / u128::from(parts)) as u64
+        };
         Preload { range: at(part)..at(part + 1), ..self.clone() }
     }
 
@@ -205,7 +215,8 @@ impl Preload {
     pub fn next_record(&mut self) -> Option<(&[u8], &[u8])> {
         let index = self.range.next()?;
         self.keys.write_key(index, &mut self.key);
-        Stamp { index, writer: PRELOADED, version: 0 }.write_value(self.value_bytes, &mut self.value);
+        Stamp { index, writer: PRELOADED, version: 0 }
+            .write_value(self.value_bytes, &mut self.value);
         Some((&self.key, &self.value))
     }
 }
@@ -227,7 +238,10 @@ mod tests {
         for index in 0..16_000 {
             counts[keys.key(index)[4] as usize] += 1;
         }
-        assert!(HEX.iter().all(|&digit| (800..1200).contains(&counts[usize::from(digit)])), "{counts:?}");
+        assert!(
+            HEX.iter().all(|&digit| (800..1200).contains(&counts[usize::from(digit)])),
+            "{counts:?}"
+        );
         assert_ne!(KeySpace::new(2, 16).key(5), keys.key(5));
         assert_eq!(KeySpace::new(1, 40).key(5).len(), 40);
     }
@@ -285,7 +299,8 @@ mod tests {
             let mut flipped = value.clone();
             flipped[at % value_bytes] ^= 1 << bit;
             prop_assert!(Stamp::read_value(&flipped, value_bytes).is_err());
-            // Torn behind the stamp: the checksum is the older one's, some of the bytes are the newer one's.
+            // Torn behind the stamp: the checksum is the older one's, some of the bytes are the
+            // newer one's.
             let from = 16 + at % (value_bytes - 16);
             prop_assume!(value[from..] != newer[from..]);
             value[from..].copy_from_slice(&newer[from..]);

@@ -1,5 +1,6 @@
-//! Workloads: which record is asked for next, by which verb, and what a value holds. Pure: no clock, no I/O, and the same for the same seed, so that
-//! wall-clock runs and virtual-time experiments ask exactly the same.
+//! Workloads: which record is asked for next, by which verb, and what a value holds. Pure: no
+//! clock, no I/O, and the same for the same seed, so that wall-clock runs and virtual-time
+//! experiments ask exactly the same.
 
 mod keys;
 mod popularity;
@@ -32,13 +33,15 @@ pub enum Verb {
     Rmw,
     /// Writes it if it doesn't exist: one conditional write.
     Add,
-    /// Reads it, then writes it if it is still the one that was read: a read and a conditional write.
+    /// Reads it, then writes it if it is still the one that was read: a read and a conditional
+    /// write.
     Cas,
 }
 
 impl Verb {
     /// All of them.
-    pub const ALL: [Verb; 6] = [Verb::Read, Verb::Update, Verb::Insert, Verb::Rmw, Verb::Add, Verb::Cas];
+    pub const ALL: [Verb; 6] =
+        [Verb::Read, Verb::Update, Verb::Insert, Verb::Rmw, Verb::Add, Verb::Cas];
 
     /// As reports spell it.
     pub const fn name(self) -> &'static str {
@@ -70,7 +73,8 @@ pub enum Workload {
     F,
     /// This percentage of updates, the rest reads; Zipf.
     Mix(f64),
-    /// As published of a cluster, whose operations are known; Zipf, and keys that are used only once.
+    /// As published of a cluster, whose operations are known; Zipf, and keys that are used only
+    /// once.
     Twitter(&'static Cluster),
 }
 
@@ -113,7 +117,8 @@ impl Workload {
         }
     }
 
-    /// Whether some records stay hotter than others for as long as popularity isn't changed: not so for inserts and read-latest.
+    /// Whether some records stay hotter than others for as long as popularity isn't changed: not so
+    /// for inserts and read-latest.
     pub fn is_static(self) -> bool {
         !matches!(self, Workload::Load | Workload::D)
     }
@@ -127,8 +132,9 @@ impl Workload {
     pub fn describe(self) -> String {
         let mix = self.mix();
         let parts = Verb::ALL.iter().zip(mix).filter(|(_, share)| *share > 0.0);
-        let parts: Vec<_> =
-            parts.map(|(verb, share)| format!("{} % {}", (share * 1000.0).round() / 10.0, verb.name())).collect();
+        let parts: Vec<_> = parts
+            .map(|(verb, share)| format!("{} % {}", (share * 1000.0).round() / 10.0, verb.name()))
+            .collect();
         parts.join(", ")
     }
 }
@@ -175,7 +181,8 @@ impl FromStr for Workload {
                 }
             }
             other => {
-                let percent = other.strip_prefix("mix:").and_then(|percent| percent.parse::<f64>().ok());
+                let percent =
+                    other.strip_prefix("mix:").and_then(|percent| percent.parse::<f64>().ok());
                 match percent {
                     Some(percent) if (0.0..=100.0).contains(&percent) => Ok(Workload::Mix(percent)),
                     Some(percent) => Err(format!("{percent} % of writes? It is 0 to 100")),
@@ -193,7 +200,8 @@ pub struct WorkloadSpec {
     pub workload: Workload,
     /// Zipf exponent; 0 is uniform.
     pub theta: f64,
-    /// Records that are there from the start (of `load`: none are; it is how many the cache limit assumes).
+    /// Records that are there from the start (of `load`: none are; it is how many the cache limit
+    /// assumes).
     pub records: u64,
     /// How popularity changes, if it does.
     pub change: Option<Change>,
@@ -230,7 +238,19 @@ mod tests {
 
     #[test]
     fn names_are_read_as_they_are_written() {
-        for name in ["load", "a", "b", "c", "d", "f", "mix:0", "mix:25", "mix:12.5", "mix:100", "twitter:36"] {
+        for name in [
+            "load",
+            "a",
+            "b",
+            "c",
+            "d",
+            "f",
+            "mix:0",
+            "mix:25",
+            "mix:12.5",
+            "mix:100",
+            "twitter:36",
+        ] {
             assert_eq!(name.parse::<Workload>().unwrap().to_string(), name);
         }
         for name in [

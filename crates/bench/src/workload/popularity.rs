@@ -104,7 +104,10 @@ impl Popularity {
         for (at, rank) in chosen.into_iter().enumerate() {
             // Each change takes keys that were cold so far.
             let cold = self.records - 1 - (before + at as u64) % (self.records - hot);
-            let (a, b) = (*self.swapped.get(&rank).unwrap_or(&rank), *self.swapped.get(&cold).unwrap_or(&cold));
+            let (a, b) = (
+                *self.swapped.get(&rank).unwrap_or(&rank),
+                *self.swapped.get(&cold).unwrap_or(&cold),
+            );
             self.swapped.insert(rank, b);
             self.swapped.insert(cold, a);
         }

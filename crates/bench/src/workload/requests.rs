@@ -14,11 +14,13 @@ pub struct Request {
     pub index: u64,
 }
 
-/// The requests of one client, without end. Clients of one run draw from different streams of the same seed.
+/// The requests of one client, without end. Clients of one run draw from different streams of the
+/// same seed.
 ///
-/// Clients insert disjoint records: client `c` of `n` the `c`-th, `c + n`-th and so on after those that were there. Reads of the
-/// latest records choose among those that were there and those that this client has inserted itself and knows to be written, so that a stream
-/// depends on nobody else (with one client, exactly YCSB's D).
+/// Clients insert disjoint records: client `c` of `n` the `c`-th, `c + n`-th and so on after those
+/// that were there. Reads of the latest records choose among those that were there and those that
+/// this client has inserted itself and knows to be written, so that a stream depends on nobody else
+/// (with one client, exactly YCSB's D).
 #[derive(Clone, Debug)]
 pub struct Requests {
     /// Verbs up to each of these draws.
@@ -122,7 +124,9 @@ impl Inserts {
 
     fn done(&mut self, index: u64) {
         let ordinal = (index - self.first) / self.step;
-        if let Some(done) = ordinal.checked_sub(self.known).and_then(|at| self.done.get_mut(at as usize)) {
+        if let Some(done) =
+            ordinal.checked_sub(self.known).and_then(|at| self.done.get_mut(at as usize))
+        {
             *done = true;
         }
         while self.done.front() == Some(&true) {
@@ -143,7 +147,13 @@ mod tests {
     use crate::workload::{Change, Pattern};
 
     fn spec(workload: &str) -> WorkloadSpec {
-        WorkloadSpec { workload: workload.parse().unwrap(), theta: 0.99, records: 1000, change: None, seed: 1 }
+        WorkloadSpec {
+            workload: workload.parse().unwrap(),
+            theta: 0.99,
+            records: 1000,
+            change: None,
+            seed: 1,
+        }
     }
 
     fn take(requests: &mut Requests, count: usize) -> Vec<Request> {
@@ -175,8 +185,10 @@ mod tests {
     fn keys_of_one_request_come_in_their_share_and_never_again() {
         // 41.48 % of the keys had one request, and a key had 4.3 on average.
         let spec = spec("twitter:22");
-        let requests: Vec<_> = (0..2).flat_map(|client| take(&mut spec.requests(client, 2), 20_000)).collect();
-        let mut once: Vec<_> = requests.iter().map(|request| request.index).filter(|&index| index >= 1000).collect();
+        let requests: Vec<_> =
+            (0..2).flat_map(|client| take(&mut spec.requests(client, 2), 20_000)).collect();
+        let mut once: Vec<_> =
+            requests.iter().map(|request| request.index).filter(|&index| index >= 1000).collect();
         let share = once.len() as f64 / requests.len() as f64;
         assert!((share - 0.4148 / 4.3).abs() < 0.01, "{share}");
         let count = once.len();
@@ -192,12 +204,19 @@ mod tests {
     #[test]
     fn clients_insert_disjoint_records_behind_those_that_are_there() {
         let spec = spec("load");
-        let mut indexes: Vec<_> =
-            (0..3).flat_map(|client| take(&mut spec.requests(client, 3), 100)).map(|request| request.index).collect();
+        let mut indexes: Vec<_> = (0..3)
+            .flat_map(|client| take(&mut spec.requests(client, 3), 100))
+            .map(|request| request.index)
+            .collect();
         indexes.sort_unstable();
         assert_eq!(indexes, (0..300).collect::<Vec<_>>());
         let inserted = take(&mut self::spec("d").requests(0, 1), 1000);
-        assert!(inserted.iter().filter(|request| request.verb == Verb::Insert).all(|request| request.index >= 1000));
+        assert!(
+            inserted
+                .iter()
+                .filter(|request| request.verb == Verb::Insert)
+                .all(|request| request.index >= 1000)
+        );
     }
 
     #[test]
@@ -218,7 +237,8 @@ mod tests {
         assert!(take(&mut requests, 100).iter().all(|r| r.verb == Verb::Insert || r.index < 1000));
         requests.inserted(inserted[0]);
         let reads = take(&mut requests, 4000);
-        let newest = reads.iter().filter(|r| r.verb == Verb::Read && r.index == inserted[99]).count();
+        let newest =
+            reads.iter().filter(|r| r.verb == Verb::Read && r.index == inserted[99]).count();
         let hottest = reads.iter().filter(|r| r.verb == Verb::Read).count() as f64 * 0.13;
         assert!(newest as f64 > hottest * 0.8, "{newest} reads of the newest record");
     }
@@ -227,7 +247,9 @@ mod tests {
     fn a_change_of_popularity_changes_what_is_hot() {
         let change = Some(Change { pattern: Pattern::HotIn, keys: 10 });
         let mut requests = WorkloadSpec { change, ..spec("c") }.requests(0, 1);
-        let hot = |requests: &mut Requests| take(requests, 2000).iter().filter(|r| r.index >= 990).count();
+        let hot = |requests: &mut Requests| {
+            take(requests, 2000).iter().filter(|r| r.index >= 990).count()
+        };
         assert!(hot(&mut requests) < 100);
         requests.set_phase(1);
         assert!(hot(&mut requests) > 600);

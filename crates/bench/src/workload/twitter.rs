@@ -1,7 +1,9 @@
-//! Workloads after the published figures of Twitter's production cache clusters (`twitter.csv`, which names its source).
+//! Workloads after the published figures of Twitter's production cache clusters (`twitter.csv`,
+//! which names its source).
 //!
-//! The figures are means, and say nothing of how they go together. So operations, keys and sizes are independent here: every operation chooses
-//! its key alike, by the published Zipf exponent, but for the share of requests that goes to keys used only once; and all records have the mean size.
+//! The figures are means, and say nothing of how they go together. So operations, keys and sizes
+//! are independent here: every operation chooses its key alike, by the published Zipf exponent, but
+//! for the share of requests that goes to keys used only once; and all records have the mean size.
 
 use super::Verb;
 use std::fmt;
@@ -29,14 +31,18 @@ pub struct Cluster {
     pub one_hit_keys: Option<f64>,
     /// Zipf exponent.
     pub alpha: Option<f64>,
-    /// Shares of operations as memcached names them, as published: rounded, and those below 1 % left out. Empty if not published.
+    /// Shares of operations as memcached names them, as published: rounded, and those below 1 %
+    /// left out. Empty if not published.
     pub operations: Vec<(&'static str, f64)>,
 }
 
 static CLUSTERS: LazyLock<Vec<Cluster>> = LazyLock::new(|| {
     let lines = FIGURES.lines().filter(|line| !line.starts_with('#')).skip(1);
     lines
-        .map(|line| Cluster::parse(line).expect("the figures are part of the program, and a test reads them"))
+        .map(|line| {
+            Cluster::parse(line)
+                .expect("the figures are part of the program, and a test reads them")
+        })
         .collect()
 });
 
@@ -47,8 +53,13 @@ pub fn clusters() -> &'static [Cluster] {
 
 /// A cluster by its number, as users write it.
 pub fn cluster(number: &str) -> Result<&'static Cluster, String> {
-    let found = number.parse().ok().and_then(|number: u16| CLUSTERS.iter().find(|cluster| cluster.number == number));
-    found.ok_or_else(|| format!("there is no cluster `{number}`: they are twitter:1 to twitter:{}", CLUSTERS.len()))
+    let found = number
+        .parse()
+        .ok()
+        .and_then(|number: u16| CLUSTERS.iter().find(|cluster| cluster.number == number));
+    found.ok_or_else(|| {
+        format!("there is no cluster `{number}`: they are twitter:1 to twitter:{}", CLUSTERS.len())
+    })
 }
 
 impl Cluster {
@@ -58,7 +69,8 @@ impl Cluster {
         let cluster = number()??;
         let [key_bytes, value_bytes, rate_kqps] = [number()?, number()?, number()?];
         let [mean_requests, one_hit_percent, alpha] = [number()?, number()?, number()?];
-        let operations = fields.next()?.split(' ').filter_map(|operation| operation.split_once(':'));
+        let operations =
+            fields.next()?.split(' ').filter_map(|operation| operation.split_once(':'));
         Some(Cluster {
             number: cluster as u16,
             key_bytes: key_bytes.map(|bytes| bytes as u32),
@@ -67,7 +79,9 @@ impl Cluster {
             mean_requests,
             one_hit_keys: one_hit_percent.map(|percent| percent / 100.0),
             alpha,
-            operations: operations.map(|(name, share)| Some((name, share.parse().ok()?))).collect::<Option<_>>()?,
+            operations: operations
+                .map(|(name, share)| Some((name, share.parse().ok()?)))
+                .collect::<Option<_>>()?,
         })
     }
 
@@ -77,11 +91,16 @@ impl Cluster {
         Some(key_bytes as usize <= CACHED_KEY_BYTES_MAX && value_bytes <= slot_bytes)
     }
 
-    /// The share of records that fits whatever the lengths around the published means: no more than `mean / length` of them are so long (Markov).
+    /// The share of records that fits whatever the lengths around the published means: no more than
+    /// `mean / length` of them are so long (Markov).
     pub fn fits_at_least(&self, slot_bytes: u32) -> Option<f64> {
         let (key_bytes, value_bytes) = self.key_bytes.zip(self.value_bytes)?;
         let too_long = |mean: u32, most: u32| f64::from(mean) / (f64::from(most) + 1.0);
-        Some((1.0 - too_long(key_bytes, CACHED_KEY_BYTES_MAX as u32) - too_long(value_bytes, slot_bytes)).max(0.0))
+        Some(
+            (1.0 - too_long(key_bytes, CACHED_KEY_BYTES_MAX as u32)
+                - too_long(value_bytes, slot_bytes))
+            .max(0.0),
+        )
     }
 
     /// Share of requests that go to keys used only once.
@@ -92,20 +111,27 @@ impl Cluster {
         }
     }
 
-    /// How many keys were used more than once. Not published, but it follows from the rate, the length of the trace and the mean number of requests.
+    /// How many keys were used more than once. Not published, but it follows from the rate, the
+    /// length of the trace and the mean number of requests.
     pub fn lasting_keys(&self) -> Option<u64> {
         let keys = self.rate_ops? * TRACE_SECONDS / self.mean_requests?.max(1.0);
         Some(((keys * (1.0 - self.one_hit_keys.unwrap_or(0.0))) as u64).max(1))
     }
 
-    /// Probability of each verb, in the order of [`Verb::ALL`]; `None` if the operations were not published.
+    /// Probability of each verb, in the order of [`Verb::ALL`]; `None` if the operations were not
+    /// published.
     ///
-    /// `get` and `gets` read. `set`, `replace` and `delete` write (a delete is made a write, or records would run out). `add` writes if
-    /// there is nothing. `cas`, `incr`, `decr`, `append` and `prepend` read and then write if the record is still the one that was read;
-    /// the `gets` that a `cas` had to make is that read, and doesn't count again.
+    /// `get` and `gets` read. `set`, `replace` and `delete` write (a delete is made a write, or
+    /// records would run out). `add` writes if there is nothing. `cas`, `incr`, `decr`, `append`
+    /// and `prepend` read and then write if the record is still the one that was read; the `gets`
+    /// that a `cas` had to make is that read, and doesn't count again.
     pub(super) fn mix(&self) -> Option<[f64; Verb::ALL.len()]> {
         let share = |names: &[&str]| -> f64 {
-            self.operations.iter().filter(|(name, _)| names.contains(name)).map(|(_, share)| share).sum()
+            self.operations
+                .iter()
+                .filter(|(name, _)| names.contains(name))
+                .map(|(_, share)| share)
+                .sum()
         };
         let mut mix = [0.0; Verb::ALL.len()];
         let (gets, cas) = (share(&["gets"]), share(&["cas"]));
@@ -132,7 +158,10 @@ mod tests {
     fn the_figures_are_whole() {
         let clusters = clusters();
         assert!(clusters.iter().map(|cluster| cluster.number).eq(1..=54));
-        assert!(FIGURES.lines().take(3).any(|line| line.contains("CC BY 4.0")), "they are not ours");
+        assert!(
+            FIGURES.lines().take(3).any(|line| line.contains("CC BY 4.0")),
+            "they are not ours"
+        );
         let known = ["get", "gets", "set", "add", "cas", "incr", "delete", "prepend"];
         for cluster in clusters {
             assert!(
@@ -143,7 +172,8 @@ mod tests {
             assert!(cluster.number == 5 || (0.96..1.02).contains(&sum), "{cluster}: {sum}");
             assert!((0.0..=1.0).contains(&cluster.one_hit_requests()), "{cluster}");
         }
-        let missing: Vec<_> = clusters.iter().filter(|c| c.alpha.is_none()).map(|c| c.number).collect();
+        let missing: Vec<_> =
+            clusters.iter().filter(|c| c.alpha.is_none()).map(|c| c.number).collect();
         assert_eq!(missing, [5, 43, 46]);
         assert!(clusters[4].mix().is_none() && clusters[4].lasting_keys().is_none());
     }
@@ -151,7 +181,10 @@ mod tests {
     #[test]
     fn a_cluster_is_what_was_published() {
         let cluster = cluster("36").unwrap();
-        assert_eq!((cluster.key_bytes, cluster.value_bytes, cluster.alpha), (Some(23), Some(78), Some(1.2169)));
+        assert_eq!(
+            (cluster.key_bytes, cluster.value_bytes, cluster.alpha),
+            (Some(23), Some(78), Some(1.2169))
+        );
         // get 0.93, add 0.04, gets 0.01, cas 0.01: the cas made that gets.
         let mix = cluster.mix().unwrap();
         assert!((mix[Verb::Read as usize] - 0.93 / 0.98).abs() < 1e-12);
@@ -160,7 +193,8 @@ mod tests {
         // 9.08 K a second for a week, 46.8 a key; 2.4 % of the keys only once.
         assert!((cluster.lasting_keys().unwrap() as f64 / 114.5e6 - 1.0).abs() < 0.01);
         assert!((cluster.one_hit_requests() - 0.024 / 46.8).abs() < 1e-12);
-        // Of values of 78 B no more than 78 in 129 are longer than 128 B, and of keys of 23 B no more than 23.
+        // Of values of 78 B no more than 78 in 129 are longer than 128 B, and of keys of 23 B no
+        // more than 23.
         assert_eq!((cluster.fits(128), cluster.fits(77)), (Some(true), Some(false)));
         assert!((cluster.fits_at_least(128).unwrap() - 28.0 / 129.0).abs() < 1e-12);
         assert_eq!((cluster.fits_at_least(64), clusters()[4].fits(128)), (Some(0.0), None));

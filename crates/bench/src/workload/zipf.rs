@@ -4,8 +4,9 @@ use rand::{Rng, RngExt};
 
 /// Samples rank `r` of `0..items` with probability proportional to `1 / (r + 1)^theta`.
 ///
-/// Rejection-inversion (Hörmann and Derflinger, 1996): exact for every `theta >= 0`, 1 included, in constant time and space. YCSB's
-/// generator (Gray et al., 1994) is an approximation: at 0.99 the third rank comes 19 % too often, and from 1 on it is undefined.
+/// Rejection-inversion (Hörmann and Derflinger, 1996): exact for every `theta >= 0`, 1 included, in
+/// constant time and space. YCSB's generator (Gray et al., 1994) is an approximation: at 0.99 the
+/// third rank comes 19 % too often, and from 1 on it is undefined.
 #[derive(Clone, Copy, Debug)]
 pub struct Zipf {
     items: f64,
@@ -36,7 +37,9 @@ impl Zipf {
             let u = self.to + random.random::<f64>() * (self.from - self.to);
             let x = inverse_integral(u, self.theta);
             let rank = (x + 0.5).floor().clamp(1.0, self.items);
-            if rank - x <= self.shortcut || u >= integral(rank + 0.5, self.theta) - density(rank, self.theta) {
+            if rank - x <= self.shortcut
+                || u >= integral(rank + 0.5, self.theta) - density(rank, self.theta)
+            {
                 return rank as u64 - 1;
             }
         }
@@ -49,7 +52,8 @@ fn density(x: f64, theta: f64) -> f64 {
     (-theta * x.ln()).exp()
 }
 
-/// An antiderivative of the density: `(x^(1 - theta) - 1) / (1 - theta)`, or `ln x` at 1, without cancellation near 1.
+/// An antiderivative of the density: `(x^(1 - theta) - 1) / (1 - theta)`, or `ln x` at 1, without
+/// cancellation near 1.
 #[inline]
 pub(crate) fn integral(x: f64, theta: f64) -> f64 {
     let ln = x.ln();
@@ -82,7 +86,8 @@ pub struct ZipfShares {
     zeta: f64,
 }
 
-/// Up to this rank sums are added up one by one; beyond it the Euler-Maclaurin formula is exact to rounding.
+/// Up to this rank sums are added up one by one; beyond it the Euler-Maclaurin formula is exact to
+/// rounding.
 const SUMMED: u64 = 10_000;
 
 impl ZipfShares {
@@ -119,7 +124,9 @@ fn zeta(n: u64, theta: f64) -> f64 {
     let (a, b) = (SUMMED as f64, n as f64);
     let (fa, fb) = (density(a, theta), density(b, theta));
     let slope = |x: f64, f: f64| -theta * f / x;
-    summed + integral(b, theta) - integral(a, theta) + (fb - fa) / 2.0 + (slope(b, fb) - slope(a, fa)) / 12.0
+    summed + integral(b, theta) - integral(a, theta)
+        + (fb - fa) / 2.0
+        + (slope(b, fb) - slope(a, fa)) / 12.0
 }
 
 #[cfg(test)]
@@ -129,7 +136,8 @@ mod tests {
     use rand::SeedableRng;
     use rand_pcg::Pcg64Mcg;
 
-    /// Pearson's statistic over the ranks, those expected fewer than 20 times pooled, and its degrees of freedom.
+    /// Pearson's statistic over the ranks, those expected fewer than 20 times pooled, and its
+    /// degrees of freedom.
     fn chi_square(items: u64, theta: f64, samples: u64) -> (f64, f64) {
         let (zipf, shares) = (Zipf::new(items, theta), ZipfShares::new(items, theta));
         let mut random = Pcg64Mcg::seed_from_u64(7);

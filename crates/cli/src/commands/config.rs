@@ -16,7 +16,9 @@ pub(crate) struct ConfigArgs {
 #[derive(Subcommand, Clone, Debug)]
 enum ConfigCommand {
     /// Report every mistake in a file, with its place and what would be right.
-    #[command(after_help = "Example:\n  switchback config check rack.toml && systemctl restart 'switchback-*'")]
+    #[command(
+        after_help = "Example:\n  switchback config check rack.toml && systemctl restart 'switchback-*'"
+    )]
     Check {
         /// The file.
         #[arg(value_name = "FILE")]
@@ -31,9 +33,15 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
     match &args.command {
         ConfigCommand::Example => output::line(EXAMPLE.trim_end())?,
         ConfigCommand::Check { file } => {
-            let Some(config) = load(Some(file), &Overrides::default()) else { return Ok(ExitCode::FAILURE) };
+            let Some(config) = load(Some(file), &Overrides::default()) else {
+                return Ok(ExitCode::FAILURE);
+            };
             let parts = format!("{} switches, {} nodes", config.switches.len(), config.nodes.len());
-            let parts = if config.switches.is_empty() { format!("{} nodes", config.nodes.len()) } else { parts };
+            let parts = if config.switches.is_empty() {
+                format!("{} nodes", config.nodes.len())
+            } else {
+                parts
+            };
             output::line(&format!(
                 "{}: fine ({} rack, {}, {parts})",
                 file.display(),

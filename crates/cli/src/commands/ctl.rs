@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use switchback_rack::admin::{CachedStatus, DrainResult, NodeStatus, RackStatus, SnapshotResult, SnapshotStatus};
+use switchback_rack::admin::{
+    CachedStatus, DrainResult, NodeStatus, RackStatus, SnapshotResult, SnapshotStatus,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,11 +67,15 @@ pub(crate) fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     let form = args.output;
     match args.command {
         CtlCommand::Status => show(form, &rack.get::<RackStatus>("status")?, status_text),
-        CtlCommand::Cached { limit } => show(form, &rack.get(&format!("cached?limit={limit}"))?, cached_text),
-        CtlCommand::Nodes => {
-            show(form, &rack.get::<Vec<NodeStatus>>("nodes")?, |nodes, paint| nodes_text(nodes, paint))
+        CtlCommand::Cached { limit } => {
+            show(form, &rack.get(&format!("cached?limit={limit}"))?, cached_text)
         }
-        CtlCommand::Snapshot => show(form, &rack.post::<SnapshotResult>("snapshot")?, snapshot_text),
+        CtlCommand::Nodes => show(form, &rack.get::<Vec<NodeStatus>>("nodes")?, |nodes, paint| {
+            nodes_text(nodes, paint)
+        }),
+        CtlCommand::Snapshot => {
+            show(form, &rack.post::<SnapshotResult>("snapshot")?, snapshot_text)
+        }
         CtlCommand::Drain => {
             let result: DrainResult = rack.post("drain")?;
             show(form, &result, drain_text)?;
@@ -123,11 +129,15 @@ impl Rack {
                     "{address} doesn't answer in time: the rack hangs, or something between here and there drops packets"
                 )
             }
-            Err(ureq::Error::ConnectionFailed | ureq::Error::Io(_) | ureq::Error::HostNotFound) => bail!(
-                "no rack answers at {address}: is `switchback up` running? If it serves its metrics elsewhere (its ready line \
+            Err(ureq::Error::ConnectionFailed | ureq::Error::Io(_) | ureq::Error::HostNotFound) => {
+                bail!(
+                    "no rack answers at {address}: is `switchback up` running? If it serves its metrics elsewhere (its ready line \
                  says where), use --metrics ADDR"
-            ),
-            Err(error) => return Err(error).context(format!("what answers at {address} is no rack")),
+                )
+            }
+            Err(error) => {
+                return Err(error).context(format!("what answers at {address} is no rack"));
+            }
         };
         let code = answer.status().as_u16();
         let body = answer.body_mut().with_config().limit(1 << 30).read_to_string();
@@ -144,7 +154,11 @@ impl Rack {
 
 fn agent(timeout: Duration) -> ureq::Agent {
     let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
-    config.timeout_connect(Some(Duration::from_secs(2))).timeout_global(Some(timeout)).build().into()
+    config
+        .timeout_connect(Some(Duration::from_secs(2)))
+        .timeout_global(Some(timeout))
+        .build()
+        .into()
 }
 
 fn percent(share: Option<f64>) -> String {
@@ -190,8 +204,21 @@ fn rack_lines(status: &RackStatus, paint: Paint) -> Lines {
     };
     let phase = if status.draining == Some(true) { format!("{phase}, draining") } else { phase };
     vec![
-        ("rack", format!("{} ({}, {}, version {})", status.name, status.scheme, status.shape, status.version)),
-        ("phase", format!("{phase}; epoch {}, up {}", number(status.epoch), seconds(status.uptime_seconds))),
+        (
+            "rack",
+            format!(
+                "{} ({}, {}, version {})",
+                status.name, status.scheme, status.shape, status.version
+            ),
+        ),
+        (
+            "phase",
+            format!(
+                "{phase}; epoch {}, up {}",
+                number(status.epoch),
+                seconds(status.uptime_seconds)
+            ),
+        ),
     ]
 }
 
@@ -231,7 +258,8 @@ fn durability_lines(status: &RackStatus, paint: Paint) -> Lines {
         None => asked_at("the controller", "[rack]"),
     };
     let mut lines = vec![("snapshots", taken)];
-    if let Some(error) = status.snapshots.as_ref().and_then(|snapshots| snapshots.error.as_deref()) {
+    if let Some(error) = status.snapshots.as_ref().and_then(|snapshots| snapshots.error.as_deref())
+    {
         lines.push(("", paint.text(Style::Red, &printable(error))));
     }
     let clients = &status.clients;
@@ -244,7 +272,10 @@ fn durability_lines(status: &RackStatus, paint: Paint) -> Lines {
             size(clients.preserved_bytes),
             size(clients.spool_bytes)
         ),
-        None => format!("connections and preserved records are {}", asked_at("the gateway", "[gateway]")),
+        None => format!(
+            "connections and preserved records are {}",
+            asked_at("the gateway", "[gateway]")
+        ),
     };
     lines.push(("clients", format!("{sessions}, {kept}")));
     lines
@@ -279,7 +310,10 @@ fn recovery_lines(status: &RackStatus, paint: Paint) -> Lines {
     );
     let mut lines = vec![("recovery", steps)];
     if recovery.abandoned_clients > 0 {
-        let clients = format!("{} clients did not answer before their lease ran out", recovery.abandoned_clients);
+        let clients = format!(
+            "{} clients did not answer before their lease ran out",
+            recovery.abandoned_clients
+        );
         lines.push(("", paint.text(Style::Yellow, &clients)));
     }
     lines
@@ -387,9 +421,13 @@ fn snapshot_text(result: &SnapshotResult, _: Paint) -> String {
 }
 
 fn drain_text(result: &DrainResult, paint: Paint) -> String {
-    let drained =
-        format!("{} records brought to their nodes in {}", grouped(result.drained), seconds(result.duration_seconds));
-    let remaining = result.remaining.iter().map(|line| paint.text(Style::Red, &format!("\nremains: {line}")));
+    let drained = format!(
+        "{} records brought to their nodes in {}",
+        grouped(result.drained),
+        seconds(result.duration_seconds)
+    );
+    let remaining =
+        result.remaining.iter().map(|line| paint.text(Style::Red, &format!("\nremains: {line}")));
     drained + &remaining.collect::<String>()
 }
 

@@ -66,9 +66,14 @@ mod tests {
     use clap::CommandFactory as _;
 
     /// The words of every command that has subcommands, with the names of those.
-    fn commands_within(command: &Command, path: &[String], found: &mut Vec<(Vec<String>, Vec<String>)>) {
+    fn commands_within(
+        command: &Command,
+        path: &[String],
+        found: &mut Vec<(Vec<String>, Vec<String>)>,
+    ) {
         let path = [path, &[command.get_name().to_owned()]].concat();
-        let names: Vec<_> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        let names: Vec<_> =
+            command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
         command.get_subcommands().for_each(|command| commands_within(command, &path, found));
         if !names.is_empty() {
             found.push((path, names));
@@ -91,7 +96,8 @@ mod tests {
             words.len(),
             words.last().unwrap()
         );
-        let output = std::process::Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
+        let output =
+            std::process::Command::new("bash").args(["--norc", "-c", &ask]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -100,7 +106,10 @@ mod tests {
         for (path, names) in commands() {
             let offered = offered(&path);
             for name in names {
-                assert!(offered.split_whitespace().any(|word| word == name), "{path:?} {name}: {offered}");
+                assert!(
+                    offered.split_whitespace().any(|word| word == name),
+                    "{path:?} {name}: {offered}"
+                );
             }
         }
     }
@@ -120,7 +129,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let args = ManArgs { directory: directory.path().join("man1") };
         man(&args, crate::Cli::command()).unwrap();
-        let page = |words: &[String]| std::fs::read_to_string(args.directory.join(words.join("-") + ".1")).unwrap();
+        let page = |words: &[String]| {
+            std::fs::read_to_string(args.directory.join(words.join("-") + ".1")).unwrap()
+        };
         for (path, names) in commands() {
             assert!(page(&path).contains("SUBCOMMANDS"), "{path:?}");
             for name in names {

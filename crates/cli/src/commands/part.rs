@@ -24,17 +24,20 @@ pub(crate) struct SwitchArgs {
     /// Which [[switch]] of the file, from 0.
     #[arg(short, long, value_name = "N", default_value_t = 0)]
     index: u16,
-    /// Where packets are processed: user (a socket of this process) or xdp (the kernel, on an interface; needs root).
+    /// Where packets are processed: user (a socket of this process) or xdp (the kernel, on an
+    /// interface; needs root).
     #[arg(long, value_name = "WHERE", default_value = "user", value_parser = ["user", "xdp"])]
     datapath: String,
     /// The interface that has the switch's address.
     #[arg(long, value_name = "IF", required_if_eq("datapath", "xdp"))]
     iface: Option<String>,
-    /// native (in the interface's driver; if left out) or generic (any interface, several times slower).
+    /// native (in the interface's driver; if left out) or generic (any interface, several times
+    /// slower).
     #[arg(long, value_name = "MODE")]
     xdp_mode: Option<Mode>,
-    /// Write every packet, in and out, to this file for Wireshark, until it is --pcap-mb long. It costs the switch 1 to 3 us a packet.
-    /// (In user space only: the kernel's packets are seen by tcpdump on the other machines.)
+    /// Write every packet, in and out, to this file for Wireshark, until it is --pcap-mb long. It
+    /// costs the switch 1 to 3 us a packet. (In user space only: the kernel's packets are seen by
+    /// tcpdump on the other machines.)
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// How long that file may become, in MiB.
@@ -44,7 +47,9 @@ pub(crate) struct SwitchArgs {
 
 /// Run one storage node of a distributed rack.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  switchback node --config rack.toml --index 3    # the fourth [[node]]")]
+#[command(
+    after_help = "Example:\n  switchback node --config rack.toml --index 3    # the fourth [[node]]"
+)]
 pub(crate) struct NodeArgs {
     /// The file that describes the rack.
     #[arg(short, long, value_name = "FILE")]
@@ -52,7 +57,8 @@ pub(crate) struct NodeArgs {
     /// Which [[node]] of the file, from 0.
     #[arg(short, long, value_name = "N")]
     index: u16,
-    /// Serve this many requests a second at most: plays a slower server, so that nodes are the bottleneck of a measurement.
+    /// Serve this many requests a second at most: plays a slower server, so that nodes are the
+    /// bottleneck of a measurement.
     #[arg(long, value_name = "OPS", value_parser = clap::value_parser!(u32).range(1..))]
     capacity: Option<u32>,
 }
@@ -68,7 +74,9 @@ pub(crate) struct ControllerArgs {
 
 /// Run a gateway of a distributed rack: it speaks the Redis protocol to applications.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  switchback gateway --config rack.toml --resp 127.0.0.1:6381 --data /tmp/second")]
+#[command(
+    after_help = "Example:\n  switchback gateway --config rack.toml --resp 127.0.0.1:6381 --data /tmp/second"
+)]
 pub(crate) struct GatewayArgs {
     /// The file that describes the rack.
     #[arg(short, long, value_name = "FILE")]
@@ -79,7 +87,8 @@ pub(crate) struct GatewayArgs {
     /// Where its spool is kept; a second gateway on a machine needs another.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// What AUTH asks for. Other users of this machine can see it; password_file in rack.toml hides it.
+    /// What AUTH asks for. Other users of this machine can see it; password_file in rack.toml hides
+    /// it.
     #[arg(long, value_name = "PW")]
     resp_password: Option<String>,
 }
@@ -92,9 +101,10 @@ pub(crate) fn switch(args: &SwitchArgs) -> anyhow::Result<ExitCode> {
             output::error("--pcap is for --datapath user: the kernel's packets don't come by here");
             return Ok(ExitCode::from(2));
         }
-        ("xdp", Some(name)) => {
-            Datapath::Kernel(Interface { name: name.clone(), mode: args.xdp_mode.unwrap_or(Mode::Native) })
-        }
+        ("xdp", Some(name)) => Datapath::Kernel(Interface {
+            name: name.clone(),
+            mode: args.xdp_mode.unwrap_or(Mode::Native),
+        }),
         _ if args.iface.is_some() || args.xdp_mode.is_some() => {
             output::error("--iface and --xdp-mode are for --datapath xdp, which isn't asked for");
             return Ok(ExitCode::from(2));
@@ -130,7 +140,12 @@ fn run(file: &std::path::Path, overrides: &Overrides, part: Part) -> anyhow::Res
     }
     let signals = serve::signals()?;
     let running = launch::part(&config, &part)?;
-    serve::until_stopped(running, &signals, Duration::from_millis(config.rack.drain_timeout_ms), |_| {})
+    serve::until_stopped(
+        running,
+        &signals,
+        Duration::from_millis(config.rack.drain_timeout_ms),
+        |_| {},
+    )
 }
 
 /// Whether the file describes this part.
@@ -149,7 +164,10 @@ fn listed(config: &RackConfig, part: &Part) -> Result<(), String> {
     };
     match usize::from(index) < count {
         true => Ok(()),
-        false => Err(format!("--index {index}: the file lists {count} as [[{name}]], from 0 to {}", count - 1)),
+        false => Err(format!(
+            "--index {index}: the file lists {count} as [[{name}]], from 0 to {}",
+            count - 1
+        )),
     }
 }
 
@@ -160,7 +178,9 @@ mod tests {
 
     #[test]
     fn parts_that_are_not_listed_are_refused() {
-        let parse = |text| RackConfig::parse(text, "rack.toml", Path::new(""), &Overrides::default()).unwrap();
+        let parse = |text| {
+            RackConfig::parse(text, "rack.toml", Path::new(""), &Overrides::default()).unwrap()
+        };
         let embedded = listed(&parse(""), &Part::Controller).unwrap_err();
         assert!(embedded.contains("switchback up --config"), "{embedded}");
         let rack = parse("[[switch]]\naddress = '127.0.0.1:1'\n[[node]]\naddress = '127.0.0.1:2'");

@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
-use switchback_rack::config::{Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice};
+use switchback_rack::config::{
+    Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice,
+};
 use switchback_terminal::scheme_parser;
 use switchback_wire::Scheme;
 use switchback_xdp::Mode;
@@ -68,7 +70,8 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHEN")]
     sync: Option<SyncChoice>,
 
-    /// What AUTH asks for. Other users of this machine can see it; password_file in rack.toml hides it.
+    /// What AUTH asks for. Other users of this machine can see it; password_file in rack.toml hides
+    /// it.
     #[arg(long, value_name = "PW")]
     resp_password: Option<String>,
 
@@ -76,11 +79,13 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "KIND")]
     links: Option<LinkKind>,
 
-    /// Where packets are processed: user (this process) or xdp (the kernel, in namespaces of the rack's own; needs root).
+    /// Where packets are processed: user (this process) or xdp (the kernel, in namespaces of the
+    /// rack's own; needs root).
     #[arg(long, value_name = "WHERE", default_value = "user", value_parser = ["user", "xdp"])]
     datapath: String,
 
-    /// How the kernel is to do it: native (in the interface's driver; if left out) or generic (several times slower).
+    /// How the kernel is to do it: native (in the interface's driver; if left out) or generic
+    /// (several times slower).
     #[arg(long, value_name = "MODE")]
     xdp_mode: Option<Mode>,
 
@@ -116,7 +121,9 @@ impl UpArgs {
 }
 
 pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
-    let Some(config) = load(args.config.as_deref(), &args.overrides()) else { return Ok(ExitCode::from(2)) };
+    let Some(config) = load(args.config.as_deref(), &args.overrides()) else {
+        return Ok(ExitCode::from(2));
+    };
     let kernel = (args.datapath == "xdp").then_some(args.xdp_mode.unwrap_or(Mode::Native));
     if kernel.is_none() && args.xdp_mode.is_some() {
         output::error("--xdp-mode is for --datapath xdp, which isn't asked for");
@@ -132,19 +139,26 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     let rack = launch::embedded(&config, kernel)?;
     let password = config.gateway.password.as_deref().is_some_and(|password| !password.is_empty());
     let hints = args.hints || std::io::stderr().is_terminal();
-    serve::until_stopped(rack, &signals, Duration::from_millis(config.rack.drain_timeout_ms), |rack| {
-        if hints {
-            let program = std::env::args().next().unwrap_or_else(|| "switchback".to_owned());
-            output::note(&what_next(rack, &program, password, config.rack.scheme));
-        }
-    })
+    serve::until_stopped(
+        rack,
+        &signals,
+        Duration::from_millis(config.rack.drain_timeout_ms),
+        |rack| {
+            if hints {
+                let program = std::env::args().next().unwrap_or_else(|| "switchback".to_owned());
+                output::note(&what_next(rack, &program, password, config.rack.scheme));
+            }
+        },
+    )
 }
 
 /// What somebody who just started a rack may want to do. `program` is how they called it.
 fn what_next(rack: &dyn Running, program: &str, password: bool, scheme: Scheme) -> String {
     let paint = Paint::stderr();
-    let mut text =
-        format!("\nThe rack serves ({}). Try, in another terminal:\n", paint.text(Style::Bold, scheme.name()));
+    let mut text = format!(
+        "\nThe rack serves ({}). Try, in another terminal:\n",
+        paint.text(Style::Bold, scheme.name())
+    );
     let mut hint = |command: String, what: &str| {
         text += &format!("  {command:<64} {}\n", paint.text(Style::Dim, what));
     };
@@ -156,7 +170,8 @@ fn what_next(rack: &dyn Running, program: &str, password: bool, scheme: Scheme) 
         hint(format!("redis-benchmark {client} -t set,get -d 128 -P 16 -c 50 -q"), "some load");
     }
     if let Some(metrics) = metrics {
-        let flag = if metrics.port() == 9464 { String::new() } else { format!(" --metrics {metrics}") };
+        let flag =
+            if metrics.port() == 9464 { String::new() } else { format!(" --metrics {metrics}") };
         hint(format!("{program} ctl status{flag}"), "who answers, what is cached");
         hint(format!("curl http://{metrics}/metrics"), "for Prometheus");
     }
@@ -187,7 +202,13 @@ mod tests {
     #[test]
     fn hints_can_be_pasted() {
         let text = what_next(&Fake, "target/release/switchback", true, Scheme::FarReach);
-        assert!(text.contains("redis-cli -h 127.0.0.1 -p 6380 -a PASSWORD set greeting hello"), "{text}");
-        assert!(text.contains("  target/release/switchback ctl status --metrics 127.0.0.1:1234"), "{text}");
+        assert!(
+            text.contains("redis-cli -h 127.0.0.1 -p 6380 -a PASSWORD set greeting hello"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  target/release/switchback ctl status --metrics 127.0.0.1:1234"),
+            "{text}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Large values: staged in fragments before a write, pulled in fragments after a read (protocol, section 7).
+//! Large values: staged in fragments before a write, pulled in fragments after a read (protocol,
+//! section 7).
 
 use std::collections::VecDeque;
 use switchback_wire::{Seq, VALUE_BYTES_MAX, fragment_bytes};
@@ -8,8 +9,9 @@ pub(super) const WINDOW: u16 = 32;
 /// Fragments that one FRAGMENT_REPLY's bitmap covers.
 const BITMAP_FRAGMENTS: u16 = 256;
 
-/// The fragments that all lanes together may have under way. A lane takes its share before it sends or
-/// asks for the first one, and gives it back when its value is there; one that finds none waits its turn.
+/// The fragments that all lanes together may have under way. A lane takes its share before it sends
+/// or asks for the first one, and gives it back when its value is there; one that finds none waits
+/// its turn.
 #[derive(Debug)]
 pub(super) struct FragmentBudget {
     free: u16,
@@ -38,8 +40,8 @@ impl FragmentBudget {
         self.free += share;
     }
 
-    /// The lane that waits longest and its share, taken, if that is free. `share` is what a lane waits for; none if
-    /// it doesn't any more.
+    /// The lane that waits longest and its share, taken, if that is free. `share` is what a lane
+    /// waits for; none if it doesn't any more.
     pub(super) fn next(&mut self, share: impl Fn(u32) -> Option<u16>) -> Option<(u32, u16)> {
         while let Some(&lane) = self.waiting.front() {
             match share(lane) {
@@ -71,7 +73,13 @@ impl Staging {
         assert!(!value.is_empty() && value.len() <= VALUE_BYTES_MAX);
         let per_fragment = fragment_bytes(key_bytes);
         let count = value.len().div_ceil(per_fragment);
-        Staging { value: value.to_vec(), per_fragment, arrived: vec![false; count], missing: count as u16, next: 0 }
+        Staging {
+            value: value.to_vec(),
+            per_fragment,
+            arrived: vec![false; count],
+            missing: count as u16,
+            next: 0,
+        }
     }
 
     pub(super) fn count(&self) -> u16 {
@@ -94,7 +102,8 @@ impl Staging {
         self.next = 0;
     }
 
-    /// Fragments to send now: the next window, or after a timeout (`again`) the missing ones from the start.
+    /// Fragments to send now: the next window, or after a timeout (`again`) the missing ones from
+    /// the start.
     pub(super) fn next_to_send(&mut self, again: bool, mut send: impl FnMut(u16)) {
         if again {
             self.next = 0;
@@ -109,13 +118,17 @@ impl Staging {
         }
     }
 
-    /// Takes a FRAGMENT_REPLY's bitmap; true if everything sent so far has arrived, so that more may be sent.
+    /// Takes a FRAGMENT_REPLY's bitmap; true if everything sent so far has arrived, so that more
+    /// may be sent.
     pub(super) fn arrived(&mut self, index: u16, bitmap: &[u8]) -> bool {
         let base = index - index % BITMAP_FRAGMENTS;
         for (at, byte) in bitmap.iter().take(usize::from(BITMAP_FRAGMENTS / 8)).enumerate() {
             for bit in 0..8u16 {
                 let fragment = usize::from(base) + at * 8 + usize::from(bit);
-                if byte & (1 << bit) != 0 && fragment < self.arrived.len() && !self.arrived[fragment] {
+                if byte & (1 << bit) != 0
+                    && fragment < self.arrived.len()
+                    && !self.arrived[fragment]
+                {
                     self.arrived[fragment] = true;
                     self.missing -= 1;
                 }
@@ -138,15 +151,27 @@ pub(super) struct Assembly {
 
 impl Assembly {
     /// Begins with the first answer; `None` if it makes no sense.
-    pub(super) fn begin(first: &[u8], total: usize, key_bytes: usize, seq: Seq, expiry_ms: u64) -> Option<Assembly> {
+    pub(super) fn begin(
+        first: &[u8],
+        total: usize,
+        key_bytes: usize,
+        seq: Seq,
+        expiry_ms: u64,
+    ) -> Option<Assembly> {
         if total > VALUE_BYTES_MAX || total == 0 {
             return None;
         }
         let per_fragment = fragment_bytes(key_bytes);
         let count = total.div_ceil(per_fragment);
         let arrived = vec![false; count];
-        let mut assembly =
-            Assembly { value: vec![0; total], seq, expiry_ms, per_fragment, arrived, missing: count as u16 };
+        let mut assembly = Assembly {
+            value: vec![0; total],
+            seq,
+            expiry_ms,
+            per_fragment,
+            arrived,
+            missing: count as u16,
+        };
         assembly.put(0, first).then_some(assembly)
     }
 
@@ -154,7 +179,8 @@ impl Assembly {
     pub(super) fn put(&mut self, index: u16, bytes: &[u8]) -> bool {
         let at = usize::from(index);
         let from = at * self.per_fragment;
-        if at >= self.arrived.len() || bytes.len() != self.per_fragment.min(self.value.len() - from) {
+        if at >= self.arrived.len() || bytes.len() != self.per_fragment.min(self.value.len() - from)
+        {
             return false;
         }
         if !self.arrived[at] {
@@ -176,7 +202,11 @@ impl Assembly {
     /// The first run of missing fragments, as `(index, count)`.
     pub(super) fn wanted(&self) -> (u16, u16) {
         let first = self.arrived.iter().position(|&arrived| !arrived).unwrap_or(0);
-        let count = self.arrived[first..].iter().take(usize::from(WINDOW)).take_while(|&&arrived| !arrived).count();
+        let count = self.arrived[first..]
+            .iter()
+            .take(usize::from(WINDOW))
+            .take_while(|&&arrived| !arrived)
+            .count();
         (first as u16, count as u16)
     }
 

@@ -19,7 +19,8 @@ pub struct PreservedRecord {
     pub generation: u32,
 }
 
-/// Which version of a key is kept, and where. Readers see the same version again and again: they need no look at the entry.
+/// Which version of a key is kept, and where. Readers see the same version again and again: they
+/// need no look at the entry.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     hash: KeyHash,
@@ -37,7 +38,8 @@ struct Entry {
 
 /// The newest preserved record of each key.
 ///
-/// Entries live in a slab and keep their buffers, so that preserving a hot key again allocates nothing.
+/// Entries live in a slab and keep their buffers, so that preserving a hot key again allocates
+/// nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Preservation {
     index: HashTable<Version>,
@@ -82,10 +84,12 @@ impl Preservation {
         let entries = &self.entries;
         let found = self.index.find_mut(hash.low(), |version| {
             // A sequence number is given out once.
-            version.hash == hash && (version.seq == seq || entries[version.at as usize].kept.key == key)
+            version.hash == hash
+                && (version.seq == seq || entries[version.at as usize].kept.key == key)
         });
         let at = match found {
-            // Equal: seen again by a reader, or answered again with a later generation. The later one is the safe one.
+            // Equal: seen again by a reader, or answered again with a later generation. The later
+            // one is the safe one.
             Some(version) if (version.seq, version.generation) >= (seq, generation) => return,
             Some(version) => {
                 (version.seq, version.generation) = (seq, generation);
@@ -122,7 +126,9 @@ impl Preservation {
         entry.kept.key.clear();
         entry.kept.key.extend_from_slice(key);
         self.bytes += ENTRY_BYTES + key.len();
-        self.index.insert_unique(hash.low(), Version { hash, seq, generation, at }, |version| version.hash.low());
+        self.index.insert_unique(hash.low(), Version { hash, seq, generation, at }, |version| {
+            version.hash.low()
+        });
         at
     }
 
@@ -144,14 +150,18 @@ impl Preservation {
         assert_eq!(self.index.len() + self.free.len(), self.entries.len());
     }
 
-    /// A snapshot of `generation` is durable: everything older is in it, or at its node, as far as the
-    /// key `is_of` the chain whose snapshot it is.
-    pub(super) fn release_older_generations(&mut self, generation: u32, is_of: impl Fn(&KeyHash) -> bool) {
+    /// A snapshot of `generation` is durable: everything older is in it, or at its node, as far as
+    /// the key `is_of` the chain whose snapshot it is.
+    pub(super) fn release_older_generations(
+        &mut self,
+        generation: u32,
+        is_of: impl Fn(&KeyHash) -> bool,
+    ) {
         self.release(|kept| kept.generation < generation && is_of(&kept.hash));
     }
 
-    /// Recovery up to `epoch` is durable: everything that was written before it is at its node, as far
-    /// as the key `is_of` the chain that was recovered.
+    /// Recovery up to `epoch` is durable: everything that was written before it is at its node, as
+    /// far as the key `is_of` the chain that was recovered.
     pub(super) fn release_older_epochs(&mut self, epoch: u32, is_of: impl Fn(&KeyHash) -> bool) {
         self.release(|kept| kept.record.seq.epoch() < epoch && is_of(&kept.hash));
     }
@@ -161,7 +171,8 @@ impl Preservation {
         self.entries.iter().filter(|entry| entry.used).map(|entry| &entry.kept)
     }
 
-    /// Hands out, once, every kept record that changed since the last call: what a spool has to write.
+    /// Hands out, once, every kept record that changed since the last call: what a spool has to
+    /// write.
     pub fn drain_touched(&mut self, mut write: impl FnMut(&PreservedRecord)) {
         while let Some(at) = self.touched.pop() {
             let entry = &mut self.entries[at as usize];
@@ -179,7 +190,11 @@ impl Preservation {
 
     /// The kept records in the form of the control channel.
     pub(super) fn keyed(&self) -> impl Iterator<Item = KeyedRecord> {
-        self.iter().map(|kept| KeyedRecord { hash: kept.hash, key: kept.key.clone(), record: kept.record.clone() })
+        self.iter().map(|kept| KeyedRecord {
+            hash: kept.hash,
+            key: kept.key.clone(),
+            record: kept.record.clone(),
+        })
     }
 }
 

@@ -18,7 +18,8 @@ impl RetryTimer {
         RetryTimer { smoothed_us: 0, variance_us: 0, min_us, max_us }
     }
 
-    /// An answer came `sample_us` after the *first* transmission. (After a retry this overestimates, which is the safe side.)
+    /// An answer came `sample_us` after the *first* transmission. (After a retry this
+    /// overestimates, which is the safe side.)
     pub(super) fn sample(&mut self, sample_us: u64) {
         let sample_us = sample_us.min(self.max_us);
         if self.smoothed_us == 0 {
@@ -31,7 +32,8 @@ impl RetryTimer {
         }
     }
 
-    /// How long to wait before transmission `attempt + 1`: exponential backoff, with jitter of a quarter either way.
+    /// How long to wait before transmission `attempt + 1`: exponential backoff, with jitter of a
+    /// quarter either way.
     pub(super) fn delay_us(&self, attempt: u32, random: &mut Pcg32) -> u64 {
         let base_us = (self.smoothed_us + 4 * self.variance_us).clamp(self.min_us, self.max_us);
         let delay_us = base_us.saturating_mul(1 << attempt.min(10)).min(self.max_us);

@@ -16,8 +16,8 @@ use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use std::collections::VecDeque;
 use switchback_wire::{
-    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, Seq, Status, VALUE_BYTES_MAX, flags, is_large,
-    record_flags,
+    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, Seq, Status, VALUE_BYTES_MAX,
+    flags, is_large, record_flags,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,8 @@ enum State {
     Committing(Box<Staging>),
     /// Pulls a large value, of which this run was asked for last.
     Pulling(Box<Assembly>, u16, u16),
-    /// Its completion is being handed out; the value, if any, lives here until the lane is used again.
+    /// Its completion is being handed out; the value, if any, lives here until the lane is used
+    /// again.
     Done(Box<Assembly>),
 }
 
@@ -50,7 +51,8 @@ struct Lane {
     hash: KeyHash,
     /// Expiry of what the operation writes.
     expiry_ms: u64,
-    /// The cache refused its conditional write, which expected this; the lane's packet is now a read of what is there.
+    /// The cache refused its conditional write, which expected this; the lane's packet is now a
+    /// read of what is there.
     refused: Option<Seq>,
     submitted_us: u64,
     retry_at_us: u64,
@@ -151,7 +153,13 @@ struct ChainState {
 impl ChainState {
     fn new() -> ChainState {
         let destination = Destination::Switch(Address::default());
-        ChainState { epoch: 0, destination, durable_generation: 0, recovered_epoch: 0, gather: None }
+        ChainState {
+            epoch: 0,
+            destination,
+            durable_generation: 0,
+            recovered_epoch: 0,
+            gather: None,
+        }
     }
 }
 
@@ -163,7 +171,8 @@ struct Gather {
 }
 
 impl Session {
-    /// A session that isn't open yet. `boot` must differ at every start of the client; `seed` feeds jitter only.
+    /// A session that isn't open yet. `boot` must differ at every start of the client; `seed` feeds
+    /// jitter only.
     pub fn new(config: ClientConfig, boot: u64, seed: u64, now: Now) -> Session {
         assert!(config.lanes > 0 && config.deadline_us > 0);
         let fragments = FragmentBudget::new(config.fragments_max);
@@ -235,9 +244,15 @@ impl Session {
         self.hash_key.hash(key)
     }
 
-    /// Starts an operation; `token` comes back with its completion. Then call [`Session::poll_packet`].
+    /// Starts an operation; `token` comes back with its completion. Then call
+    /// [`Session::poll_packet`].
     #[inline]
-    pub fn submit(&mut self, now: Now, operation: Operation<'_>, token: u64) -> Result<(), SubmitError> {
+    pub fn submit(
+        &mut self,
+        now: Now,
+        operation: Operation<'_>,
+        token: u64,
+    ) -> Result<(), SubmitError> {
         if !self.is_open(now) {
             return Err(SubmitError::NoSession);
         }
@@ -250,7 +265,9 @@ impl Session {
             return Err(SubmitError::TooLarge);
         }
         let large = is_large(value.len(), key.len());
-        if (large && self.large_bytes + value.len() > self.config.large_bytes_max) || self.must_wait(operation) {
+        if (large && self.large_bytes + value.len() > self.config.large_bytes_max)
+            || self.must_wait(operation)
+        {
             return Err(SubmitError::Backpressure);
         }
         let index = self.free.pop().ok_or(SubmitError::Busy)?;
@@ -270,7 +287,11 @@ impl Session {
         self.statistics.submitted += 1;
         if large {
             let total_bytes = value.len() as u32;
-            lane.packet.fill(Header { flags: header.flags | flags::LARGE, total_bytes, ..header }, &[], key);
+            lane.packet.fill(
+                Header { flags: header.flags | flags::LARGE, total_bytes, ..header },
+                &[],
+                key,
+            );
             lane.state = State::Staging(Box::new(Staging::new(value, key.len())));
             self.large_bytes += value.len();
             self.transfer(index);
@@ -283,8 +304,9 @@ impl Session {
         Ok(())
     }
 
-    /// Whether an operation has to wait until less is preserved. Writes wait first, since what they leave is kept for certain;
-    /// reads of dirty records are kept as well (rule 7), so that they wait at twice as much. Scans leave nothing.
+    /// Whether an operation has to wait until less is preserved. Writes wait first, since what they
+    /// leave is kept for certain; reads of dirty records are kept as well (rule 7), so that they
+    /// wait at twice as much. Scans leave nothing.
     fn must_wait(&self, operation: Operation<'_>) -> bool {
         let limit = match operation {
             Operation::Write { .. } | Operation::Delete { .. } => self.config.preserve_bytes_max,
@@ -332,7 +354,8 @@ impl Session {
         self.timers.set_earlier(SessionTimer::Retry, lane.retry_at_us);
     }
 
-    /// Goes on with a large value: at once if the lane has its share of the fragments, or gets it now.
+    /// Goes on with a large value: at once if the lane has its share of the fragments, or gets it
+    /// now.
     fn transfer(&mut self, index: u32) {
         let lane = &mut self.lanes[index as usize];
         if lane.share == 0 {
@@ -364,7 +387,8 @@ impl Session {
         loop {
             // The lane that ends may still look as if it went on.
             let others = |lane: u32| self.lanes.get(lane as usize).filter(|_| lane != index);
-            let awaited = |lane| others(lane).filter(|lane| lane.share == 0).and_then(Lane::share_wanted);
+            let awaited =
+                |lane| others(lane).filter(|lane| lane.share == 0).and_then(Lane::share_wanted);
             let Some((next, share)) = self.fragments.next(awaited) else { return };
             self.lanes[next as usize].share = share;
             self.send_window(next);
@@ -376,7 +400,9 @@ impl Session {
         let lane = &mut self.lanes[index as usize];
         let State::Staging(staging) = &mut lane.state else { return };
         let (sends, request) = (&mut self.sends, lane.request);
-        staging.next_to_send(again, |fragment| sends.push_back(Send::Fragment(index, request, fragment)));
+        staging.next_to_send(again, |fragment| {
+            sends.push_back(Send::Fragment(index, request, fragment))
+        });
     }
 
     /// Fills `packet` with the next one to send to the returned address.
@@ -385,7 +411,8 @@ impl Session {
         while let Some(send) = self.sends.pop_front() {
             let (Send::Request(index, request) | Send::Fragment(index, request, _)) = send;
             let Some(lane) = self.lanes.get(index as usize) else { continue };
-            let is_over = lane.request != request || matches!(lane.state, State::Free | State::Done(_));
+            let is_over =
+                lane.request != request || matches!(lane.state, State::Free | State::Done(_));
             if is_over || lane.awaits_share() {
                 continue;
             }
@@ -408,7 +435,8 @@ impl Session {
         None
     }
 
-    /// Takes a packet from the switch; the completion it brings, if it does, borrows the packet's value.
+    /// Takes a packet from the switch; the completion it brings, if it does, borrows the packet's
+    /// value.
     #[inline]
     pub fn handle_packet<'a>(&'a mut self, now: Now, packet: &'a Packet) -> Option<Completion<'a>> {
         let Ok(parts) = packet.parse() else {
@@ -417,14 +445,18 @@ impl Session {
         };
         let header = &parts.header;
         let index = header.lane.wrapping_sub(self.lane_first);
-        let is_waiting =
-            |lane: &&Lane| lane.request == header.request && !matches!(lane.state, State::Free | State::Done(_));
-        let Some(chain) = self.lanes.get(index as usize).filter(is_waiting).map(|lane| lane.chain) else {
+        let is_waiting = |lane: &&Lane| {
+            lane.request == header.request && !matches!(lane.state, State::Free | State::Done(_))
+        };
+        let Some(chain) = self.lanes.get(index as usize).filter(is_waiting).map(|lane| lane.chain)
+        else {
             self.statistics.ignored_packets += 1;
             return None;
         };
-        // A client without a lease accepts no answer (rule 9); nor does one accept another epoch's (rule 8).
-        let fenced = self.config.mechanisms.epoch_fence() && header.epoch != self.chains[chain].epoch;
+        // A client without a lease accepts no answer (rule 9); nor does one accept another epoch's
+        // (rule 8).
+        let fenced =
+            self.config.mechanisms.epoch_fence() && header.epoch != self.chains[chain].epoch;
         let expired = self.config.mechanisms.lease() && !self.is_open(now);
         if fenced || expired {
             self.statistics.ignored_packets += 1;
@@ -444,7 +476,8 @@ impl Session {
         let outcome = self.answer(now, index, header, parts.value)?;
         let (token, submitted_us) = self.finish(now, index, cached);
         let previous = std::mem::take(&mut self.lanes[index as usize].state);
-        if let (State::Pulling(assembly, ..), Outcome::Value { seq, expiry_ms, .. }) = (previous, outcome)
+        if let (State::Pulling(assembly, ..), Outcome::Value { seq, expiry_ms, .. }) =
+            (previous, outcome)
             && assembly.is_complete()
         {
             let lane = &mut self.lanes[index as usize];

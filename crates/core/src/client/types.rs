@@ -114,7 +114,8 @@ pub enum Outcome<'a> {
         /// Live keys passed that cannot be cached.
         live: u32,
     },
-    /// The node has no room: it refused the write, but a copy of the packet that is still on its way may find some.
+    /// The node has no room: it refused the write, but a copy of the packet that is still on its
+    /// way may find some.
     NoSpace,
     /// No answer in time. Nothing was changed, since nothing was to be changed.
     TimedOut,
@@ -144,7 +145,8 @@ pub enum SubmitError {
     /// No session or no lease: try again when there is one.
     #[error("no session with the controller")]
     NoSession,
-    /// Preserved records or large values use up their memory: try again after a snapshot or a completion.
+    /// Preserved records or large values use up their memory: try again after a snapshot or a
+    /// completion.
     #[error("too many bytes under way or not yet durable")]
     Backpressure,
     /// Key or value outside the limits: never.

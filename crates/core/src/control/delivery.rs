@@ -2,7 +2,8 @@
 //! arrives at a part only its commands are taken.
 
 use super::{
-    ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, Peer, SwitchCommand, SwitchReport,
+    ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, Peer,
+    SwitchCommand, SwitchReport,
 };
 
 impl From<SwitchReport> for Message {
@@ -100,11 +101,15 @@ mod tests {
     fn a_message_arrives_at_its_own_kind_of_part_alone() {
         let to_switch = Message::ToSwitch(command(SwitchCommand::Lanes(1)));
         let to_node = Message::ToNode(command(NodeCommand::OfferAgain));
-        let deliver =
-            |to, message: &Message| Envelope { from: Peer::Controller, to, message: message.clone() }.deliver();
+        let deliver = |to, message: &Message| {
+            Envelope { from: Peer::Controller, to, message: message.clone() }.deliver()
+        };
         let switch = Delivery::Switch(1, command(SwitchCommand::Lanes(1)));
         assert_eq!(deliver(Peer::Switch(1), &to_switch), Some(switch));
-        assert_eq!(deliver(Peer::Node(2), &to_node), Some(Delivery::Node(2, command(NodeCommand::OfferAgain))));
+        assert_eq!(
+            deliver(Peer::Node(2), &to_node),
+            Some(Delivery::Node(2, command(NodeCommand::OfferAgain)))
+        );
         for (to, message) in [
             (Peer::Switch(1), &to_node),
             (Peer::Node(2), &to_switch),

@@ -1,9 +1,10 @@
-//! What a message that arrived may hold. A peer is another process: its bytes are checked once, here,
-//! so that the state machines can rely on it.
+//! What a message that arrived may hold. A peer is another process: its bytes are checked once,
+//! here, so that the state machines can rely on it.
 
 use super::*;
 use switchback_wire::{
-    CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, PARTITIONS_MAX, VALUE_BYTES_MAX,
+    CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, PARTITIONS_MAX,
+    VALUE_BYTES_MAX,
 };
 use thiserror::Error;
 
@@ -186,7 +187,9 @@ impl NodeCommand {
             NodeCommand::Epoch(config) => lanes(config.lanes),
             NodeCommand::Store(records) => batch(records, keyed),
             NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
-            NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => batch(offers, any),
+            NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => {
+                batch(offers, any)
+            }
             NodeCommand::Release { .. } | NodeCommand::OfferAgain => Ok(()),
         }
     }
@@ -209,7 +212,9 @@ impl ClientNotice {
     fn check(&self) -> Checked {
         match self {
             ClientNotice::Granted(grant) => grant.check(),
-            ClientNotice::Gather { epoch: its, destination: next, .. } => epoch(*its).and_then(|()| destination(next)),
+            ClientNotice::Gather { epoch: its, destination: next, .. } => {
+                epoch(*its).and_then(|()| destination(next))
+            }
             ClientNotice::Gathered { .. } => Ok(()),
         }
     }
@@ -270,21 +275,38 @@ mod tests {
     fn a_snapshot_has_records_that_were_cached() {
         let chunk = |key_bytes, value_bytes| {
             let record = Record { value: vec![0; value_bytes], ..Record::default() };
-            let records = vec![KeyedRecord { hash: KeyHash::default(), key: vec![0; key_bytes], record }];
-            Message::FromSwitch(SwitchReport::SnapshotChunk { epoch: 1, generation: 1, index: 0, records })
+            let records =
+                vec![KeyedRecord { hash: KeyHash::default(), key: vec![0; key_bytes], record }];
+            Message::FromSwitch(SwitchReport::SnapshotChunk {
+                epoch: 1,
+                generation: 1,
+                index: 0,
+                records,
+            })
         };
         assert!(!refused(&chunk(CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX)));
-        assert!(refused(&chunk(CACHED_KEY_BYTES_MAX + 1, 0)) && refused(&chunk(1, CACHED_VALUE_BYTES_MAX + 1)));
+        assert!(
+            refused(&chunk(CACHED_KEY_BYTES_MAX + 1, 0))
+                && refused(&chunk(1, CACHED_VALUE_BYTES_MAX + 1))
+        );
     }
 
     #[test]
     fn classes_of_a_switch_rise() {
         let hello = |classes: &[(u32, u32)]| {
             let (address, classes) = (Address::default(), classes.to_vec());
-            Message::FromSwitch(SwitchReport::Hello { boot: 1, address, epoch: 0, classes, needs_epoch: false })
+            Message::FromSwitch(SwitchReport::Hello {
+                boot: 1,
+                address,
+                epoch: 0,
+                classes,
+                needs_epoch: false,
+            })
         };
         assert!(!refused(&hello(&[])) && !refused(&hello(&[(128, 16), (1024, 16)])));
-        assert!(refused(&hello(&[(1024, 16), (128, 16)])) && refused(&hello(&[(128, 16), (128, 16)])));
+        assert!(
+            refused(&hello(&[(1024, 16), (128, 16)])) && refused(&hello(&[(128, 16), (128, 16)]))
+        );
         assert!(refused(&hello(&[(0, 16)])) && refused(&hello(&[(128, u32::MAX)])));
     }
 

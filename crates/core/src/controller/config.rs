@@ -25,8 +25,8 @@ pub struct ControllerConfig {
     pub spool_wait_us: u64,
     /// Bytes of preserved records that a recovery holds of one client. A client that sends more is
     /// given up, like one that doesn't answer, and what it alone preserves is lost: so this must be
-    /// more than a client preserves. That is at most twice its `preserve_bytes_max`, beyond which it
-    /// begins neither reads nor writes, and a record for each of its lanes.
+    /// more than a client preserves. That is at most twice its `preserve_bytes_max`, beyond which
+    /// it begins neither reads nor writes, and a record for each of its lanes.
     ///
     /// All clients together have no other limit: one client could use that up, and others would be
     /// given up for it. A recovery holds at most this for each session.

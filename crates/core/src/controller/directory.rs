@@ -37,19 +37,35 @@ impl Files {
     ///
     /// # Errors
     /// A damaged file, or one of a rack with other nodes or partitions.
-    fn read_directory(&self, nodes: usize, partitions: usize) -> Result<Option<DirectoryFile>, EngineError> {
+    fn read_directory(
+        &self,
+        nodes: usize,
+        partitions: usize,
+    ) -> Result<Option<DirectoryFile>, EngineError> {
         let file = decode::<DirectoryFile>(self.directory.as_deref(), "directory")?;
         let Some(file) = file else { return Ok(None) };
         let other = |was: usize, what: &str, said: usize, mend: String| {
-            EngineError::Io(format!("this rack was made with {was} {what} and can't be opened with {said}: {mend}"))
+            EngineError::Io(format!(
+                "this rack was made with {was} {what} and can't be opened with {said}: {mend}"
+            ))
         };
         let was = file.map.nodes();
         if was != nodes {
-            return Err(other(was, "nodes", nodes, format!("say --nodes {was}, or count = {was} under [nodes]")));
+            return Err(other(
+                was,
+                "nodes",
+                nodes,
+                format!("say --nodes {was}, or count = {was} under [nodes]"),
+            ));
         }
         let was = file.map.partitions().len();
         if was != partitions {
-            return Err(other(was, "partitions", partitions, format!("say partitions = {was} under [rack]")));
+            return Err(other(
+                was,
+                "partitions",
+                partitions,
+                format!("say partitions = {was} under [rack]"),
+            ));
         }
         Ok(Some(file))
     }
@@ -58,7 +74,11 @@ impl Files {
     ///
     /// # Errors
     /// A damaged file, or one of a rack with other nodes or partitions.
-    pub(super) fn check_directory(&self, nodes: usize, partitions: usize) -> Result<(), EngineError> {
+    pub(super) fn check_directory(
+        &self,
+        nodes: usize,
+        partitions: usize,
+    ) -> Result<(), EngineError> {
         self.read_directory(nodes, partitions).map(|_| ())
     }
 }
@@ -127,8 +147,10 @@ impl StoreFile {
         if self == StoreFile::Snapshot {
             return Ok(contents);
         }
-        let damaged = |why: &dyn Display| EngineError::Corrupt(format!("the controller's directory: {why}"));
-        let was: DirectoryFile1 = postcard::from_bytes(&contents).map_err(|error| damaged(&error))?;
+        let damaged =
+            |why: &dyn Display| EngineError::Corrupt(format!("the controller's directory: {why}"));
+        let was: DirectoryFile1 =
+            postcard::from_bytes(&contents).map_err(|error| damaged(&error))?;
         Ok(encode(&DirectoryFile {
             counters: ByChain::new(|_| was.counters),
             starts: was.starts,
@@ -202,7 +224,12 @@ impl Directory {
 
     /// The newest epoch of all chains.
     pub(super) fn last_epoch(&self) -> u32 {
-        self.file.counters.iter().map(|(_, counters)| counters.epoch).max().expect("a rack has a chain")
+        self.file
+            .counters
+            .iter()
+            .map(|(_, counters)| counters.epoch)
+            .max()
+            .expect("a rack has a chain")
     }
 
     /// Recovery of the chain's epochs before this one is durable, or is becoming so.
@@ -270,9 +297,14 @@ impl Directory {
         self.head(self.partition_of(hash))
     }
 
-    /// Begins a chain's next epoch, served by this switch and boot, or by none; the store that makes it
-    /// durable.
-    pub(super) fn begin_epoch(&mut self, outbox: &mut Outbox, chain: ChainId, active: Option<(u16, u64)>) -> u64 {
+    /// Begins a chain's next epoch, served by this switch and boot, or by none; the store that
+    /// makes it durable.
+    pub(super) fn begin_epoch(
+        &mut self,
+        outbox: &mut Outbox,
+        chain: ChainId,
+        active: Option<(u16, u64)>,
+    ) -> u64 {
         self.file.counters[chain].epoch = self.last_epoch() + 1;
         self.file.serving[chain] = Serving { active, bypass: active.is_none() };
         self.save(outbox)
@@ -290,7 +322,12 @@ impl Directory {
     }
 
     /// Sees to it that a chain's generation is reserved before it is used.
-    pub(super) fn reserve_generation(&mut self, outbox: &mut Outbox, chain: ChainId, generation: u32) {
+    pub(super) fn reserve_generation(
+        &mut self,
+        outbox: &mut Outbox,
+        chain: ChainId,
+        generation: u32,
+    ) {
         let reserved = &mut self.file.counters[chain].generation_reserved;
         if generation > *reserved {
             *reserved = generation + GENERATIONS_RESERVED;
@@ -320,7 +357,9 @@ impl Directory {
     ) {
         self.file.sessions_opened += 1;
         let number = self.file.sessions_opened;
-        self.file.sessions.insert(client, SessionEntry { boot, lane_first, lanes, number, spooled });
+        self.file
+            .sessions
+            .insert(client, SessionEntry { boot, lane_first, lanes, number, spooled });
         self.save(outbox);
     }
 
@@ -355,7 +394,10 @@ pub(super) fn encode<T: Serialize>(file: &T) -> Vec<u8> {
 }
 
 /// Decodes a file, or says which one is damaged.
-pub(super) fn decode<T: DeserializeOwned>(bytes: Option<&[u8]>, name: &str) -> Result<Option<T>, EngineError> {
+pub(super) fn decode<T: DeserializeOwned>(
+    bytes: Option<&[u8]>,
+    name: &str,
+) -> Result<Option<T>, EngineError> {
     let Some(bytes) = bytes else { return Ok(None) };
     postcard::from_bytes(bytes)
         .map(Some)
@@ -373,7 +415,11 @@ mod tests {
     fn the_form_of_the_files_stays() {
         let session = SessionEntry { boot: 7, lane_first: 8, lanes: 9, number: 10, spooled: true };
         let directory = DirectoryFile {
-            counters: ByChain::new(|_| Counters { epoch: 1, recovered_epoch: 2, generation_reserved: 3 }),
+            counters: ByChain::new(|_| Counters {
+                epoch: 1,
+                recovered_epoch: 2,
+                generation_reserved: 3,
+            }),
             starts: 4,
             sessions_opened: 5,
             hash_key: HashKey([6; 16]),
@@ -398,6 +444,9 @@ mod tests {
         let record = Record { seq: Seq(3), value: vec![4], expiry_ms: 5, ..Record::default() };
         let record = KeyedRecord { hash: KeyHash([6; 16]), key: vec![7], record };
         let snapshot = SnapshotFile { epoch: 1, generation: 2, records: vec![record] };
-        assert_eq!(encode(&snapshot), [&[1, 2, 1][..], &[6; 16], &[1, 7, 3, 0, 5, 1, 4, 0]].concat());
+        assert_eq!(
+            encode(&snapshot),
+            [&[1, 2, 1][..], &[6; 16], &[1, 7, 3, 0, 5, 1, 4, 0]].concat()
+        );
     }
 }

@@ -127,7 +127,8 @@ impl Membership {
 
     /// A switch other than `active` that lives.
     pub(super) fn standby(&self, now: Now, active: u16) -> Option<u16> {
-        let standby = self.switches.iter().find(|(id, state)| **id != active && state.is_alive(now));
+        let standby =
+            self.switches.iter().find(|(id, state)| **id != active && state.is_alive(now));
         standby.map(|(id, _)| *id)
     }
 

@@ -3,10 +3,10 @@
 //!
 //! A driver owns a [`Controller`] and feeds it messages ([`Controller::handle_message`]), finished
 //! stores ([`Controller::handle_done`]), lost connections ([`Controller::handle_lost`]) and time
-//! ([`Controller::handle_timeout`], due at [`Controller::poll_timeout`]); then it sends and stores what
-//! [`Controller::poll_message`] and [`Controller::poll_op`] give. These keep the order in which
-//! messages and stores came up: each gives nothing while the other one is to be asked, so the driver
-//! asks until both give nothing.
+//! ([`Controller::handle_timeout`], due at [`Controller::poll_timeout`]); then it sends and stores
+//! what [`Controller::poll_message`] and [`Controller::poll_op`] give. These keep the order in
+//! which messages and stores came up: each gives nothing while the other one is to be asked, so the
+//! driver asks until both give nothing.
 
 mod chain;
 mod config;
@@ -23,7 +23,9 @@ pub use outbox::{Store, StoreFile, Stored, merge_stores};
 pub use status::{CachedKeyStatus, ControllerStatus, NodeStatus, RecoveryTimes, SwitchStatus};
 pub use topology::deal_partitions;
 
-use crate::control::{ClientNotice, ClientReport, Envelope, Message, NodeReport, Peer, SwitchReport};
+use crate::control::{
+    ClientNotice, ClientReport, Envelope, Message, NodeReport, Peer, SwitchReport,
+};
 use crate::mechanisms::Mechanisms;
 use crate::storage::EngineError;
 use crate::time::Now;
@@ -84,8 +86,8 @@ impl Controller {
         files.check_directory(nodes, partitions)
     }
 
-    /// A controller over its files; without any, of a new rack. `seed` makes the rack's hash key and
-    /// feeds sampling.
+    /// A controller over its files; without any, of a new rack. `seed` makes the rack's hash key
+    /// and feeds sampling.
     ///
     /// # Errors
     /// Files that are damaged, or of a rack with other nodes or partitions.
@@ -104,7 +106,9 @@ impl Controller {
         Ok(Controller {
             members: Membership::new(&config),
             sessions: Sessions::new(now, &config, &directory),
-            chains: Chains::new(|chain| Chain::new(chain, now, &config, &directory, snapshot.clone())),
+            chains: Chains::new(|chain| {
+                Chain::new(chain, now, &config, &directory, snapshot.clone())
+            }),
             config,
             mechanisms,
             random,
@@ -141,7 +145,8 @@ impl Controller {
 
     /// When to call [`Controller::handle_timeout`] next, of the monotonic clock.
     pub fn poll_timeout(&self) -> Option<u64> {
-        let timeout = |chain: &Chain| chain.poll_timeout(&self.config, &self.directory, &self.members);
+        let timeout =
+            |chain: &Chain| chain.poll_timeout(&self.config, &self.directory, &self.members);
         self.chains.iter().filter_map(timeout).min()
     }
 
@@ -157,11 +162,15 @@ impl Controller {
     pub fn handle_message(&mut self, now: Now, envelope: Envelope) {
         self.wake(now);
         match (envelope.from, envelope.message) {
-            (Peer::Switch(switch), Message::FromSwitch(report)) => self.handle_switch(now, switch, report),
+            (Peer::Switch(switch), Message::FromSwitch(report)) => {
+                self.handle_switch(now, switch, report)
+            }
             (Peer::Node(node), Message::FromNode(report)) if node < self.members.nodes() => {
                 self.handle_node(now, node, report);
             }
-            (Peer::Client(client), Message::FromClient(report)) => self.handle_client(now, client, report),
+            (Peer::Client(client), Message::FromClient(report)) => {
+                self.handle_client(now, client, report)
+            }
             _ => {} // not for a controller, or not from the peer that it names
         }
         self.go_on(now);
@@ -183,7 +192,11 @@ impl Controller {
     fn handle_switch(&mut self, now: Now, switch: u16, report: SwitchReport) {
         let epoch = match report {
             SwitchReport::Hello { boot, address, epoch, classes, needs_epoch } => {
-                self.members.switch_said_hello(now, switch, SwitchHello { boot, address, epoch, classes });
+                self.members.switch_said_hello(
+                    now,
+                    switch,
+                    SwitchHello { boot, address, epoch, classes },
+                );
                 let (chains, mut cx) = self.split(now);
                 chains.of_switch(switch).switch_said_hello(&mut cx, switch, needs_epoch);
                 return;
@@ -266,14 +279,16 @@ impl Controller {
         let may_forget = self.is_serving();
         self.sessions.open(now, client, request, may_forget, &mut self.directory, &mut self.outbox);
         let (chains, mut cx) = self.split(now);
-        chains.iter_mut().for_each(|chain| chain.client_said_hello(&mut cx, client, epochs[chain.id()]));
+        chains
+            .iter_mut()
+            .for_each(|chain| chain.client_said_hello(&mut cx, client, epochs[chain.id()]));
         if let Some(chains) = chains.grants(&cx) {
             cx.sessions.grant(now, client, hello_us, chains, cx.directory, cx.outbox);
         }
     }
 
-    /// Forgets all sessions: nothing that they preserve is missing at a node (after a drain, with no
-    /// client running).
+    /// Forgets all sessions: nothing that they preserve is missing at a node (after a drain, with
+    /// no client running).
     pub fn close_sessions(&mut self, now: Now) {
         assert!(self.is_drained(), "what clients preserve may be needed");
         self.sessions.close_all(&mut self.directory, &mut self.outbox);
@@ -295,7 +310,8 @@ impl Controller {
     }
 
     /// Evicts everything and admits nothing any more, so that every record is at its node. It lasts
-    /// until each caller has called [`Controller::resume`], so that none ends what another waits for.
+    /// until each caller has called [`Controller::resume`], so that none ends what another waits
+    /// for.
     pub fn drain(&mut self, now: Now) {
         self.for_each_chain(now, Chain::drain);
     }
@@ -329,7 +345,17 @@ impl Controller {
 
     /// The chains, and what they share.
     fn split(&mut self, now: Now) -> (&mut Chains, Context<'_>) {
-        let Controller { config, mechanisms, random, directory, members, sessions, chains, outbox, .. } = self;
+        let Controller {
+            config,
+            mechanisms,
+            random,
+            directory,
+            members,
+            sessions,
+            chains,
+            outbox,
+            ..
+        } = self;
         (chains, Context { now, config, mechanisms, random, directory, members, sessions, outbox })
     }
 }

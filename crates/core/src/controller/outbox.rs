@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn stores_that_wait_are_merged_in_order() {
         let (directory, snapshot) = (StoreFile::Directory, StoreFile::Snapshot);
-        let mut pending = VecDeque::from([store(directory, 5, 5), store(snapshot, 6, 6), store(directory, 7, 7)]);
+        let mut pending =
+            VecDeque::from([store(directory, 5, 5), store(snapshot, 6, 6), store(directory, 7, 7)]);
         merge_stores(&mut pending);
         // The snapshot's generation was reserved in the fifth store, which it may not precede.
         assert_eq!(pending, [store(directory, 5, 7), store(snapshot, 7, 6)]);

@@ -74,13 +74,14 @@ impl Sessions {
 
     /// Those of `clients` that nothing was heard of since then.
     pub(super) fn silent_since(&self, since_us: u64, clients: &[u64]) -> Vec<u64> {
-        let is_silent = |client: &&u64| self.clients.get(client).is_some_and(|state| state.heard_us < since_us);
+        let is_silent =
+            |client: &&u64| self.clients.get(client).is_some_and(|state| state.heard_us < since_us);
         clients.iter().filter(is_silent).copied().collect()
     }
 
-    /// Opens the client's session unless it is open. If there are no lanes left, clients whose lease
-    /// has run out are forgotten, if they may be; if there are none even so, the client has to ask
-    /// again.
+    /// Opens the client's session unless it is open. If there are no lanes left, clients whose
+    /// lease has run out are forgotten, if they may be; if there are none even so, the client has
+    /// to ask again.
     pub(super) fn open(
         &mut self,
         now: Now,
@@ -116,7 +117,8 @@ impl Sessions {
     /// The first gap between the lanes of all other sessions that is wide enough: `(first, count)`.
     fn allocate_lanes(&self, client: u64, lanes: u32, directory: &Directory) -> Option<(u32, u32)> {
         let others = directory.sessions().filter(|(id, _)| *id != client);
-        let mut taken: Vec<_> = others.map(|(_, session)| (session.lane_first, session.lanes)).collect();
+        let mut taken: Vec<_> =
+            others.map(|(_, session)| (session.lane_first, session.lanes)).collect();
         taken.sort_unstable();
         let mut first = 0;
         for (start, count) in taken {
@@ -133,9 +135,11 @@ impl Sessions {
     fn forget_expired(&mut self, now: Now, directory: &mut Directory, outbox: &mut Outbox) {
         let lease_us = self.lease_us();
         let is_expired = |client: &Client| {
-            !client.spooled && now.monotonic_us > client.lease_until_us.max(client.heard_us + lease_us)
+            !client.spooled
+                && now.monotonic_us > client.lease_until_us.max(client.heard_us + lease_us)
         };
-        let expired = self.iter().filter(|(_, client)| is_expired(client)).map(|(client, _)| client);
+        let expired =
+            self.iter().filter(|(_, client)| is_expired(client)).map(|(client, _)| client);
         let expired: Vec<u64> = expired.collect();
         directory.close_sessions(outbox, &expired);
         self.forget(&expired);
@@ -149,7 +153,13 @@ impl Sessions {
     }
 
     /// Ends a client's session; false if this life of it has none.
-    pub(super) fn close(&mut self, client: u64, boot: u64, directory: &mut Directory, outbox: &mut Outbox) -> bool {
+    pub(super) fn close(
+        &mut self,
+        client: u64,
+        boot: u64,
+        directory: &mut Directory,
+        outbox: &mut Outbox,
+    ) -> bool {
         let is_open = directory.session(client).is_some_and(|session| session.boot == boot);
         if is_open {
             directory.close_sessions(outbox, &[client]);
@@ -164,8 +174,8 @@ impl Sessions {
         self.clients.clear();
     }
 
-    /// Grants or renews the lease of a client that has a session; `hello_us` is its own clock in the
-    /// hello that this answers.
+    /// Grants or renews the lease of a client that has a session; `hello_us` is its own clock in
+    /// the hello that this answers.
     pub(super) fn grant(
         &mut self,
         now: Now,
@@ -177,7 +187,8 @@ impl Sessions {
     ) {
         let Some(session) = directory.session(client) else { return };
         let lease_until_us = now.in_us(self.lease_us());
-        self.clients.get_mut(&client).expect("every session has a client").lease_until_us = lease_until_us;
+        self.clients.get_mut(&client).expect("every session has a client").lease_until_us =
+            lease_until_us;
         let grant = Grant {
             boot: session.boot,
             hello_us,

@@ -134,7 +134,9 @@ impl Controller {
     /// Everything at a glance.
     pub fn status(&self, now: Now) -> ControllerStatus {
         let told = self.chains.told();
-        let cached_keys = |node| self.chains.iter().map(|chain| chain.cached_of_head(&self.directory, node)).sum();
+        let cached_keys = |node| {
+            self.chains.iter().map(|chain| chain.cached_of_head(&self.directory, node)).sum()
+        };
         ControllerStatus {
             sessions: self.directory.sessions().len(),
             nodes: self.members.node_statuses(now, told.id(), cached_keys),

@@ -72,7 +72,8 @@ pub fn deal_partitions(nodes: u16, partitions: u32, seed: u64) -> Map {
     assert!(nodes > 0 && partitions >= u32::from(nodes));
     let mut random = Pcg32::seed_from_u64(seed ^ 0x7061_7274);
     let first = random.random_range(0..nodes);
-    let mut heads: Vec<u16> = (0..partitions).map(|p| ((p + u32::from(first)) % u32::from(nodes)) as u16).collect();
+    let mut heads: Vec<u16> =
+        (0..partitions).map(|p| ((p + u32::from(first)) % u32::from(nodes)) as u16).collect();
     heads.shuffle(&mut random);
     Map::equal(heads.into_iter().map(|node| vec![node]).collect())
 }
@@ -85,8 +86,10 @@ mod tests {
     fn partitions_are_dealt_out_evenly() {
         for nodes in [1, 3, 4, 16] {
             let map = deal_partitions(nodes, 256, 7);
-            let heads: Vec<u16> = map.partitions().iter().map(|partition| partition.head()).collect();
-            let counts: Vec<_> = (0..nodes).map(|node| heads.iter().filter(|head| **head == node).count()).collect();
+            let heads: Vec<u16> =
+                map.partitions().iter().map(|partition| partition.head()).collect();
+            let counts: Vec<_> =
+                (0..nodes).map(|node| heads.iter().filter(|head| **head == node).count()).collect();
             assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
         }
         assert_eq!(deal_partitions(4, 256, 7), deal_partitions(4, 256, 7));

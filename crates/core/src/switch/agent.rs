@@ -7,7 +7,8 @@ use super::snapshot::Snapshot;
 use super::target::LoadedRecord;
 use super::traffic::Traffic;
 use crate::control::{
-    BATCH_MAX, Command, CommandId, Entry, EntryId, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
+    BATCH_MAX, Command, CommandId, Entry, EntryId, SwitchCommand, SwitchConfig, SwitchReport,
+    SwitchResult,
 };
 use crate::mechanisms::Mechanisms;
 use crate::storage::Record;
@@ -277,7 +278,10 @@ impl Agent {
     /// Says hello, clears counters, goes on with a snapshot, takes the datapath's reports.
     pub fn handle_timeout(&mut self, now: Now) {
         let reports = Step::TakeReports { tells: false };
-        self.take_steps(now, [Step::Hello, Step::Count, reports, Step::LoadRecords, Step::TellAgain]);
+        self.take_steps(
+            now,
+            [Step::Hello, Step::Count, reports, Step::LoadRecords, Step::TellAgain],
+        );
     }
 
     /// Takes the datapath's reports, if there are any.
@@ -324,14 +328,19 @@ impl Agent {
         let awaited = self.awaited.take().expect("an operation is under way");
         match (awaited, done) {
             (Awaited::Nothing, DatapathDone::Changed) => {}
-            (Awaited::Answer(command), DatapathDone::Changed) => self.answer(command, SwitchResult::Ok),
+            (Awaited::Answer(command), DatapathDone::Changed) => {
+                self.answer(command, SwitchResult::Ok)
+            }
             (Awaited::Configured(command), DatapathDone::Configured { requests, misses }) => {
                 self.configured(now, command, requests, misses);
             }
             (Awaited::Admitted { command, entries }, DatapathDone::Admitted(admitted)) => {
                 self.admitted(command, &entries, &admitted);
             }
-            (Awaited::Counters { command, candidates, count }, DatapathDone::Counters(counters)) => {
+            (
+                Awaited::Counters { command, candidates, count },
+                DatapathDone::Counters(counters),
+            ) => {
                 self.choose(command, &candidates, &counters, count);
             }
             (Awaited::Evicting { command, entries }, DatapathDone::Records(records)) => {
@@ -341,8 +350,12 @@ impl Agent {
                 self.say_hello(now, requests, sequence_used, classes);
             }
             (Awaited::Misses, DatapathDone::Misses(misses)) => self.count(now, misses),
-            (Awaited::Reports { tells }, DatapathDone::Reports(reports)) => self.reported(reports, tells),
-            (Awaited::Loaded(entries), DatapathDone::Records(records)) => self.loaded(entries, records),
+            (Awaited::Reports { tells }, DatapathDone::Reports(reports)) => {
+                self.reported(reports, tells)
+            }
+            (Awaited::Loaded(entries), DatapathDone::Records(records)) => {
+                self.loaded(entries, records)
+            }
             (Awaited::SnapshotBegun(command, generation), DatapathDone::SnapshotBegun(begun)) => {
                 self.snapshot_begun(now, command, generation, begun);
             }
@@ -370,7 +383,9 @@ impl Agent {
             }
             Step::Hello => {}
             Step::Count => self.ask(DatapathAction::ReadMisses, Awaited::Misses),
-            Step::TakeReports { tells } => self.ask(DatapathAction::TakeReports, Awaited::Reports { tells }),
+            Step::TakeReports { tells } => {
+                self.ask(DatapathAction::TakeReports, Awaited::Reports { tells })
+            }
             Step::LoadRecords => self.load_records(),
             Step::EndSnapshot => self.ask(DatapathAction::EndSnapshot, Awaited::SnapshotEnded),
             Step::TellEvictions(ids) => self.begin_evictions(None, ids),
@@ -392,7 +407,9 @@ impl Agent {
         }
         match body {
             SwitchCommand::Configure(config) => self.configure(id, epoch, config),
-            SwitchCommand::Lanes(lanes) => self.ask(DatapathAction::SetLanes(lanes), Awaited::Answer(id)),
+            SwitchCommand::Lanes(lanes) => {
+                self.ask(DatapathAction::SetLanes(lanes), Awaited::Answer(id))
+            }
             SwitchCommand::NodeAddress(node, address) => {
                 self.ask(DatapathAction::SetNode(node, address), Awaited::Answer(id));
             }
@@ -452,7 +469,8 @@ impl Agent {
 
     /// Whether the epoch's sequence numbers are so far used that now is the moment for another one.
     fn needs_epoch(&self, used: u32) -> bool {
-        self.config.mechanisms.renewal() && (used >= RENEW_NOW || (used >= RENEW_WHEN_QUIET && self.traffic.is_quiet()))
+        self.config.mechanisms.renewal()
+            && (used >= RENEW_NOW || (used >= RENEW_WHEN_QUIET && self.traffic.is_quiet()))
     }
 
     /// Room is made, so the cache is full: it counts as such from now on.
@@ -474,7 +492,8 @@ impl Agent {
     /// Clears counters, and counts as the cache's room asks for.
     fn begin_counting(&mut self, now: Now, misses: u64) {
         let has_room = !self.made_room && self.entries.len() < self.config.records;
-        self.counting = if has_room { self.config.counting_with_room } else { self.config.counting };
+        self.counting =
+            if has_room { self.config.counting_with_room } else { self.config.counting };
         self.made_room = false;
         self.misses_at_reset = misses;
         self.timers.set(AgentTimer::Reset, now.in_us(self.config.reset_us));
@@ -491,7 +510,8 @@ impl Agent {
             // Repeated after it was evicted and removed: admitted once more it would be there
             // without anybody's knowing. (Or overtaken by a later command: then its key is offered
             // again.)
-            let is_late = entry.id <= self.admitted_to && self.config.mechanisms.rising_admissions();
+            let is_late =
+                entry.id <= self.admitted_to && self.config.mechanisms.rising_admissions();
             self.admitted_to = self.admitted_to.max(entry.id);
             let is_tried = !is_late && self.entries.is_free(entry.at);
             admissions.push(Admission { id: entry.id, is_tried });
@@ -535,17 +555,29 @@ impl Agent {
                 counters.push(cached.entry.at);
             }
         }
-        self.ask(DatapathAction::ReadCounters(counters), Awaited::Counters { command, candidates: known, count });
+        self.ask(
+            DatapathAction::ReadCounters(counters),
+            Awaited::Counters { command, candidates: known, count },
+        );
     }
 
-    fn choose(&mut self, command: CommandId, candidates: &[Candidate], counters: &[u32], count: u32) {
+    fn choose(
+        &mut self,
+        command: CommandId,
+        candidates: &[Candidate],
+        counters: &[u32],
+        count: u32,
+    ) {
         let mut counters = counters.iter();
         let mut next = || counters.next().copied().unwrap_or(0).saturating_add(1);
         // One whose eviction has begun (for a controller that is gone) is the first to go.
-        let counted = candidates.iter().map(|candidate| (if candidate.evicting { 0 } else { next() }, candidate.id));
+        let counted = candidates
+            .iter()
+            .map(|candidate| (if candidate.evicting { 0 } else { next() }, candidate.id));
         let mut counted: Vec<_> = counted.collect();
         counted.sort_unstable();
-        let chosen: Vec<_> = counted.into_iter().take(count as usize).map(|(_, chosen)| chosen).collect();
+        let chosen: Vec<_> =
+            counted.into_iter().take(count as usize).map(|(_, chosen)| chosen).collect();
         self.choices.insert(command, chosen.clone());
         while self.choices.len() > CHOICES_KEPT {
             self.choices.pop_first();
@@ -562,11 +594,17 @@ impl Agent {
     }
 
     /// Entries are to be evicted: tells what their nodes have to store of them, if anything.
-    fn evicting(&mut self, command: Option<CommandId>, entries: &[EntryId], records: Vec<Option<LoadedRecord>>) {
+    fn evicting(
+        &mut self,
+        command: Option<CommandId>,
+        entries: &[EntryId],
+        records: Vec<Option<LoadedRecord>>,
+    ) {
         let mut evicting: Vec<(EntryId, Option<Record>)> = Vec::new();
         for (id, loaded) in entries.iter().zip(records) {
             let Some(loaded) = loaded else { continue };
-            let cached = self.entries.get_mut(*id).expect("entries stay while an operation is under way");
+            let cached =
+                self.entries.get_mut(*id).expect("entries stay while an operation is under way");
             if !cached.evicting {
                 cached.evicting = true;
                 self.statistics.evicted += 1;
@@ -575,12 +613,15 @@ impl Agent {
         }
         match command {
             Some(command) => self.answer(command, SwitchResult::Evicting(evicting)),
-            None => self.reports.push_back(SwitchReport::EvictMe { epoch: self.epoch, entries: evicting }),
+            None => self
+                .reports
+                .push_back(SwitchReport::EvictMe { epoch: self.epoch, entries: evicting }),
         }
     }
 
     fn remove(&mut self, command: CommandId, entries: &[EntryId]) {
-        let removed = entries.iter().filter_map(|id| Some(self.entries.remove(*id)?.entry)).collect();
+        let removed =
+            entries.iter().filter_map(|id| Some(self.entries.remove(*id)?.entry)).collect();
         self.ask(DatapathAction::Remove(removed), Awaited::Answer(command));
     }
 
@@ -590,7 +631,8 @@ impl Agent {
             self.answer(command, if repeated { SwitchResult::Ok } else { SwitchResult::Busy });
             return;
         }
-        self.steps.extend([Step::TakeReports { tells: false }, Step::BeginSnapshot(command, generation)]);
+        self.steps
+            .extend([Step::TakeReports { tells: false }, Step::BeginSnapshot(command, generation)]);
     }
 
     fn snapshot_begun(&mut self, now: Now, command: CommandId, generation: u32, begun: bool) {
@@ -612,7 +654,8 @@ impl Agent {
     }
 
     fn loaded(&mut self, entries: Vec<EntryId>, records: Vec<Option<LoadedRecord>>) {
-        let snapshot = self.snapshot.as_mut().expect("a snapshot stays while its records are loaded");
+        let snapshot =
+            self.snapshot.as_mut().expect("a snapshot stays while its records are loaded");
         snapshot.loaded(entries, records);
         snapshot.emit(false, &mut self.reports);
         if snapshot.is_loaded() {

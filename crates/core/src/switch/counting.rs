@@ -1,9 +1,11 @@
 //! How keys that aren't cached are counted: when the sketch begins anew, and at what.
 //!
-//! In a full cache a key is hot that was counted `threshold` times. While there is room, one is hot that was counted a few times: an empty slot
-//! is worth less than any record. The datapath knows one threshold; counters that begin below it by less make keys hot earlier.
+//! In a full cache a key is hot that was counted `threshold` times. While there is room, one is hot
+//! that was counted a few times: an empty slot is worth less than any record. The datapath knows
+//! one threshold; counters that begin below it by less make keys hot earlier.
 
-/// While there is room a key is hot that was counted so often (or as often as in a full cache, if that is less).
+/// While there is room a key is hot that was counted so often (or as often as in a full cache, if
+/// that is less).
 const COUNTED_WITH_ROOM: u32 = 5;
 
 /// One way to count.
@@ -28,8 +30,9 @@ impl Counting {
     }
 }
 
-/// After how many misses to begin anew, if a key is hot that was counted so often: when cold keys have filled every counter to half of
-/// that, the least of a key's four counters still tells hot from cold.
+/// After how many misses to begin anew, if a key is hot that was counted so often: when cold keys
+/// have filled every counter to half of that, the least of a key's four counters still tells hot
+/// from cold.
 fn misses(sketch_width: u32, counted: u32, sampling: f64) -> u64 {
     let noise = f64::from(counted) / 2.0 * f64::from(sketch_width);
     (noise / sampling.max(1e-6)) as u64 + 1

@@ -119,28 +119,45 @@ impl DatapathOp {
             DatapathAction::SetLanes(lanes) => inject.target.set_lanes(lanes),
             DatapathAction::SetNode(node, address) => inject.target.set_node(node, address),
             DatapathAction::Admit(entries) => {
-                return DatapathDone::Admitted(entries.iter().map(|entry| inject.admit(entry)).collect());
+                return DatapathDone::Admitted(
+                    entries.iter().map(|entry| inject.admit(entry)).collect(),
+                );
             }
             DatapathAction::ReadCounters(slots) => {
-                return DatapathDone::Counters(slots.into_iter().map(|at| inject.counter(at)).collect());
+                return DatapathDone::Counters(
+                    slots.into_iter().map(|at| inject.counter(at)).collect(),
+                );
             }
             DatapathAction::BeginEvictions(entries) => {
-                return DatapathDone::Records(entries.iter().map(|entry| inject.evict_begin(entry)).collect());
+                return DatapathDone::Records(
+                    entries.iter().map(|entry| inject.evict_begin(entry)).collect(),
+                );
             }
-            DatapathAction::Remove(entries) => entries.iter().for_each(|entry| inject.remove(entry)),
+            DatapathAction::Remove(entries) => {
+                entries.iter().for_each(|entry| inject.remove(entry))
+            }
             DatapathAction::BeginSnapshot(generation) => {
                 return DatapathDone::SnapshotBegun(inject.snapshot_begin(generation));
             }
             DatapathAction::LoadRecords(entries) => {
-                return DatapathDone::Records(entries.iter().map(|entry| inject.load(entry)).collect());
+                return DatapathDone::Records(
+                    entries.iter().map(|entry| inject.load(entry)).collect(),
+                );
             }
             DatapathAction::EndSnapshot => inject.snapshot_end(),
-            DatapathAction::SetDurableGeneration(generation) => inject.set_durable_generation(generation),
+            DatapathAction::SetDurableGeneration(generation) => {
+                inject.set_durable_generation(generation)
+            }
             DatapathAction::ResetCounting { start } => inject.reset_counting(start),
             DatapathAction::ReadMisses => return DatapathDone::Misses(inject.target.misses()),
             DatapathAction::ReadMeters => {
-                let (requests, sequence_used) = (inject.target.requests(), inject.target.sequence_used());
-                return DatapathDone::Meters { requests, sequence_used, classes: inject.target.classes() };
+                let (requests, sequence_used) =
+                    (inject.target.requests(), inject.target.sequence_used());
+                return DatapathDone::Meters {
+                    requests,
+                    sequence_used,
+                    classes: inject.target.classes(),
+                };
             }
             DatapathAction::TakeReports => return DatapathDone::Reports(take_reports(&mut inject)),
         }

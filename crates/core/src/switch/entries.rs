@@ -15,7 +15,8 @@ pub(super) struct CachedEntry {
 pub(super) struct Entries {
     by_id: BTreeMap<EntryId, CachedEntry>,
     by_place: BTreeMap<Location, EntryId>,
-    /// Evictions that the datapath began: the controller must hear of them until it removes the entries.
+    /// Evictions that the datapath began: the controller must hear of them until it removes the
+    /// entries.
     evicted_themselves: BTreeSet<EntryId>,
 }
 
@@ -67,7 +68,9 @@ impl Entries {
 
     /// The datapath began this eviction; false if it had begun.
     pub(super) fn evicts_itself(&mut self, id: EntryId) -> bool {
-        let Some(cached) = self.by_id.get_mut(&id).filter(|cached| !cached.evicting) else { return false };
+        let Some(cached) = self.by_id.get_mut(&id).filter(|cached| !cached.evicting) else {
+            return false;
+        };
         cached.evicting = true;
         self.evicted_themselves.insert(id);
         true
@@ -79,10 +82,15 @@ impl Entries {
     }
 
     /// Up to `limit` entries from a place on, and the place to go on from.
-    pub(super) fn list(&self, from: Option<Location>, limit: usize) -> (Vec<Entry>, Option<Location>) {
+    pub(super) fn list(
+        &self,
+        from: Option<Location>,
+        limit: usize,
+    ) -> (Vec<Entry>, Option<Location>) {
         let from = from.unwrap_or(Location { class: 0, slot: 0 });
         let mut places = self.by_place.range(from..);
-        let listed = places.by_ref().take(limit).map(|(_, id)| self.by_id[id].entry.clone()).collect();
+        let listed =
+            places.by_ref().take(limit).map(|(_, id)| self.by_id[id].entry.clone()).collect();
         (listed, places.next().map(|(at, _)| *at))
     }
 }

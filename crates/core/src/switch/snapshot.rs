@@ -68,7 +68,9 @@ impl Snapshot {
     pub(super) fn loaded(&mut self, ids: Vec<EntryId>, records: Vec<Option<LoadedRecord>>) {
         for (id, record) in ids.into_iter().zip(records) {
             match record {
-                Some(loaded) if loaded.generation < self.generation => self.collected.extend(loaded.if_dirty()),
+                Some(loaded) if loaded.generation < self.generation => {
+                    self.collected.extend(loaded.if_dirty())
+                }
                 Some(_) => self.awaited.push(id),
                 None => self.complete = false,
             }
@@ -92,7 +94,12 @@ impl Snapshot {
 
     /// Ends it, after the last report was taken: complete only if the original of every record that
     /// was loaded too late is there.
-    pub(super) fn finish(mut self, entries: &Entries, must_be_whole: bool, reports: &mut VecDeque<SwitchReport>) {
+    pub(super) fn finish(
+        mut self,
+        entries: &Entries,
+        must_be_whole: bool,
+        reports: &mut VecDeque<SwitchReport>,
+    ) {
         for id in std::mem::take(&mut self.awaited) {
             match self.originals.remove(&id) {
                 Some(original) => self.collected.extend(original),

@@ -107,7 +107,8 @@ impl Inject<'_> {
 
     fn run_in(&mut self, epoch: u32, header: Header, key: &[u8]) -> bool {
         self.packet.fill(Header { epoch, ..header }, &[], key);
-        self.target.inject(self.packet) && self.packet.parse().is_ok_and(|parts| parts.header.status == Status::Ok)
+        self.target.inject(self.packet)
+            && self.packet.parse().is_ok_and(|parts| parts.header.status == Status::Ok)
     }
 
     fn on_entry(&mut self, op: Op, entry: &Entry) -> bool {
@@ -137,20 +138,26 @@ impl Inject<'_> {
     }
 
     pub(super) fn evict_begin(&mut self, entry: &Entry) -> Option<LoadedRecord> {
-        self.on_entry(Op::EvictBegin, entry).then(|| LoadedRecord::from_packet(self.packet)).flatten()
+        self.on_entry(Op::EvictBegin, entry)
+            .then(|| LoadedRecord::from_packet(self.packet))
+            .flatten()
     }
 
     pub(super) fn load(&mut self, entry: &Entry) -> Option<LoadedRecord> {
-        self.on_entry(Op::LoadRecord, entry).then(|| LoadedRecord::from_packet(self.packet)).flatten()
+        self.on_entry(Op::LoadRecord, entry)
+            .then(|| LoadedRecord::from_packet(self.packet))
+            .flatten()
     }
 
     /// The access counter of a slot.
     pub(super) fn counter(&mut self, at: Location) -> u32 {
-        let header = Header { location: at.in_packet(), total_bytes: 1, ..Header::new(Op::LoadCounters) };
+        let header =
+            Header { location: at.in_packet(), total_bytes: 1, ..Header::new(Op::LoadCounters) };
         if !self.run(header, &[0]) {
             return 0;
         }
-        let counters = self.packet.parse().ok().and_then(|parts| parts.value.first_chunk::<4>().copied());
+        let counters =
+            self.packet.parse().ok().and_then(|parts| parts.value.first_chunk::<4>().copied());
         counters.map_or(0, u32::from_be_bytes)
     }
 
@@ -176,7 +183,15 @@ impl Inject<'_> {
         const STRETCH: u32 = 1024;
         for location in (0..self.target.sketch_width()).step_by(STRETCH as usize) {
             let total_bytes = STRETCH.min(self.target.sketch_width() - location);
-            self.run(Header { location, total_bytes, guard: start.into(), ..Header::new(Op::ResetSketch) }, &[0]);
+            self.run(
+                Header {
+                    location,
+                    total_bytes,
+                    guard: start.into(),
+                    ..Header::new(Op::ResetSketch)
+                },
+                &[0],
+            );
         }
         for (class, (_, slots)) in self.target.classes().into_iter().enumerate() {
             for slot in (0..slots).step_by(STRETCH as usize) {

@@ -27,7 +27,10 @@ impl Traffic {
     /// `requests` have come so far. Judges the moment that ends, if one does.
     pub(super) fn observe(&mut self, now: Now, requests: u64) {
         let since = |from: (u64, u64)| {
-            (u128::from(now.monotonic_us.saturating_sub(from.0)), u128::from(requests.saturating_sub(from.1)))
+            (
+                u128::from(now.monotonic_us.saturating_sub(from.0)),
+                u128::from(requests.saturating_sub(from.1)),
+            )
         };
         let (us, count) = since(self.moment);
         if us < self.moment_us.into() {

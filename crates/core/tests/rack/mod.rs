@@ -3,8 +3,8 @@
 
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, NodeStanding, Offer, Peer,
-    SwitchCommand, SwitchReport, SwitchResult,
+    ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, NodeStanding,
+    Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{Controller, ControllerConfig, Files, RecoveryTimes, Stored};
 use switchback_core::mechanisms::Mechanisms;
@@ -45,8 +45,10 @@ impl Rack {
     /// The same with a configuration of its own.
     pub fn new(config: ControllerConfig, clients: &[u64]) -> Rack {
         let node = Address::in_memory(3, 0);
-        let config = ControllerConfig { nodes: vec![node], map: Map::equal(vec![vec![0]]), ..config };
-        let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW).expect("a new rack");
+        let config =
+            ControllerConfig { nodes: vec![node], map: Map::equal(vec![vec![0]]), ..config };
+        let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW)
+            .expect("a new rack");
         let mut rack = Rack {
             now: NOW,
             controller,
@@ -158,19 +160,31 @@ impl Rack {
                 if let NodeCommand::OfferKeys(keys) = &command.body {
                     self.asked_for.extend(keys.iter().map(|(_, key)| key.clone()));
                 }
-                Message::FromNode(NodeReport::Done { id: command.id, epoch: command.epoch, error: None })
+                Message::FromNode(NodeReport::Done {
+                    id: command.id,
+                    epoch: command.epoch,
+                    error: None,
+                })
             }
             Message::ToClient(notice) => {
-                let Peer::Client(client) = envelope.to else { panic!("{:?} is no client", envelope.to) };
+                let Peer::Client(client) = envelope.to else {
+                    panic!("{:?} is no client", envelope.to)
+                };
                 return self.told.push((client, notice));
             }
             message => panic!("a controller doesn't send {message:?}"),
         };
-        self.controller.handle_message(self.now, Envelope { from: envelope.to, to: Peer::Controller, message: answer });
+        self.controller.handle_message(
+            self.now,
+            Envelope { from: envelope.to, to: Peer::Controller, message: answer },
+        );
     }
 
     pub fn answers_gather(&mut self, client: u64) {
         let epoch = self.controller.epoch();
-        self.client_says(client, ClientReport::Preserved { epoch, chunk: 0, last: true, records: Vec::new() });
+        self.client_says(
+            client,
+            ClientReport::Preserved { epoch, chunk: 0, last: true, records: Vec::new() },
+        );
     }
 }

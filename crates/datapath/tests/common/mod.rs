@@ -12,7 +12,10 @@ pub(crate) const HASH_KEY: HashKey = HashKey([7; 16]);
 
 pub(crate) fn small() -> Config {
     Config {
-        classes: vec![ClassConfig { value_bytes: 32, slots: 16 }, ClassConfig { value_bytes: 128, slots: 64 }],
+        classes: vec![
+            ClassConfig { value_bytes: 32, slots: 16 },
+            ClassConfig { value_bytes: 128, slots: 64 },
+        ],
         lanes: 64,
         partitions: 4,
         nodes: 4,
@@ -107,7 +110,13 @@ impl Rig {
         self.datapath.process(packet, NODE, 1000, 0, Shard::default())
     }
 
-    pub(crate) fn write(&self, key: &[u8], value: &[u8], lane: u32, request: u64) -> (Verdict, Packet) {
+    pub(crate) fn write(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        lane: u32,
+        request: u64,
+    ) -> (Verdict, Packet) {
         self.send(Header { lane, request, ..header(Op::Write, key) }, value, key)
     }
 

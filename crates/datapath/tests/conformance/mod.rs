@@ -32,7 +32,8 @@ pub(crate) trait Subject {
     fn poke_record(&self, class: u8, slot: u32, record: &Record) -> bool;
 }
 
-/// Passes everything on to the methods of the same names. `$process` says how a packet is processed.
+/// Passes everything on to the methods of the same names. `$process` says how a packet is
+/// processed.
 macro_rules! subject {
     (
         $type:ty as $inner:ty,
@@ -58,7 +59,13 @@ macro_rules! subject {
             fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
                 <$inner>::lookup_remove(self, hash, class, slot)
             }
-            fn process(&self, $packet: &mut Packet, $from: Address, $now_ms: u64, $random: u32) -> Verdict {
+            fn process(
+                &self,
+                $packet: &mut Packet,
+                $from: Address,
+                $now_ms: u64,
+                $random: u32,
+            ) -> Verdict {
                 let $this: &$inner = self;
                 $process
             }
@@ -106,7 +113,14 @@ pub(crate) use subject;
 
 subject!(
     Datapath as Datapath,
-    |this, packet, from, now_ms, random| Datapath::process(this, packet, from, now_ms, random, Shard::default()),
+    |this, packet, from, now_ms, random| Datapath::process(
+        this,
+        packet,
+        from,
+        now_ms,
+        random,
+        Shard::default()
+    ),
     |config| Datapath::new(config).unwrap()
 );
 
@@ -127,7 +141,9 @@ fn hash(value: &Value) -> KeyHash {
 
 /// Bits from names with spaces between.
 fn named<T: Copy + std::iter::Sum>(value: &Value, names: &[(&str, T)]) -> T {
-    let bit = |name| names.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no bit {name}")).1;
+    let bit = |name| {
+        names.iter().find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no bit {name}")).1
+    };
     value.as_str().unwrap().split_whitespace().map(bit).sum()
 }
 
@@ -140,7 +156,8 @@ const FLAGS: &[(&str, u16)] = &[
     ("LARGE", flags::LARGE),
     ("DELETE", flags::DELETE),
 ];
-const RECORD_FLAGS: &[(&str, u8)] = &[("TOMBSTONE", record_flags::TOMBSTONE), ("DIRTY", record_flags::DIRTY)];
+const RECORD_FLAGS: &[(&str, u8)] =
+    &[("TOMBSTONE", record_flags::TOMBSTONE), ("DIRTY", record_flags::DIRTY)];
 const STATES: &[(&str, u8)] = &[
     ("VALID", bits::VALID),
     ("LATEST", bits::LATEST),
@@ -207,7 +224,8 @@ struct Before {
 }
 
 fn before_default() -> Before {
-    let registers = Registers { epoch: 5, generation: 3, durable_generation: 2, snapshot_active: false };
+    let registers =
+        Registers { epoch: 5, generation: 3, durable_generation: 2, snapshot_active: false };
     let state = State { registers, last: 10, lane: Lane::default(), record: Record::default() };
     Before { state, has_record: false, found: true, sketch: 0, sampled: false }
 }
@@ -261,7 +279,13 @@ fn apply_state(before: &mut Before, fields: &Value) {
                 if !before.has_record {
                     before.has_record = true;
                     let (hash, key) = (key_hash(), b"key".to_vec());
-                    state.record = Record { generation: 3, incarnation: INCARNATION, hash, key, ..Record::default() };
+                    state.record = Record {
+                        generation: 3,
+                        incarnation: INCARNATION,
+                        hash,
+                        key,
+                        ..Record::default()
+                    };
                 }
                 apply_record(&mut state.record, value.as_object().unwrap(), &mut before.found);
             }
@@ -331,7 +355,8 @@ fn apply_packet(parts: &mut Parts, fields: &Value) {
 
 fn packet_in(fields: &Value) -> Parts {
     let is_control = op(&fields["op"]) as u8 >= Op::Admit as u8;
-    let mut header = Header { epoch: 5, lane: LANE, request: 7, key_hash: key_hash(), ..Header::new(Op::Read) };
+    let mut header =
+        Header { epoch: 5, lane: LANE, request: 7, key_hash: key_hash(), ..Header::new(Op::Read) };
     if is_control {
         (header.request, header.location) = (INCARNATION, SLOT);
     }
@@ -347,7 +372,8 @@ fn packet_bytes(parts: &Parts, fields: &Value) -> Packet {
             let hex = hex.as_str().unwrap();
             let at: usize = offset.parse().unwrap();
             for i in 0..hex.len() / 2 {
-                packet.buffer_mut()[at + i] = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
+                packet.buffer_mut()[at + i] =
+                    u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap();
             }
         }
     }
@@ -414,7 +440,12 @@ fn new_subject<S: Subject>(features: Features, before: &Before) -> S {
     datapath
 }
 
-fn run_packet<S: Subject>(datapath: &S, packet: &mut Packet, fields: &Value, sampled: bool) -> String {
+fn run_packet<S: Subject>(
+    datapath: &S,
+    packet: &mut Packet,
+    fields: &Value,
+    sampled: bool,
+) -> String {
     let from = fields.get("from").map_or(CLIENT, address);
     let verdict = if from == Address::default() {
         datapath.inject(packet)
@@ -482,16 +513,24 @@ fn run<S: Subject>(vector: &Value, features: Features) {
 /// Every vector with its features.
 pub(crate) fn vectors() -> Vec<(String, Value, Features)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../datapath/vectors");
-    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let mut vectors = Vec::new();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "json") && !path.ends_with("maps.json"));
+    files.retain(|path| {
+        path.extension().is_some_and(|extension| extension == "json")
+            && !path.ends_with("maps.json")
+    });
     for path in &files {
         let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap())
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         for vector in file["vectors"].as_array().unwrap() {
             let scheme = vector.get("scheme").unwrap_or(&file["scheme"]).as_str().unwrap();
-            let name = format!("{}: {}", path.file_stem().unwrap().display(), vector["name"].as_str().unwrap());
+            let name = format!(
+                "{}: {}",
+                path.file_stem().unwrap().display(),
+                vector["name"].as_str().unwrap()
+            );
             vectors.push((name, vector.clone(), Features::by_name(scheme).unwrap()));
         }
     }
@@ -539,7 +578,13 @@ pub(crate) fn maps() -> Vec<MapVector> {
 fn largest_map() -> MapVector {
     let replicas = |number: u16| vec![number % 3];
     let start = |number: u16| RoutingKey(u128::from(number) * 3);
-    let partition = |number| Partition { number, start: start(number), view: 0, chain: 0, replicas: replicas(number) };
+    let partition = |number| Partition {
+        number,
+        start: start(number),
+        view: 0,
+        chain: 0,
+        replicas: replicas(number),
+    };
     let map = switchback_wire::Map::new((0..=u16::MAX).map(partition).collect()).unwrap();
     let keys = (0..=u16::MAX).step_by(771).chain([u16::MAX]);
     let around = |number: u16| {
@@ -555,25 +600,54 @@ fn largest_map() -> MapVector {
 pub(crate) fn check_map<S: Subject>(vector: &MapVector) {
     let MapVector { name, room, map, keys } = vector;
     let classes = vec![ClassConfig { value_bytes: 16, slots: 4 }];
-    let config = Config { classes, lanes: 8, partitions: *room, nodes: 3, sketch_width: 64, ..Config::default() };
+    let config = Config {
+        classes,
+        lanes: 8,
+        partitions: *room,
+        nodes: 3,
+        sketch_width: 64,
+        ..Config::default()
+    };
     let datapath = S::new(&config);
     datapath.poke_registers(&Registers { epoch: 1, generation: 1, ..Registers::default() });
     let ask = |hash: KeyHash| {
-        let mut packet = Packet::build(Header { epoch: 1, key_hash: hash, ..Header::new(Op::Write) }, b"v", b"key");
-        (datapath.process(&mut packet, CLIENT, 1, u32::MAX), packet.parse().unwrap().header.partition)
+        let mut packet = Packet::build(
+            Header { epoch: 1, key_hash: hash, ..Header::new(Op::Write) },
+            b"v",
+            b"key",
+        );
+        (
+            datapath.process(&mut packet, CLIENT, 1, u32::MAX),
+            packet.parse().unwrap().header.partition,
+        )
     };
     datapath.set_map(map);
     for (hash, partition, head) in keys {
         let found = map.of(*hash);
-        assert_eq!((found.number, found.head()), (*partition, *head), "{name}: the map itself, {:x?}", hash.0);
+        assert_eq!(
+            (found.number, found.head()),
+            (*partition, *head),
+            "{name}: the map itself, {:x?}",
+            hash.0
+        );
         let (verdict, told) = ask(*hash);
-        let Verdict::Forward(replicas) = verdict else { panic!("{name}: {verdict:?} for {:x?}", hash.0) };
-        assert_eq!((told, &replicas[..]), (*partition, &found.replicas[..]), "{name}: {:x?}", hash.0);
+        let Verdict::Forward(replicas) = verdict else {
+            panic!("{name}: {verdict:?} for {:x?}", hash.0)
+        };
+        assert_eq!(
+            (told, &replicas[..]),
+            (*partition, &found.replicas[..]),
+            "{name}: {:x?}",
+            hash.0
+        );
     }
 }
 
 /// The vectors that fail without these bits, and how.
-pub(crate) fn failures<S: Subject>(vectors: &[(String, Value, Features)], without: Features) -> Vec<String> {
+pub(crate) fn failures<S: Subject>(
+    vectors: &[(String, Value, Features)],
+    without: Features,
+) -> Vec<String> {
     let failed = |(name, vector, features): &(String, Value, Features)| {
         let panicked = catch_unwind(|| run::<S>(vector, features.without(without))).err()?;
         let why = panicked.downcast_ref::<String>().cloned().unwrap_or_default();

@@ -1,5 +1,6 @@
-//! The pipeline against a model of one record and its lanes, written from the tables of the protocol, section 4: random sequences of
-//! requests, retries, late answers, bounces, updates and control packets must leave both in the same state, with the same verdicts.
+//! The pipeline against a model of one record and its lanes, written from the tables of the
+//! protocol, section 4: random sequences of requests, retries, late answers, bounces, updates and
+//! control packets must leave both in the same state, with the same verdicts.
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
@@ -60,14 +61,26 @@ impl Pair {
         let (header, value) = (parts.header, parts.value.to_vec());
         if verdict == Verdict::Reply {
             let cached = header.has(flags::CACHED);
-            return Outcome::Reply { op: header.op, status: header.status, seq: header.seq.0, cached, value };
+            return Outcome::Reply {
+                op: header.op,
+                status: header.status,
+                seq: header.seq.0,
+                cached,
+                value,
+            };
         }
         match header.op {
             Op::Read if header.has(flags::FENCED) => self.fenced.push(packet.clone()),
             Op::Read => {}
             _ => self.writes.push(packet.clone()),
         }
-        Outcome::Forward { op: header.op, seq: header.seq.0, flags: header.flags, guard: header.guard, value }
+        Outcome::Forward {
+            op: header.op,
+            seq: header.seq.0,
+            flags: header.flags,
+            guard: header.guard,
+            value,
+        }
     }
 
     fn check(&mut self, verdict: Verdict, packet: &Packet, expected: Outcome) {
@@ -98,7 +111,13 @@ impl Pair {
             let entry = datapath.peek_lane(lane as u32).unwrap();
             assert!(!entry.locked, "lane {lane} stays locked");
             let cached = entry.flags & flags::CACHED != 0;
-            Lane { request: entry.request, state: entry.state, seq: entry.seq, status: entry.status, cached }
+            Lane {
+                request: entry.request,
+                state: entry.state,
+                seq: entry.seq,
+                status: entry.status,
+                cached,
+            }
         });
         let state = (record, lanes, datapath.peek_sequence(&hash(KEY)));
         assert_eq!(state, self.model.state(), "the pipeline (left) and the model (right)");
@@ -123,7 +142,9 @@ impl Pair {
             }
             Step::Answer { which, status } => self.answer(which.into(), status),
             Step::Bounce { which } => self.bounce(which.into()),
-            Step::ReadAnswer { which, seq, found, size } => self.read_answer(which.into(), seq.into(), found, size),
+            Step::ReadAnswer { which, seq, found, size } => {
+                self.read_answer(which.into(), seq.into(), found, size)
+            }
             Step::Update { seq, delete, size } => self.update(seq.into(), delete, size),
             Step::Insert => {
                 if self.rig.datapath.lookup_insert(&hash(KEY), 0, SLOT).is_ok() {
@@ -151,7 +172,15 @@ impl Pair {
         }
     }
 
-    fn write(&mut self, lane: usize, age: i8, delete: bool, condition: Option<Expect>, size: Size, late: u64) {
+    fn write(
+        &mut self,
+        lane: usize,
+        age: i8,
+        delete: bool,
+        condition: Option<Expect>,
+        size: Size,
+        late: u64,
+    ) {
         let request_number = (self.next_request[lane] as i64 + i64::from(age)).max(0) as u64;
         self.next_request[lane] = self.next_request[lane].max(request_number);
         let expected = |expect| match expect {
@@ -170,7 +199,13 @@ impl Pair {
         let mut flags = if request.condition.is_some() { flags::CONDITIONAL } else { 0 };
         flags |= if request.large { flags::LARGE } else { 0 };
         let guard = request.condition.unwrap_or(0);
-        let header = Header { flags, guard, lane: lane as u32, request: request_number, ..header(request.op, KEY) };
+        let header = Header {
+            flags,
+            guard,
+            lane: lane as u32,
+            request: request_number,
+            ..header(request.op, KEY)
+        };
         // A write on another core that took its number before the last few did.
         let newest = self.model.last;
         self.set_last(newest.saturating_sub(late));
@@ -191,18 +226,26 @@ impl Pair {
 
     fn waits(&self, header: &Header) -> bool {
         let lane = &self.model.lanes[header.lane as usize];
-        (lane.state, lane.request, lane.seq) == (lane_state::FORWARDED, header.request, header.seq.0)
+        (lane.state, lane.request, lane.seq)
+            == (lane_state::FORWARDED, header.request, header.seq.0)
     }
 
     fn answer(&mut self, which: usize, status: u8) {
         let Some(forwarded) = Pair::pick(&self.writes, which) else { return };
         let forwarded = forwarded.parse().unwrap().header;
-        let statuses =
-            [Status::Ok, Status::Ok, Status::Ok, Status::ConditionFailed, Status::FragmentsMissing, Status::NoSpace];
+        let statuses = [
+            Status::Ok,
+            Status::Ok,
+            Status::Ok,
+            Status::ConditionFailed,
+            Status::FragmentsMissing,
+            Status::NoSpace,
+        ];
         let status = statuses[usize::from(status)];
         let stored = seq(3);
         let guard = if status == Status::ConditionFailed { stored.0 } else { forwarded.guard };
-        let mut packet = Packet::build(Header { op: Op::WriteReply, status, guard, ..forwarded }, &[], KEY);
+        let mut packet =
+            Packet::build(Header { op: Op::WriteReply, status, guard, ..forwarded }, &[], KEY);
         let verdict = self.rig.answer(&mut packet);
         let mut expected = Outcome::Drop(DropReason::NotPending);
         if self.waits(&forwarded) {
@@ -226,7 +269,8 @@ impl Pair {
         let parts = forwarded.parse().unwrap();
         let delete = parts.header.op == Op::Delete;
         let flags = parts.header.flags | if delete { flags::DELETE } else { 0 };
-        let mut packet = Packet::build(Header { op: Op::Bounce, flags, ..parts.header }, parts.value, KEY);
+        let mut packet =
+            Packet::build(Header { op: Op::Bounce, flags, ..parts.header }, parts.value, KEY);
         let verdict = self.rig.answer(&mut packet);
         let request = Request {
             op: parts.header.op,
@@ -251,7 +295,11 @@ impl Pair {
         let large = found && size == Size::Large;
         let s = seq(counter.min(fenced.guard & 0xff));
         let flags = fenced.flags | if large { flags::LARGE } else { 0 };
-        let mut packet = Packet::build(Header { op: Op::ReadReply, status, seq: s, flags, ..fenced }, &value, KEY);
+        let mut packet = Packet::build(
+            Header { op: Op::ReadReply, status, seq: s, flags, ..fenced },
+            &value,
+            KEY,
+        );
         let verdict = self.rig.answer(&mut packet);
         let record = &self.model.record;
         let waits = self.model.found && record.valid && !record.latest && !record.evicting;
@@ -274,12 +322,19 @@ impl Pair {
         let mut packet = Packet::build(header, &value, KEY);
         let verdict = self.rig.answer(&mut packet);
         let record = &self.model.record;
-        if self.model.found && record.valid && !record.evicting && record.refresh && s >= record.adm {
+        if self.model.found && record.valid && !record.evicting && record.refresh && s >= record.adm
+        {
             self.model.install(s, &value, false, delete);
         }
         assert_eq!(packet.parse().unwrap().header.origin, NODE);
         let value = Vec::new();
-        let expected = Outcome::Reply { op: Op::CacheUpdateAck, status: Status::Ok, seq: s, cached: false, value };
+        let expected = Outcome::Reply {
+            op: Op::CacheUpdateAck,
+            status: Status::Ok,
+            seq: s,
+            cached: false,
+            value,
+        };
         self.check(verdict, &packet, expected);
     }
 
@@ -301,12 +356,24 @@ impl Pair {
                 let generation = self.model.generation;
                 *record = Record { incarnation, generation, ..Record::default() };
             }
-            Op::SetValid if !record.valid => (record.valid, record.adm) = (true, seq(self.model.last).0),
+            Op::SetValid if !record.valid => {
+                (record.valid, record.adm) = (true, seq(self.model.last).0)
+            }
             Op::SetValid => {}
             Op::EvictBegin => record.evicting = true,
             _ => {
-                let (valid, latest, evicting, refresh, tombstone, dirty, chained) = Default::default();
-                *record = Record { valid, latest, evicting, refresh, tombstone, dirty, chained, ..record.clone() };
+                let (valid, latest, evicting, refresh, tombstone, dirty, chained) =
+                    Default::default();
+                *record = Record {
+                    valid,
+                    latest,
+                    evicting,
+                    refresh,
+                    tombstone,
+                    dirty,
+                    chained,
+                    ..record.clone()
+                };
             }
         }
         if op == Op::EvictBegin {
@@ -317,7 +384,8 @@ impl Pair {
     }
 }
 
-/// What all cases together must have seen, so that an idle run can't pass. The rarest is seen some 115 times, by chance.
+/// What all cases together must have seen, so that an idle run can't pass. The rarest is seen some
+/// 115 times, by chance.
 fn assert_covered(totals: &[(String, u64)]) {
     let names = [
         "read_hits",
@@ -347,9 +415,12 @@ fn assert_covered(totals: &[(String, u64)]) {
 
 #[test]
 fn the_pipeline_does_what_the_tables_say() {
-    let config = ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() };
     let totals: RefCell<Vec<(String, u64)>> = RefCell::default();
-    let scheme = prop::sample::select(Scheme::ALL.into_iter().filter(|scheme| scheme.caches()).collect::<Vec<_>>());
+    let scheme = prop::sample::select(
+        Scheme::ALL.into_iter().filter(|scheme| scheme.caches()).collect::<Vec<_>>(),
+    );
     let cases = (scheme, prop::collection::vec(step(), 1..120));
     let result = TestRunner::new(config).run(&cases, |(scheme, steps)| {
         let mut pair = Pair::new(scheme);

@@ -30,7 +30,8 @@ pub(crate) enum Expect {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Read,
-    /// `age`: 0 repeats the lane's request, 1 is a new one, -1 an old one. `late`: its number was taken so much earlier.
+    /// `age`: 0 repeats the lane's request, 1 is a new one, -1 an old one. `late`: its number was
+    /// taken so much earlier.
     Write {
         lane: u8,
         age: i8,
@@ -82,18 +83,29 @@ pub(crate) fn size() -> impl Strategy<Value = Size> {
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
-    let expect = prop_oneof![Just(Expect::Nothing), Just(Expect::TheRecordsSeq), any::<u8>().prop_map(Expect::Seq)];
+    let expect = prop_oneof![
+        Just(Expect::Nothing),
+        Just(Expect::TheRecordsSeq),
+        any::<u8>().prop_map(Expect::Seq)
+    ];
     let condition = prop_oneof![2 => Just(None), 1 => expect.prop_map(Some)];
     let late = prop_oneof![4 => Just(0u8), 1 => 1..4u8];
     let age = prop_oneof![6 => Just(1i8), 2 => Just(0), 1 => Just(-1)];
     let write = (0..LANES as u8, age, any::<bool>(), condition, size(), late).prop_map(
-        |(lane, age, delete, condition, size, late)| Step::Write { lane, age, delete, condition, size, late },
+        |(lane, age, delete, condition, size, late)| Step::Write {
+            lane,
+            age,
+            delete,
+            condition,
+            size,
+            late,
+        },
     );
     let answer = (any::<u8>(), 0..6u8).prop_map(|(which, status)| Step::Answer { which, status });
     let read_answer = (any::<u8>(), any::<u8>(), any::<bool>(), size())
         .prop_map(|(which, seq, found, size)| Step::ReadAnswer { which, seq, found, size });
-    let update =
-        (any::<u8>(), any::<bool>(), size()).prop_map(|(seq, delete, size)| Step::Update { seq, delete, size });
+    let update = (any::<u8>(), any::<bool>(), size())
+        .prop_map(|(seq, delete, size)| Step::Update { seq, delete, size });
     let incarnation = 0..3u8;
     prop_oneof![
         4 => Just(Step::Read),
@@ -179,7 +191,14 @@ impl Model {
         }
     }
 
-    pub(crate) fn store(&mut self, seq: u64, value: &[u8], tombstone: bool, dirty: bool, chained: bool) {
+    pub(crate) fn store(
+        &mut self,
+        seq: u64,
+        value: &[u8],
+        tombstone: bool,
+        dirty: bool,
+        chained: bool,
+    ) {
         if self.snapshot && self.record.generation < self.generation {
             self.reports.push((Op::Original, self.record.seq, self.record.value.clone()));
         }
@@ -195,7 +214,13 @@ impl Model {
         let cached_flag = if cached { flags::CACHED } else { 0 };
         let value = if request.op == Op::Delete { Vec::new() } else { request.value.clone() };
         let guard = request.condition.unwrap_or(0);
-        Outcome::Forward { op: request.op, seq, flags: conditional | large | cached_flag, guard, value }
+        Outcome::Forward {
+            op: request.op,
+            seq,
+            flags: conditional | large | cached_flag,
+            guard,
+            value,
+        }
     }
 
     pub(crate) fn reply(status: Status, seq: u64, cached: bool) -> Outcome {
@@ -210,14 +235,19 @@ impl Model {
         if lane.state != lane_state::NONE && request.request == lane.request {
             return match lane.state {
                 lane_state::FORWARDED => self.forward_again(request, lane),
-                state => Model::reply(Status::from_u8(lane.status).unwrap(), lane.seq, state != lane_state::DONE),
+                state => Model::reply(
+                    Status::from_u8(lane.status).unwrap(),
+                    lane.seq,
+                    state != lane_state::DONE,
+                ),
             };
         }
         self.new_write(request)
     }
 
     pub(crate) fn forward_again(&mut self, request: &Request, lane: Lane) -> Outcome {
-        // A retry carries what it carried, the value of a delete included, since nobody looks at it.
+        // A retry carries what it carried, the value of a delete included, since nobody looks at
+        // it.
         match self.forward(request, lane.seq, lane.cached) {
             Outcome::Forward { op, seq, flags, guard, .. } => {
                 Outcome::Forward { op, seq, flags, guard, value: request.value.clone() }
@@ -243,8 +273,13 @@ impl Model {
             (self.record.latest, self.record.refresh) = (false, cached);
             self.record.adm = self.record.adm.max(s);
         }
-        self.lanes[request.lane] =
-            Lane { request: request.request, state: lane_state::FORWARDED, seq: s, status: 0, cached };
+        self.lanes[request.lane] = Lane {
+            request: request.request,
+            state: lane_state::FORWARDED,
+            seq: s,
+            status: 0,
+            cached,
+        };
         self.forward(request, s, cached)
     }
 
@@ -276,7 +311,9 @@ impl Model {
                 };
                 return Some(Model::reply(Status::ConditionFailed, seq, true));
             }
-            (false, true, Some(_)) if s <= self.record.seq => return Some(Outcome::Drop(DropReason::Contended)),
+            (false, true, Some(_)) if s <= self.record.seq => {
+                return Some(Outcome::Drop(DropReason::Contended));
+            }
             (false, true, Some(_)) => true,
             (false, false, None) if s > self.record.adm => true,
             (false, false, None) => return None,
@@ -286,15 +323,28 @@ impl Model {
             }
         };
         if absorb {
-            self.store(s, &request.value, request.op == Op::Delete, true, request.condition.is_some());
+            self.store(
+                s,
+                &request.value,
+                request.op == Op::Delete,
+                true,
+                request.condition.is_some(),
+            );
         }
-        let applied = Lane { request: request.request, state: lane_state::APPLIED, seq: s, status: 0, cached: false };
+        let applied = Lane {
+            request: request.request,
+            state: lane_state::APPLIED,
+            seq: s,
+            status: 0,
+            cached: false,
+        };
         self.lanes[request.lane] = applied;
         Some(Model::reply(Status::Ok, s, true))
     }
 
     pub(crate) fn read(&self) -> Outcome {
-        let forward = |flags, seq, guard, value| Outcome::Forward { op: Op::Read, seq, flags, guard, value };
+        let forward =
+            |flags, seq, guard, value| Outcome::Forward { op: Op::Read, seq, flags, guard, value };
         let record = &self.record;
         if !self.found || !record.valid {
             return forward(0, 0, 0, Vec::new());
@@ -302,7 +352,13 @@ impl Model {
         if record.latest {
             let status = if record.tombstone { Status::NotFound } else { Status::Ok };
             let value = if record.tombstone { Vec::new() } else { record.value.clone() };
-            return Outcome::Reply { op: Op::ReadReply, status, seq: record.seq, cached: true, value };
+            return Outcome::Reply {
+                op: Op::ReadReply,
+                status,
+                seq: record.seq,
+                cached: true,
+                value,
+            };
         }
         match (record.evicting, record.dirty, record.refresh) {
             (true, true, _) => forward(flags::EMBEDDED, record.seq, 0, record.value.clone()),

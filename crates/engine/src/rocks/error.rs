@@ -5,7 +5,8 @@ use rocksdb::ErrorKind;
 use std::path::Path;
 use switchback_core::storage::EngineError;
 
-/// Why RocksDB doesn't open a directory. It has no codes for most of these, so its messages are searched.
+/// Why RocksDB doesn't open a directory. It has no codes for most of these, so its messages are
+/// searched.
 pub(super) fn open_error(path: &Path, error: &rocksdb::Error) -> OpenError {
     let (path, reason) = (path.to_path_buf(), error.to_string());
     let has = |text: &str| reason.contains(text);

@@ -16,8 +16,8 @@ use switchback_wire::KeyHash;
 /// What compactions have to know; they run in RocksDB's threads.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// The durable floors. Raised only after the floors themselves are on the disk: the other way round a crash would leave absent keys
-    /// below which writes are not refused.
+    /// The durable floors. Raised only after the floors themselves are on the disk: the other way
+    /// round a crash would leave absent keys below which writes are not refused.
     floors: RwLock<Floors>,
     /// Stored keys of what may be in the cache.
     offered: RwLock<HashSet<Vec<u8>>>,

@@ -1,4 +1,5 @@
-//! How things lie in RocksDB. Every value begins with a version byte, so that a later format can be told from this one.
+//! How things lie in RocksDB. Every value begins with a version byte, so that a later format can be
+//! told from this one.
 //!
 //! | column family | key | value after the version byte |
 //! | --- | --- | --- |
@@ -7,7 +8,8 @@
 //! | `completions` | lane u32 | request u64, seq u64 |
 //! | `state` | `shim`, `floor`, or `floor` and bucket u16 | the shim's state, or u64 |
 //!
-//! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the order of scans.
+//! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the
+//! order of scans.
 
 use crate::group::RecordHead;
 use switchback_core::storage::{LaneCompletion, Mark, OfferId, Record};
@@ -70,7 +72,10 @@ pub(crate) fn decode_record(stored: &[u8]) -> Option<(RecordHead, &[u8])> {
             (Some(Seq(u64::from_be_bytes(*since))), value)
         }
     };
-    Some((RecordHead { seq: Seq(seq), tombstone: head[1] & TOMBSTONE != 0, expiry_ms, since }, value))
+    Some((
+        RecordHead { seq: Seq(seq), tombstone: head[1] & TOMBSTONE != 0, expiry_ms, since },
+        value,
+    ))
 }
 
 fn decode_pair(bytes: &[u8]) -> Option<(u64, u64)> {
@@ -150,20 +155,30 @@ mod tests {
     /// Fails if a field moves: these bytes are on people's disks.
     #[test]
     fn stored_bytes_are_fixed() {
-        let record = Record { seq: Seq(0x0102), expiry_ms: 7, value: b"v".to_vec(), ..Record::default() };
+        let record =
+            Record { seq: Seq(0x0102), expiry_ms: 7, value: b"v".to_vec(), ..Record::default() };
         let mut out = Vec::new();
         encode_record(&record, &mut out);
         assert_eq!(out, [1, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, b'v']);
         let (head, value) = decode_record(&out).expect("own bytes");
-        assert_eq!((head.seq, head.tombstone, head.expiry_ms, value), (Seq(0x0102), false, 7, &b"v"[..]));
+        assert_eq!(
+            (head.seq, head.tombstone, head.expiry_ms, value),
+            (Seq(0x0102), false, 7, &b"v"[..])
+        );
         let chained = Record { since: Some(Seq(5)), tombstone: true, ..record };
         encode_record(&chained, &mut out);
-        assert_eq!(out, [1, 3, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 5, b'v']);
+        assert_eq!(
+            out,
+            [1, 3, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 5, b'v']
+        );
         let (head, value) = decode_record(&out).expect("own bytes");
         assert_eq!((head.since, head.tombstone, value), (Some(Seq(5)), true, &b"v"[..]));
         let mark = Mark { fence: Seq(2), offer: OfferId::from_bits(3), floor: Seq(1) };
         assert_eq!(encode_mark(&mark)[8..], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!((decode_mark(&encode_mark(&mark)), decode_bucket(&encode_bucket(258))), (Some(mark), Some(258)));
+        assert_eq!(
+            (decode_mark(&encode_mark(&mark)), decode_bucket(&encode_bucket(258))),
+            (Some(mark), Some(258))
+        );
     }
 
     /// Fails if bytes of another version, unknown flags or short bytes are taken for a record.
@@ -177,8 +192,16 @@ mod tests {
         version[0] = 2;
         flags[1] = 4;
         assert!(decode_record(&version).is_none() && decode_record(&flags).is_none());
-        assert!(decode_mark(&[1; 24]).is_none() && decode_mark(&[1; 26]).is_none() && decode_mark(&[2; 25]).is_none());
+        assert!(
+            decode_mark(&[1; 24]).is_none()
+                && decode_mark(&[1; 26]).is_none()
+                && decode_mark(&[2; 25]).is_none()
+        );
         assert!(decode_bucket(STATE_FLOOR).is_none() && decode_bucket(STATE_SHIM).is_none());
-        assert!(decode_floor(&[1; 8]).is_none() && decode_state(&[]).is_none() && decode_key(&[0; 15]).is_none());
+        assert!(
+            decode_floor(&[1; 8]).is_none()
+                && decode_state(&[]).is_none()
+                && decode_key(&[0; 15]).is_none()
+        );
     }
 }

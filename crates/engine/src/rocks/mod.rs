@@ -20,7 +20,10 @@ use format::{COMPLETIONS, MARKS, RECORDS, STATE, STATE_FLOOR, STATE_SHIM};
 use open::Stage;
 use options::Tuning;
 use rocksdb::statistics::Ticker;
-use rocksdb::{ColumnFamily, DB, DBPinnableSlice, ErrorKind, IteratorMode, ReadOptions, WriteBatch, WriteOptions};
+use rocksdb::{
+    ColumnFamily, DB, DBPinnableSlice, ErrorKind, IteratorMode, ReadOptions, WriteBatch,
+    WriteOptions,
+};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,9 +39,10 @@ const HELD_BACK_PAUSE: Duration = Duration::from_millis(1);
 
 /// Records, marks, completions and state in RocksDB.
 ///
-/// Every group is one batch of one write: its write-ahead log record is whole or absent after a crash. When the disk is full, groups
-/// fail as a whole with [`EngineError::NoSpace`] and reads go on; RocksDB looks every five seconds whether there is room for a
-/// memtable again, and then writes are taken again without anybody's doing.
+/// Every group is one batch of one write: its write-ahead log record is whole or absent after a
+/// crash. When the disk is full, groups fail as a whole with [`EngineError::NoSpace`] and reads go
+/// on; RocksDB looks every five seconds whether there is room for a memtable again, and then writes
+/// are taken again without anybody's doing.
 pub struct RocksEngine {
     group: Group,
     store: RocksStore,
@@ -62,15 +66,19 @@ struct RocksStore {
 }
 
 impl RocksEngine {
-    /// Opens a directory, or makes it; replays the log; reads all that a shim must know before it starts.
-    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<(RocksEngine, Loaded), OpenError> {
+    /// Opens a directory, or makes it; replays the log; reads all that a shim must know before it
+    /// starts.
+    pub fn open(
+        path: impl AsRef<Path>,
+        options: &Options,
+    ) -> Result<(RocksEngine, Loaded), OpenError> {
         let path = path.as_ref();
         let stage = open::claim(path)?;
         let shared = Arc::new(Shared::new(Arc::clone(&options.clock)));
         let mut tuning = Tuning::new(options, FloorFilter(shared.clone()));
         tuning.db.create_if_missing(stage == Stage::Creating);
-        let db =
-            DB::open_cf_descriptors(&tuning.db, path, tuning.families()).map_err(|error| open_error(path, &error))?;
+        let db = DB::open_cf_descriptors(&tuning.db, path, tuning.families())
+            .map_err(|error| open_error(path, &error))?;
         // Before the node's own state can be stored in this version's format.
         if stage != Stage::Complete {
             open::mark(path, Stage::Complete)?;
@@ -121,7 +129,8 @@ impl RocksEngine {
 
 impl Drop for RocksStore {
     fn drop(&mut self) {
-        // `SyncPolicy::None` owes nobody this; but a clean end should survive a power cut a second later.
+        // `SyncPolicy::None` owes nobody this; but a clean end should survive a power cut a second
+        // later.
         if let Err(error) = self.db.flush_wal(true) {
             // There is nobody to tell; acknowledged writes are in the log already.
             drop(error);
@@ -138,7 +147,14 @@ impl Engine for RocksEngine {
     fn statistics(&self) -> Statistics {
         let store = &self.store;
         let sum = |property: &str| -> u64 {
-            let of = |name| store.db.property_int_value_cf(store.family(name), property).ok().flatten().unwrap_or(0);
+            let of = |name| {
+                store
+                    .db
+                    .property_int_value_cf(store.family(name), property)
+                    .ok()
+                    .flatten()
+                    .unwrap_or(0)
+            };
             [RECORDS, MARKS, COMPLETIONS, STATE].into_iter().map(of).sum()
         };
         Statistics {
@@ -159,7 +175,8 @@ impl Engine for RocksEngine {
 }
 
 /// As the registry lists it.
-pub(crate) const KIND: Kind = Kind { name: "rocksdb", settings: &[BLOCK_CACHE_MB, MEMTABLE_MB], open };
+pub(crate) const KIND: Kind =
+    Kind { name: "rocksdb", settings: &[BLOCK_CACHE_MB, MEMTABLE_MB], open };
 
 const BLOCK_CACHE_MB: Setting = Setting { key: "block_cache_mb", default: 256 };
 const MEMTABLE_MB: Setting = Setting { key: "memtable_mb", default: 64 };
@@ -192,12 +209,17 @@ impl RocksStore {
     ) -> Result<Option<T>, EngineError> {
         self.statistics.reads += 1;
         format::encode_key(hash, key, &mut self.key);
-        let found: Option<DBPinnableSlice<'_>> =
-            self.db.get_pinned_cf(self.family(RECORDS), &self.key).map_err(|error| engine_error(&self.name, &error))?;
+        let found: Option<DBPinnableSlice<'_>> = self
+            .db
+            .get_pinned_cf(self.family(RECORDS), &self.key)
+            .map_err(|error| engine_error(&self.name, &error))?;
         let Some(stored) = found else { return Ok(None) };
         match format::decode_record(&stored) {
             Some((head, value)) => Ok(Some(take(head, value))),
-            None => Err(EngineError::Corrupt(format!("{}: the record of {hash:?} can't be decoded", self.name))),
+            None => Err(EngineError::Corrupt(format!(
+                "{}: the record of {hash:?} can't be decoded",
+                self.name
+            ))),
         }
     }
 
@@ -219,13 +241,21 @@ impl RocksStore {
                 Change::Mark { hash, key: name, mark } => {
                     format::encode_key(hash, name, &mut key);
                     match mark {
-                        Some(mark) => batch.put_cf(self.family(MARKS), &key, format::encode_mark(mark)),
+                        Some(mark) => {
+                            batch.put_cf(self.family(MARKS), &key, format::encode_mark(mark))
+                        }
                         None => batch.delete_cf(self.family(MARKS), &key),
                     }
                 }
-                Change::State(state) => batch.put_cf(self.family(STATE), STATE_SHIM, format::encode_state(state)),
+                Change::State(state) => {
+                    batch.put_cf(self.family(STATE), STATE_SHIM, format::encode_state(state))
+                }
                 Change::Floor(floor) => {
-                    batch.put_cf(self.family(STATE), STATE_FLOOR, format::encode_state(&floor.0.to_be_bytes()));
+                    batch.put_cf(
+                        self.family(STATE),
+                        STATE_FLOOR,
+                        format::encode_state(&floor.0.to_be_bytes()),
+                    );
                 }
                 Change::Floors(floors) => {
                     for (bucket, floor) in floors {
@@ -266,7 +296,10 @@ impl Store for RocksStore {
     }
 
     fn read_version(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Version>, EngineError> {
-        self.fetch(hash, key, |head, _| Version { seq: head.seq, base: head.since.unwrap_or(head.seq) })
+        self.fetch(hash, key, |head, _| Version {
+            seq: head.seq,
+            base: head.since.unwrap_or(head.seq),
+        })
     }
 
     fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError> {
@@ -287,12 +320,22 @@ impl Store for RocksStore {
             let (key, value) = entry.map_err(|error| engine_error(&self.name, &error))?;
             let decoded = format::decode_key(&key).zip(format::decode_record(&value));
             let Some(((hash, key), (head, _))) = decoded else {
-                return Err(EngineError::Corrupt(format!("{}: a record can't be decoded", self.name)));
+                return Err(EngineError::Corrupt(format!(
+                    "{}: a record can't be decoded",
+                    self.name
+                )));
             };
-            if keys.len() >= limit && keys.last().is_some_and(|last| last.hash.position() != hash.position()) {
+            if keys.len() >= limit
+                && keys.last().is_some_and(|last| last.hash.position() != hash.position())
+            {
                 return Ok((keys, Some(hash.position())));
             }
-            keys.push(ScannedKey { hash, key: key.to_vec(), tombstone: head.tombstone, expiry_ms: head.expiry_ms });
+            keys.push(ScannedKey {
+                hash,
+                key: key.to_vec(),
+                tombstone: head.tombstone,
+                expiry_ms: head.expiry_ms,
+            });
         }
         Ok((keys, None))
     }
@@ -339,14 +382,17 @@ impl RocksStore {
 
     /// Writes changes as one batch; waits here while RocksDB holds writes back.
     ///
-    /// Waiting inside of RocksDB can last for ever: the recovery from a full disk flushes through the queue of writers whose head waits for
-    /// the end of that recovery. (Seen with 11.8, memtables full and disk full at once.)
+    /// Waiting inside of RocksDB can last for ever: the recovery from a full disk flushes through
+    /// the queue of writers whose head waits for the end of that recovery. (Seen with 11.8,
+    /// memtables full and disk full at once.)
     fn write(&mut self, changes: &[Change], sync: bool) -> Result<(), rocksdb::Error> {
         let began = Instant::now();
         loop {
             let batch = self.batch(changes);
             match self.db.write_opt(batch, if sync { &self.synced } else { &self.unsynced }) {
-                Err(error) if error.kind() == ErrorKind::Incomplete && began.elapsed() < HELD_BACK_MAX => {
+                Err(error)
+                    if error.kind() == ErrorKind::Incomplete && began.elapsed() < HELD_BACK_MAX =>
+                {
                     std::thread::sleep(HELD_BACK_PAUSE);
                 }
                 written => return written,
@@ -406,5 +452,9 @@ fn each(
 /// What the directory's files take. A file that a compaction removes meanwhile counts nothing.
 fn directory_bytes(path: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|file| file.blocks() * 512).sum()
+    entries
+        .flatten()
+        .filter_map(|entry| entry.metadata().ok())
+        .map(|file| file.blocks() * 512)
+        .sum()
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 
 /// The file that makes a directory ours.
 pub const FORMAT_FILE: &str = "SWITCHBACK";
-/// The storage format that this version writes. Format 1, which it reads too, differs in the node's own
-/// state alone, which says itself what format it has.
+/// The storage format that this version writes. Format 1, which it reads too, differs in the node's
+/// own state alone, which says itself what format it has.
 pub const FORMAT_VERSION: u32 = 2;
 /// The oldest format that this version reads.
 const FORMAT_OLDEST: u32 = 1;
@@ -31,9 +31,13 @@ pub(crate) enum Stage {
 pub(crate) fn claim(path: &Path) -> Result<Stage, OpenError> {
     let io = |error: std::io::Error| OpenError::from_io(path, &error);
     match fs::metadata(path) {
-        Ok(found) if !found.is_dir() => return Err(OpenError::NotADirectory { path: path.to_path_buf() }),
+        Ok(found) if !found.is_dir() => {
+            return Err(OpenError::NotADirectory { path: path.to_path_buf() });
+        }
         Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::NotFound => fs::create_dir_all(path).map_err(io)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            fs::create_dir_all(path).map_err(io)?
+        }
         Err(error) => return Err(io(error)),
     }
     match fs::read_to_string(path.join(FORMAT_FILE)) {
@@ -67,9 +71,15 @@ fn parse(path: &Path, marker: &str) -> Result<Stage, OpenError> {
         return Err(OpenError::Marker { path: path.join(FORMAT_FILE) });
     }
     let found = lines.next().and_then(|line| line.strip_prefix("format ")).unwrap_or("unknown");
-    let Some(format) = (FORMAT_OLDEST..=FORMAT_VERSION).find(|format| found == format.to_string()) else {
+    let Some(format) = (FORMAT_OLDEST..=FORMAT_VERSION).find(|format| found == format.to_string())
+    else {
         let (oldest, newest) = (FORMAT_OLDEST, FORMAT_VERSION);
-        return Err(OpenError::Version { path: path.to_path_buf(), found: found.to_owned(), oldest, newest });
+        return Err(OpenError::Version {
+            path: path.to_path_buf(),
+            found: found.to_owned(),
+            oldest,
+            newest,
+        });
     };
     Ok(match lines.next() {
         Some("complete") if format == FORMAT_VERSION => Stage::Complete,

@@ -5,16 +5,18 @@ use super::format::{COMPLETIONS, MARKS, RECORDS, STATE};
 use crate::policy::SyncPolicy;
 use rocksdb::statistics::StatsLevel;
 use rocksdb::{
-    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode, WriteBufferManager,
+    BlockBasedOptions, Cache, ColumnFamilyDescriptor, DBCompressionType, DBRecoveryMode,
+    WriteBufferManager,
 };
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 /// Choices about a RocksDB engine.
 ///
-/// Its memory is bounded by `block_cache_bytes + memtable_bytes`: one cache of that size holds blocks, indexes and filters, and is
-/// charged for memtables; a writer that would exceed `memtable_bytes` waits for a flush. On top come only blocks that running
-/// reads, scans and compactions hold, and some 10 KB for each open file.
+/// Its memory is bounded by `block_cache_bytes + memtable_bytes`: one cache of that size holds
+/// blocks, indexes and filters, and is charged for memtables; a writer that would exceed
+/// `memtable_bytes` waits for a flush. On top come only blocks that running reads, scans and
+/// compactions hold, and some 10 KB for each open file.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// When groups are forced to the disk.
@@ -27,10 +29,11 @@ pub struct Options {
     pub max_open_files: u32,
     /// Threads for flushes and compactions.
     pub background_jobs: u32,
-    /// Open a directory whose log is damaged in the middle: what was written after the damage is **lost**, acknowledged or not.
+    /// Open a directory whose log is damaged in the middle: what was written after the damage is
+    /// **lost**, acknowledged or not.
     pub salvage: bool,
-    /// The time by which compactions drop expired records: milliseconds since the Unix epoch, kept up to date by the
-    /// engine's owner. While it is 0, none are dropped.
+    /// The time by which compactions drop expired records: milliseconds since the Unix epoch, kept
+    /// up to date by the engine's owner. While it is 0, none are dropped.
     pub clock: Arc<AtomicU64>,
 }
 
@@ -63,20 +66,25 @@ pub(crate) struct Tuning {
 impl Tuning {
     pub(crate) fn new(options: &Options, filter: FloorFilter) -> Tuning {
         let cache = Cache::new_lru_cache(options.block_cache_bytes + options.memtable_bytes);
-        // No `allow_stall`: it would block a writer for ever when the disk is full and nothing can be flushed. The bound comes from
-        // the number and size of memtables; the manager charges them to the cache.
-        let memtables =
-            WriteBufferManager::new_write_buffer_manager_with_cache(options.memtable_bytes, false, cache.clone());
+        // No `allow_stall`: it would block a writer for ever when the disk is full and nothing can
+        // be flushed. The bound comes from the number and size of memtables; the manager charges
+        // them to the cache.
+        let memtables = WriteBufferManager::new_write_buffer_manager_with_cache(
+            options.memtable_bytes,
+            false,
+            cache.clone(),
+        );
         let db = database(options, &memtables);
         let small_bytes = (options.memtable_bytes / SMALL_SHARE).max(64 << 10);
         let record_bytes = (options.memtable_bytes / 4).max(64 << 10);
         let mut records = family(&cache, record_bytes, RECORD_MEMTABLES);
         records.set_compaction_filter_factory(filter);
-        // Without a reason to compact, dead tombstones of a quiet range would stay for RocksDB's default of 30 days.
+        // Without a reason to compact, dead tombstones of a quiet range would stay for RocksDB's
+        // default of 30 days.
         records.set_periodic_compaction_seconds(7 * 24 * 3600);
         let mut families = vec![(RECORDS, records)];
-        // RocksDB insists on a `default` family; nothing is in it. It must be small, too: after a full disk, RocksDB waits for room for
-        // the largest memtable of any family.
+        // RocksDB insists on a `default` family; nothing is in it. It must be small, too: after a
+        // full disk, RocksDB waits for room for the largest memtable of any family.
         for name in [MARKS, COMPLETIONS, STATE, "default"] {
             families.push((name, family(&cache, small_bytes, 2)));
         }
@@ -84,7 +92,9 @@ impl Tuning {
     }
 
     pub(crate) fn families(&self) -> impl Iterator<Item = ColumnFamilyDescriptor> {
-        self.families.iter().map(|(name, options)| ColumnFamilyDescriptor::new(*name, options.clone()))
+        self.families
+            .iter()
+            .map(|(name, options)| ColumnFamilyDescriptor::new(*name, options.clone()))
     }
 }
 
@@ -95,7 +105,8 @@ fn database(options: &Options, memtables: &WriteBufferManager) -> rocksdb::Optio
     db.set_max_open_files(i32::try_from(options.max_open_files).unwrap_or(i32::MAX));
     db.set_max_background_jobs(i32::try_from(options.background_jobs.max(2)).unwrap_or(i32::MAX));
     db.set_paranoid_checks(true);
-    // RocksDB's default would end the log at a damaged record and silently forget all after it. A torn tail is not damage.
+    // RocksDB's default would end the log at a damaged record and silently forget all after it. A
+    // torn tail is not damage.
     db.set_wal_recovery_mode(match options.salvage {
         true => DBRecoveryMode::PointInTime,
         false => DBRecoveryMode::TolerateCorruptedTailRecords,

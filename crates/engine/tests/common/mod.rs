@@ -35,8 +35,20 @@ pub fn put(key: &[u8], record: Record, condition: PutCondition) -> EngineOp {
     EngineOp::Put { id: 0, hash: hash(key), key: key.to_vec(), record, condition, completion: None }
 }
 
-pub fn put_completing(key: &[u8], record: Record, condition: PutCondition, completion: LaneCompletion) -> EngineOp {
-    EngineOp::Put { id: 0, hash: hash(key), key: key.to_vec(), record, condition, completion: Some(completion) }
+pub fn put_completing(
+    key: &[u8],
+    record: Record,
+    condition: PutCondition,
+    completion: LaneCompletion,
+) -> EngineOp {
+    EngineOp::Put {
+        id: 0,
+        hash: hash(key),
+        key: key.to_vec(),
+        record,
+        condition,
+        completion: Some(completion),
+    }
 }
 
 pub fn mark(key: &[u8], mark: Option<Mark>) -> EngineOp {
@@ -97,7 +109,10 @@ pub fn run(engine: &mut dyn Engine, ops: impl IntoIterator<Item = EngineOp>) -> 
     let (count, mut done) = (ops.len() as OpId, Vec::new());
     engine.execute(&mut ops, &mut done);
     assert!(ops.is_empty(), "operations are taken");
-    assert!(done.iter().map(|done| done.id).eq(100..100 + count), "one answer each, in order: {done:?}");
+    assert!(
+        done.iter().map(|done| done.id).eq(100..100 + count),
+        "one answer each, in order: {done:?}"
+    );
     done.into_iter().map(|done| done.result).collect()
 }
 
@@ -133,7 +148,12 @@ pub struct Rocks {
 
 /// Small, so that tests see flushes; no syncs, so that they are fast.
 pub fn small_options() -> Options {
-    Options { sync: SyncPolicy::None, block_cache_bytes: 4 << 20, memtable_bytes: 4 << 20, ..Options::default() }
+    Options {
+        sync: SyncPolicy::None,
+        block_cache_bytes: 4 << 20,
+        memtable_bytes: 4 << 20,
+        ..Options::default()
+    }
 }
 
 impl Rocks {
@@ -189,7 +209,8 @@ impl Restartable for Rocks {
 /// The directory's files of an extension, oldest first.
 pub fn files(dir: &std::path::Path, extension: &str) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(dir).unwrap().flatten().map(|entry| entry.path());
-    let mut files: Vec<_> = entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|found| found == extension)).collect();
     files.sort();
     files
 }

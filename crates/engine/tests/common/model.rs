@@ -1,4 +1,5 @@
-//! The contract as plainly as it can be said: one operation after the other on plain maps. It shares no code with the engines.
+//! The contract as plainly as it can be said: one operation after the other on plain maps. It
+//! shares no code with the engines.
 
 use super::Reply;
 use std::collections::BTreeMap;
@@ -20,7 +21,9 @@ pub struct Model {
 impl Model {
     pub fn execute(&mut self, op: &EngineOp) -> Reply {
         Ok(match op.clone() {
-            EngineOp::Get { hash, key, .. } => EngineReply::Got(self.records.get(&(hash, key)).cloned()),
+            EngineOp::Get { hash, key, .. } => {
+                EngineReply::Got(self.records.get(&(hash, key)).cloned())
+            }
             EngineOp::Put { hash, key, record, condition, completion, .. } => {
                 EngineReply::Put(self.put((hash, key), record, condition, completion))
             }
@@ -49,12 +52,20 @@ impl Model {
         })
     }
 
-    fn put(&mut self, key: Key, record: Record, when: PutCondition, trace: Option<LaneCompletion>) -> Result<(), Seq> {
+    fn put(
+        &mut self,
+        key: Key,
+        record: Record,
+        when: PutCondition,
+        trace: Option<LaneCompletion>,
+    ) -> Result<(), Seq> {
         let stored = self.records.get(&key).map(|record| record.seq);
         let counts_as = stored.unwrap_or(self.floors.base());
         let due = match when {
             PutCondition::Newer { known } => known || record.seq > counts_as,
-            PutCondition::IfSeq(expected) => record.seq > counts_as && expected == stored.unwrap_or(Seq::NONE),
+            PutCondition::IfSeq(expected) => {
+                record.seq > counts_as && expected == stored.unwrap_or(Seq::NONE)
+            }
         };
         if !due {
             return Err(counts_as);
@@ -104,7 +115,11 @@ impl Model {
         Loaded {
             state: self.state.clone(),
             floors: self.floors.clone(),
-            marks: self.marks.iter().map(|((hash, key), mark)| (*hash, key.clone(), *mark)).collect(),
+            marks: self
+                .marks
+                .iter()
+                .map(|((hash, key), mark)| (*hash, key.clone(), *mark))
+                .collect(),
             completions: self.completions.values().copied().collect(),
         }
     }

@@ -1,4 +1,5 @@
-//! Redis' glob patterns, for MATCH and CONFIG GET. Backtracks to the last star only, so no pattern takes exponential time.
+//! Redis' glob patterns, for MATCH and CONFIG GET. Backtracks to the last star only, so no pattern
+//! takes exponential time.
 
 /// Whether `text` matches `pattern`: `*`, `?`, `[a-z]`, `[^a]`, `\` to quote.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {

@@ -45,7 +45,12 @@ pub(crate) fn info(running: &mut Running, shared: &Shared, id: ConnectionId, arg
 }
 
 fn wrong_arity(running: &mut Running, id: ConnectionId, name: &str) {
-    refuse(running, id, ErrorKind::Command, &format!("ERR wrong number of arguments for '{name}' command"));
+    refuse(
+        running,
+        id,
+        ErrorKind::Command,
+        &format!("ERR wrong number of arguments for '{name}' command"),
+    );
 }
 
 fn ok(running: &mut Running, id: ConnectionId, verb: Verb) {
@@ -60,7 +65,9 @@ pub(crate) fn select(running: &mut Running, _: &Shared, id: ConnectionId, args: 
             refuse(running, id, ErrorKind::Command, text);
         }
         Some(_) => refuse(running, id, ErrorKind::Command, "ERR DB index is out of range"),
-        None => refuse(running, id, ErrorKind::Command, "ERR value is not an integer or out of range"),
+        None => {
+            refuse(running, id, ErrorKind::Command, "ERR value is not an integer or out of range")
+        }
     }
 }
 
@@ -102,7 +109,14 @@ pub(crate) fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, ar
         1 => None,
         _ => match parse_i64(args.get(1)) {
             Some(version @ 2..=3) => Some(version == 3),
-            Some(_) => return refuse(running, id, ErrorKind::Command, "NOPROTO unsupported protocol version"),
+            Some(_) => {
+                return refuse(
+                    running,
+                    id,
+                    ErrorKind::Command,
+                    "NOPROTO unsupported protocol version",
+                );
+            }
             None => {
                 let text = "ERR Protocol version is not an integer or out of range";
                 return refuse(running, id, ErrorKind::Command, text);
@@ -112,8 +126,9 @@ pub(crate) fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, ar
     // What an option says holds even if a later one is refused, as in Redis.
     let mut at = 2;
     while at < args.len() {
-        let is =
-            |option: &str, more: usize| args.get(at).eq_ignore_ascii_case(option.as_bytes()) && at + more < args.len();
+        let is = |option: &str, more: usize| {
+            args.get(at).eq_ignore_ascii_case(option.as_bytes()) && at + more < args.len()
+        };
         if is("auth", 2) {
             if !is_password(shared, args.get(at + 1), args.get(at + 2)) {
                 return refuse(running, id, ErrorKind::Auth, WRONG_PASSWORD);
@@ -129,7 +144,10 @@ pub(crate) fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, ar
             set_name(running, shared, id, args.get(at + 1));
             at += 2;
         } else {
-            let text = format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(args.get(at)));
+            let text = format!(
+                "ERR Syntax error in HELLO option '{}'",
+                String::from_utf8_lossy(args.get(at))
+            );
             return refuse(running, id, ErrorKind::Command, &text);
         }
     }
@@ -180,13 +198,15 @@ fn objection(names: &str, name: &[u8]) -> Option<String> {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Some(format!("ERR {names} cannot contain spaces, newlines or special characters."));
     }
-    (name.len() > NAME_BYTES_MAX).then(|| format!("ERR {names} cannot be longer than {NAME_BYTES_MAX} bytes"))
+    (name.len() > NAME_BYTES_MAX)
+        .then(|| format!("ERR {names} cannot be longer than {NAME_BYTES_MAX} bytes"))
 }
 
 fn set_name(running: &mut Running, shared: &Shared, id: ConnectionId, name: &[u8]) {
     let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
     connection.name = name.to_vec();
-    shared.describe(connection.number, |info| info.name = String::from_utf8_lossy(name).into_owned());
+    shared
+        .describe(connection.number, |info| info.name = String::from_utf8_lossy(name).into_owned());
 }
 
 pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
@@ -195,7 +215,9 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
     let sub = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
     match (sub.as_str(), args.len()) {
         ("id", 2) => {
-            answer_here(running, id, Some(Verb::Client), |out, _| write::integer(out, number as i64));
+            answer_here(running, id, Some(Verb::Client), |out, _| {
+                write::integer(out, number as i64)
+            });
         }
         ("getname", 2) => {
             let name = connection.name.clone();
@@ -213,15 +235,23 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
         },
         ("setinfo", 4) => set_info(running, shared, id, number, args),
         ("info", 2) => {
-            let text = shared.clients().get(&number).map_or(String::new(), |info| describe(number, info));
-            answer_here(running, id, Some(Verb::Client), |out, resp3| write::verbatim(out, &text, resp3));
+            let text =
+                shared.clients().get(&number).map_or(String::new(), |info| describe(number, info));
+            answer_here(running, id, Some(Verb::Client), |out, resp3| {
+                write::verbatim(out, &text, resp3)
+            });
         }
         ("list", 2) => {
-            let text: String = shared.clients().iter().map(|(&number, info)| describe(number, info)).collect();
-            answer_here(running, id, Some(Verb::Client), |out, resp3| write::verbatim(out, &text, resp3));
+            let text: String =
+                shared.clients().iter().map(|(&number, info)| describe(number, info)).collect();
+            answer_here(running, id, Some(Verb::Client), |out, resp3| {
+                write::verbatim(out, &text, resp3)
+            });
         }
         // Nothing is evicted here for the time it was last used.
-        ("no-evict" | "no-touch", 3) if [&b"on"[..], b"off"].contains(&&args.get(2).to_ascii_lowercase()[..]) => {
+        ("no-evict" | "no-touch", 3)
+            if [&b"on"[..], b"off"].contains(&&args.get(2).to_ascii_lowercase()[..]) =>
+        {
             ok(running, id, Verb::Client);
         }
         ("no-evict" | "no-touch", 3) => refuse(running, id, ErrorKind::Command, "ERR syntax error"),
@@ -251,14 +281,18 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
             "unpause",
         ]
         .contains(&sub.to_ascii_lowercase().as_str()),
-        "config" => ["set", "rewrite", "resetstat", "help"].contains(&sub.to_ascii_lowercase().as_str()),
+        "config" => {
+            ["set", "rewrite", "resetstat", "help"].contains(&sub.to_ascii_lowercase().as_str())
+        }
         _ => ["getkeys", "getkeysandflags", "help"].contains(&sub.to_ascii_lowercase().as_str()),
     };
     if known {
-        let text = format!("ERR '{command}|{}' is not supported by Switchback", sub.to_ascii_lowercase());
+        let text =
+            format!("ERR '{command}|{}' is not supported by Switchback", sub.to_ascii_lowercase());
         return refuse_command(running, id, verb, ErrorKind::Unsupported, &text);
     }
-    let text = format!("ERR unknown subcommand '{sub}'. Try {} HELP.", command.to_ascii_uppercase());
+    let text =
+        format!("ERR unknown subcommand '{sub}'. Try {} HELP.", command.to_ascii_uppercase());
     refuse_command(running, id, verb, ErrorKind::Command, &text);
 }
 
@@ -300,7 +334,8 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         Durability::EverySecond => ("yes", "everysec"),
         Durability::Memory => ("no", "no"),
     };
-    let addresses: Vec<String> = shared.listening.iter().map(|address| address.ip().to_string()).collect();
+    let addresses: Vec<String> =
+        shared.listening.iter().map(|address| address.ip().to_string()).collect();
     vec![
         ("appendfsync", sync.into()),
         ("appendonly", append_only.into()),
@@ -339,7 +374,8 @@ pub(crate) fn config(running: &mut Running, shared: &Shared, id: ConnectionId, a
     });
 }
 
-/// The name that a parameter is answered under, if it is asked for: as the client wrote it, unless that was a pattern.
+/// The name that a parameter is answered under, if it is asked for: as the client wrote it, unless
+/// that was a pattern.
 fn asked_as<'a>(name: &'a [u8], args: Args<'a>) -> Option<&'a [u8]> {
     args.from(2).find_map(|asked| match asked.iter().any(|byte| b"*?[".contains(byte)) {
         true => glob::matches(&asked.to_ascii_lowercase(), name).then_some(name),

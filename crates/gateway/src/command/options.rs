@@ -60,22 +60,33 @@ impl Unit {
         Some(Unit { seconds, relative })
     }
 
-    /// The instant that `number` means, in milliseconds since the Unix epoch; `None` if that overflows.
+    /// The instant that `number` means, in milliseconds since the Unix epoch; `None` if that
+    /// overflows.
     pub(crate) fn instant(self, number: i64, now_ms: u64) -> Option<i64> {
         let ms = if self.seconds { number.checked_mul(1000)? } else { number };
         if self.relative { ms.checked_add(i64::try_from(now_ms).ok()?) } else { Some(ms) }
     }
 
     /// An expiry that must lie after the epoch, for all but EXPIRE and its like.
-    pub(crate) fn expiry(self, text: &[u8], now_ms: u64, command: &'static str) -> Result<Expiry, Failure> {
+    pub(crate) fn expiry(
+        self,
+        text: &[u8],
+        now_ms: u64,
+        command: &'static str,
+    ) -> Result<Expiry, Failure> {
         let number = parse_i64(text).ok_or(Failure::NotAnInteger)?;
         let instant = if number > 0 { self.instant(number, now_ms) } else { None };
         instant.map(|ms| Expiry::At(ms as u64)).ok_or(Failure::ExpireTime(command))
     }
 }
 
-/// The time that the option at `at` sets by the argument after it, if it is one that may follow the `earlier`: the last of a kind counts.
-fn time_at<'a>(args: Args<'a>, at: usize, earlier: Option<(Unit, &[u8])>) -> Option<(Unit, &'a [u8])> {
+/// The time that the option at `at` sets by the argument after it, if it is one that may follow the
+/// `earlier`: the last of a kind counts.
+fn time_at<'a>(
+    args: Args<'a>,
+    at: usize,
+    earlier: Option<(Unit, &[u8])>,
+) -> Option<(Unit, &'a [u8])> {
     let unit = Unit::of(args.get(at))?;
     let may_follow = earlier.is_none_or(|(earlier, _)| earlier == unit);
     (may_follow && at + 1 < args.len()).then(|| (unit, args.get(at + 1)))
@@ -135,9 +146,9 @@ pub(crate) fn getex(args: Args<'_>, now_ms: u64) -> Result<Expiry, Failure> {
         at += 1;
     }
     Ok(match time {
-        Some((unit, text)) => unit
-            .expiry(text, now_ms, "getex")
-            .unwrap_or_else(|failure| Expiry::Invalid { not_an_integer: failure == Failure::NotAnInteger }),
+        Some((unit, text)) => unit.expiry(text, now_ms, "getex").unwrap_or_else(|failure| {
+            Expiry::Invalid { not_an_integer: failure == Failure::NotAnInteger }
+        }),
         None if persist => Expiry::At(0),
         None => Expiry::Keep,
     })
@@ -152,11 +163,18 @@ pub(crate) fn expire(args: Args<'_>) -> Result<ExpireIf, Failure> {
             b"xx" => when.some = true,
             b"gt" => when.greater = true,
             b"lt" => when.less = true,
-            _ => return Err(Failure::Text(format!("ERR Unsupported option {}", String::from_utf8_lossy(option)))),
+            _ => {
+                return Err(Failure::Text(format!(
+                    "ERR Unsupported option {}",
+                    String::from_utf8_lossy(option)
+                )));
+            }
         }
     }
     if when.none && (when.some || when.greater || when.less) {
-        return Err(Failure::Static("ERR NX and XX, GT or LT options at the same time are not compatible"));
+        return Err(Failure::Static(
+            "ERR NX and XX, GT or LT options at the same time are not compatible",
+        ));
     }
     if when.greater && when.less {
         return Err(Failure::Static("ERR GT and LT options at the same time are not compatible"));
@@ -182,7 +200,9 @@ fn cursor(text: &[u8]) -> Option<u64> {
         [b'+', digits @ ..] => (false, digits),
         digits => (false, digits),
     };
-    let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let digits = std::str::from_utf8(digits)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
     let cursor: u64 = digits.parse().ok()?;
     Some(if negative { cursor.wrapping_neg() } else { cursor })
 }
@@ -201,7 +221,8 @@ pub(crate) fn scan(args: Args<'_>) -> Result<ScanOptions, Failure> {
         let value = args.get(at + 1);
         if is("count") {
             let count = parse_i64(value).ok_or(Failure::NotAnInteger)?;
-            options.count = usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Failure::Syntax)?;
+            options.count =
+                usize::try_from(count).ok().filter(|&count| count > 0).ok_or(Failure::Syntax)?;
         } else if is("match") {
             options.pattern = Some(value.to_vec());
         } else if is("type") {

@@ -1,4 +1,5 @@
-//! The table of commands: what COMMAND tells, what arguments are counted by, what statistics are kept by.
+//! The table of commands: what COMMAND tells, what arguments are counted by, what statistics are
+//! kept by.
 
 macro_rules! commands {
     ($($verb:ident $name:literal $arity:literal [$($flag:ident)*] $first:literal $last:literal $step:literal
@@ -99,8 +100,8 @@ commands! {
 /// Longest name in the table, and longer than it need be.
 const NAME_MAX: usize = 16;
 
-/// A name as a number, in which it takes one comparison to find it. Upper and lower case differ in one bit, which is set; what isn't a letter
-/// doesn't become one by that.
+/// A name as a number, in which it takes one comparison to find it. Upper and lower case differ in
+/// one bit, which is set; what isn't a letter doesn't become one by that.
 #[inline]
 const fn packed(name: &[u8]) -> u128 {
     assert!(name.len() <= NAME_MAX);

@@ -141,7 +141,10 @@ const REASONS: &[(&str, &[&str])] = &[
         ],
     ),
     (NO_TRANSACTIONS, &["multi", "exec", "discard", "watch", "unwatch"]),
-    ("it runs no scripts", &["eval", "eval_ro", "evalsha", "evalsha_ro", "script", "fcall", "fcall_ro", "function"]),
+    (
+        "it runs no scripts",
+        &["eval", "eval_ro", "evalsha", "evalsha_ro", "script", "fcall", "fcall_ro", "function"],
+    ),
     (
         "it has no publish and subscribe",
         &[
@@ -194,7 +197,10 @@ const REASONS: &[(&str, &[&str])] = &[
     ),
     (
         "it is no Redis inside",
-        &["acl", "debug", "object", "memory", "latency", "slowlog", "module", "monitor", "lolwut", "time"],
+        &[
+            "acl", "debug", "object", "memory", "latency", "slowlog", "module", "monitor",
+            "lolwut", "time",
+        ],
     ),
 ];
 

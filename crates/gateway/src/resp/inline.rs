@@ -2,7 +2,8 @@
 
 use super::args::Range;
 
-/// Splits a line into words: their text goes to `text`, where they are goes to `words`. False: quotes don't match.
+/// Splits a line into words: their text goes to `text`, where they are goes to `words`. False:
+/// quotes don't match.
 pub(super) fn split(line: &[u8], text: &mut Vec<u8>, words: &mut Vec<Range>) -> bool {
     let mut rest = line;
     loop {
@@ -27,7 +28,8 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | 0)
 }
 
-/// Takes one word, of plain and quoted stretches; what is left of the line, or `None` if a quote isn't closed.
+/// Takes one word, of plain and quoted stretches; what is left of the line, or `None` if a quote
+/// isn't closed.
 fn word<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]> {
     loop {
         match rest {
@@ -59,7 +61,9 @@ fn double_quoted<'a>(mut rest: &'a [u8], text: &mut Vec<u8>) -> Option<&'a [u8]>
         match rest {
             [] => return None,
             [b'"', tail @ ..] => return Some(tail),
-            [b'\\', b'x', high, low, tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            [b'\\', b'x', high, low, tail @ ..]
+                if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() =>
+            {
                 text.push(hex(*high) << 4 | hex(*low));
                 rest = tail;
             }
@@ -114,7 +118,10 @@ mod tests {
     fn words(line: &str) -> Option<Vec<String>> {
         let (mut text, mut words) = (Vec::new(), Vec::new());
         split(line.as_bytes(), &mut text, &mut words).then(|| {
-            words.iter().map(|range| String::from_utf8_lossy(&text[range.from()..range.to()]).into_owned()).collect()
+            words
+                .iter()
+                .map(|range| String::from_utf8_lossy(&text[range.from()..range.to()]).into_owned())
+                .collect()
         })
     }
 

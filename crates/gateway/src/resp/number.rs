@@ -1,6 +1,7 @@
 //! Integers as Redis takes them.
 
-/// Parses a decimal integer the way Redis' `string2ll` does: no sign but `-`, no spaces, no leading zeros, no overflow.
+/// Parses a decimal integer the way Redis' `string2ll` does: no sign but `-`, no spaces, no leading
+/// zeros, no overflow.
 #[inline]
 pub fn parse_i64(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {

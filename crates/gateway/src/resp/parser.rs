@@ -1,5 +1,6 @@
-//! The request parser: incremental, without copies. A command's arguments are ranges of the connection's input buffer, and what was
-//! parsed of an unfinished command is not parsed again when more of it arrives.
+//! The request parser: incremental, without copies. A command's arguments are ranges of the
+//! connection's input buffer, and what was parsed of an unfinished command is not parsed again when
+//! more of it arrives.
 
 use super::args::{Args, Range};
 use super::{inline, parse_i64};
@@ -91,7 +92,8 @@ pub enum Parsed {
         /// Its length in the input.
         consumed: usize,
     },
-    /// A command with an argument longer than allowed has passed; it has to be answered with an error.
+    /// A command with an argument longer than allowed has passed; it has to be answered with an
+    /// error.
     Rejected,
 }
 
@@ -133,7 +135,8 @@ impl Parser {
                 Some(b'*') => {}
                 Some(_) => return self.next_inline(input, limits),
             }
-            let Some((count, end)) = length_line(input, 0, limits, ProtocolError::MultibulkLine)? else {
+            let Some((count, end)) = length_line(input, 0, limits, ProtocolError::MultibulkLine)?
+            else {
                 return Ok(Parsed::Incomplete { wants: input.len() + 1 });
             };
             let count = count.ok_or(ProtocolError::MultibulkLength)?;
@@ -197,7 +200,11 @@ impl Parser {
         if skip > 0 {
             let consumed = skip.min(input.len());
             self.rejecting = Some(skip - consumed);
-            return Ok(if consumed == 0 { Parsed::Incomplete { wants: 1 } } else { Parsed::Skip { consumed } });
+            return Ok(if consumed == 0 {
+                Parsed::Incomplete { wants: 1 }
+            } else {
+                Parsed::Skip { consumed }
+            });
         }
         if self.left == 0 {
             self.rejecting = None;
@@ -211,7 +218,11 @@ impl Parser {
         Ok(Parsed::Skip { consumed: end })
     }
 
-    fn next_inline(&mut self, input: &[u8], limits: &ParserLimits) -> Result<Parsed, ProtocolError> {
+    fn next_inline(
+        &mut self,
+        input: &[u8],
+        limits: &ParserLimits,
+    ) -> Result<Parsed, ProtocolError> {
         // What was searched before isn't searched again.
         let Some(newline) = memchr(b'\n', &input[self.at..]).map(|at| at + self.at) else {
             if input.len() > limits.inline_max {
@@ -268,14 +279,21 @@ impl Parser {
 
 /// A `$` line at `from`: the length and where the argument begins.
 #[inline]
-fn bulk_line(input: &[u8], from: usize, limits: &ParserLimits) -> Result<Option<(usize, usize)>, ProtocolError> {
+fn bulk_line(
+    input: &[u8],
+    from: usize,
+    limits: &ParserLimits,
+) -> Result<Option<(usize, usize)>, ProtocolError> {
     match input.get(from) {
         None => return Ok(None),
         Some(b'$') => {}
         Some(&other) => return Err(ProtocolError::ExpectedBulk(other)),
     }
-    let Some((length, end)) = length_line(input, from, limits, ProtocolError::BulkLine)? else { return Ok(None) };
-    let length = length.and_then(|length| usize::try_from(length).ok()).ok_or(ProtocolError::BulkLength)?;
+    let Some((length, end)) = length_line(input, from, limits, ProtocolError::BulkLine)? else {
+        return Ok(None);
+    };
+    let length =
+        length.and_then(|length| usize::try_from(length).ok()).ok_or(ProtocolError::BulkLength)?;
     if length > limits.bulk_hard_max {
         return Err(match limits.unauthenticated {
             true => ProtocolError::UnauthenticatedBulkLength,
@@ -285,21 +303,25 @@ fn bulk_line(input: &[u8], from: usize, limits: &ParserLimits) -> Result<Option<
     Ok(Some((length, end)))
 }
 
-/// The number that `line` is, and its digits, if they are few, as nearly always, and the line is whole.
+/// The number that `line` is, and its digits, if they are few, as nearly always, and the line is
+/// whole.
 #[inline]
 fn short_length(line: &[u8]) -> Option<(u32, usize)> {
     let mut number = 0;
     for (at, &byte) in line.iter().take(SHORT_LENGTH + 1).enumerate() {
         match byte {
             b'0'..=b'9' if at < SHORT_LENGTH => number = 10 * number + u32::from(byte - b'0'),
-            b'\r' if at > 0 && (at == 1 || line[0] != b'0') && at + 1 < line.len() => return Some((number, at)),
+            b'\r' if at > 0 && (at == 1 || line[0] != b'0') && at + 1 < line.len() => {
+                return Some((number, at));
+            }
             _ => break,
         }
     }
     None
 }
 
-/// The number after the first byte of the line at `from` (`None` if it is none), and where the next line begins.
+/// The number after the first byte of the line at `from` (`None` if it is none), and where the next
+/// line begins.
 #[inline]
 fn length_line(
     input: &[u8],
@@ -349,7 +371,9 @@ mod tests {
                     Ok(Parsed::Skip { consumed }) => start += consumed,
                     Ok(Parsed::Rejected) => events.push(Event::Rejected),
                     Ok(Parsed::Command { consumed }) => {
-                        events.push(Event::Command(parser.args(input).from(0).map(<[u8]>::to_vec).collect()));
+                        events.push(Event::Command(
+                            parser.args(input).from(0).map(<[u8]>::to_vec).collect(),
+                        ));
                         parser.done();
                         start += consumed;
                     }
@@ -365,10 +389,15 @@ mod tests {
 
     #[test]
     fn short_lengths_are_read_as_long_ones() {
-        for text in (0..100_000).map(|i| i.to_string()).chain(["", "-1", "00", "01", "1x"].map(String::from)) {
+        for text in (0..100_000)
+            .map(|i| i.to_string())
+            .chain(["", "-1", "00", "01", "1x"].map(String::from))
+        {
             let whole = format!("{text}\r\n");
-            let wanted = parse_i64(text.as_bytes()).filter(|_| (1..=SHORT_LENGTH).contains(&text.len()));
-            let wanted = wanted.filter(|&length| length >= 0).map(|length| (length as u32, text.len()));
+            let wanted =
+                parse_i64(text.as_bytes()).filter(|_| (1..=SHORT_LENGTH).contains(&text.len()));
+            let wanted =
+                wanted.filter(|&length| length >= 0).map(|length| (length as u32, text.len()));
             assert_eq!(short_length(whole.as_bytes()), wanted, "{text}");
             assert_eq!(short_length(&whole.as_bytes()[..whole.len() - 1]), None, "{text}");
         }
@@ -434,7 +463,10 @@ mod tests {
         assert_eq!(all(&[b'a'; 70_000]), [Event::Error(InlineLength)]);
         let limits = ParserLimits::unauthenticated();
         assert_eq!(parse(b"*11\r\n", &[], &limits), [Event::Error(UnauthenticatedMultibulkLength)]);
-        assert_eq!(parse(b"*1\r\n$20000\r\n", &[], &limits), [Event::Error(UnauthenticatedBulkLength)]);
+        assert_eq!(
+            parse(b"*1\r\n$20000\r\n", &[], &limits),
+            [Event::Error(UnauthenticatedBulkLength)]
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Replies. Everything appends to a byte buffer; what differs between RESP2 and RESP3 takes `resp3`.
+//! Replies. Everything appends to a byte buffer; what differs between RESP2 and RESP3 takes
+//! `resp3`.
 
 /// `+text`.
 #[inline]

@@ -1,4 +1,5 @@
-//! Commands of many keys: their parts are started as there is room, their scans one after the other.
+//! Commands of many keys: their parts are started as there is room, their scans one after the
+//! other.
 
 use super::{Link, Running, SCAN_TOKEN, Work};
 use crate::batch::{Batch, Kind, Next};
@@ -36,7 +37,14 @@ impl Running {
         }
         self.work_batch(at);
         self.drive(link);
-        if was_empty && self.outbox.replies.connections.get(id).is_some_and(|connection| connection.first == number) {
+        if was_empty
+            && self
+                .outbox
+                .replies
+                .connections
+                .get(id)
+                .is_some_and(|connection| connection.first == number)
+        {
             self.outbox.replies.reserve(id);
         }
     }
@@ -74,7 +82,12 @@ impl Running {
         let (action, key, argument) = batch.part(part);
         let index = self.operations.take();
         let operation = &mut self.operations[index];
-        operation.begin(batch.connection, Parent::Batch(at, part), batch.verb.unwrap_or(Verb::Get), action);
+        operation.begin(
+            batch.connection,
+            Parent::Batch(at, part),
+            batch.verb.unwrap_or(Verb::Get),
+            action,
+        );
         operation.arrived_us = batch.arrived_us;
         operation.fill(key, argument);
         self.begin(link, index);
@@ -87,7 +100,8 @@ impl Running {
             Ok(()) => self.pump(link),
             Err(_) => {
                 batch.parked_us = self.now.monotonic_us;
-                if let Some(connection) = self.outbox.replies.connections.get_mut(batch.connection) {
+                if let Some(connection) = self.outbox.replies.connections.get_mut(batch.connection)
+                {
                     connection.parked += 1;
                 }
                 self.parked.push_back(Work::Batch(at));
@@ -111,7 +125,8 @@ impl Running {
         if let Some(failure) = &batch.failure {
             self.outbox.replies.statistics().count_error(failure.kind());
         }
-        let (connection, number, verb, arrived_us) = (batch.connection, batch.number, batch.verb, batch.arrived_us);
+        let (connection, number, verb, arrived_us) =
+            (batch.connection, batch.number, batch.verb, batch.arrived_us);
         let by = if batch.cached && batch.any_cached { Answerer::Cache } else { Answerer::Node };
         let unspooled = (self.outbox.spools && batch.any_cached).then_some(Unspooled::Any);
         let to = Address { connection, number, verb, arrived_us };
@@ -126,7 +141,8 @@ impl Running {
         self.release(connection, held);
     }
 
-    /// The spool can't be written: batches that were answered by the cache in part can't succeed any more.
+    /// The spool can't be written: batches that were answered by the cache in part can't succeed
+    /// any more.
     pub(crate) fn fail_unspooled_batches(&mut self, failure: &Failure) {
         for at in 0..self.outbox.batches.len() {
             let batch = &mut self.outbox.batches[at];

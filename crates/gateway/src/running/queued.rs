@@ -1,5 +1,5 @@
-//! Operations whose requests the session has, but which haven't been sent: they go to the switch as one batch, which is faster than one by
-//! one.
+//! Operations whose requests the session has, but which haven't been sent: they go to the switch as
+//! one batch, which is faster than one by one.
 
 /// Operations that are sent at once.
 pub(crate) const BATCH: usize = switchback_net::SEND_BATCH;
@@ -11,7 +11,8 @@ const BITS: u32 = 12;
 #[derive(Debug)]
 pub(super) struct Queued {
     operations: Vec<u32>,
-    /// A bit of each key that is queued: who finds none is alone with its key, who finds one may be.
+    /// A bit of each key that is queued: who finds none is alone with its key, who finds one may
+    /// be.
     keys: Box<[u64; 1 << (BITS - 6)]>,
 }
 

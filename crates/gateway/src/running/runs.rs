@@ -1,6 +1,7 @@
-//! Commands of one connection on one key take effect in their order, so one waits for the other. All that wait when the first one's turn
-//! comes have begun, and none is answered: reads that follow each other may see the same, and unconditional writes that follow each
-//! other may happen right before the last one, which nobody can tell from now. Such a run is one request.
+//! Commands of one connection on one key take effect in their order, so one waits for the other.
+//! All that wait when the first one's turn comes have begun, and none is answered: reads that
+//! follow each other may see the same, and unconditional writes that follow each other may happen
+//! right before the last one, which nobody can tell from now. Such a run is one request.
 
 use super::{Link, Running};
 use crate::chains::NONE;
@@ -11,7 +12,8 @@ use switchback_core::client::{Completion, SubmitError};
 const RUN_MAX: u32 = 64;
 
 impl Running {
-    /// Submits an operation's next request, for those behind it, too, that can do with the same one.
+    /// Submits an operation's next request, for those behind it, too, that can do with the same
+    /// one.
     #[inline]
     pub(super) fn submit(&mut self, link: &mut Link, at: u32) -> Result<(), SubmitError> {
         let last = self.last_of_run(at);

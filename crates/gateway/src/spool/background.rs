@@ -1,4 +1,5 @@
-//! What a spool leaves to a thread of its own, so that the gateway's goes on meanwhile: syncing once a second, and deleting segments.
+//! What a spool leaves to a thread of its own, so that the gateway's goes on meanwhile: syncing
+//! once a second, and deleting segments.
 
 use super::directory::sync_directory;
 use std::collections::VecDeque;
@@ -58,13 +59,19 @@ impl Background {
         let (state, changed) = Default::default();
         let shared = Arc::new(Shared { directory: directory.to_owned(), state, changed });
         let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name(format!("sw-spool-{worker}")).spawn(move || run(&theirs))?;
+        let thread = std::thread::Builder::new()
+            .name(format!("sw-spool-{worker}"))
+            .spawn(move || run(&theirs))?;
         Ok(Background { shared, thread: Some(thread) })
     }
 
-    /// Something was written, which is synced within a second or so. If the last sync is far too late, waits for it. Takes what syncs have
-    /// cost since the last call, and whether one failed.
-    pub(super) fn written(&self, file: &Arc<File>, times: &mut Vec<Duration>) -> Result<(), String> {
+    /// Something was written, which is synced within a second or so. If the last sync is far too
+    /// late, waits for it. Takes what syncs have cost since the last call, and whether one failed.
+    pub(super) fn written(
+        &self,
+        file: &Arc<File>,
+        times: &mut Vec<Duration>,
+    ) -> Result<(), String> {
         let mut state = self.shared.lock();
         while state.syncing.is_some_and(|since| since.elapsed() > LATE) && !state.stop {
             state = self.shared.wait(state, PERIOD);
@@ -151,7 +158,10 @@ fn sync<'a>(shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<
     state.syncing = state.since.take();
     drop(state);
     let begin = Instant::now();
-    let result = files.iter().try_for_each(|file| file.sync_data()).and_then(|()| sync_directory(&shared.directory));
+    let result = files
+        .iter()
+        .try_for_each(|file| file.sync_data())
+        .and_then(|()| sync_directory(&shared.directory));
     let mut state = shared.lock();
     state.syncing = None;
     state.times.push(begin.elapsed());
@@ -162,7 +172,8 @@ fn sync<'a>(shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<
     state
 }
 
-/// Deletes a segment. If that fails it is loaded again at the next start, which does no harm: what is old is known to be.
+/// Deletes a segment. If that fails it is loaded again at the next start, which does no harm: what
+/// is old is known to be.
 fn delete(path: &Path) {
     if let Err(error) = fs::remove_file(path) {
         tracing::warn!(path = %path.display(), %error, "can't delete a segment of the spool");

@@ -1,4 +1,5 @@
-//! The spool's directory: locked by one gateway, with the segments of its workers. `w<worker>-<number>.spool`.
+//! The spool's directory: locked by one gateway, with the segments of its workers.
+//! `w<worker>-<number>.spool`.
 
 use super::files::names;
 use std::collections::BTreeSet;
@@ -79,7 +80,8 @@ impl SpoolDirectory {
         }
     }
 
-    /// Whether somebody left records in this directory, which needn't exist, and isn't there to look after them.
+    /// Whether somebody left records in this directory, which needn't exist, and isn't there to
+    /// look after them.
     ///
     /// # Errors
     /// Its files can't be read.
@@ -114,11 +116,19 @@ impl SpoolDirectory {
 
     /// The workers from `workers` on that have left something.
     pub(crate) fn retired(&self, workers: usize) -> Result<BTreeSet<usize>, SpoolError> {
-        Ok(self.segments(|worker| worker >= workers)?.into_iter().map(|found| found.worker).collect())
+        Ok(self
+            .segments(|worker| worker >= workers)?
+            .into_iter()
+            .map(|found| found.worker)
+            .collect())
     }
 
     /// Reads what such a worker left into `preserved`; the files that hold it.
-    pub(crate) fn load_retired(&self, worker: usize, preserved: &mut Preservation) -> Result<Vec<PathBuf>, SpoolError> {
+    pub(crate) fn load_retired(
+        &self,
+        worker: usize,
+        preserved: &mut Preservation,
+    ) -> Result<Vec<PathBuf>, SpoolError> {
         let segments = self.segments(|of| of == worker)?;
         for found in &segments {
             load(&found.path, preserved)?;
@@ -146,6 +156,7 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
 /// Reads a segment's records into `preserved`; how many.
 fn load(path: &Path, preserved: &mut Preservation) -> Result<u64, SpoolError> {
     let bytes = fs::read(path).map_err(SpoolError::io("read", path))?;
-    let loaded = switchback_spool::load(&bytes, preserved).map_err(|refused| SpoolError::refused(path, refused))?;
+    let loaded = switchback_spool::load(&bytes, preserved)
+        .map_err(|refused| SpoolError::refused(path, refused))?;
     Ok(loaded.records)
 }

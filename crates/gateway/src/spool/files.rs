@@ -23,7 +23,12 @@ impl Files {
     /// The worker's files in `directory`.
     pub(super) fn start(directory: &Path, worker: usize) -> io::Result<Files> {
         let background = Background::start(directory, worker)?;
-        Ok(Files { directory: directory.to_owned(), background, writes: Vec::new(), syncs: Vec::new() })
+        Ok(Files {
+            directory: directory.to_owned(),
+            background,
+            writes: Vec::new(),
+            syncs: Vec::new(),
+        })
     }
 }
 

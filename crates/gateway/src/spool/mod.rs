@@ -1,4 +1,5 @@
-//! The spool of a worker on the disk: [`switchback_spool`] in a directory, with a thread that syncs and deletes behind it.
+//! The spool of a worker on the disk: [`switchback_spool`] in a directory, with a thread that syncs
+//! and deletes behind it.
 
 mod background;
 mod directory;
@@ -71,7 +72,8 @@ impl Spool {
         preserved: &mut Preservation,
     ) -> Result<Spool, SpoolError> {
         let path = directory.path();
-        let files = Files::start(path, worker).map_err(SpoolError::io("start a thread for", path))?;
+        let files =
+            Files::start(path, worker).map_err(SpoolError::io("start a thread for", path))?;
         let always = durability == Durability::Always;
         let opened = switchback_spool::Spool::open(files, worker, always, bytes_max, preserved);
         let spool = opened.map_err(|error| match error {
@@ -86,7 +88,8 @@ impl Spool {
         self.spool.bytes()
     }
 
-    /// Takes a record that has to be on disk before anybody is told of it; [`Spool::commit`] writes it.
+    /// Takes a record that has to be on disk before anybody is told of it; [`Spool::commit`] writes
+    /// it.
     #[inline]
     pub fn push(&mut self, kept: &PreservedRecord) {
         self.spool.push(kept);
@@ -108,12 +111,16 @@ impl Spool {
         self.spool.failure()
     }
 
-    /// Writes everything pushed, as durably as was asked for. After a failure what wasn't written is kept, and tried again from time to
-    /// time with what came since.
+    /// Writes everything pushed, as durably as was asked for. After a failure what wasn't written
+    /// is kept, and tried again from time to time with what came since.
     ///
     /// # Errors
     /// It isn't written, for this reason.
-    pub fn commit(&mut self, preserved: &Preservation, statistics: &WorkerStatistics) -> Result<(), String> {
+    pub fn commit(
+        &mut self,
+        preserved: &Preservation,
+        statistics: &WorkerStatistics,
+    ) -> Result<(), String> {
         let result = self.spool.commit(preserved, self.began.elapsed().as_micros() as u64);
         let (counts, before) = (self.spool.counts(), self.counted);
         self.counted = counts;
@@ -134,8 +141,9 @@ impl Spool {
         result
     }
 
-    /// Deletes the segments in which everything is durable elsewhere: of generations older than `durable_generation`, or everything if
-    /// nothing is preserved. All the more if nothing can be written: the spool may have filled its disk.
+    /// Deletes the segments in which everything is durable elsewhere: of generations older than
+    /// `durable_generation`, or everything if nothing is preserved. All the more if nothing can be
+    /// written: the spool may have filled its disk.
     pub fn release(&mut self, durable_generation: u32, nothing_preserved: bool) {
         self.spool.release(durable_generation, nothing_preserved);
     }

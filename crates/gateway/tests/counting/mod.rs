@@ -1,4 +1,5 @@
-//! An allocator that counts what some threads allocate. A test binary makes it its own with `#[global_allocator]`.
+//! An allocator that counts what some threads allocate. A test binary makes it its own with
+//! `#[global_allocator]`.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// What was allocated wherever it counts, since the process began.
 pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// The system's allocator, which asks at every allocation whether it counts here; the answer must not allocate.
+/// The system's allocator, which asks at every allocation whether it counts here; the answer must
+/// not allocate.
 pub(crate) struct Counting(pub(crate) fn() -> bool);
 
 impl Counting {

@@ -1,4 +1,5 @@
-//! A rack for tests: one map behind a lock that does what switch and nodes do together, with faults on request.
+//! A rack for tests: one map behind a lock that does what switch and nodes do together, with faults
+//! on request.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)] // Each test uses its part.
 
 mod records;
@@ -61,11 +62,20 @@ impl FakeRack {
             random: 1 + worker as u64,
             null: None,
         };
-        let control = FakeControl { rack: self.clone(), worker: worker as u32, notices: VecDeque::new(), waker: None };
+        let control = FakeControl {
+            rack: self.clone(),
+            worker: worker as u32,
+            notices: VecDeque::new(),
+            waker: None,
+        };
         WorkerLinks { uplink: Box::new(uplink), control: Box::new(control) }
     }
 
-    pub fn try_start(&self, config: GatewayConfig, workers: usize) -> Result<Gateway, GatewayError> {
+    pub fn try_start(
+        &self,
+        config: GatewayConfig,
+        workers: usize,
+    ) -> Result<Gateway, GatewayError> {
         Gateway::start(config, workers, |worker, _| Ok(self.links(worker)))
     }
 
@@ -99,7 +109,8 @@ fn answer_for_nothing(packet: &mut Packet) -> Sent {
     key.copy_from_slice(parts.key);
     let reads = parts.header.op == Op::Read;
     let op = if reads { Op::ReadReply } else { Op::WriteReply };
-    let header = Header { op, flags: flags::CACHED, seq: Seq(parts.header.request), ..parts.header };
+    let header =
+        Header { op, flags: flags::CACHED, seq: Seq(parts.header.request), ..parts.header };
     packet.fill(header, if reads { &[b'v'; 128] } else { &[] }, key);
     Sent::Answered
 }
@@ -107,7 +118,8 @@ fn answer_for_nothing(packet: &mut Packet) -> Sent {
 impl FakeUplink {
     /// True in `percent` of the cases.
     fn chance(&mut self, percent: u64) -> bool {
-        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.random =
+            self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.random >> 33) % 100 < percent
     }
 }

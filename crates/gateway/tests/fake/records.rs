@@ -4,7 +4,8 @@ use super::HASH_KEY;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 use switchback_wire::{
-    Header, KeyHash, Op, Packet, PacketRef, Seq, Status, flags, fragment_bytes, is_large, push_scan_entry, record_flags,
+    Header, KeyHash, Op, Packet, PacketRef, Seq, Status, flags, fragment_bytes, is_large,
+    push_scan_entry, record_flags,
 };
 
 /// How it behaves.
@@ -104,10 +105,12 @@ impl Records {
 
     /// Whether the switch would have it.
     fn is_cached(&self, key: &[u8]) -> bool {
-        !self.knobs.nothing_cached && !self.knobs.uncached_prefix.as_ref().is_some_and(|prefix| key.starts_with(prefix))
+        !self.knobs.nothing_cached
+            && !self.knobs.uncached_prefix.as_ref().is_some_and(|prefix| key.starts_with(prefix))
     }
 
-    /// Handles a request: true if the answer is in `packet`, else answers are appended to `answers`.
+    /// Handles a request: true if the answer is in `packet`, else answers are appended to
+    /// `answers`.
     pub fn handle(&mut self, packet: &mut Packet, answers: &mut VecDeque<Packet>) -> bool {
         let request = packet.clone();
         let PacketRef { header, value, key } = request.parse().unwrap();
@@ -141,7 +144,8 @@ impl Records {
 
     fn read(&mut self, request: Header, key: &[u8], packet: &mut Packet) {
         let mut answer = self.reply(request, Op::ReadReply);
-        let stored = self.records.get(&(HASH_KEY.hash(key), key.to_vec())).cloned().unwrap_or_default();
+        let stored =
+            self.records.get(&(HASH_KEY.hash(key), key.to_vec())).cloned().unwrap_or_default();
         answer.seq = stored.seq;
         let exists = stored.seq != Seq::NONE && Records::is_live(&stored);
         let value = if exists { &stored.value[..] } else { &[] };
@@ -206,7 +210,8 @@ impl Records {
         self.last += 1;
         self.writes += 1;
         let tombstone = request.op == Op::Delete;
-        *stored = Stored { seq: Seq::new(1, self.last), value, expiry_ms: request.expiry_ms, tombstone };
+        *stored =
+            Stored { seq: Seq::new(1, self.last), value, expiry_ms: request.expiry_ms, tombstone };
         answer.seq = stored.seq;
         Status::Ok
     }
@@ -224,8 +229,14 @@ impl Records {
         packet.fill(answer, &bitmap, key);
     }
 
-    fn read_fragments(&mut self, request: Header, key: &[u8], answers: &mut VecDeque<Packet>) -> bool {
-        let stored = self.records.get(&(HASH_KEY.hash(key), key.to_vec())).cloned().unwrap_or_default();
+    fn read_fragments(
+        &mut self,
+        request: Header,
+        key: &[u8],
+        answers: &mut VecDeque<Packet>,
+    ) -> bool {
+        let stored =
+            self.records.get(&(HASH_KEY.hash(key), key.to_vec())).cloned().unwrap_or_default();
         let per_fragment = fragment_bytes(key.len());
         for index in request.fragment_index..request.fragment_index + request.fragment_count {
             let mut answer = self.reply(request, Op::ReadFragmentReply);
@@ -251,7 +262,9 @@ impl Records {
         let end = ((position >> 60) + 1).checked_shl(60).filter(|&end| end > position).unwrap_or(0);
         answer.guard = end;
         let mut entries = Vec::new();
-        for ((hash, key), stored) in self.records.range((KeyHash::at_position(position), Vec::new())..) {
+        for ((hash, key), stored) in
+            self.records.range((KeyHash::at_position(position), Vec::new())..)
+        {
             if end != 0 && hash.position() >= end {
                 break;
             }

@@ -20,7 +20,8 @@ impl Redis {
             switchback_testing::skip("redis-server");
             return None;
         }
-        // Somebody may take a port between the look and the bind; then redis-server ends, and another port is tried.
+        // Somebody may take a port between the look and the bind; then redis-server ends, and
+        // another port is tried.
         let redis = (0..20).find_map(|_| Redis::listening_on(free_addresses().unwrap(), more));
         Some(redis.expect("redis-server doesn't listen"))
     }
@@ -28,7 +29,15 @@ impl Redis {
     fn listening_on([address]: [SocketAddr; 1], more: &[&str]) -> Option<Redis> {
         let directory = tempfile::tempdir().unwrap();
         let process = Command::new("redis-server")
-            .args(["--port", &address.port().to_string(), "--bind", &address.ip().to_string(), "--save", "", "--dir"])
+            .args([
+                "--port",
+                &address.port().to_string(),
+                "--bind",
+                &address.ip().to_string(),
+                "--save",
+                "",
+                "--dir",
+            ])
             .arg(directory.path())
             .args(more)
             .stdout(Stdio::null())
@@ -36,7 +45,9 @@ impl Redis {
             .unwrap();
         let mut redis = Redis { process, address, _directory: directory };
         let begin = Instant::now();
-        while begin.elapsed() < Duration::from_secs(10) && redis.process.try_wait().unwrap().is_none() {
+        while begin.elapsed() < Duration::from_secs(10)
+            && redis.process.try_wait().unwrap().is_none()
+        {
             if TcpStream::connect(redis.address).is_ok() {
                 return Some(redis);
             }

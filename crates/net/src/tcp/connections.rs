@@ -1,5 +1,5 @@
-//! The connections of the control port. Any peer that reaches the port may connect, so each kind has its limit, and a connection that has not
-//! said who it is costs no place of one that has.
+//! The connections of the control port. Any peer that reaches the port may connect, so each kind
+//! has its limit, and a connection that has not said who it is costs no place of one that has.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,7 +21,8 @@ const CLIENTS_PER_ADDRESS_MAX: usize = 1024;
 const OUTGOING_MAX: usize = 1 << 16;
 const OUTGOING_BYTES_MAX: usize = 16 << 20;
 
-/// The parts of a rack that have a place at the control port, beside clients: those numbered below these.
+/// The parts of a rack that have a place at the control port, beside clients: those numbered below
+/// these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parts {
     /// How many switches.
@@ -121,7 +122,8 @@ impl Connections {
         self.arrived
     }
 
-    /// A connection has arrived, which `task` serves. If there are too many strangers, the oldest one goes.
+    /// A connection has arrived, which `task` serves. If there are too many strangers, the oldest
+    /// one goes.
     pub(super) fn arrive(&mut self, number: u64, from: IpAddr, task: AbortHandle) {
         self.all.insert(number, Connection { from, task, peer: None });
         let strangers = || self.all.iter().filter(|(_, connection)| connection.peer.is_none());
@@ -145,9 +147,12 @@ impl Connections {
         }
     }
 
-    /// A connection says who it is: false if there is no place for it. A peer's older connection ends.
+    /// A connection says who it is: false if there is no place for it. A peer's older connection
+    /// ends.
     pub(super) fn introduce(&mut self, number: u64, peer: Peer, outgoing: Outgoing) -> bool {
-        let Some(from) = self.all.get(&number).map(|connection| connection.from) else { return false };
+        let Some(from) = self.all.get(&number).map(|connection| connection.from) else {
+            return false;
+        };
         if !self.has_place(peer, from) {
             return false;
         }
@@ -167,10 +172,12 @@ impl Connections {
             Peer::Node(index) => usize::from(index) < self.parts.nodes,
             Peer::Client(_) if self.peers.contains_key(&peer) => true,
             Peer::Client(_) => {
-                let is_client = |connection: &&Connection| matches!(connection.peer, Some(Peer::Client(_)));
+                let is_client =
+                    |connection: &&Connection| matches!(connection.peer, Some(Peer::Client(_)));
                 let clients = || self.all.values().filter(is_client);
                 clients().count() < CLIENTS_MAX
-                    && clients().filter(|connection| connection.from == from).count() < CLIENTS_PER_ADDRESS_MAX
+                    && clients().filter(|connection| connection.from == from).count()
+                        < CLIENTS_PER_ADDRESS_MAX
             }
         }
     }
@@ -216,7 +223,11 @@ mod tests {
         let mut admitted = |from| {
             (0..CLIENTS_PER_ADDRESS_MAX + 10)
                 .filter(|client| {
-                    connected(&mut connections, Peer::Client((u64::from(from) << 32) + *client as u64), from)
+                    connected(
+                        &mut connections,
+                        Peer::Client((u64::from(from) << 32) + *client as u64),
+                        from,
+                    )
                 })
                 .count()
         };
@@ -226,15 +237,23 @@ mod tests {
         }
         assert_eq!(admitted(addresses), 0, "as many clients as there may be");
         assert!(connected(&mut connections, Peer::Client(0), 0), "a known client comes back");
-        assert!(connected(&mut connections, Peer::Switch(0), 0) && connected(&mut connections, Peer::Node(0), 0));
-        assert!(!connected(&mut connections, Peer::Switch(1), 0) && !connected(&mut connections, Peer::Node(1), 0));
+        assert!(
+            connected(&mut connections, Peer::Switch(0), 0)
+                && connected(&mut connections, Peer::Node(0), 0)
+        );
+        assert!(
+            !connected(&mut connections, Peer::Switch(1), 0)
+                && !connected(&mut connections, Peer::Node(1), 0)
+        );
     }
 
     #[tokio::test]
     async fn what_waits_for_a_peer_is_bounded_in_bytes() {
         let (outgoing, mut queue) = Outgoing::new();
         let half = vec![0; OUTGOING_BYTES_MAX / 2];
-        assert!(outgoing.send(half.clone()) && outgoing.send(half.clone()) && !outgoing.send(vec![0]));
+        assert!(
+            outgoing.send(half.clone()) && outgoing.send(half.clone()) && !outgoing.send(vec![0])
+        );
         assert_eq!(queue.next().await.map(|frame| frame.len()), Some(half.len()));
         assert!(outgoing.send(half));
     }

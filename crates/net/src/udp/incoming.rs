@@ -1,5 +1,5 @@
-//! Packets that arrived. The kernel may hand over many of one sender as one message (receive offload), which is taken
-//! apart here.
+//! Packets that arrived. The kernel may hand over many of one sender as one message (receive
+//! offload), which is taken apart here.
 
 use super::layout::{Control, UDP_GRO, to_address};
 use std::io;
@@ -37,17 +37,24 @@ impl Incoming {
         let on: libc::c_int = 1;
         // SAFETY: the value lives during the call and has the length that it is told.
         let merges = unsafe {
-            libc::setsockopt(fd, libc::SOL_UDP, UDP_GRO, (&raw const on).cast(), size_of_val(&on) as libc::socklen_t)
+            libc::setsockopt(
+                fd,
+                libc::SOL_UDP,
+                UDP_GRO,
+                (&raw const on).cast(),
+                size_of_val(&on) as libc::socklen_t,
+            )
         };
         if merges != 0 {
             tracing::debug!(error = %io::Error::last_os_error(), "the kernel doesn't merge packets");
         }
-        // SAFETY: all fields are plain integers (sockaddr_storage included), for which zero is a value; allocated zeroed because
-        // the array is too large to pass through the stack.
+        // SAFETY: all fields are plain integers (sockaddr_storage included), for which zero is a
+        // value; allocated zeroed because the array is too large to pass through the stack.
         unsafe { Box::<Incoming>::new_zeroed().assume_init() }
     }
 
-    /// Copies the next packet; `None` if there is none now. One that is longer than any of ours is passed over.
+    /// Copies the next packet; `None` if there is none now. One that is longer than any of ours is
+    /// passed over.
     pub(super) fn next(&mut self, fd: RawFd, packet: &mut Packet) -> Option<Address> {
         loop {
             if self.next == self.count {
@@ -70,11 +77,15 @@ impl Incoming {
     }
 
     fn receive(&mut self, fd: RawFd) {
-        // SAFETY: an mmsghdr of zeroes is a value; the pointers set below are to buffers that outlive the call.
+        // SAFETY: an mmsghdr of zeroes is a value; the pointers set below are to buffers that
+        // outlive the call.
         let mut headers: [libc::mmsghdr; MESSAGES] = unsafe { std::mem::zeroed() };
         let mut vectors = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; MESSAGES];
         for at in 0..MESSAGES {
-            vectors[at] = libc::iovec { iov_base: self.bytes[at].as_mut_ptr().cast(), iov_len: MESSAGE_BYTES_MAX };
+            vectors[at] = libc::iovec {
+                iov_base: self.bytes[at].as_mut_ptr().cast(),
+                iov_len: MESSAGE_BYTES_MAX,
+            };
             let header = &mut headers[at].msg_hdr;
             header.msg_iov = &raw mut vectors[at];
             header.msg_iovlen = 1;
@@ -83,9 +94,16 @@ impl Incoming {
             header.msg_control = (&raw mut self.controls[at]).cast();
             header.msg_controllen = size_of::<Control>() as _;
         }
-        // SAFETY: all headers are initialized; their buffers are distinct and have the stated lengths.
+        // SAFETY: all headers are initialized; their buffers are distinct and have the stated
+        // lengths.
         let got = unsafe {
-            libc::recvmmsg(fd, headers.as_mut_ptr(), MESSAGES as u32, libc::MSG_DONTWAIT, std::ptr::null_mut())
+            libc::recvmmsg(
+                fd,
+                headers.as_mut_ptr(),
+                MESSAGES as u32,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
         };
         self.count = usize::try_from(got).unwrap_or(0);
         (self.next, self.at) = (0, 0);

@@ -10,14 +10,16 @@ pub(super) const UDP_GRO: i32 = 104;
 
 /// Bytes of an address of this family.
 pub(super) fn name_bytes(is_v4: bool) -> u32 {
-    let bytes = if is_v4 { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
+    let bytes =
+        if is_v4 { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
     bytes as u32
 }
 
 /// What the kernel wrote.
 pub(super) fn to_address(name: &libc::sockaddr_storage) -> Address {
     let name: *const libc::sockaddr_storage = name;
-    // SAFETY: sockaddr_storage is as large and aligned as any address; the family says which one the kernel wrote.
+    // SAFETY: sockaddr_storage is as large and aligned as any address; the family says which one
+    // the kernel wrote.
     unsafe {
         if i32::from((*name).ss_family) == libc::AF_INET {
             let v4 = &*name.cast::<libc::sockaddr_in>();
@@ -32,7 +34,8 @@ pub(super) fn to_address(name: &libc::sockaddr_storage) -> Address {
 /// Writes what the kernel reads; `name` held zeroes or an address of the same family.
 pub(super) fn from_address(to: Address, is_v4: bool, name: &mut libc::sockaddr_storage) {
     let name: *mut libc::sockaddr_storage = name;
-    // SAFETY: sockaddr_storage is as large and aligned as any address, and zeroes are a value of each.
+    // SAFETY: sockaddr_storage is as large and aligned as any address, and zeroes are a value of
+    // each.
     unsafe {
         if is_v4 {
             let v4 = &mut *name.cast::<libc::sockaddr_in>();
@@ -64,7 +67,8 @@ impl Control {
         self.value[..2].copy_from_slice(&bytes.to_ne_bytes());
     }
 
-    /// What the kernel says of a message that has so many bytes of control messages: how long the packets in it are, if it merged any.
+    /// What the kernel says of a message that has so many bytes of control messages: how long the
+    /// packets in it are, if it merged any.
     pub(super) fn segment_bytes(&self, bytes: usize) -> Option<usize> {
         let is_told = bytes >= size_of::<libc::cmsghdr>() + size_of::<libc::c_int>()
             && (self.header.cmsg_level, self.header.cmsg_type) == (libc::SOL_UDP, UDP_GRO);

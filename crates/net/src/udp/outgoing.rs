@@ -1,5 +1,6 @@
-//! Packets to send. Neighbours of equal length to one receiver go to the kernel as one message, which it takes apart
-//! (segmentation offload): one walk through its network stack instead of one a packet.
+//! Packets to send. Neighbours of equal length to one receiver go to the kernel as one message,
+//! which it takes apart (segmentation offload): one walk through its network stack instead of one a
+//! packet.
 
 use super::BATCH;
 use super::layout::{Control, from_address, name_bytes};
@@ -37,8 +38,8 @@ struct Messages {
 
 impl Outgoing {
     pub(super) fn new(is_v4: bool) -> Box<Outgoing> {
-        // SAFETY: all fields are plain integers (or truth values), for which zero is a value; allocated zeroed because the array is
-        // too large to pass through the stack.
+        // SAFETY: all fields are plain integers (or truth values), for which zero is a value;
+        // allocated zeroed because the array is too large to pass through the stack.
         let mut new = unsafe { Box::<Outgoing>::new_zeroed().assume_init() };
         new.is_v4 = is_v4;
         new
@@ -55,7 +56,8 @@ impl Outgoing {
         self.count < BATCH
     }
 
-    /// The packets from `start` on that make one message: all of one length, but the last one, which may be shorter.
+    /// The packets from `start` on that make one message: all of one length, but the last one,
+    /// which may be shorter.
     fn message_at(&self, start: usize) -> Range<usize> {
         let (length, mut bytes, mut end) = (self.lengths[start], self.lengths[start], start + 1);
         while self.is_segmenting
@@ -93,13 +95,16 @@ impl Outgoing {
             self.prepare(&mut messages, count, packets);
             count += 1;
         }
-        // SAFETY: `count` headers are initialized by `prepare`, which points them into `messages` and `self`; neither moves or ends
-        // before the call does.
-        let done = unsafe { libc::sendmmsg(fd, messages.headers.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT) };
+        // SAFETY: `count` headers are initialized by `prepare`, which points them into `messages`
+        // and `self`; neither moves or ends before the call does.
+        let done = unsafe {
+            libc::sendmmsg(fd, messages.headers.as_mut_ptr(), count as u32, libc::MSG_DONTWAIT)
+        };
         match usize::try_from(done) {
             Ok(done) if done > 0 => ends[done - 1],
             _ if ends[0] - start > 1 && is_unsupported(&io::Error::last_os_error()) => {
-                // No checksum offload on this way, or an old kernel: one by one from now on, beginning with these.
+                // No checksum offload on this way, or an old kernel: one by one from now on,
+                // beginning with these.
                 self.is_segmenting = false;
                 start
             }
@@ -115,7 +120,10 @@ impl Outgoing {
     fn prepare(&mut self, messages: &mut Messages, index: usize, packets: Range<usize>) {
         let Messages { headers, vectors } = messages;
         for at in packets.clone() {
-            vectors[at] = libc::iovec { iov_base: self.bytes[at].as_mut_ptr().cast(), iov_len: self.lengths[at] };
+            vectors[at] = libc::iovec {
+                iov_base: self.bytes[at].as_mut_ptr().cast(),
+                iov_len: self.lengths[at],
+            };
         }
         from_address(self.to[packets.start], self.is_v4, &mut self.names[index]);
         let header = &mut headers[index].msg_hdr;
@@ -133,7 +141,10 @@ impl Outgoing {
 
 /// Whether that was about taking messages apart rather than about sending.
 fn is_unsupported(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP)
+    )
 }
 
 #[cfg(test)]
@@ -162,8 +173,17 @@ mod tests {
 
     #[test]
     fn equal_neighbours_are_one_message_and_the_last_may_be_shorter() {
-        let mut outgoing =
-            queued(&[(1, 130), (1, 130), (1, 120), (1, 120), (1, 130), (2, 130), (2, 130), (2, 0), (2, 0)]);
+        let mut outgoing = queued(&[
+            (1, 130),
+            (1, 130),
+            (1, 120),
+            (1, 120),
+            (1, 130),
+            (2, 130),
+            (2, 130),
+            (2, 0),
+            (2, 0),
+        ]);
         assert_eq!(messages(&outgoing), [0..3, 3..4, 4..5, 5..7, 7..8, 8..9]);
         outgoing.is_segmenting = false;
         assert_eq!(messages(&outgoing).len(), 9);

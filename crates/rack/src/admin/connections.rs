@@ -1,4 +1,5 @@
-//! HTTP connections, so few and for so long that whoever holds them open disturbs nobody but the metrics.
+//! HTTP connections, so few and for so long that whoever holds them open disturbs nobody but the
+//! metrics.
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};

@@ -32,11 +32,20 @@ impl Hosts {
     }
 
     /// What RFC 9112 (section 3.2) and the names ask of a request.
-    fn check(&self, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
+    fn check(
+        &self,
+        version: Version,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), (StatusCode, String)> {
         let header = header_of(version, headers)?;
         // The authority of an absolute target takes the place of the header, which must be there
         // nevertheless.
-        let said = uri.authority().or(header.as_ref()).map(|said| host_of(said).ok_or_else(invalid)).transpose()?;
+        let said = uri
+            .authority()
+            .or(header.as_ref())
+            .map(|said| host_of(said).ok_or_else(invalid))
+            .transpose()?;
         if let Some(host) = said.filter(|host| !self.know(host)) {
             let why = format!(
                 "\"{host:.253}\" is no name of this rack: ask it by its IP address or localhost, or add the name to \
@@ -56,13 +65,17 @@ impl Hosts {
 
     /// `scheme://host`; `null` is any page that doesn't say where it is from.
     fn know_origin(&self, origin: &HeaderValue) -> bool {
-        let origin = Uri::try_from(origin.as_bytes()).ok().filter(|origin| origin.scheme().is_some());
+        let origin =
+            Uri::try_from(origin.as_bytes()).ok().filter(|origin| origin.scheme().is_some());
         origin.and_then(|origin| origin.host().map(|host| self.know(host))).unwrap_or(false)
     }
 }
 
 /// The one `Host` of a request; HTTP/1.0 may have none.
-fn header_of(version: Version, headers: &HeaderMap) -> Result<Option<Authority>, (StatusCode, String)> {
+fn header_of(
+    version: Version,
+    headers: &HeaderMap,
+) -> Result<Option<Authority>, (StatusCode, String)> {
     let mut all = headers.get_all(header::HOST).iter();
     match (all.next(), all.next()) {
         (None, _) if version < Version::HTTP_11 => Ok(None),
@@ -72,7 +85,8 @@ fn header_of(version: Version, headers: &HeaderMap) -> Result<Option<Authority>,
 }
 
 fn invalid() -> (StatusCode, String) {
-    let why = "a request says once which host it is for: a name or an IP address, and perhaps a port\n";
+    let why =
+        "a request says once which host it is for: a name or an IP address, and perhaps a port\n";
     (StatusCode::BAD_REQUEST, why.to_owned())
 }
 
@@ -80,8 +94,9 @@ fn invalid() -> (StatusCode, String) {
 fn host_of(authority: &Authority) -> Option<&str> {
     let host = authority.host();
     let rest = authority.as_str().strip_prefix(host)?;
-    let is_port =
-        |rest: &str| rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_port = |rest: &str| {
+        rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
     (!host.is_empty() && (rest.is_empty() || is_port(rest))).then_some(host)
 }
 

@@ -16,7 +16,8 @@ impl Admin for Fake {
         RackStatus { name: "test".into(), phase: phase.into(), ..RackStatus::default() }
     }
     fn cached(&self, limit: usize) -> CachedStatus {
-        let record = |slot| CachedRecord { key: format!("key{slot}"), slot, ..CachedRecord::default() };
+        let record =
+            |slot| CachedRecord { key: format!("key{slot}"), slot, ..CachedRecord::default() };
         CachedStatus { total: 500, records: (0..500.min(limit as u32)).map(record).collect() }
     }
     fn nodes(&self) -> Vec<NodeStatus> {
@@ -59,17 +60,23 @@ fn everything_can_be_asked() {
     let (code, text) = exchange(&server, "GET /metrics", "");
     assert_eq!(
         (code, text.as_str()),
-        (200, "# HELP switchback_epoch Epoch.\n# TYPE switchback_epoch gauge\nswitchback_epoch 4\n")
+        (
+            200,
+            "# HELP switchback_epoch Epoch.\n# TYPE switchback_epoch gauge\nswitchback_epoch 4\n"
+        )
     );
     let (code, body) = exchange(&server, "GET /status", "");
     let status: RackStatus = serde_json::from_str(&body).unwrap();
     assert_eq!((code, status.name.as_str()), (200, "test"));
-    let cached: CachedStatus = serde_json::from_str(&exchange(&server, "GET /cached?limit=2", "").1).unwrap();
+    let cached: CachedStatus =
+        serde_json::from_str(&exchange(&server, "GET /cached?limit=2", "").1).unwrap();
     assert_eq!((cached.total, cached.records.len()), (500, 2));
-    let cached: CachedStatus = serde_json::from_str(&exchange(&server, "GET /cached", "").1).unwrap();
+    let cached: CachedStatus =
+        serde_json::from_str(&exchange(&server, "GET /cached", "").1).unwrap();
     assert_eq!(cached.records.len(), CACHED_DEFAULT);
     assert_eq!(exchange(&server, "GET /cached?limit=-1", "").0, 400);
-    let nodes: Vec<NodeStatus> = serde_json::from_str(&exchange(&server, "GET /nodes", "").1).unwrap();
+    let nodes: Vec<NodeStatus> =
+        serde_json::from_str(&exchange(&server, "GET /nodes", "").1).unwrap();
     assert_eq!(nodes[0].index, 3);
     assert_eq!(exchange(&server, "GET /healthz", ""), (200, "serving\n".into()));
     assert_eq!(exchange(&server, "GET /nonsense", "").0, 404);
@@ -95,8 +102,16 @@ fn web_pages_can_not_command() {
 #[test]
 fn a_name_that_a_web_page_could_have_is_refused() {
     let server = start(Fake::default());
-    for host in ["evil.example", "evil.example:9464", "localhost.evil.example", "127.0.0.1.evil.example", "rack1"] {
-        for request in ["GET /cached", "GET /metrics", "GET /nonsense", "POST /snapshot", "POST /drain"] {
+    for host in [
+        "evil.example",
+        "evil.example:9464",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "rack1",
+    ] {
+        for request in
+            ["GET /cached", "GET /metrics", "GET /nonsense", "POST /snapshot", "POST /drain"]
+        {
             let (code, why) = sent(&server, &format!("{request} HTTP/1.1\r\nHost: {host}\r\n"));
             assert_eq!(code, 421, "{request} of {host}: {why}");
         }
@@ -106,8 +121,14 @@ fn a_name_that_a_web_page_could_have_is_refused() {
                     metrics_hosts in [rack] of rack.toml\n";
     assert_eq!(why, expected);
     // An absolute target is asked for, whatever the header says.
-    assert_eq!(sent(&server, "GET http://evil.example/cached HTTP/1.1\r\nHost: localhost\r\n").0, 421);
-    assert_eq!(sent(&server, "GET http://localhost/cached HTTP/1.1\r\nHost: evil.example\r\n").0, 200);
+    assert_eq!(
+        sent(&server, "GET http://evil.example/cached HTTP/1.1\r\nHost: localhost\r\n").0,
+        421
+    );
+    assert_eq!(
+        sent(&server, "GET http://localhost/cached HTTP/1.1\r\nHost: evil.example\r\n").0,
+        200
+    );
 }
 
 #[test]
@@ -125,7 +146,11 @@ fn addresses_and_known_names_are_answered() {
         "rack1.example.org",
         "RACK1.example.org.:80",
     ] {
-        assert_eq!(sent(&server, &format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n")).0, 200, "{host}");
+        assert_eq!(
+            sent(&server, &format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n")).0,
+            200,
+            "{host}"
+        );
     }
 }
 
@@ -162,16 +187,24 @@ fn pages_of_other_hosts_are_not_answered() {
         ("localhost", 403),
         ("http://localhost\r\nOrigin: http://evil.example", 403),
     ] {
-        assert_eq!(exchange(&server, "GET /cached", &format!("Origin: {origin}\r\n")).0, code, "{origin}");
+        assert_eq!(
+            exchange(&server, "GET /cached", &format!("Origin: {origin}\r\n")).0,
+            code,
+            "{origin}"
+        );
     }
 }
 
 #[tokio::test]
 async fn other_machines_can_not_command() {
-    for (peer, code) in
-        [("10.0.0.1:5", 403), ("[::ffff:10.0.0.1]:5", 403), ("[::ffff:127.0.0.1]:5", 200), ("[::1]:5", 200)]
-    {
-        let answer = command(peer.parse().unwrap(), &HeaderMap::new(), || Ok::<_, AdminError>(1)).await;
+    for (peer, code) in [
+        ("10.0.0.1:5", 403),
+        ("[::ffff:10.0.0.1]:5", 403),
+        ("[::ffff:127.0.0.1]:5", 200),
+        ("[::1]:5", 200),
+    ] {
+        let answer =
+            command(peer.parse().unwrap(), &HeaderMap::new(), || Ok::<_, AdminError>(1)).await;
         assert_eq!(answer.unwrap_or_else(|refused| refused).status().as_u16(), code, "{peer}");
     }
 }

@@ -25,15 +25,18 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
     let partitions = config.rack.partitions;
     if !partitions.is_power_of_two() {
         let right = partitions.next_power_of_two();
-        let message = format!("[rack] partitions = {partitions} is not a power of two; the next one is {right}");
+        let message = format!(
+            "[rack] partitions = {partitions} is not a power of two; the next one is {right}"
+        );
         reader.problem_at("rack.partitions", message);
     }
     let listed = reader.line_of("node[0]").is_some();
     let nodes = config.nodes.len();
     if nodes > partitions as usize {
         let right = nodes.next_power_of_two();
-        let message =
-            format!("{nodes} nodes share {partitions} partitions; make it at least {right} ([rack] partitions)");
+        let message = format!(
+            "{nodes} nodes share {partitions} partitions; make it at least {right} ([rack] partitions)"
+        );
         reader.problem_among(&["rack.partitions", "nodes.count", "node[0]"], message);
     }
     node_flag(nodes, reader, overrides);
@@ -44,8 +47,10 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
     sessions(config, reader);
     let gateway = &config.gateway;
     if overrides.workers.is_some_and(|workers| workers > WORKERS_MAX) {
-        let message =
-            format!("--workers {} is out of range; it is an integer from 0 to {WORKERS_MAX}", gateway.workers);
+        let message = format!(
+            "--workers {} is out of range; it is an integer from 0 to {WORKERS_MAX}",
+            gateway.workers
+        );
         reader.problem(None, message);
     }
     if gateway.unread_max_mb > gateway.buffers_max_mb {
@@ -66,7 +71,9 @@ fn node_flag(nodes: usize, reader: &mut Reader<'_>, overrides: &Overrides) {
             reader.problem(None, format!("--nodes {said}: a rack has at most {NODES_MAX} nodes"));
         }
         Some(said) if listed && usize::from(said) != nodes => {
-            let message = format!("--nodes {said}, but the file lists {nodes} as [[node]]; leave the flag out");
+            let message = format!(
+                "--nodes {said}, but the file lists {nodes} as [[node]]; leave the flag out"
+            );
             reader.problem_at("node[0]", message);
         }
         _ => {}
@@ -118,16 +125,21 @@ fn cache(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
     let Cache { records, classes, sketch_width, .. } = &config.cache;
     if !sketch_width.is_power_of_two() {
         let right = sketch_width.next_power_of_two();
-        let message = format!("[cache] sketch_width = {sketch_width} is not a power of two; the next one is {right}");
+        let message = format!(
+            "[cache] sketch_width = {sketch_width} is not a power of two; the next one is {right}"
+        );
         reader.problem_at("cache.sketch_width", message);
     }
     if overrides.cache_records.is_some_and(|records| records == 0 || records > RECORDS_MAX) {
-        let message = format!("--cache-records {records} is out of range; it is an integer from 1 to {RECORDS_MAX}");
+        let message = format!(
+            "--cache-records {records} is out of range; it is an integer from 1 to {RECORDS_MAX}"
+        );
         reader.problem(None, message);
         return;
     }
     if classes.is_empty() || classes.len() > CLASSES_MAX {
-        let message = format!("[cache] classes has {} entries; it has 1 to {CLASSES_MAX}", classes.len());
+        let message =
+            format!("[cache] classes has {} entries; it has 1 to {CLASSES_MAX}", classes.len());
         reader.problem_at("cache.classes", message);
         return;
     }
@@ -140,25 +152,30 @@ fn cache(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
             reader.problem_at("cache.classes", message);
         }
         if value_bytes <= before {
-            let message =
-                format!("[cache] classes: {value_bytes} comes after {before}; sizes rise from class to class");
+            let message = format!(
+                "[cache] classes: {value_bytes} comes after {before}; sizes rise from class to class"
+            );
             reader.problem_at("cache.classes", message);
         }
         if slots == 0 {
-            let message = format!("[cache] classes: [{value_bytes}, 0] has no slots; leave the class out");
+            let message =
+                format!("[cache] classes: [{value_bytes}, 0] has no slots; leave the class out");
             reader.problem_at("cache.classes", message);
         }
         before = value_bytes;
     }
     let slots: u64 = classes.iter().map(|&(_, slots)| u64::from(slots)).sum();
     if slots > 4 * u64::from(RECORDS_MAX) {
-        let message =
-            format!("[cache] classes add up to {slots} slots; at most {} are possible", 4 * u64::from(RECORDS_MAX));
+        let message = format!(
+            "[cache] classes add up to {slots} slots; at most {} are possible",
+            4 * u64::from(RECORDS_MAX)
+        );
         reader.problem_at("cache.classes", message);
     }
     if u64::from(*records) > slots {
-        let message =
-            format!("[cache] records = {records}, but classes have only {slots} slots; leave one of both out");
+        let message = format!(
+            "[cache] records = {records}, but classes have only {slots} slots; leave one of both out"
+        );
         reader.problem_at("cache.records", message);
     }
 }
@@ -190,10 +207,14 @@ fn shape(config: &RackConfig, reader: &mut Reader<'_>) {
             reader.problem_at(&path, message);
         }
     }
-    let switches =
-        config.switches.iter().enumerate().map(|(index, switch)| (format!("switch[{index}].address"), switch.address));
+    let switches = config
+        .switches
+        .iter()
+        .enumerate()
+        .map(|(index, switch)| (format!("switch[{index}].address"), switch.address));
     let nodes = config.nodes.iter().enumerate();
-    let nodes = nodes.filter_map(|(index, node)| Some((format!("node[{index}].address"), node.address?)));
+    let nodes =
+        nodes.filter_map(|(index, node)| Some((format!("node[{index}].address"), node.address?)));
     let packets: Vec<_> = switches.chain(nodes).collect();
     let controller = [("controller.listen".to_owned(), config.controller.listen)];
     // The first switch, since there is one.
@@ -249,26 +270,48 @@ fn addresses(config: &RackConfig, reader: &mut Reader<'_>) {
     all.push((Transport::Tcp, "gateway.resp".into(), config.gateway.resp));
     if config.shape == Shape::Distributed {
         all.push((Transport::Tcp, "controller.listen".into(), config.controller.listen));
-        all.extend(config.gateway.metrics.map(|address| (Transport::Tcp, "gateway.metrics".into(), address)));
+        all.extend(
+            config
+                .gateway
+                .metrics
+                .map(|address| (Transport::Tcp, "gateway.metrics".into(), address)),
+        );
         for (index, switch) in config.switches.iter().enumerate() {
             all.push((Transport::Udp, format!("switch[{index}].address"), switch.address));
-            all.extend(switch.metrics.map(|address| (Transport::Tcp, format!("switch[{index}].metrics"), address)));
+            all.extend(
+                switch
+                    .metrics
+                    .map(|address| (Transport::Tcp, format!("switch[{index}].metrics"), address)),
+            );
         }
         for (index, node) in config.nodes.iter().enumerate() {
-            all.extend(node.address.map(|address| (Transport::Udp, format!("node[{index}].address"), address)));
-            all.extend(node.metrics.map(|address| (Transport::Tcp, format!("node[{index}].metrics"), address)));
+            all.extend(
+                node.address
+                    .map(|address| (Transport::Udp, format!("node[{index}].address"), address)),
+            );
+            all.extend(
+                node.metrics
+                    .map(|address| (Transport::Tcp, format!("node[{index}].metrics"), address)),
+            );
         }
     }
     for (index, (transport, path, address)) in all.iter().enumerate() {
         let clashes = |other: &&(Transport, String, SocketAddr)| {
             let ip = other.2.ip();
-            let same_host = ip == address.ip() || ip.is_unspecified() || address.ip().is_unspecified();
-            other.0 == *transport && address.port() != 0 && other.2.port() == address.port() && same_host
+            let same_host =
+                ip == address.ip() || ip.is_unspecified() || address.ip().is_unspecified();
+            other.0 == *transport
+                && address.port() != 0
+                && other.2.port() == address.port()
+                && same_host
         };
         let Some((_, first, _)) = all[..index].iter().find(clashes) else { continue };
         let line = reader.line_of(first).map_or(String::new(), |line| format!(" (line {line})"));
-        let message =
-            format!("{} = \"{address}\" is taken by {}{line}; give each its own port", shown(path), shown(first));
+        let message = format!(
+            "{} = \"{address}\" is taken by {}{line}; give each its own port",
+            shown(path),
+            shown(first)
+        );
         // The one that is in the file is where the mistake can be mended.
         let at = if reader.line_of(path).is_some() { path } else { first };
         reader.problem_at(at, message);
@@ -280,16 +323,28 @@ fn directories(config: &RackConfig, reader: &mut Reader<'_>) {
     if config.gateway.durability != Durability::Memory {
         all.push(("gateway.spool".to_owned(), &config.gateway.spool));
     }
-    all.extend(config.nodes.iter().enumerate().map(|(index, node)| (format!("node[{index}].data"), &node.data)));
+    all.extend(
+        config
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(index, node)| (format!("node[{index}].data"), &node.data)),
+    );
     for (index, (path, directory)) in all.iter().enumerate() {
         let at = if reader.line_of(path).is_some() { path.as_str() } else { "rack.data" };
         if let Some(file) = file_in_the_way(directory) {
-            let message = format!("{}: {} is a file; a directory is needed there", shown(path), file.display());
+            let message = format!(
+                "{}: {} is a file; a directory is needed there",
+                shown(path),
+                file.display()
+            );
             reader.problem_at(at, message);
         }
         let plain = normal(directory);
         let mut before = all[..index].iter().map(|(path, directory)| (path, normal(directory)));
-        if let Some((first, _)) = before.find(|(_, other)| plain.starts_with(other) || other.starts_with(&plain)) {
+        if let Some((first, _)) =
+            before.find(|(_, other)| plain.starts_with(other) || other.starts_with(&plain))
+        {
             let message = format!(
                 "{} = {} is also the directory of {}, or in it; each needs its own",
                 shown(path),
@@ -313,7 +368,9 @@ fn normal(path: &Path) -> PathBuf {
     for part in path.components() {
         match part {
             Component::CurDir => {}
-            Component::ParentDir if matches!(plain.components().next_back(), Some(Component::Normal(_))) => {
+            Component::ParentDir
+                if matches!(plain.components().next_back(), Some(Component::Normal(_))) =>
+            {
                 plain.pop();
             }
             part => plain.push(part),
@@ -322,7 +379,8 @@ fn normal(path: &Path) -> PathBuf {
     plain
 }
 
-/// A path as users write it: `rack.metrics` is `[rack] metrics`, `node[0].data` is `[[node]] 0 data`.
+/// A path as users write it: `rack.metrics` is `[rack] metrics`, `node[0].data` is `[[node]] 0
+/// data`.
 fn shown(path: &str) -> String {
     let (section, key) = path.split_once('.').unwrap_or((path, ""));
     match section.split_once('[') {

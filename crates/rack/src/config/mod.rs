@@ -1,4 +1,5 @@
-//! `rack.toml`: what a rack is made of. Checked whole, before anything starts: every mistake is reported, not the first one.
+//! `rack.toml`: what a rack is made of. Checked whole, before anything starts: every mistake is
+//! reported, not the first one.
 //!
 //! [`RackConfig::load`] reads a file, lays the command line's [`Overrides`] over it and checks the
 //! result. The structs hold plain data; their fields are the file's keys, and
@@ -18,8 +19,8 @@ pub use example::EXAMPLE;
 pub use parse::{NODES_MAX, RECORDS_MAX};
 pub use problem::{ConfigError, Problem};
 pub use types::{
-    Cache, Client, Controller, Durability, Gateway, LinkKind, Links, Node, Overrides, Rack, RackConfig, Shape, Switch,
-    SyncChoice,
+    Cache, Client, Controller, Durability, Gateway, LinkKind, Links, Node, Overrides, Rack,
+    RackConfig, Shape, Switch, SyncChoice,
 };
 
 use std::io::Read;
@@ -29,7 +30,8 @@ use std::path::Path;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl RackConfig {
-    /// Reads and checks `file` (without one: the defaults, in the working directory), the command line's choices on top.
+    /// Reads and checks `file` (without one: the defaults, in the working directory), the command
+    /// line's choices on top.
     pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<RackConfig, ConfigError> {
         let Some(file) = file else {
             return RackConfig::parse("", "the command line", Path::new(""), overrides);
@@ -41,7 +43,9 @@ impl RackConfig {
             .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text))
             .map_err(|error| unreadable(reading_failed(&error)))?;
         if text.len() as u64 > FILE_BYTES_MAX {
-            let message = format!("these are too many bytes for a rack.toml: it has at most {FILE_BYTES_MAX}");
+            let message = format!(
+                "these are too many bytes for a rack.toml: it has at most {FILE_BYTES_MAX}"
+            );
             return Err(unreadable(message));
         }
         let text = String::from_utf8(text).map_err(|error| {
@@ -52,7 +56,12 @@ impl RackConfig {
     }
 
     /// Checks `text`. Mistakes name it `name`; relative paths in it start at `base`.
-    pub fn parse(text: &str, name: &str, base: &Path, overrides: &Overrides) -> Result<RackConfig, ConfigError> {
+    pub fn parse(
+        text: &str,
+        name: &str,
+        base: &Path,
+        overrides: &Overrides,
+    ) -> Result<RackConfig, ConfigError> {
         let (mut reader, document) = reader::Reader::new(text, name);
         let config = parse::rack_config(&document, &mut reader, base, overrides);
         reader.values_are_read();
@@ -62,7 +71,8 @@ impl RackConfig {
 }
 
 impl Default for RackConfig {
-    /// The rack that `switchback up` starts without a file: embedded, four nodes under `./switchback-data`.
+    /// The rack that `switchback up` starts without a file: embedded, four nodes under
+    /// `./switchback-data`.
     fn default() -> RackConfig {
         let (mut reader, document) = reader::Reader::new("", "the defaults");
         parse::rack_config(&document, &mut reader, Path::new(""), &Overrides::default())
@@ -72,7 +82,8 @@ impl Default for RackConfig {
 fn reading_failed(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => {
-            "no such file; `switchback config example > rack.toml` writes one to start from".to_owned()
+            "no such file; `switchback config example > rack.toml` writes one to start from"
+                .to_owned()
         }
         std::io::ErrorKind::PermissionDenied => "may not be read by this user".to_owned(),
         _ => format!("can't be read: {error}"),

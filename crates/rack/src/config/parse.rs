@@ -36,7 +36,8 @@ pub(super) fn rack_config(
 ) -> RackConfig {
     let mut root = Section::root(document);
     let rack = rack(root.section(reader, "rack"), reader, base, overrides);
-    let switches: Vec<_> = root.list(reader, "switch").into_iter().map(|section| switch(section, reader)).collect();
+    let switches: Vec<_> =
+        root.list(reader, "switch").into_iter().map(|section| switch(section, reader)).collect();
     let nodes = nodes(&mut root, reader, base, &rack.data, overrides);
     let config = RackConfig {
         shape: if switches.is_empty() { Shape::Embedded } else { Shape::Distributed },
@@ -53,7 +54,12 @@ pub(super) fn rack_config(
     config
 }
 
-fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path, overrides: &Overrides) -> Rack {
+fn rack(
+    mut section: Section<'_, '_>,
+    reader: &mut Reader<'_>,
+    base: &Path,
+    overrides: &Overrides,
+) -> Rack {
     let name = section.string(reader, "name", "a string");
     if let Some((name, span)) = &name {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -106,14 +112,21 @@ fn hosts(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, key: &'static s
 
 fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overrides) -> Cache {
     let records = section.small(reader, "records", 1..=RECORDS_MAX, 0);
-    let classes = section.pairs(reader, "classes", "a list of [value bytes, slots], as [[128, 65536], [1168, 4096]]");
+    let classes = section.pairs(
+        reader,
+        "classes",
+        "a list of [value bytes, slots], as [[128, 65536], [1168, 4096]]",
+    );
     let said = overrides.cache_records.or((records > 0).then_some(records));
     let records = match (said, &classes) {
         (Some(records), _) => records,
-        (None, Some(classes)) => classes.iter().fold(0, |sum, &(_, slots)| slots.saturating_add(sum)),
+        (None, Some(classes)) => {
+            classes.iter().fold(0, |sum, &(_, slots)| slots.saturating_add(sum))
+        }
         (None, None) => 65536,
     };
-    // A number from the command line is what somebody tries out just now: it moves the file's classes along.
+    // A number from the command line is what somebody tries out just now: it moves the file's
+    // classes along.
     let classes = classes.filter(|_| overrides.cache_records.is_none());
     let cache = Cache {
         records,
@@ -128,7 +141,12 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
     cache
 }
 
-fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, base: &Path, data: &Path) -> Controller {
+fn controller(
+    mut section: Section<'_, '_>,
+    reader: &mut Reader<'_>,
+    base: &Path,
+    data: &Path,
+) -> Controller {
     let controller = Controller {
         listen: section.address(reader, "listen").unwrap_or(loopback(9460)),
         data: section.path(reader, "data", base).unwrap_or_else(|| data.join("controller")),
@@ -144,11 +162,13 @@ fn switch(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Switch {
     let missing = section.path_of("address");
     let address = section.address(reader, "address");
     if address.is_none() && reader.line_of(&missing).is_none() && !reader.is_malformed() {
-        let message =
-            "a [[switch]] needs an address, as address = \"10.0.0.1:9400\"; clients and nodes send packets there";
+        let message = "a [[switch]] needs an address, as address = \"10.0.0.1:9400\"; clients and nodes send packets there";
         reader.problem_at(&missing, message.to_owned());
     }
-    let switch = Switch { address: address.unwrap_or(loopback(0)), metrics: section.address(reader, "metrics") };
+    let switch = Switch {
+        address: address.unwrap_or(loopback(0)),
+        metrics: section.address(reader, "metrics"),
+    };
     section.finish(reader);
     switch
 }
@@ -197,11 +217,19 @@ fn node_directory(data: &Path, index: usize) -> PathBuf {
 }
 
 /// What `[nodes]` says of all and `[[node]]` of one.
-fn storage(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, default: Node, overrides: &Overrides) -> Node {
+fn storage(
+    section: &mut Section<'_, '_>,
+    reader: &mut Reader<'_>,
+    default: Node,
+    overrides: &Overrides,
+) -> Node {
     let sync = section.choice(reader, "sync", default.sync);
     let mut options = default.options.clone();
     for setting in default.engine.settings {
-        options.set(setting, section.small(reader, setting.key, 1..=MB_MAX, default.options.get(setting)));
+        options.set(
+            setting,
+            section.small(reader, setting.key, 1..=MB_MAX, default.options.get(setting)),
+        );
     }
     Node { sync: overrides.sync.unwrap_or(sync), options, ..default }
 }
@@ -235,7 +263,8 @@ fn gateway(
     gateway
 }
 
-/// From the command line, the file or the file that the file names; an empty one means: none, on purpose.
+/// From the command line, the file or the file that the file names; an empty one means: none, on
+/// purpose.
 fn password(
     section: &mut Section<'_, '_>,
     reader: &mut Reader<'_>,
@@ -246,8 +275,7 @@ fn password(
     let file = section.path(reader, "password_file", base);
     let file_at = section.path_of("password_file");
     if let (Some((_, span)), Some(_)) = (&here, &file) {
-        let message =
-            "[gateway] has both password and password_file; keep one (password_file, if others can read this file)";
+        let message = "[gateway] has both password and password_file; keep one (password_file, if others can read this file)";
         reader.problem(Some(span.clone()), message.to_owned());
     }
     let (found, at) = match (&overrides.password, here, file) {
@@ -256,7 +284,8 @@ fn password(
         (None, None, Some(file)) => match read_password(&file) {
             Ok(text) => (text.strip_suffix('\n').unwrap_or(&text).to_owned(), file_at),
             Err(error) => {
-                let message = format!("[gateway] password_file: {} can't be read: {error}", file.display());
+                let message =
+                    format!("[gateway] password_file: {} can't be read: {error}", file.display());
                 reader.problem_at(&file_at, message);
                 return None;
             }

@@ -24,7 +24,10 @@ pub struct ConfigError {
 
 impl ConfigError {
     pub(super) fn whole_file(file: &str, message: String) -> ConfigError {
-        ConfigError { file: file.to_owned(), problems: vec![Problem { line: 0, column: 0, message }] }
+        ConfigError {
+            file: file.to_owned(),
+            problems: vec![Problem { line: 0, column: 0, message }],
+        }
     }
 }
 
@@ -55,7 +58,8 @@ pub(super) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     pub(super) fn new(text: &'a str) -> Lines<'a> {
-        let newlines = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
+        let newlines =
+            text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n').map(|(at, _)| at + 1);
         Lines { text, starts: std::iter::once(0).chain(newlines).collect() }
     }
 
@@ -64,17 +68,22 @@ impl<'a> Lines<'a> {
         let byte = byte.min(self.text.len());
         let line = self.starts.partition_point(|&start| start <= byte);
         let start = self.starts[line - 1];
-        let column = self.text.as_bytes()[start..byte].iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
+        let column =
+            self.text.as_bytes()[start..byte].iter().filter(|&&byte| byte & 0xc0 != 0x80).count();
         (line, column + 1)
     }
 }
 
 /// The candidate that `text` was probably meant to be.
-pub(super) fn meant<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+pub(super) fn meant<'c>(
+    text: &str,
+    candidates: impl IntoIterator<Item = &'c str>,
+) -> Option<&'c str> {
     if text.len() > 64 {
         return None;
     }
     let alike = |candidate: &'c str| (strsim::damerau_levenshtein(text, candidate), candidate);
-    let (distance, best) = candidates.into_iter().map(alike).min_by_key(|&(distance, _)| distance)?;
+    let (distance, best) =
+        candidates.into_iter().map(alike).min_by_key(|&(distance, _)| distance)?;
     (distance <= (best.len() / 3).max(1)).then_some(best)
 }

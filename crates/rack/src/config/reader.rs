@@ -1,4 +1,5 @@
-//! Takes values out of a TOML document, one known key at a time, and keeps every mistake with its place.
+//! Takes values out of a TOML document, one known key at a time, and keeps every mistake with its
+//! place.
 
 use super::problem::{ConfigError, Lines, Problem, meant};
 use std::collections::BTreeMap;
@@ -18,7 +19,8 @@ pub(super) struct Reader<'a> {
     lines: Lines<'a>,
     problems: Vec<Problem>,
     malformed: bool,
-    /// So many of the problems are of single values; what doesn't hold on its own needs no second complaint.
+    /// So many of the problems are of single values; what doesn't hold on its own needs no second
+    /// complaint.
     of_values: usize,
     places: BTreeMap<String, Range<usize>>,
 }
@@ -58,11 +60,15 @@ impl<'a> Reader<'a> {
         self.problems.push(Problem { line, column, message });
     }
 
-    /// Notes a mistake in the value of a key, named by its path (`rack.partitions`), or of the section if the key isn't there.
+    /// Notes a mistake in the value of a key, named by its path (`rack.partitions`), or of the
+    /// section if the key isn't there.
     pub(super) fn problem_at(&mut self, path: &str, message: String) {
         if let Some(place) = self.places.get(path) {
             let at = self.lines.position(place.start);
-            if self.problems[..self.of_values].iter().any(|problem| (problem.line, problem.column) == at) {
+            if self.problems[..self.of_values]
+                .iter()
+                .any(|problem| (problem.line, problem.column) == at)
+            {
                 return;
             }
         }
@@ -148,18 +154,28 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 
     /// The table `[name]`.
-    pub(super) fn section(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Section<'t, 'a> {
+    pub(super) fn section(
+        &mut self,
+        reader: &mut Reader<'_>,
+        name: &'static str,
+    ) -> Section<'t, 'a> {
         let table = match self.value(reader, name) {
             None => None,
             Some(value) => match value.get_ref() {
                 DeValue::Table(table) => Some(table),
                 DeValue::Array(_) => {
-                    reader.problem(Some(value.span()), format!("there is one [{name}]; write it in single brackets"));
+                    reader.problem(
+                        Some(value.span()),
+                        format!("there is one [{name}]; write it in single brackets"),
+                    );
                     None
                 }
                 other => {
                     let found = describe(other);
-                    reader.problem(Some(value.span()), format!("{name} is a section, not {found}; write [{name}]"));
+                    reader.problem(
+                        Some(value.span()),
+                        format!("{name} is a section, not {found}; write [{name}]"),
+                    );
                     None
                 }
             },
@@ -168,7 +184,11 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 
     /// The tables `[[name]]`.
-    pub(super) fn list(&mut self, reader: &mut Reader<'_>, name: &'static str) -> Vec<Section<'t, 'a>> {
+    pub(super) fn list(
+        &mut self,
+        reader: &mut Reader<'_>,
+        name: &'static str,
+    ) -> Vec<Section<'t, 'a>> {
         let Some(value) = self.value(reader, name) else { return Vec::new() };
         let mistake = format!("{name} is a list; begin each with [[{name}]] in double brackets");
         let DeValue::Array(items) = value.get_ref() else {
@@ -187,7 +207,14 @@ impl<'t, 'a> Section<'t, 'a> {
         sections
     }
 
-    fn wrong_type(&self, reader: &mut Reader<'_>, key: &str, at: Range<usize>, right: &str, found: &str) {
+    fn wrong_type(
+        &self,
+        reader: &mut Reader<'_>,
+        key: &str,
+        at: Range<usize>,
+        right: &str,
+        found: &str,
+    ) {
         reader.problem(Some(at), format!("{} {key} is {right}, not {found}", self.title()));
     }
 
@@ -209,12 +236,16 @@ impl<'t, 'a> Section<'t, 'a> {
         match i128::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) if (i128::from(first)..=i128::from(last)).contains(&number) => number as u64,
             Ok(number) => {
-                let message = format!("{} {key} = {number} is out of range; it is {right}", self.title());
+                let message =
+                    format!("{} {key} = {number} is out of range; it is {right}", self.title());
                 reader.problem(Some(value.span()), message);
                 default
             }
             Err(_) => {
-                reader.problem(Some(value.span()), format!("{} {key} is too long; it is {right}", self.title()));
+                reader.problem(
+                    Some(value.span()),
+                    format!("{} {key} is too long; it is {right}", self.title()),
+                );
                 default
             }
         }
@@ -234,7 +265,12 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 
     /// A share: more than 0, at most 1.
-    pub(super) fn share(&mut self, reader: &mut Reader<'_>, key: &'static str, default: f64) -> f64 {
+    pub(super) fn share(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        default: f64,
+    ) -> f64 {
         let Some(value) = self.value(reader, key) else { return default };
         let right = "a number above 0, at most 1";
         let number = match value.get_ref() {
@@ -294,14 +330,21 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 
     /// An IP address with a port.
-    pub(super) fn address(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<SocketAddr> {
+    pub(super) fn address(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+    ) -> Option<SocketAddr> {
         let right = "an IP address with a port, as \"127.0.0.1:6380\" or \"[::1]:6380\"";
         let (text, span) = self.string(reader, key, right)?;
         match text.parse() {
             Ok(address) => Some(address),
             Err(_) => {
-                let message =
-                    format!("{} {key} = \"{}\" is no address; it is {right}", self.title(), text.escape_debug());
+                let message = format!(
+                    "{} {key} = \"{}\" is no address; it is {right}",
+                    self.title(),
+                    text.escape_debug()
+                );
                 reader.problem(Some(span), message);
                 None
             }
@@ -309,10 +352,18 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 
     /// A directory or file; relative ones start at `base`.
-    pub(super) fn path(&mut self, reader: &mut Reader<'_>, key: &'static str, base: &Path) -> Option<PathBuf> {
+    pub(super) fn path(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        base: &Path,
+    ) -> Option<PathBuf> {
         let (text, span) = self.string(reader, key, "a path, as \"/var/lib/switchback\"")?;
         if text.is_empty() || text.contains('\0') {
-            reader.problem(Some(span), format!("{} {key} is no path; leave the key out for its default", self.title()));
+            reader.problem(
+                Some(span),
+                format!("{} {key} is no path; leave the key out for its default", self.title()),
+            );
             return None;
         }
         Some(base.join(text))
@@ -327,7 +378,8 @@ impl<'t, 'a> Section<'t, 'a> {
     ) -> Option<Vec<(String, Range<usize>)>> {
         let value = self.value(reader, key)?;
         let string = |item: &Value<'_>| Some((item.get_ref().as_str()?.to_owned(), item.span()));
-        let strings = value.get_ref().as_array().and_then(|items| items.iter().map(string).collect());
+        let strings =
+            value.get_ref().as_array().and_then(|items| items.iter().map(string).collect());
         if strings.is_none() {
             self.wrong_type(reader, key, value.span(), right, &describe(value.get_ref()));
         }
@@ -335,9 +387,17 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 
     /// A list of pairs of integers.
-    pub(super) fn pairs(&mut self, reader: &mut Reader<'_>, key: &'static str, right: &str) -> Option<Vec<(u32, u32)>> {
+    pub(super) fn pairs(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        right: &str,
+    ) -> Option<Vec<(u32, u32)>> {
         let value = self.value(reader, key)?;
-        let pairs = value.get_ref().as_array().and_then(|items| items.iter().map(pair).collect::<Option<Vec<_>>>());
+        let pairs = value
+            .get_ref()
+            .as_array()
+            .and_then(|items| items.iter().map(pair).collect::<Option<Vec<_>>>());
         if pairs.is_none() {
             self.wrong_type(reader, key, value.span(), right, &describe(value.get_ref()));
         }
@@ -345,7 +405,12 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 
     /// A pair of integers.
-    pub(super) fn pair(&mut self, reader: &mut Reader<'_>, key: &'static str, right: &str) -> Option<(u32, u32)> {
+    pub(super) fn pair(
+        &mut self,
+        reader: &mut Reader<'_>,
+        key: &'static str,
+        right: &str,
+    ) -> Option<(u32, u32)> {
         let value = self.value(reader, key)?;
         let found = pair(value);
         if found.is_none() {

@@ -22,7 +22,8 @@ fn the_example_of_an_older_version_gives_the_same_racks() {
     assert_eq!(distributed_part(&was), distributed_part(EXAMPLE));
 }
 
-/// Every file of `tests/config` gives exactly the text beside it. `UPDATE_EXPECTED=1` rewrites it, to be read before it is committed.
+/// Every file of `tests/config` gives exactly the text beside it. `UPDATE_EXPECTED=1` rewrites it,
+/// to be read before it is committed.
 #[test]
 fn messages_are_as_expected() {
     let mut seen = 0;
@@ -63,15 +64,19 @@ fn nothing_is_the_default_rack() {
 #[test]
 fn the_example_says_the_defaults() {
     assert_eq!(parse(EXAMPLE).unwrap(), RackConfig::default());
-    // With its optional keys as well: all but the password are what they would be anyway, in an embedded rack.
+    // With its optional keys as well: all but the password are what they would be anyway, in an
+    // embedded rack.
     let embedded = EXAMPLE.split("# A distributed rack").next().unwrap();
     let optional = |line: &&str| {
-        let key = line.strip_prefix("# ").and_then(|line| line.split_once(" = ")).map(|(key, _)| key);
+        let key =
+            line.strip_prefix("# ").and_then(|line| line.split_once(" = ")).map(|(key, _)| key);
         key.is_some_and(|key| ["classes", "data", "spool"].contains(&key))
     };
     assert_eq!(embedded.lines().filter(optional).count(), 3);
-    let uncommented: Vec<_> =
-        embedded.lines().map(|line| if optional(&line) { line.trim_start_matches("# ") } else { line }).collect();
+    let uncommented: Vec<_> = embedded
+        .lines()
+        .map(|line| if optional(&line) { line.trim_start_matches("# ") } else { line })
+        .collect();
     assert_eq!(parse(&uncommented.join("\n")).unwrap(), RackConfig::default());
 }
 
@@ -79,13 +84,21 @@ fn the_example_says_the_defaults() {
 fn distributed_part(example: &str) -> RackConfig {
     let (embedded, distributed) = example.split_once("others stand by.\n").unwrap();
     let distributed = distributed.replace("\n# ", "\n").replace("\n#\n", "\n\n");
-    parse(&format!("{}\n{}", embedded.replace("count = 4", ""), distributed.trim_start_matches("# "))).unwrap()
+    parse(&format!(
+        "{}\n{}",
+        embedded.replace("count = 4", ""),
+        distributed.trim_start_matches("# ")
+    ))
+    .unwrap()
 }
 
 #[test]
 fn the_examples_distributed_part_is_right() {
     let config = distributed_part(EXAMPLE);
-    assert_eq!((config.shape, config.switches.len(), config.nodes.len()), (Shape::Distributed, 2, 2));
+    assert_eq!(
+        (config.shape, config.switches.len(), config.nodes.len()),
+        (Shape::Distributed, 2, 2)
+    );
     assert_eq!(config.nodes[1].sync, SyncChoice::None);
     assert_eq!(config.nodes[1].data, Path::new("switchback-data/node-1"));
 }
@@ -96,16 +109,22 @@ fn every_key_is_documented() {
     let text = "[rack]\nqqqqqqqq=1\n[cache]\nqqqqqqqq=1\n[controller]\nqqqqqqqq=1\n[nodes]\nqqqqqqqq=1\n[gateway]\nqqqqqqqq=1\n\
                 [client]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
     let error = parse(text).unwrap_err();
-    let book =
-        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run/configuration.md")).unwrap();
+    let book = std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run/configuration.md"),
+    )
+    .unwrap();
     let mut sections = 0;
     for problem in error.problems.iter().filter(|problem| problem.message.contains("qqqqqqqq")) {
         let (_, keys) = problem.message.split_once("; it has ").unwrap();
         sections += 1;
         for key in keys.split(", ") {
-            let keyed = |line: &str| line.trim_start_matches(['#', ' ']).starts_with(&format!("{key} = "));
+            let keyed =
+                |line: &str| line.trim_start_matches(['#', ' ']).starts_with(&format!("{key} = "));
             assert!(EXAMPLE.lines().any(keyed), "{key} is missing in example.toml");
-            assert!(book.contains(&format!("`{key}`")), "{key} is missing in docs/run/configuration.md");
+            assert!(
+                book.contains(&format!("`{key}`")),
+                "{key} is missing in docs/run/configuration.md"
+            );
         }
     }
     assert_eq!(sections, 9);
@@ -126,8 +145,7 @@ fn the_command_line_wins() {
         sync: Some(SyncChoice::None),
         workers: Some(2),
     };
-    let text =
-        "[rack]\nscheme = 'netcache'\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n[gateway]\npassword = 'other'";
+    let text = "[rack]\nscheme = 'netcache'\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n[gateway]\npassword = 'other'";
     let config = RackConfig::parse(text, "rack.toml", Path::new("/etc"), &overrides).unwrap();
     assert_eq!(config.rack.scheme, Scheme::NoCache);
     assert_eq!(config.nodes.len(), 7);
@@ -145,13 +163,23 @@ fn the_command_line_wins() {
 fn the_command_line_is_checked_too() {
     let wrong = |overrides: Overrides| RackConfig::load(None, &overrides).unwrap_err().to_string();
     let nodes = wrong(Overrides { nodes: Some(300), ..Overrides::default() });
-    assert_eq!(nodes, "the command line: 300 nodes share 256 partitions; make it at least 512 ([rack] partitions)");
+    assert_eq!(
+        nodes,
+        "the command line: 300 nodes share 256 partitions; make it at least 512 ([rack] partitions)"
+    );
     let workers = wrong(Overrides { workers: Some(5000), ..Overrides::default() });
-    assert_eq!(workers, "the command line: --workers 5000 is out of range; it is an integer from 0 to 256");
+    assert_eq!(
+        workers,
+        "the command line: --workers 5000 is out of range; it is an integer from 0 to 256"
+    );
     let same = Some("127.0.0.1:7000".parse().unwrap());
     let clash = wrong(Overrides { resp: same, metrics: same, ..Overrides::default() });
-    assert!(clash.contains("[gateway] resp = \"127.0.0.1:7000\" is taken by [rack] metrics"), "{clash}");
-    let open = wrong(Overrides { resp: Some("0.0.0.0:6380".parse().unwrap()), ..Overrides::default() });
+    assert!(
+        clash.contains("[gateway] resp = \"127.0.0.1:7000\" is taken by [rack] metrics"),
+        "{clash}"
+    );
+    let open =
+        wrong(Overrides { resp: Some("0.0.0.0:6380".parse().unwrap()), ..Overrides::default() });
     assert!(open.contains("without a password"), "{open}");
     let said = Overrides {
         resp: Some("0.0.0.0:6380".parse().unwrap()),
@@ -178,7 +206,9 @@ fn what_is_no_text_is_refused_with_a_reason() {
     let file = directory.path().join("rack.toml");
     let load = || RackConfig::load(Some(&file), &Overrides::default()).unwrap_err().to_string();
     assert!(
-        load().ends_with("no such file; `switchback config example > rack.toml` writes one to start from"),
+        load().ends_with(
+            "no such file; `switchback config example > rack.toml` writes one to start from"
+        ),
         "{}",
         load()
     );
@@ -191,13 +221,16 @@ fn what_is_no_text_is_refused_with_a_reason() {
 /// Neither has a length that could be asked for.
 #[test]
 fn files_without_an_end_are_refused() {
-    let endless = RackConfig::load(Some(Path::new("/dev/zero")), &Overrides::default()).unwrap_err().to_string();
+    let endless = RackConfig::load(Some(Path::new("/dev/zero")), &Overrides::default())
+        .unwrap_err()
+        .to_string();
     assert!(endless.contains("too many bytes for a rack.toml"), "{endless}");
     let endless = parse("[gateway]\npassword_file = '/dev/zero'").unwrap_err().to_string();
     assert!(endless.starts_with("rack.toml:2:17: the password of [gateway]"), "{endless}");
 }
 
-/// Two keys contradict each other, one of them by its default: the mistake is where the file says something.
+/// Two keys contradict each other, one of them by its default: the mistake is where the file says
+/// something.
 #[test]
 fn contradictions_have_the_place_of_the_key_that_is_there() {
     for (text, expected) in [
@@ -209,7 +242,10 @@ fn contradictions_have_the_place_of_the_key_that_is_there() {
         ("[gateway]\nbuffers_max_mb = 100", "2:18: [gateway] unread_max_mb = 256"),
     ] {
         let error = parse(text).unwrap_err().to_string();
-        assert!(error.lines().any(|line| line.starts_with(&format!("rack.toml:{expected}"))), "{text}: {error}");
+        assert!(
+            error.lines().any(|line| line.starts_with(&format!("rack.toml:{expected}"))),
+            "{text}: {error}"
+        );
     }
 }
 
@@ -234,7 +270,10 @@ fn mutated() -> impl Strategy<Value = String> {
         let mut lines: Vec<String> = EXAMPLE.lines().map(str::to_owned).collect();
         for (at, column, word, insert) in edits {
             let line = &mut lines[at];
-            let column = (0..=column.min(line.len())).rev().find(|&column| line.is_char_boundary(column)).unwrap_or(0);
+            let column = (0..=column.min(line.len()))
+                .rev()
+                .find(|&column| line.is_char_boundary(column))
+                .unwrap_or(0);
             if insert {
                 line.insert_str(column, word);
             } else {

@@ -48,11 +48,13 @@ macro_rules! choice {
 }
 
 choice! {
-    /// When the gateway's spool of absorbed writes is forced to the disk; Redis' `appendfsync`, in its words.
+    /// When the gateway's spool of absorbed writes is forced to the disk; Redis' `appendfsync`, in
+    /// its words.
     Durability, "durability" {
         /// Before the answer: survives loss of power.
         Always = "always",
-        /// Written before the answer, forced to the disk each second: survives `kill -9`, loses at most a second with the power.
+        /// Written before the answer, forced to the disk each second: survives `kill -9`, loses at
+        /// most a second with the power.
         Everysec = "everysec",
         /// No spool: what the cache absorbed since the last snapshot dies with the process.
         Memory = "memory",
@@ -123,7 +125,8 @@ pub struct Rack {
     pub partitions: u32,
     /// Where everything is kept that has no directory of its own.
     pub data: PathBuf,
-    /// Metrics and administration over HTTP: of the whole embedded rack, or of the controller's process.
+    /// Metrics and administration over HTTP: of the whole embedded rack, or of the controller's
+    /// process.
     pub metrics: SocketAddr,
     /// Host names by which HTTP requests may ask for them, besides IP addresses and `localhost`; of
     /// every process.
@@ -170,7 +173,8 @@ pub struct Controller {
     pub lanes: u32,
     /// How long a recovery waits for a client that keeps its records on disk.
     pub spool_wait_ms: u64,
-    /// How long a rack without any switch waits for one before clients send to the nodes; 0: for ever.
+    /// How long a rack without any switch waits for one before clients send to the nodes; 0: for
+    /// ever.
     pub bypass_ms: u64,
 }
 
@@ -213,7 +217,8 @@ pub struct Gateway {
     pub durability: Durability,
     /// Where they are.
     pub spool: PathBuf,
-    /// The spool of a worker is rewritten, with only the newest version of each key, once it is larger.
+    /// The spool of a worker is rewritten, with only the newest version of each key, once it is
+    /// larger.
     pub spool_max_mb: u32,
     /// What AUTH asks for, if anything.
     pub password: Option<String>,
@@ -225,7 +230,8 @@ pub struct Gateway {
     pub wait_ms: u64,
     /// Replies that a connection may leave unread before it is closed; also the longest reply.
     pub unread_max_mb: u32,
-    /// Buffers of all connections of a worker, beyond which the connection that uses most is closed.
+    /// Buffers of all connections of a worker, beyond which the connection that uses most is
+    /// closed.
     pub buffers_max_mb: u32,
 }
 
@@ -238,7 +244,8 @@ pub struct Client {
     pub deadline_ms: u64,
     /// Shortest and longest wait before a request is sent again.
     pub retry_ms: (u64, u64),
-    /// Absorbed records kept until they are durable elsewhere; beyond it writes wait for a snapshot.
+    /// Absorbed records kept until they are durable elsewhere; beyond it writes wait for a
+    /// snapshot.
     pub preserve_max_mb: u32,
     /// Large values under way; beyond it large operations wait.
     pub large_max_mb: u32,
@@ -273,11 +280,17 @@ pub struct Overrides {
 }
 
 impl Cache {
-    /// The classes of a cache of `records`, when nothing is said about its values. Half of Twitter's values have up to 224 bytes, a quarter
-    /// more than 1 KB; small records may use larger slots, so any mix of values up to 128 bytes finds `records` slots.
+    /// The classes of a cache of `records`, when nothing is said about its values. Half of
+    /// Twitter's values have up to 224 bytes, a quarter more than 1 KB; small records may use
+    /// larger slots, so any mix of values up to 128 bytes finds `records` slots.
     pub fn classes_for(records: u32) -> Vec<(u32, u32)> {
         let share = |part: u32| (records / part).max(1);
-        vec![(128, share(1)), (256, share(2)), (512, share(4)), (CACHED_VALUE_BYTES_MAX as u32, share(4))]
+        vec![
+            (128, share(1)),
+            (256, share(2)),
+            (512, share(4)),
+            (CACHED_VALUE_BYTES_MAX as u32, share(4)),
+        ]
     }
 
     /// Classes that hold `records` values of exactly `value_bytes` each, for benchmarks.

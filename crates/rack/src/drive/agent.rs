@@ -46,7 +46,8 @@ impl<T: Target + Send + 'static> AgentThread<T> {
     fn run(mut self, mut poll: mio::Poll, stop: &Stop, shared: &AgentHandle) {
         let mut events = Events::with_capacity(8);
         while !stop.is_asked() {
-            let timeout = until(self.clock.now(), self.agent.poll_timeout()).unwrap_or(Duration::from_millis(20));
+            let timeout = until(self.clock.now(), self.agent.poll_timeout())
+                .unwrap_or(Duration::from_millis(20));
             wait(&mut poll, &mut events, Some(timeout.min(Duration::from_millis(20))));
             let now = self.clock.now();
             while let Some(command) = self.port.receive() {
@@ -134,7 +135,11 @@ mod tests {
     #[test]
     fn an_agent_whose_datapath_fails_says_no_more_and_ends() {
         let (sender, said) = channel();
-        let port = PeerPort::new(Peer::Switch(0), Arc::new(Heard(Mutex::new(sender))), Arc::new(Mailbox::new(16)));
+        let port = PeerPort::new(
+            Peer::Switch(0),
+            Arc::new(Heard(Mutex::new(sender))),
+            Arc::new(Mailbox::new(16)),
+        );
         let (clock, failure) = (Clock::default(), Arc::new(OnceLock::new()));
         let agent = Agent::new(1, Address::default(), AgentConfig::default(), clock.now());
         let thread = AgentThread { agent, target: Fragile(Arc::clone(&failure)), port, clock };

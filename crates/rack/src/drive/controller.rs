@@ -44,7 +44,10 @@ impl ControllerHandle {
     }
 
     /// Runs `call` on the controller, in its thread; `None` if that has ended.
-    pub fn call<T: Send + 'static>(&self, call: impl FnOnce(&mut Controller, Now) -> T + Send + 'static) -> Option<T> {
+    pub fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Controller, Now) -> T + Send + 'static,
+    ) -> Option<T> {
         let (answer, answered) = mpsc::channel();
         let call = move |controller: &mut Controller, now| {
             let _ = answer.send(call(controller, now));
@@ -102,8 +105,11 @@ impl ControllerThread {
         };
         let (stored, failing) = (Arc::clone(&inbox), Arc::clone(&handle.store_error));
         let storing = stop.clone();
-        let writer = spawn("files".into(), move || store_all(&files, &to_store, &stored, &failing, &storing))?;
-        let thread = ControllerThread { controller, inbox, carrier, clock, calls, stores, messages };
+        let writer = spawn("files".into(), move || {
+            store_all(&files, &to_store, &stored, &failing, &storing)
+        })?;
+        let thread =
+            ControllerThread { controller, inbox, carrier, clock, calls, stores, messages };
         let (poll, waker) = poll()?;
         thread.inbox.register(&waker);
         let joined = spawn("controller".into(), move || {
@@ -128,7 +134,9 @@ impl ControllerThread {
             self.messages.fetch_add(arrived.len() as u64, Ordering::Relaxed);
             for event in arrived.drain(..) {
                 match event {
-                    ControlEvent::Message(envelope) => self.controller.handle_message(now, envelope),
+                    ControlEvent::Message(envelope) => {
+                        self.controller.handle_message(now, envelope)
+                    }
                     ControlEvent::Lost(peer) => self.controller.handle_lost(now, peer),
                     ControlEvent::Stored(id) => self.controller.handle_done(now, Stored { id }),
                     ControlEvent::Wake => {}
@@ -159,7 +167,8 @@ impl ControllerThread {
     }
 }
 
-/// Writes files in the order in which they were asked for, what waits merged; a failed write is repeated, so that "stored" is never a lie.
+/// Writes files in the order in which they were asked for, what waits merged; a failed write is
+/// repeated, so that "stored" is never a lie.
 fn store_all(
     files: &ControllerFiles,
     to_store: &Receiver<Store>,
@@ -167,7 +176,8 @@ fn store_all(
     failing: &Mutex<Option<String>>,
     stop: &Stop,
 ) {
-    let say = |error: Option<String>| *failing.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    let say =
+        |error: Option<String>| *failing.lock().unwrap_or_else(PoisonError::into_inner) = error;
     let mut pending = VecDeque::new();
     loop {
         if pending.is_empty() {

@@ -1,4 +1,5 @@
-//! The controller's files: each replaced whole (written aside, synced, renamed, the directory synced), each with a checksum.
+//! The controller's files: each replaced whole (written aside, synced, renamed, the directory
+//! synced), each with a checksum.
 
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
@@ -45,7 +46,8 @@ pub enum FilesError {
     Io(PathBuf, io::Error),
 }
 
-/// What helps. A rack that has records stays where they are: it knows nothing of them in another directory.
+/// What helps. A rack that has records stays where they are: it knows nothing of them in another
+/// directory.
 fn mend(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
@@ -79,7 +81,10 @@ impl ControllerFiles {
             return Err(FilesError::Locked(directory.to_path_buf()));
         }
         let files = ControllerFiles { directory: directory.to_path_buf(), _lock: lock };
-        let loaded = Files { directory: files.read(StoreFile::Directory)?, snapshot: files.read(StoreFile::Snapshot)? };
+        let loaded = Files {
+            directory: files.read(StoreFile::Directory)?,
+            snapshot: files.read(StoreFile::Snapshot)?,
+        };
         Ok((files, loaded))
     }
 
@@ -118,7 +123,8 @@ impl ControllerFiles {
         let path = self.directory.join(name(file));
         let aside = path.with_extension("new");
         self.write(&aside, content).map_err(|error| FilesError::Io(aside.clone(), error))?;
-        let renamed = fs::rename(&aside, &path).and_then(|()| File::open(&self.directory)?.sync_all());
+        let renamed =
+            fs::rename(&aside, &path).and_then(|()| File::open(&self.directory)?.sync_all());
         renamed.map_err(|error| FilesError::Io(path, error))
     }
 
@@ -139,13 +145,15 @@ mod tests {
     use std::time::{Duration, Instant};
     use switchback_testing::Tmpfs;
 
-    /// Opens a directory that was given up. A process that another test is just starting has a copy of the lock until it runs its
-    /// own program.
+    /// Opens a directory that was given up. A process that another test is just starting has a copy
+    /// of the lock until it runs its own program.
     fn open_again(directory: &Path) -> Result<(ControllerFiles, Files), FilesError> {
         let until = Instant::now() + Duration::from_secs(30);
         loop {
             match ControllerFiles::open(directory) {
-                Err(FilesError::Locked(_)) if Instant::now() < until => std::thread::sleep(Duration::from_millis(10)),
+                Err(FilesError::Locked(_)) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(10))
+                }
                 opened => return opened,
             }
         }
@@ -205,10 +213,15 @@ mod tests {
         let path = directory.path().join("directory");
         for format in [0, StoreFile::FORMAT + 1] {
             fs::write(&path, file_of(format, b"whatever")).unwrap();
-            let error = ControllerFiles::open(directory.path()).map(|_| ()).unwrap_err().to_string();
-            let expected = format!("{} is of format {format}, and this program reads formats 1 to 2", path.display());
+            let error =
+                ControllerFiles::open(directory.path()).map(|_| ()).unwrap_err().to_string();
+            let expected = format!(
+                "{} is of format {format}, and this program reads formats 1 to 2",
+                path.display()
+            );
             assert!(
-                error.starts_with(&expected) && error.contains("the version of Switchback that wrote it"),
+                error.starts_with(&expected)
+                    && error.contains("the version of Switchback that wrote it"),
                 "{error}"
             );
         }

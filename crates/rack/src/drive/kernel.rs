@@ -1,5 +1,6 @@
-//! What a switch in the kernel leaves to user space: packets that an interface couldn't answer in place, and receivers whose next hop
-//! isn't known. And a look now and then whether it is still there.
+//! What a switch in the kernel leaves to user space: packets that an interface couldn't answer in
+//! place, and receivers whose next hop isn't known. And a look now and then whether it is still
+//! there.
 
 use super::{SOCKET, Stop, SwitchHandle, carry_out, poll, spawn, wait};
 use mio::Events;
@@ -13,7 +14,8 @@ use switchback_xdp::{Watch, XdpDatapath};
 
 /// Packets taken, or next hops asked for, before answers are sent.
 const BURST: usize = 256;
-/// How often the kernel is told what time it is, since the system's clock may be set at any time, and the interface is looked at.
+/// How often the kernel is told what time it is, since the system's clock may be set at any time,
+/// and the interface is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The thread that does it.
@@ -67,7 +69,8 @@ impl KernelThread {
         }
     }
 
-    /// Whether it is still attached. Once it isn't, the kernel gives every packet to this process, which answers from the same tables.
+    /// Whether it is still attached. Once it isn't, the kernel gives every packet to this process,
+    /// which answers from the same tables.
     fn look(&self, was_attached: bool, stop: &Stop) -> bool {
         let is_attached = self.watch.is_attached();
         if was_attached && !is_attached && !stop.is_asked() {
@@ -84,7 +87,8 @@ impl KernelThread {
         carry_out(verdict, from, packet, &self.nodes, |to| self.link.send(to, packet));
     }
 
-    /// An empty datagram makes the kernel ask for the next hop of its receiver, who takes no notice of it.
+    /// An empty datagram makes the kernel ask for the next hop of its receiver, who takes no notice
+    /// of it.
     fn resolve(&mut self, packet: &mut Packet) {
         for _ in 0..BURST {
             let Some(to) = self.datapath.next_unreached() else { return };

@@ -1,4 +1,5 @@
-//! Threads that drive the state machines: each owns one, feeds it packets, messages and time, and carries out what it wants.
+//! Threads that drive the state machines: each owns one, feeds it packets, messages and time, and
+//! carries out what it wants.
 
 mod agent;
 mod controller;
@@ -68,12 +69,21 @@ fn wait(poll: &mut Poll, events: &mut mio::Events, timeout: Option<std::time::Du
 }
 
 /// What the datapath decided on a packet, carried out.
-fn carry_out(verdict: Verdict, from: Address, packet: &Packet, nodes: &NodeAddresses, mut send: impl FnMut(Address)) {
+fn carry_out(
+    verdict: Verdict,
+    from: Address,
+    packet: &Packet,
+    nodes: &NodeAddresses,
+    mut send: impl FnMut(Address),
+) {
     match verdict {
         Verdict::Reply => send(reply_address(from, packet)),
         Verdict::Forward(replicas) => {
             let Ok(nodes) = nodes.read() else { return };
-            replicas.iter().filter_map(|node| nodes.get(usize::from(*node))).for_each(|to| send(*to));
+            replicas
+                .iter()
+                .filter_map(|node| nodes.get(usize::from(*node)))
+                .for_each(|to| send(*to));
         }
         Verdict::Drop(_) | Verdict::Pass => {}
     }

@@ -95,7 +95,10 @@ impl NodeHandle {
     }
 
     /// Runs `call` on the engine, in the node's thread; `None` if that has ended.
-    pub fn call<T: Send + 'static>(&self, call: impl FnOnce(&mut dyn Engine) -> T + Send + 'static) -> Option<T> {
+    pub fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut dyn Engine) -> T + Send + 'static,
+    ) -> Option<T> {
         let (answer, answered) = mpsc::channel();
         let call = move |engine: &mut dyn Engine| {
             let _ = answer.send(call(engine));
@@ -105,7 +108,8 @@ impl NodeHandle {
     }
 }
 
-/// A thread that wanted to sleep for a millisecond may be woken some milliseconds later on a busy machine.
+/// A thread that wanted to sleep for a millisecond may be woken some milliseconds later on a busy
+/// machine.
 const CATCH_UP_US: f64 = 5_000.0;
 
 /// Caps a node's rate: a server that takes `1 / capacity` a request.
@@ -116,7 +120,8 @@ struct Capacity {
 }
 
 impl Capacity {
-    /// Whether another request may begin now. What a late wake-up missed is caught up with, to [`CATCH_UP_US`].
+    /// Whether another request may begin now. What a late wake-up missed is caught up with, to
+    /// [`CATCH_UP_US`].
     fn admits(&mut self, now: Now) -> bool {
         let now_us = now.monotonic_us as f64;
         self.busy_until_us = self.busy_until_us.max(now_us - CATCH_UP_US);
@@ -170,15 +175,20 @@ impl NodeThread {
             packet: Packet::new(),
             ops: Vec::new(),
             done: Vec::new(),
-            capacity: self.capacity_ops.map(|ops| Capacity { service_us: 1e6 / ops, busy_until_us: 0.0 }),
+            capacity: self
+                .capacity_ops
+                .map(|ops| Capacity { service_us: 1e6 / ops, busy_until_us: 0.0 }),
             served: Arc::default(),
             shared: Arc::default(),
             calls,
             next_share_us: 0,
             told: None,
         };
-        let handle =
-            NodeHandle { shared: Arc::clone(&running.shared), served: Arc::clone(&running.served), calls: sender };
+        let handle = NodeHandle {
+            shared: Arc::clone(&running.shared),
+            served: Arc::clone(&running.served),
+            calls: sender,
+        };
         let (poll, waker) = poll()?;
         self.port.register(&waker);
         match &mut self.links {
@@ -221,7 +231,8 @@ impl NodeThread {
     }
 
     fn timeout(&self, running: &Running) -> Duration {
-        let due = until(self.clock.now(), self.shim.poll_timeout()).unwrap_or(Duration::from_millis(20));
+        let due =
+            until(self.clock.now(), self.shim.poll_timeout()).unwrap_or(Duration::from_millis(20));
         let due = due.min(Duration::from_millis(20));
         match (&running.capacity, running.backlog.is_empty()) {
             (_, true) => due,
@@ -230,7 +241,8 @@ impl NodeThread {
         }
     }
 
-    /// Feeds the shim up to a group of packets. What remains is taken in the next round, which doesn't wait.
+    /// Feeds the shim up to a group of packets. What remains is taken in the next round, which
+    /// doesn't wait.
     fn take_packets(&mut self, now: Now, running: &mut Running) {
         match &mut self.links {
             NodeLinks::Memory { inbox, .. } => inbox.drain_into(&mut running.backlog),
@@ -275,7 +287,11 @@ impl NodeThread {
                 NodeLinks::Memory { fabric, address, shard, dice, .. } => {
                     if fabric.pass(*address, &mut running.packet, dice.roll(), *shard) {
                         // The switch answers the node itself: a cache update is acknowledged.
-                        self.shim.handle_packet(now, switchback_net::SWITCH_ADDRESS, &running.packet);
+                        self.shim.handle_packet(
+                            now,
+                            switchback_net::SWITCH_ADDRESS,
+                            &running.packet,
+                        );
                     }
                 }
                 NodeLinks::Udp(link) => link.send(to, &running.packet),
@@ -298,7 +314,9 @@ impl NodeThread {
         let (node, failure) = (self.shim.index(), self.shim.failure(now));
         if failure != running.told.as_deref() {
             match failure {
-                Some(failure) => tracing::error!(node, failure, "the node's storage refuses operations"),
+                Some(failure) => {
+                    tracing::error!(node, failure, "the node's storage refuses operations")
+                }
                 None => tracing::warn!(node, "the node's storage works again"),
             }
             running.told = failure.map(str::to_owned);
@@ -309,5 +327,8 @@ impl NodeThread {
 /// Whether a packet asks for work that a capped node counts.
 fn is_request(bytes: &[u8]) -> bool {
     let op = bytes.get(4).copied().and_then(Op::from_u8);
-    matches!(op, Some(Op::Read | Op::Write | Op::Delete | Op::Fragment | Op::ReadFragment | Op::Scan))
+    matches!(
+        op,
+        Some(Op::Read | Op::Write | Op::Delete | Op::Fragment | Op::ReadFragment | Op::Scan)
+    )
 }

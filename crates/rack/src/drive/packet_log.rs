@@ -10,7 +10,8 @@ use switchback_wire::{Address, Capture, Packet};
 /// Memory of what is not written yet.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// A capture file, until it is full or can't be written. Neither is a reason for the switch to stop.
+/// A capture file, until it is full or can't be written. Neither is a reason for the switch to
+/// stop.
 #[derive(Debug)]
 pub struct PacketLog {
     path: PathBuf,
@@ -21,8 +22,10 @@ pub struct PacketLog {
 impl PacketLog {
     /// Creates the file, or empties it.
     pub fn create(path: &Path, bytes_max: u64) -> anyhow::Result<PacketLog> {
-        let create = || Capture::new(BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?), bytes_max);
-        let capture = create().with_context(|| format!("cannot write packets to {}", path.display()))?;
+        let create =
+            || Capture::new(BufWriter::with_capacity(BUFFER_BYTES, File::create(path)?), bytes_max);
+        let capture =
+            create().with_context(|| format!("cannot write packets to {}", path.display()))?;
         Ok(PacketLog { path: path.to_owned(), capture: Some(capture) })
     }
 
@@ -33,7 +36,10 @@ impl PacketLog {
         match capture.write(unix.as_micros() as u64, from, to, packet.bytes()) {
             Ok(true) => {}
             Ok(false) => {
-                tracing::warn!("{} is as long as it may be: no more packets are written", self.path.display());
+                tracing::warn!(
+                    "{} is as long as it may be: no more packets are written",
+                    self.path.display()
+                );
                 self.flush();
                 self.capture = None;
             }

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn bounds_are_those_of_the_gateway() {
-        let theirs: Vec<_> = Histogram::default().buckets().filter_map(|(bound, _)| bound).collect();
+        let theirs: Vec<_> =
+            Histogram::default().buckets().filter_map(|(bound, _)| bound).collect();
         assert_eq!(theirs, BOUNDS_US);
         let mut snapshot = HistogramSnapshot::from(&Histogram::default());
         let mut other = HistogramSnapshot { sum_us: 7, ..HistogramSnapshot::default() };

@@ -1,7 +1,8 @@
 //! Metrics in Prometheus' text format.
 //!
-//! Parts count for themselves, without knowing of this module; a [`Source`] reads their counters when somebody scrapes. (That is why there is no
-//! registry of live metric objects here: most counters live in the datapath's C tables and in single-threaded state machines.)
+//! Parts count for themselves, without knowing of this module; a [`Source`] reads their counters
+//! when somebody scrapes. (That is why there is no registry of live metric objects here: most
+//! counters live in the datapath's C tables and in single-threaded state machines.)
 
 mod histogram;
 mod samples;
@@ -10,7 +11,8 @@ mod sources;
 pub use histogram::{BOUNDS_US, HistogramSnapshot};
 pub use samples::{Kind, Samples};
 pub use sources::{
-    agent, build, control_channel, controller, datapath, engine, gateway, interface, node, process, queue, socket,
+    agent, build, control_channel, controller, datapath, engine, gateway, interface, node, process,
+    queue, socket,
 };
 
 use std::fmt;

@@ -39,32 +39,65 @@ type Labels<'l> = &'l [(&'l str, &'l str)];
 
 impl Samples {
     /// A counter; its name ends in `_total`.
-    pub fn counter(&mut self, name: &'static str, help: &'static str, labels: Labels<'_>, value: u64) {
+    pub fn counter(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels<'_>,
+        value: u64,
+    ) {
         self.add(name, help, Kind::Counter, labels, Value::Number(value as f64));
     }
 
     /// A counter of time; its name ends in `_seconds_total`.
-    pub fn counter_us(&mut self, name: &'static str, help: &'static str, labels: Labels<'_>, us: u64) {
+    pub fn counter_us(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels<'_>,
+        us: u64,
+    ) {
         debug_assert!(name.ends_with("_seconds_total"), "{name} counts seconds");
         self.add(name, help, Kind::Counter, labels, Value::Number(us as f64 / 1e6));
     }
 
     /// A gauge, in base units (seconds, bytes, ratios from 0 to 1).
-    pub fn gauge(&mut self, name: &'static str, help: &'static str, labels: Labels<'_>, value: f64) {
+    pub fn gauge(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels<'_>,
+        value: f64,
+    ) {
         self.add(name, help, Kind::Gauge, labels, Value::Number(value));
     }
 
     /// A histogram of latencies; its name ends in `_seconds`.
-    pub fn histogram(&mut self, name: &'static str, help: &'static str, labels: Labels<'_>, value: &HistogramSnapshot) {
+    pub fn histogram(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        labels: Labels<'_>,
+        value: &HistogramSnapshot,
+    ) {
         self.add(name, help, Kind::Histogram, labels, Value::Histogram(Box::new(*value)));
     }
 
-    fn add(&mut self, name: &'static str, help: &'static str, kind: Kind, labels: Labels<'_>, value: Value) {
+    fn add(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: Kind,
+        labels: Labels<'_>,
+        value: Value,
+    ) {
         debug_assert_eq!(mistake(name, help, kind), None, "{name}");
-        let family = self.families.entry(name).or_insert_with(|| Family { help, kind, samples: Vec::new() });
+        let family =
+            self.families.entry(name).or_insert_with(|| Family { help, kind, samples: Vec::new() });
         debug_assert_eq!((family.kind, family.help), (kind, help), "{name} is one metric");
         let labels = written(labels);
-        // The same sample twice would make the whole scrape invalid; two sources that share one mean their sum.
+        // The same sample twice would make the whole scrape invalid; two sources that share one
+        // mean their sum.
         match family.samples.iter_mut().find(|(known, _)| *known == labels) {
             None => family.samples.push((labels, value)),
             Some((_, Value::Number(sum))) => {
@@ -108,7 +141,9 @@ impl Samples {
             for (labels, value) in &family.samples {
                 match value {
                     Value::Number(number) => line(&mut text, name, "", labels, "", *number),
-                    Value::Histogram(histogram) => write_histogram(&mut text, name, labels, histogram),
+                    Value::Histogram(histogram) => {
+                        write_histogram(&mut text, name, labels, histogram)
+                    }
                 }
             }
         }
@@ -120,7 +155,14 @@ fn write_histogram(text: &mut String, name: &str, labels: &str, histogram: &Hist
     let mut below = 0;
     for (bound_us, count) in BOUNDS_US.iter().zip(&histogram.buckets) {
         below += count;
-        line(text, name, "_bucket", labels, &format!("le=\"{}\"", *bound_us as f64 / 1e6), below as f64);
+        line(
+            text,
+            name,
+            "_bucket",
+            labels,
+            &format!("le=\"{}\"", *bound_us as f64 / 1e6),
+            below as f64,
+        );
     }
     let count = histogram.count() as f64;
     line(text, name, "_bucket", labels, "le=\"+Inf\"", count);
@@ -150,16 +192,29 @@ fn written(labels: Labels<'_>) -> String {
 fn mistake(name: &str, help: &str, kind: Kind) -> Option<&'static str> {
     let unit = |unit: &str| name.contains(unit);
     match kind {
-        _ if !name.starts_with("switchback_") && !name.starts_with("process_") => Some("the prefix is missing"),
-        _ if !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') => {
+        _ if !name.starts_with("switchback_") && !name.starts_with("process_") => {
+            Some("the prefix is missing")
+        }
+        _ if !name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_') =>
+        {
             Some("names are snake_case")
         }
-        _ if unit("_ms") || unit("_us") || unit("millis") || unit("micros") || unit("_mb") || unit("_kb") => {
+        _ if unit("_ms")
+            || unit("_us")
+            || unit("millis")
+            || unit("micros")
+            || unit("_mb")
+            || unit("_kb") =>
+        {
             Some("use base units: seconds, bytes")
         }
         _ if help.is_empty() => Some("the help is missing"),
         Kind::Counter if !name.ends_with("_total") => Some("counters end in _total"),
-        Kind::Gauge | Kind::Histogram if name.ends_with("_total") => Some("only counters end in _total"),
+        Kind::Gauge | Kind::Histogram if name.ends_with("_total") => {
+            Some("only counters end in _total")
+        }
         Kind::Histogram if !name.ends_with("_seconds") => Some("latencies end in _seconds"),
         _ => None,
     }
@@ -173,14 +228,24 @@ mod tests {
     fn the_text_is_prometheus_own() {
         let mut samples = Samples::default();
         samples.gauge("switchback_cached_records", "Cached records.", &[], 3.0);
-        samples.counter("switchback_operations_total", "Operations.", &[("verb", "read"), ("by", "switch")], 5);
+        samples.counter(
+            "switchback_operations_total",
+            "Operations.",
+            &[("verb", "read"), ("by", "switch")],
+            5,
+        );
         samples.counter(
             "switchback_operations_total",
             "Operations.",
             &[("verb", "a\"b\\c\nd"), ("by", "node")],
             1 << 50,
         );
-        samples.counter("switchback_operations_total", "Operations.", &[("verb", "read"), ("by", "switch")], 2);
+        samples.counter(
+            "switchback_operations_total",
+            "Operations.",
+            &[("verb", "read"), ("by", "switch")],
+            2,
+        );
         let text = samples.text();
         let expected = "\
 # HELP switchback_cached_records Cached records.
@@ -192,7 +257,10 @@ switchback_operations_total{verb=\"read\",by=\"switch\"} 7
 switchback_operations_total{verb=\"a\\\"b\\\\c\\nd\",by=\"node\"} 1125899906842624
 ";
         assert_eq!(text, expected);
-        assert_eq!(samples.number("switchback_operations_total", "verb=\"read\",by=\"switch\""), Some(7.0));
+        assert_eq!(
+            samples.number("switchback_operations_total", "verb=\"read\",by=\"switch\""),
+            Some(7.0)
+        );
     }
 
     #[test]

@@ -15,7 +15,8 @@ use switchback_xdp::Watch;
 
 /// What runs here.
 pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
-    let labels = [("version", env!("CARGO_PKG_VERSION")), ("rack", rack), ("scheme", scheme.name())];
+    let labels =
+        [("version", env!("CARGO_PKG_VERSION")), ("rack", rack), ("scheme", scheme.name())];
     samples.gauge("switchback_build_info", "Always 1; the labels say what runs.", &labels, 1.0);
 }
 
@@ -25,7 +26,8 @@ pub fn interface(samples: &mut Samples, switch: &str, watch: &Watch, passed: u64
     let labels = [("switch", switch), ("interface", watch.interface()), ("mode", mode.as_str())];
     let help = "1 while the kernel runs the datapath there, in this mode; 0 once somebody has taken it off.";
     samples.gauge("switchback_xdp_attached", help, &labels, f64::from(u8::from(is_attached)));
-    let help = "Packets that the kernel couldn't answer where they came in, and left to the process.";
+    let help =
+        "Packets that the kernel couldn't answer where they came in, and left to the process.";
     samples.counter("switchback_xdp_passed_total", help, &[("switch", switch)], passed);
 }
 
@@ -52,8 +54,10 @@ fn requests(samples: &mut Samples, switch: &str, counted: &Statistics) {
         let labels = [("switch", switch), ("verb", verb)];
         samples.counter("switchback_switch_requests_total", REQUESTS, &labels, count);
     }
-    const ANSWERS: &str = "Answers to clients by kind of request (deletes count as writes) and by who gave them.";
-    let from_cache = counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
+    const ANSWERS: &str =
+        "Answers to clients by kind of request (deletes count as writes) and by who gave them.";
+    let from_cache =
+        counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
     for (verb, by, count) in [
         ("read", "switch", from_cache),
         ("read", "node", counted.read_reply),
@@ -77,8 +81,7 @@ fn lookups(samples: &mut Samples, switch: &str, counted: &Statistics) {
         let labels = [("switch", switch), ("verb", verb), ("result", result)];
         samples.counter("switchback_cache_lookups_total", LOOKUPS, &labels, count);
     }
-    const CONSERVATIVE: &str =
-        "Reads of cached keys that went to the node: fenced (outdated), or embedding the record (being evicted).";
+    const CONSERVATIVE: &str = "Reads of cached keys that went to the node: fenced (outdated), or embedding the record (being evicted).";
     for (kind, count) in [("fenced", counted.fenced_reads), ("embedded", counted.embedded_reads)] {
         let labels = [("switch", switch), ("kind", kind)];
         samples.counter("switchback_conservative_reads_total", CONSERVATIVE, &labels, count);
@@ -168,8 +171,7 @@ pub fn gateway(samples: &mut Samples, counted: &GatewayStatistics) {
         let count = counted.sum(|worker| worker.errors(kind));
         samples.counter("switchback_gateway_errors_total", ERRORS, &[("kind", kind.name())], count);
     }
-    const REFUSED: &str =
-        "Commands refused because Switchback doesn't have them, by name; those it has never heard of are other.";
+    const REFUSED: &str = "Commands refused because Switchback doesn't have them, by name; those it has never heard of are other.";
     for command in Refused::all() {
         let count = counted.sum(|worker| worker.refused(command));
         if count > 0 {
@@ -185,13 +187,29 @@ pub fn gateway(samples: &mut Samples, counted: &GatewayStatistics) {
 fn gateway_worker(samples: &mut Samples, worker: &str, counted: &WorkerStatistics) {
     let labels = [("worker", worker)];
     for (name, help, counter) in [
-        ("switchback_gateway_accepted_total", "Connections accepted.", &counted.connections_accepted),
+        (
+            "switchback_gateway_accepted_total",
+            "Connections accepted.",
+            &counted.connections_accepted,
+        ),
         ("switchback_gateway_received_bytes_total", "Bytes of commands.", &counted.bytes_in),
         ("switchback_gateway_sent_bytes_total", "Bytes of replies.", &counted.bytes_out),
-        ("switchback_spooled_records_total", "Absorbed records written to the spool.", &counted.spool_records),
+        (
+            "switchback_spooled_records_total",
+            "Absorbed records written to the spool.",
+            &counted.spool_records,
+        ),
         ("switchback_spooled_bytes_total", "Bytes written to the spool.", &counted.spool_bytes),
-        ("switchback_spool_errors_total", "Failures to write or sync the spool.", &counted.spool_errors),
-        ("switchback_spool_rewrites_total", "Rewrites with only the newest versions.", &counted.spool_rewrites),
+        (
+            "switchback_spool_errors_total",
+            "Failures to write or sync the spool.",
+            &counted.spool_errors,
+        ),
+        (
+            "switchback_spool_rewrites_total",
+            "Rewrites with only the newest versions.",
+            &counted.spool_rewrites,
+        ),
         ("switchback_session_submitted_total", "Operations submitted.", &counted.session_submitted),
         (
             "switchback_session_cache_answers_total",
@@ -199,7 +217,11 @@ fn gateway_worker(samples: &mut Samples, worker: &str, counted: &WorkerStatistic
             &counted.session_answered_by_cache,
         ),
         ("switchback_session_retries_total", "Requests sent again.", &counted.session_retries),
-        ("switchback_session_epoch_changes_total", "Epochs that the session moved to.", &counted.session_epoch_changes),
+        (
+            "switchback_session_epoch_changes_total",
+            "Epochs that the session moved to.",
+            &counted.session_epoch_changes,
+        ),
     ] {
         samples.counter(name, help, &labels, counter.get());
     }
@@ -231,7 +253,11 @@ pub fn agent(samples: &mut Samples, switch: &str, counted: &AgentStatistics) {
     let labels = [("switch", switch)];
     for (name, help, count) in [
         ("switchback_admissions_total", "Keys admitted to the cache.", counted.admitted),
-        ("switchback_refused_admissions_total", "Keys not admitted because their hash collides.", counted.refused),
+        (
+            "switchback_refused_admissions_total",
+            "Keys not admitted because their hash collides.",
+            counted.refused,
+        ),
         ("switchback_evictions_total", "Keys evicted to make room.", counted.evicted),
         (
             "switchback_self_evictions_total",
@@ -263,19 +289,36 @@ const PHASES: [(&str, &str); 5] = [
 pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u16) {
     for (phase, label) in PHASES {
         let is = f64::from(u8::from(status.phase == phase));
-        samples.gauge("switchback_phase", "1 for the phase that the rack is in.", &[("phase", label)], is);
+        samples.gauge(
+            "switchback_phase",
+            "1 for the phase that the rack is in.",
+            &[("phase", label)],
+            is,
+        );
     }
     let seconds = |us: u64| us as f64 / 1e6;
     for (name, help, value) in [
-        ("switchback_epoch", "Epoch of the rack; it rises with every recovery.", f64::from(status.epoch)),
+        (
+            "switchback_epoch",
+            "Epoch of the rack; it rises with every recovery.",
+            f64::from(status.epoch),
+        ),
         ("switchback_generation", "Snapshot generation.", f64::from(status.generation)),
         (
             "switchback_durable_generation",
             "Records of older generations are durable.",
             f64::from(status.durable_generation),
         ),
-        ("switchback_cached_keys", "Keys in the cache, or on their way in or out.", status.cached as f64),
-        ("switchback_waiting_offers", "Hot keys that wait for admission.", status.waiting_offers as f64),
+        (
+            "switchback_cached_keys",
+            "Keys in the cache, or on their way in or out.",
+            status.cached as f64,
+        ),
+        (
+            "switchback_waiting_offers",
+            "Hot keys that wait for admission.",
+            status.waiting_offers as f64,
+        ),
         ("switchback_sessions", "Client sessions.", status.sessions as f64),
         (
             "switchback_snapshot_duration_seconds",
@@ -283,12 +326,18 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
             seconds(status.snapshot_duration_us),
         ),
         ("switchback_snapshot_bytes", "Size of the last snapshot.", status.snapshot_bytes as f64),
-        ("switchback_snapshot_records", "Records in the last snapshot.", status.snapshot_records as f64),
+        (
+            "switchback_snapshot_records",
+            "Records in the last snapshot.",
+            status.snapshot_records as f64,
+        ),
     ] {
         samples.gauge(name, help, &[], value);
     }
     const SNAPSHOTS: &str = "Snapshots, by what became of them.";
-    for (result, count) in [("durable", status.snapshots_completed), ("failed", status.snapshots_failed)] {
+    for (result, count) in
+        [("durable", status.snapshots_completed), ("failed", status.snapshots_failed)]
+    {
         samples.counter("switchback_snapshots_total", SNAPSHOTS, &[("result", result)], count);
     }
     samples.counter(
@@ -302,7 +351,12 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
         let labels = [("node", index.as_str())];
         let up = f64::from(u8::from(node.alive));
         samples.gauge("switchback_node_up", "1 if the controller hears the node.", &labels, up);
-        samples.gauge("switchback_node_cached_keys", "Cached keys of the node.", &labels, node.cached_keys as f64);
+        samples.gauge(
+            "switchback_node_cached_keys",
+            "Cached keys of the node.",
+            &labels,
+            node.cached_keys as f64,
+        );
     }
     for index in 0..switches {
         let heard = status.switches.iter().find(|switch| switch.index == index);
@@ -321,7 +375,12 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
             ("store", times.store_us),
             ("readmit", times.readmit_us),
         ] {
-            samples.gauge("switchback_recovery_duration_seconds", STEPS, &[("step", step)], seconds(us));
+            samples.gauge(
+                "switchback_recovery_duration_seconds",
+                STEPS,
+                &[("step", step)],
+                seconds(us),
+            );
         }
         samples.gauge(
             "switchback_recovery_records",
@@ -342,7 +401,12 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
         ("fragment", counted.fragments),
         ("cache_update", counted.cache_updates),
     ] {
-        samples.counter("switchback_node_requests_total", REQUESTS, &[("node", node), ("verb", verb)], count);
+        samples.counter(
+            "switchback_node_requests_total",
+            REQUESTS,
+            &[("node", node), ("verb", verb)],
+            count,
+        );
     }
     const WRITES: &str = "Writes at the node, by what became of them.";
     for (result, count) in [
@@ -351,18 +415,31 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
         ("bounced", counted.bounced),
         ("condition_failed", counted.condition_failed),
     ] {
-        samples.counter("switchback_node_writes_total", WRITES, &[("node", node), ("result", result)], count);
+        samples.counter(
+            "switchback_node_writes_total",
+            WRITES,
+            &[("node", node), ("result", result)],
+            count,
+        );
     }
     let labels = [("node", node)];
     for (name, help, count) in [
-        ("switchback_node_fenced_reads_total", "Reads that set a fence first.", counted.fenced_reads),
+        (
+            "switchback_node_fenced_reads_total",
+            "Reads that set a fence first.",
+            counted.fenced_reads,
+        ),
         (
             "switchback_node_embedded_records_total",
             "Evicted records that arrived with a read.",
             counted.embedded_stored,
         ),
         ("switchback_node_offers_total", "Hot keys offered to the cache.", counted.offers),
-        ("switchback_node_engine_errors_total", "Operations that the storage engine failed.", counted.engine_errors),
+        (
+            "switchback_node_engine_errors_total",
+            "Operations that the storage engine failed.",
+            counted.engine_errors,
+        ),
     ] {
         samples.counter(name, help, &labels, count);
     }
@@ -384,10 +461,22 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
 pub fn engine(samples: &mut Samples, node: &str, counted: &switchback_engine::Statistics) {
     let labels = [("node", node)];
     for (name, help, value) in [
-        ("switchback_engine_disk_bytes", "Size of the node's directory, log included.", counted.disk_bytes),
+        (
+            "switchback_engine_disk_bytes",
+            "Size of the node's directory, log included.",
+            counted.disk_bytes,
+        ),
         ("switchback_engine_memtable_bytes", "Memory of memtables.", counted.memtable_bytes),
-        ("switchback_engine_cache_bytes", "Memory of the block cache, memtables included.", counted.cache_bytes),
-        ("switchback_engine_largest_group", "The most writes that one commit took.", counted.largest_group),
+        (
+            "switchback_engine_cache_bytes",
+            "Memory of the block cache, memtables included.",
+            counted.cache_bytes,
+        ),
+        (
+            "switchback_engine_largest_group",
+            "The most writes that one commit took.",
+            counted.largest_group,
+        ),
     ] {
         samples.gauge(name, help, &labels, value as f64);
     }
@@ -395,7 +484,11 @@ pub fn engine(samples: &mut Samples, node: &str, counted: &switchback_engine::St
         ("switchback_engine_reads_total", "Reads of the store.", counted.reads),
         ("switchback_engine_groups_total", "Groups of writes that were committed.", counted.groups),
         ("switchback_engine_writes_total", "Writes in those groups.", counted.writes),
-        ("switchback_engine_failed_groups_total", "Groups that could not be committed.", counted.failed_groups),
+        (
+            "switchback_engine_failed_groups_total",
+            "Groups that could not be committed.",
+            counted.failed_groups,
+        ),
         ("switchback_engine_scans_total", "Scans.", counted.scans),
         (
             "switchback_engine_dropped_records_total",
@@ -405,15 +498,27 @@ pub fn engine(samples: &mut Samples, node: &str, counted: &switchback_engine::St
     ] {
         samples.counter(name, help, &labels, count);
     }
-    const STALLED: &str = "Time for which writes were held back because flushes or compactions lagged.";
-    samples.counter_us("switchback_engine_stalled_seconds_total", STALLED, &labels, counted.stalled_us);
+    const STALLED: &str =
+        "Time for which writes were held back because flushes or compactions lagged.";
+    samples.counter_us(
+        "switchback_engine_stalled_seconds_total",
+        STALLED,
+        &labels,
+        counted.stalled_us,
+    );
     const COMMITS: &str = "Time spent in commits.";
-    samples.counter_us("switchback_engine_commit_seconds_total", COMMITS, &labels, counted.commit_us);
+    samples.counter_us(
+        "switchback_engine_commit_seconds_total",
+        COMMITS,
+        &labels,
+        counted.commit_us,
+    );
 }
 
 /// When this process began, as far as scrapes are concerned.
-static STARTED: LazyLock<f64> =
-    LazyLock::new(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64()));
+static STARTED: LazyLock<f64> = LazyLock::new(|| {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+});
 
 /// This process, under the names that every Prometheus client library has.
 pub fn process(samples: &mut Samples) {
@@ -421,12 +526,18 @@ pub fn process(samples: &mut Samples) {
     samples.gauge("process_start_time_seconds", START, &[], *STARTED);
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name may hold spaces and parentheses; fields count from the last one.
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    let fields: Vec<&str> =
+        stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let field = |index: usize| fields.get(index).and_then(|field| field.parse::<u64>().ok());
     if let (Some(user), Some(system), Some(threads)) = (field(11), field(12), field(17)) {
         let ticks = rustix::param::clock_ticks_per_second();
         const CPU: &str = "Processor time, user and system.";
-        samples.counter_us("process_cpu_seconds_total", CPU, &[], (user + system) * 1_000_000 / ticks.max(1));
+        samples.counter_us(
+            "process_cpu_seconds_total",
+            CPU,
+            &[],
+            (user + system) * 1_000_000 / ticks.max(1),
+        );
         samples.gauge("process_threads", "Threads.", &[], threads as f64);
     }
     if let Some(pages) = field(21) {
@@ -469,7 +580,13 @@ mod tests {
                 cached_keys: 5,
                 error: None,
             }],
-            switches: vec![SwitchStatus { index: 0, active: true, alive: true, epoch: 3, silent_us: 0 }],
+            switches: vec![SwitchStatus {
+                index: 0,
+                active: true,
+                alive: true,
+                epoch: 3,
+                silent_us: 0,
+            }],
         }
     }
 
@@ -483,7 +600,12 @@ mod tests {
         gateway(&mut samples, &GatewayStatistics::new(1));
         control_channel(&mut samples, &ControlStatistics::default());
         for index in ["0", "1"] {
-            let counted = Statistics { read_hits: 10, fenced_reads: 2, embedded_reads: 1, ..Statistics::default() };
+            let counted = Statistics {
+                read_hits: 10,
+                fenced_reads: 2,
+                embedded_reads: 1,
+                ..Statistics::default()
+            };
             datapath(&mut samples, index, &counted);
             agent(&mut samples, index, &AgentStatistics::default());
             node(&mut samples, index, &NodeStatistics::default());
@@ -491,17 +613,27 @@ mod tests {
             queue(&mut samples, "node", index, 1);
         }
         let number = |name, labels| samples.number(name, labels);
-        assert_eq!(number("switchback_switch_answers_total", "switch=\"0\",verb=\"read\",by=\"switch\""), Some(7.0));
+        assert_eq!(
+            number("switchback_switch_answers_total", "switch=\"0\",verb=\"read\",by=\"switch\""),
+            Some(7.0)
+        );
         assert_eq!(number("switchback_phase", "phase=\"serving\""), Some(1.0));
         assert_eq!(number("switchback_phase", "phase=\"waiting\""), Some(0.0));
         assert_eq!(number("switchback_switch_up", "switch=\"0\""), Some(1.0));
-        assert_eq!(number("switchback_switch_up", "switch=\"1\""), Some(0.0), "a switch that was never heard");
+        assert_eq!(
+            number("switchback_switch_up", "switch=\"1\""),
+            Some(0.0),
+            "a switch that was never heard"
+        );
         assert_eq!(number("switchback_recovery_duration_seconds", "step=\"detect\""), Some(0.15));
         assert!(number("process_resident_memory_bytes", "").unwrap() > 1e5);
         assert!(number("process_open_fds", "").unwrap() > 2.0);
         let book = committed("docs/run/operations.md");
         for name in samples.names() {
-            assert!(book.contains(&format!("`{name}`")), "{name} is missing in docs/run/operations.md");
+            assert!(
+                book.contains(&format!("`{name}`")),
+                "{name} is missing in docs/run/operations.md"
+            );
         }
         alerts_match(&samples);
     }
@@ -511,16 +643,23 @@ mod tests {
         std::fs::read_to_string(root.join(path)).unwrap()
     }
 
-    /// Rules of alerts use metrics that there are: counters under `rate` and `increase`, gauges under everything else.
+    /// Rules of alerts use metrics that there are: counters under `rate` and `increase`, gauges
+    /// under everything else.
     fn alerts_match(samples: &Samples) {
         let rules = committed("contrib/prometheus/switchback.rules.yml");
         let exposition = samples.text();
         // Not in comments, and not the file's own name.
-        let rules = rules.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join("\n");
+        let rules = rules
+            .lines()
+            .filter(|line| !line.trim_start().starts_with('#'))
+            .collect::<Vec<_>>()
+            .join("\n");
         let mut uses = 0;
         for (at, _) in rules.match_indices("switchback_") {
-            let name: String = rules[at..].chars().take_while(|&c| c.is_ascii_lowercase() || c == '_').collect();
-            let over_time = ["rate(", "increase("].iter().any(|function| rules[..at].ends_with(function));
+            let name: String =
+                rules[at..].chars().take_while(|&c| c.is_ascii_lowercase() || c == '_').collect();
+            let over_time =
+                ["rate(", "increase("].iter().any(|function| rules[..at].ends_with(function));
             let kind = if over_time { "counter" } else { "gauge" };
             let wanted = format!("# TYPE {name} {kind}\n");
             assert!(exposition.contains(&wanted), "a rule uses {name} as a {kind}");

@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use switchback_core::control::{
-    Command, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    Command, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport,
+    SwitchResult,
 };
 use switchback_core::controller::ControllerConfig;
 use switchback_core::mechanisms::Mechanisms;
@@ -44,7 +45,10 @@ fn said(inbox: &Mailbox<ControlEvent>, from: Peer, message: Message) {
 
 /// The controller of a rack of one switch and one node that serves, and the snapshots that it asks
 /// the switch for.
-fn controller(files: ControllerFiles, stop: &Stop) -> (ControllerHandle, Arc<Mailbox<ControlEvent>>, Receiver<u32>) {
+fn controller(
+    files: ControllerFiles,
+    stop: &Stop,
+) -> (ControllerHandle, Arc<Mailbox<ControlEvent>>, Receiver<u32>) {
     let inbox = Arc::new(Mailbox::new(1024));
     let (sender, snapshots) = channel();
     let carrier = Arc::new(Played { inbox: Arc::clone(&inbox), snapshots: Mutex::new(sender) });
@@ -59,12 +63,29 @@ fn controller(files: ControllerFiles, stop: &Stop) -> (ControllerHandle, Arc<Mai
     };
     let found = switchback_core::controller::Files::default();
     let controller = Controller::new(config, Mechanisms::ALL, &found, 1, clock.now()).unwrap();
-    let started = ControllerThread::start(controller, files, Arc::clone(&inbox), carrier, clock, stop.clone());
-    let hello =
-        NodeReport::Hello { boot: 1, address: node, chains: ByChain::new(|_| NodeStanding::default()), failure: None };
+    let started = ControllerThread::start(
+        controller,
+        files,
+        Arc::clone(&inbox),
+        carrier,
+        clock,
+        stop.clone(),
+    );
+    let hello = NodeReport::Hello {
+        boot: 1,
+        address: node,
+        chains: ByChain::new(|_| NodeStanding::default()),
+        failure: None,
+    };
     said(&inbox, Peer::Node(0), Message::FromNode(hello));
     let address = Address::in_memory(2, 0);
-    let hello = SwitchReport::Hello { boot: 1, address, epoch: 0, classes: vec![(1024, 16)], needs_epoch: false };
+    let hello = SwitchReport::Hello {
+        boot: 1,
+        address,
+        epoch: 0,
+        classes: vec![(1024, 16)],
+        needs_epoch: false,
+    };
     said(&inbox, Peer::Switch(0), Message::FromSwitch(hello));
     let (handle, _) = started.unwrap();
     until(|| handle.call(|controller, _| controller.is_serving()).unwrap());
@@ -86,7 +107,8 @@ fn a_snapshot_that_began_before_it_was_asked_for_is_not_the_answer() {
     handle.call(|controller, now| controller.snapshot_now(now)).unwrap();
     let earlier = snapshots.recv().unwrap();
 
-    let supervisor = Supervisor { controller: Some(handle.clone()), ..Supervisor::new(&RackConfig::default()) };
+    let supervisor =
+        Supervisor { controller: Some(handle.clone()), ..Supervisor::new(&RackConfig::default()) };
     let before = handle.messages();
     let asked = thread::spawn(move || supervisor.snapshot());
     // Each call wakes the controller: the request is the first, and its first look comes after it.

@@ -34,7 +34,8 @@ pub(crate) fn control(datapath: &XdpDatapath, header: Header, key: &[u8]) -> Pac
     }
 }
 
-/// A switch for the CPUs to meet on: one class of so many slots, one partition, room for so many reports, epoch 1.
+/// A switch for the CPUs to meet on: one class of so many slots, one partition, room for so many
+/// reports, epoch 1.
 pub(crate) fn small_switch(slots: u32, reports: u32) -> XdpDatapath {
     let config = Config {
         classes: vec![ClassConfig { value_bytes: 1168, slots }],
@@ -65,7 +66,8 @@ pub(crate) fn assert_whole(value: &[u8]) -> u64 {
     n
 }
 
-/// Loading takes most of a second, so what was loaded for the last vector is used again, after it has forgotten everything.
+/// Loading takes most of a second, so what was loaded for the last vector is used again, after it
+/// has forgotten everything.
 pub(crate) struct Kernel(Rc<XdpDatapath>);
 
 thread_local! {

@@ -1,4 +1,5 @@
-//! What is run on both sides: few nodes, capped so low that nothing but them is busy on two processors.
+//! What is run on both sides: few nodes, capped so low that nothing but them is busy on two
+//! processors.
 
 use super::EXPERIMENTS;
 use crate::profile::Profile;
@@ -90,13 +91,19 @@ pub(super) struct Counterpart {
 
 impl Counterpart {
     pub(super) fn name(&self) -> String {
-        let parameter = if self.parameter.is_empty() { String::new() } else { format!(", {}", self.parameter) };
+        let parameter =
+            if self.parameter.is_empty() { String::new() } else { format!(", {}", self.parameter) };
         format!("Exp#{} {} {}{parameter}", self.experiment, self.scheme, self.workload)
     }
 }
 
 /// The runs of these experiments.
-pub(super) fn of(experiments: &[u8], scale: &Scale, profile: &Profile, seed: u64) -> Vec<Counterpart> {
+pub(super) fn of(
+    experiments: &[u8],
+    scale: &Scale,
+    profile: &Profile,
+    seed: u64,
+) -> Vec<Counterpart> {
     let all = EXPERIMENTS.into_iter().filter(|experiment| experiments.contains(experiment));
     all.flat_map(|experiment| match experiment {
         1 => workloads(),
@@ -127,10 +134,13 @@ fn plain(experiment: u8, scheme: Scheme, workload: Workload) -> Counterpart {
 
 fn workloads() -> Vec<Counterpart> {
     let all = [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F];
-    all.into_iter().flat_map(|workload| Scheme::ALL.map(|scheme| plain(1, scheme, workload))).collect()
+    all.into_iter()
+        .flat_map(|workload| Scheme::ALL.map(|scheme| plain(1, scheme, workload)))
+        .collect()
 }
 
-/// Rates that the schemes keep up with: shares of the limit of NoCache, and for FarReach of its own.
+/// Rates that the schemes keep up with: shares of the limit of NoCache, and for FarReach of its
+/// own.
 fn latencies(scale: &Scale, profile: &Profile, seed: u64) -> Vec<Counterpart> {
     let bench = Bench::new(scale.case(&plain(2, Scheme::NoCache, Workload::A)), profile, seed);
     let limit_ops = |scheme| bench.ideal_ops(scheme);
@@ -143,12 +153,15 @@ fn latencies(scale: &Scale, profile: &Profile, seed: u64) -> Vec<Counterpart> {
     for share in RATES {
         cases.extend(Scheme::ALL.map(|scheme| at(scheme, share * limit_ops(Scheme::NoCache))));
     }
-    cases.extend(RATES[1..].iter().map(|share| at(Scheme::FarReach, share * limit_ops(Scheme::FarReach))));
+    cases.extend(
+        RATES[1..].iter().map(|share| at(Scheme::FarReach, share * limit_ops(Scheme::FarReach))),
+    );
     cases
 }
 
 fn changes() -> Vec<Counterpart> {
-    let patterns = [("hot-in", Pattern::HotIn), ("hot-out", Pattern::HotOut), ("random", Pattern::Random)];
+    let patterns =
+        [("hot-in", Pattern::HotIn), ("hot-out", Pattern::HotOut), ("random", Pattern::Random)];
     let of = |(name, pattern): (&str, Pattern)| {
         let change = Some(Change { pattern, keys: CHANGED_KEYS });
         Scheme::ALL.map(|scheme| Counterpart {

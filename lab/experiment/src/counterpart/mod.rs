@@ -1,8 +1,9 @@
-//! Runs in virtual time and their counterparts by the wall clock, with the same servers, capacity, records, map, requests and times: whether
-//! the model predicts the machine.
+//! Runs in virtual time and their counterparts by the wall clock, with the same servers, capacity,
+//! records, map, requests and times: whether the model predicts the machine.
 //!
-//! The measured side is `switchback-bench`'s: the switch and each node are processes, with RocksDB in the nodes, each node capped. The modelled
-//! side has the same capped nodes, and everything else from a profile.
+//! The measured side is `switchback-bench`'s: the switch and each node are processes, with RocksDB
+//! in the nodes, each node capped. The modelled side has the same capped nodes, and everything else
+//! from a profile.
 
 mod cases;
 mod modelled;
@@ -58,7 +59,8 @@ pub(crate) struct Request<'a> {
     pub(crate) out: &'a Path,
 }
 
-/// Runs both sides of every case, and leaves `counterpart.csv` and `counterpart.md` in the directory, whole after each run.
+/// Runs both sides of every case, and leaves `counterpart.csv` and `counterpart.md` in the
+/// directory, whole after each run.
 pub(crate) fn run(request: &Request<'_>, racks: &mut dyn RackFactory) -> anyhow::Result<()> {
     let scale = if request.is_quick { Scale::QUICK } else { Scale::FULL };
     let profile = scale.profile(&request.chosen.profile);
@@ -76,12 +78,16 @@ pub(crate) fn run(request: &Request<'_>, racks: &mut dyn RackFactory) -> anyhow:
         report::write(request, &scale, &pairs)?;
         say(&line)?;
     }
-    say(&format!("{} has counterpart.csv and counterpart.md; commit {COMMIT}\n", request.out.display()))
+    say(&format!(
+        "{} has counterpart.csv and counterpart.md; commit {COMMIT}\n",
+        request.out.display()
+    ))
 }
 
 /// The measured side of a case.
 fn order(counterpart: &Counterpart, scale: &Scale, profile: &Profile, seed: u64) -> Order {
-    let Counterpart { scheme, workload, rate_ops, change, snapshot_period, crashes, .. } = *counterpart;
+    let Counterpart { scheme, workload, rate_ops, change, snapshot_period, crashes, .. } =
+        *counterpart;
     Order {
         scheme,
         workload,
@@ -95,7 +101,8 @@ fn order(counterpart: &Counterpart, scale: &Scale, profile: &Profile, seed: u64)
         measured: scale.measured_of(counterpart),
         change: change.map(|change| (change, scale.change_every)),
         snapshot_period,
-        crash: crashes.then(|| (scale.measured / 2, Duration::from_nanos(profile.switch_restart_ns))),
+        crash: crashes
+            .then(|| (scale.measured / 2, Duration::from_nanos(profile.switch_restart_ns))),
         seed,
     }
 }
@@ -116,7 +123,10 @@ fn measured(counterpart: &Counterpart, outcome: &single::Outcome) -> (Figures, V
 
 /// The longest way back; infinite if there was none within the time that was looked at.
 fn longest(changes: &[switchback_bench::report::Recovery]) -> Option<f64> {
-    changes.iter().map(|change| change.recovered_after.unwrap_or(f64::INFINITY)).max_by(f64::total_cmp)
+    changes
+        .iter()
+        .map(|change| change.recovered_after.unwrap_or(f64::INFINITY))
+        .max_by(f64::total_cmp)
 }
 
 /// Collect, store, re-admit. Detection is the connection's end on both sides.
@@ -150,17 +160,44 @@ mod tests {
         for counterpart in cases::of(&EXPERIMENTS, &scale, &profile, 1) {
             let figures = modelled::run(&counterpart, &scale, &profile, 1);
             let all_nodes = f64::from(scale.nodes) * scale.capacity_ops;
-            assert!(figures.throughput_ops > 0.02 * all_nodes, "{}: {figures:?}", counterpart.name());
+            assert!(
+                figures.throughput_ops > 0.02 * all_nodes,
+                "{}: {figures:?}",
+                counterpart.name()
+            );
             if let Some(limit_ops) = figures.limit_ops.filter(|_| counterpart.rate_ops.is_none()) {
-                assert!(figures.throughput_ops < 1.15 * limit_ops, "{}: {figures:?}", counterpart.name());
+                assert!(
+                    figures.throughput_ops < 1.15 * limit_ops,
+                    "{}: {figures:?}",
+                    counterpart.name()
+                );
             }
-            assert_eq!(figures.recovery_ms.is_some(), counterpart.crashes, "{}", counterpart.name());
-            assert_eq!(figures.latency_us.is_some(), counterpart.rate_ops.is_some(), "{}", counterpart.name());
-            let pair = Pair { counterpart, modelled: figures, measured: figures, objections: Vec::new(), load: 0.5 };
+            assert_eq!(
+                figures.recovery_ms.is_some(),
+                counterpart.crashes,
+                "{}",
+                counterpart.name()
+            );
+            assert_eq!(
+                figures.latency_us.is_some(),
+                counterpart.rate_ops.is_some(),
+                "{}",
+                counterpart.name()
+            );
+            let pair = Pair {
+                counterpart,
+                modelled: figures,
+                measured: figures,
+                objections: Vec::new(),
+                load: 0.5,
+            };
             report::rows(&pair, &scale, 1).into_iter().for_each(|row| csv.row(&row));
             assert!(report::line(&pair).contains("ratio 1.00"));
         }
         let kinds: Vec<_> = csv.records().map(|record| record.text("kind").unwrap()).collect();
-        assert!(kinds.chunks(2).all(|kinds| kinds == ["modelled", "measured"]) && kinds.len() > 20, "{kinds:?}");
+        assert!(
+            kinds.chunks(2).all(|kinds| kinds == ["modelled", "measured"]) && kinds.len() > 20,
+            "{kinds:?}"
+        );
     }
 }

@@ -12,7 +12,12 @@ use switchback_bench::report::recoveries;
 /// As `switchback-bench` counts throughput over time.
 const STEP_NS: u64 = 100_000_000;
 
-pub(super) fn run(counterpart: &Counterpart, scale: &Scale, profile: &Profile, seed: u64) -> Figures {
+pub(super) fn run(
+    counterpart: &Counterpart,
+    scale: &Scale,
+    profile: &Profile,
+    seed: u64,
+) -> Figures {
     let bench = Bench::new(scale.case(counterpart), profile, seed);
     let setup = bench.setup_with(counterpart.scheme, scale.window);
     let mut world = bench.warm_up(setup, &Effort::QUICK);
@@ -33,9 +38,14 @@ pub(super) fn run(counterpart: &Counterpart, scale: &Scale, profile: &Profile, s
     let found = bench.measured(counterpart.scheme, &world, &begun);
     let status = world.status();
     let latency_us = world.meter.latency_us().map(|(mean, median, p99)| [mean, median, p99]);
-    let steps: Vec<u64> =
-        world.meter.series_ops().iter().map(|ops| (ops * STEP_NS as f64 / 1e9).round() as u64).collect();
-    let changes = counterpart.change.map(|_| recoveries(&steps, measured.as_secs_f64(), scale.change_every));
+    let steps: Vec<u64> = world
+        .meter
+        .series_ops()
+        .iter()
+        .map(|ops| (ops * STEP_NS as f64 / 1e9).round() as u64)
+        .collect();
+    let changes =
+        counterpart.change.map(|_| recoveries(&steps, measured.as_secs_f64(), scale.change_every));
     Figures {
         throughput_ops: found.throughput_ops,
         limit_ops: Some(found.limit_ops).filter(|limit_ops| limit_ops.is_finite()),

@@ -1,4 +1,5 @@
-//! Both sides beside each other: rows of a CSV file, and tables with ratios and what is behind them.
+//! Both sides beside each other: rows of a CSV file, and tables with ratios and what is behind
+//! them.
 
 use super::cases::{Counterpart, Scale};
 use super::{EXPERIMENTS, Figures, Pair, Request};
@@ -143,7 +144,11 @@ pub(super) fn line(pair: &Pair) -> String {
     let figures = compared(pair).into_iter().map(|compared| {
         let (name, modelled, measured) = compared;
         let ratio = shown(ratio(&compared));
-        format!("{name}: modelled {}, measured {}, ratio {ratio}", number(modelled), number(measured))
+        format!(
+            "{name}: modelled {}, measured {}, ratio {ratio}",
+            number(modelled),
+            number(measured)
+        )
     });
     format!("{}: {}", pair.counterpart.name(), figures.collect::<Vec<_>>().join("; "))
 }
@@ -151,7 +156,8 @@ pub(super) fn line(pair: &Pair) -> String {
 /// The two rows of a run.
 pub(super) fn rows(pair: &Pair, scale: &Scale, seed: u64) -> [Vec<String>; 2] {
     let Counterpart { experiment, scheme, workload, parameter, rate_ops, .. } = &pair.counterpart;
-    let some = |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.3}"));
+    let some =
+        |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.3}"));
     [("modelled", &pair.modelled), ("measured", &pair.measured)].map(|(kind, figures)| {
         let latency = |at: usize| some(figures.latency_us.map(|us| us[at]));
         let is_measured = kind == "measured";
@@ -191,7 +197,9 @@ pub(super) fn write(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> any
     for pair in pairs {
         rows(pair, scale, request.seed).into_iter().for_each(|row| csv.row(&row));
     }
-    for (name, text) in [("counterpart.csv", csv.text()), ("counterpart.md", markdown(request, scale, pairs))] {
+    for (name, text) in
+        [("counterpart.csv", csv.text()), ("counterpart.md", markdown(request, scale, pairs))]
+    {
         let path = request.out.join(name);
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     }
@@ -211,7 +219,8 @@ fn markdown(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> String {
         request.chosen.given,
     );
     for experiment in EXPERIMENTS {
-        let mine: Vec<_> = pairs.iter().filter(|pair| pair.counterpart.experiment == experiment).collect();
+        let mine: Vec<_> =
+            pairs.iter().filter(|pair| pair.counterpart.experiment == experiment).collect();
         if !mine.is_empty() {
             text += &section(experiment, &mine);
         }
@@ -220,8 +229,10 @@ fn markdown(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> String {
 }
 
 fn section(experiment: u8, pairs: &[&Pair]) -> String {
-    let mut table =
-        Table::new(format!("## Exp#{experiment}"), &["run", "figure", "modelled", "measured", "ratio", "within 10 %"]);
+    let mut table = Table::new(
+        format!("## Exp#{experiment}"),
+        &["run", "figure", "modelled", "measured", "ratio", "within 10 %"],
+    );
     let (mut all, mut apart) = (0, Vec::new());
     for pair in pairs {
         let Counterpart { scheme, workload, parameter, .. } = &pair.counterpart;
@@ -234,14 +245,24 @@ fn section(experiment: u8, pairs: &[&Pair]) -> String {
                 apart.push(format!("{run} ({name}, {ratio})"));
             }
             let agrees = if agrees(&compared) { "yes" } else { "no" };
-            table.row(vec![run, name.to_owned(), number(modelled), number(measured), ratio, agrees.to_owned()]);
+            table.row(vec![
+                run,
+                name.to_owned(),
+                number(modelled),
+                number(measured),
+                ratio,
+                agrees.to_owned(),
+            ]);
         }
     }
-    let mut text = format!("{}\n{} of {all} figures agree within 10 %.", table.markdown(), all - apart.len());
+    let mut text =
+        format!("{}\n{} of {all} figures agree within 10 %.", table.markdown(), all - apart.len());
     if !apart.is_empty() {
         text += &format!(" These don't: {}. {}", apart.join(", "), behind(experiment));
     }
-    let objections = pairs.iter().flat_map(|pair| pair.objections.iter().map(|said| (pair.counterpart.name(), said)));
+    let objections = pairs
+        .iter()
+        .flat_map(|pair| pair.objections.iter().map(|said| (pair.counterpart.name(), said)));
     let objections: Vec<_> = objections.map(|(name, said)| format!("{name}: {said}")).collect();
     if !objections.is_empty() {
         text += &format!("\n\nWhat speaks against measured runs: {}.", objections.join("; "));

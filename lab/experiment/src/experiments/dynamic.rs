@@ -9,13 +9,15 @@ use crate::trial::{Bench, Case, Measured};
 use switchback_bench::workload::{Change, Pattern, Workload};
 use switchback_wire::{PerScheme, Scheme};
 
-/// The paper's servers: as many as it has machines, since a rotation of servers would not see the cache change.
+/// The paper's servers: as many as it has machines, since a rotation of servers would not see the
+/// cache change.
 pub(crate) const SERVERS: u16 = 2;
 /// Keys that change places.
 const KEYS: u64 = 200;
 /// How finely time is told apart.
 const BUCKET_NS: u64 = 100_000_000;
-/// Buckets that are looked at together when a rack counts as recovered from a change, and the share it must do again.
+/// Buckets that are looked at together when a rack counts as recovered from a change, and the share
+/// it must do again.
 const SMOOTHED: usize = 3;
 const RECOVERED: f64 = 0.95;
 
@@ -30,7 +32,14 @@ pub(crate) const PATTERNS: [(&str, Option<Pattern>); 4] = [
 /// A case of this experiment and of the next one.
 pub(crate) fn case(pattern: Option<Pattern>, is_cold: bool, snapshot_us: u64) -> Case {
     let change = pattern.map(|pattern| Change { pattern, keys: KEYS });
-    Case { workload: Workload::Mix(100.0), servers: SERVERS, change, is_cold, snapshot_us, ..Case::default() }
+    Case {
+        workload: Workload::Mix(100.0),
+        servers: SERVERS,
+        change,
+        is_cold,
+        snapshot_us,
+        ..Case::default()
+    }
 }
 
 struct Job {
@@ -67,8 +76,13 @@ pub(crate) fn run(context: &Context) -> Finding {
         differs: "Runs are shorter, changes more frequent: what follows a change is the same. A key counts as hot at 20 sampled requests, as in \
                   the paper; at 0.2 Mops a key that draws one request in 4,000 needs most of a second for them.",
         remarks: Vec::new(),
-        csv: vec![("exp7", csv(context, &jobs, &results)), ("exp7_series", series(context, &jobs, &results))],
-        figures: (0..PATTERNS.len()).map(|pattern| figure(context, pattern, &jobs, &results)).collect(),
+        csv: vec![
+            ("exp7", csv(context, &jobs, &results)),
+            ("exp7_series", series(context, &jobs, &results)),
+        ],
+        figures: (0..PATTERNS.len())
+            .map(|pattern| figure(context, pattern, &jobs, &results))
+            .collect(),
         tables: [false, true].map(|is_cold| summary(is_cold, &jobs, &results)).to_vec(),
     }
 }
@@ -95,7 +109,8 @@ fn follow(context: &Context, job: &Job) -> Run {
     Run { measured, series_ops, back_s }
 }
 
-/// The longest time after a change until throughput was at its old level, of series with a change every so many buckets.
+/// The longest time after a change until throughput was at its old level, of series with a change
+/// every so many buckets.
 fn back_s(series_ops: &[f64], buckets: usize) -> f64 {
     let static_ops = mean(&series_ops[..buckets]);
     let after = series_ops[buckets..].chunks(buckets);
@@ -115,7 +130,13 @@ fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
     let mut csv = Csv::new(&[&COLUMNS[..], &["pattern", "back_s"]].concat());
     for (job, run) in jobs.iter().zip(results) {
         let (name, pattern) = PATTERNS[job.pattern];
-        let mut fields = row(&context.profile, job.scheme, &case(pattern, job.is_cold, 0), job.seed, &run.measured);
+        let mut fields = row(
+            &context.profile,
+            job.scheme,
+            &case(pattern, job.is_cold, 0),
+            job.seed,
+            &run.measured,
+        );
         fields.extend([name.to_owned(), format!("{:.1}", run.back_s)]);
         csv.row(&fields);
     }
@@ -123,8 +144,17 @@ fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
 }
 
 fn series(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
-    let mut csv =
-        Csv::new(&["kind", "profile", "scheme", "pattern", "start", "time_s", "throughput_ops", "seed", "commit"]);
+    let mut csv = Csv::new(&[
+        "kind",
+        "profile",
+        "scheme",
+        "pattern",
+        "start",
+        "time_s",
+        "throughput_ops",
+        "seed",
+        "commit",
+    ]);
     for (job, run) in jobs.iter().zip(results) {
         for (bucket, ops) in run.series_ops.iter().enumerate() {
             csv.row(&[
@@ -147,15 +177,20 @@ fn series(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
 fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> Figure {
     let line = |(ink, scheme): (usize, Scheme)| {
         let mine = |job: &Job| job.pattern == pattern && job.scheme == scheme && !job.is_cold;
-        let runs: Vec<_> = jobs.iter().zip(results).filter(|(job, _)| mine(job)).map(|(_, run)| run).collect();
+        let runs: Vec<_> =
+            jobs.iter().zip(results).filter(|(job, _)| mine(job)).map(|(_, run)| run).collect();
         let length = runs.iter().map(|run| run.series_ops.len()).min().unwrap_or(0);
-        let mean_mops = |at: usize| mean(&runs.iter().map(|run| run.series_ops[at]).collect::<Vec<_>>()) / 1e6;
-        let point = |at: usize| (at as f64 * BUCKET_NS as f64 / 1e9, Estimate { mean: mean_mops(at), half_width: 0.0 });
+        let mean_mops =
+            |at: usize| mean(&runs.iter().map(|run| run.series_ops[at]).collect::<Vec<_>>()) / 1e6;
+        let point = |at: usize| {
+            (at as f64 * BUCKET_NS as f64 / 1e9, Estimate { mean: mean_mops(at), half_width: 0.0 })
+        };
         Series::line(scheme.name(), ink, (0..length).map(point).collect())
     };
     let (name, change) = PATTERNS[pattern];
-    let changes =
-        change.map_or(String::new(), |_| format!(", a change every {} s", context.effort.change_ns as f64 / 1e9));
+    let changes = change.map_or(String::new(), |_| {
+        format!(", a change every {} s", context.effort.change_ns as f64 / 1e9)
+    });
     Figure {
         name: format!("exp7_{name}"),
         title: format!("Exp#7 Throughput over time, {name}{changes}, preloaded"),
@@ -169,7 +204,10 @@ fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> F
 }
 
 fn summary(is_cold: bool, jobs: &[Job], results: &[Run]) -> Table {
-    let title = format!("Mean throughput in Mops (modelled), {}; back: longest time until 95 % again", start(is_cold));
+    let title = format!(
+        "Mean throughput in Mops (modelled), {}; back: longest time until 95 % again",
+        start(is_cold)
+    );
     let mut head = vec!["pattern".to_owned()];
     head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
     head.extend(Scheme::baselines().map(|other| format!("x {other}")));
@@ -177,14 +215,18 @@ fn summary(is_cold: bool, jobs: &[Job], results: &[Run]) -> Table {
     let mut table = Table::new(title, &head);
     for (at, (name, _)) in PATTERNS.iter().enumerate() {
         let of = |scheme: Scheme, value: &dyn Fn(&Run) -> f64| {
-            let mine = |job: &Job| job.pattern == at && job.scheme == scheme && job.is_cold == is_cold;
+            let mine =
+                |job: &Job| job.pattern == at && job.scheme == scheme && job.is_cold == is_cold;
             let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
             Estimate::of(&runs.map(|(_, run)| value(run)).collect::<Vec<_>>())
         };
         let ops = PerScheme::from_fn(|scheme| of(scheme, &|run| run.measured.throughput_ops));
         let mut cells = vec![(*name).to_owned()];
         cells.extend(ops.iter().map(|(_, ops)| mops(*ops)));
-        cells.extend(Scheme::baselines().map(|other| format!("{:.2}", ops[Scheme::FarReach].mean / ops[other].mean)));
+        cells.extend(
+            Scheme::baselines()
+                .map(|other| format!("{:.2}", ops[Scheme::FarReach].mean / ops[other].mean)),
+        );
         cells.push(format!("{:.1}", of(Scheme::FarReach, &|run| run.back_s).mean));
         table.row(cells);
     }

@@ -24,7 +24,10 @@ pub(crate) fn table(findings: &[Finding]) -> Table {
             "recovery of 10,000 records within 0.25 s, calibrated costs or the software switch's",
             recovers(&of("exp9"), 10_000.0, 0.25),
         ),
-        ("recovery of a million records within 3 s, the same costs", recovers(&of("exp9"), 1e6, 3.0)),
+        (
+            "recovery of a million records within 3 s, the same costs",
+            recovers(&of("exp9"), 1e6, 3.0),
+        ),
         ("control plane at a period of 2.5 s below the paper's 1.41 MiB/s", bandwidth(&of("exp8"))),
         ("95 % of the throughput again within 0.5 s of a change", back(&of("exp7"))),
     ];
@@ -71,16 +74,23 @@ const JUDGED_BY: [(&str, &str); 2] = [("preloaded", "of_limit"), ("cold", "of_li
 fn near_its_limit(findings: &[Finding]) -> Option<(String, bool)> {
     let files = ["exp1", "exp3", "exp4", "exp5", "exp6"];
     let ours = |record: &Record<'_>| record.text("scheme") == Some("farreach");
-    let all: Vec<_> = files.into_iter().flat_map(|name| records(findings, name)).filter(ours).collect();
-    let unsettled: BTreeMap<_, _> =
-        all.iter().filter(|record| record.text("converged") == Some("no")).map(|record| (point(record), ())).collect();
+    let all: Vec<_> =
+        files.into_iter().flat_map(|name| records(findings, name)).filter(ours).collect();
+    let unsettled: BTreeMap<_, _> = all
+        .iter()
+        .filter(|record| record.text("converged") == Some("no"))
+        .map(|record| (point(record), ()))
+        .collect();
     let (mut found, mut met) = (Vec::new(), true);
     for (start, column) in JUDGED_BY {
         let of_start = all.iter().filter(|record| record.text("start") == Some(start));
         let results = of_start.filter(|record| !unsettled.contains_key(&point(record)));
-        let means = means(results.filter_map(|record| Some((point(record), record.number(column)?))));
+        let means =
+            means(results.filter_map(|record| Some((point(record), record.number(column)?))));
         let below: Vec<_> = means.iter().filter(|(_, of)| **of < 0.95).collect();
-        let (low, high) = means.values().fold((f64::MAX, 0.0f64), |(low, high), of| (low.min(*of), high.max(*of)));
+        let (low, high) = means
+            .values()
+            .fold((f64::MAX, 0.0f64), |(low, high), of| (low.min(*of), high.max(*of)));
         if !means.is_empty() {
             found.push(format!("{start} {low:.3} to {high:.3}"));
             met &= below.is_empty();
@@ -101,7 +111,9 @@ fn never_worse(findings: &[Finding]) -> Option<(String, bool)> {
     };
     let farreach = of("farreach");
     let ratios = Scheme::baselines().flat_map(|other| {
-        let ratio = |(point, ops): (String, f64)| (farreach.get(&point).map_or(0.0, |ours| ours / ops), other, point);
+        let ratio = |(point, ops): (String, f64)| {
+            (farreach.get(&point).map_or(0.0, |ours| ours / ops), other, point)
+        };
         of(other.name()).into_iter().map(ratio).collect::<Vec<_>>()
     });
     let (ratio, other, point) = ratios.min_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -114,15 +126,19 @@ fn recovers(records: &[Record<'_>], size: f64, most_s: f64) -> Option<(String, b
     let name = if has("calibrated") { "calibrated" } else { "software" };
     let of_profile = records.iter().filter(|record| record.text("profile") == Some(name));
     let of_size = of_profile.filter(|record| record.number("cache_records") == Some(size));
-    let seconds =
-        of_size.filter_map(|record| Some((record.text("start")?.to_owned(), record.number("total_us")? / 1e6)));
+    let seconds = of_size.filter_map(|record| {
+        Some((record.text("start")?.to_owned(), record.number("total_us")? / 1e6))
+    });
     let (start, mean) = means(seconds).into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     Some((format!("{mean:.3} s, costs {name}, {start}"), mean < most_s))
 }
 
 fn bandwidth(records: &[Record<'_>]) -> Option<(String, bool)> {
-    let frequent = records.iter().filter(|record| record.text("snapshot_period_ms") == Some("2500"));
-    let mib = |record: &Record<'_>| Some((point(record), record.number("control_bytes_per_s")? / f64::from(1 << 20)));
+    let frequent =
+        records.iter().filter(|record| record.text("snapshot_period_ms") == Some("2500"));
+    let mib = |record: &Record<'_>| {
+        Some((point(record), record.number("control_bytes_per_s")? / f64::from(1 << 20)))
+    };
     let most = means(frequent.filter_map(mib)).into_values().max_by(f64::total_cmp)?;
     Some((format!("{most:.2} MiB/s"), most < PAPERS_MIB_PER_S))
 }
@@ -141,14 +157,33 @@ mod tests {
 
     fn finding(file: &'static str, columns: &[&'static str], rows: &[&[&str]]) -> Finding {
         let mut csv = Csv::new(columns);
-        rows.iter().for_each(|row| csv.row(&row.iter().map(|field| (*field).to_owned()).collect::<Vec<_>>()));
+        rows.iter().for_each(|row| {
+            csv.row(&row.iter().map(|field| (*field).to_owned()).collect::<Vec<_>>())
+        });
         let (figures, tables, remarks) = (Vec::new(), Vec::new(), Vec::new());
-        Finding { name: "1", title: "", paper: "", differs: "", remarks, csv: vec![(file, csv)], figures, tables }
+        Finding {
+            name: "1",
+            title: "",
+            paper: "",
+            differs: "",
+            remarks,
+            csv: vec![(file, csv)],
+            figures,
+            tables,
+        }
     }
 
     #[test]
     fn goals_are_judged_by_means_and_what_was_not_run_is_said() {
-        let servers = ["scheme", "servers", "start", "throughput_ops", "of_limit", "of_limit_learned", "converged"];
+        let servers = [
+            "scheme",
+            "servers",
+            "start",
+            "throughput_ops",
+            "of_limit",
+            "of_limit_learned",
+            "converged",
+        ];
         let exp3 = finding(
             "exp3",
             &servers,
@@ -172,7 +207,8 @@ mod tests {
             ],
         );
         let table = table(&[exp3, exp9]);
-        let found: Vec<_> = table.rows.iter().map(|row| (row[1].as_str(), row[2].as_str())).collect();
+        let found: Vec<_> =
+            table.rows.iter().map(|row| (row[1].as_str(), row[2].as_str())).collect();
         let judged = "preloaded 0.960 to 0.960; cold 0.940 to 0.970; 0.940 (servers 64, start cold); \
                       not converged, no result (servers 32, start cold)";
         assert_eq!(found[0], (judged, "NO"));

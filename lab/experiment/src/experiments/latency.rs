@@ -1,4 +1,5 @@
-//! Exp#2: latency against target throughput, in an open loop, counted from when a request was to be sent.
+//! Exp#2: latency against target throughput, in an open loop, counted from when a request was to be
+//! sent.
 
 use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
@@ -10,8 +11,10 @@ use crate::world::Drive;
 use switchback_wire::Scheme;
 
 /// Targets in operations a second.
-const TARGETS: [f64; 11] = [0.1e6, 0.2e6, 0.4e6, 0.5e6, 0.6e6, 0.8e6, 1.0e6, 1.2e6, 1.4e6, 1.6e6, 1.8e6];
-/// A rack that does less than this share of its target does not keep up: its latency is as long as the run.
+const TARGETS: [f64; 11] =
+    [0.1e6, 0.2e6, 0.4e6, 0.5e6, 0.6e6, 0.8e6, 1.0e6, 1.2e6, 1.4e6, 1.6e6, 1.8e6];
+/// A rack that does less than this share of its target does not keep up: its latency is as long as
+/// the run.
 const KEPT_UP: f64 = 0.98;
 /// Requests that clients may have under way.
 const LANES: u32 = 2048;
@@ -35,7 +38,12 @@ const SHOWN: [Shown; 2] = [
         lines: &[(0, "mean", Style::Line), (2, "99th percentile", Style::Dashed)],
         is_logarithmic: true,
     },
-    Shown { suffix: "_median", title: "Median latency", lines: &[(1, "median", Style::Line)], is_logarithmic: false },
+    Shown {
+        suffix: "_median",
+        title: "Median latency",
+        lines: &[(1, "median", Style::Line)],
+        is_logarithmic: false,
+    },
 ];
 
 /// One target's measurements.
@@ -129,7 +137,8 @@ fn latencies(
     scheme: Scheme,
     target_ops: f64,
 ) -> Option<[Estimate; 3]> {
-    let runs = jobs.iter().zip(results).filter(|(job, _)| job.scheme == scheme && job.is_cold == is_cold);
+    let runs =
+        jobs.iter().zip(results).filter(|(job, _)| job.scheme == scheme && job.is_cold == is_cold);
     let mut samples = [Vec::new(), Vec::new(), Vec::new()];
     for (_, points) in runs {
         let point = points.iter().find(|point| point.target_ops == target_ops)?;
@@ -137,12 +146,21 @@ fn latencies(
             return None;
         }
         let (mean, p50, p99) = point.latency_us;
-        [mean, p50, p99].into_iter().zip(&mut samples).for_each(|(value, samples)| samples.push(value));
+        [mean, p50, p99]
+            .into_iter()
+            .zip(&mut samples)
+            .for_each(|(value, samples)| samples.push(value));
     }
     Some(samples.map(|samples| Estimate::of(&samples)))
 }
 
-fn figure(context: &Context, is_cold: bool, shown: Shown, jobs: &[Job], results: &[Vec<Point>]) -> Figure {
+fn figure(
+    context: &Context,
+    is_cold: bool,
+    shown: Shown,
+    jobs: &[Job],
+    results: &[Vec<Point>],
+) -> Figure {
     let Shown { suffix, title, lines, is_logarithmic } = shown;
     let line = |(ink, scheme): (usize, Scheme), (which, name, style): (usize, &str, Style)| {
         let at = |target_ops: f64| {
@@ -168,14 +186,17 @@ fn figure(context: &Context, is_cold: bool, shown: Shown, jobs: &[Job], results:
 }
 
 fn summary(is_cold: bool, jobs: &[Job], results: &[Vec<Point>]) -> Table {
-    let title = format!("Latency in us (modelled), {}: mean, median, 99th percentile", start(is_cold));
+    let title =
+        format!("Latency in us (modelled), {}: mean, median, 99th percentile", start(is_cold));
     let head = ["target Mops"].into_iter().chain(Scheme::ALL.map(Scheme::name));
     let mut table = Table::new(title, &head.collect::<Vec<_>>());
     for target_ops in TARGETS {
         let mut cells = vec![format!("{:.1}", target_ops / 1e6)];
-        cells.extend(Scheme::ALL.map(|scheme| match latencies(jobs, results, is_cold, scheme, target_ops) {
-            Some(three) => three.map(|estimate| format!("{:.0}", estimate.mean)).join(", "),
-            None => "overloaded".to_owned(),
+        cells.extend(Scheme::ALL.map(|scheme| {
+            match latencies(jobs, results, is_cold, scheme, target_ops) {
+                Some(three) => three.map(|estimate| format!("{:.0}", estimate.mean)).join(", "),
+                None => "overloaded".to_owned(),
+            }
         }));
         table.row(cells);
     }

@@ -1,4 +1,5 @@
-//! The experiments: the nine of the paper and one on real workloads; what each runs, and what is said about it.
+//! The experiments: the nine of the paper and one on real workloads; what each runs, and what is
+//! said about it.
 
 mod dynamic;
 pub(crate) mod goals;
@@ -35,7 +36,8 @@ impl Context {
         (0..self.effort.repetitions).map(|repetition| self.seed + repetition).collect()
     }
 
-    /// Runs every job, the costliest first; the progress goes by their costs. Results in the order of the jobs.
+    /// Runs every job, the costliest first; the progress goes by their costs. Results in the order
+    /// of the jobs.
     pub(crate) fn run_all<J: Sync, R: Send>(
         &self,
         jobs: &[J],
@@ -63,7 +65,11 @@ impl Context {
 
 /// So many seeds from this one on.
 pub(crate) fn seeds_named(first: u64, count: u64) -> String {
-    if count == 1 { format!("seed {first}") } else { format!("seeds {first} to {}", first + count - 1) }
+    if count == 1 {
+        format!("seed {first}")
+    } else {
+        format!("seeds {first} to {}", first + count - 1)
+    }
 }
 
 /// What an experiment found.

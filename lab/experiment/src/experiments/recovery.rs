@@ -18,7 +18,8 @@ const SIZES: [u32; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
 const QUICK_MAX: u32 = 100_000;
 /// The largest that learns what it holds: what is found hot in a run is no more.
 const COLD_MAX: u32 = 10_000;
-/// A cache whose entries take the agent longer than this is left out: every request that comes meanwhile is simulated.
+/// A cache whose entries take the agent longer than this is left out: every request that comes
+/// meanwhile is simulated.
 const ADMISSION_MAX_NS: u64 = 10_000_000_000;
 
 /// The sizes that are run with these costs.
@@ -46,7 +47,8 @@ fn cost(job: &Job<'_>) -> u64 {
     u64::from(job.cache_records) * 2_000 + admission_ns(job.profile, job.cache_records)
 }
 
-/// What is compared: the profiles that the program has, and the one that was given, if it is another; each preloaded and cold.
+/// What is compared: the profiles that the program has, and the one that was given, if it is
+/// another; each preloaded and cold.
 fn kinds(context: &Context) -> Vec<(&Profile, bool)> {
     let mut profiles = Profile::ALL.to_vec();
     if profiles.iter().all(|profile| profile.name != context.profile.name) {
@@ -73,7 +75,12 @@ pub(crate) fn run(context: &Context) -> Finding {
     let mut jobs = Vec::new();
     for (profile, is_cold) in kinds(context) {
         for cache_records in sizes(context, profile, is_cold) {
-            jobs.extend(context.seeds().into_iter().map(|seed| Job { profile, is_cold, cache_records, seed }));
+            jobs.extend(context.seeds().into_iter().map(|seed| Job {
+                profile,
+                is_cold,
+                cache_records,
+                seed,
+            }));
         }
     }
     let results = context.run_all(&jobs, cost, |job| recover(context, job));
@@ -125,7 +132,8 @@ fn recover(context: &Context, job: &Job<'_>) -> Run {
     let at_most_ns = world.now_ns() + patience_ns(job);
     loop {
         world.run_for(ASK_NS);
-        let times = world.status().recovery.filter(|times| times.epoch > epoch && times.missing == 0);
+        let times =
+            world.status().recovery.filter(|times| times.epoch > epoch && times.missing == 0);
         if let Some(times) = times {
             return Run { before, times };
         }
@@ -133,7 +141,8 @@ fn recover(context: &Context, job: &Job<'_>) -> Run {
     }
 }
 
-/// How long a recovery is waited for: longer than the agent needs for so many entries, and one node alone for all the records.
+/// How long a recovery is waited for: longer than the agent needs for so many entries, and one node
+/// alone for all the records.
 fn patience_ns(job: &Job<'_>) -> u64 {
     let storing_ns = u64::from(job.cache_records) * job.profile.node_write_ns;
     PATIENCE_NS + 3 * (admission_ns(job.profile, job.cache_records) + storing_ns)
@@ -145,11 +154,13 @@ fn total_us(times: &RecoveryTimes) -> u64 {
 }
 
 fn csv(jobs: &[Job<'_>], results: &[Run]) -> Csv {
-    let more = ["gathered", "stored", "detect_us", "collect_us", "store_us", "readmit_us", "total_us"];
+    let more =
+        ["gathered", "stored", "detect_us", "collect_us", "store_us", "readmit_us", "total_us"];
     let mut csv = Csv::new(&[&COLUMNS[..], &more].concat());
     for (job, Run { before, times }) in jobs.iter().zip(results) {
         let mut fields = row(job.profile, Scheme::FarReach, &case(job), job.seed, before);
-        let steps_us = [times.detect_us, times.collect_us, times.store_us, times.readmit_us, total_us(times)];
+        let steps_us =
+            [times.detect_us, times.collect_us, times.store_us, times.readmit_us, total_us(times)];
         fields.extend([times.gathered, times.records].map(|records| records.to_string()));
         fields.extend(steps_us.map(|us| us.to_string()));
         csv.row(&fields);
@@ -167,7 +178,9 @@ impl Runs<'_> {
     /// Something's mean over the repetitions, in thousandths.
     fn mean(&self, (profile, is_cold): (&Profile, bool), cache_records: u32, of: Step) -> Estimate {
         let is_mine = |job: &Job<'_>| {
-            job.profile.name == profile.name && job.is_cold == is_cold && job.cache_records == cache_records
+            job.profile.name == profile.name
+                && job.is_cold == is_cold
+                && job.cache_records == cache_records
         };
         let runs = self.jobs.iter().zip(self.results).filter(|(job, _)| is_mine(job));
         Estimate::of(&runs.map(|(_, run)| of(&run.times) as f64 / 1000.0).collect::<Vec<_>>())
@@ -207,9 +220,11 @@ fn figure(context: &Context, kind: (&Profile, bool), runs: &Runs<'_>) -> Figure 
 
 fn summary(context: &Context, kind: (&Profile, bool), runs: &Runs<'_>) -> Table {
     let (profile, is_cold) = kind;
-    let title = format!("Time of recovery in ms (modelled), profile {}, {}", profile.name, start(is_cold));
+    let title =
+        format!("Time of recovery in ms (modelled), profile {}, {}", profile.name, start(is_cold));
     let of = if is_cold { "room for" } else { "cached" };
-    let mut table = Table::new(title, &[of, "stored", "detect", "collect", "store", "re-admit", "in all"]);
+    let mut table =
+        Table::new(title, &[of, "stored", "detect", "collect", "store", "re-admit", "in all"]);
     for size in sizes(context, profile, is_cold) {
         let stored = runs.mean(kind, size, |times| times.records).mean * 1000.0;
         let mut cells = vec![size.to_string(), format!("{stored:.0}")];

@@ -26,7 +26,11 @@ impl Starts {
         let cold = bench(true);
         let cold = PerScheme::from_fn(|scheme| {
             // Without a cache there is nothing to preload: the same run.
-            if scheme.caches() { cold.throughput(scheme, &context.effort) } else { preloaded[scheme].clone() }
+            if scheme.caches() {
+                cold.throughput(scheme, &context.effort)
+            } else {
+                preloaded[scheme].clone()
+            }
         });
         Starts { preloaded, cold }
     }
@@ -50,12 +54,18 @@ impl Shared {
                 missing.push(job);
             }
         }
-        let results =
-            context.run_all(&missing, |(case, _)| cost(case), |(case, seed)| Starts::measured(case, *seed, context));
-        measured.extend(missing.into_iter().zip(results).map(|((case, seed), starts)| (case, seed, starts)));
+        let results = context.run_all(
+            &missing,
+            |(case, _)| cost(case),
+            |(case, seed)| Starts::measured(case, *seed, context),
+        );
+        measured.extend(
+            missing.into_iter().zip(results).map(|((case, seed), starts)| (case, seed, starts)),
+        );
         let find = |(case, seed): &(Case, u64)| {
             let case = representative(case);
-            let found = measured.iter().find(|(other, of_seed, _)| *other == case && of_seed == seed);
+            let found =
+                measured.iter().find(|(other, of_seed, _)| *other == case && of_seed == seed);
             found.expect("measured above").2.clone()
         };
         wanted.iter().map(find).collect()
@@ -64,13 +74,19 @@ impl Shared {
 
 /// Of cases that are the same run by different names, one.
 fn representative(case: &Case) -> Case {
-    let named = [Workload::A, Workload::B, Workload::C].into_iter().find(|named| named.mix() == case.workload.mix());
-    let workload =
-        if matches!(case.workload, Workload::Mix(_)) { named.unwrap_or(case.workload) } else { case.workload };
+    let named = [Workload::A, Workload::B, Workload::C]
+        .into_iter()
+        .find(|named| named.mix() == case.workload.mix());
+    let workload = if matches!(case.workload, Workload::Mix(_)) {
+        named.unwrap_or(case.workload)
+    } else {
+        case.workload
+    };
     Case { workload, ..case.clone() }
 }
 
-/// How long a case takes, roughly: the more servers, the more requests until the busiest has served enough of them.
+/// How long a case takes, roughly: the more servers, the more requests until the busiest has served
+/// enough of them.
 fn cost(case: &Case) -> u64 {
     4 + u64::from(case.servers) / 16
 }

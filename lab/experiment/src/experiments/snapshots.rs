@@ -35,7 +35,12 @@ pub(crate) fn run(context: &Context) -> Finding {
     for is_cold in STARTS {
         for pattern in patterns.clone() {
             for period_ms in PERIODS_MS {
-                jobs.extend(context.seeds().into_iter().map(|seed| Job { is_cold, pattern, period_ms, seed }));
+                jobs.extend(context.seeds().into_iter().map(|seed| Job {
+                    is_cold,
+                    pattern,
+                    period_ms,
+                    seed,
+                }));
             }
         }
     }
@@ -69,7 +74,8 @@ fn watch(context: &Context, job: &Job) -> Run {
     let mut world = bench.warm(Scheme::FarReach, &context.effort);
     world.measure();
     let begun = Begun::now(&world);
-    let (bytes_before, snapshots_before) = (world.control_bytes(), world.status().snapshots_completed);
+    let (bytes_before, snapshots_before) =
+        (world.control_bytes(), world.status().snapshots_completed);
     let run_ns = context.effort.snapshots_ns;
     let changes = (run_ns / context.effort.change_ns) as u32;
     for phase in 1..=changes {
@@ -85,14 +91,26 @@ fn watch(context: &Context, job: &Job) -> Run {
 }
 
 fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
-    let columns = [&COLUMNS[..], &["pattern", "snapshot_period_ms", "control_bytes_per_s", "snapshots"]].concat();
+    let columns =
+        [&COLUMNS[..], &["pattern", "snapshot_period_ms", "control_bytes_per_s", "snapshots"]]
+            .concat();
     let mut csv = Csv::new(&columns);
     for (job, run) in jobs.iter().zip(results) {
         let (name, pattern) = PATTERNS[job.pattern];
-        let mut fields =
-            row(&context.profile, Scheme::FarReach, &case(pattern, job.is_cold, 0), job.seed, &run.measured);
+        let mut fields = row(
+            &context.profile,
+            Scheme::FarReach,
+            &case(pattern, job.is_cold, 0),
+            job.seed,
+            &run.measured,
+        );
         let bandwidth = format!("{:.0}", run.bytes_per_s);
-        fields.extend([name.to_owned(), job.period_ms.to_string(), bandwidth, run.snapshots.to_string()]);
+        fields.extend([
+            name.to_owned(),
+            job.period_ms.to_string(),
+            bandwidth,
+            run.snapshots.to_string(),
+        ]);
         csv.row(&fields);
     }
     csv
@@ -105,7 +123,8 @@ fn mean_of(
     results: &[Run],
     value: impl Fn(&Run) -> f64,
 ) -> Estimate {
-    let mine = |job: &Job| (job.is_cold, job.pattern, job.period_ms) == (is_cold, pattern, period_ms);
+    let mine =
+        |job: &Job| (job.is_cold, job.pattern, job.period_ms) == (is_cold, pattern, period_ms);
     let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
     Estimate::of(&runs.map(|(_, run)| value(run)).collect::<Vec<_>>())
 }
@@ -133,7 +152,9 @@ fn figures(
             .clone()
             .enumerate()
             .map(|(ink, pattern)| {
-                let point = |at: usize| (at as f64, mean_of((is_cold, pattern, PERIODS_MS[at]), jobs, results, value));
+                let point = |at: usize| {
+                    (at as f64, mean_of((is_cold, pattern, PERIODS_MS[at]), jobs, results, value))
+                };
                 Series::line(
                     format!("farreach, {}", PATTERNS[pattern].0),
                     ink,
@@ -144,12 +165,18 @@ fn figures(
         origin: context.origin(),
     };
     vec![
-        draw("exp8_throughput", "Exp#8 Throughput by period of snapshots", "throughput, Mops", |run| {
-            run.measured.throughput_ops / 1e6
-        }),
-        draw("exp8_bandwidth", "Exp#8 Control plane by period of snapshots", "control plane, MiB/s", |run| {
-            run.bytes_per_s / f64::from(1 << 20)
-        }),
+        draw(
+            "exp8_throughput",
+            "Exp#8 Throughput by period of snapshots",
+            "throughput, Mops",
+            |run| run.measured.throughput_ops / 1e6,
+        ),
+        draw(
+            "exp8_bandwidth",
+            "Exp#8 Control plane by period of snapshots",
+            "control plane, MiB/s",
+            |run| run.bytes_per_s / f64::from(1 << 20),
+        ),
     ]
 }
 
@@ -157,7 +184,8 @@ fn summary(is_cold: bool, pattern: usize, jobs: &[Job], results: &[Run]) -> Tabl
     let title = format!("FarReach (modelled), {}, {}", PATTERNS[pattern].0, start(is_cold));
     let mut table = Table::new(title, &["period, s", "Mops", "control plane, MiB/s", "snapshots"]);
     for period_ms in PERIODS_MS {
-        let of = |value: fn(&Run) -> f64| mean_of((is_cold, pattern, period_ms), jobs, results, value);
+        let of =
+            |value: fn(&Run) -> f64| mean_of((is_cold, pattern, period_ms), jobs, results, value);
         let bandwidth = of(|run| run.bytes_per_s / f64::from(1 << 20));
         table.row(vec![
             period_name(period_ms),

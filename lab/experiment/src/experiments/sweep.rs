@@ -38,7 +38,9 @@ pub(crate) const WORKLOADS: Sweep = Sweep {
     is_logarithmic: false,
     points: || {
         let all = [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F];
-        all.into_iter().map(|workload| (workload.to_string(), Case { workload, ..Case::default() })).collect()
+        all.into_iter()
+            .map(|workload| (workload.to_string(), Case { workload, ..Case::default() }))
+            .collect()
     },
     paper: "16 servers: FarReach exceeds NoCache by 90.8 % (A), 55.0 % (B), 84.3 % (C), 71.7 % (F), NetCache by 83.9 % (A), 20.0 % (B), \
             61.4 % (F); the same as NetCache on C, and as both on Insert and D. A node does 0.06 MOPS.",
@@ -65,7 +67,9 @@ pub(crate) const SERVERS: Sweep = Sweep {
     is_logarithmic: true,
     points: || {
         let all = [16, 32, 64, 128, 256, 1024];
-        all.into_iter().map(|servers| (servers.to_string(), Case { servers, ..Case::default() })).collect()
+        all.into_iter()
+            .map(|servers| (servers.to_string(), Case { servers, ..Case::default() }))
+            .collect()
     },
     paper: "Workload A: FarReach reaches 1.9, 2.5, 3.9 and 6.6 times NoCache with 16, 32, 64 and 128 servers; NetCache is as NoCache.",
     differs: "As in Exp#1: write-back's own limit is two to three times higher than what the paper measured. 256 and 1024 servers are not \
@@ -83,7 +87,10 @@ pub(crate) const WRITES: Sweep = Sweep {
     is_logarithmic: false,
     points: || {
         let case = |percent| Case { workload: Workload::Mix(percent), ..Case::default() };
-        [0.0, 25.0, 50.0, 75.0, 100.0].into_iter().map(|percent| (percent.to_string(), case(percent))).collect()
+        [0.0, 25.0, 50.0, 75.0, 100.0]
+            .into_iter()
+            .map(|percent| (percent.to_string(), case(percent)))
+            .collect()
     },
     paper: "FarReach exceeds NoCache by 67.1 to 135.3 %, and NetCache by 48.3 to 185.7 % from 25 % of writes on; without writes it is as \
             NetCache. At 100 % NetCache is below NoCache, because nodes update the cache.",
@@ -101,7 +108,10 @@ pub(crate) const SKEW: Sweep = Sweep {
     is_logarithmic: false,
     points: || {
         let case = |theta| Case { workload: Workload::Mix(100.0), theta, ..Case::default() };
-        [0.0, 0.9, 0.95, 0.99, 1.2].into_iter().map(|theta| (theta.to_string(), case(theta))).collect()
+        [0.0, 0.9, 0.95, 0.99, 1.2]
+            .into_iter()
+            .map(|theta| (theta.to_string(), case(theta)))
+            .collect()
     },
     paper: "Writes only. Uniform: about 1 MOPS with every scheme. Skewed: FarReach exceeds NoCache by 34.2 to 135.3 %, NetCache by 50.4 to \
             185.7 %, the more the higher the skew.",
@@ -118,8 +128,12 @@ pub(crate) const VALUES: Sweep = Sweep {
     is_ordered: true,
     is_logarithmic: false,
     points: || {
-        let case = |value_bytes| Case { workload: Workload::Mix(100.0), value_bytes, ..Case::default() };
-        [16, 32, 64, 128, 256, 512, 1024].into_iter().map(|bytes| (bytes.to_string(), case(bytes))).collect()
+        let case =
+            |value_bytes| Case { workload: Workload::Mix(100.0), value_bytes, ..Case::default() };
+        [16, 32, 64, 128, 256, 512, 1024]
+            .into_iter()
+            .map(|bytes| (bytes.to_string(), case(bytes)))
+            .collect()
     },
     paper: "Writes only, 16 to 128 B: FarReach has 2.3 times NoCache's and NetCache's throughput at every size. 256 B do not fit the switch: \
             about 0.7 MOPS with every scheme.",
@@ -140,7 +154,10 @@ struct Run {
 pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
     let points = (sweep.points)();
     let seeds = context.seeds();
-    let wanted: Vec<_> = points.iter().flat_map(|(_, case)| seeds.iter().map(|seed| (case.clone(), *seed))).collect();
+    let wanted: Vec<_> = points
+        .iter()
+        .flat_map(|(_, case)| seeds.iter().map(|seed| (case.clone(), *seed)))
+        .collect();
     let results = context.shared.measure(context, &wanted);
     let mut runs = Vec::new();
     for point in 0..points.len() {
@@ -197,10 +214,19 @@ pub(crate) const COLUMNS: [&str; 26] = [
 ];
 
 /// A row of these columns.
-pub(crate) fn row(profile: &Profile, scheme: Scheme, case: &Case, seed: u64, measured: &Measured) -> Vec<String> {
+pub(crate) fn row(
+    profile: &Profile,
+    scheme: Scheme,
+    case: &Case,
+    seed: u64,
+    measured: &Measured,
+) -> Vec<String> {
     let limits = [Some(measured.limit_ops), measured.limit_learned_ops, measured.limit_cached_ops];
-    let [limit, learned, cached] = limits.map(|ops| ops.map_or(String::new(), |ops| format!("{ops:.0}")));
-    let of = limits.map(|ops| ops.map_or(String::new(), |ops| format!("{:.4}", measured.throughput_ops / ops)));
+    let [limit, learned, cached] =
+        limits.map(|ops| ops.map_or(String::new(), |ops| format!("{ops:.0}")));
+    let of = limits.map(|ops| {
+        ops.map_or(String::new(), |ops| format!("{:.4}", measured.throughput_ops / ops))
+    });
     let [of_limit, of_learned, of_cached] = of;
     vec![
         "modelled".to_owned(),
@@ -269,7 +295,10 @@ impl View<'_> {
 
     /// Means of the repetitions, and how they compare.
     fn table(&self) -> Table {
-        let title = format!("Throughput in Mops (modelled), {}: mean and 95 % confidence", start(self.is_cold));
+        let title = format!(
+            "Throughput in Mops (modelled), {}: mean and 95 % confidence",
+            start(self.is_cold)
+        );
         let mut head = vec![self.sweep.parameter.to_owned()];
         head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
         head.push("limit".to_owned());
@@ -282,18 +311,35 @@ impl View<'_> {
         }
         head.extend(["of limit_cached", "nocache of limit"].map(str::to_owned));
         head.extend(Scheme::baselines().map(|other| format!("x {other}")));
-        head.extend(Scheme::ALL.into_iter().filter(|scheme| scheme.invalidates()).map(|s| format!("{s} outstanding")));
+        head.extend(
+            Scheme::ALL
+                .into_iter()
+                .filter(|scheme| scheme.invalidates())
+                .map(|s| format!("{s} outstanding")),
+        );
         let mut table = Table::new(title, &head);
         for (point, name) in self.names.iter().enumerate() {
-            let ratio = |other| self.of(point, |m| m[Scheme::FarReach].throughput_ops / m[other].throughput_ops).mean;
+            let ratio = |other| {
+                self.of(point, |m| m[Scheme::FarReach].throughput_ops / m[other].throughput_ops)
+                    .mean
+            };
             let of = |scheme: Scheme, limit: fn(&Measured) -> Option<f64>| {
-                let runs: Option<Vec<_>> =
-                    self.runs(point).map(|m| limit(&m[scheme]).map(|ops| m[scheme].throughput_ops / ops)).collect();
+                let runs: Option<Vec<_>> = self
+                    .runs(point)
+                    .map(|m| limit(&m[scheme]).map(|ops| m[scheme].throughput_ops / ops))
+                    .collect();
                 runs.map_or("-".to_owned(), |runs| format!("{:.3}", Estimate::of(&runs).mean))
             };
-            let is_result = self.runs(point).all(|measured| measured.iter().all(|(_, run)| run.is_converged));
-            let mut cells = vec![if is_result { name.clone() } else { format!("{name} (not converged: no result)") }];
-            cells.extend(Scheme::ALL.map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))));
+            let is_result =
+                self.runs(point).all(|measured| measured.iter().all(|(_, run)| run.is_converged));
+            let mut cells = vec![if is_result {
+                name.clone()
+            } else {
+                format!("{name} (not converged: no result)")
+            }];
+            cells.extend(
+                Scheme::ALL.map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))),
+            );
             cells.push(mops(self.of(point, |m| m[Scheme::FarReach].limit_ops)));
             if self.is_cold {
                 cells.push(mops(self.of(point, |m| m[Scheme::FarReach].goal_ops())));
@@ -305,7 +351,8 @@ impl View<'_> {
             cells.push(of(Scheme::FarReach, |m| m.limit_cached_ops));
             cells.push(of(Scheme::NoCache, |m| Some(m.limit_ops)));
             cells.extend(Scheme::baselines().map(|other| format!("{:.2}", ratio(other))));
-            let outstanding = |scheme: Scheme| self.of(point, |m| f64::from(m[scheme].outstanding)).mean;
+            let outstanding =
+                |scheme: Scheme| self.of(point, |m| f64::from(m[scheme].outstanding)).mean;
             let swept = Scheme::ALL.into_iter().filter(|scheme| scheme.invalidates());
             cells.extend(swept.map(|scheme| format!("{:.0}", outstanding(scheme))));
             table.row(cells);
@@ -315,21 +362,30 @@ impl View<'_> {
 
     /// Where the values of the parameter are on the horizontal axis.
     fn positions(&self) -> Vec<f64> {
-        let ratio = |name: &String| name.parse().ok().filter(|_| self.sweep.is_logarithmic).map(f64::log2);
+        let ratio =
+            |name: &String| name.parse().ok().filter(|_| self.sweep.is_logarithmic).map(f64::log2);
         self.names.iter().enumerate().map(|(at, name)| ratio(name).unwrap_or(at as f64)).collect()
     }
 
     fn figure(&self, context: &Context) -> Figure {
         let positions = self.positions();
-        let in_mops =
-            |estimate: Estimate| Estimate { mean: estimate.mean / 1e6, half_width: estimate.half_width / 1e6 };
-        let means = |value: &dyn Fn(&PerScheme<Measured>) -> f64| {
-            positions.iter().enumerate().map(|(point, &at)| (at, in_mops(self.of(point, value)))).collect()
+        let in_mops = |estimate: Estimate| Estimate {
+            mean: estimate.mean / 1e6,
+            half_width: estimate.half_width / 1e6,
         };
-        let line =
-            |(at, scheme): (usize, Scheme)| Series::line(scheme.name(), at, means(&|m| m[scheme].throughput_ops));
+        let means = |value: &dyn Fn(&PerScheme<Measured>) -> f64| {
+            positions
+                .iter()
+                .enumerate()
+                .map(|(point, &at)| (at, in_mops(self.of(point, value))))
+                .collect()
+        };
+        let line = |(at, scheme): (usize, Scheme)| {
+            Series::line(scheme.name(), at, means(&|m| m[scheme].throughput_ops))
+        };
         let mut all: Vec<_> = Scheme::ALL.into_iter().enumerate().map(line).collect();
-        let limit = if self.is_cold { "limit_learned of write-back" } else { "limit of write-back" };
+        let limit =
+            if self.is_cold { "limit_learned of write-back" } else { "limit of write-back" };
         all.push(Series::limit(limit, means(&|m| m[Scheme::FarReach].goal_ops())));
         let names = self.names.to_vec();
         Figure {

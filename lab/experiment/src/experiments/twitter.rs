@@ -1,7 +1,9 @@
-//! Real workloads: what each scheme makes of Twitter's cache clusters by their published figures, and where write-back does not pay.
+//! Real workloads: what each scheme makes of Twitter's cache clusters by their published figures,
+//! and where write-back does not pay.
 //!
-//! Every cluster whose figures suffice runs as the paper's workloads do; of the others a row says what is missing. Whether it fits a slot is
-//! decided by the mean record, since lengths were published as means only.
+//! Every cluster whose figures suffice runs as the paper's workloads do; of the others a row says
+//! what is missing. Whether it fits a slot is decided by the mean record, since lengths were
+//! published as means only.
 
 use super::sweep::{COLUMNS, mops, row};
 use super::{Context, Finding};
@@ -14,11 +16,13 @@ use switchback_wire::{PerScheme, Scheme};
 
 /// Slots of a Tofino, and of the software targets.
 const SLOTS: [u32; 2] = [128, 1024];
-/// Clients ask for no more: 20 times what all nodes do when they are equally busy. Beyond, nodes are not what limits a rack.
+/// Clients ask for no more: 20 times what all nodes do when they are equally busy. Beyond, nodes
+/// are not what limits a rack.
 const MOST_OPS: f64 = 20e6;
 /// A rack that does this share of it counts as not limited by its nodes.
 const UNLIMITED: f64 = 0.9;
-/// Shorter than other experiments' runs, since they are many: how keys fall on nodes, which differs from seed to seed, tells more.
+/// Shorter than other experiments' runs, since they are many: how keys fall on nodes, which differs
+/// from seed to seed, tells more.
 const EFFORT: Effort = Effort { operations: (30_000, 600_000), ..Effort::QUICK };
 
 /// A cluster, and what was found.
@@ -26,7 +30,8 @@ struct Row {
     cluster: &'static Cluster,
     /// Share of the requests that write.
     writes: Option<f64>,
-    /// A run of each scheme for every seed; none if the figures don't suffice, or nothing can be cached.
+    /// A run of each scheme for every seed; none if the figures don't suffice, or nothing can be
+    /// cached.
     runs: Vec<PerScheme<Measured>>,
     /// Why there are no runs.
     unrun: Option<String>,
@@ -43,7 +48,10 @@ fn case(cluster: &'static Cluster) -> Result<Case, String> {
     let records = cluster.lasting_keys().ok_or("no number of keys was published")?;
     let value_bytes = cluster.value_bytes.ok_or("no length of values was published")?;
     if cluster.fits(SLOTS[1]) != Some(true) {
-        return Err(format!("nothing is cached: the mean value has {value_bytes} B, a slot {}", SLOTS[1]));
+        return Err(format!(
+            "nothing is cached: the mean value has {value_bytes} B, a slot {}",
+            SLOTS[1]
+        ));
     }
     let value_bytes = value_bytes.max(16) as usize; // what a value of the model has at least
     Ok(Case { workload, theta, records, value_bytes, most_ops: MOST_OPS, ..Case::default() })
@@ -67,7 +75,13 @@ fn rows(context: &Context, clusters: &[&'static Cluster]) -> Vec<Row> {
         }),
         runs: Vec::new(),
         unrun: case(cluster).err(),
-        forecast: forecast(cluster, Case::default().servers, Case::default().cache_records, SLOTS[1]).ok(),
+        forecast: forecast(
+            cluster,
+            Case::default().servers,
+            Case::default().cache_records,
+            SLOTS[1],
+        )
+        .ok(),
     };
     let mut rows: Vec<_> = clusters.iter().map(row).collect();
     let mut jobs = Vec::new();
@@ -99,7 +113,8 @@ fn seeds(context: &Context) -> Vec<u64> {
 impl Row {
     /// The mean of something over the repetitions.
     fn of(&self, value: impl Fn(&PerScheme<Measured>) -> f64) -> Option<Estimate> {
-        (!self.runs.is_empty()).then(|| Estimate::of(&self.runs.iter().map(value).collect::<Vec<_>>()))
+        (!self.runs.is_empty())
+            .then(|| Estimate::of(&self.runs.iter().map(value).collect::<Vec<_>>()))
     }
 
     fn throughput(&self, scheme: Scheme) -> Option<Estimate> {
@@ -116,16 +131,20 @@ impl Row {
         measured.or((self.cluster.fits(SLOTS[1]) == Some(false)).then_some(1.0))
     }
 
-    /// Whether a scheme's throughput is what clients ask for, so that a gain would be larger if they asked for more.
+    /// Whether a scheme's throughput is what clients ask for, so that a gain would be larger if
+    /// they asked for more.
     fn is_unlimited(&self, scheme: Scheme) -> bool {
         self.runs.iter().any(|m| m[scheme].throughput_ops >= UNLIMITED * MOST_OPS)
     }
 
-    /// Whether it is worth it: by what was measured, as `predict` judges limits; why it isn't, by the figures.
+    /// Whether it is worth it: by what was measured, as `predict` judges limits; why it isn't, by
+    /// the figures.
     fn verdict(&self) -> Option<Verdict> {
         let forecast = self.forecast.map(|forecast| forecast.verdict);
         match (self.gain_over(Scheme::NoCache)?, self.gain_over(Scheme::NetCache)?, forecast?) {
-            (_, over_through, Verdict::WriteBack) if over_through >= GAIN_MIN => Some(Verdict::WriteBack),
+            (_, over_through, Verdict::WriteBack) if over_through >= GAIN_MIN => {
+                Some(Verdict::WriteBack)
+            }
             (_, over_through, _) if over_through >= GAIN_MIN => Some(Verdict::UnderLoad),
             (over_none, ..) if over_none >= GAIN_MIN => Some(Verdict::WriteThrough),
             (.., why) if !why.pays() && why != Verdict::WriteThrough => Some(why),
@@ -140,7 +159,11 @@ impl Row {
 
     /// A gain as text.
     fn gain(&self, other: Scheme) -> String {
-        let more = if self.is_unlimited(Scheme::FarReach) && !self.is_unlimited(other) { "> " } else { "" };
+        let more = if self.is_unlimited(Scheme::FarReach) && !self.is_unlimited(other) {
+            "> "
+        } else {
+            ""
+        };
         match self.gain_over(other) {
             Some(gain) if gain >= 100.0 => format!("{more}{gain:.0}"),
             Some(gain) => format!("{more}{gain:.2}"),
@@ -149,7 +172,8 @@ impl Row {
     }
 }
 
-/// The best first: by what write-back gains over write-through, then over no cache; what is unknown last.
+/// The best first: by what write-back gains over write-through, then over no cache; what is unknown
+/// last.
 fn by_gain(rows: &[Row]) -> Vec<&Row> {
     let key = |row: &Row| {
         let pays = row.verdict().is_some_and(Verdict::pays);
@@ -172,7 +196,10 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
                 hundreds of in-memory cache clusters at Twitter\" (OSDI 2020; CC BY 4.0): means of a week's traces of March 2020.",
         differs: "",
         remarks: vec![("What these figures can tell", LIMITS.to_owned())],
-        csv: vec![("twitter", csv(context, rows)), ("twitter_clusters", clusters_csv(context, rows))],
+        csv: vec![
+            ("twitter", csv(context, rows)),
+            ("twitter_clusters", clusters_csv(context, rows)),
+        ],
         figures: vec![figure(context, rows)],
         tables: vec![verdicts(rows), fitting(rows), table(rows)],
     }
@@ -189,18 +216,27 @@ record, `cas`, `incr` and the like are a read and a write that expects the versi
 Clients ask for at most 20 Mops, beyond which the switch and the clients would be the limit: a gain with > is at \
 least that. Keys of the model have 16 B and values at least 16; nodes and links cost a little more for each byte.";
 
-/// Of how many clusters that ran `switchback predict` says the same, whether write-back pays; and of which it doesn't.
+/// Of how many clusters that ran `switchback predict` says the same, whether write-back pays; and
+/// of which it doesn't.
 fn agreement(rows: &[Row]) -> (String, Vec<String>) {
     let judged: Vec<_> = rows.iter().filter(|row| !row.runs.is_empty()).collect();
-    let agrees = |row: &Row| row.verdict().map(Verdict::pays) == row.forecast.map(|forecast| forecast.verdict.pays());
-    let others: Vec<_> = judged.iter().filter(|row| !agrees(row)).map(|row| row.cluster.number.to_string()).collect();
+    let agrees = |row: &Row| {
+        row.verdict().map(Verdict::pays) == row.forecast.map(|forecast| forecast.verdict.pays())
+    };
+    let others: Vec<_> = judged
+        .iter()
+        .filter(|row| !agrees(row))
+        .map(|row| row.cluster.number.to_string())
+        .collect();
     (format!("{} of {} that ran", judged.len() - others.len(), judged.len()), others)
 }
 
 /// Where write-back pays, and, first, where it doesn't.
 fn verdicts(rows: &[Row]) -> Table {
-    let mut table =
-        Table::new("WHERE WRITE-BACK DOES NOT PAY, and where it does", &["write-back", "clusters", "which"]);
+    let mut table = Table::new(
+        "WHERE WRITE-BACK DOES NOT PAY, and where it does",
+        &["write-back", "clusters", "which"],
+    );
     let which = |wanted: &dyn Fn(&Row) -> bool| -> Vec<String> {
         rows.iter().filter(|row| wanted(row)).map(|row| row.cluster.number.to_string()).collect()
     };
@@ -212,12 +248,16 @@ fn verdicts(rows: &[Row]) -> Table {
     let said = |pays| if pays { "pays" } else { "does NOT pay" };
     for pays in [false, true] {
         for verdict in Verdict::ALL.into_iter().filter(|verdict| verdict.pays() == pays) {
-            add(format!("{}: {}", said(pays), verdict.reason()), which(&|row| row.verdict() == Some(verdict)));
+            add(
+                format!("{}: {}", said(pays), verdict.reason()),
+                which(&|row| row.verdict() == Some(verdict)),
+            );
         }
     }
     add("unknown: figures are missing".to_owned(), which(&|row| row.verdict().is_none()));
     let (agree, others) = agreement(rows);
-    let others = if others.is_empty() { String::new() } else { format!("not of {}", others.join(" ")) };
+    let others =
+        if others.is_empty() { String::new() } else { format!("not of {}", others.join(" ")) };
     table.row(vec!["`switchback predict` says the same".to_owned(), agree, others]);
     table
 }
@@ -228,14 +268,26 @@ fn fitting(rows: &[Row]) -> Table {
     let head = ["slot, B", "clusters", "of", "of the requests", "of the records, at least"];
     let mut table = Table::new(title, &head);
     for slot in SLOTS {
-        let known =
-            || rows.iter().filter_map(|row| Some((row.cluster, row.cluster.fits(slot)?, row.cluster.rate_ops?)));
+        let known = || {
+            rows.iter().filter_map(|row| {
+                Some((row.cluster, row.cluster.fits(slot)?, row.cluster.rate_ops?))
+            })
+        };
         let all: f64 = known().map(|(.., rate)| rate).sum();
-        let (fit, rate) =
-            known().filter(|(_, fits, _)| *fits).fold((0, 0.0), |(n, sum), (.., rate)| (n + 1, sum + rate));
-        let sure = known().map(|(cluster, _, rate)| cluster.fits_at_least(slot).unwrap_or(0.0) * rate).sum::<f64>();
+        let (fit, rate) = known()
+            .filter(|(_, fits, _)| *fits)
+            .fold((0, 0.0), |(n, sum), (.., rate)| (n + 1, sum + rate));
+        let sure = known()
+            .map(|(cluster, _, rate)| cluster.fits_at_least(slot).unwrap_or(0.0) * rate)
+            .sum::<f64>();
         let percent = |part: f64| format!("{:.0} %", 100.0 * part / all.max(1e-9));
-        table.row(vec![slot.to_string(), fit.to_string(), known().count().to_string(), percent(rate), percent(sure)]);
+        table.row(vec![
+            slot.to_string(),
+            fit.to_string(),
+            known().count().to_string(),
+            percent(rate),
+            percent(sure),
+        ]);
     }
     table
 }
@@ -259,9 +311,10 @@ fn percent(share: Option<f64>) -> String {
 
 /// Every cluster, the largest gain first.
 fn table(rows: &[Row]) -> Table {
-    let mut head: Vec<String> = ["cluster", "write-back", "writes, %", "Zipf", "once, %", "key, value, B", "slot, B"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut head: Vec<String> =
+        ["cluster", "write-back", "writes, %", "Zipf", "once, %", "key, value, B", "slot, B"]
+            .map(str::to_owned)
+            .to_vec();
     head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
     head.push("limit".to_owned());
     head.extend(Scheme::baselines().map(|other| format!("x {other}")));
@@ -270,7 +323,8 @@ fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(title, &head).with_words(&[1, head.len() - 1]);
     for row in by_gain(rows) {
         let Cluster { number, key_bytes, value_bytes, alpha, .. } = *row.cluster;
-        let bytes = |length: Option<u32>| length.map_or("?".to_owned(), |length| length.to_string());
+        let bytes =
+            |length: Option<u32>| length.map_or("?".to_owned(), |length| length.to_string());
         let is_result = row.runs.iter().flat_map(PerScheme::iter).all(|(_, run)| run.is_converged);
         let mut cells = vec![
             number.to_string(),
@@ -285,7 +339,10 @@ fn table(rows: &[Row]) -> Table {
             format!("{}, {}", bytes(key_bytes), bytes(value_bytes)),
             slot(row.cluster),
         ];
-        cells.extend(Scheme::ALL.map(|scheme| row.throughput(scheme).map_or("-".to_owned(), |ops| row.mops(ops))));
+        cells.extend(
+            Scheme::ALL
+                .map(|scheme| row.throughput(scheme).map_or("-".to_owned(), |ops| row.mops(ops))),
+        );
         let limit = row.of(|m| m[Scheme::FarReach].limit_ops);
         cells.push(match limit {
             Some(limit) if limit.mean >= MOST_OPS => "not nodes".to_owned(),
@@ -293,7 +350,9 @@ fn table(rows: &[Row]) -> Table {
             None => "-".to_owned(),
         });
         cells.extend(Scheme::baselines().map(|other| row.gain(other)));
-        cells.push(row.forecast.map_or("?".to_owned(), |forecast| forecast.verdict.short().to_owned()));
+        cells.push(
+            row.forecast.map_or("?".to_owned(), |forecast| forecast.verdict.short().to_owned()),
+        );
         table.row(cells);
     }
     table
@@ -314,8 +373,8 @@ fn csv(context: &Context, rows: &[Row]) -> Csv {
     csv
 }
 
-/// A row for every cluster: its figures, what was found (means of the repetitions, from this seed on), or why nothing was. What isn't known is
-/// empty.
+/// A row for every cluster: its figures, what was found (means of the repetitions, from this seed
+/// on), or why nothing was. What isn't known is empty.
 fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
     let mut columns: Vec<String> = [
         "kind",
@@ -337,25 +396,45 @@ fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
     columns.extend(Scheme::ALL.map(|scheme| format!("{scheme}_ops")));
     columns.push("farreach_limit_ops".to_owned());
     columns.extend(Scheme::baselines().map(|other| format!("gain_over_{other}")));
-    columns.extend(["verdict", "predicted", "why_not_run", "repetitions", "seed", "commit"].map(str::to_owned));
+    columns.extend(
+        ["verdict", "predicted", "why_not_run", "repetitions", "seed", "commit"].map(str::to_owned),
+    );
     let mut csv = Csv::new(&columns);
     let some = |number: Option<f64>, decimals: usize| known(number, decimals).replace('?', "");
     for row in rows {
         let cluster = row.cluster;
         let bytes = |length: Option<u32>| length.map(f64::from);
-        let mut fields = vec!["modelled".to_owned(), context.profile.name.to_owned(), cluster.number.to_string()];
+        let mut fields = vec![
+            "modelled".to_owned(),
+            context.profile.name.to_owned(),
+            cluster.number.to_string(),
+        ];
         fields.push(some(bytes(cluster.key_bytes), 0));
-        fields.extend([some(bytes(cluster.value_bytes), 0), some(cluster.rate_ops, 0), some(row.writes, 4)]);
-        fields.extend([some(cluster.alpha, 4), some(cluster.one_hit_keys.map(|_| cluster.one_hit_requests()), 4)]);
-        fields.extend(SLOTS.map(|slot| cluster.fits(slot).map_or(String::new(), |fits| fits.to_string())));
+        fields.extend([
+            some(bytes(cluster.value_bytes), 0),
+            some(cluster.rate_ops, 0),
+            some(row.writes, 4),
+        ]);
+        fields.extend([
+            some(cluster.alpha, 4),
+            some(cluster.one_hit_keys.map(|_| cluster.one_hit_requests()), 4),
+        ]);
+        fields.extend(
+            SLOTS.map(|slot| cluster.fits(slot).map_or(String::new(), |fits| fits.to_string())),
+        );
         fields.extend(SLOTS.map(|slot| some(cluster.fits_at_least(slot), 3)));
-        fields.extend(Scheme::ALL.map(|scheme| some(row.throughput(scheme).map(|ops| ops.mean), 0)));
+        fields
+            .extend(Scheme::ALL.map(|scheme| some(row.throughput(scheme).map(|ops| ops.mean), 0)));
         fields.push(some(row.of(|m| m[Scheme::FarReach].limit_ops).map(|ops| ops.mean), 0));
         fields.extend(Scheme::baselines().map(|other| some(row.gain_over(other), 3)));
         fields.push(row.verdict().map_or("unknown", Verdict::short).to_owned());
         fields.push(row.forecast.map_or("unknown", |forecast| forecast.verdict.short()).to_owned());
         fields.push(row.unrun.clone().unwrap_or_default());
-        fields.extend([seeds(context).len().to_string(), context.seed.to_string(), COMMIT.to_owned()]);
+        fields.extend([
+            seeds(context).len().to_string(),
+            context.seed.to_string(),
+            COMMIT.to_owned(),
+        ]);
         csv.row(&fields);
     }
     csv
@@ -366,8 +445,12 @@ fn figure(context: &Context, rows: &[Row]) -> Figure {
     let class = |label: &str, ink: usize, slot_of: &str| {
         let mut series = Series { style: Style::Marks, ..Series::line(label, ink, Vec::new()) };
         for row in rows.iter().filter(|row| slot(row.cluster) == slot_of) {
-            let (Some(writes), Some(gain)) = (row.writes, row.gain_over(Scheme::NetCache)) else { continue };
-            let estimate = row.measured_gain_over(Scheme::NetCache).unwrap_or(Estimate { mean: gain, half_width: 0.0 });
+            let (Some(writes), Some(gain)) = (row.writes, row.gain_over(Scheme::NetCache)) else {
+                continue;
+            };
+            let estimate = row
+                .measured_gain_over(Scheme::NetCache)
+                .unwrap_or(Estimate { mean: gain, half_width: 0.0 });
             series.points.push((100.0 * writes, estimate));
             let at_least = if row.is_unlimited(Scheme::FarReach) { "\u{2191}" } else { "" };
             let name = format!("{}{at_least}", row.cluster.number);
@@ -412,27 +495,41 @@ mod tests {
     }
 
     fn of(numbers: &[&str]) -> Vec<Row> {
-        let clusters: Vec<_> = numbers.iter().map(|number| twitter::cluster(number).unwrap()).collect();
+        let clusters: Vec<_> =
+            numbers.iter().map(|number| twitter::cluster(number).unwrap()).collect();
         rows(&context(), &clusters)
     }
 
     #[test]
     fn clusters_that_differ_are_told_apart() {
-        // Half writes and mild skew; reads only; nothing but keys used once; values of 9 KB; nothing published; no exponent.
+        // Half writes and mild skew; reads only; nothing but keys used once; values of 9 KB;
+        // nothing published; no exponent.
         let rows = of(&["40", "3", "15", "8", "5", "43"]);
         let verdicts: Vec<_> = rows.iter().map(Row::verdict).collect();
         assert_eq!(verdicts[1], Some(Verdict::WriteThrough), "reads only");
         assert_eq!(verdicts[2], Some(Verdict::Even), "keys that are used once");
         assert_eq!(verdicts[3], Some(Verdict::TooLarge));
         assert_eq!(verdicts[4..], [None, None]);
-        assert!(rows[0].runs.len() == 1 && rows[3].runs.is_empty() && rows[5].unrun.as_ref().unwrap().contains("Zipf"));
+        assert!(
+            rows[0].runs.len() == 1
+                && rows[3].runs.is_empty()
+                && rows[5].unrun.as_ref().unwrap().contains("Zipf")
+        );
         for row in rows.iter().filter(|row| !row.runs.is_empty()) {
             for (_, run) in row.runs.iter().flat_map(PerScheme::iter) {
                 let of_limit = run.throughput_ops / run.limit_ops;
-                assert!(run.failed == 0 && (0.02..1.15).contains(&of_limit), "{}: {run:?}", row.cluster);
+                assert!(
+                    run.failed == 0 && (0.02..1.15).contains(&of_limit),
+                    "{}: {run:?}",
+                    row.cluster
+                );
             }
         }
-        assert_eq!(rows[3].gain_over(Scheme::NetCache), Some(1.0), "what is not cached gains nothing");
+        assert_eq!(
+            rows[3].gain_over(Scheme::NetCache),
+            Some(1.0),
+            "what is not cached gains nothing"
+        );
         let finding = finding(&context(), &rows);
         let lines = |at: usize| finding.csv[at].1.text().lines().count();
         assert_eq!((lines(0), lines(1)), (1 + 3 * 3, 1 + 6));

@@ -30,7 +30,10 @@ impl<'a> Record<'a> {
 impl Csv {
     /// A file without rows.
     pub(crate) fn new(columns: &[impl AsRef<str>]) -> Csv {
-        Csv { columns: columns.iter().map(|name| name.as_ref().to_owned()).collect(), rows: Vec::new() }
+        Csv {
+            columns: columns.iter().map(|name| name.as_ref().to_owned()).collect(),
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a row.
@@ -64,7 +67,10 @@ mod tests {
         let mut csv = Csv::new(&["a", "b"]);
         csv.row(&["1,5".to_owned(), "say \"x\"".to_owned()]);
         let record = csv.records().next().unwrap();
-        assert_eq!((record.text("b"), record.number("b"), record.text("c")), (Some("say \"x\""), None, None));
+        assert_eq!(
+            (record.text("b"), record.number("b"), record.text("c")),
+            (Some("say \"x\""), None, None)
+        );
         assert_eq!(csv.text(), "a,b\n\"1,5\",\"say \"\"x\"\"\"\n");
     }
 }

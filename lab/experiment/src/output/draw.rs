@@ -1,4 +1,5 @@
-//! How figures look: colours, marks and lines that stay apart in grey and for the colour-blind, and a legend that hides nothing.
+//! How figures look: colours, marks and lines that stay apart in grey and for the colour-blind, and
+//! a legend that hides nothing.
 
 use super::COMMIT;
 use super::figure::{FONT, Figure, SIZE, Series, Style, Ticks};
@@ -62,7 +63,8 @@ impl Axis {
         let powers = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
         let decades = (range.end / range.start).log10();
         let between: &[f64] = if decades > DECADES_MAX { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let ticks = powers.flat_map(|power| between.iter().map(move |digit| digit * 10f64.powi(power)));
+        let ticks =
+            powers.flat_map(|power| between.iter().map(move |digit| digit * 10f64.powi(power)));
         let ticks = ticks.filter(|tick| range.contains(tick)).collect();
         Axis { range, is_logarithmic: true, ticks }
     }
@@ -102,7 +104,10 @@ fn colour(ink: usize) -> RGBColor {
 }
 
 /// Draws a figure.
-pub(super) fn draw<B: DrawingBackend>(figure: &Figure, area: DrawingArea<B, Shift>) -> anyhow::Result<()>
+pub(super) fn draw<B: DrawingBackend>(
+    figure: &Figure,
+    area: DrawingArea<B, Shift>,
+) -> anyhow::Result<()>
 where
     B::ErrorType: 'static,
 {
@@ -110,7 +115,8 @@ where
     let centred = (FONT, 20).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Top));
     area.draw(&Text::new(figure.title.clone(), (SIZE.0 as i32 / 2, 10), centred))?;
     let legend_end = legend(figure, &area, 38)?;
-    let has_intervals = figure.series.iter().flat_map(|series| &series.points).any(|(_, y)| y.half_width > 0.0);
+    let has_intervals =
+        figure.series.iter().flat_map(|series| &series.points).any(|(_, y)| y.half_width > 0.0);
     let intervals = if has_intervals { ", bars: 95 % confidence" } else { "" };
     let note = format!("modelled (virtual time), {}{intervals}, commit {COMMIT}", figure.origin);
     area.draw(&Text::new(note, (12, SIZE.1 as i32 - 20), (FONT, 13).into_font().color(&GREY)))?;
@@ -122,7 +128,11 @@ where
         Ticks::Numbers => Axis::linear(x, TICKS),
         named => Axis { ticks: named.positions(), ..Axis::linear(x, TICKS) },
     };
-    let y_axis = if figure.is_logarithmic { Axis::logarithmic(y.clone()) } else { Axis::linear(y.clone(), TICKS) };
+    let y_axis = if figure.is_logarithmic {
+        Axis::logarithmic(y.clone())
+    } else {
+        Axis::linear(y.clone(), TICKS)
+    };
     let mut chart = builder.build_cartesian_2d(x, y_axis)?;
     axes(figure, &mut chart)?;
     plot(figure, &mut chart, &y)
@@ -135,7 +145,9 @@ fn range(figure: &Figure) -> (Range<f64>, Range<f64>) {
     let y = if figure.is_logarithmic { low.min(high) * 0.7..high * 1.5 } else { 0.0..high * 1.08 };
     let end = all().map(|(x, _)| *x).fold(0.0, f64::max).max(1e-9);
     let x = match &figure.ticks {
-        Ticks::Numbers if figure.series.iter().any(|series| series.style == Style::Marks) => -0.04 * end..1.05 * end,
+        Ticks::Numbers if figure.series.iter().any(|series| series.style == Style::Marks) => {
+            -0.04 * end..1.05 * end
+        }
         Ticks::Numbers => 0.0..1.03 * end,
         Ticks::Steps(steps) => {
             let at = |step: Option<&(f64, String)>| step.map_or(0.0, |(position, _)| *position);
@@ -154,20 +166,29 @@ where
     let x_label = |position: &f64| figure.ticks.name(*position).unwrap_or_else(|| tick(*position));
     let y_label = |value: &f64| tick(*value);
     let mut mesh = chart.configure_mesh();
-    mesh.x_desc(figure.x_label).y_desc(figure.y_label).axis_desc_style((FONT, 16)).label_style((FONT, 14));
+    mesh.x_desc(figure.x_label)
+        .y_desc(figure.y_label)
+        .axis_desc_style((FONT, 16))
+        .label_style((FONT, 14));
     mesh.light_line_style(TRANSPARENT).bold_line_style(BLACK.mix(0.12));
     mesh.disable_x_mesh().x_label_formatter(&x_label).y_label_formatter(&y_label);
     mesh.draw()?;
     Ok(())
 }
 
-/// What stands for a series: a piece of its line, its mark or its bar. Rows begin at `top`; where they end.
-fn legend<B: DrawingBackend>(figure: &Figure, area: &DrawingArea<B, Shift>, top: i32) -> anyhow::Result<i32>
+/// What stands for a series: a piece of its line, its mark or its bar. Rows begin at `top`; where
+/// they end.
+fn legend<B: DrawingBackend>(
+    figure: &Figure,
+    area: &DrawingArea<B, Shift>,
+    top: i32,
+) -> anyhow::Result<i32>
 where
     B::ErrorType: 'static,
 {
     let has_bars = matches!(figure.ticks, Ticks::Kinds(_));
-    let width = |series: &Series| SAMPLE + 8 + (series.label.chars().count() as f64 * LETTER) as i32 + 22;
+    let width =
+        |series: &Series| SAMPLE + 8 + (series.label.chars().count() as f64 * LETTER) as i32 + 22;
     let (mut x, mut y) = (84, top);
     for series in &figure.series {
         if x > 84 && x + width(series) > SIZE.0 as i32 - 20 {
@@ -180,7 +201,10 @@ where
         };
         match series.style {
             Style::Line if has_bars => {
-                area.draw(&Rectangle::new([(x, middle - 6), (x + SAMPLE, middle + 6)], ink.filled()))?;
+                area.draw(&Rectangle::new(
+                    [(x, middle - 6), (x + SAMPLE, middle + 6)],
+                    ink.filled(),
+                ))?;
             }
             Style::Line => area.draw(&line(0, SAMPLE, ink))?,
             Style::Dashed | Style::Limit => {
@@ -206,7 +230,10 @@ fn marks_max(series: &Series) -> usize {
 
 /// The mark of a series: filled, or only its outline where the line is dashed.
 fn mark(series: &Series, (x, y): (i32, i32)) -> Polygon<(i32, i32)> {
-    let corners = MARKS[series.ink % MARKS.len()].iter().map(|(right, down)| (x + right, y + down)).collect::<Vec<_>>();
+    let corners = MARKS[series.ink % MARKS.len()]
+        .iter()
+        .map(|(right, down)| (x + right, y + down))
+        .collect::<Vec<_>>();
     Polygon::new(corners, colour(series.ink).filled())
 }
 
@@ -220,7 +247,9 @@ where
     let width = BARS / bars.max(1) as f64;
     let mut bar = 0;
     // Bounds last, so that what reaches its bound doesn't hide it.
-    let bounds_last = |bound: bool| figure.series.iter().filter(move |series| (series.style == Style::Limit) == bound);
+    let bounds_last = |bound: bool| {
+        figure.series.iter().filter(move |series| (series.style == Style::Limit) == bound)
+    };
     for series in bounds_last(false).chain(bounds_last(true)) {
         match series.style {
             Style::Limit if has_bars => {
@@ -236,10 +265,9 @@ where
             Style::Line if has_bars => {
                 let left = |x: f64| x - BARS / 2.0 + width * bar as f64;
                 let ink = colour(series.ink).filled();
-                let filled = series
-                    .points
-                    .iter()
-                    .map(|(x, of)| Rectangle::new([(left(*x), y.start), (left(*x) + 0.92 * width, of.mean)], ink));
+                let filled = series.points.iter().map(|(x, of)| {
+                    Rectangle::new([(left(*x), y.start), (left(*x) + 0.92 * width, of.mean)], ink)
+                });
                 chart.draw_series(filled)?;
                 intervals(chart, series, y, |x| left(x) + 0.46 * width, GREY)?;
                 bar += 1;
@@ -259,7 +287,9 @@ where
     let ink = colour(series.ink);
     let means = || series.points.iter().map(|(x, y)| (*x, y.mean));
     match series.style {
-        Style::Dashed => drop(chart.draw_series(DashedLineSeries::new(means(), 7, 5, ink.stroke_width(2)))?),
+        Style::Dashed => {
+            drop(chart.draw_series(DashedLineSeries::new(means(), 7, 5, ink.stroke_width(2)))?)
+        }
         Style::Line => drop(chart.draw_series(LineSeries::new(means(), ink.stroke_width(2)))?),
         Style::Marks | Style::Limit => {}
     }
@@ -287,7 +317,9 @@ where
     for (x, y) in series.points.iter().filter(|(_, y)| y.half_width > 0.0) {
         let end = |value: f64| pixel(chart, (at(*x), within(value)));
         let ((x, low), (_, high)) = (end(y.mean - y.half_width), end(y.mean + y.half_width));
-        for path in [[(x, low), (x, high)], [(x - 4, low), (x + 4, low)], [(x - 4, high), (x + 4, high)]] {
+        for path in
+            [[(x, low), (x, high)], [(x - 4, low), (x + 4, low)], [(x - 4, high), (x + 4, high)]]
+        {
             area.draw(&PathElement::new(path, ink))?;
         }
     }
@@ -304,17 +336,23 @@ where
     let place = |(x, y): &(f64, Estimate)| pixel(chart, (*x, y.mean));
     let mut taken: Vec<Rectangular> = Vec::new();
     for series in named() {
-        taken.extend(series.points.iter().map(place).map(|(x, y)| ((x - 5, y - 5), (x + 5, y + 5))));
+        taken
+            .extend(series.points.iter().map(place).map(|(x, y)| ((x - 5, y - 5), (x + 5, y + 5))));
     }
     let mut texts = Vec::new();
     for series in named() {
-        for (point, name) in series.points.iter().zip(&series.names).filter(|(_, name)| !name.is_empty()) {
+        for (point, name) in
+            series.points.iter().zip(&series.names).filter(|(_, name)| !name.is_empty())
+        {
             let (x, y) = place(point);
             let width = (name.chars().count() as f64 * LETTER * 0.9) as i32 + 2;
             let (middle, left, right) = (y - 7, x - 8 - width, x + 8);
-            let corners = [(right, middle), (left, middle), (x - width / 2, y - 21), (x - width / 2, y + 7)];
+            let corners =
+                [(right, middle), (left, middle), (x - width / 2, y - 21), (x - width / 2, y + 7)];
             let free = corners.into_iter().map(|(x, y)| ((x, y), (x + width, y + 14)));
-            if let Some(spot) = free.into_iter().find(|spot| !taken.iter().any(|other| overlap(*spot, *other))) {
+            if let Some(spot) =
+                free.into_iter().find(|spot| !taken.iter().any(|other| overlap(*spot, *other)))
+            {
                 taken.push(spot);
                 texts.push((spot.0, name.clone()));
             }
@@ -332,7 +370,8 @@ fn pixel<B>(chart: &Chart<'_, B>, point: (f64, f64)) -> (i32, i32)
 where
     B: DrawingBackend,
 {
-    let ((x, y), (left, top)) = (chart.backend_coord(&point), chart.plotting_area().get_base_pixel());
+    let ((x, y), (left, top)) =
+        (chart.backend_coord(&point), chart.plotting_area().get_base_pixel());
     (x - left, y - top)
 }
 
@@ -354,7 +393,10 @@ mod tests {
 
     #[test]
     fn a_logarithmic_axis_has_ticks_between_powers_of_ten_where_these_are_few() {
-        assert_eq!(Axis::logarithmic(15.0..1800.0).ticks, [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]);
+        assert_eq!(
+            Axis::logarithmic(15.0..1800.0).ticks,
+            [20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]
+        );
         assert_eq!(Axis::logarithmic(15.0..14_000.0).ticks.len(), 9);
         assert_eq!(Axis::logarithmic(0.5..2e4).ticks, [1.0, 10.0, 100.0, 1000.0, 10_000.0]);
         let axis = Axis::logarithmic(1.0..100.0);

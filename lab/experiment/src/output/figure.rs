@@ -1,4 +1,5 @@
-//! Figures: what is drawn, and the files it is written to. The font for the bitmap is compiled in, so that a machine without fonts draws the same.
+//! Figures: what is drawn, and the files it is written to. The font for the bitmap is compiled in,
+//! so that a machine without fonts draws the same.
 
 use super::draw;
 use crate::student::Estimate;
@@ -39,7 +40,11 @@ pub(crate) struct Series {
 
 impl Series {
     /// A solid line.
-    pub(crate) fn line(label: impl Into<String>, ink: usize, points: Vec<(f64, Estimate)>) -> Series {
+    pub(crate) fn line(
+        label: impl Into<String>,
+        ink: usize,
+        points: Vec<(f64, Estimate)>,
+    ) -> Series {
         Series { label: label.into(), points, names: Vec::new(), style: Style::Line, ink }
     }
 
@@ -79,7 +84,9 @@ impl Ticks {
     pub(super) fn name(&self, position: f64) -> Option<String> {
         match self {
             Ticks::Numbers => None,
-            Ticks::Steps(steps) => steps.iter().find(|(other, _)| *other == position).map(|(_, name)| name.clone()),
+            Ticks::Steps(steps) => {
+                steps.iter().find(|(other, _)| *other == position).map(|(_, name)| name.clone())
+            }
             Ticks::Kinds(names) => names.get(position as usize).cloned(),
         }
     }
@@ -103,7 +110,8 @@ pub(crate) struct Figure {
 impl Figure {
     /// Writes `NAME.svg` and `NAME.png`.
     pub(crate) fn write(&self, directory: &Path) -> anyhow::Result<()> {
-        register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).map_err(|_| anyhow!("the font is damaged"))?;
+        register_font(FONT, FontStyle::Normal, dejavu::sans::regular())
+            .map_err(|_| anyhow!("the font is damaged"))?;
         let svg = directory.join(format!("{}.svg", self.name));
         std::fs::write(&svg, self.svg()?).with_context(|| svg.display().to_string())?;
         let png = directory.join(format!("{}.png", self.name));
@@ -128,10 +136,17 @@ impl Figure {
     }
 }
 
-/// The same drawing without what says nothing: defaults, line ends around texts, more decimals than one can see.
+/// The same drawing without what says nothing: defaults, line ends around texts, more decimals than
+/// one can see.
 fn short(svg: &str) -> String {
-    let svg = svg.replace(" opacity=\"1\"", "").replace(" stroke=\"none\"", "").replace(" stroke-width=\"1\"", "");
-    let svg = svg.replace(" \"/>", "\"/>").replace(">\n</text>", "></text>").replace("\n</text>", "</text>");
+    let svg = svg
+        .replace(" opacity=\"1\"", "")
+        .replace(" stroke=\"none\"", "")
+        .replace(" stroke-width=\"1\"", "");
+    let svg = svg
+        .replace(" \"/>", "\"/>")
+        .replace(">\n</text>", "></text>")
+        .replace("\n</text>", "</text>");
     let mut short = String::with_capacity(svg.len());
     for line in svg.lines() {
         let (line, is_text) = (rounded(line), line.starts_with("<text"));
@@ -146,8 +161,10 @@ fn short(svg: &str) -> String {
 /// A line whose size of the font has one decimal.
 fn rounded(line: &str) -> String {
     const SIZE: &str = "font-size=\"";
-    let size = line.split_once(SIZE).and_then(|(before, rest)| Some((before, rest.split_once('"')?)));
-    match size.and_then(|(before, (size, after))| Some((before, size.parse::<f64>().ok()?, after))) {
+    let size =
+        line.split_once(SIZE).and_then(|(before, rest)| Some((before, rest.split_once('"')?)));
+    match size.and_then(|(before, (size, after))| Some((before, size.parse::<f64>().ok()?, after)))
+    {
         Some((before, size, after)) => format!("{before}{SIZE}{size:.1}\"{after}"),
         None => line.to_owned(),
     }
@@ -171,7 +188,10 @@ mod tests {
             y_label: "Mops",
             ticks: Ticks::steps(["16", "1024"].map(str::to_owned)),
             is_logarithmic: false,
-            series: vec![Series::line("farreach", 2, points.clone()), Series::limit("limit", points)],
+            series: vec![
+                Series::line("farreach", 2, points.clone()),
+                Series::limit("limit", points),
+            ],
             origin: "profile paper, seed 1".to_owned(),
         }
     }
@@ -182,9 +202,20 @@ mod tests {
         let kinds = Ticks::Kinds(["16", "1024"].map(str::to_owned).to_vec());
         for ticks in [figure().ticks, kinds] {
             for is_logarithmic in [false, true] {
-                Figure { is_logarithmic, ticks: ticks.clone(), ..figure() }.write(directory.path()).unwrap();
+                Figure { is_logarithmic, ticks: ticks.clone(), ..figure() }
+                    .write(directory.path())
+                    .unwrap();
                 let svg = std::fs::read_to_string(directory.path().join("figure.svg")).unwrap();
-                for text in ["modelled", "seed 1", "95 % confidence", COMMIT, "farreach", "limit", "1024", "servers"] {
+                for text in [
+                    "modelled",
+                    "seed 1",
+                    "95 % confidence",
+                    COMMIT,
+                    "farreach",
+                    "limit",
+                    "1024",
+                    "servers",
+                ] {
                     assert!(svg.contains(text), "{text} is missing");
                 }
                 let png = std::fs::read(directory.path().join("figure.png")).unwrap();
@@ -213,6 +244,10 @@ mod tests {
                        <line opacity=\"0.12\" stroke=\"#000000\" x1=\"84\"/>\n</svg>\n";
         assert_eq!(short(text), shorter);
         let svg = figure().svg().unwrap();
-        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && svg.len() < 10_000, "{} bytes", svg.len());
+        assert!(
+            svg.starts_with("<svg") && svg.ends_with("</svg>\n") && svg.len() < 10_000,
+            "{} bytes",
+            svg.len()
+        );
     }
 }

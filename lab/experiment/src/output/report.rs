@@ -1,4 +1,5 @@
-//! The report: one text, as Markdown and as HTML, and what each experiment found as a piece of Markdown of its own, for documents to take in.
+//! The report: one text, as Markdown and as HTML, and what each experiment found as a piece of
+//! Markdown of its own, for documents to take in.
 
 use super::COMMIT;
 use super::table::{Table, escape};
@@ -31,23 +32,37 @@ td.words,th.words{text-align:left}caption{text-align:left;font-weight:bold}img{m
 
 /// An experiment's figures and tables.
 fn found(finding: &Finding) -> String {
-    let figures = finding.figures.iter().map(|figure| format!("![{}]({}.svg)\n\n", figure.title, figure.name));
+    let figures = finding
+        .figures
+        .iter()
+        .map(|figure| format!("![{}]({}.svg)\n\n", figure.title, figure.name));
     figures.chain(finding.tables.iter().map(|table| format!("{}\n", table.markdown()))).collect()
 }
 
 /// What is said behind a finding's tables: why it differs first.
-fn remarks<'a>(finding: &'a Finding, profile: &Profile) -> impl Iterator<Item = (&'static str, &'a str)> {
+fn remarks<'a>(
+    finding: &'a Finding,
+    profile: &Profile,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
     let is_papers = profile.name == Profile::PAPER.name;
-    let heading = if is_papers { "Why they differ" } else { "Why they differ, with the costs of the profile paper" };
+    let heading = if is_papers {
+        "Why they differ"
+    } else {
+        "Why they differ, with the costs of the profile paper"
+    };
     let differs = Some((heading, finding.differs)).filter(|(_, text)| !text.is_empty());
-    differs.into_iter().chain(finding.remarks.iter().map(|(heading, text)| (*heading, text.as_str())))
+    differs
+        .into_iter()
+        .chain(finding.remarks.iter().map(|(heading, text)| (*heading, text.as_str())))
 }
 
 impl Report<'_> {
     /// Writes `report.md`, `report.html`, `goals.md` and a file for each experiment.
     pub(crate) fn write(&self, directory: &Path) -> anyhow::Result<()> {
-        let goals = format!("\n{}\n\n{}\n", self.origin(&self.experiments), self.goals().markdown());
-        let whole = [("report.md", self.markdown()), ("report.html", self.html()), ("goals.md", goals)];
+        let goals =
+            format!("\n{}\n\n{}\n", self.origin(&self.experiments), self.goals().markdown());
+        let whole =
+            [("report.md", self.markdown()), ("report.html", self.html()), ("goals.md", goals)];
         let whole = whole.map(|(name, text)| (name.to_owned(), text));
         let parts = self.findings.iter().map(|finding| {
             let text = format!("\n{}\n\n{}", self.origin(finding.name), found(finding));
@@ -62,7 +77,10 @@ impl Report<'_> {
 
     /// Where figures come from: commit, and the command that repeats these experiments.
     fn origin(&self, experiments: &str) -> String {
-        format!("Commit {COMMIT}: `switchback lab experiment {experiments}{} --out DIR`", self.options)
+        format!(
+            "Commit {COMMIT}: `switchback lab experiment {experiments}{} --out DIR`",
+            self.options
+        )
     }
 
     fn seeds(&self) -> String {
@@ -77,7 +95,8 @@ impl Report<'_> {
     fn parameters(&self) -> Vec<Table> {
         let table = |name: &str, described: &[Described]| {
             let head = ["parameter", "value", "source"];
-            let mut table = Table::new(format!("Parameters of profile {name}"), &head).with_words(&[2]);
+            let mut table =
+                Table::new(format!("Parameters of profile {name}"), &head).with_words(&[2]);
             for (name, value, source) in described {
                 table.row(vec![name.clone(), value.clone(), source.clone()]);
             }
@@ -87,7 +106,10 @@ impl Report<'_> {
         let is_other = |profile: &&Profile| compares && profile.name != self.profile.profile.name;
         let others = Profile::ALL.into_iter().filter(is_other);
         let given = table(&self.profile.given, &self.profile.described);
-        [given].into_iter().chain(others.map(|other| table(other.name, &other.describe()))).collect()
+        [given]
+            .into_iter()
+            .chain(others.map(|other| table(other.name, &other.describe())))
+            .collect()
     }
 
     fn markdown(&self) -> String {
@@ -121,7 +143,11 @@ impl Report<'_> {
             html += &format!("<h2>{}</h2>\n", escape(&finding.heading()));
             html += &format!("<p><b>The paper:</b> {}</p>\n", escape(finding.paper));
             for figure in &finding.figures {
-                html += &format!("<p><img src=\"{}.svg\" alt=\"{}\"></p>\n", figure.name, escape(&figure.title));
+                html += &format!(
+                    "<p><img src=\"{}.svg\" alt=\"{}\"></p>\n",
+                    figure.name,
+                    escape(&figure.title)
+                );
             }
             finding.tables.iter().for_each(|table| html += &table.html());
             for (heading, remark) in remarks(finding, &self.profile.profile) {

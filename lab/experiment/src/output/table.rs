@@ -48,7 +48,9 @@ impl Table {
     /// For Markdown.
     pub(crate) fn markdown(&self) -> String {
         let shown = |cell: &String| cell.replace('|', "\\|").replace('\n', " ");
-        let line = |cells: &[String]| format!("| {} |\n", cells.iter().map(shown).collect::<Vec<_>>().join(" | "));
+        let line = |cells: &[String]| {
+            format!("| {} |\n", cells.iter().map(shown).collect::<Vec<_>>().join(" | "))
+        };
         let side = |column: usize| if self.words.contains(&column) { " --- |" } else { " ---: |" };
         let rule = format!("|{}\n", (0..self.head.len()).map(side).collect::<String>());
         let rows: String = self.rows.iter().map(|row| line(row)).collect();
@@ -87,7 +89,10 @@ mod tests {
         let mut table = Table::new("Title", &["name", "n", "why"]).with_words(&[2]);
         table.row(vec!["a<b".to_owned(), "12".to_owned(), "because".to_owned()]);
         assert_eq!(table.text(), "Title\n  name   n  why\n  a<b   12  because\n");
-        assert_eq!(table.markdown(), "Title\n\n| name | n | why |\n| --- | ---: | --- |\n| a<b | 12 | because |\n");
+        assert_eq!(
+            table.markdown(),
+            "Title\n\n| name | n | why |\n| --- | ---: | --- |\n| a<b | 12 | because |\n"
+        );
         assert!(table.html().contains("<td class=words>a&lt;b</td><td>12</td>"));
         // What stands in somebody's profile doesn't end a cell.
         table.row(vec!["a|b".to_owned(), "1".to_owned(), "two\nlines".to_owned()]);

@@ -1,4 +1,5 @@
-//! A client: the production session, and threads that ask in a closed loop, from a script, or at a given rate.
+//! A client: the production session, and threads that ask in a closed loop, from a script, or at a
+//! given rate.
 
 use super::{Part, World};
 use crate::timeline::{Flight, Link};
@@ -170,7 +171,8 @@ impl World {
             Verb::Cas => state.writes_back,
             _ => None,
         };
-        let reads = state.verb == Verb::Read || (state.reads_first() && state.writes_back.is_none());
+        let reads =
+            state.verb == Verb::Read || (state.reads_first() && state.writes_back.is_none());
         let operation = match reads {
             true => Operation::Read { key },
             false => Operation::Write { key, value: &self.value, expiry_ms: 0, condition },
@@ -183,7 +185,8 @@ impl World {
                 }
             }
             Err(SubmitError::TooLarge) => unreachable!("the setup keeps to the limits"),
-            // No session, or preserved records wait for a snapshot: the thread asks again, for something else.
+            // No session, or preserved records wait for a snapshot: the thread asks again, for
+            // something else.
             Err(_) => {
                 self.statistics.refused += 1;
                 slot.idle.push(thread);
@@ -251,7 +254,8 @@ impl World {
     }
 }
 
-/// The version that an operation read or made, if it ended well; that of a record that refused a condition is one, too.
+/// The version that an operation read or made, if it ended well; that of a record that refused a
+/// condition is one, too.
 fn version(outcome: &Outcome<'_>) -> Option<Seq> {
     match outcome {
         Outcome::Value { seq, .. }

@@ -1,4 +1,5 @@
-//! The controller, its disk, and the control plane: one connection to every part, in order, with a delay and a rate.
+//! The controller, its disk, and the control plane: one connection to every part, in order, with a
+//! delay and a rate.
 
 use super::{Event, Part, World};
 use std::collections::VecDeque;
@@ -39,8 +40,9 @@ impl World {
 
     fn carry(&mut self, part: Part, direction: usize, envelope: Envelope) {
         let plane = &mut self.control;
-        let bytes =
-            FRAME_BYTES + postcard::experimental::serialized_size(&envelope).expect("plain data has an encoding");
+        let bytes = FRAME_BYTES
+            + postcard::experimental::serialized_size(&envelope)
+                .expect("plain data has an encoding");
         plane.bytes += bytes as u64;
         let connection = part.index(&self.setup);
         if plane.last_ns.len() <= connection {
@@ -49,7 +51,8 @@ impl World {
         let last_ns = &mut plane.last_ns[connection][direction];
         let rate = self.setup.profile.control_bytes_per_us;
         let transfer_ns = bytes as u64 * 1000 / rate;
-        let sent_ns = self.now_ns.max(last_ns.saturating_sub(self.setup.profile.control_link_ns)) + transfer_ns;
+        let sent_ns = self.now_ns.max(last_ns.saturating_sub(self.setup.profile.control_link_ns))
+            + transfer_ns;
         *last_ns = sent_ns + self.setup.profile.control_link_ns;
         let at_ns = *last_ns;
         let place = match plane.free.pop() {
@@ -66,7 +69,8 @@ impl World {
     }
 
     pub(super) fn message_arrives(&mut self, place: u32) {
-        let envelope = self.control.messages[place as usize].take().expect("a message arrives once");
+        let envelope =
+            self.control.messages[place as usize].take().expect("a message arrives once");
         self.control.free.push(place);
         match envelope.deliver().expect("the controller knows who is who") {
             Delivery::Controller(envelope) => {

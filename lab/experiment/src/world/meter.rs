@@ -24,7 +24,15 @@ pub(crate) struct Meter {
 impl Meter {
     /// A meter that begins now.
     pub(crate) fn new(since_ns: u64) -> Meter {
-        Meter { completed: 0, cached: 0, failed: 0, since_ns, latencies: None, bucket_ns: 0, buckets: Vec::new() }
+        Meter {
+            completed: 0,
+            cached: 0,
+            failed: 0,
+            since_ns,
+            latencies: None,
+            bucket_ns: 0,
+            buckets: Vec::new(),
+        }
     }
 
     /// Latencies as well.

@@ -1,7 +1,9 @@
-//! A rack in virtual time: the production datapath and state machines, with service times, delays and capacities around them.
+//! A rack in virtual time: the production datapath and state machines, with service times, delays
+//! and capacities around them.
 //!
-//! Unlike the simulator's world this one has no faults but a crash of the switch, counts in nanoseconds, and is built to be fast: it is to
-//! tell how much a rack does, not whether it is right. Nothing happens but in [`World::step`]; everything follows from [`Setup::seed`].
+//! Unlike the simulator's world this one has no faults but a crash of the switch, counts in
+//! nanoseconds, and is built to be fast: it is to tell how much a rack does, not whether it is
+//! right. Nothing happens but in [`World::step`]; everything follows from [`Setup::seed`].
 
 mod client;
 mod controller;
@@ -96,9 +98,11 @@ impl Setup {
         }
     }
 
-    /// No packet is lost but in a crash of the switch: a request is sent again only when it must have been, whatever the queue it waits in.
+    /// No packet is lost but in a crash of the switch: a request is sent again only when it must
+    /// have been, whatever the queue it waits in.
     fn times(&self) -> Times {
-        let longest_queue_us = u64::from(self.lanes) * self.profile.node_work_ns(self.value_bytes)[1] * 2 / 1000;
+        let longest_queue_us =
+            u64::from(self.lanes) * self.profile.node_work_ns(self.value_bytes)[1] * 2 / 1000;
         let client_retry_us = (longest_queue_us.max(10_000), longest_queue_us.max(500_000));
         Times {
             client_retry_us,
@@ -112,11 +116,13 @@ impl Setup {
     fn controller(&self) -> Controller {
         let rack = self.rack();
         let nodes = (0..self.servers).map(|node| Part::Node(node).address()).collect();
-        let controller = rack.controller(nodes, rack.deal(self.seed), &Files::default(), self.seed, at(0));
+        let controller =
+            rack.controller(nodes, rack.deal(self.seed), &Files::default(), self.seed, at(0));
         controller.expect("a new rack has no damaged files")
     }
 
-    /// Partitions and their replicas, and the rack's hash key: drawn by the controller, from the seed.
+    /// Partitions and their replicas, and the rack's hash key: drawn by the controller, from the
+    /// seed.
     pub(crate) fn map(&self) -> (Map, HashKey) {
         let controller = self.controller();
         (controller.map().clone(), controller.hash_key())
@@ -185,7 +191,8 @@ impl World {
         assert!(setup.lanes > 0 && setup.lanes.is_multiple_of(setup.clients.into()));
         let (now, rack) = (at(0), setup.rack());
         let client = |index: u16| {
-            let session = rack.session(false, u64::from(index) + 1, setup.seed ^ u64::from(index), now);
+            let session =
+                rack.session(false, u64::from(index) + 1, setup.seed ^ u64::from(index), now);
             let requests = setup.workload.requests(index.into(), setup.clients.into());
             ClientSlot::new(session, requests, rack.session_lanes)
         };
@@ -198,7 +205,9 @@ impl World {
             controller: ControllerSlot::new(setup.controller()),
             control: ControlPlane::default(),
             switch: SwitchSlot::default(),
-            nodes: (0..setup.servers).map(|node| NodeSlot::new(&rack, node, store(), now)).collect(),
+            nodes: (0..setup.servers)
+                .map(|node| NodeSlot::new(&rack, node, store(), now))
+                .collect(),
             clients: (0..setup.clients).map(client).collect(),
             armed_ns: vec![u64::MAX; 2 + usize::from(setup.servers) + usize::from(setup.clients)],
             drive: Drive::Script,
@@ -225,7 +234,10 @@ impl World {
             let open = |client: &ClientSlot| client.session.is_open(world.now());
             world.controller.controller.is_ready_for_clients() && world.clients.iter().all(open)
         };
-        assert!(self.run_while(60_000_000_000, |world| !ready(world)), "the rack serves within a minute");
+        assert!(
+            self.run_while(60_000_000_000, |world| !ready(world)),
+            "the rack serves within a minute"
+        );
     }
 
     /// What every part's clocks say: there is one time.
@@ -307,8 +319,13 @@ impl World {
         }
     }
 
-    /// Runs while a condition holds, at most until a time from now has passed; whether the condition ended.
-    pub(crate) fn run_while(&mut self, at_most_ns: u64, condition: impl Fn(&World) -> bool) -> bool {
+    /// Runs while a condition holds, at most until a time from now has passed; whether the
+    /// condition ended.
+    pub(crate) fn run_while(
+        &mut self,
+        at_most_ns: u64,
+        condition: impl Fn(&World) -> bool,
+    ) -> bool {
         let end_ns = self.now_ns + at_most_ns;
         while condition(self) {
             if self.timeline.next_ns().is_none_or(|next_ns| next_ns > end_ns) {
@@ -378,7 +395,9 @@ impl World {
 
     /// Lets every operation end that was begun.
     pub(crate) fn finish_all(&mut self) {
-        let is_done = |world: &World| world.clients.iter().all(|client| client.is_idle() && client.script.is_empty());
+        let is_done = |world: &World| {
+            world.clients.iter().all(|client| client.is_idle() && client.script.is_empty())
+        };
         assert!(self.run_while(3_600_000_000_000, |world| !is_done(world)), "requests end");
     }
 
@@ -427,7 +446,8 @@ impl World {
 
     /// Keys that the perfect learner has cached, if there is one.
     pub(crate) fn learned_hashes(&self) -> Option<Vec<KeyHash>> {
-        let (hash_key, content) = (self.controller.controller.hash_key(), self.learner.as_ref()?.content());
+        let (hash_key, content) =
+            (self.controller.controller.hash_key(), self.learner.as_ref()?.content());
         Some(content.iter().map(|index| hash_key.hash(&self.keys.key(*index))).collect())
     }
 

@@ -1,4 +1,5 @@
-//! A node: the production shim, and one server with a queue in front of it. Every operation of the engine takes its time.
+//! A node: the production shim, and one server with a queue in front of it. Every operation of the
+//! engine takes its time.
 
 use super::{Event, Part, Setup, World};
 use crate::profile::Profile;
@@ -13,7 +14,8 @@ use switchback_core::node::Shim;
 use switchback_core::storage::{EngineOp, Loaded, PutCondition};
 use switchback_wire::{Op, Packet};
 
-/// A capped node whose requests have to wait looks again after so long: the timeout of the rack's node thread.
+/// A capped node whose requests have to wait looks again after so long: the timeout of the rack's
+/// node thread.
 const LOOKS_AGAIN_NS: u64 = 1_000_000;
 /// What a capped node catches up with that was not there in time, as the rack's does.
 const CATCH_UP_NS: u64 = 5_000_000;
@@ -138,7 +140,8 @@ impl World {
             std::mem::swap(&mut slot.waiting, &mut slot.serving);
             let alone = slot.queue.is_empty() && slot.serving.len() == 1;
             let Setup { profile, value_bytes, .. } = &self.setup;
-            let work_ns: u64 = slot.serving.iter().map(|op| cost_ns(profile, op, alone, *value_bytes)).sum();
+            let work_ns: u64 =
+                slot.serving.iter().map(|op| cost_ns(profile, op, alone, *value_bytes)).sum();
             let spread = self.setup.profile.service_spread;
             let factor = 1.0 + spread * (2.0 * self.random.random::<f64>() - 1.0);
             let takes_ns = (work_ns as f64 * factor) as u64 + std::mem::take(&mut slot.debt_ns);
@@ -179,7 +182,11 @@ impl World {
             if self.setup.scheme.refreshes() && is_cache_update(&flight.packet) {
                 let Setup { profile, value_bytes, .. } = &self.setup;
                 // It sends a value, as an answer to a read does.
-                slot.debt_ns += Profile::of_bytes(profile.cache_update_ns, profile.node_read_byte_ns, *value_bytes);
+                slot.debt_ns += Profile::of_bytes(
+                    profile.cache_update_ns,
+                    profile.node_read_byte_ns,
+                    *value_bytes,
+                );
             }
             flight.from = Part::Node(node).address();
             let arrives_ns = self.now_ns + self.link_ns(&flight.packet);
@@ -198,7 +205,10 @@ impl World {
 /// What a cap counts.
 fn is_request(packet: &Packet) -> bool {
     let op = packet.op_and_origin().map(|(op, _)| op);
-    matches!(op, Some(Op::Read | Op::Write | Op::Delete | Op::Fragment | Op::ReadFragment | Op::Scan))
+    matches!(
+        op,
+        Some(Op::Read | Op::Write | Op::Delete | Op::Fragment | Op::ReadFragment | Op::Scan)
+    )
 }
 
 fn is_cache_update(packet: &Packet) -> bool {

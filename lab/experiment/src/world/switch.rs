@@ -1,4 +1,5 @@
-//! The switch: the production datapath and agent. A packet takes the pipeline's time; what the agent does takes the agent's.
+//! The switch: the production datapath and agent. A packet takes the pipeline's time; what the
+//! agent does takes the agent's.
 
 use super::{Event, Part, World};
 use crate::timeline::{Flight, Link};
@@ -60,7 +61,13 @@ impl World {
             self.timeline.done(flight);
             return;
         };
-        let verdict = running.datapath.process(&mut flight.packet, flight.from, unix_ms, bits, Shard::default());
+        let verdict = running.datapath.process(
+            &mut flight.packet,
+            flight.from,
+            unix_ms,
+            bits,
+            Shard::default(),
+        );
         let to = match verdict {
             Verdict::Reply => match flight.packet.parse() {
                 // An acknowledged cache update goes back to where it came from.
@@ -82,7 +89,8 @@ impl World {
             _ => unreachable!("the switch answers clients and nodes"),
         };
         flight.to = index;
-        let arrives_ns = self.now_ns + self.setup.profile.pipeline_ns + self.link_ns(&flight.packet);
+        let arrives_ns =
+            self.now_ns + self.setup.profile.pipeline_ns + self.link_ns(&flight.packet);
         self.timeline.send(link, arrives_ns, flight);
     }
 
@@ -172,6 +180,11 @@ impl World {
     /// Keys in the cache, without those under eviction.
     pub(crate) fn cached_hashes(&self) -> Vec<KeyHash> {
         let Some(running) = &self.switch.running else { return Vec::new() };
-        running.agent.entries().filter(|(_, evicting)| !evicting).map(|(entry, _)| entry.hash).collect()
+        running
+            .agent
+            .entries()
+            .filter(|(_, evicting)| !evicting)
+            .map(|(entry, _)| entry.hash)
+            .collect()
     }
 }

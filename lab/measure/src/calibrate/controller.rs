@@ -13,10 +13,12 @@ const LARGE_FILES: usize = 7;
 pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Controller> {
     let (files, _) = ControllerFiles::open(&scratch.join("controller"))?;
     let store = |content: &[u8]| timed(|| Ok(files.store(StoreFile::Snapshot, content)?));
-    let empty = (0..FILES.min(effort.rounds)).map(|_| store(&[])).collect::<anyhow::Result<Vec<_>>>()?;
+    let empty =
+        (0..FILES.min(effort.rounds)).map(|_| store(&[])).collect::<anyhow::Result<Vec<_>>>()?;
     let file_ms = sample(empty.iter().map(|took| took.as_secs_f64() * 1e3).collect());
-    let content: Vec<u8> =
-        (0..effort.file_bytes as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let content: Vec<u8> = (0..effort.file_bytes as u32)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8)
+        .collect();
     let mut rates = Vec::new();
     for _ in 0..LARGE_FILES {
         let took_s = store(&content)?.as_secs_f64();

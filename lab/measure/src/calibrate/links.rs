@@ -8,7 +8,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_calibration::{Control, Link};
-use switchback_core::control::{Command, Envelope, KeyedRecord, Message, NodeCommand, NodeReport, Peer, SwitchReport};
+use switchback_core::control::{
+    Command, Envelope, KeyedRecord, Message, NodeCommand, NodeReport, Peer, SwitchReport,
+};
 use switchback_core::storage::Record;
 use switchback_core::topology::chain_of;
 use switchback_net::{Carrier, ControlEvent, Parts, PeerPort, TcpHub, UdpLink, connect};
@@ -52,9 +54,15 @@ impl Sleeper {
             if let Some(found) = take() {
                 return Ok(found);
             }
-            ensure!(start.elapsed() < PATIENCE, "nothing came over loopback within {} s", PATIENCE.as_secs());
+            ensure!(
+                start.elapsed() < PATIENCE,
+                "nothing came over loopback within {} s",
+                PATIENCE.as_secs()
+            );
             match self.poll.poll(&mut self.events, Some(Duration::from_millis(100))) {
-                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => return Err(error.into()),
+                Err(error) if error.kind() != std::io::ErrorKind::Interrupted => {
+                    return Err(error.into());
+                }
                 _ => {}
             }
         }
@@ -76,7 +84,8 @@ fn round_trips(
             ask().map(|()| us(start.elapsed()) / 2.0)
         });
         let halves = asked.collect::<anyhow::Result<Vec<_>>>();
-        let answered = answers.join().map_err(|_| anyhow::anyhow!("the answering thread panicked"))?;
+        let answered =
+            answers.join().map_err(|_| anyhow::anyhow!("the answering thread panicked"))?;
         let halves = halves?;
         answered.map(|()| halves[warm_up..].to_vec())
     })
@@ -95,7 +104,9 @@ fn bytes(rounds: usize) -> anyhow::Result<Vec<f64>> {
     let mut there = udp_end()?.0;
     let to: Address = there.address().into();
     let mut arrived = Packet::new();
-    let packet = |value_bytes: usize| Packet::build(Header::new(Op::Read), &[7; LONG_BYTES][..value_bytes], &[1; 16]);
+    let packet = |value_bytes: usize| {
+        Packet::build(Header::new(Op::Read), &[7; LONG_BYTES][..value_bytes], &[1; 16])
+    };
     let (short, long) = (packet(SHORT_BYTES), packet(LONG_BYTES));
     let mut pass = |packet: &Packet| {
         let start = Instant::now();
@@ -108,14 +119,16 @@ fn bytes(rounds: usize) -> anyhow::Result<Vec<f64>> {
         let (short, long) = (pass(&short)?, pass(&long)?);
         anyhow::Ok((us(long) - us(short)).max(0.0) * 1000.0 / (LONG_BYTES - SHORT_BYTES) as f64)
     };
-    let differences = (0..rounds / 4 + rounds).map(|_| difference()).collect::<anyhow::Result<Vec<_>>>()?;
+    let differences =
+        (0..rounds / 4 + rounds).map(|_| difference()).collect::<anyhow::Result<Vec<_>>>()?;
     // The first warm up.
     Ok(differences[rounds / 4..].to_vec())
 }
 
 /// A link with its sleeper.
 fn udp_end() -> anyhow::Result<(UdpLink, Sleeper)> {
-    let mut link = UdpLink::bind(loopback(), BUFFER_BYTES, BUFFER_BYTES).context("a socket on loopback")?;
+    let mut link =
+        UdpLink::bind(loopback(), BUFFER_BYTES, BUFFER_BYTES).context("a socket on loopback")?;
     let sleeper = Sleeper::new()?;
     link.register(sleeper.poll.registry(), SOCKET)?;
     Ok((link, sleeper))
@@ -150,8 +163,8 @@ struct Channel {
 
 impl Channel {
     fn open(peer: Peer) -> anyhow::Result<Channel> {
-        let hub =
-            TcpHub::listen(loopback(), Parts { switches: 1, nodes: 1 }).context("the control channel on loopback")?;
+        let hub = TcpHub::listen(loopback(), Parts { switches: 1, nodes: 1 })
+            .context("the control channel on loopback")?;
         let (hub_sleeps, port_sleeps) = (Sleeper::new()?, Sleeper::new()?);
         hub.controller_inbox().register(&hub_sleeps.waker);
         let port = connect(peer, hub.address())?;
@@ -167,7 +180,11 @@ impl Drop for Channel {
 }
 
 /// Takes the next message that a peer sent to the controller.
-fn hear(hub: &TcpHub, sleeps: &mut Sleeper, arrived: &mut VecDeque<ControlEvent>) -> anyhow::Result<Message> {
+fn hear(
+    hub: &TcpHub,
+    sleeps: &mut Sleeper,
+    arrived: &mut VecDeque<ControlEvent>,
+) -> anyhow::Result<Message> {
     let inbox = hub.controller_inbox();
     sleeps.wait(|| {
         inbox.drain_into(arrived);
@@ -179,7 +196,10 @@ fn hear(hub: &TcpHub, sleeps: &mut Sleeper, arrived: &mut VecDeque<ControlEvent>
 }
 
 pub(super) fn control(effort: &Effort) -> anyhow::Result<Control> {
-    Ok(Control { delay_us: sample(delay(effort.rounds)?), mb_per_s: sample(rate(effort.rounds.min(60) / 6)?) })
+    Ok(Control {
+        delay_us: sample(delay(effort.rounds)?),
+        mb_per_s: sample(rate(effort.rounds.min(60) / 6)?),
+    })
 }
 
 fn delay(rounds: usize) -> anyhow::Result<Vec<f64>> {
@@ -187,7 +207,14 @@ fn delay(rounds: usize) -> anyhow::Result<Vec<f64>> {
     let mut channel = Channel::open(peer)?;
     let Channel { hub, hub_sleeps, arrived, port, port_sleeps } = &mut channel;
     let done = || Message::FromNode(NodeReport::Done { id: 1, epoch: 1, error: None });
-    let again = || Message::ToNode(Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::OfferAgain });
+    let again = || {
+        Message::ToNode(Command {
+            id: 1,
+            chain: chain_of(0),
+            epoch: 1,
+            body: NodeCommand::OfferAgain,
+        })
+    };
     let ask = || {
         port.send(done());
         port_sleeps.wait(|| port.receive::<Message>()).map(|_| ())
@@ -219,7 +246,8 @@ fn rate(rounds: usize) -> anyhow::Result<Vec<f64>> {
             hear(hub, hub_sleeps, arrived)?;
         }
         let after = hub.statistics();
-        let bytes = (after.bytes_sent + after.bytes_received) - (before.bytes_sent + before.bytes_received);
+        let bytes =
+            (after.bytes_sent + after.bytes_received) - (before.bytes_sent + before.bytes_received);
         anyhow::Ok(counts.then(|| bytes as f64 / us(start.elapsed())))
     };
     round(false)?;

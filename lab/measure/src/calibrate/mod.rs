@@ -1,6 +1,8 @@
-//! `switchback lab calibrate`: what the parts of a rack cost on this machine, as a profile for `switchback lab experiment`.
+//! `switchback lab calibrate`: what the parts of a rack cost on this machine, as a profile for
+//! `switchback lab experiment`.
 //!
-//! Each part is the product's own, driven by one thread; what is measured is the median of many short rounds.
+//! Each part is the product's own, driven by one thread; what is measured is the median of many
+//! short rounds.
 
 mod controller;
 mod links;
@@ -32,8 +34,9 @@ docs/measure/evaluation.md says what each figure is.";
 
 /// Measure what the parts of a rack cost on this machine, as a profile for experiments.
 ///
-/// Nodes (the shim over RocksDB), pipeline, links, control channel, agent and the controller's disk are the product's own. Writes medians and
-/// spread, with machine, date and commit, to a file that `switchback lab experiment --profile FILE` reads.
+/// Nodes (the shim over RocksDB), pipeline, links, control channel, agent and the controller's disk
+/// are the product's own. Writes medians and spread, with machine, date and commit, to a file that
+/// `switchback lab experiment --profile FILE` reads.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CalibrateArgs {
@@ -43,8 +46,8 @@ pub struct CalibrateArgs {
     /// Fewer rounds and records: a look, not a result.
     #[arg(long)]
     quick: bool,
-    /// Where the nodes' and the controller's files are written meanwhile, in a directory that goes away: the disk that is measured. Beside
-    /// the profile if not given.
+    /// Where the nodes' and the controller's files are written meanwhile, in a directory that goes
+    /// away: the disk that is measured. Beside the profile if not given.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
 }
@@ -63,8 +66,10 @@ struct Effort {
 }
 
 impl Effort {
-    const FULL: Effort = Effort { rounds: 400, records: 500_000, entries: 1 << 16, file_bytes: 32 << 20 };
-    const QUICK: Effort = Effort { rounds: 60, records: 20_000, entries: 1 << 13, file_bytes: 4 << 20 };
+    const FULL: Effort =
+        Effort { rounds: 400, records: 500_000, entries: 1 << 16, file_bytes: 32 << 20 };
+    const QUICK: Effort =
+        Effort { rounds: 60, records: 20_000, entries: 1 << 13, file_bytes: 4 << 20 };
 }
 
 /// Calibrates, writes the file, and says what it found.
@@ -73,11 +78,13 @@ impl Effort {
 /// A file or directory that can't be written; a part that doesn't do what it is to do.
 pub fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
     let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
-    let beside = args.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let beside =
+        args.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let data = args.data.as_deref().unwrap_or(beside);
     check_writable(&args.out).context("--out")?;
     let calibration = calibrate(&effort, data)?;
-    std::fs::write(&args.out, calibration.text()).with_context(|| format!("--out {}", args.out.display()))?;
+    std::fs::write(&args.out, calibration.text())
+        .with_context(|| format!("--out {}", args.out.display()))?;
     let Origin { machine, load, .. } = &calibration.origin;
     say(&format!(
         "{machine}, load {} to {}: medians, and the middle eight tenths\n{}\
@@ -93,7 +100,8 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<ExitCode> {
 fn calibrate(effort: &Effort, data: &Path) -> anyhow::Result<Calibration> {
     let scratch = Scratch::new(Some(data), "calibrate")?;
     let bar = ProgressBar::new(6);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("the template is right");
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").expect("the template is right");
     bar.set_style(style.progress_chars("=> "));
     let step = |what: &'static str| {
         bar.inc(1);
@@ -139,9 +147,11 @@ fn load() -> f64 {
 fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let (day, second) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March have their leap day last (Howard Hinnant's algorithm, for dates after 1970).
+    // Years that begin in March have their leap day last (Howard Hinnant's algorithm, for dates
+    // after 1970).
     let (era, day_of_era) = ((day + 719_468) / 146_097, (day + 719_468) % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
@@ -155,7 +165,11 @@ fn date(time: SystemTime) -> String {
 fn sample(rounds: Vec<f64>) -> Sample {
     let sample = Sample::of(rounds.into_iter().map(rounded).collect()).expect("there are rounds");
     // A clock that stood still says less than its own resolution.
-    Sample { median: sample.median.max(1e-3), low: sample.low.clamp(1e-3, sample.median.max(1e-3)), ..sample }
+    Sample {
+        median: sample.median.max(1e-3),
+        low: sample.low.clamp(1e-3, sample.median.max(1e-3)),
+        ..sample
+    }
 }
 
 /// Six digits: more than any clock tells.

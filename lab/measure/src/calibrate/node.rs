@@ -1,7 +1,9 @@
-//! A node: the production shim over RocksDB, with a socket on loopback, driven as its thread drives it.
+//! A node: the production shim over RocksDB, with a socket on loopback, driven as its thread drives
+//! it.
 //!
-//! A round is a group of requests that wait in the socket. Timed is what the node's thread does: take them, let the shim and the
-//! engine do them as one commit, send the answers. Filling the socket and looking at the answers is not.
+//! A round is a group of requests that wait in the socket. Timed is what the node's thread does:
+//! take them, let the shim and the engine do them as one commit, send the answers. Filling the
+//! socket and looking at the answers is not.
 
 use super::{Effort, sample, us};
 use crate::pinned::cpu_time;
@@ -43,7 +45,8 @@ pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
     let write_us = bed.sample(effort, Ask::Write)?;
     let conditional_us = bed.sample(effort, Ask::Conditional)?;
     bed.group = 1;
-    let (read_alone_us, write_alone_us) = (bed.sample(effort, Ask::Read)?, bed.sample(effort, Ask::Write)?);
+    let (read_alone_us, write_alone_us) =
+        (bed.sample(effort, Ask::Read)?, bed.sample(effort, Ask::Write)?);
     Box::new(bed.engine).close()?;
     let cache_update_us = cache_updates(effort)?;
     let [read_byte_ns, write_byte_ns] = bytes(effort, scratch)?;
@@ -67,7 +70,8 @@ pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
 fn bytes(effort: &Effort, scratch: &Path) -> anyhow::Result<[Sample; 2]> {
     let records = effort.records.min(100_000);
     let open = |value_bytes: usize| {
-        let (mut engine, loaded) = RocksEngine::open(scratch.join(format!("node-{value_bytes}")), &Options::default())?;
+        let (mut engine, loaded) =
+            RocksEngine::open(scratch.join(format!("node-{value_bytes}")), &Options::default())?;
         fill(&mut engine, records, value_bytes)?;
         engine.flush()?;
         anyhow::Ok(Bed { value_bytes, ..Bed::new(engine, loaded, records, false)? })
@@ -82,7 +86,8 @@ fn bytes(effort: &Effort, scratch: &Path) -> anyhow::Result<[Sample; 2]> {
             let (short, long) = (short.round(ask)?, long.round(ask)?);
             Ok((long.cpu_us - short.cpu_us) * 1000.0 / (LONG_BYTES - VALUE_BYTES) as f64)
         };
-        let differences = (0..effort.rounds).map(difference).collect::<anyhow::Result<Vec<f64>>>()?;
+        let differences =
+            (0..effort.rounds).map(difference).collect::<anyhow::Result<Vec<f64>>>()?;
         Ok(sample(differences.into_iter().map(|difference| difference.max(0.0)).collect()))
     };
     let costs = [added(Ask::Read)?, added(Ask::Write)?];
@@ -107,7 +112,8 @@ fn fill(engine: &mut impl Engine, records: u64, value_bytes: usize) -> anyhow::R
     let mut ops = Vec::new();
     for index in 0..records {
         let (hash, key) = (HASH_KEY.hash(&key(index)), key(index).to_vec());
-        let record = Record { seq: Seq::new(0, 1), value: vec![7; value_bytes], ..Record::default() };
+        let record =
+            Record { seq: Seq::new(0, 1), value: vec![7; value_bytes], ..Record::default() };
         let condition = PutCondition::Newer { known: true };
         ops.push(EngineOp::Put { id: index, hash, key, record, condition, completion: None });
         if ops.len() == LOAD_GROUP || index + 1 == records {
@@ -121,8 +127,17 @@ fn fill(engine: &mut impl Engine, records: u64, value_bytes: usize) -> anyhow::R
 fn marks(engine: &mut impl Engine, effort: &Effort) -> anyhow::Result<Sample> {
     let (mut wall, mut cpu) = (Vec::new(), Vec::new());
     for round in 0..effort.rounds {
-        let mark = Some(Mark { fence: Seq::NONE, offer: OfferId::from_bits(round as u64 + 1), floor: Seq::NONE });
-        let set = |id: u64| EngineOp::SetMark { id, hash: HASH_KEY.hash(&key(id)), key: key(id).to_vec(), mark };
+        let mark = Some(Mark {
+            fence: Seq::NONE,
+            offer: OfferId::from_bits(round as u64 + 1),
+            floor: Seq::NONE,
+        });
+        let set = |id: u64| EngineOp::SetMark {
+            id,
+            hash: HASH_KEY.hash(&key(id)),
+            key: key(id).to_vec(),
+            mark,
+        };
         let mut ops: Vec<_> = (0..GROUP as u64).map(set).collect();
         let (start, cpu_start) = (Instant::now(), cpu_time());
         execute(engine, &mut ops)?;
@@ -130,7 +145,12 @@ fn marks(engine: &mut impl Engine, effort: &Effort) -> anyhow::Result<Sample> {
         cpu.push(us(cpu_time() - cpu_start) / GROUP as f64);
     }
     let mut ops: Vec<_> = (0..GROUP as u64)
-        .map(|id| EngineOp::SetMark { id, hash: HASH_KEY.hash(&key(id)), key: key(id).to_vec(), mark: None })
+        .map(|id| EngineOp::SetMark {
+            id,
+            hash: HASH_KEY.hash(&key(id)),
+            key: key(id).to_vec(),
+            mark: None,
+        })
         .collect();
     execute(engine, &mut ops)?;
     Ok(with_cpu(wall, cpu))
@@ -140,7 +160,8 @@ fn with_cpu(wall: Vec<f64>, cpu: Vec<f64>) -> Sample {
     Sample { cpu: Some(sample(cpu).median), ..sample(wall) }
 }
 
-/// The difference that an update of the cache makes to a write, without RocksDB, whose spread is wider than the difference.
+/// The difference that an update of the cache makes to a write, without RocksDB, whose spread is
+/// wider than the difference.
 fn cache_updates(effort: &Effort) -> anyhow::Result<Sample> {
     let mut engine = MemoryEngine::new(SyncPolicy::None);
     fill(&mut engine, effort.records.min(20_000), VALUE_BYTES)?;
@@ -199,7 +220,8 @@ impl<E: Engine> Bed<E> {
         };
         let (link, switch, clock) = (bind()?, bind()?, Clock::default());
         let address = Address::from(link.address());
-        let shim = Shim::new(0, 1, address, NodeLimits::default(), Mechanisms::ALL, loaded, clock.now())?;
+        let shim =
+            Shim::new(0, 1, address, NodeLimits::default(), Mechanisms::ALL, loaded, clock.now())?;
         let config = NodeConfig {
             hash_key: HASH_KEY,
             map: Map::equal(vec![vec![0]]),
@@ -223,8 +245,13 @@ impl<E: Engine> Bed<E> {
             ops: Vec::new(),
             done: Vec::new(),
         };
-        for (id, body) in [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })] {
-            bed.shim.handle_message(bed.clock.now(), Command { id, chain: chain_of(0), epoch: EPOCH, body });
+        for (id, body) in
+            [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })]
+        {
+            bed.shim.handle_message(
+                bed.clock.now(),
+                Command { id, chain: chain_of(0), epoch: EPOCH, body },
+            );
             bed.ask_engine();
         }
         Ok(bed)
@@ -233,8 +260,12 @@ impl<E: Engine> Bed<E> {
     fn sample(&mut self, effort: &Effort, ask: Ask) -> anyhow::Result<Sample> {
         // Some that don't count warm up.
         (0..effort.rounds / 4).try_for_each(|_| self.round(ask).map(|_| ()))?;
-        let took = (0..effort.rounds).map(|_| self.round(ask)).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(with_cpu(took.iter().map(|took| took.wall_us).collect(), took.iter().map(|took| took.cpu_us).collect()))
+        let took =
+            (0..effort.rounds).map(|_| self.round(ask)).collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(with_cpu(
+            took.iter().map(|took| took.wall_us).collect(),
+            took.iter().map(|took| took.cpu_us).collect(),
+        ))
     }
 
     /// One group, from the socket and back.
@@ -258,7 +289,10 @@ impl<E: Engine> Bed<E> {
         Ok(Took { wall_us: each(|took| took.wall_us), cpu_us: each(|took| took.cpu_us) })
     }
 
-    fn timed(&mut self, work: impl FnOnce(&mut Self) -> anyhow::Result<()>) -> anyhow::Result<Took> {
+    fn timed(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Took> {
         let (start, cpu_start) = (Instant::now(), cpu_time());
         work(self)?;
         Ok(Took { wall_us: us(start.elapsed()), cpu_us: us(cpu_time() - cpu_start) })
@@ -282,7 +316,9 @@ impl<E: Engine> Bed<E> {
             return Packet::build(header, &[], &key);
         }
         match ask {
-            Ask::Conditional => (header.flags, header.guard) = (flags::CONDITIONAL, self.seqs[index].0),
+            Ask::Conditional => {
+                (header.flags, header.guard) = (flags::CONDITIONAL, self.seqs[index].0)
+            }
             Ask::Update => header.flags = flags::CACHED,
             Ask::Read | Ask::Write => {}
         }
@@ -292,11 +328,13 @@ impl<E: Engine> Bed<E> {
         Packet::build(header, &[8; LONG_BYTES][..self.value_bytes], &key)
     }
 
-    /// Takes packets from the socket, which has them all: what is sent over loopback is there when the call returns.
+    /// Takes packets from the socket, which has them all: what is sent over loopback is there when
+    /// the call returns.
     fn take(&mut self, count: usize) -> anyhow::Result<()> {
         let now = self.clock.now();
         for _ in 0..count {
-            let from = self.link.receive(&mut self.packet).context("a packet was lost on loopback")?;
+            let from =
+                self.link.receive(&mut self.packet).context("a packet was lost on loopback")?;
             self.shim.handle_packet(now, from, &self.packet);
         }
         Ok(())

@@ -32,7 +32,9 @@ pub(super) fn pipeline(effort: &Effort) -> anyhow::Result<Pipeline> {
     let mut native = Native::new(USUAL, 1)?;
     let mut cost = |operation, outcome| {
         let case = Case { operation, outcome, cpus: 1 };
-        let cost = matrix::measure(&mut native, None, (USUAL, case), effort.rounds.min(PIPELINE_ROUNDS))?.native;
+        let cost =
+            matrix::measure(&mut native, None, (USUAL, case), effort.rounds.min(PIPELINE_ROUNDS))?
+                .native;
         let net = |ns: f64| (ns - cost.building_ns).max(1.0);
         let (median, low, high) = (net(cost.ns.median), net(cost.ns.min), net(cost.ns.max));
         anyhow::Ok(Sample { median, low, high, cpu: None })
@@ -74,7 +76,8 @@ impl Bed {
         let agent = Agent::new(BOOT, SWITCH, AgentConfig::default(), now());
         let mut bed = Bed { datapath, target, agent, commands: 0 };
         let map = Map::equal(vec![vec![0]; PARTITIONS as usize]);
-        let configure = SwitchConfig { boot: BOOT, generation: 1, lanes: LANES, map, nodes: vec![CLIENT] };
+        let configure =
+            SwitchConfig { boot: BOOT, generation: 1, lanes: LANES, map, nodes: vec![CLIENT] };
         bed.command(SwitchCommand::Configure(configure))?;
         Ok(bed)
     }
@@ -89,7 +92,9 @@ impl Bed {
         let done = match &report {
             SwitchReport::Done { result: SwitchResult::Ok, .. } => true,
             // Two hashes may collide: few do.
-            SwitchReport::Done { result: SwitchResult::Admitted { refused }, .. } => refused.len() <= BATCH_MAX / 16,
+            SwitchReport::Done { result: SwitchResult::Admitted { refused }, .. } => {
+                refused.len() <= BATCH_MAX / 16
+            }
             _ => false,
         };
         ensure!(done, "the agent answers {report:?}");
@@ -98,8 +103,13 @@ impl Bed {
 
     /// A client writes a cached key: it has a record then that no node has.
     fn write(&mut self, entry: &Entry, request: u64) -> bool {
-        let header =
-            Header { epoch: 1, request, lane: entry.at.slot % LANES, key_hash: entry.hash, ..Header::new(Op::Write) };
+        let header = Header {
+            epoch: 1,
+            request,
+            lane: entry.at.slot % LANES,
+            key_hash: entry.hash,
+            ..Header::new(Op::Write)
+        };
         let value = [7; USUAL.value_bytes as usize];
         let mut packet = Packet::build(header, &value, &entry.key);
         self.datapath.process(&mut packet, CLIENT, 1, 1, Shard::default()) == Verdict::Reply
@@ -120,15 +130,30 @@ pub(super) fn agent(effort: &Effort) -> anyhow::Result<(AgentSamples, Switch)> {
         let command = SwitchCommand::Admit(batch.to_vec());
         admissions.push(us(timed(|| bed.command(command))?) / batch.len() as f64);
     }
-    let written = entries.iter().filter(|entry| bed.write(entry, 1 + u64::from(entry.at.slot / LANES))).count();
-    ensure!(written * 10 > entries.len() * 9, "only {written} of {} keys take a write", entries.len());
-    let agent = AgentSamples { entry_us: sample(admissions), snapshot_record_us: sample(snapshot(&mut bed, written)?) };
+    let written = entries
+        .iter()
+        .filter(|entry| bed.write(entry, 1 + u64::from(entry.at.slot / LANES)))
+        .count();
+    ensure!(
+        written * 10 > entries.len() * 9,
+        "only {written} of {} keys take a write",
+        entries.len()
+    );
+    let agent = AgentSamples {
+        entry_us: sample(admissions),
+        snapshot_record_us: sample(snapshot(&mut bed, written)?),
+    };
     Ok((agent, Switch { start_ms: sample(starts) }))
 }
 
 fn entry(slot: u32) -> Entry {
     let key = format!("calibrate{slot:07}").into_bytes();
-    Entry { id: u64::from(slot) + 1, at: Location { class: 0, slot }, hash: HASH_KEY.hash(&key), key }
+    Entry {
+        id: u64::from(slot) + 1,
+        at: Location { class: 0, slot },
+        hash: HASH_KEY.hash(&key),
+        key,
+    }
 }
 
 /// Microseconds a record, of each step of a snapshot.
@@ -152,5 +177,9 @@ fn snapshot(bed: &mut Bed, expected: usize) -> anyhow::Result<Vec<f64>> {
     // The last step makes the chunks of all: its time is every record's.
     let last = steps.pop().context("a snapshot takes no step")?;
     let share = last * AgentConfig::default().loads_a_step as f64 / records as f64;
-    Ok(if steps.is_empty() { vec![last] } else { steps.into_iter().map(|step| step + share).collect() })
+    Ok(if steps.is_empty() {
+        vec![last]
+    } else {
+        steps.into_iter().map(|step| step + share).collect()
+    })
 }

@@ -14,7 +14,11 @@ fn a_calibration_has_a_figure_for_everything_and_its_file_is_read_back() {
     // Reading refuses what is no positive figure.
     assert_eq!(Calibration::read(&path).unwrap(), calibration);
     assert!(calibration.node.read_us.cpu.is_some_and(|cpu| cpu > 0.0));
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "nothing stays but the profile");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        1,
+        "nothing stays but the profile"
+    );
 }
 
 #[test]
@@ -34,5 +38,8 @@ fn dates_are_the_calendars() {
 
 #[test]
 fn figures_have_six_digits() {
-    assert_eq!([1.234_567_89, 123_456_789.0, 0.000_123_456_78].map(rounded), [1.234_57, 123_457_000.0, 0.000_123_457]);
+    assert_eq!(
+        [1.234_567_89, 123_456_789.0, 0.000_123_456_78].map(rounded),
+        [1.234_57, 123_457_000.0, 0.000_123_457]
+    );
 }

@@ -1,8 +1,10 @@
-//! Conditional writes: between the version that one expects and the one that it makes there must be no other.
+//! Conditional writes: between the version that one expects and the one that it makes there must be
+//! no other.
 //!
-//! A write that was superseded before anybody saw it may stand anywhere while it was under way, so one whose number lies in between is
-//! excused if an unconditional write of a later number was under way with it: it stands right before that one. Checked at the end of a
-//! run, when all numbers are known.
+//! A write that was superseded before anybody saw it may stand anywhere while it was under way, so
+//! one whose number lies in between is excused if an unconditional write of a later number was
+//! under way with it: it stands right before that one. Checked at the end of a run, when all
+//! numbers are known.
 
 use super::witness::Witness;
 use super::{Check, Violation};
@@ -13,7 +15,8 @@ use switchback_wire::Seq;
 /// Checks every conditional write that was done.
 pub fn check(history: &History, witness: &Witness) -> Result<(), Violation> {
     let mut changes: BTreeMap<u32, Vec<OpIndex>> = BTreeMap::new();
-    let conditional = history.ops.iter().filter(|op| op.told == Told::Written && op.is_conditional());
+    let conditional =
+        history.ops.iter().filter(|op| op.told == Told::Written && op.is_conditional());
     for op in conditional {
         changes.entry(op.key).or_default();
     }
@@ -55,8 +58,13 @@ fn check_one(
     }
     for &other in of_key {
         let between = &history.ops[other as usize];
-        if between.seq > op.guard && between.seq < op.seq && stands_there(history, of_key, between, op) {
-            let expected = witness.writer(op.key, found).map_or(String::new(), |writer| format!(" of #{writer}"));
+        if between.seq > op.guard
+            && between.seq < op.seq
+            && stands_there(history, of_key, between, op)
+        {
+            let expected = witness
+                .writer(op.key, found)
+                .map_or(String::new(), |writer| format!(" of #{writer}"));
             let text = format!(
                 "#{index} expected {found}{expected} and became {}, but #{other} is {} and came between",
                 Seq(op.seq),
@@ -69,12 +77,19 @@ fn check_one(
 }
 
 /// A conditional write that expected nothing: the newest version before it must read as nothing.
-fn check_absent(history: &History, of_key: &[OpIndex], index: OpIndex, op: &Op) -> Result<(), Violation> {
+fn check_absent(
+    history: &History,
+    of_key: &[OpIndex],
+    index: OpIndex,
+    op: &Op,
+) -> Result<(), Violation> {
     let before = of_key.iter().map(|&other| (other, &history.ops[other as usize]));
-    let before = before.filter(|(_, other)| other.seq != 0 && other.seq < op.seq && survived(history, other, op));
+    let before = before
+        .filter(|(_, other)| other.seq != 0 && other.seq < op.seq && survived(history, other, op));
     let Some((other, newest)) = before.max_by_key(|(_, other)| other.seq) else { return Ok(()) };
     let gone = newest.kind == Kind::Delete || newest.expiry_ms != 0;
-    // A delete of unknown number may have come after it, or one that need not have survived, but may have.
+    // A delete of unknown number may have come after it, or one that need not have survived, but
+    // may have.
     let deleted = of_key.iter().any(|&delete| {
         let delete = &history.ops[delete as usize];
         let deletes = delete.kind == Kind::Delete || delete.expiry_ms != 0;
@@ -84,11 +99,16 @@ fn check_absent(history: &History, of_key: &[OpIndex], index: OpIndex, op: &Op) 
     if gone || deleted || !stands_there(history, of_key, newest, op) {
         return Ok(());
     }
-    let text = format!("#{index} expected nothing and became {}, but #{other} is {}", Seq(op.seq), Seq(newest.seq));
+    let text = format!(
+        "#{index} expected nothing and became {}, but #{other} is {}",
+        Seq(op.seq),
+        Seq(newest.seq)
+    );
     Err(Violation::of(Check::Condition, op.key, index, text))
 }
 
-/// Whether a change was still there: what only clients knew of that are gone may have gone with its switch.
+/// Whether a change was still there: what only clients knew of that are gone may have gone with its
+/// switch.
 fn survived(history: &History, change: &Op, conditional: &Op) -> bool {
     let over = Seq(change.seq).epoch() < Seq(conditional.seq).epoch();
     !over || is_known(history, change)
@@ -112,7 +132,9 @@ fn stands_there(history: &History, of_key: &[OpIndex], change: &Op, conditional:
         return false; // nobody saw it, nobody was told
     }
     let excused = of_key.iter().map(|&other| &history.ops[other as usize]).any(|later| {
-        !later.is_conditional() && later.invoked < change.responded && (later.seq > conditional.seq || later.seq == 0)
+        !later.is_conditional()
+            && later.invoked < change.responded
+            && (later.seq > conditional.seq || later.seq == 0)
     });
     !excused
 }

@@ -94,24 +94,36 @@ impl Check {
     /// What was promised.
     pub fn promise(self) -> &'static str {
         match self {
-            Check::Linearizable => "reads, writes, deletes and conditional writes of a key happen one after the other",
+            Check::Linearizable => {
+                "reads, writes, deletes and conditional writes of a key happen one after the other"
+            }
             Check::AcknowledgedWriteLost => "no acknowledged write is lost when a part dies",
             Check::SeenValueVanished => "a value that someone saw doesn't vanish when a part dies",
             Check::WriteRanTwice => "a write runs at most once, however often its packets are sent",
             Check::Condition => "a conditional write changes only the version that it expects",
             Check::StrangeValue => "what is read is what was written, whole",
             Check::Expiry => "a record is absent from its expiry on, and not before",
-            Check::Scan => "a scan lists, once, what is there all the time, and nothing that is not there",
+            Check::Scan => {
+                "a scan lists, once, what is there all the time, and nothing that is not there"
+            }
             Check::Stored => {
                 "once the cache is drained, nodes store what was written: number, bytes, expiry, tombstone"
             }
-            Check::ReleasedTooEarly => "clients are told to forget preserved records only once those are durable",
+            Check::ReleasedTooEarly => {
+                "clients are told to forget preserved records only once those are durable"
+            }
             Check::TwoOwners => "an answer of an old epoch doesn't follow one of a new epoch",
-            Check::SnapshotCut => "a snapshot holds the cache's dirty records as they were at one moment",
-            Check::LeftBehind => "a recovery waits for what a client preserves for as long as the client lives",
+            Check::SnapshotCut => {
+                "a snapshot holds the cache's dirty records as they were at one moment"
+            }
+            Check::LeftBehind => {
+                "a recovery waits for what a client preserves for as long as the client lives"
+            }
             Check::Bounds => "tables and queues stay within their bounds",
             Check::Progress => "operations complete while there are faults",
-            Check::Liveness => "once the faults are over every operation completes, and the cache works again",
+            Check::Liveness => {
+                "once the faults are over every operation completes, and the cache works again"
+            }
         }
     }
 }
@@ -124,7 +136,8 @@ impl Checks {
     /// Every check.
     pub const ALL: Checks = Checks::of(&Check::ALL);
 
-    /// Those of what clients ask and are told. The others look into the parts, and know how the rack keeps its promises.
+    /// Those of what clients ask and are told. The others look into the parts, and know how the
+    /// rack keeps its promises.
     pub const BLACK_BOX: Checks = Checks::of(&[
         Check::Linearizable,
         Check::AcknowledgedWriteLost,

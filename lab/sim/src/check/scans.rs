@@ -1,9 +1,10 @@
-//! Listings of keys, each answer by itself: it covers a stretch of the key space as it was at one moment between question and answer
-//! for each key.
+//! Listings of keys, each answer by itself: it covers a stretch of the key space as it was at one
+//! moment between question and answer for each key.
 //!
-//! A key that was there all that time must be listed, one that wasn't must not be, and none twice. Keys of which only a read tells
-//! whether they exist are flagged; that they may be there is all that is said of them. Checked at the end of a run, when it is known of
-//! most operations whether they happened.
+//! A key that was there all that time must be listed, one that wasn't must not be, and none twice.
+//! Keys of which only a read tells whether they exist are flagged; that they may be there is all
+//! that is said of them. Checked at the end of a run, when it is known of most operations whether
+//! they happened.
 
 use super::{Check, Violation};
 use crate::clock::EPOCH_MS;
@@ -49,7 +50,8 @@ struct Possible {
     absent: bool,
 }
 
-/// Checks every listing. `positions` are those of the keys, by number; clocks differ by `skew_ms` at most.
+/// Checks every listing. `positions` are those of the keys, by number; clocks differ by `skew_ms`
+/// at most.
 pub fn check(history: &History, positions: &[u64], skew_ms: u64) -> Result<(), Violation> {
     if history.listings.is_empty() {
         return Ok(());
@@ -86,7 +88,9 @@ impl Scans<'_> {
         }
         let mut listed: Vec<(u64, u32, bool)> = Vec::with_capacity(listing.entries.len());
         for entry in &listing.entries {
-            let Some(key) = entry.key else { return Err((None, "lists a key that was never written".to_owned())) };
+            let Some(key) = entry.key else {
+                return Err((None, "lists a key that was never written".to_owned()));
+            };
             let position = self.positions[key as usize];
             if position < listing.from || (listing.next != 0 && position >= listing.next) {
                 return Err((Some(key), format!("lists key {key}, which is at {position:x}")));
@@ -98,7 +102,8 @@ impl Scans<'_> {
         }
         let from = self.keys.partition_point(|key| self.positions[*key as usize] < listing.from);
         let covered = self.keys[from..].iter().copied();
-        let covered = covered.take_while(|key| listing.next == 0 || self.positions[*key as usize] < listing.next);
+        let covered = covered
+            .take_while(|key| listing.next == 0 || self.positions[*key as usize] < listing.next);
         let (mut surely, mut maybe, mut unflagged) = (0, 0, 0);
         for key in covered {
             let position = self.positions[key as usize];
@@ -135,7 +140,10 @@ impl Scans<'_> {
     fn possible(&self, key: u32, listing: &Listing) -> Possible {
         let of_key = &self.by_key[key as usize];
         let known = |op: &&&Op| {
-            let told = matches!(op.told, Told::Value | Told::Absent | Told::Written | Told::ConditionFailed);
+            let told = matches!(
+                op.told,
+                Told::Value | Told::Absent | Told::Written | Told::ConditionFailed
+            );
             told && op.responded < listing.asked && !op.weak
         };
         // The newest version that was known before. Whatever is there is that, or newer.
@@ -148,7 +156,10 @@ impl Scans<'_> {
             None => possible = Possible { present: true, absent: true },
         }
         for op in of_key {
-            if op.may_have_changed() && op.invoked < listing.answered && (op.seq == 0 || op.seq > floor) {
+            if op.may_have_changed()
+                && op.invoked < listing.answered
+                && (op.seq == 0 || op.seq > floor)
+            {
                 self.add(&mut possible, op, listing);
             }
         }
@@ -157,10 +168,13 @@ impl Scans<'_> {
 
     /// What is true of a key once an operation has changed it.
     fn add(&self, possible: &mut Possible, op: &Op, listing: &Listing) {
-        let [asked_ms, answered_ms] = [listing.asked_us, listing.answered_us].map(|us| EPOCH_MS + us / 1000);
+        let [asked_ms, answered_ms] =
+            [listing.asked_us, listing.answered_us].map(|us| EPOCH_MS + us / 1000);
         let expires = op.expiry_ms != 0;
-        possible.present |= op.kind == Kind::Write && (!expires || op.expiry_ms + self.skew_ms >= asked_ms);
-        possible.absent |= op.kind == Kind::Delete || (expires && op.expiry_ms <= answered_ms + self.skew_ms);
+        possible.present |=
+            op.kind == Kind::Write && (!expires || op.expiry_ms + self.skew_ms >= asked_ms);
+        possible.absent |=
+            op.kind == Kind::Delete || (expires && op.expiry_ms <= answered_ms + self.skew_ms);
     }
 }
 
@@ -168,7 +182,8 @@ impl Scans<'_> {
 mod tests {
     use super::*;
 
-    /// Key 1 is there, key 2 was deleted, key 3 never written, key 4 expires at 5 ms, key 5's delete is under way.
+    /// Key 1 is there, key 2 was deleted, key 3 never written, key 4 expires at 5 ms, key 5's
+    /// delete is under way.
     fn history() -> History {
         let mut history = History::default();
         let mut seq = 1;
@@ -191,7 +206,8 @@ mod tests {
     }
 
     fn listing(keys: &[(u32, bool)]) -> Listing {
-        let entries: Vec<Entry> = keys.iter().map(|&(key, flagged)| Entry { key: Some(key), flagged }).collect();
+        let entries: Vec<Entry> =
+            keys.iter().map(|&(key, flagged)| Entry { key: Some(key), flagged }).collect();
         let live = keys.iter().filter(|(_, flagged)| !flagged).count() as u32;
         Listing { live, entries, asked: 100, answered: 101, ..Listing::default() }
     }
@@ -205,9 +221,11 @@ mod tests {
 
     #[test]
     fn what_is_there_is_listed_once() {
-        for good in
-            [&[(1, false), (4, false), (5, false)][..], &[(1, false), (4, false)], &[(1, true), (2, true), (4, false)]]
-        {
+        for good in [
+            &[(1, false), (4, false), (5, false)][..],
+            &[(1, false), (4, false)],
+            &[(1, true), (2, true), (4, false)],
+        ] {
             verdict(listing(good)).unwrap();
         }
         for bad in [
@@ -236,7 +254,11 @@ mod tests {
 
     #[test]
     fn clocks_decide_what_has_expired_as_far_as_they_agree() {
-        let at_ms = |ms: u64, keys| Listing { asked_us: ms * 1000, answered_us: ms * 1000, ..listing(keys) };
+        let at_ms = |ms: u64, keys| Listing {
+            asked_us: ms * 1000,
+            answered_us: ms * 1000,
+            ..listing(keys)
+        };
         let (with, without) = (&[(1, false), (4, false)][..], &[(1, false)][..]);
         verdict(at_ms(3, with)).unwrap();
         verdict(at_ms(3, without)).unwrap_err();

@@ -1,6 +1,7 @@
-//! Linearizability by search (Wing and Gong; Lowe's cache of visited states), which knows nothing of sequence numbers beyond what
-//! conditions name. Exponential in the number of operations that are under way at a time, so it is given a number of steps. It checks
-//! the witness, and what real clients recorded ([`super::strings`]).
+//! Linearizability by search (Wing and Gong; Lowe's cache of visited states), which knows nothing
+//! of sequence numbers beyond what conditions name. Exponential in the number of operations that
+//! are under way at a time, so it is given a number of steps. It checks the witness, and what real
+//! clients recorded ([`super::strings`]).
 
 use crate::history::{History, Kind, NO_OP, Op, OpIndex, Told};
 use std::collections::{BTreeMap, HashSet};
@@ -39,12 +40,19 @@ pub trait Object {
     /// Whether it leaves every state as it is.
     fn is_read(&self, at: usize) -> bool;
 
-    /// Which of the operations that may come next is tried first: the lowest. It decides how long a search takes, not what it finds.
+    /// Which of the operations that may come next is tried first: the lowest. It decides how long a
+    /// search takes, not what it finds.
     fn hint(&self, at: usize) -> u64;
 }
 
-/// Looks for an order of the operations, which are sorted by their beginnings, in at most `steps` steps.
-pub fn find_order<O: Object>(object: &O, begin: &O::State, intervals: &[Interval], steps: u64) -> Found {
+/// Looks for an order of the operations, which are sorted by their beginnings, in at most `steps`
+/// steps.
+pub fn find_order<O: Object>(
+    object: &O,
+    begin: &O::State,
+    intervals: &[Interval],
+    steps: u64,
+) -> Found {
     let done = vec![0; intervals.len().div_ceil(64)];
     let mut search = Search { object, intervals, done, seen: HashSet::new(), steps };
     match search.extend(begin, 0) {
@@ -54,7 +62,8 @@ pub fn find_order<O: Object>(object: &O, begin: &O::State, intervals: &[Interval
     }
 }
 
-/// A state of the search: everything before this operation is done, and these from its word on; what they left behind.
+/// A state of the search: everything before this operation is done, and these from its word on;
+/// what they left behind.
 type Visited<S> = (usize, Vec<u64>, S);
 
 struct Search<'a, O: Object> {
@@ -75,7 +84,8 @@ impl<O: Object> Search<'_, O> {
         if done { self.done[at / 64] |= bit } else { self.done[at / 64] &= !bit }
     }
 
-    /// When the first of the required operations that are not done was answered: it must come before everything that was asked later.
+    /// When the first of the required operations that are not done was answered: it must come
+    /// before everything that was asked later.
     fn first_answer(&self, from: usize) -> Option<u64> {
         let mut first = None;
         for at in from..self.intervals.len() {
@@ -84,7 +94,9 @@ impl<O: Object> Search<'_, O> {
                 break;
             }
             if interval.is_required && !self.is_done(at) {
-                first = Some(first.map_or(interval.responded, |first: u64| first.min(interval.responded)));
+                first = Some(
+                    first.map_or(interval.responded, |first: u64| first.min(interval.responded)),
+                );
             }
         }
         first
@@ -102,8 +114,14 @@ impl<O: Object> Search<'_, O> {
         goes_on
     }
 
-    /// A read that fits the state and may come next can just as well come next in every order: those are done first.
-    fn extend_beyond_reads(&mut self, state: &O::State, mut from: usize, reads: &mut Vec<usize>) -> bool {
+    /// A read that fits the state and may come next can just as well come next in every order:
+    /// those are done first.
+    fn extend_beyond_reads(
+        &mut self,
+        state: &O::State,
+        mut from: usize,
+        reads: &mut Vec<usize>,
+    ) -> bool {
         let first_answer = loop {
             if self.steps == 0 {
                 return false;
@@ -130,7 +148,8 @@ impl<O: Object> Search<'_, O> {
             return false;
         }
         let next = self.next(from, first_answer);
-        let mut changes: Vec<usize> = next.into_iter().filter(|&at| !self.object.is_read(at)).collect();
+        let mut changes: Vec<usize> =
+            next.into_iter().filter(|&at| !self.object.is_read(at)).collect();
         changes.sort_by_key(|&at| self.object.hint(at));
         changes.into_iter().any(|at| self.try_next(state, from, at))
     }
@@ -147,7 +166,8 @@ impl<O: Object> Search<'_, O> {
 
     /// The operations that may come next.
     fn next(&self, from: usize, first_answer: u64) -> Vec<usize> {
-        let asked = (from..self.intervals.len()).take_while(|&at| self.intervals[at].invoked <= first_answer);
+        let asked = (from..self.intervals.len())
+            .take_while(|&at| self.intervals[at].invoked <= first_answer);
         asked.filter(|&at| !self.is_done(at)).collect()
     }
 }
@@ -169,10 +189,11 @@ pub struct Searched {
     pub found: Found,
 }
 
-/// Looks for an order of the first operations on a key, of `operations` at most, in at most `steps` steps.
+/// Looks for an order of the first operations on a key, of `operations` at most, in at most `steps`
+/// steps.
 ///
-/// The history ends before the first answer that may rest on the loss of what a client took along, and before the first operation that
-/// expires: the search knows no clocks.
+/// The history ends before the first answer that may rest on the loss of what a client took along,
+/// and before the first operation that expires: the search knows no clocks.
 pub fn search(history: &History, key: u32, operations: usize, steps: u64) -> Searched {
     let of_key: Vec<_> = history.of_key(key).collect();
     let until = end_of_searchable(&of_key, operations);
@@ -185,7 +206,8 @@ pub fn search(history: &History, key: u32, operations: usize, steps: u64) -> Sea
     };
     let ops: Vec<_> = of_key.into_iter().filter(|(_, op)| counts(op)).collect();
     let made = |op: &Op| op.changes() && op.seq != 0 && op.told != Told::ConditionFailed;
-    let writers = ops.iter().filter(|(_, op)| made(op)).map(|(index, op)| (op.seq, *index)).collect();
+    let writers =
+        ops.iter().filter(|(_, op)| made(op)).map(|(index, op)| (op.seq, *index)).collect();
     let interval = |(_, op): &(OpIndex, &Op)| Interval {
         invoked: op.invoked,
         responded: op.responded,
@@ -197,11 +219,13 @@ pub fn search(history: &History, key: u32, operations: usize, steps: u64) -> Sea
     Searched { operations, found }
 }
 
-/// The moment at which the part of a history ends that can be searched; operations that are under way then may have happened.
+/// The moment at which the part of a history ends that can be searched; operations that are under
+/// way then may have happened.
 fn end_of_searchable(of_key: &[(OpIndex, &Op)], operations: usize) -> u64 {
     let too_many = of_key.get(operations).map(|(_, op)| op.invoked);
     let expiring = of_key.iter().find(|(_, op)| op.expiry_ms != 0).map(|(_, op)| op.invoked);
-    // What a client took along was in the cache of its epoch: answers of that epoch know nothing of its loss.
+    // What a client took along was in the cache of its epoch: answers of that epoch know nothing of
+    // its loss.
     let lost_in = of_key.iter().filter(|(_, op)| op.weak).map(|(_, op)| op.epoch).min();
     let after = |(_, op): &&(OpIndex, &Op)| lost_in.is_some_and(|epoch| op.epoch > epoch);
     let lost = of_key.iter().filter(after).map(|(_, op)| op.responded).min();
@@ -234,7 +258,8 @@ impl Object for Record<'_> {
 }
 
 impl Record<'_> {
-    /// Whether a conditional write can have found this: the version that it was told, if that is known, and not the one it expects.
+    /// Whether a conditional write can have found this: the version that it was told, if that is
+    /// known, and not the one it expects.
     fn is_refused(&self, state: OpIndex, op: &Op) -> bool {
         if op.seq == 0 {
             return self.is_absent(state); // even if a tombstone is expected: it may have been forgotten
@@ -304,7 +329,10 @@ mod tests {
             let write = script.write();
             script.read(write);
         }
-        assert_eq!(search(&script.0, 0, 1000, 2_000), Searched { operations: 800, found: Found::Order });
+        assert_eq!(
+            search(&script.0, 0, 1000, 2_000),
+            Searched { operations: 800, found: Found::Order }
+        );
         script.read(3);
         assert_eq!(script.found(), Found::NoOrder);
     }
@@ -349,7 +377,10 @@ mod tests {
         script.0.ops[at as usize].expiry_ms = 5;
         let absent = script.ask(Kind::Read);
         script.answer(absent, Told::Absent, NO_OP);
-        assert_eq!(search(&script.0, 0, 1000, 100), Searched { operations: 2, found: Found::Order });
+        assert_eq!(
+            search(&script.0, 0, 1000, 100),
+            Searched { operations: 2, found: Found::Order }
+        );
         script.0.ops[at as usize].expiry_ms = 0;
         assert_eq!(script.found(), Found::NoOrder);
         // The first write was lost with its client, which the read of the next epoch shows.

@@ -1,4 +1,5 @@
-//! After a drain a node's record is compared with the operation that wrote it: number, bytes, expiry, tombstone.
+//! After a drain a node's record is compared with the operation that wrote it: number, bytes,
+//! expiry, tombstone.
 
 use super::witness::Witness;
 use crate::history::{History, Kind, Op, OpIndex, writer_of};
@@ -14,15 +15,26 @@ pub struct Stored<'a> {
     pub floor: Seq,
 }
 
-/// Compares what a node has of a key with the history, at a time when nothing is under way. An error says what is wrong.
-pub fn compare(history: &History, witness: &Witness, key: u32, stored: Stored<'_>, now_ms: u64) -> Result<(), String> {
+/// Compares what a node has of a key with the history, at a time when nothing is under way. An
+/// error says what is wrong.
+pub fn compare(
+    history: &History,
+    witness: &Witness,
+    key: u32,
+    stored: Stored<'_>,
+    now_ms: u64,
+) -> Result<(), String> {
     let known = witness.floor(key);
     let Some(record) = stored.record else {
         if stored.floor < known {
             return Err(format!("is known as {known}, but its node has nothing"));
         }
         let absent = witness.may_be_absent(history, key, now_ms);
-        return if absent { Ok(()) } else { Err(format!("is {known}, which is not gone, but its node has nothing")) };
+        return if absent {
+            Ok(())
+        } else {
+            Err(format!("is {known}, which is not gone, but its node has nothing"))
+        };
     };
     if record.seq < known {
         return Err(format!("is known as {known}, but its node has {}", record.seq));
@@ -31,11 +43,14 @@ pub fn compare(history: &History, witness: &Witness, key: u32, stored: Stored<'_
         // What a reader preserved of an expired record is a tombstone of its version.
         Some((_, op)) if record.tombstone && witness.is_gone(op, now_ms) => Ok(()),
         Some((index, op)) => compare_with(index, op, record),
-        None => Err(format!("has {} at its node, which no operation on it can have made", record.seq)),
+        None => {
+            Err(format!("has {} at its node, which no operation on it can have made", record.seq))
+        }
     }
 }
 
-/// The operation that made a record, or one that may have if its version has not been told to any client.
+/// The operation that made a record, or one that may have if its version has not been told to any
+/// client.
 fn writer<'a>(
     history: &'a History,
     witness: &Witness,
@@ -63,11 +78,15 @@ fn compare_with(index: OpIndex, op: &Op, record: &Record) -> Result<(), String> 
     }
     if writer_of(&record.value) != Some(index) || record.value.len() != op.bytes as usize {
         let bytes = record.value.len();
-        return Err(format!("has {bytes} other bytes as {seq} at its node than #{index} wrote: {op}"));
+        return Err(format!(
+            "has {bytes} other bytes as {seq} at its node than #{index} wrote: {op}"
+        ));
     }
     if record.expiry_ms != op.expiry_ms {
         let (is, was) = (record.expiry_ms, op.expiry_ms);
-        return Err(format!("expires at {is} at its node, but #{index} wrote {seq} to expire at {was}"));
+        return Err(format!(
+            "expires at {is} at its node, but #{index} wrote {seq} to expire at {was}"
+        ));
     }
     Ok(())
 }
@@ -82,7 +101,8 @@ mod tests {
     const VERSION: Seq = Seq(1 << 40);
     const EXPIRY_MS: u64 = 1000;
 
-    /// A write of 20 bytes that expires, done as [`VERSION`], and a delete of unknown outcome on another key.
+    /// A write of 20 bytes that expires, done as [`VERSION`], and a delete of unknown outcome on
+    /// another key.
     fn history() -> (History, Witness) {
         let (mut history, mut witness) = (History::default(), Witness::new(2, 0, Checks::ALL));
         let mut write = Op { bytes: 20, expiry_ms: EXPIRY_MS, ..Op::ask(0, 1, 0, Kind::Write) };
@@ -141,7 +161,10 @@ mod tests {
             ("cut off", record(0, 12)),
             ("of another write", record(1, 20)),
             ("without expiry", Record { expiry_ms: 0, ..good.clone() }),
-            ("deleted", Record { tombstone: true, value: Vec::new(), expiry_ms: 0, ..good.clone() }),
+            (
+                "deleted",
+                Record { tombstone: true, value: Vec::new(), expiry_ms: 0, ..good.clone() },
+            ),
             ("older", Record { seq: Seq(VERSION.0 - 1), ..good.clone() }),
             ("from nowhere", Record { seq: Seq(VERSION.0 + 1), ..good }),
         ];

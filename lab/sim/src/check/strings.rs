@@ -7,9 +7,10 @@
 //! {"client": 3, "type": "ok", "reply": "OK"}
 //! ```
 //!
-//! After `invoke` comes `ok` with the reply, `fail` (it did not happen, and will not), or `unknown` (it may have happened, or may still,
-//! once), with an `error` for the reader; a client has one command under way at a time. One without an end is unknown. Commands of
-//! one key only, see [`Command`].
+//! After `invoke` comes `ok` with the reply, `fail` (it did not happen, and will not), or `unknown`
+//! (it may have happened, or may still, once), with an `error` for the reader; a client has one
+//! command under way at a time. One without an end is unknown. Commands of one key only, see
+//! [`Command`].
 
 use super::search::{Found, Interval, Object, find_order};
 use serde::Deserialize;
@@ -124,13 +125,16 @@ impl Command {
     /// What is there after it, and its answer; none if it answers an error and changes nothing.
     fn run(&self, state: &State) -> Option<(State, Reply)> {
         let there = state.is_some();
-        let value = || state.as_ref().map_or(Reply::Nothing(()), |value| Reply::Text(value.to_string()));
+        let value =
+            || state.as_ref().map_or(Reply::Nothing(()), |value| Reply::Text(value.to_string()));
         let number = |number: usize| Reply::Number(number as i64);
         let ok = || Reply::Text("OK".into());
         Some(match self {
             Command::Get => (state.clone(), value()),
             Command::Exists => (state.clone(), number(usize::from(there))),
-            Command::Strlen => (state.clone(), number(state.as_ref().map_or(0, |value| value.len()))),
+            Command::Strlen => {
+                (state.clone(), number(state.as_ref().map_or(0, |value| value.len())))
+            }
             Command::Set { value: new, condition, get } => {
                 let happens = match condition {
                     None => true,
@@ -177,7 +181,8 @@ struct Asked {
     has_failed: bool,
 }
 
-/// A key's commands as they were known after a line: later answers have not come, later questions have not been asked.
+/// A key's commands as they were known after a line: later answers have not come, later questions
+/// have not been asked.
 struct Key<'a> {
     asked: Vec<&'a Asked>,
     line: u64,
@@ -202,7 +207,9 @@ impl Object for Key<'_> {
 
 impl<'a> Key<'a> {
     fn until(asked: &[&'a Asked], line: u64) -> Key<'a> {
-        let counts = |asked: &&Asked| asked.invoked <= line && (asked.responded <= line || !asked.command.is_read());
+        let counts = |asked: &&Asked| {
+            asked.invoked <= line && (asked.responded <= line || !asked.command.is_read())
+        };
         Key { asked: asked.iter().filter(|asked| counts(asked)).copied().collect(), line }
     }
 
@@ -213,7 +220,9 @@ impl<'a> Key<'a> {
     fn search(asked: &[&'a Asked], line: u64) -> Found {
         let key = Key::until(asked, line);
         let interval = |asked: &&'a Asked| match key.answer(asked) {
-            Some(_) => Interval { invoked: asked.invoked, responded: asked.responded, is_required: true },
+            Some(_) => {
+                Interval { invoked: asked.invoked, responded: asked.responded, is_required: true }
+            }
             None => Interval { invoked: asked.invoked, responded: u64::MAX, is_required: false },
         };
         let intervals: Vec<Interval> = key.asked.iter().map(interval).collect();
@@ -234,7 +243,8 @@ pub struct Verdict {
     pub keys: u64,
     /// Keys of which it would take too long to tell.
     pub undecided: Vec<String>,
-    /// Keys for whose commands there is no order, with the shortest beginning of the history that shows it.
+    /// Keys for whose commands there is no order, with the shortest beginning of the history that
+    /// shows it.
     pub violations: Vec<String>,
 }
 
@@ -272,7 +282,15 @@ fn read(lines: &str) -> Result<BTreeMap<String, Vec<Asked>>, String> {
                 return Err(wrong(format!("client {client} asks again before it was answered")));
             }
             let (words, responded) = (event.command, u64::MAX);
-            of_key.push(Asked { client, words, command, invoked: line, responded, reply: None, has_failed: false });
+            of_key.push(Asked {
+                client,
+                words,
+                command,
+                invoked: line,
+                responded,
+                reply: None,
+                has_failed: false,
+            });
             continue;
         }
         let Some((name, at)) = open.remove(&client) else {
@@ -289,28 +307,37 @@ fn read(lines: &str) -> Result<BTreeMap<String, Vec<Asked>>, String> {
         }
     }
     for of_key in keys.values_mut() {
-        of_key.retain(|asked| asked.reply.is_some() || !(asked.has_failed || asked.command.is_read()));
+        of_key.retain(|asked| {
+            asked.reply.is_some() || !(asked.has_failed || asked.command.is_read())
+        });
     }
     Ok(keys)
 }
 
 /// The shortest beginning of the history for which there is no order.
 fn explain(name: &str, asked: &[&Asked]) -> String {
-    let mut answers: Vec<u64> = asked.iter().map(|asked| asked.responded).filter(|line| *line != u64::MAX).collect();
+    let mut answers: Vec<u64> =
+        asked.iter().map(|asked| asked.responded).filter(|line| *line != u64::MAX).collect();
     answers.sort_unstable();
     // With more answers it only gets harder.
     let first = answers.partition_point(|&line| Key::search(asked, line) != Found::NoOrder);
     let line = answers.get(first).copied().unwrap_or(u64::MAX - 1);
     let key = Key::until(asked, line);
     let shown = &key.asked;
-    let mut text = format!("key {name}: no order of its commands explains the answer in line {line}\n");
+    let mut text =
+        format!("key {name}: no order of its commands explains the answer in line {line}\n");
     for asked in &shown[shown.len().saturating_sub(SHOWN_MAX)..] {
         let answer = match key.answer(asked) {
             Some(reply) => format!("{reply:?} in line {}", asked.responded),
             None => "unknown".to_owned(),
         };
-        let _ =
-            writeln!(text, "  line {} client {}: {} -> {answer}", asked.invoked, asked.client, asked.words.join(" "));
+        let _ = writeln!(
+            text,
+            "  line {} client {}: {} -> {answer}",
+            asked.invoked,
+            asked.client,
+            asked.words.join(" ")
+        );
     }
     text
 }
@@ -324,12 +351,17 @@ mod tests {
         let event = |line: &str| {
             let (client, rest) = line.trim().split_once(' ').unwrap();
             match rest.split_once(' ') {
-                Some(("=", reply)) => format!(r#"{{"client": {client}, "type": "ok", "reply": {reply}}}"#),
+                Some(("=", reply)) => {
+                    format!(r#"{{"client": {client}, "type": "ok", "reply": {reply}}}"#)
+                }
                 None if rest == "failed" => format!(r#"{{"client": {client}, "type": "fail"}}"#),
                 None if rest == "?" => format!(r#"{{"client": {client}, "type": "unknown"}}"#),
                 _ => {
                     let words: Vec<&str> = rest.split(' ').collect();
-                    format!(r#"{{"client": {client}, "type": "invoke", "command": {}}}"#, serde_json::json!(words))
+                    format!(
+                        r#"{{"client": {client}, "type": "invoke", "command": {}}}"#,
+                        serde_json::json!(words)
+                    )
                 }
             }
         };
@@ -364,7 +396,8 @@ mod tests {
     #[test]
     fn bad_histories_are_refused() {
         for script in [
-            // An acknowledged write that is lost; a stale read; a value that vanishes; one that comes from nowhere.
+            // An acknowledged write that is lost; a stale read; a value that vanishes; one that
+            // comes from nowhere.
             r#"1 SET k a; 1 = "OK"; 1 GET k; 1 = null"#,
             r#"1 SET k a; 1 = "OK"; 1 SET k b; 1 = "OK"; 2 GET k; 2 = "a""#,
             r#"1 SET k a; 2 GET k; 2 = "a"; 3 GET k; 3 = null; 1 ?"#,
@@ -373,7 +406,8 @@ mod tests {
             r#"1 INCR k; 1 = 1; 1 GET k; 1 = "2""#,
             r#"1 INCR k; 1 ?; 2 GET k; 2 = "2""#,
             r#"1 SET k a; 1 failed; 2 GET k; 2 = "a""#,
-            // A deleted value that comes back; two who both found nothing; a condition that was not true.
+            // A deleted value that comes back; two who both found nothing; a condition that was not
+            // true.
             r#"1 SET k a; 1 = "OK"; 1 DEL k; 1 = 1; 2 GET k; 2 = "a""#,
             r#"1 SETNX k a; 2 SETNX k b; 1 = 1; 2 = 1"#,
             r#"1 SET k a XX; 1 = "OK""#,
@@ -385,7 +419,8 @@ mod tests {
 
     #[test]
     fn a_violation_shows_the_answer_that_cannot_be() {
-        let script = r#"1 SET k a; 1 = "OK"; 1 SET j b; 1 = "OK"; 2 GET k; 2 = null; 2 GET k; 2 = "a""#;
+        let script =
+            r#"1 SET k a; 1 = "OK"; 1 SET j b; 1 = "OK"; 2 GET k; 2 = null; 2 GET k; 2 = "a""#;
         let found = verdict(script);
         let expected = "key k: no order of its commands explains the answer in line 6\n  \
                         line 1 client 1: SET k a -> Text(\"OK\") in line 2\n  line 5 client 2: GET k -> Nothing(()) in line 6\n";
@@ -402,6 +437,9 @@ mod tests {
         let invoke = r#"{"client": 1, "type": "invoke", "command": ["HSET", "k"]}"#;
         assert!(error(invoke).contains("is no command on one key"));
         let get = r#"{"client": 1, "type": "invoke", "command": ["GET", "k"]}"#;
-        assert_eq!(error(&format!("{get}\n{get}")), "line 2: client 1 asks again before it was answered");
+        assert_eq!(
+            error(&format!("{get}\n{get}")),
+            "line 2: client 1 asks again before it was answered"
+        );
     }
 }

@@ -1,10 +1,13 @@
-//! Linearizability by witness: the versions' sequence numbers *are* an order of the operations on a key. It remains to check that this
-//! order respects real time, which takes one comparison an operation.
+//! Linearizability by witness: the versions' sequence numbers *are* an order of the operations on a
+//! key. It remains to check that this order respects real time, which takes one comparison an
+//! operation.
 //!
-//! A version `s` has the position `2 s`; `2 s + 1` is right after it, where a delete of unknown number was. Each key has a *floor*: the
-//! highest position that an answered operation made or saw. An operation remembers the floor of the moment at which it was asked; its
-//! own position may not be below, and a write's must be above. (Reads of one version come after the write that made it, in any
-//! order.) What a conditional write must find is checked at the end, see [`super::conditions`].
+//! A version `s` has the position `2 s`; `2 s + 1` is right after it, where a delete of unknown
+//! number was. Each key has a *floor*: the highest position that an answered operation made or saw.
+//! An operation remembers the floor of the moment at which it was asked; its own position may not
+//! be below, and a write's must be above. (Reads of one version come after the write that made it,
+//! in any order.) What a conditional write must find is checked at the end, see
+//! [`super::conditions`].
 
 use super::{Check, Checks, Violation};
 use crate::clock::EPOCH_MS;
@@ -85,7 +88,14 @@ pub struct Answer {
 impl Witness {
     /// For so many keys, and clocks that differ by so much at most.
     pub fn new(keys: u32, skew_ms: u64, checks: Checks) -> Witness {
-        let key = KeyState { floor: 0, by: NO_OP, epoch: 0, unassigned: 0, anonymous: 0, has_weak: false };
+        let key = KeyState {
+            floor: 0,
+            by: NO_OP,
+            epoch: 0,
+            unassigned: 0,
+            anonymous: 0,
+            has_weak: false,
+        };
         Witness { keys: vec![key; keys as usize], versions: Versions::default(), skew_ms, checks }
     }
 
@@ -131,7 +141,10 @@ impl Witness {
         let key = op.key;
         if matches!(answer.told, Told::Nothing | Told::ConditionFailed) && op.changes() {
             if op.seq != 0 {
-                let text = format!("#{index} was answered as not done, but someone saw it as {}", Seq(op.seq));
+                let text = format!(
+                    "#{index} was answered as not done, but someone saw it as {}",
+                    Seq(op.seq)
+                );
                 return Err(Violation::of(Check::WriteRanTwice, key, index, text));
             }
             self.keys[key as usize].unassigned -= 1;
@@ -140,8 +153,10 @@ impl Witness {
             return Ok(());
         }
         if answer.epoch < op.epoch_floor && self.checks.contains(Check::TwoOwners) {
-            let text =
-                format!("#{index} was answered in epoch {} after an answer of epoch {}", answer.epoch, op.epoch_floor);
+            let text = format!(
+                "#{index} was answered in epoch {} after an answer of epoch {}",
+                answer.epoch, op.epoch_floor
+            );
             return Err(Violation::of(Check::TwoOwners, key, index, text));
         }
         let state = &mut self.keys[key as usize];
@@ -155,7 +170,13 @@ impl Witness {
         self.place(history, index, position)
     }
 
-    fn value(&mut self, history: &mut History, index: OpIndex, answer: Answer, now_ms: u64) -> Result<u64, Violation> {
+    fn value(
+        &mut self,
+        history: &mut History,
+        index: OpIndex,
+        answer: Answer,
+        now_ms: u64,
+    ) -> Result<u64, Violation> {
         let key = history.ops[index as usize].key;
         history.ops[index as usize].saw = answer.saw;
         history.ops[index as usize].seq = answer.seq.0;
@@ -167,8 +188,10 @@ impl Witness {
             || writer.kind != Kind::Write
             || matches!(writer.told, Told::Nothing | Told::ConditionFailed)
         {
-            let text =
-                format!("#{index} read what #{} was to write, which is not of this key or was not done", answer.saw);
+            let text = format!(
+                "#{index} read what #{} was to write, which is not of this key or was not done",
+                answer.saw
+            );
             return Err(Violation::of(Check::StrangeValue, key, index, text));
         }
         if (answer.bytes, answer.expiry_ms) != (writer.bytes, writer.expiry_ms) {
@@ -180,9 +203,15 @@ impl Witness {
             return Err(Violation::of(Check::StrangeValue, key, index, text));
         }
         if writer.expiry_ms != 0
-            && now_ms > writer.expiry_ms + self.skew_ms + self.read_ms(&history.ops[index as usize], now_ms)
+            && now_ms
+                > writer.expiry_ms
+                    + self.skew_ms
+                    + self.read_ms(&history.ops[index as usize], now_ms)
         {
-            let text = format!("#{index} read #{}, which expired at {}, at {now_ms}", answer.saw, writer.expiry_ms);
+            let text = format!(
+                "#{index} read #{}, which expired at {}, at {now_ms}",
+                answer.saw, writer.expiry_ms
+            );
             return Err(Violation::of(Check::Expiry, key, index, text));
         }
         self.assign(history, index, answer.saw, answer.seq)?;
@@ -196,7 +225,13 @@ impl Witness {
     }
 
     /// A write's version is known now; `index` shows it.
-    fn assign(&mut self, history: &mut History, index: OpIndex, write: OpIndex, seq: Seq) -> Result<(), Violation> {
+    fn assign(
+        &mut self,
+        history: &mut History,
+        index: OpIndex,
+        write: OpIndex,
+        seq: Seq,
+    ) -> Result<(), Violation> {
         let op = &mut history.ops[write as usize];
         let key = op.key;
         if op.seq != 0 && op.seq != seq.0 {
@@ -219,7 +254,12 @@ impl Witness {
         Ok(())
     }
 
-    fn written(&mut self, history: &mut History, index: OpIndex, seq: Seq) -> Result<u64, Violation> {
+    fn written(
+        &mut self,
+        history: &mut History,
+        index: OpIndex,
+        seq: Seq,
+    ) -> Result<u64, Violation> {
         self.assign(history, index, index, seq)?;
         let op = &history.ops[index as usize];
         if op.is_conditional()
@@ -229,16 +269,27 @@ impl Witness {
         }
         let op = &history.ops[index as usize];
         if 2 * seq.0 <= op.floor && !op.floor_is_excused(history, self, seq.0) {
-            let text = format!("#{index} became {seq}, but {} was known before it was asked", Seq(op.floor / 2));
+            let text = format!(
+                "#{index} became {seq}, but {} was known before it was asked",
+                Seq(op.floor / 2)
+            );
             return Err(Violation::of(Check::Linearizable, op.key, index, text));
         }
         Ok(2 * seq.0)
     }
 
-    fn refused(&mut self, history: &mut History, index: OpIndex, seq: Seq, now_ms: u64) -> Result<u64, Violation> {
+    fn refused(
+        &mut self,
+        history: &mut History,
+        index: OpIndex,
+        seq: Seq,
+        now_ms: u64,
+    ) -> Result<u64, Violation> {
         let op = history.ops[index as usize];
         if seq.0 == op.guard {
-            let text = format!("#{index} was refused although the record has the version that it expects, {seq}");
+            let text = format!(
+                "#{index} was refused although the record has the version that it expects, {seq}"
+            );
             return Err(Violation::of(Check::Condition, op.key, index, text));
         }
         if seq.counter() == 0 {
@@ -254,7 +305,13 @@ impl Witness {
     }
 
     /// A version was seen without its value.
-    fn see(&mut self, history: &History, index: OpIndex, key: u32, seq: Seq) -> Result<(), Violation> {
+    fn see(
+        &mut self,
+        history: &History,
+        index: OpIndex,
+        key: u32,
+        seq: Seq,
+    ) -> Result<(), Violation> {
         if self.versions.contains_key(&(key, seq.0)) {
             return Ok(());
         }
@@ -263,13 +320,21 @@ impl Witness {
         state.anonymous += 1;
         if state.anonymous > state.unassigned {
             let ops = history.of_key(key).count();
-            let text = format!("#{index} saw version {seq}, which none of {ops} operations on the key can have made");
+            let text = format!(
+                "#{index} saw version {seq}, which none of {ops} operations on the key can have made"
+            );
             return Err(Violation::of(Check::WriteRanTwice, key, index, text));
         }
         Ok(())
     }
 
-    fn absent(&mut self, history: &mut History, index: OpIndex, seq: Seq, now_ms: u64) -> Result<u64, Violation> {
+    fn absent(
+        &mut self,
+        history: &mut History,
+        index: OpIndex,
+        seq: Seq,
+        now_ms: u64,
+    ) -> Result<u64, Violation> {
         let op = history.ops[index as usize];
         if op.kind == Kind::Read {
             history.ops[index as usize].seq = seq.0;
@@ -282,7 +347,8 @@ impl Witness {
         history.ops[writer as usize].observed = true;
         let writer_op = &history.ops[writer as usize];
         if !self.is_gone(writer_op, now_ms) {
-            let text = format!("#{index} found nothing at {seq}, but that is #{writer}: {writer_op}");
+            let text =
+                format!("#{index} found nothing at {seq}, but that is #{writer}: {writer_op}");
             return Err(Violation::of(Check::Expiry, op.key, index, text));
         }
         Ok(2 * seq.0)
@@ -290,23 +356,32 @@ impl Witness {
 
     /// Whether what a write made reads as absent, by some clock.
     pub fn is_gone(&self, writer: &Op, now_ms: u64) -> bool {
-        writer.kind == Kind::Delete || (writer.expiry_ms != 0 && writer.expiry_ms <= now_ms + self.skew_ms)
+        writer.kind == Kind::Delete
+            || (writer.expiry_ms != 0 && writer.expiry_ms <= now_ms + self.skew_ms)
     }
 
-    /// Whether a key may be absent, without a trace, once nothing is under way: its newest version is a delete or may have expired.
+    /// Whether a key may be absent, without a trace, once nothing is under way: its newest version
+    /// is a delete or may have expired.
     pub fn may_be_absent(&self, history: &History, key: u32, now_ms: u64) -> bool {
         let floor = self.keys[key as usize].floor;
         if floor == 0 || floor % 2 == 1 {
             return true;
         }
         let newest = self.writer(key, Seq(floor / 2));
-        let later = |op: &Op| op.may_have_changed() && self.is_gone(op, now_ms) && (op.seq == 0 || 2 * op.seq > floor);
+        let later = |op: &Op| {
+            op.may_have_changed() && self.is_gone(op, now_ms) && (op.seq == 0 || 2 * op.seq > floor)
+        };
         newest.is_none_or(|writer| self.is_gone(&history.ops[writer as usize], now_ms))
             || history.of_key(key).any(|(_, op)| later(op))
     }
 
     /// The record is unknown: never written, or its tombstone is gone.
-    fn absent_without_trace(&mut self, history: &History, index: OpIndex, now_ms: u64) -> Result<u64, Violation> {
+    fn absent_without_trace(
+        &mut self,
+        history: &History,
+        index: OpIndex,
+        now_ms: u64,
+    ) -> Result<u64, Violation> {
         let op = &history.ops[index as usize];
         if op.floor == 0 || op.floor % 2 == 1 {
             return Ok(op.floor);
@@ -326,8 +401,14 @@ impl Witness {
         }
         // What survived of clients that are gone may end with a delete, of which nothing is left.
         let strong = op.strong_floor(history);
-        let gone = |other: &Op| other.may_have_changed() && self.is_gone(other, now_ms) && 2 * other.seq <= op.floor;
-        let deleted = history.of_key(op.key).filter(|(_, other)| gone(other)).map(|(_, other)| other.seq).max();
+        let gone = |other: &Op| {
+            other.may_have_changed() && self.is_gone(other, now_ms) && 2 * other.seq <= op.floor
+        };
+        let deleted = history
+            .of_key(op.key)
+            .filter(|(_, other)| gone(other))
+            .map(|(_, other)| other.seq)
+            .max();
         let found = deleted.unwrap_or(0);
         if found >= strong && op.floor_is_excused(history, self, found) {
             return Ok(2 * found);
@@ -335,13 +416,23 @@ impl Witness {
         Err(self.too_old(history, index, "nothing"))
     }
 
-    /// Takes an answered operation's position, which must not be below what was known when it was asked.
-    fn place(&mut self, history: &mut History, index: OpIndex, position: u64) -> Result<(), Violation> {
+    /// Takes an answered operation's position, which must not be below what was known when it was
+    /// asked.
+    fn place(
+        &mut self,
+        history: &mut History,
+        index: OpIndex,
+        position: u64,
+    ) -> Result<(), Violation> {
         let op = &history.ops[index as usize];
         let key = op.key;
         if position < op.floor {
             if !op.floor_is_excused(history, self, position / 2) {
-                return Err(self.too_old(history, index, &format!("version {}", Seq(position / 2))));
+                return Err(self.too_old(
+                    history,
+                    index,
+                    &format!("version {}", Seq(position / 2)),
+                ));
             }
             self.forget_weak(history, key, position);
         }
@@ -358,10 +449,9 @@ impl Witness {
         let newest = Seq(op.floor / 2);
         let check = if newest.epoch() >= op.epoch {
             Check::Linearizable
-        } else if history
-            .of_key(op.key)
-            .any(|(_, other)| other.told == Told::Written && other.seq == newest.0 && other.responded < op.invoked)
-        {
+        } else if history.of_key(op.key).any(|(_, other)| {
+            other.told == Told::Written && other.seq == newest.0 && other.responded < op.invoked
+        }) {
             Check::AcknowledgedWriteLost
         } else {
             Check::SeenValueVanished
@@ -370,9 +460,20 @@ impl Witness {
         Violation::of(check, op.key, index, text)
     }
 
-    /// The client of some answers, in its lives since this one, is gone for good, with what they rest on: `lost` says which keys' newest it alone kept.
-    pub fn weaken(&mut self, history: &mut History, client: u8, since_life: u16, lost: impl Fn(u32, Seq) -> bool) {
-        for op in history.ops.iter_mut().filter(|op| op.client == client && op.life >= since_life && op.at_risk) {
+    /// The client of some answers, in its lives since this one, is gone for good, with what they
+    /// rest on: `lost` says which keys' newest it alone kept.
+    pub fn weaken(
+        &mut self,
+        history: &mut History,
+        client: u8,
+        since_life: u16,
+        lost: impl Fn(u32, Seq) -> bool,
+    ) {
+        for op in history
+            .ops
+            .iter_mut()
+            .filter(|op| op.client == client && op.life >= since_life && op.at_risk)
+        {
             if !op.weak && lost(op.key, Seq(op.seq)) {
                 op.weak = true;
                 self.keys[op.key as usize].has_weak = true;
@@ -389,24 +490,40 @@ impl Witness {
 
     /// What only weak evidence speaks for has turned out to be lost.
     fn forget_weak(&mut self, history: &History, key: u32, position: u64) {
-        let strong = history.of_key(key).filter(|(_, op)| !op.weak && op.responded != u64::MAX && op.seq != 0);
-        let floor = strong.filter(|(_, op)| op.told != Told::Unknown).map(|(_, op)| 2 * op.seq).max().unwrap_or(0);
+        let strong = history
+            .of_key(key)
+            .filter(|(_, op)| !op.weak && op.responded != u64::MAX && op.seq != 0);
+        let floor = strong
+            .filter(|(_, op)| op.told != Told::Unknown)
+            .map(|(_, op)| 2 * op.seq)
+            .max()
+            .unwrap_or(0);
         self.keys[key as usize].floor = floor.max(position);
     }
 }
 
 impl Op {
-    /// Whether everything above `found` is known from clients only that are gone, in an epoch that is over.
+    /// Whether everything above `found` is known from clients only that are gone, in an epoch that
+    /// is over.
     fn floor_is_excused(&self, history: &History, witness: &Witness, found: u64) -> bool {
-        let may_be = witness.keys[self.key as usize].has_weak && Seq(self.floor / 2).epoch() < self.epoch;
+        let may_be =
+            witness.keys[self.key as usize].has_weak && Seq(self.floor / 2).epoch() < self.epoch;
         may_be && self.strong_floor(history) <= found
     }
 
     /// The newest version that someone who still counts knew of when this was asked.
     fn strong_floor(&self, history: &History) -> u64 {
         let answered = |other: &Op| {
-            other.responded < self.invoked && other.told != Told::Unknown && other.told != Told::Nothing && !other.weak
+            other.responded < self.invoked
+                && other.told != Told::Unknown
+                && other.told != Told::Nothing
+                && !other.weak
         };
-        history.of_key(self.key).filter(|(_, other)| answered(other)).map(|(_, other)| other.seq).max().unwrap_or(0)
+        history
+            .of_key(self.key)
+            .filter(|(_, other)| answered(other))
+            .map(|(_, other)| other.seq)
+            .max()
+            .unwrap_or(0)
     }
 }

@@ -13,7 +13,9 @@ use crate::plan::Plan;
 use crate::random::Random;
 use crate::workload::Intent;
 use std::collections::BTreeMap;
-use switchback_core::client::{Completion, Operation, Outcome, Preservation, PreservedRecord, Session, SubmitError};
+use switchback_core::client::{
+    Completion, Operation, Outcome, Preservation, PreservedRecord, Session, SubmitError,
+};
 use switchback_core::control::ClientNotice;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_spool::{Disk, OpenError, Spool, load, segments};
@@ -45,7 +47,8 @@ struct Done {
 struct Spooling {
     /// While the client runs; otherwise only its disk.
     spool: Result<Spool<SpoolDisk>, SpoolDisk>,
-    /// Everything is synced before it is answered, so its machine may stop; otherwise only its process may die.
+    /// Everything is synced before it is answered, so its machine may stop; otherwise only its
+    /// process may die.
     always: bool,
     bytes_max: u64,
     is_writing: bool,
@@ -69,14 +72,25 @@ impl Spooling {
     }
 
     /// Opens the spool and loads it.
-    fn open(&mut self, mechanisms: Mechanisms, preserved: &mut Preservation) -> Result<(), OpenError> {
+    fn open(
+        &mut self,
+        mechanisms: Mechanisms,
+        preserved: &mut Preservation,
+    ) -> Result<(), OpenError> {
         let Err(disk) = &mut self.spool else { unreachable!("a client runs once") };
         let disk = std::mem::take(disk);
-        self.spool = Ok(Spool::open(disk, 0, self.always && mechanisms.synced_spool, self.bytes_max, preserved)?);
+        self.spool = Ok(Spool::open(
+            disk,
+            0,
+            self.always && mechanisms.synced_spool,
+            self.bytes_max,
+            preserved,
+        )?);
         Ok(())
     }
 
-    /// The client dies, perhaps in the middle of what its spool writes; so does its machine, if all it had been told to is synced.
+    /// The client dies, perhaps in the middle of what its spool writes; so does its machine, if all
+    /// it had been told to is synced.
     fn crash(&mut self, preserved: &Preservation, now_us: u64, random: &mut Random) {
         let spool = std::mem::replace(&mut self.spool, Err(SpoolDisk::default()));
         let Ok(mut spool) = spool else { unreachable!("only a running client dies") };
@@ -190,8 +204,10 @@ impl World {
         slot.life += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(client);
         let mut session = Box::new(self.rack.session(spooled, boot, seed, now));
-        let opened =
-            slot.spool.as_mut().map_or(Ok(()), |spool| spool.open(self.rack.mechanisms, session.preserved_mut()));
+        let opened = slot
+            .spool
+            .as_mut()
+            .map_or(Ok(()), |spool| spool.open(self.rack.mechanisms, session.preserved_mut()));
         slot.session = Some(session);
         if let Err(error) = opened {
             let text = format!("client{client} can't open its spool: {error:?}");
@@ -223,14 +239,17 @@ impl World {
         }
     }
 
-    /// What a client alone keeps is lost, as promised: answers that rest on it are evidence no longer.
+    /// What a client alone keeps is lost, as promised: answers that rest on it are evidence no
+    /// longer.
     pub(super) fn weaken_client(&mut self, client: u8) {
         if !self.plan.scheme.absorbs_writes() {
             return;
         }
         let slot = &self.clients[usize::from(client)];
         let kept: BTreeMap<u32, Seq> = match (&slot.session, &slot.spool) {
-            (Some(session), _) => session.preserved().iter().filter_map(|kept| self.kept(kept)).collect(),
+            (Some(session), _) => {
+                session.preserved().iter().filter_map(|kept| self.kept(kept)).collect()
+            }
             (None, Some(spool)) => spool.left().iter().filter_map(|kept| self.kept(kept)).collect(),
             (None, None) => return,
         };
@@ -240,7 +259,8 @@ impl World {
         self.witness.weaken(&mut self.history, client, since_life, lost);
     }
 
-    /// The recovery of this epoch no longer waited for the client: what it alone keeps is lost, as promised.
+    /// The recovery of this epoch no longer waited for the client: what it alone keeps is lost, as
+    /// promised.
     pub(super) fn give_up_client(&mut self, client: u8, epoch: u32) {
         self.weaken_client(client);
         let slot = &mut self.clients[usize::from(client)];
@@ -342,7 +362,9 @@ impl World {
         let fails = self.random.chance(self.plan.disks.commit_fails) && !self.is_healed();
         let slot = &mut self.clients[usize::from(client)];
         let boot = slot.boot;
-        let Some(Spooling { spool: Ok(spool), is_writing, next, next_answers, answers, .. }) = &mut slot.spool else {
+        let Some(Spooling { spool: Ok(spool), is_writing, next, next_answers, answers, .. }) =
+            &mut slot.spool
+        else {
             return;
         };
         *is_writing = true;
@@ -431,7 +453,8 @@ impl World {
         } else {
             self.finish_op(client, thread, op as OpIndex, done);
         }
-        let pause_us = if self.is_healed() { self.ending_pause_us() } else { self.workload.pause_us() };
+        let pause_us =
+            if self.is_healed() { self.ending_pause_us() } else { self.workload.pause_us() };
         self.queue.push(self.now_us + pause_us, Event::Submit(client, thread));
     }
 
@@ -517,9 +540,13 @@ impl World {
             fill_value(index, bytes, &mut self.value);
         }
         let operation = match (op.kind, intent) {
-            (_, Intent::Scan { from, count_only, .. }) => Operation::Scan { position: from, count_only },
+            (_, Intent::Scan { from, count_only, .. }) => {
+                Operation::Scan { position: from, count_only }
+            }
             (Kind::Read, _) => Operation::Read { key },
-            (Kind::Write, _) => Operation::Write { key, value: &self.value, expiry_ms: op.expiry_ms, condition },
+            (Kind::Write, _) => {
+                Operation::Write { key, value: &self.value, expiry_ms: op.expiry_ms, condition }
+            }
             (Kind::Delete, _) => Operation::Delete { key, condition },
         };
         let token = token(if scan { SCANS } else { index.into() }, thread);
@@ -533,12 +560,14 @@ impl World {
                 mine.waits = true;
                 if let Intent::Modify(key) = intent {
                     // First the read, then the write.
-                    mine.modifies = if op.kind == Kind::Read { Some((key, Seq(NO_GUARD))) } else { None };
+                    mine.modifies =
+                        if op.kind == Kind::Read { Some((key, Seq(NO_GUARD))) } else { None };
                 }
                 if let Intent::Scan { from, count_only, .. } = intent {
                     mine.scans = Some(intent);
                     let (asked, asked_us) = (self.history.tick(), self.now_us);
-                    let listing = Listing { from, count_only, asked, asked_us, ..Listing::default() };
+                    let listing =
+                        Listing { from, count_only, asked, asked_us, ..Listing::default() };
                     slot.listings[usize::from(thread)] = Some(listing);
                 } else {
                     self.begin_op(op, bytes);
@@ -593,7 +622,8 @@ impl World {
             Intent::Delete(key) => (ask(key, Kind::Delete), 0),
             Intent::Scan { .. } => (ask(0, Kind::Read), 0),
             Intent::Write(key, bytes, expires_ms) => {
-                let unix_ms = self.clocks[usize::from(Part::Client(client).index())].now(self.now_us).unix_ms;
+                let unix_ms =
+                    self.clocks[usize::from(Part::Client(client).index())].now(self.now_us).unix_ms;
                 let expiry_ms = if expires_ms == 0 { 0 } else { unix_ms + expires_ms };
                 (Op { expiry_ms, ..ask(key, Kind::Write) }, bytes)
             }
@@ -624,7 +654,8 @@ impl World {
         let mut lost = None;
         for kept in &going {
             let seq = kept.record.seq;
-            let in_snapshot = self.controller.snapshot.records.get(&kept.hash).is_some_and(|there| *there >= seq);
+            let in_snapshot =
+                self.controller.snapshot.records.get(&kept.hash).is_some_and(|there| *there >= seq);
             if !in_snapshot && !self.is_at_node(&kept.hash, seq) {
                 lost = Some(format!(
                     "client{client} is told to forget {seq} of {} (generation {}), which is neither at its node nor in a snapshot",
@@ -642,7 +673,8 @@ impl World {
 
 /// Whether an answer rests on a record that no node has.
 fn rests_on_client(answer: &Header) -> bool {
-    let is_dirty = answer.op == switchback_wire::Op::WriteReply || answer.record_flags & record_flags::DIRTY != 0;
+    let is_dirty = answer.op == switchback_wire::Op::WriteReply
+        || answer.record_flags & record_flags::DIRTY != 0;
     answer.has(flags::CACHED) && is_dirty
 }
 

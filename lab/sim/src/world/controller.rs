@@ -56,8 +56,10 @@ impl ControllerSlot {
         match file {
             StoreFile::Directory => self.files.directory = Some(bytes),
             StoreFile::Snapshot => {
-                let read: SnapshotFile = postcard::from_bytes(&bytes).expect("the controller wrote it");
-                let records = read.records.into_iter().map(|keyed| (keyed.hash, keyed.record.seq)).collect();
+                let read: SnapshotFile =
+                    postcard::from_bytes(&bytes).expect("the controller wrote it");
+                let records =
+                    read.records.into_iter().map(|keyed| (keyed.hash, keyed.record.seq)).collect();
                 self.snapshot = DurableSnapshot { generation: read.generation, records };
                 self.files.snapshot = Some(bytes);
             }
@@ -76,7 +78,10 @@ impl World {
         match rack.controller(nodes, self.map.clone(), &slot.files, seed, now) {
             Ok(controller) => slot.controller = Some(Box::new(controller)),
             Err(error) => {
-                self.fail(Violation::general(Check::Liveness, format!("the controller can't start: {error}")));
+                self.fail(Violation::general(
+                    Check::Liveness,
+                    format!("the controller can't start: {error}"),
+                ));
                 return;
             }
         }
@@ -196,8 +201,8 @@ impl World {
         }
     }
 
-    /// Clients that were silent for so long that a recovery may go on without them are as good as crashed: what they alone keep is lost,
-    /// as promised. Of others nothing may be lost.
+    /// Clients that were silent for so long that a recovery may go on without them are as good as
+    /// crashed: what they alone keep is lost, as promised. Of others nothing may be lost.
     fn notice_abandoned(&mut self) {
         let Some(controller) = &self.controller.controller else { return };
         if controller.epoch() != self.controller.epoch {
@@ -212,13 +217,18 @@ impl World {
         self.controller.recovered = epoch;
         self.statistics.recoveries += 1;
         for client in abandoned {
-            self.trace.line(self.now_us, || format!("client{client} is abandoned by the recovery of epoch {epoch}"));
+            self.trace.line(self.now_us, || {
+                format!("client{client} is abandoned by the recovery of epoch {epoch}")
+            });
             let slot = &self.clients[client as usize];
             // Clocks differ by a few per cent.
             let times = &self.plan.times;
             let silent_us = self.now_us - slot.heard_us;
             let waited_us = self.now_us - self.controller.epoch_since_us;
-            if slot.heard_us != 0 && silent_us < times.lease_us * 9 / 10 && waited_us < times.spool_wait_us * 9 / 10 {
+            if slot.heard_us != 0
+                && silent_us < times.lease_us * 9 / 10
+                && waited_us < times.spool_wait_us * 9 / 10
+            {
                 let text = format!(
                     "the recovery of epoch {epoch} no longer waits for client{client}, heard {silent_us} us ago"
                 );

@@ -115,7 +115,12 @@ impl World {
         }
         let flight = self.flights.take(place);
         self.trace.number(u64::from(to));
-        self.trace.packet(self.now_us, flight.from, Part::from_index(to).address(), flight.packet.bytes());
+        self.trace.packet(
+            self.now_us,
+            flight.from,
+            Part::from_index(to).address(),
+            flight.packet.bytes(),
+        );
         // Without the durable generation, which means something in answers only.
         self.trace.bytes(&flight.packet.bytes()[..104]);
         self.trace.bytes(&flight.packet.bytes()[108..switchback_wire::HEADER_BYTES]);

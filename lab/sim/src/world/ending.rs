@@ -20,7 +20,8 @@ pub(super) enum Phase {
     Reading(u32),
     /// One key is written until the cache absorbs it.
     Warming(u32),
-    /// All keys are listed, from this position on, while the cache holds some of them; whether the question is under way.
+    /// All keys are listed, from this position on, while the cache holds some of them; whether the
+    /// question is under way.
     Listing(u64, bool),
     /// Everything is evicted.
     Draining,
@@ -37,7 +38,8 @@ pub(super) struct Ending {
     deadline_us: u64,
     /// When it began.
     since_us: u64,
-    /// The cache answered what it is asked in the warming phase: an absorbed write, or a read without write-back.
+    /// The cache answered what it is asked in the warming phase: an absorbed write, or a read
+    /// without write-back.
     absorbed: bool,
     /// Reads that came to nothing.
     retries: u32,
@@ -56,7 +58,10 @@ impl World {
     /// A long time for this rack.
     fn patience_us(&self) -> u64 {
         let times = &self.plan.times;
-        let longest_us = times.lease_us + times.spool_wait_us + times.deadline_us + times.snapshot_us.unwrap_or(0);
+        let longest_us = times.lease_us
+            + times.spool_wait_us
+            + times.deadline_us
+            + times.snapshot_us.unwrap_or(0);
         2 * longest_us + 20 * times.switch_timeout_us + 10_000_000
     }
 
@@ -115,7 +120,11 @@ impl World {
             // It goes on by its answers.
             Phase::Listing(..) => {}
             Phase::Draining => {
-                let drained = self.controller.controller.as_ref().is_some_and(|controller| controller.is_drained());
+                let drained = self
+                    .controller
+                    .controller
+                    .as_ref()
+                    .is_some_and(|controller| controller.is_drained());
                 if drained && self.is_quiet() {
                     self.statistics.drained += 1;
                     self.check_stored();
@@ -129,8 +138,16 @@ impl World {
             }
             Phase::Over => {}
         }
-        if self.phase != Phase::Safety && self.phase != Phase::Over && self.now_us > self.ending_state.deadline_us {
-            let text = format!("{:?} took more than {} us: {}", self.phase, self.patience_us(), self.state());
+        if self.phase != Phase::Safety
+            && self.phase != Phase::Over
+            && self.now_us > self.ending_state.deadline_us
+        {
+            let text = format!(
+                "{:?} took more than {} us: {}",
+                self.phase,
+                self.patience_us(),
+                self.state()
+            );
             self.fail(Violation::general(Check::Liveness, text));
         }
     }
@@ -138,24 +155,33 @@ impl World {
     /// What might explain that nothing goes on.
     fn state(&self) -> String {
         let now = self.now(Part::Controller);
-        let controller = self.controller.controller.as_ref().map(|controller| controller.status(now));
-        let sessions: Vec<_> = self.clients.iter().filter_map(|slot| slot.session.as_ref()).collect();
-        let sessions: Vec<_> = sessions.iter().map(|session| (session.epoch(), session.outstanding())).collect();
+        let controller =
+            self.controller.controller.as_ref().map(|controller| controller.status(now));
+        let sessions: Vec<_> =
+            self.clients.iter().filter_map(|slot| slot.session.as_ref()).collect();
+        let sessions: Vec<_> =
+            sessions.iter().map(|session| (session.epoch(), session.outstanding())).collect();
         let nodes: Vec<_> = self.nodes.iter().filter_map(|slot| slot.shim.as_ref()).collect();
         let nodes: Vec<_> = nodes.iter().map(|node| (node.offered(), node.statistics())).collect();
-        format!("{controller:?}, sessions (epoch, outstanding) {sessions:?}, nodes (offered, counters) {nodes:?}")
+        format!(
+            "{controller:?}, sessions (epoch, outstanding) {sessions:?}, nodes (offered, counters) {nodes:?}"
+        )
     }
 
-    /// Operations complete while there are faults, unless something was broken all the time: such a run proves nothing, and is counted.
+    /// Operations complete while there are faults, unless something was broken all the time: such a
+    /// run proves nothing, and is counted.
     fn check_progress(&mut self) {
         let (done, asked) = (self.statistics.completed, self.history.ops.len() as u64);
         // The end of an epoch leaves the outcome of what was under way unknown.
-        let calm = self.plan.faults.every_us == 0 && self.plan.data.loss < 0.05 && self.statistics.recoveries <= 1;
+        let calm = self.plan.faults.every_us == 0
+            && self.plan.data.loss < 0.05
+            && self.statistics.recoveries <= 1;
         let floor = if calm { asked * 9 / 10 } else { asked / 50 };
         if done >= floor && asked > 0 {
             return;
         }
-        let (calm_us, needed_us) = (self.nemesis.longest_calm_us(self.now_us), self.recovers_within_us());
+        let (calm_us, needed_us) =
+            (self.nemesis.longest_calm_us(self.now_us), self.recovers_within_us());
         if calm_us < needed_us {
             self.statistics.idle += 1;
             return;
@@ -167,17 +193,26 @@ impl World {
         self.fail(Violation::general(Check::Progress, text));
     }
 
-    /// How long a rack without faults may take until it serves: a switch is declared dead, and a recovery waits for silent clients.
+    /// How long a rack without faults may take until it serves: a switch is declared dead, and a
+    /// recovery waits for silent clients.
     fn recovers_within_us(&self) -> u64 {
         let times = &self.plan.times;
-        2 * times.switch_timeout_us + times.switch_lost_us + times.lease_us + times.drift_us + times.spool_wait_us
+        2 * times.switch_timeout_us
+            + times.switch_lost_us
+            + times.lease_us
+            + times.drift_us
+            + times.spool_wait_us
     }
 
     pub(super) fn is_settled(&self) -> bool {
         let Some(controller) = &self.controller.controller else { return false };
         let epoch = controller.epoch();
         let idle = self.clients.iter().all(super::ClientSlot::is_idle);
-        let moved = self.clients.iter().filter_map(|slot| slot.session.as_ref()).all(|s| s.epoch() == epoch);
+        let moved = self
+            .clients
+            .iter()
+            .filter_map(|slot| slot.session.as_ref())
+            .all(|s| s.epoch() == epoch);
         // The controller may not have noticed yet that its switch died.
         let running = self.switches.iter().filter_map(|slot| slot.running.as_ref());
         let switched = running.map(|running| running.agent.epoch()).any(|at| at == epoch);
@@ -193,8 +228,8 @@ impl World {
             && self.clients.iter().all(super::ClientSlot::is_idle)
     }
 
-    /// A thread's pause after the faults: a key gets hot only if it is asked for faster than counters are cleared, but it may have to queue
-    /// behind thousands of offers of the load.
+    /// A thread's pause after the faults: a key gets hot only if it is asked for faster than
+    /// counters are cleared, but it may have to queue behind thousands of offers of the load.
     pub(super) fn ending_pause_us(&self) -> u64 {
         match self.phase {
             Phase::Warming(count) if count > WARMING_FAST => 1_000,
@@ -237,10 +272,13 @@ impl World {
             }
             Phase::Warming(count) if client == 0 && count < WARMING_MAX => {
                 self.phase = Phase::Warming(count + 1);
+                let key = (0..self.workload.keys())
+                    .find(|&key| self.workload.key(key).len() <= CACHED_KEY_BYTES_MAX);
                 // If the next read fetches what a write made invalid, the one after it is answered.
                 let reads = if self.plan.scheme.absorbs_writes() { 1 } else { 2 };
-                let key = (0..self.workload.keys()).find(|&key| self.workload.key(key).len() <= CACHED_KEY_BYTES_MAX);
-                key.map(|key| if count % 4 < reads { Intent::Read(key) } else { Intent::Write(key, 8, 0) })
+                key.map(|key| {
+                    if count % 4 < reads { Intent::Read(key) } else { Intent::Write(key, 8, 0) }
+                })
             }
             _ => None,
         }
@@ -278,8 +316,10 @@ impl World {
 
     fn note_nothing(&mut self, what: String) {
         self.ending_state.retries += 1;
-        // The epoch that the faults left may be renewed once more; that ends what every thread writes.
-        let renewed = if self.plan.topology.sequence_start > 0 { self.plan.load.threads.into() } else { 0 };
+        // The epoch that the faults left may be renewed once more; that ends what every thread
+        // writes.
+        let renewed =
+            if self.plan.topology.sequence_start > 0 { self.plan.load.threads.into() } else { 0 };
         if self.ending_state.retries > 3 + renewed {
             let text = format!("even after the faults this came to nothing, after others: {what}");
             self.fail(Violation::general(Check::Liveness, text));
@@ -291,9 +331,11 @@ impl World {
         let now_ms = EPOCH_MS + self.now_us / 1000;
         for key in 0..self.workload.keys() {
             let Some(hash) = self.hash_of(key) else { return };
-            let stored = Stored { record: self.stored_record(&hash), floor: self.stored_floor(&hash) };
+            let stored =
+                Stored { record: self.stored_record(&hash), floor: self.stored_floor(&hash) };
             if let Err(text) = compare(&self.history, &self.witness, key, stored, now_ms) {
-                let violation = Violation::general(Check::Stored, format!("after a drain key {key} {text}"));
+                let violation =
+                    Violation::general(Check::Stored, format!("after a drain key {key} {text}"));
                 self.fail(Violation { key: Some(key), ..violation });
                 return;
             }

@@ -22,8 +22,9 @@ impl World {
     fn compact_now_and_then(&mut self) {
         if self.random.chance(self.plan.disks.compaction) {
             let node = self.random.below(self.nodes.len() as u64) as usize;
-            let unix_ms =
-                self.clocks[usize::from(crate::parts::Part::Node(node as u8).index())].now(self.now_us).unix_ms;
+            let unix_ms = self.clocks[usize::from(crate::parts::Part::Node(node as u8).index())]
+                .now(self.now_us)
+                .unix_ms;
             let engine = &mut self.nodes[node].engine;
             engine.set_now_ms(unix_ms);
             engine.compact();
@@ -48,8 +49,16 @@ impl World {
             bound("keys cached by a switch", running.agent.cached(), records);
         }
         for session in self.clients.iter().filter_map(|slot| slot.session.as_ref()) {
-            bound("operations of a session", session.outstanding(), self.rack.session_lanes as usize);
-            bound("records preserved by a session", session.preserved().len(), self.plan.load.keys as usize);
+            bound(
+                "operations of a session",
+                session.outstanding(),
+                self.rack.session_lanes as usize,
+            );
+            bound(
+                "records preserved by a session",
+                session.preserved().len(),
+                self.plan.load.keys as usize,
+            );
         }
         if let Some(controller) = &self.controller.controller {
             bound("keys cached, as the controller sees it", controller.cached(), records);

@@ -1,7 +1,8 @@
 //! The world: all parts of a rack, their networks, disks and clocks, in one event loop.
 //!
-//! Nothing in here happens but in [`World::step`], which takes the next event. Parts are the production code; each has a file of its own
-//! below, which does what that part's driver does in production.
+//! Nothing in here happens but in [`World::step`], which takes the next event. Parts are the
+//! production code; each has a file of its own below, which does what that part's driver does in
+//! production.
 
 mod channel;
 mod client;
@@ -106,7 +107,8 @@ impl World {
         let workload = Workload::new(&plan.load, random.fork());
         let skew_ms = 2 * plan.clocks.skew_ms as u64 + 2;
         let rack = plan.rack();
-        let heads = (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]);
+        let heads =
+            (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]);
         let mut world = World {
             now_us: 0,
             queue: EventQueue::default(),
@@ -114,7 +116,9 @@ impl World {
             control: ControlPlane::new(plan.control.clone(), random.fork()),
             flights: Flights::default(),
             controller: ControllerSlot::default(),
-            clients: (0..plan.topology.clients).map(|_| ClientSlot::new(&plan, &mut random)).collect(),
+            clients: (0..plan.topology.clients)
+                .map(|_| ClientSlot::new(&plan, &mut random))
+                .collect(),
             switches: (0..plan.topology.switches).map(|_| SwitchSlot::default()).collect(),
             nodes: (0..plan.topology.nodes).map(|_| NodeSlot::default()).collect(),
             nemesis: Nemesis::new(&plan.faults, random.fork()),

@@ -150,7 +150,10 @@ impl World {
             FaultKind::Zombie => {
                 // It may go on serving clients that haven't heard either.
                 let active = self.active_switch();
-                let mut alone = vec![self.pick(|part| is_switch(part) && active.is_none_or(|active| part == active))?];
+                let mut alone =
+                    vec![self.pick(|part| {
+                        is_switch(part) && active.is_none_or(|active| part == active)
+                    })?];
                 let share = *self.nemesis.random.pick(&[0.0, 0.5, 0.5, 1.0]);
                 for part in self.parts().into_iter().filter(|part| is_client(*part)) {
                     if self.nemesis.random.chance(share) {
@@ -200,7 +203,8 @@ impl World {
     }
 
     fn crash_one(&mut self, parts: impl Fn(Part) -> bool) -> Option<Vec<Part>> {
-        let running: Vec<Part> = self.parts().into_iter().filter(|part| self.is_running(*part)).collect();
+        let running: Vec<Part> =
+            self.parts().into_iter().filter(|part| self.is_running(*part)).collect();
         let part = self.pick(|part| parts(part) && running.contains(&part))?;
         self.crash_part(part);
         Some(vec![part])
@@ -209,10 +213,15 @@ impl World {
     /// The switch that serves, as the controller sees it.
     fn active_switch(&self) -> Option<Part> {
         let status = self.controller.controller.as_ref()?.status(self.now(Part::Controller));
-        status.switches.iter().find(|switch| switch.active).map(|switch| Part::Switch(switch.index as u8))
+        status
+            .switches
+            .iter()
+            .find(|switch| switch.active)
+            .map(|switch| Part::Switch(switch.index as u8))
     }
 
-    /// Damages a record of a node where it is stored. (It is mended when the fault ends, as from a backup.)
+    /// Damages a record of a node where it is stored. (It is mended when the fault ends, as from a
+    /// backup.)
     fn rot_one(&mut self, node: u8) -> bool {
         let slot = &self.nodes[usize::from(node)];
         let count = slot.engine.records().count() as u64;
@@ -220,7 +229,12 @@ impl World {
             return false;
         }
         let at = self.nemesis.random.below(count) as usize;
-        let (hash, key) = slot.engine.records().nth(at).map(|(hash, key, _)| (*hash, key.to_vec())).expect("counted");
+        let (hash, key) = slot
+            .engine
+            .records()
+            .nth(at)
+            .map(|(hash, key, _)| (*hash, key.to_vec()))
+            .expect("counted");
         self.nodes[usize::from(node)].engine.rot(&hash, &key)
     }
 
@@ -234,7 +248,8 @@ impl World {
     fn partition(&mut self, both_ways: bool) -> Lasting {
         let mut cut = Vec::new();
         let alone = self.parts();
-        let alone: Vec<Part> = alone.into_iter().filter(|_| self.nemesis.random.chance(0.3)).collect();
+        let alone: Vec<Part> =
+            alone.into_iter().filter(|_| self.nemesis.random.chance(0.3)).collect();
         for from in self.parts() {
             for to in self.parts() {
                 if alone.contains(&from) && !alone.contains(&to) {
@@ -299,8 +314,8 @@ impl World {
         self.control.heal();
     }
 
-    /// When the last pause is over. It isn't cut short by the end of faults: what waits in the sockets of whoever pauses must not be
-    /// overtaken by what is sent later.
+    /// When the last pause is over. It isn't cut short by the end of faults: what waits in the
+    /// sockets of whoever pauses must not be overtaken by what is sent later.
     pub(super) fn pauses_end_us(&self) -> u64 {
         self.paused_until_us.iter().copied().max().unwrap_or(0)
     }

@@ -58,7 +58,10 @@ impl World {
         match self.rack.shim(node.into(), boot, address, loaded, now) {
             Ok(shim) => slot.shim = Some(Box::new(shim)),
             Err(error) => {
-                self.fail(Violation::general(Check::Liveness, format!("node{node} can't start: {error}")));
+                self.fail(Violation::general(
+                    Check::Liveness,
+                    format!("node{node} can't start: {error}"),
+                ));
                 return;
             }
         }

@@ -1,5 +1,5 @@
-//! A run by hand: what clients ask, what becomes of single packets, which parts die, in this order. No seed decides any of it, so a
-//! script means the same whatever else the simulator draws.
+//! A run by hand: what clients ask, what becomes of single packets, which parts die, in this order.
+//! No seed decides any of it, so a script means the same whatever else the simulator draws.
 
 use super::{ClientSlot, Flight, World};
 use crate::check::Violation;
@@ -102,13 +102,15 @@ impl World {
     }
 }
 
-/// A rack that does what it is told. Everything else works: nothing is lost, no part dies, no key becomes hot by itself.
+/// A rack that does what it is told. Everything else works: nothing is lost, no part dies, no key
+/// becomes hot by itself.
 pub struct Script {
     world: World,
 }
 
 impl Script {
-    /// A small rack without faults, of two clients with a lane each, to be narrowed. Nothing of it is drawn.
+    /// A small rack without faults, of two clients with a lane each, to be narrowed. Nothing of it
+    /// is drawn.
     pub fn plan() -> Plan {
         let mut plan = Plan::calm(0, Scheme::FarReach);
         plan.focus = Focus::Anything;
@@ -149,8 +151,15 @@ impl Script {
         plan.agents = Agents { command_us: 20, poll_us: 100, step_us: 20 };
         plan.clocks = Clocks { drift_ppm: 0, skew_ms: 0 };
         plan.data = DataNetwork { delay_us: 20, ..DataNetwork::default() };
-        plan.control = ControlNetwork { delay_us: 50, reconnect_us: 1_000, ..ControlNetwork::default() };
-        plan.disks = Disks { commit_us: 30, store_us: 200, spool_us: 50, commit_fails: 0.0, compaction: 0.0 };
+        plan.control =
+            ControlNetwork { delay_us: 50, reconnect_us: 1_000, ..ControlNetwork::default() };
+        plan.disks = Disks {
+            commit_us: 30,
+            store_us: 200,
+            spool_us: 50,
+            commit_fails: 0.0,
+            compaction: 0.0,
+        };
         plan.load = Load {
             keys: 4,
             skew: 0.0,
@@ -196,7 +205,10 @@ impl Script {
     /// A client asks something.
     fn ask(&mut self, client: u8, intent: Intent) -> OpIndex {
         let index = self.world.history.ops.len() as OpIndex;
-        assert!(self.world.wants(client, 0, intent), "client{client} can't ask: it has no lane, or no session");
+        assert!(
+            self.world.wants(client, 0, intent),
+            "client{client} can't ask: it has no lane, or no session"
+        );
         index
     }
 
@@ -210,7 +222,8 @@ impl Script {
         self.ask(client, Intent::Write(key, 8, 0))
     }
 
-    /// A client writes a key if it is at the version that it saw last; never written, if it saw none.
+    /// A client writes a key if it is at the version that it saw last; never written, if it saw
+    /// none.
     pub fn write_if(&mut self, client: u8, key: u32) -> OpIndex {
         self.ask(client, Intent::Guess(key, 8, false))
     }
@@ -222,7 +235,9 @@ impl Script {
 
     /// The operation, once it is answered.
     pub fn answer(&mut self, index: OpIndex) -> Op {
-        self.until("an operation is answered", |world| world.history.ops[index as usize].responded != u64::MAX);
+        self.until("an operation is answered", |world| {
+            world.history.ops[index as usize].responded != u64::MAX
+        });
         self.world.history.ops[index as usize]
     }
 
@@ -244,7 +259,9 @@ impl Script {
 
     /// Waits until a packet is kept.
     pub fn keeps(&mut self) {
-        self.until("a packet is kept", |world| world.rules.as_ref().is_some_and(|rules| !rules.kept.is_empty()));
+        self.until("a packet is kept", |world| {
+            world.rules.as_ref().is_some_and(|rules| !rules.kept.is_empty())
+        });
     }
 
     /// Delivers the packet that was kept first.
@@ -351,7 +368,8 @@ impl Script {
 
     /// Two keys that share a floor.
     pub fn neighbours(&self) -> (u32, u32) {
-        let hash_key = self.world.controller.controller.as_ref().expect("the rack serves").hash_key();
+        let hash_key =
+            self.world.controller.controller.as_ref().expect("the rack serves").hash_key();
         let mut known = BTreeMap::new();
         let keys = 0..self.world.workload.keys();
         let mut pairs = keys.filter_map(|key| {
@@ -377,7 +395,8 @@ impl Script {
         self.world.rules.as_mut().expect("the script isn't over")
     }
 
-    /// The script is over: everything has to come right as at the end of each run. What the checks found.
+    /// The script is over: everything has to come right as at the end of each run. What the checks
+    /// found.
     pub fn end(mut self) -> Outcome {
         let rules = self.rules();
         assert!(rules.stalled.is_empty() && rules.stopped.is_empty(), "nothing waits for ever");

@@ -1,7 +1,7 @@
 //! A switch: the native datapath and its agent.
 //!
-//! In production packets pass while the agent writes tables. Here some packets wait for the agent to be in the middle of a command
-//! and pass between its steps.
+//! In production packets pass while the agent writes tables. Here some packets wait for the agent
+//! to be in the middle of a command and pass between its steps.
 
 use super::{Flight, World};
 use crate::check::{Check, Violation};
@@ -90,21 +90,31 @@ impl Between<'_> {
         }
     }
 
-    /// A packet that ends an entry may come a second time, late: it names the incarnation that it means.
+    /// A packet that ends an entry may come a second time, late: it names the incarnation that it
+    /// means.
     fn repeat_packets(&mut self, packet: &Packet) {
-        if self.repeats.len() > REPEATS_MAX || (!self.repeats.is_empty() && self.random.chance(0.3)) {
+        if self.repeats.len() > REPEATS_MAX || (!self.repeats.is_empty() && self.random.chance(0.3))
+        {
             let mut late = self.repeats.pop_front().expect("not empty");
             let _late = self.running.inject(&mut late);
         }
         let ends_entry = |op: Op| matches!(op, Op::EvictBegin | Op::Remove);
-        if self.random.chance(self.plan.data.repeats) && packet.parse().is_ok_and(|parts| ends_entry(parts.header.op)) {
+        if self.random.chance(self.plan.data.repeats)
+            && packet.parse().is_ok_and(|parts| ends_entry(parts.header.op))
+        {
             self.repeats.push_back(packet.clone());
         }
     }
 
     fn pass(&mut self, mut flight: Box<Flight>) {
         let bits = self.random.bits() as u32;
-        let verdict = self.running.process(&mut flight.packet, flight.from, self.unix_ms, bits, Shard::default());
+        let verdict = self.running.process(
+            &mut flight.packet,
+            flight.from,
+            self.unix_ms,
+            bits,
+            Shard::default(),
+        );
         self.passed.push((flight, verdict));
     }
 
@@ -116,8 +126,12 @@ impl Between<'_> {
         }
         let mut records = BTreeMap::new();
         for (at, hash) in self.entries.iter() {
-            let record = self.running.peek_record(at.class, at.slot).expect("the agent names slots that exist");
-            if record.state & bits::VALID != 0 && record.state & bits::DIRTY != 0 && record.seq > 0 {
+            let record = self
+                .running
+                .peek_record(at.class, at.slot)
+                .expect("the agent names slots that exist");
+            if record.state & bits::VALID != 0 && record.state & bits::DIRTY != 0 && record.seq > 0
+            {
                 records.insert(*hash, Seq(record.seq));
             }
         }
@@ -214,8 +228,13 @@ impl World {
         slot.boot += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(switch);
         let agent = self.rack.agent(boot, part.address(), now);
-        slot.running =
-            Some(Box::new(Running { datapath, agent, entries: BTreeMap::new(), cut: None, repeats: VecDeque::new() }));
+        slot.running = Some(Box::new(Running {
+            datapath,
+            agent,
+            entries: BTreeMap::new(),
+            cut: None,
+            repeats: VecDeque::new(),
+        }));
         slot.poll_at_us = u64::MAX;
         slot.is_busy = false;
         self.agent_acts(switch, now, |agent| agent.handle_timeout(now));
@@ -246,7 +265,13 @@ impl World {
             return;
         }
         let bits = self.random.bits() as u32;
-        let verdict = running.datapath.process(&mut flight.packet, flight.from, now.unix_ms, bits, Shard::default());
+        let verdict = running.datapath.process(
+            &mut flight.packet,
+            flight.from,
+            now.unix_ms,
+            bits,
+            Shard::default(),
+        );
         if slot.poll_at_us == u64::MAX {
             slot.poll_at_us = self.now_us + self.plan.agents.poll_us;
             let at_us = slot.poll_at_us;
@@ -409,14 +434,16 @@ impl World {
             let (hash, seq) = (keyed.hash, keyed.record.seq);
             if missing.remove(&hash) != Some(seq) {
                 let was = cut.records.get(&hash);
-                let text = format!("snapshot {generation} has {seq} of {hash:?}, the cache had {was:?}");
+                let text =
+                    format!("snapshot {generation} has {seq} of {hash:?}, the cache had {was:?}");
                 self.fail(Violation::general(Check::SnapshotCut, text));
             }
         }
         for (hash, seq) in missing {
             // Evicted since: then its node has it.
             if !self.is_at_node(&hash, seq) {
-                let text = format!("snapshot {generation} lacks {seq} of {hash:?}, and so does its node");
+                let text =
+                    format!("snapshot {generation} lacks {seq} of {hash:?}, and so does its node");
                 self.fail(Violation::general(Check::SnapshotCut, text));
             }
         }

@@ -56,7 +56,12 @@ fn status() -> RackStatus {
             preserved_bytes: Some(2048),
             spool_bytes: Some(0),
         },
-        switches: vec![SwitchStatus { active: true, alive: true, epoch: 2, ..SwitchStatus::default() }],
+        switches: vec![SwitchStatus {
+            active: true,
+            alive: true,
+            epoch: 2,
+            ..SwitchStatus::default()
+        }],
         nodes: vec![node(0, true), node(1, false)],
         recovery: Some(RecoveryStatus {
             epoch: 2,
@@ -93,9 +98,11 @@ node  address  state  cached  reads  writes    load     disk  error
 
 #[test]
 fn what_a_controller_can_not_know_is_not_shown_as_zero() {
-    let nodes = vec![NodeStatus { alive: Some(true), cached_keys: Some(0), ..NodeStatus::default() }];
+    let nodes =
+        vec![NodeStatus { alive: Some(true), cached_keys: Some(0), ..NodeStatus::default() }];
     let clients = ClientsStatus { sessions: Some(1), ..ClientsStatus::default() };
-    let status = RackStatus { shape: "distributed".into(), nodes, clients, ..RackStatus::default() };
+    let status =
+        RackStatus { shape: "distributed".into(), nodes, clients, ..RackStatus::default() };
     let text = status_text(&status, Paint::none());
     for line in [
         "operations  known to the switch: ask it with --metrics, as metrics in its [[switch]] of rack.toml says",
@@ -111,7 +118,12 @@ fn what_a_controller_can_not_know_is_not_shown_as_zero() {
 
 #[test]
 fn a_node_knows_its_own_load_and_nothing_else() {
-    let here = NodeStatus { reads: Some(3), writes: Some(1), disk_bytes: Some(2048), ..NodeStatus::default() };
+    let here = NodeStatus {
+        reads: Some(3),
+        writes: Some(1),
+        disk_bytes: Some(2048),
+        ..NodeStatus::default()
+    };
     let text = nodes_text(&[here, NodeStatus { index: 1, ..NodeStatus::default() }], Paint::none());
     assert!(text.contains("   0  -        -           -      3       1     -  2.0 KiB"), "{text}");
     assert!(
@@ -122,22 +134,38 @@ fn a_node_knows_its_own_load_and_nothing_else() {
 
 #[test]
 fn a_controller_without_room_says_so() {
-    let error = Some("the controller can't use x: no space is left on its device; make room there".to_owned());
-    let status = RackStatus { snapshots: Some(SnapshotStatus { error, ..SnapshotStatus::default() }), ..status() };
-    assert!(status_text(&status, Paint::none()).contains("\n            the controller can't use x: no space"));
+    let error = Some(
+        "the controller can't use x: no space is left on its device; make room there".to_owned(),
+    );
+    let status = RackStatus {
+        snapshots: Some(SnapshotStatus { error, ..SnapshotStatus::default() }),
+        ..status()
+    };
+    assert!(
+        status_text(&status, Paint::none())
+            .contains("\n            the controller can't use x: no space")
+    );
 }
 
 #[test]
 fn cached_keys_can_not_write_to_the_terminal() {
-    let record = CachedRecord { key: "\u{1b}[2J".into(), stage: "cached".into(), ..CachedRecord::default() };
+    let record =
+        CachedRecord { key: "\u{1b}[2J".into(), stage: "cached".into(), ..CachedRecord::default() };
     let text = cached_text(&CachedStatus { total: 12, records: vec![record] }, Paint::none());
-    assert!(!text.contains('\u{1b}') && text.ends_with("and 11 more; --limit lists them\n"), "{text}");
+    assert!(
+        !text.contains('\u{1b}') && text.ends_with("and 11 more; --limit lists them\n"),
+        "{text}"
+    );
     assert!(cached_text(&CachedStatus::default(), Paint::none()).contains("nothing is cached yet"));
 }
 
 #[test]
 fn what_remains_is_named() {
-    let result = DrainResult { drained: 1, remaining: vec!["node 2: 17 records".into()], duration_seconds: 1.0 };
+    let result = DrainResult {
+        drained: 1,
+        remaining: vec!["node 2: 17 records".into()],
+        duration_seconds: 1.0,
+    };
     assert_eq!(
         drain_text(&result, Paint::none()),
         "1 records brought to their nodes in 1.0 s\nremains: node 2: 17 records"
@@ -164,10 +192,23 @@ fn error(answer: &'static str) -> String {
 fn errors_say_how_to_mend() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = Rack { address: free }.get::<RackStatus>("status").unwrap_err().to_string();
-    assert!(nobody.starts_with(&format!("no rack answers at {free}: is `switchback up` running?")), "{nobody}");
-    assert!(error("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").contains("is no rack"), "a web server");
-    assert!(error("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]").contains("no rack of this version"));
-    assert!(error("SSH-2.0-OpenSSH_9.2\r\n").contains("no rack"), "{}", error("SSH-2.0-OpenSSH_9.2\r\n"));
-    let failed = error("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 15\r\n\r\nnode 2 is down\n");
+    assert!(
+        nobody.starts_with(&format!("no rack answers at {free}: is `switchback up` running?")),
+        "{nobody}"
+    );
+    assert!(
+        error("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").contains("is no rack"),
+        "a web server"
+    );
+    assert!(
+        error("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]").contains("no rack of this version")
+    );
+    assert!(
+        error("SSH-2.0-OpenSSH_9.2\r\n").contains("no rack"),
+        "{}",
+        error("SSH-2.0-OpenSSH_9.2\r\n")
+    );
+    let failed =
+        error("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 15\r\n\r\nnode 2 is down\n");
     assert_eq!(failed, "node 2 is down");
 }

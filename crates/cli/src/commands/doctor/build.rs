@@ -18,36 +18,67 @@ pub(super) fn checkout() -> Vec<Check> {
 
 fn rust() -> Check {
     match first_line("rustc", &["--version"]) {
-        Some(line) if version_in(&line) >= version_in(RUST_MIN) => Check::fits(BUILD, "rustc", line),
-        Some(line) => {
-            Check::missing(BUILD, "rustc", format!("{line}; {RUST_MIN} or newer is needed"), "rustup update stable")
+        Some(line) if version_in(&line) >= version_in(RUST_MIN) => {
+            Check::fits(BUILD, "rustc", line)
         }
-        None => Check::missing(BUILD, "rustc", "not found", "`make run` prints the command that installs it"),
+        Some(line) => Check::missing(
+            BUILD,
+            "rustc",
+            format!("{line}; {RUST_MIN} or newer is needed"),
+            "rustup update stable",
+        ),
+        None => Check::missing(
+            BUILD,
+            "rustc",
+            "not found",
+            "`make run` prints the command that installs it",
+        ),
     }
 }
 
 fn compiler() -> Check {
     match first_line("c++", &["--version"]) {
         Some(line) => Check::fits(BUILD, "C++ compiler", line),
-        None => Check::missing(BUILD, "C++ compiler", "not found", "apt-get install build-essential, for RocksDB"),
+        None => Check::missing(
+            BUILD,
+            "C++ compiler",
+            "not found",
+            "apt-get install build-essential, for RocksDB",
+        ),
     }
 }
 
 /// RocksDB's bindings are generated with it.
 fn libclang() -> Check {
-    let directories = ["/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib"];
-    let llvm = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
-    let llvm = llvm.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("llvm-")));
-    let candidates = directories.iter().map(|path| Path::new(path).to_owned()).chain(llvm.map(|path| path.join("lib")));
-    let is_it = |name: &str| name.starts_with("libclang") && name.contains(".so") && !name.starts_with("libclang-cpp");
+    let directories =
+        ["/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/local/lib"];
+    let llvm =
+        std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
+    let llvm = llvm.filter(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("llvm-"))
+    });
+    let candidates = directories
+        .iter()
+        .map(|path| Path::new(path).to_owned())
+        .chain(llvm.map(|path| path.join("lib")));
+    let is_it = |name: &str| {
+        name.starts_with("libclang") && name.contains(".so") && !name.starts_with("libclang-cpp")
+    };
     let found = candidates.flat_map(|path| std::fs::read_dir(path).into_iter().flatten().flatten());
     match found
         .map(|entry| entry.path())
         .find(|path| path.file_name().is_some_and(|name| is_it(&name.to_string_lossy())))
     {
         Some(path) => Check::fits(BUILD, "libclang", path.display().to_string()),
-        None if std::env::var_os("LIBCLANG_PATH").is_some() => Check::fits(BUILD, "libclang", "by LIBCLANG_PATH"),
-        None => Check::missing(BUILD, "libclang", "not found", "apt-get install libclang-dev, for RocksDB's bindings"),
+        None if std::env::var_os("LIBCLANG_PATH").is_some() => {
+            Check::fits(BUILD, "libclang", "by LIBCLANG_PATH")
+        }
+        None => Check::missing(
+            BUILD,
+            "libclang",
+            "not found",
+            "apt-get install libclang-dev, for RocksDB's bindings",
+        ),
     }
 }
 

@@ -23,7 +23,12 @@ pub(super) fn checks(config: &RackConfig) -> Vec<Check> {
     let directory = &config.rack.data;
     let Some(existing) = existing(directory) else {
         let found = format!("{} can't be looked at", directory.display());
-        return vec![Check::missing(GROUP, "data", found, "choose another directory with --data DIR")];
+        return vec![Check::missing(
+            GROUP,
+            "data",
+            found,
+            "choose another directory with --data DIR",
+        )];
     };
     let probe = existing.join(format!(".switchback-doctor-{}", std::process::id()));
     let flush = measure(&probe);

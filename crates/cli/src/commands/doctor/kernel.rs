@@ -1,4 +1,5 @@
-//! What the datapath in the kernel needs: looked up first, judged then, so that the judgement can be tested with any machine.
+//! What the datapath in the kernel needs: looked up first, judged then, so that the judgement can
+//! be tested with any machine.
 
 use super::{Check, Verdict, first_line, version_in};
 use crate::output::bytes;
@@ -18,7 +19,8 @@ const LINUX_MIN: (u32, u32) = (6, 1);
 const LINUX_THAT_TELLS: (u32, u32) = (6, 3);
 /// Those that are needed, and their numbers. CAP_BPF is part of CAP_SYS_ADMIN.
 const CAPABILITIES: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_SYS_ADMIN", 21)];
-/// Above this MTU most drivers run only programs that take frames in pieces, which the datapath doesn't.
+/// Above this MTU most drivers run only programs that take frames in pieces, which the datapath
+/// doesn't.
 const MTU_COMMON: u32 = 3000;
 /// The kernel's own bookkeeping beside what maps hold, at most this share of it.
 const OVERHEAD: u64 = 2;
@@ -59,17 +61,24 @@ impl Facts {
         let built_in = switchback_xdp::is_built_in();
         let may_load = built_in && lacking(capabilities).is_empty();
         let pipeline = blueprint::rack(config).pipeline();
-        let setting = |name: &str| read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok();
+        let setting =
+            |name: &str| read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse().ok();
         Facts {
             wanted,
             architecture: std::env::consts::ARCH.to_owned(),
-            release: read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
+            release: read_to_string("/proc/sys/kernel/osrelease")
+                .unwrap_or_default()
+                .trim()
+                .to_owned(),
             built_in,
             clang: newest_clang(),
-            bpftool: ["bpftool", "/usr/sbin/bpftool"].into_iter().find_map(|program| first_line(program, &["version"])),
+            bpftool: ["bpftool", "/usr/sbin/bpftool"]
+                .into_iter()
+                .find_map(|program| first_line(program, &["version"])),
             btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             capabilities,
-            loaded: may_load.then(|| switchback_xdp::permission().map_err(|error| error.to_string())),
+            loaded: may_load
+                .then(|| switchback_xdp::permission().map_err(|error| error.to_string())),
             jit: setting("net/core/bpf_jit_enable"),
             jit_harden: setting("net/core/bpf_jit_harden"),
             run_statistics: setting("kernel/bpf_stats_enabled"),
@@ -78,7 +87,8 @@ impl Facts {
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
             interfaces: switchback_xdp::interfaces(),
             switches: config.switches.iter().map(|switch| switch.address.ip()).collect(),
-            interface: iface.map(|name| switchback_xdp::inspect(name).map_err(|error| error.to_string())),
+            interface: iface
+                .map(|name| switchback_xdp::inspect(name).map_err(|error| error.to_string())),
         }
     }
 
@@ -88,7 +98,12 @@ impl Facts {
     }
 
     /// Something without which it doesn't run.
-    fn needed(&self, name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
+    fn needed(
+        &self,
+        name: &'static str,
+        found: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Check {
         let verdict = if self.wanted { Verdict::Missing } else { Verdict::Optional };
         Check { verdict, ..Check::optional(GROUP, name, found, mend) }
     }
@@ -104,7 +119,8 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         }
         // No compiler helps.
         Err(why) => {
-            let mend = "run switches in user space (without --datapath xdp), or on a machine with x86_64";
+            let mend =
+                "run switches in user space (without --datapath xdp), or on a machine with x86_64";
             checks.push(facts.needed("architecture", why.to_string(), mend));
         }
     }
@@ -112,7 +128,11 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     if let Some(loaded) = &facts.loaded {
         checks.push(match loaded {
             Ok(()) => Check::fits(GROUP, "load", "the kernel takes the datapath"),
-            Err(why) => facts.needed("load", why, "see what the kernel says; a container needs --privileged"),
+            Err(why) => facts.needed(
+                "load",
+                why,
+                "see what the kernel says; a container needs --privileged",
+            ),
         });
     }
     checks.extend([btf(facts), bpftool(facts)]);
@@ -129,10 +149,15 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     checks.extend(memory(facts));
     match &facts.interface {
         None => {
-            let found = format!("none asked for; --iface IF looks at one of {}", facts.interfaces.join(", "));
+            let found = format!(
+                "none asked for; --iface IF looks at one of {}",
+                facts.interfaces.join(", ")
+            );
             checks.push(Check::fits(GROUP, "interface", found));
         }
-        Some(Err(why)) => checks.push(facts.needed("interface", why, "name another one with --iface")),
+        Some(Err(why)) => {
+            checks.push(facts.needed("interface", why, "name another one with --iface"))
+        }
         Some(Ok(interface)) => checks.extend(interface_checks(facts, interface)),
     }
     checks
@@ -143,7 +168,11 @@ fn release(facts: &Facts) -> Check {
     let (major, minor) = LINUX_MIN;
     match version_in(&facts.release) {
         Some(version) if version >= LINUX_MIN => Check::fits(GROUP, "kernel", found),
-        _ => facts.needed("kernel", found, format!("it needs Linux {major}.{minor} or newer: update the system")),
+        _ => facts.needed(
+            "kernel",
+            found,
+            format!("it needs Linux {major}.{minor} or newer: update the system"),
+        ),
     }
 }
 
@@ -159,7 +188,10 @@ fn built_in(facts: &Facts) -> Check {
 }
 
 fn newest_clang() -> Option<(String, String)> {
-    let names = (CLANG_MIN..=24).rev().map(|version| format!("clang-{version}")).chain(["clang".to_owned()]);
+    let names = (CLANG_MIN..=24)
+        .rev()
+        .map(|version| format!("clang-{version}"))
+        .chain(["clang".to_owned()]);
     names.into_iter().find_map(|name| first_line(&name, &["--version"]).map(|line| (name, line)))
 }
 
@@ -170,9 +202,12 @@ fn clang(facts: &Facts) -> Check {
         Some((name, line)) if version_in(line).is_some_and(|(major, _)| major >= CLANG_MIN) => {
             Check::fits(GROUP, "clang", format!("{name}: {line}"))
         }
-        Some((_, line)) => {
-            Check::optional(GROUP, "clang", format!("{line}; building needs {CLANG_MIN} or newer"), mend)
-        }
+        Some((_, line)) => Check::optional(
+            GROUP,
+            "clang",
+            format!("{line}; building needs {CLANG_MIN} or newer"),
+            mend,
+        ),
         None => Check::optional(GROUP, "clang", "not found; only building needs it", mend),
     }
 }
@@ -238,7 +273,12 @@ fn jit(facts: &Facts) -> Vec<Check> {
     }
     if facts.jit_harden == Some(2) {
         let found = "every constant of a program is hidden, which makes it slower";
-        checks.push(Check::optional(GROUP, "JIT hardening", found, "sysctl -w net.core.bpf_jit_harden=1 (or 0)"));
+        checks.push(Check::optional(
+            GROUP,
+            "JIT hardening",
+            found,
+            "sysctl -w net.core.bpf_jit_harden=1 (or 0)",
+        ));
     }
     checks
 }
@@ -251,9 +291,15 @@ fn available() -> Option<u64> {
         kb.parse::<u64>().ok().map(|kb| kb << 10)
     })?;
     let group = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let group = group.lines().find_map(|line| line.strip_prefix("0::")).map(|path| format!("/sys/fs/cgroup{path}"));
-    let number = |file: &str| read_to_string(format!("{}/{file}", group.as_ref()?)).ok()?.trim().parse::<u64>().ok();
-    let left = number("memory.max").map(|limit| limit.saturating_sub(number("memory.current").unwrap_or(0)));
+    let group = group
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(|path| format!("/sys/fs/cgroup{path}"));
+    let number = |file: &str| {
+        read_to_string(format!("{}/{file}", group.as_ref()?)).ok()?.trim().parse::<u64>().ok()
+    };
+    let left = number("memory.max")
+        .map(|limit| limit.saturating_sub(number("memory.current").unwrap_or(0)));
     Some(left.map_or(machine, |left| left.min(machine)))
 }
 
@@ -275,12 +321,18 @@ fn interface_checks(facts: &Facts, interface: &Interface) -> Vec<Check> {
     let name = &interface.name;
     let mut checks = vec![match interface.is_up {
         true => Check::fits(GROUP, "interface", format!("{name} is up")),
-        false => facts.needed("interface", format!("{name} is down"), format!("ip link set dev {name} up")),
+        false => facts.needed(
+            "interface",
+            format!("{name} is down"),
+            format!("ip link set dev {name} up"),
+        ),
     }];
     checks.extend(address(facts, interface));
     let mend = format!("ip link set dev {name} mtu 1500");
     checks.push(match interface.mtu {
-        mtu if mtu < MTU_MIN => facts.needed("MTU", format!("{mtu}, and packets need up to {MTU_MIN}"), mend),
+        mtu if mtu < MTU_MIN => {
+            facts.needed("MTU", format!("{mtu}, and packets need up to {MTU_MIN}"), mend)
+        }
         mtu if mtu > MTU_COMMON => {
             let found = format!("{mtu}; most drivers take programs only up to {MTU_COMMON} or so");
             Check::optional(GROUP, "MTU", found, format!("{mend}, if native mode is refused"))
@@ -292,7 +344,9 @@ fn interface_checks(facts: &Facts, interface: &Interface) -> Vec<Check> {
     if let Some(merges) = interface.merges_frames {
         let found = "large receive offload is on; most drivers run no programs then";
         checks.push(match merges {
-            true => Check::optional(GROUP, "frames merged", found, format!("ethtool -K {name} lro off")),
+            true => {
+                Check::optional(GROUP, "frames merged", found, format!("ethtool -K {name} lro off"))
+            }
             false => Check::fits(GROUP, "frames merged", "no (large receive offload is off)"),
         });
     }
@@ -310,7 +364,8 @@ fn interface_checks(facts: &Facts, interface: &Interface) -> Vec<Check> {
     checks
 }
 
-/// The datapath takes what is for the switch's address; on any other interface it sees nothing of it.
+/// The datapath takes what is for the switch's address; on any other interface it sees nothing of
+/// it.
 fn address(facts: &Facts, interface: &Interface) -> Option<Check> {
     let shown = |addresses: &[IpAddr]| match addresses {
         [] => "no address".to_owned(),
@@ -337,9 +392,14 @@ fn mode(facts: &Facts, interface: &Interface) -> Check {
     let name = &interface.name;
     let driver = interface.driver.as_deref().unwrap_or("a driver that doesn't tell its name");
     if let Some(attached) = interface.attached {
-        let mend =
-            format!("stop what has put it there (`bpftool net show dev {name}`), or ip link set dev {name} xdp off");
-        return facts.needed("XDP mode", format!("{driver}; another program is attached ({attached})"), mend);
+        let mend = format!(
+            "stop what has put it there (`bpftool net show dev {name}`), or ip link set dev {name} xdp off"
+        );
+        return facts.needed(
+            "XDP mode",
+            format!("{driver}; another program is attached ({attached})"),
+            mend,
+        );
     }
     let tells = version_in(&facts.release).is_some_and(|version| version >= LINUX_THAT_TELLS);
     match interface.takes_native {
@@ -411,14 +471,20 @@ mod tests {
         let mut facts = good();
         change(&mut facts);
         let failing = checks(&facts).into_iter().filter(|check| check.verdict != Verdict::Fits);
-        failing.map(|check| (check.name, check.verdict, check.mend.expect("a remedy for whatever fails"))).collect()
+        failing
+            .map(|check| {
+                (check.name, check.verdict, check.mend.expect("a remedy for whatever fails"))
+            })
+            .collect()
     }
 
     /// It breaks this check only, which names this remedy.
     #[track_caller]
     fn breaks(change: impl FnOnce(&mut Facts), name: &str, verdict: Verdict, remedy: &str) {
         let broken = broken(change);
-        let [(found, found_verdict, mend)] = &broken[..] else { panic!("one thing is wrong, not {broken:?}") };
+        let [(found, found_verdict, mend)] = &broken[..] else {
+            panic!("one thing is wrong, not {broken:?}")
+        };
         assert_eq!((*found, *found_verdict), (name, verdict));
         assert!(mend.contains(remedy), "{mend}");
     }
@@ -441,7 +507,12 @@ mod tests {
         breaks(|facts| facts.btf = false, "BTF", Optional, "CONFIG_DEBUG_INFO_BTF");
         breaks(|facts| facts.jit = Some(0), "JIT", Optional, "bpf_jit_enable=1");
         breaks(|facts| facts.jit_harden = Some(2), "JIT hardening", Optional, "bpf_jit_harden");
-        breaks(|facts| facts.run_statistics = Some(1), "run statistics", Optional, "bpf_stats_enabled=0");
+        breaks(
+            |facts| facts.run_statistics = Some(1),
+            "run statistics",
+            Optional,
+            "bpf_stats_enabled=0",
+        );
         breaks(|facts| facts.loaded = Some(Err("EPERM".into())), "load", Missing, "--privileged");
         breaks(|facts| facts.available_bytes = Some(150 << 20), "map memory", Missing, "[cache]");
     }
@@ -450,37 +521,80 @@ mod tests {
     fn what_the_build_and_the_user_lack_is_named() {
         use Verdict::{Missing, Optional};
         breaks(|facts| facts.built_in = false, "built in", Missing, "clang-19");
-        let arm =
-            |facts: &mut Facts| (facts.architecture, facts.built_in, facts.clang) = ("aarch64".into(), false, None);
+        let arm = |facts: &mut Facts| {
+            (facts.architecture, facts.built_in, facts.clang) = ("aarch64".into(), false, None)
+        };
         breaks(arm, "architecture", Missing, "x86_64");
         breaks(|facts| facts.clang = None, "clang", Optional, "clang-19");
         let old = Some(("clang".to_owned(), "clang version 14.0.6".to_owned()));
         breaks(|facts| facts.clang = old, "clang", Optional, "clang-19");
         breaks(|facts| facts.bpftool = None, "bpftool", Optional, "bpftool");
-        breaks(|facts| (facts.capabilities, facts.loaded) = (0, None), "privileges", Missing, "sudo");
+        breaks(
+            |facts| (facts.capabilities, facts.loaded) = (0, None),
+            "privileges",
+            Missing,
+            "sudo",
+        );
         // Rootless containers have this one, and no other.
         let checks = checks(&Facts { capabilities: 1 << 12, ..good() });
-        let found = &checks.iter().find(|check| check.name == "privileges").expect("it is checked").found;
+        let found =
+            &checks.iter().find(|check| check.name == "privileges").expect("it is checked").found;
         assert!(found.contains("CAP_SYS_ADMIN") && !found.contains("CAP_NET_ADMIN"), "{found}");
     }
 
     #[test]
     fn what_the_interface_lacks_is_named() {
         use Verdict::{Missing, Optional};
-        breaks(|facts| facts.interface = Some(Err("there is no interface".into())), "interface", Missing, "--iface");
-        breaks(with_interface(|it| it.is_up = false), "interface", Missing, "ip link set dev eth0 up");
+        breaks(
+            |facts| facts.interface = Some(Err("there is no interface".into())),
+            "interface",
+            Missing,
+            "--iface",
+        );
+        breaks(
+            with_interface(|it| it.is_up = false),
+            "interface",
+            Missing,
+            "ip link set dev eth0 up",
+        );
         breaks(with_interface(|it| it.mtu = 1400), "MTU", Missing, "mtu 1500");
         breaks(with_interface(|it| it.mtu = 9000), "MTU", Optional, "mtu 1500");
         breaks(with_interface(|it| it.addresses.clear()), "address", Missing, "--iface");
-        breaks(with_interface(|it| it.takes_native = Some(false)), "XDP mode", Missing, "--xdp-mode generic");
+        breaks(
+            with_interface(|it| it.takes_native = Some(false)),
+            "XDP mode",
+            Missing,
+            "--xdp-mode generic",
+        );
         let other = Some(switchback_xdp::Mode::Generic);
         breaks(with_interface(|it| it.attached = other), "XDP mode", Missing, "xdp off");
-        breaks(with_interface(|it| it.receive_queues = Some(1)), "receive queues", Optional, "combined 4");
-        breaks(with_interface(|it| it.merges_frames = Some(true)), "frames merged", Optional, "lro off");
-        breaks(with_interface(|it| it.strips_tags = Some(true)), "VLAN tags", Optional, "rxvlan off");
-        breaks(with_interface(|it| it.takes_native = None), "XDP mode", Missing, "--xdp-mode generic");
+        breaks(
+            with_interface(|it| it.receive_queues = Some(1)),
+            "receive queues",
+            Optional,
+            "combined 4",
+        );
+        breaks(
+            with_interface(|it| it.merges_frames = Some(true)),
+            "frames merged",
+            Optional,
+            "lro off",
+        );
+        breaks(
+            with_interface(|it| it.strips_tags = Some(true)),
+            "VLAN tags",
+            Optional,
+            "rxvlan off",
+        );
+        breaks(
+            with_interface(|it| it.takes_native = None),
+            "XDP mode",
+            Missing,
+            "--xdp-mode generic",
+        );
         // Where nobody says more, there is nothing to mend.
-        let silent = Interface { name: "eth0".into(), mtu: 1500, is_up: true, ..Interface::default() };
+        let silent =
+            Interface { name: "eth0".into(), mtu: 1500, is_up: true, ..Interface::default() };
         let old = |facts: &mut Facts| {
             (facts.release, facts.interface) = ("6.1.0-13-amd64".into(), Some(Ok(silent)));
             // A rack in one process: it makes its own addresses.

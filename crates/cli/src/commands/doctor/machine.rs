@@ -16,9 +16,12 @@ pub(super) fn checks(config: &RackConfig) -> Vec<Check> {
 }
 
 fn kernel() -> Check {
-    let release = read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let release =
+        read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     match version_in(&release) {
-        Some(version) if version >= (4, 18) => Check::fits(GROUP, "kernel", format!("Linux {release}")),
+        Some(version) if version >= (4, 18) => {
+            Check::fits(GROUP, "kernel", format!("Linux {release}"))
+        }
         Some(_) => Check::missing(
             GROUP,
             "kernel",
@@ -37,7 +40,12 @@ fn kernel() -> Check {
 fn cores() -> Check {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     match cores {
-        1 => Check::optional(GROUP, "cores", "1", "everything takes turns on one core: throughput will be low"),
+        1 => Check::optional(
+            GROUP,
+            "cores",
+            "1",
+            "everything takes turns on one core: throughput will be low",
+        ),
         cores => Check::fits(GROUP, "cores", cores.to_string()),
     }
 }
@@ -45,11 +53,16 @@ fn cores() -> Check {
 fn memory(config: &RackConfig) -> Check {
     let mb = |mb: u32| u64::from(mb) << 20;
     let settings = config.nodes[0].engine.settings;
-    let of_engine = |node: &Node| -> u64 { settings.iter().map(|setting| mb(node.options.get(setting))).sum() };
+    let of_engine =
+        |node: &Node| -> u64 { settings.iter().map(|setting| mb(node.options.get(setting))).sum() };
     let nodes: u64 = config.nodes.iter().map(of_engine).sum();
     // A slot has the value, a key of up to 128 bytes and its state.
-    let slots: u64 =
-        config.cache.classes.iter().map(|&(value, slots)| u64::from(slots) * (u64::from(value) + 250)).sum();
+    let slots: u64 = config
+        .cache
+        .classes
+        .iter()
+        .map(|&(value, slots)| u64::from(slots) * (u64::from(value) + 250))
+        .sum();
     let needed = nodes + slots + mb(config.client.preserve_max_mb);
     let info = read_to_string("/proc/meminfo").unwrap_or_default();
     let available = info.lines().find_map(|line| {
@@ -57,7 +70,12 @@ fn memory(config: &RackConfig) -> Check {
         kb.parse::<u64>().ok()
     });
     let Some(available) = available.map(|kb| kb << 10) else {
-        return Check::optional(GROUP, "memory", "unknown", format!("this rack takes up to {}", bytes(needed)));
+        return Check::optional(
+            GROUP,
+            "memory",
+            "unknown",
+            format!("this rack takes up to {}", bytes(needed)),
+        );
     };
     let found = format!("{} free; this rack takes up to {}", bytes(available), bytes(needed));
     match available >= needed {
@@ -65,7 +83,8 @@ fn memory(config: &RackConfig) -> Check {
         false => {
             let keys: Vec<_> = settings.iter().map(|setting| setting.key).collect();
             let keys = keys.join(" and ");
-            let mend = format!("lower {keys} in [nodes], records in [cache], preserve_max_mb in [client]");
+            let mend =
+                format!("lower {keys} in [nodes], records in [cache], preserve_max_mb in [client]");
             Check::optional(GROUP, "memory", found, mend)
         }
     }
@@ -92,7 +111,12 @@ fn clock() -> Check {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     if now < EARLIEST_UNIX_S {
         let found = format!("{now} s since 1970: it was never set");
-        return Check::missing(GROUP, "clock", found, "set it (timedatectl set-ntp true): expiry times depend on it");
+        return Check::missing(
+            GROUP,
+            "clock",
+            found,
+            "set it (timedatectl set-ntp true): expiry times depend on it",
+        );
     }
     match synchronized() {
         true => Check::fits(GROUP, "clock", "set, and kept by a time service"),
@@ -107,7 +131,8 @@ fn clock() -> Check {
 
 /// Whether the kernel is told the time by somebody.
 fn synchronized() -> bool {
-    // SAFETY: all-zero is a valid timex, and with `modes` 0 the call only reads the clock and fills the struct in.
+    // SAFETY: all-zero is a valid timex, and with `modes` 0 the call only reads the clock and fills
+    // the struct in.
     let state = unsafe {
         let mut timex: libc::timex = std::mem::zeroed();
         libc::adjtimex(&mut timex)

@@ -81,18 +81,42 @@ impl Check {
         Check { group, name, verdict: Verdict::Fits, found: found.into(), mend: None }
     }
 
-    fn optional(group: &'static str, name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
-        Check { group, name, verdict: Verdict::Optional, found: found.into(), mend: Some(mend.into()) }
+    fn optional(
+        group: &'static str,
+        name: &'static str,
+        found: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Check {
+        Check {
+            group,
+            name,
+            verdict: Verdict::Optional,
+            found: found.into(),
+            mend: Some(mend.into()),
+        }
     }
 
-    fn missing(group: &'static str, name: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Check {
-        Check { group, name, verdict: Verdict::Missing, found: found.into(), mend: Some(mend.into()) }
+    fn missing(
+        group: &'static str,
+        name: &'static str,
+        found: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Check {
+        Check {
+            group,
+            name,
+            verdict: Verdict::Missing,
+            found: found.into(),
+            mend: Some(mend.into()),
+        }
     }
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let overrides = Overrides { data: args.data.clone(), ..Overrides::default() };
-    let Some(config) = load(args.config.as_deref(), &overrides) else { return Ok(ExitCode::FAILURE) };
+    let Some(config) = load(args.config.as_deref(), &overrides) else {
+        return Ok(ExitCode::FAILURE);
+    };
     let wanted = args.iface.is_some() || args.datapath == "xdp";
     let checks = checks(&config, &kernel::Facts::look(&config, args.iface.as_deref(), wanted));
     match args.output {
@@ -120,7 +144,11 @@ fn text(checks: &[Check], paint: Paint) -> String {
     for check in checks {
         if check.group != group {
             group = check.group;
-            text += &format!("{}{}\n", if text.is_empty() { "" } else { "\n" }, paint.text(Style::Bold, group));
+            text += &format!(
+                "{}{}\n",
+                if text.is_empty() { "" } else { "\n" },
+                paint.text(Style::Bold, group)
+            );
         }
         let mark = match check.verdict {
             Verdict::Fits => paint.text(Style::Green, "fits    "),
@@ -129,14 +157,22 @@ fn text(checks: &[Check], paint: Paint) -> String {
         };
         text += &format!("  {mark}  {:<14} {}\n", check.name, check.found);
         if let Some(mend) = &check.mend {
-            text += &format!("  {:8}  {:<14} {}\n", "", "", paint.text(Style::Dim, &format!("-> {mend}")));
+            text += &format!(
+                "  {:8}  {:<14} {}\n",
+                "",
+                "",
+                paint.text(Style::Dim, &format!("-> {mend}"))
+            );
         }
     }
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let summary = match (count(Verdict::Missing), count(Verdict::Optional)) {
         (0, 0) => paint.text(Style::Green, "Everything fits."),
-        (0, optional) => format!("A rack can run here; {optional} optional {} not there.", are(optional)),
-        (missing, _) => paint.text(Style::Red, &format!("{missing} {} missing that a rack needs.", are(missing))),
+        (0, optional) => {
+            format!("A rack can run here; {optional} optional {} not there.", are(optional))
+        }
+        (missing, _) => paint
+            .text(Style::Red, &format!("{missing} {} missing that a rack needs.", are(missing))),
     };
     text + "\n" + &summary + "\n"
 }
@@ -157,7 +193,10 @@ fn version_in(text: &str) -> Option<(u32, u32)> {
     let starts = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
     let word = text.split(|c: char| !c.is_ascii_digit() && c != '.').find(starts)?;
     let mut numbers = word.split('.');
-    Some((numbers.next()?.parse().ok()?, numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or(0)))
+    Some((
+        numbers.next()?.parse().ok()?,
+        numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or(0),
+    ))
 }
 
 #[cfg(test)]
@@ -184,7 +223,10 @@ build
 1 thing is missing that a rack needs.
 ";
         assert_eq!(text(&checks, Paint::none()), expected);
-        assert!(text(&checks[..2], Paint::none()).ends_with("A rack can run here; 1 optional thing is not there.\n"));
+        assert!(
+            text(&checks[..2], Paint::none())
+                .ends_with("A rack can run here; 1 optional thing is not there.\n")
+        );
     }
 
     #[test]
@@ -205,13 +247,18 @@ build
             metrics: Some("127.0.0.1:0".parse().unwrap()),
             ..Overrides::default()
         };
-        let checks = checks(&RackConfig::load(None, &overrides).unwrap(), &kernel::Facts::default());
+        let checks =
+            checks(&RackConfig::load(None, &overrides).unwrap(), &kernel::Facts::default());
         let check = |name: &str| checks.iter().find(|check| check.name == name).unwrap();
         assert_eq!(check("gateway port").verdict, Verdict::Missing);
         assert!(check("gateway port").mend.as_ref().unwrap().contains("--resp"));
         assert_eq!(check("metrics port").verdict, Verdict::Fits);
         assert_ne!(check("data").verdict, Verdict::Missing, "{:?}", check("data"));
-        assert!(check("fsync").found.contains("ms") || check("fsync").found.contains("us"), "{:?}", check("fsync"));
+        assert!(
+            check("fsync").found.contains("ms") || check("fsync").found.contains("us"),
+            "{:?}",
+            check("fsync")
+        );
         assert!(!directory.path().join("new").exists(), "the doctor leaves nothing behind");
     }
 
@@ -219,9 +266,12 @@ build
     fn ports_of_other_machines_are_none_of_this_ones() {
         let text = "[rack]\nmetrics = '198.51.100.7:9464'\n[controller]\nlisten = '198.51.100.7:7000'\n\
                     [[switch]]\naddress = '127.0.0.1:5357'\n[[node]]\naddress = '198.51.100.8:5400'";
-        let config = RackConfig::parse(text, "rack.toml", std::path::Path::new(""), &Overrides::default()).unwrap();
+        let config =
+            RackConfig::parse(text, "rack.toml", std::path::Path::new(""), &Overrides::default())
+                .unwrap();
         let checks = network::checks(&config, false);
-        let ports: Vec<_> = checks.iter().map(|check| check.name).filter(|name| name.ends_with("port")).collect();
+        let ports: Vec<_> =
+            checks.iter().map(|check| check.name).filter(|name| name.ends_with("port")).collect();
         assert_eq!(ports, ["gateway port", "packet port"]);
     }
 }

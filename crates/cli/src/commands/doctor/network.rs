@@ -25,7 +25,8 @@ pub(super) fn checks(config: &RackConfig, in_kernel: bool) -> Vec<Check> {
             checks.push(tcp("control port", config.controller.listen, "listen in [controller]"));
         }
         let nodes = config.nodes.iter().filter_map(|node| node.address);
-        for address in config.switches.iter().map(|switch| switch.address).chain(nodes).filter(here) {
+        for address in config.switches.iter().map(|switch| switch.address).chain(nodes).filter(here)
+        {
             checks.push(port(
                 "packet port",
                 "UDP",
@@ -35,8 +36,11 @@ pub(super) fn checks(config: &RackConfig, in_kernel: bool) -> Vec<Check> {
             ));
         }
     }
-    let memory = config.shape == Shape::Embedded && config.links.kind == LinkKind::Memory && !in_kernel;
-    for (name, wanted_kb) in [("rmem_max", config.links.receive_buffer_kb), ("wmem_max", config.links.send_buffer_kb)] {
+    let memory =
+        config.shape == Shape::Embedded && config.links.kind == LinkKind::Memory && !in_kernel;
+    for (name, wanted_kb) in
+        [("rmem_max", config.links.receive_buffer_kb), ("wmem_max", config.links.send_buffer_kb)]
+    {
         checks.push(buffer(name, u64::from(wanted_kb) << 10, memory));
     }
     checks
@@ -51,8 +55,16 @@ fn tcp(name: &'static str, address: SocketAddr, setting: &str) -> Check {
     port(name, "TCP", address, TcpListener::bind(address).err(), setting)
 }
 
-fn port(name: &'static str, kind: &str, address: SocketAddr, error: Option<io::Error>, setting: &str) -> Check {
-    let Some(error) = error else { return Check::fits(GROUP, name, format!("{kind} {address} is free")) };
+fn port(
+    name: &'static str,
+    kind: &str,
+    address: SocketAddr,
+    error: Option<io::Error>,
+    setting: &str,
+) -> Check {
+    let Some(error) = error else {
+        return Check::fits(GROUP, name, format!("{kind} {address} is free"));
+    };
     let found = match error.kind() {
         io::ErrorKind::AddrInUse => format!("{kind} {address} is taken"),
         _ => format!("{kind} {address}: {error}"),
@@ -66,15 +78,27 @@ fn port(name: &'static str, kind: &str, address: SocketAddr, error: Option<io::E
 /// `unused`: the rack's parts talk in memory, so there is nothing to mend.
 fn buffer(name: &'static str, wanted: u64, unused: bool) -> Check {
     let file = format!("/proc/sys/net/core/{name}");
-    let Some(limit) = read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok()) else {
-        return Check::optional(GROUP, name, "unknown", format!("UDP sockets ask for {}", bytes(wanted)));
+    let Some(limit) = read_to_string(file).ok().and_then(|text| text.trim().parse::<u64>().ok())
+    else {
+        return Check::optional(
+            GROUP,
+            name,
+            "unknown",
+            format!("UDP sockets ask for {}", bytes(wanted)),
+        );
     };
     let found = format!("{} a UDP socket, {} are asked for", bytes(limit), bytes(wanted));
     match limit >= wanted || unused {
-        true if unused => Check::fits(GROUP, name, format!("{} a UDP socket (unused: links in memory)", bytes(limit))),
+        true if unused => Check::fits(
+            GROUP,
+            name,
+            format!("{} a UDP socket (unused: links in memory)", bytes(limit)),
+        ),
         true => Check::fits(GROUP, name, found),
         false => {
-            let mend = format!("sysctl -w net.core.{name}={wanted}; bursts beyond the limit are lost and sent again");
+            let mend = format!(
+                "sysctl -w net.core.{name}={wanted}; bursts beyond the limit are lost and sent again"
+            );
             Check::optional(GROUP, name, found, mend)
         }
     }

@@ -9,7 +9,9 @@ impl Session {
         let lane = &self.lanes[index as usize];
         match (header.op, lane.asked()) {
             (Op::ReadReply, Op::Read) => {
-                lane.refused.is_none() && !header.has(flags::LARGE) && matches!(lane.state, State::Open)
+                lane.refused.is_none()
+                    && !header.has(flags::LARGE)
+                    && matches!(lane.state, State::Open)
             }
             (Op::WriteReply, Op::Write | Op::Delete) => header.status == Status::Ok,
             _ => false,
@@ -17,20 +19,32 @@ impl Session {
     }
 
     /// What any other answer says; `None` if the operation goes on.
-    pub(super) fn answer<'a>(&mut self, now: Now, index: u32, header: &Header, value: &'a [u8]) -> Option<Outcome<'a>> {
+    pub(super) fn answer<'a>(
+        &mut self,
+        now: Now,
+        index: u32,
+        header: &Header,
+        value: &'a [u8],
+    ) -> Option<Outcome<'a>> {
         let lane = &self.lanes[index as usize];
         match (header.op, lane.asked()) {
-            (Op::ReadReply, Op::Read) if lane.refused.is_some() => Some(self.refused_answer(index, header, value)),
-            (Op::ReadReply, Op::Read) if header.has(flags::LARGE) => self.begin_pull(now, index, header, value),
+            (Op::ReadReply, Op::Read) if lane.refused.is_some() => {
+                Some(self.refused_answer(index, header, value))
+            }
+            (Op::ReadReply, Op::Read) if header.has(flags::LARGE) => {
+                self.begin_pull(now, index, header, value)
+            }
             (Op::ReadFragmentReply, Op::Read) => self.pulled(now, index, header, value),
             (Op::FragmentReply, Op::Write) => {
                 self.staged(now, index, header, value);
                 None
             }
             (Op::WriteReply, Op::Write | Op::Delete) => self.not_written(now, index, header),
-            (Op::ScanReply, Op::Scan) => {
-                Some(Outcome::Scanned { entries: value, next: header.guard, live: header.total_bytes })
-            }
+            (Op::ScanReply, Op::Scan) => Some(Outcome::Scanned {
+                entries: value,
+                next: header.guard,
+                live: header.total_bytes,
+            }),
             _ => {
                 self.statistics.ignored_packets += 1;
                 None
@@ -39,16 +53,35 @@ impl Session {
     }
 
     #[inline]
-    pub(super) fn read_answer<'a>(&mut self, index: u32, header: &Header, value: &'a [u8]) -> Outcome<'a> {
+    pub(super) fn read_answer<'a>(
+        &mut self,
+        index: u32,
+        header: &Header,
+        value: &'a [u8],
+    ) -> Outcome<'a> {
         let dirty = header.record_flags & record_flags::DIRTY != 0;
         // Deleted or expired: the same to whoever saw it, and it must stay so.
         let tombstone = header.status != Status::Ok;
-        // What was seen must not vanish, even if its writer never heard that it was written (rule 7).
-        let preserves = self.config.mechanisms.preservation() && self.config.mechanisms.reader_preservation();
-        if header.has(flags::CACHED) && dirty && preserves && header.generation >= self.durable_generation_of(index) {
+        // What was seen must not vanish, even if its writer never heard that it was written (rule
+        // 7).
+        let preserves =
+            self.config.mechanisms.preservation() && self.config.mechanisms.reader_preservation();
+        if header.has(flags::CACHED)
+            && dirty
+            && preserves
+            && header.generation >= self.durable_generation_of(index)
+        {
             let (_, key) = self.lanes[index as usize].packet.value_and_key();
             let (seq, expiry_ms) = (header.seq, header.expiry_ms);
-            self.preserved.keep(header.key_hash, key, value, seq, tombstone, expiry_ms, header.generation);
+            self.preserved.keep(
+                header.key_hash,
+                key,
+                value,
+                seq,
+                tombstone,
+                expiry_ms,
+                header.generation,
+            );
         }
         match header.status {
             Status::Ok => Outcome::Value { value, seq: header.seq, expiry_ms: header.expiry_ms },
@@ -66,11 +99,22 @@ impl Session {
     #[inline]
     pub(super) fn written(&mut self, index: u32, header: &Header) -> Outcome<'static> {
         let preserves = self.config.mechanisms.preservation();
-        if header.has(flags::CACHED) && preserves && header.generation >= self.durable_generation_of(index) {
+        if header.has(flags::CACHED)
+            && preserves
+            && header.generation >= self.durable_generation_of(index)
+        {
             let lane = &self.lanes[index as usize];
             let (value, key) = lane.packet.value_and_key();
             let deleted = lane.asked() == Op::Delete;
-            self.preserved.keep(lane.hash, key, value, header.seq, deleted, lane.expiry_ms, header.generation);
+            self.preserved.keep(
+                lane.hash,
+                key,
+                value,
+                header.seq,
+                deleted,
+                lane.expiry_ms,
+                header.generation,
+            );
         }
         Outcome::Written { seq: header.seq }
     }
@@ -79,8 +123,11 @@ impl Session {
     fn not_written(&mut self, now: Now, index: u32, header: &Header) -> Option<Outcome<'static>> {
         let lane = &mut self.lanes[index as usize];
         match header.status {
-            // The switch has put the record's seq there, in an answer that it repeats as well; `guard` is the request's in those.
-            Status::ConditionFailed if header.has(flags::CACHED) && self.config.mechanisms.kept_refusals() => {
+            // The switch has put the record's seq there, in an answer that it repeats as well;
+            // `guard` is the request's in those.
+            Status::ConditionFailed
+                if header.has(flags::CACHED) && self.config.mechanisms.kept_refusals() =>
+            {
                 self.read_refusing(now, index);
                 None
             }
@@ -105,14 +152,16 @@ impl Session {
         }
     }
 
-    /// The cache refused a conditional write: whoever hears of it has seen that another version is there. So that version must not
-    /// vanish with the switch, even if its writer never heard that it was written (rule 7); it is read, and thereby preserved, first.
+    /// The cache refused a conditional write: whoever hears of it has seen that another version is
+    /// there. So that version must not vanish with the switch, even if its writer never heard that
+    /// it was written (rule 7); it is read, and thereby preserved, first.
     fn read_refusing(&mut self, now: Now, index: u32) {
         let lane = &mut self.lanes[index as usize];
         let parts = lane.packet.parse().expect("the lane's own packet");
         let (asked, key) = (parts.header, parts.key.to_vec());
         lane.refused = Some(Seq(asked.guard));
-        let read = Header { op: Op::Read, flags: 0, guard: 0, expiry_ms: 0, total_bytes: 0, ..asked };
+        let read =
+            Header { op: Op::Read, flags: 0, guard: 0, expiry_ms: 0, total_bytes: 0, ..asked };
         lane.packet.fill(read, &[], &key);
         lane.attempt = 0;
         let request = lane.request;
@@ -127,7 +176,8 @@ impl Session {
             Outcome::Value { seq, .. } | Outcome::NotFound { seq } => seq,
             _ => header.seq,
         };
-        // In a later epoch it may be what was expected after all, since nobody knew of the other. Nothing was done, at any rate.
+        // In a later epoch it may be what was expected after all, since nobody knew of the other.
+        // Nothing was done, at any rate.
         if Some(seq) == expected { Outcome::TimedOut } else { Outcome::ConditionFailed { seq } }
     }
 
@@ -138,7 +188,9 @@ impl Session {
         let State::Staging(staging) = &mut lane.state else { return };
         let window_done = staging.arrived(header.fragment_index, bitmap);
         if staging.is_complete() {
-            let State::Staging(staging) = std::mem::take(&mut lane.state) else { unreachable!("matched above") };
+            let State::Staging(staging) = std::mem::take(&mut lane.state) else {
+                unreachable!("matched above")
+            };
             lane.state = State::Committing(staging);
             lane.attempt = 0;
             let request = lane.request;
@@ -153,7 +205,13 @@ impl Session {
     }
 
     /// The first answer to a read of a large value.
-    fn begin_pull<'a>(&mut self, now: Now, index: u32, header: &Header, first: &'a [u8]) -> Option<Outcome<'a>> {
+    fn begin_pull<'a>(
+        &mut self,
+        now: Now,
+        index: u32,
+        header: &Header,
+        first: &'a [u8],
+    ) -> Option<Outcome<'a>> {
         let lane = &mut self.lanes[index as usize];
         if !matches!(lane.state, State::Open) {
             return None;
@@ -162,7 +220,11 @@ impl Session {
         let total = header.total_bytes as usize;
         let assembly = Assembly::begin(first, total, key_bytes, header.seq, header.expiry_ms)?;
         if assembly.is_complete() {
-            return Some(Outcome::Value { value: first, seq: header.seq, expiry_ms: header.expiry_ms });
+            return Some(Outcome::Value {
+                value: first,
+                seq: header.seq,
+                expiry_ms: header.expiry_ms,
+            });
         }
         self.large_bytes += assembly.value.len();
         self.pull(now, index, Box::new(assembly));
@@ -179,7 +241,13 @@ impl Session {
     }
 
     /// A READ_FRAGMENT_REPLY.
-    fn pulled(&mut self, now: Now, index: u32, header: &Header, bytes: &[u8]) -> Option<Outcome<'static>> {
+    fn pulled(
+        &mut self,
+        now: Now,
+        index: u32,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Option<Outcome<'static>> {
         let lane = &mut self.lanes[index as usize];
         let State::Pulling(assembly, first, count) = &mut lane.state else { return None };
         if header.status != Status::Ok || header.seq != assembly.seq {
@@ -201,7 +269,9 @@ impl Session {
             return Some(Outcome::Value { value: &[], seq, expiry_ms }); // handle_packet() puts the value in
         }
         if assembly.window_done(*first, *count) {
-            let State::Pulling(assembly, ..) = std::mem::take(&mut lane.state) else { unreachable!("matched above") };
+            let State::Pulling(assembly, ..) = std::mem::take(&mut lane.state) else {
+                unreachable!("matched above")
+            };
             self.pull(now, index, assembly);
         }
         None

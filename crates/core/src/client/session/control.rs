@@ -25,7 +25,11 @@ impl Session {
         }
         if self.timers.is_due(SessionTimer::Gather, now) {
             self.timers.set(SessionTimer::Gather, now.in_us(self.config.hello_us));
-            let chunks = self.chains.iter().filter_map(|(_, chain)| chain.gather.as_ref()).flat_map(|it| &it.chunks);
+            let chunks = self
+                .chains
+                .iter()
+                .filter_map(|(_, chain)| chain.gather.as_ref())
+                .flat_map(|it| &it.chunks);
             let open = chunks.filter(|(done, _)| !done);
             self.messages.extend(open.map(|(_, chunk)| chunk.clone()));
         }
@@ -41,8 +45,10 @@ impl Session {
             pressure,
             spooled: self.config.spooled,
         });
-        // Three tries within a lease; while there is none, or memory is short, as often as is decent.
-        let pause_us = if self.is_open(now) && !pressure { self.lease_us / 4 } else { self.config.hello_us };
+        // Three tries within a lease; while there is none, or memory is short, as often as is
+        // decent.
+        let pause_us =
+            if self.is_open(now) && !pressure { self.lease_us / 4 } else { self.config.hello_us };
         self.timers.set(SessionTimer::Hello, now.in_us(pause_us.max(self.config.hello_us)));
     }
 
@@ -107,7 +113,9 @@ impl Session {
     pub fn handle_message(&mut self, now: Now, notice: ClientNotice) {
         match notice {
             ClientNotice::Granted(grant) => self.granted(now, grant),
-            ClientNotice::Gather { chain, epoch, destination } => self.gather(now, chain, epoch, destination),
+            ClientNotice::Gather { chain, epoch, destination } => {
+                self.gather(now, chain, epoch, destination)
+            }
             ClientNotice::Gathered { epoch, chunk } => self.gathered(epoch, chunk),
         }
     }
@@ -115,7 +123,9 @@ impl Session {
     /// The controller has a chunk of what was gathered for this epoch.
     fn gathered(&mut self, epoch: u32, chunk: u32) {
         for gather in self.chains.iter_mut().map(|(_, chain)| &mut chain.gather) {
-            let Some(answer) = gather.as_mut().filter(|answer| answer.epoch == epoch) else { continue };
+            let Some(answer) = gather.as_mut().filter(|answer| answer.epoch == epoch) else {
+                continue;
+            };
             if let Some((done, _)) = answer.chunks.get_mut(chunk as usize) {
                 *done = true;
             }
@@ -129,12 +139,13 @@ impl Session {
     }
 
     fn granted(&mut self, now: Now, grant: Grant) {
-        // An answer to an earlier life of this client (it may have waited for the controller's disk), a clock that ran ahead of us, an
-        // older epoch: nothing to gain from it.
+        // An answer to an earlier life of this client (it may have waited for the controller's
+        // disk), a clock that ran ahead of us, an older epoch: nothing to gain from it.
         let is_mine = grant.boot == self.boot || !self.config.mechanisms.client_life();
         // More lanes than were asked for are of another session, or of no controller.
         let is_mine = is_mine && grant.lanes <= self.config.lanes;
-        let is_old = grant.chains.iter().any(|(chain, granted)| granted.epoch < self.chains[chain].epoch);
+        let is_old =
+            grant.chains.iter().any(|(chain, granted)| granted.epoch < self.chains[chain].epoch);
         if !is_mine || is_old || grant.hello_us > now.monotonic_us {
             return;
         }
@@ -146,11 +157,14 @@ impl Session {
         }
         // The controller had forgotten this client if the numbers are others.
         let known = (self.lane_first, self.lanes.len(), self.request_base);
-        if self.epoch() == 0 || (grant.lane_first, grant.lanes as usize, grant.request_base) != known {
+        if self.epoch() == 0
+            || (grant.lane_first, grant.lanes as usize, grant.request_base) != known
+        {
             self.open(now, &grant);
         }
         self.lease_us = grant.lease_us;
-        self.lease_until_us = self.lease_until_us.max(grant.hello_us.saturating_add(grant.lease_us));
+        self.lease_until_us =
+            self.lease_until_us.max(grant.hello_us.saturating_add(grant.lease_us));
         for (chain, granted) in grant.chains.iter() {
             self.chains[chain].destination = granted.destination.clone();
             self.generation_is_durable(chain, granted.durable_generation);
@@ -167,7 +181,8 @@ impl Session {
     pub(super) fn generation_is_durable(&mut self, chain: ChainId, generation: u32) {
         if generation > self.chains[chain].durable_generation {
             self.chains[chain].durable_generation = generation;
-            self.preserved.release_older_generations(generation, |hash| chain_of_key(hash) == chain);
+            self.preserved
+                .release_older_generations(generation, |hash| chain_of_key(hash) == chain);
         }
     }
 
@@ -215,7 +230,8 @@ impl Session {
             self.change_epoch(now, chain, epoch, destination);
         }
         let is_of = |hash: &KeyHash| chain_of_key(hash) == chain;
-        let mut records: VecDeque<_> = self.preserved.keyed().filter(|record| is_of(&record.hash)).collect();
+        let mut records: VecDeque<_> =
+            self.preserved.keyed().filter(|record| is_of(&record.hash)).collect();
         let mut chunks = Vec::new();
         while chunks.is_empty() || !records.is_empty() {
             let count = batch_len(&records);
@@ -241,7 +257,8 @@ impl Session {
         self.chains[chain].destination = destination;
         self.statistics.epoch_changes += 1;
         let lanes = &self.lanes;
-        self.sends.retain(|send| lanes.get(send.lane() as usize).is_some_and(|lane| lane.chain != chain));
+        self.sends
+            .retain(|send| lanes.get(send.lane() as usize).is_some_and(|lane| lane.chain != chain));
         for index in 0..self.lanes.len() as u32 {
             let lane = &mut self.lanes[index as usize];
             if lane.chain != chain {
@@ -258,7 +275,9 @@ impl Session {
             }
             let lane = &mut self.lanes[index as usize];
             let parts = lane.packet.parse().expect("the lane's own packet");
-            if matches!(parts.header.op, Op::Read | Op::Scan) || !self.config.mechanisms.end_with_epoch() {
+            if matches!(parts.header.op, Op::Read | Op::Scan)
+                || !self.config.mechanisms.end_with_epoch()
+            {
                 let partition = self.chains[chain].destination.partition(&parts.header.key_hash);
                 let header = Header { epoch, partition, ..parts.header };
                 lane.packet.rewrite(&header);
@@ -271,7 +290,8 @@ impl Session {
         }
     }
 
-    /// Ends the session: nothing is preserved any more, or it is given up. To be sent before the client goes.
+    /// Ends the session: nothing is preserved any more, or it is given up. To be sent before the
+    /// client goes.
     pub fn close(&mut self) {
         self.messages.push_back(ClientReport::Close { boot: self.boot });
         self.lease_until_us = 0;

@@ -75,7 +75,12 @@ impl Waiting {
 
 impl Chain {
     /// A node offers hot keys, in the chain's epoch: those of partitions that it heads.
-    pub(in crate::controller) fn offered(&mut self, cx: &mut Context<'_>, node: u16, offers: Vec<Offer>) {
+    pub(in crate::controller) fn offered(
+        &mut self,
+        cx: &mut Context<'_>,
+        node: u16,
+        offers: Vec<Offer>,
+    ) {
         if matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing) {
             return; // what is cached isn't known yet; nodes repeat their offers
         }
@@ -86,8 +91,8 @@ impl Chain {
                 continue;
             }
             if self.commands.is_clearing(hash, id) && cx.mechanisms.settled_offers() {
-                // Declined a moment ago: taken now, it would be in the cache and then cleared at its
-                // node.
+                // Declined a moment ago: taken now, it would be in the cache and then cleared at
+                // its node.
                 continue;
             }
             if cx.directory.is_bypass(self.id) {
@@ -99,7 +104,9 @@ impl Chain {
                 let entry = cached.entry.id;
                 self.cache.set_offer(entry, id);
                 held.push((hash, id));
-            } else if self.fits(cx, &offer) && (self.waiting.contains(&hash) || self.has_room_to_wait()) {
+            } else if self.fits(cx, &offer)
+                && (self.waiting.contains(&hash) || self.has_room_to_wait())
+            {
                 self.waiting.push(offer);
                 held.push((hash, id));
             } else {
@@ -152,7 +159,8 @@ impl Chain {
             let mut batch = Vec::new();
             while batch.len() < BATCH_MAX {
                 let Some(offer) = self.waiting.first() else { break };
-                let class = self.cache.class_for(offer.value_bytes).expect("checked when it was queued");
+                let class =
+                    self.cache.class_for(offer.value_bytes).expect("checked when it was queued");
                 let Some(at) = self.cache.allocate(class) else {
                     full = true;
                     break;
@@ -175,12 +183,22 @@ impl Chain {
         let partition = cx.directory.partition_of(&offer.hash);
         let entry = Entry { id: self.next_entry, at, hash: offer.hash, key: offer.key };
         self.next_entry += 1;
-        self.cache.insert(CachedKey { entry: entry.clone(), partition, offer: offer.id, stage: Stage::Admitting });
+        self.cache.insert(CachedKey {
+            entry: entry.clone(),
+            partition,
+            offer: offer.id,
+            stage: Stage::Admitting,
+        });
         entry
     }
 
     /// The switch has admitted these entries, but for those that it refused.
-    pub(super) fn admitted(&mut self, cx: &mut Context<'_>, entries: &[Entry], refused: Vec<EntryId>) {
+    pub(super) fn admitted(
+        &mut self,
+        cx: &mut Context<'_>,
+        entries: &[Entry],
+        refused: Vec<EntryId>,
+    ) {
         for Entry { id, .. } in entries {
             let id = *id;
             // One that outgrew its slot at once may be on its way out already.
@@ -201,7 +219,11 @@ impl Chain {
     /// any more.
     fn note_readmission(&mut self, cx: &mut Context<'_>) {
         let epoch = cx.directory.epoch(self.id);
-        let Some(times) = self.times.as_mut().filter(|times| times.epoch == epoch && times.missing > 0) else { return };
+        let Some(times) =
+            self.times.as_mut().filter(|times| times.epoch == epoch && times.missing > 0)
+        else {
+            return;
+        };
         times.missing = self.missing.len() as u64;
         if times.missing == 0 {
             times.readmit_us = cx.now.monotonic_us - times.released_at_us;

@@ -161,7 +161,8 @@ impl Cache {
             return;
         }
         let at = entry.at.slot;
-        let class = self.classes.get_mut(usize::from(entry.at.class)).filter(|class| at < class.slots);
+        let class =
+            self.classes.get_mut(usize::from(entry.at.class)).filter(|class| at < class.slots);
         let Some(class) = class else { return };
         match class.free.iter().position(|free| *free == at) {
             Some(place) => _ = class.free.remove(place),
@@ -215,8 +216,8 @@ impl Cache {
         }
     }
 
-    /// `count` distinct evictable keys of class `from` or larger, at random; fewer if there aren't as
-    /// many.
+    /// `count` distinct evictable keys of class `from` or larger, at random; fewer if there aren't
+    /// as many.
     pub(super) fn sample(&self, from: u8, count: usize, random: &mut Pcg32) -> Vec<EntryId> {
         let classes = &self.classes[usize::from(from).min(self.classes.len())..];
         let total: usize = classes.iter().map(|class| class.evictable.len()).sum();
@@ -261,7 +262,12 @@ mod tests {
             let at = cache.allocate(0).unwrap();
             let hash = KeyHash([i as u8; 16]);
             let entry = Entry { id: i.into(), at, hash, key: vec![i as u8] };
-            cache.insert(CachedKey { entry, partition: 0, offer: OfferId::from_bits(1), stage: Stage::Admitting });
+            cache.insert(CachedKey {
+                entry,
+                partition: 0,
+                offer: OfferId::from_bits(1),
+                stage: Stage::Admitting,
+            });
             cache.set_stage(i.into(), Stage::Cached);
         }
         cache
@@ -299,7 +305,12 @@ mod tests {
     fn what_a_switch_cannot_hold_is_not_adopted() {
         let mut cache = Cache::new(&[(128, 4)], 4);
         let mut adopt = |id: u64, class, slot| {
-            let entry = Entry { id, at: Location { class, slot }, hash: KeyHash([slot as u8; 16]), key: vec![7] };
+            let entry = Entry {
+                id,
+                at: Location { class, slot },
+                hash: KeyHash([slot as u8; 16]),
+                key: vec![7],
+            };
             cache.adopt(entry, 0, OfferId::NONE);
             cache.len()
         };
@@ -309,7 +320,12 @@ mod tests {
         assert_eq!(adopt(2, 0, u32::MAX), 1);
         assert_eq!(adopt(1, 0, 2), 1, "an incarnation is used once");
         assert_eq!(adopt(2, 0, 2), 2);
-        let twice = Entry { id: 3, at: Location { class: 0, slot: 1 }, hash: KeyHash([9; 16]), key: vec![9] };
+        let twice = Entry {
+            id: 3,
+            at: Location { class: 0, slot: 1 },
+            hash: KeyHash([9; 16]),
+            key: vec![9],
+        };
         cache.adopt(twice, 0, OfferId::NONE);
         assert_eq!(cache.len(), 2, "a slot holds one key");
     }

@@ -1,4 +1,5 @@
-//! Commands that wait for their answer. Each is repeated until it comes, or until its epoch is over.
+//! Commands that wait for their answer. Each is repeated until it comes, or until its epoch is
+//! over.
 
 use super::work::Work;
 use crate::control::{Command, CommandId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
@@ -33,9 +34,13 @@ impl Outstanding {
     fn message(&self, chain: ChainId, id: CommandId) -> Message {
         let epoch = self.epoch;
         match &self.order {
-            Order::Switch(body) => Message::ToSwitch(Command { id, chain, epoch, body: body.clone() }),
+            Order::Switch(body) => {
+                Message::ToSwitch(Command { id, chain, epoch, body: body.clone() })
+            }
             Order::Node(body) => Message::ToNode(Command { id, chain, epoch, body: body.clone() }),
-            Order::Work(work) => Message::ToNode(Command { id, chain, epoch, body: work.command() }),
+            Order::Work(work) => {
+                Message::ToNode(Command { id, chain, epoch, body: work.command() })
+            }
         }
     }
 }
@@ -95,7 +100,9 @@ impl Commands {
         match &order {
             Order::Switch(SwitchCommand::Admit(_)) => self.admits += 1,
             Order::Switch(SwitchCommand::EvictBegin { .. }) => self.evict_begins += 1,
-            Order::Work(Work::StoreRecovered(_)) => *self.recovery_stores.entry(to).or_default() += 1,
+            Order::Work(Work::StoreRecovered(_)) => {
+                *self.recovery_stores.entry(to).or_default() += 1
+            }
             _ => {}
         }
         if let Some((set, offers)) = self.offers_of(&order) {
@@ -113,7 +120,10 @@ impl Commands {
             Order::Switch(SwitchCommand::Admit(_)) => self.admits -= 1,
             Order::Switch(SwitchCommand::EvictBegin { .. }) => self.evict_begins -= 1,
             Order::Work(Work::StoreRecovered(_)) => {
-                *self.recovery_stores.get_mut(&outstanding.to).expect("counted when it was added") -= 1;
+                *self
+                    .recovery_stores
+                    .get_mut(&outstanding.to)
+                    .expect("counted when it was added") -= 1;
             }
             _ => {}
         }
@@ -126,7 +136,10 @@ impl Commands {
     }
 
     /// The offers that a command is about, and the set that knows them while it is outstanding.
-    fn offers_of<'a>(&mut self, order: &'a Order) -> Option<(&mut Offers, &'a [(KeyHash, OfferId)])> {
+    fn offers_of<'a>(
+        &mut self,
+        order: &'a Order,
+    ) -> Option<(&mut Offers, &'a [(KeyHash, OfferId)])> {
         match order {
             Order::Work(Work::ClearOffers(offers)) => Some((&mut self.clearing, offers)),
             Order::Work(Work::HoldOffers(offers)) => Some((&mut self.telling, offers)),
@@ -142,7 +155,13 @@ impl Commands {
         (outstanding.send_at_us, outstanding.pause_us) = (at_us, pause_us);
     }
 
-    pub(super) fn command_switch(&mut self, now: Now, epoch: u32, switch: u16, body: SwitchCommand) {
+    pub(super) fn command_switch(
+        &mut self,
+        now: Now,
+        epoch: u32,
+        switch: u16,
+        body: SwitchCommand,
+    ) {
         self.add(now, Peer::Switch(switch), epoch, Order::Switch(body));
     }
 
@@ -151,14 +170,20 @@ impl Commands {
     }
 
     /// Tells the heads of the keys' partitions: each in as few messages as it takes.
-    pub(super) fn command_heads(&mut self, now: Now, epoch: u32, work: Work, head_of: impl Fn(&KeyHash) -> u16) {
+    pub(super) fn command_heads(
+        &mut self,
+        now: Now,
+        epoch: u32,
+        work: Work,
+        head_of: impl Fn(&KeyHash) -> u16,
+    ) {
         for (head, work) in work.by_head(head_of) {
             self.add(now, Peer::Node(head), epoch, Order::Work(work));
         }
     }
 
-    /// Takes the answer to a command: what it was; `None` if it was answered before, or its epoch is
-    /// over.
+    /// Takes the answer to a command: what it was; `None` if it was answered before, or its epoch
+    /// is over.
     pub(super) fn answered(&mut self, id: CommandId, from: Peer) -> Option<Order> {
         let outstanding = self.outstanding.get(&id)?;
         if outstanding.to != from {
@@ -226,8 +251,9 @@ impl Commands {
         self.telling.clear();
     }
 
-    /// The cache's state is to be learned anew; what was under way to change it no longer counts. But
-    /// nodes may yet clear the offers that they were told to: those must not be taken meanwhile.
+    /// The cache's state is to be learned anew; what was under way to change it no longer counts.
+    /// But nodes may yet clear the offers that they were told to: those must not be taken
+    /// meanwhile.
     pub(super) fn clear_but_offers(&mut self) {
         let is_clearing = |order: &Order| matches!(order, Order::Work(Work::ClearOffers(_)));
         let others = self.outstanding.iter().filter(|(_, other)| !is_clearing(&other.order));
@@ -242,13 +268,22 @@ impl Commands {
     }
 
     /// Commands to send now, for the first time or again. Work goes to the heads of the moment.
-    pub(super) fn due(&mut self, now: Now, head_of: impl Fn(&KeyHash) -> u16, mut send: impl FnMut(Envelope)) {
+    pub(super) fn due(
+        &mut self,
+        now: Now,
+        head_of: impl Fn(&KeyHash) -> u16,
+        mut send: impl FnMut(Envelope),
+    ) {
         for id in self.due_now(now) {
             self.follow_heads(now, id, &head_of);
         }
         for id in self.due_now(now) {
             let outstanding = &self.outstanding[&id];
-            send(Envelope { from: Peer::Controller, to: outstanding.to, message: outstanding.message(self.chain, id) });
+            send(Envelope {
+                from: Peer::Controller,
+                to: outstanding.to,
+                message: outstanding.message(self.chain, id),
+            });
             let pause_us = outstanding.pause_us;
             self.send_at(id, now.in_us(pause_us), (pause_us * 2).min(PAUSE_US_MAX));
         }
@@ -258,10 +293,14 @@ impl Commands {
         self.schedule.range(..=(now.monotonic_us, CommandId::MAX)).map(|(_, id)| *id).collect()
     }
 
-    /// If other nodes head the partitions of some work by now, they are told, by other commands: what
-    /// the node before them answers no longer counts.
+    /// If other nodes head the partitions of some work by now, they are told, by other commands:
+    /// what the node before them answers no longer counts.
     fn follow_heads(&mut self, now: Now, id: CommandId, head_of: impl Fn(&KeyHash) -> u16) {
-        let Outstanding { to: Peer::Node(node), order: Order::Work(work), .. } = &self.outstanding[&id] else { return };
+        let Outstanding { to: Peer::Node(node), order: Order::Work(work), .. } =
+            &self.outstanding[&id]
+        else {
+            return;
+        };
         if work.is_headed_by(*node, &head_of) {
             return;
         }
@@ -292,7 +331,9 @@ mod tests {
     ) -> Vec<(Peer, CommandId, Vec<KeyHash>)> {
         let mut sent = Vec::new();
         commands.due(now(at_us), head_of, |envelope| {
-            let Message::ToNode(Command { id, body: NodeCommand::ClearOffers(offers), .. }) = envelope.message else {
+            let Message::ToNode(Command { id, body: NodeCommand::ClearOffers(offers), .. }) =
+                envelope.message
+            else {
                 panic!("{envelope:?}")
             };
             sent.push((envelope.to, id, offers.into_iter().map(|(hash, _)| hash).collect()));
@@ -306,8 +347,12 @@ mod tests {
         let offers = (0..4).map(|number| (key(number), OfferId::from_bits(7))).collect();
         let parity = |hash: &KeyHash| u16::from(hash.0[0] % 2);
         commands.command_heads(now(0), 1, Work::ClearOffers(offers), parity);
-        let sent: Vec<_> = sent(&mut commands, 0, parity).into_iter().map(|(to, _, keys)| (to, keys)).collect();
-        assert_eq!(sent, [(Peer::Node(0), vec![key(0), key(2)]), (Peer::Node(1), vec![key(1), key(3)])]);
+        let sent: Vec<_> =
+            sent(&mut commands, 0, parity).into_iter().map(|(to, _, keys)| (to, keys)).collect();
+        assert_eq!(
+            sent,
+            [(Peer::Node(0), vec![key(0), key(2)]), (Peer::Node(1), vec![key(1), key(3)])]
+        );
     }
 
     #[test]
@@ -325,7 +370,10 @@ mod tests {
         let told: Vec<_> = after.iter().map(|(to, _, keys)| (*to, keys.clone())).collect();
         assert_eq!(told, [(Peer::Node(0), vec![key(0)]), (Peer::Node(1), vec![key(1)])]);
 
-        assert!(commands.answered(before[0].1, Peer::Node(0)).is_none(), "the first command stands no more");
+        assert!(
+            commands.answered(before[0].1, Peer::Node(0)).is_none(),
+            "the first command stands no more"
+        );
         assert!(commands.is_clearing(key(0), offer) && commands.is_clearing(key(1), offer));
         assert!(commands.answered(after[1].1, Peer::Node(1)).is_some());
         assert!(commands.is_clearing(key(0), offer) && !commands.is_clearing(key(1), offer));

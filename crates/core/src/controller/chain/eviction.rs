@@ -19,17 +19,22 @@ impl Chain {
         let on_their_way = self.cache.evicting();
         let deciding = self.commands.is_evict_begin_out();
         let Some(first) = self.waiting.first() else { return };
-        if cx.directory.active(self.id).is_none() || deciding || on_their_way >= self.waiting.len().min(EVICTING_MAX) {
+        if cx.directory.active(self.id).is_none()
+            || deciding
+            || on_their_way >= self.waiting.len().min(EVICTING_MAX)
+        {
             return;
         }
         let class = self.cache.class_for(first.value_bytes).expect("checked when it was queued");
-        // If it is the number of keys that is used up, and not the slots of a class, any key may go.
+        // If it is the number of keys that is used up, and not the slots of a class, any key may
+        // go.
         let class = if self.cache.is_full() { 0 } else { class };
         let count = (self.waiting.len() - on_their_way).min(EVICT_BATCH);
         let wanted = count * cx.config.eviction_sample;
         let mut candidates = self.cache.sample(class, wanted, cx.random);
         // Keys whose head is silent can't be stored now, so others go.
-        let is_heard = |partition: u16| cx.members.is_node_heard(cx.now, cx.directory.head(partition));
+        let is_heard =
+            |partition: u16| cx.members.is_node_heard(cx.now, cx.directory.head(partition));
         candidates.retain(|id| self.cache.get(*id).is_some_and(|key| is_heard(key.partition)));
         // One in `eviction_sample` goes, so that each victim is the least accessed of that many.
         let count = count.min(candidates.len().div_ceil(cx.config.eviction_sample));
@@ -54,7 +59,8 @@ impl Chain {
         evicting: Vec<(EntryId, Option<Record>)>,
     ) {
         // One that evicted itself meanwhile is on its way out already.
-        let is_candidate = |id: EntryId| self.cache.get(id).is_some_and(|key| key.stage == Stage::Candidate);
+        let is_candidate =
+            |id: EntryId| self.cache.get(id).is_some_and(|key| key.stage == Stage::Candidate);
         let evicting: Vec<_> = evicting.into_iter().filter(|(id, _)| is_candidate(*id)).collect();
         for (id, _) in &evicting {
             self.cache.set_stage(*id, Stage::Evicting);
@@ -85,7 +91,11 @@ impl Chain {
     }
 
     /// Entries whose records outgrew their slots: the switch began their eviction.
-    pub(super) fn evict_themselves(&mut self, cx: &mut Context<'_>, entries: Vec<(EntryId, Option<Record>)>) {
+    pub(super) fn evict_themselves(
+        &mut self,
+        cx: &mut Context<'_>,
+        entries: Vec<(EntryId, Option<Record>)>,
+    ) {
         let fresh: Vec<_> = entries
             .into_iter()
             .filter(|(id, _)| {
@@ -105,7 +115,9 @@ impl Chain {
             return;
         }
         if !cx.mechanisms.late_clearing() {
-            for cached in entries.iter().filter_map(|id| self.cache.get(*id)).cloned().collect::<Vec<_>>() {
+            for cached in
+                entries.iter().filter_map(|id| self.cache.get(*id)).cloned().collect::<Vec<_>>()
+            {
                 self.decline(cx, vec![(cached.entry.hash, cached.offer)]);
             }
         }
@@ -158,7 +170,10 @@ impl Chain {
     /// Whether a drain has finished: nothing is cached, nothing is preserved, no offer stands.
     pub(in crate::controller) fn is_drained(&self) -> bool {
         let clears = |order: &Order| {
-            matches!(order, Order::Work(Work::ClearOffers(_)) | Order::Switch(SwitchCommand::Remove(_)))
+            matches!(
+                order,
+                Order::Work(Work::ClearOffers(_)) | Order::Switch(SwitchCommand::Remove(_))
+            )
         };
         let clearing = self.commands.any(|_, order| clears(order));
         let quiet = matches!(self.phase, Phase::Serving | Phase::Waiting { .. });
@@ -167,7 +182,10 @@ impl Chain {
 
     /// Takes the next step of a drain.
     pub(super) fn drain_on(&mut self, cx: &mut Context<'_>) {
-        if cx.directory.active(self.id).is_none() || !self.is_draining() || self.commands.is_evict_begin_out() {
+        if cx.directory.active(self.id).is_none()
+            || !self.is_draining()
+            || self.commands.is_evict_begin_out()
+        {
             return;
         }
         let candidates = self.cache.evictable(BATCH_MAX);

@@ -35,8 +35,8 @@ struct Held {
 pub(super) struct Client {
     chunks: BTreeSet<u32>,
     last: Option<u32>,
-    /// Bytes of records that are held of it. One that it sends again, or that is replaced by a newer
-    /// one of another client, doesn't count.
+    /// Bytes of records that are held of it. One that it sends again, or that is replaced by a
+    /// newer one of another client, doesn't count.
     held_bytes: usize,
     /// It sent more than any client preserves: nothing more is taken of it.
     is_over_limit: bool,
@@ -70,8 +70,19 @@ impl Client {
 
 impl Gather {
     /// Begins to gather from these clients; at most `bytes_max` bytes of records are held of each.
-    pub(super) fn new(clients: BTreeMap<u64, Client>, bytes_max: usize, ask_again_us: u64) -> Gather {
-        Gather { clients, best: BTreeMap::new(), bytes_max, ask_again_us, arrived: 0, is_over: false }
+    pub(super) fn new(
+        clients: BTreeMap<u64, Client>,
+        bytes_max: usize,
+        ask_again_us: u64,
+    ) -> Gather {
+        Gather {
+            clients,
+            best: BTreeMap::new(),
+            bytes_max,
+            ask_again_us,
+            arrived: 0,
+            is_over: false,
+        }
     }
 
     /// The clients that were asked when it began.
@@ -80,8 +91,8 @@ impl Gather {
     }
 
     /// A part of what a client preserves has arrived. `newest`: the newest version of a key counts,
-    /// not the first. A client that exceeds its limit is given up; what was taken of it stays, since
-    /// it may have replaced what another client sent.
+    /// not the first. A client that exceeds its limit is given up; what was taken of it stays,
+    /// since it may have replaced what another client sent.
     pub(super) fn take_chunk(
         &mut self,
         now: Now,
@@ -139,8 +150,11 @@ impl Gather {
     /// or, once it has moved to the epoch of the recovery, on its way: it repeats its chunks until
     /// they are confirmed.
     pub(super) fn is_to_be_asked(&self, client: u64, has_moved: bool) -> bool {
-        let is_answering = |client: &Client| client.is_complete() || (has_moved && client.last.is_some());
-        self.clients.get(&client).is_some_and(|client| !client.is_over_limit && !is_answering(client))
+        let is_answering =
+            |client: &Client| client.is_complete() || (has_moved && client.last.is_some());
+        self.clients
+            .get(&client)
+            .is_some_and(|client| !client.is_over_limit && !is_answering(client))
     }
 
     /// Clients to be asked again now, for the next time after `pause_us`.
@@ -149,7 +163,10 @@ impl Gather {
             return Vec::new();
         }
         self.ask_again_us = now.in_us(pause_us);
-        let open = self.clients.iter().filter(|(_, client)| client.last.is_none() && !client.is_over_limit);
+        let open = self
+            .clients
+            .iter()
+            .filter(|(_, client)| client.last.is_none() && !client.is_over_limit);
         open.map(|(client, _)| *client).collect()
     }
 
@@ -158,7 +175,8 @@ impl Gather {
         if self.is_over {
             return None;
         }
-        let open = self.clients.values().filter(|client| !client.is_complete() && !client.is_over_limit);
+        let open =
+            self.clients.values().filter(|client| !client.is_complete() && !client.is_over_limit);
         let deadline_us = open.map(|client| client.deadline_us).min().unwrap_or(0);
         Some(deadline_us.min(self.ask_again_us))
     }
@@ -186,7 +204,11 @@ impl Gather {
     }
 
     /// Takes the record of each key, of a snapshot as well.
-    pub(super) fn take_records(&mut self, snapshot: &[KeyedRecord], newest: bool) -> BTreeMap<KeyHash, KeyedRecord> {
+    pub(super) fn take_records(
+        &mut self,
+        snapshot: &[KeyedRecord],
+        newest: bool,
+    ) -> BTreeMap<KeyHash, KeyedRecord> {
         for record in snapshot {
             self.merge(None, record.clone(), newest);
         }

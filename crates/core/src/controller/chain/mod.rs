@@ -25,7 +25,8 @@ use super::membership::{Membership, NodeChange};
 use super::status::{CachedKeyStatus, ControllerStatus, RecoveryTimes};
 use super::{Context, ControllerConfig};
 use crate::control::{
-    ChainGrant, CommandId, Destination, EntryId, NodeCommand, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    ChainGrant, CommandId, Destination, EntryId, NodeCommand, Peer, SwitchCommand, SwitchReport,
+    SwitchResult,
 };
 use crate::time::Now;
 use crate::topology::ChainId;
@@ -67,7 +68,8 @@ enum Timer {
 }
 
 impl Timer {
-    const ALL: [Timer; 5] = [Timer::Command, Timer::Switch, Timer::Snapshot, Timer::Gather, Timer::Renewal];
+    const ALL: [Timer; 5] =
+        [Timer::Command, Timer::Switch, Timer::Snapshot, Timer::Gather, Timer::Renewal];
 }
 
 /// A chain of switches. Epoch and active switch are in the directory, since they must be durable.
@@ -113,7 +115,10 @@ impl Chain {
             cache: Cache::new(&[], config.cache_records),
             waiting: Waiting::default(),
             next_entry: u64::from(directory.starts()) << 40 | 1,
-            snapshots: Snapshots::new(config.snapshot_us.map(|period_us| now.in_us(period_us)), last),
+            snapshots: Snapshots::new(
+                config.snapshot_us.map(|period_us| now.in_us(period_us)),
+                last,
+            ),
             drains: 0,
             renewal: Renewal::default(),
             active_heard_us: now.monotonic_us,
@@ -139,7 +144,12 @@ impl Chain {
     }
 
     /// A switch of the chain reported something of the chain's epoch, but for hellos.
-    pub(super) fn switch_reported(&mut self, cx: &mut Context<'_>, switch: u16, report: SwitchReport) {
+    pub(super) fn switch_reported(
+        &mut self,
+        cx: &mut Context<'_>,
+        switch: u16,
+        report: SwitchReport,
+    ) {
         if cx.directory.active_switch(self.id) != Some(switch) {
             return;
         }
@@ -156,11 +166,21 @@ impl Chain {
         }
     }
 
-    fn switch_done(&mut self, cx: &mut Context<'_>, switch: u16, id: CommandId, result: SwitchResult) {
-        let Some(Order::Switch(command)) = self.commands.answered(id, Peer::Switch(switch)) else { return };
+    fn switch_done(
+        &mut self,
+        cx: &mut Context<'_>,
+        switch: u16,
+        id: CommandId,
+        result: SwitchResult,
+    ) {
+        let Some(Order::Switch(command)) = self.commands.answered(id, Peer::Switch(switch)) else {
+            return;
+        };
         match (command, result) {
             (SwitchCommand::Configure(_), SwitchResult::Ok) => self.switch_configured(),
-            (SwitchCommand::ListEntries(_), SwitchResult::Entries(entries, next)) => self.resynced(cx, entries, next),
+            (SwitchCommand::ListEntries(_), SwitchResult::Entries(entries, next)) => {
+                self.resynced(cx, entries, next)
+            }
             (SwitchCommand::Admit(entries), SwitchResult::Admitted { refused }) => {
                 self.admitted(cx, &entries, refused);
             }
@@ -168,7 +188,9 @@ impl Chain {
                 self.evicting(cx, candidates, evicting);
             }
             (SwitchCommand::Remove(entries), _) => self.removed(cx, entries),
-            (SwitchCommand::Snapshot { generation }, SwitchResult::Busy) => self.snapshots.fail(cx.now, generation),
+            (SwitchCommand::Snapshot { generation }, SwitchResult::Busy) => {
+                self.snapshots.fail(cx.now, generation)
+            }
             _ => {}
         }
     }
@@ -222,7 +244,10 @@ impl Chain {
         directory: &Directory,
         members: &Membership,
     ) -> Option<u64> {
-        Timer::ALL.iter().filter_map(|timer| self.deadline_us(*timer, config, directory, members)).min()
+        Timer::ALL
+            .iter()
+            .filter_map(|timer| self.deadline_us(*timer, config, directory, members))
+            .min()
     }
 
     fn deadline_us(
@@ -292,11 +317,13 @@ impl Chain {
         self.commands.command_heads(cx.now, cx.directory.epoch(self.id), work, head_of);
     }
 
-    /// Where clients send their packets in this epoch; `None` while the switch's address isn't known
-    /// (after a restart of the controller).
+    /// Where clients send their packets in this epoch; `None` while the switch's address isn't
+    /// known (after a restart of the controller).
     fn destination(&self, cx: &Context<'_>) -> Option<Destination> {
         match cx.directory.active_switch(self.id) {
-            Some(active) => cx.members.switch(active).map(|hello| Destination::Switch(hello.address)),
+            Some(active) => {
+                cx.members.switch(active).map(|hello| Destination::Switch(hello.address))
+            }
             None if cx.directory.is_bypass(self.id) => {
                 let (map, nodes) = (cx.directory.map().clone(), cx.members.node_addresses());
                 Some(Destination::Nodes { map, nodes })
@@ -339,12 +366,16 @@ impl Chain {
 
     /// Keys that are in the cache or on their way in or out, of partitions that a node heads.
     pub(super) fn cached_of_head(&self, directory: &Directory, node: u16) -> usize {
-        let headed = self.cache.partitions().filter(|(partition, _)| directory.head(*partition) == node);
+        let headed =
+            self.cache.partitions().filter(|(partition, _)| directory.head(*partition) == node);
         headed.map(|(_, keys)| keys).sum()
     }
 
     /// Every key that is or may be in the cache.
-    pub(super) fn cached_keys(&self, directory: &Directory) -> impl Iterator<Item = CachedKeyStatus> {
+    pub(super) fn cached_keys(
+        &self,
+        directory: &Directory,
+    ) -> impl Iterator<Item = CachedKeyStatus> {
         self.cache.iter().map(|key| CachedKeyStatus {
             key: key.entry.key.clone(),
             node: directory.head(key.partition),

@@ -6,7 +6,8 @@ use super::gather::{Client, Gather};
 use super::work::Work;
 use super::{Chain, Context, Phase};
 use crate::control::{
-    ClientNotice, Destination, KeyedRecord, NodeCommand, NodeConfig, Peer, SwitchCommand, SwitchConfig, batch_len,
+    ClientNotice, Destination, KeyedRecord, NodeCommand, NodeConfig, Peer, SwitchCommand,
+    SwitchConfig, batch_len,
 };
 use crate::controller::status::RecoveryTimes;
 use crate::time::Now;
@@ -47,7 +48,13 @@ struct PartitionRecovery {
 impl Recovery {
     /// A recovery whose epoch becomes durable by the store `stored_by`. The old switch was last
     /// heard of at `silent_since_us`.
-    pub(super) fn new(now: Now, epoch: u32, stored_by: u64, silent_since_us: u64, nodes: u16) -> Recovery {
+    pub(super) fn new(
+        now: Now,
+        epoch: u32,
+        stored_by: u64,
+        silent_since_us: u64,
+        nodes: u16,
+    ) -> Recovery {
         Recovery {
             stored_by,
             switch_ready: false,
@@ -96,10 +103,14 @@ impl Recovery {
 
     /// Records for a node that heads these partitions, as many as go into a message.
     fn next_batch(&mut self, headed: &[u16]) -> Vec<KeyedRecord> {
-        let mut left = batch_len(headed.iter().flat_map(|partition| &self.partitions[partition].to_store));
+        let mut left =
+            batch_len(headed.iter().flat_map(|partition| &self.partitions[partition].to_store));
         let mut batch = Vec::with_capacity(left);
         for partition in headed {
-            let state = self.partitions.get_mut(partition).expect("a partition whose records aren't all stored");
+            let state = self
+                .partitions
+                .get_mut(partition)
+                .expect("a partition whose records aren't all stored");
             let count = left.min(state.to_store.len());
             batch.extend(state.to_store.drain(..count));
             state.storing += count;
@@ -141,9 +152,12 @@ impl Chain {
             self.send_epoch(cx, node);
         }
         let ask_again_us = cx.now.in_us(cx.config.retry_us);
-        let gather = Gather::new(clients_to_gather_from(cx), cx.config.gather_bytes_max, ask_again_us);
+        let gather =
+            Gather::new(clients_to_gather_from(cx), cx.config.gather_bytes_max, ask_again_us);
         let clients = gather.clients();
-        let Phase::Recovering(recovery) = &mut self.phase else { unreachable!("called while recovering") };
+        let Phase::Recovering(recovery) = &mut self.phase else {
+            unreachable!("called while recovering")
+        };
         recovery.gather = Some(gather);
         // Without a switch there is none to wait for.
         recovery.switch_ready = cx.directory.is_bypass(self.id);
@@ -158,7 +172,10 @@ impl Chain {
         let Some(destination) = self.destination(cx) else { return };
         let (chain, epoch) = (self.id, cx.directory.epoch(self.id));
         for client in clients {
-            cx.notify(*client, ClientNotice::Gather { chain, epoch, destination: destination.clone() });
+            cx.notify(
+                *client,
+                ClientNotice::Gather { chain, epoch, destination: destination.clone() },
+            );
         }
     }
 
@@ -195,7 +212,12 @@ impl Chain {
     }
 
     /// A client said hello, in this epoch: if a recovery waits for its answer, it is asked.
-    pub(in crate::controller) fn client_said_hello(&mut self, cx: &mut Context<'_>, client: u64, client_epoch: u32) {
+    pub(in crate::controller) fn client_said_hello(
+        &mut self,
+        cx: &mut Context<'_>,
+        client: u64,
+        client_epoch: u32,
+    ) {
         let has_moved = client_epoch == cx.directory.epoch(self.id);
         if self.gather_mut().is_some_and(|gather| gather.is_to_be_asked(client, has_moved)) {
             self.ask(cx, &[client]);
@@ -241,12 +263,14 @@ impl Chain {
         self.ask(cx, &clients.unwrap_or_default());
     }
 
-    /// All clients have answered, or are given up: the newest version of each key goes to the head of its
-    /// partition.
+    /// All clients have answered, or are given up: the newest version of each key goes to the head
+    /// of its partition.
     fn merge_when_gathered(&mut self, cx: &Context<'_>) {
         let (newest, wait) = (cx.mechanisms.recover_newest(), cx.mechanisms.gather_all());
         let Phase::Recovering(recovery) = &mut self.phase else { return };
-        let Recovery { gather: Some(gather), partitions, times, .. } = &mut **recovery else { return };
+        let Recovery { gather: Some(gather), partitions, times, .. } = &mut **recovery else {
+            return;
+        };
         if gather.is_over() || (wait && !gather.is_done(cx.now)) {
             return;
         }
@@ -260,12 +284,16 @@ impl Chain {
         let records = gather.take_records(if is_needed { &snapshot.records } else { &[] }, newest);
         times.records = records.len() as u64;
         for (hash, record) in records {
-            partitions.entry(cx.directory.partition_of(&hash)).or_default().to_store.push_back(record);
+            partitions
+                .entry(cx.directory.partition_of(&hash))
+                .or_default()
+                .to_store
+                .push_back(record);
         }
     }
 
-    /// Sends each partition's records to its head, and releases each node once all its partitions are
-    /// stored, however long others take.
+    /// Sends each partition's records to its head, and releases each node once all its partitions
+    /// are stored, however long others take.
     fn store_and_release(&mut self, cx: &Context<'_>) {
         let Phase::Recovering(recovery) = &mut self.phase else { return };
         if !recovery.is_merged() {
@@ -310,7 +338,9 @@ impl Chain {
         match &mut self.phase {
             Phase::Recovering(recovery) => recovery.nodes[usize::from(node)].moved = true,
             // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
-            Phase::Serving if cx.members.node(node).chains[self.id].held => self.release_node(cx, node),
+            Phase::Serving if cx.members.node(node).chains[self.id].held => {
+                self.release_node(cx, node)
+            }
             // While the rack waits for a switch, a recovery may have been cut short: what it was to
             // store is still missing.
             _ => {}
@@ -322,7 +352,8 @@ impl Chain {
         let Phase::Recovering(recovery) = &mut self.phase else { return };
         for record in records {
             let partition = cx.directory.partition_of(&record.hash);
-            let state = recovery.partitions.get_mut(&partition).expect("it is known until all is stored");
+            let state =
+                recovery.partitions.get_mut(&partition).expect("it is known until all is stored");
             state.storing -= 1;
             if state.storing == 0 && state.to_store.is_empty() {
                 recovery.partitions.remove(&partition);
@@ -348,7 +379,9 @@ impl Chain {
         if !matches!(self.phase, Phase::Serving) {
             return;
         }
-        let moves = |order: &Order| matches!(order, Order::Node(NodeCommand::Epoch(_) | NodeCommand::Release { .. }));
+        let moves = |order: &Order| {
+            matches!(order, Order::Node(NodeCommand::Epoch(_) | NodeCommand::Release { .. }))
+        };
         if self.commands.any(|to, order| to == Peer::Node(node) && moves(order)) {
             return;
         }
@@ -388,7 +421,8 @@ fn clients_to_gather_from(cx: &Context<'_>) -> BTreeMap<u64, Client> {
         let spool_us = if client.spooled { cx.now.in_us(cx.config.spool_wait_us) } else { 0 };
         // Its lease may have run out because there was no switch to grant one for.
         let lives = client.heard_us != 0 && now_us <= client.heard_us + lease_us;
-        let alive_us = if lives && cx.mechanisms.wait_while_heard() { client.heard_us + lease_us } else { 0 };
+        let alive_us =
+            if lives && cx.mechanisms.wait_while_heard() { client.heard_us + lease_us } else { 0 };
         let deadline_us = client.lease_until_us.max(spool_us).max(alive_us);
         let deadline_us_max = cx.now.in_us(cx.config.spool_wait_us).max(deadline_us);
         (id, Client::new(deadline_us, deadline_us_max))

@@ -1,9 +1,9 @@
 //! Renewal: another epoch with the same switch, long before the sequence numbers of this one run
 //! out.
 //!
-//! A new epoch wipes the switch. So that this loses nothing, even of clients that died long ago, the
-//! cache is drained first; afterwards the nodes are asked to offer the same keys again. Writes that
-//! are open when the epoch changes end as indeterminate.
+//! A new epoch wipes the switch. So that this loses nothing, even of clients that died long ago,
+//! the cache is drained first; afterwards the nodes are asked to offer the same keys again. Writes
+//! that are open when the epoch changes end as indeterminate.
 
 use super::{Chain, Context, Phase};
 use switchback_wire::EPOCH_MAX;

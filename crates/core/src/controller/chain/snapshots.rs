@@ -115,8 +115,14 @@ impl Snapshots {
     fn begin(&mut self, now: Now, generation: u32, records_max: usize) {
         self.started_us = now.monotonic_us;
         let progress_us = now.monotonic_us;
-        self.taking =
-            Some(Taking { generation, chunks: 0, records: Vec::new(), records_max, store: None, progress_us });
+        self.taking = Some(Taking {
+            generation,
+            chunks: 0,
+            records: Vec::new(),
+            records_max,
+            store: None,
+            progress_us,
+        });
     }
 
     /// An unfinished snapshot is dropped (rule 10).
@@ -146,15 +152,22 @@ impl Snapshots {
         }
     }
 
-    /// A part of a snapshot has arrived. One out of its place (a connection broke) makes the snapshot
-    /// incomplete: its end will tell. One of more than the cache holds makes it fail at once.
-    pub(super) fn take_chunk(&mut self, now: Now, generation: u32, index: u32, records: Vec<KeyedRecord>) {
+    /// A part of a snapshot has arrived. One out of its place (a connection broke) makes the
+    /// snapshot incomplete: its end will tell. One of more than the cache holds makes it fail at
+    /// once.
+    pub(super) fn take_chunk(
+        &mut self,
+        now: Now,
+        generation: u32,
+        index: u32,
+        records: Vec<KeyedRecord>,
+    ) {
         let Some(taking) = &mut self.taking else { return };
         if taking.generation != generation || taking.chunks != index || taking.store.is_some() {
             return;
         }
-        let is_within_limits =
-            (index as usize) < taking.records_max && taking.records.len() + records.len() <= taking.records_max;
+        let is_within_limits = (index as usize) < taking.records_max
+            && taking.records.len() + records.len() <= taking.records_max;
         if !is_within_limits {
             self.fail(now, generation);
             return;
@@ -165,7 +178,15 @@ impl Snapshots {
     }
 
     /// The switch has sent all of a snapshot: stores it, if it is whole.
-    fn end(&mut self, now: Now, generation: u32, chunks: u32, complete: bool, epoch: u32, outbox: &mut Outbox) {
+    fn end(
+        &mut self,
+        now: Now,
+        generation: u32,
+        chunks: u32,
+        complete: bool,
+        epoch: u32,
+        outbox: &mut Outbox,
+    ) {
         let Some(taking) = &mut self.taking else { return };
         if taking.generation != generation || taking.store.is_some() {
             return;
@@ -238,22 +259,29 @@ impl Chain {
             return;
         }
         self.snapshots.next_due_us = cx.config.snapshot_us.map(|period_us| cx.now.in_us(period_us));
-        let recovering = matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery();
+        let recovering =
+            matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery();
         let ready = matches!(self.phase, Phase::Serving) || recovering;
         if cx.directory.active(self.id).is_none() || !ready || !cx.config.scheme.absorbs_writes() {
             return;
         }
         let generation = self.snapshots.next_generation(cx, self.id);
-        // A snapshot has at most one record of each key that has a slot, and no empty chunk. The cache
-        // holds more than it is configured for if the controller was restarted with a lower number;
-        // then none is admitted until fewer are left.
+        // A snapshot has at most one record of each key that has a slot, and no empty chunk. The
+        // cache holds more than it is configured for if the controller was restarted with a lower
+        // number; then none is admitted until fewer are left.
         let records_max = cx.config.cache_records.max(self.cache.len());
         self.snapshots.begin(cx.now, generation, records_max);
         self.command_switch(cx, SwitchCommand::Snapshot { generation });
     }
 
     /// The switch has sent all of a snapshot.
-    pub(super) fn snapshot_end(&mut self, cx: &mut Context<'_>, generation: u32, chunks: u32, complete: bool) {
+    pub(super) fn snapshot_end(
+        &mut self,
+        cx: &mut Context<'_>,
+        generation: u32,
+        chunks: u32,
+        complete: bool,
+    ) {
         let epoch = cx.directory.epoch(self.id);
         self.snapshots.end(cx.now, generation, chunks, complete, epoch, cx.outbox);
         if !cx.mechanisms.release_after_durable() && self.snapshots.is_storing() {

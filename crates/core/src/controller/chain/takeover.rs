@@ -13,7 +13,12 @@ use switchback_wire::EPOCH_MAX;
 impl Chain {
     /// A switch of the chain said hello. `needs_epoch`: the sequence numbers of its epoch will run
     /// out.
-    pub(in crate::controller) fn switch_said_hello(&mut self, cx: &mut Context<'_>, switch: u16, needs_epoch: bool) {
+    pub(in crate::controller) fn switch_said_hello(
+        &mut self,
+        cx: &mut Context<'_>,
+        switch: u16,
+        needs_epoch: bool,
+    ) {
         let hello = cx.members.switch(switch).expect("it said hello");
         let (boot, epoch) = (hello.boot, hello.epoch);
         let active = cx.directory.active(self.id);
@@ -24,7 +29,9 @@ impl Chain {
         }
         match self.phase {
             Phase::Waiting { .. }
-                if is_active && epoch == cx.directory.epoch(self.id) && cx.directory.is_recovered(self.id) =>
+                if is_active
+                    && epoch == cx.directory.epoch(self.id)
+                    && cx.directory.is_recovered(self.id) =>
             {
                 self.resync(cx, switch);
             }
@@ -36,11 +43,16 @@ impl Chain {
                     self.start_recovery(cx, Some(switch));
                 }
             }
-            _ if cx.directory.is_bypass(self.id) || is_other_life => self.start_recovery(cx, Some(switch)),
+            _ if cx.directory.is_bypass(self.id) || is_other_life => {
+                self.start_recovery(cx, Some(switch))
+            }
             _ => {}
         }
         // Not if the epoch has changed just now.
-        if needs_epoch && epoch == cx.directory.epoch(self.id) && cx.directory.active(self.id) == Some((switch, boot)) {
+        if needs_epoch
+            && epoch == cx.directory.epoch(self.id)
+            && cx.directory.active(self.id) == Some((switch, boot))
+        {
             self.renew(cx);
         }
     }
@@ -64,7 +76,9 @@ impl Chain {
                 config.bypass_us.map(|bypass_us| since_us.saturating_add(bypass_us))
             }
             Phase::Waiting { .. } => None,
-            _ => directory.active_switch(self.id).and_then(|active| members.switch_dead_at_us(active)),
+            _ => directory
+                .active_switch(self.id)
+                .and_then(|active| members.switch_dead_at_us(active)),
         }
     }
 
@@ -92,8 +106,10 @@ impl Chain {
             return;
         }
         let silent_since_us = cx.directory.active(self.id).map_or(now_us, |_| self.active_heard_us);
-        let hello = switch.map(|switch| (switch, cx.members.switch(switch).expect("it said hello")));
-        self.active_heard_us = switch.and_then(|switch| cx.members.switch_heard_us(switch)).unwrap_or(now_us);
+        let hello =
+            switch.map(|switch| (switch, cx.members.switch(switch).expect("it said hello")));
+        self.active_heard_us =
+            switch.and_then(|switch| cx.members.switch_heard_us(switch)).unwrap_or(now_us);
         self.commands.clear();
         self.snapshots.abandon();
         self.waiting.clear();
@@ -104,8 +120,13 @@ impl Chain {
         self.cache = Cache::new(classes, cx.config.cache_records);
         let active = hello.map(|(switch, hello)| (switch, hello.boot));
         let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, active);
-        let recovery =
-            Recovery::new(cx.now, cx.directory.epoch(self.id), stored_by, silent_since_us, cx.members.nodes());
+        let recovery = Recovery::new(
+            cx.now,
+            cx.directory.epoch(self.id),
+            stored_by,
+            silent_since_us,
+            cx.members.nodes(),
+        );
         self.phase = Phase::Recovering(Box::new(recovery));
     }
 
@@ -120,7 +141,12 @@ impl Chain {
     }
 
     /// The switch listed some of its entries, and says where to go on.
-    pub(super) fn resynced(&mut self, cx: &mut Context<'_>, entries: Vec<Entry>, next: Option<Location>) {
+    pub(super) fn resynced(
+        &mut self,
+        cx: &mut Context<'_>,
+        entries: Vec<Entry>,
+        next: Option<Location>,
+    ) {
         for entry in entries {
             self.next_entry = self.next_entry.max(entry.id + 1);
             let partition = cx.directory.partition_of(&entry.hash);

@@ -38,8 +38,12 @@ impl Work {
     /// Whether `node` heads the partition of each of its keys.
     pub(super) fn is_headed_by(&self, node: u16, head_of: impl Fn(&KeyHash) -> u16) -> bool {
         match self {
-            Work::StoreEvicted(evicted) => evicted.iter().all(|(_, record)| head_of(&record.hash) == node),
-            Work::StoreRecovered(records) => records.iter().all(|record| head_of(&record.hash) == node),
+            Work::StoreEvicted(evicted) => {
+                evicted.iter().all(|(_, record)| head_of(&record.hash) == node)
+            }
+            Work::StoreRecovered(records) => {
+                records.iter().all(|record| head_of(&record.hash) == node)
+            }
             Work::ClearOffers(offers) | Work::HoldOffers(offers) => {
                 offers.iter().all(|(hash, _)| head_of(hash) == node)
             }
@@ -50,8 +54,12 @@ impl Work {
     /// Its parts for each head, none of which is too much for a message.
     pub(super) fn by_head(self, head_of: impl Fn(&KeyHash) -> u16) -> Vec<(u16, Work)> {
         match self {
-            Work::StoreEvicted(evicted) => deal(evicted, |(_, record)| head_of(&record.hash), Work::StoreEvicted),
-            Work::StoreRecovered(records) => deal(records, |record| head_of(&record.hash), Work::StoreRecovered),
+            Work::StoreEvicted(evicted) => {
+                deal(evicted, |(_, record)| head_of(&record.hash), Work::StoreEvicted)
+            }
+            Work::StoreRecovered(records) => {
+                deal(records, |record| head_of(&record.hash), Work::StoreRecovered)
+            }
             Work::ClearOffers(offers) => deal(offers, |(hash, _)| head_of(hash), Work::ClearOffers),
             Work::HoldOffers(offers) => deal(offers, |(hash, _)| head_of(hash), Work::HoldOffers),
             Work::OfferKeys(keys) => deal(keys, |(hash, _)| head_of(hash), Work::OfferKeys),
@@ -59,7 +67,11 @@ impl Work {
     }
 }
 
-fn deal<T>(items: Vec<T>, head: impl Fn(&T) -> u16, work: impl Fn(Vec<T>) -> Work) -> Vec<(u16, Work)> {
+fn deal<T>(
+    items: Vec<T>,
+    head: impl Fn(&T) -> u16,
+    work: impl Fn(Vec<T>) -> Work,
+) -> Vec<(u16, Work)> {
     let mut by_head: BTreeMap<u16, Vec<T>> = BTreeMap::new();
     for item in items {
         by_head.entry(head(&item)).or_default().push(item);

@@ -50,7 +50,8 @@ pub(super) struct Arbiter {
 impl Arbiter {
     /// For a new epoch, if that has no switch.
     pub(super) fn of(epoch: u32, config: &NodeConfig) -> Option<Arbiter> {
-        let arbiter = Arbiter { epoch, counter: 0, lanes: BTreeMap::new(), lanes_max: config.lanes };
+        let arbiter =
+            Arbiter { epoch, counter: 0, lanes: BTreeMap::new(), lanes_max: config.lanes };
         config.switch.is_none().then_some(arbiter)
     }
 
@@ -69,9 +70,14 @@ impl Arbiter {
         if header.lane >= self.lanes_max {
             return Arbitration::Drop;
         }
-        let known = self.lanes.get_mut(&header.lane).filter(|entry| entry.request >= header.request);
+        let known =
+            self.lanes.get_mut(&header.lane).filter(|entry| entry.request >= header.request);
         match known.filter(|_| remembers) {
-            Some(entry) if entry.request > header.request || entry.progress == Progress::Running => Arbitration::Drop,
+            Some(entry)
+                if entry.request > header.request || entry.progress == Progress::Running =>
+            {
+                Arbitration::Drop
+            }
             Some(entry) => match entry.progress {
                 Progress::Done(status, seq) => Arbitration::AnswerAgain(status, seq),
                 Progress::Waiting | Progress::Running => {

@@ -44,14 +44,23 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    pub(super) fn new(loaded: Vec<(KeyHash, Vec<u8>, Mark)>, limit: usize, boot: u64, mechanisms: Mechanisms) -> Marks {
+    pub(super) fn new(
+        loaded: Vec<(KeyHash, Vec<u8>, Mark)>,
+        limit: usize,
+        boot: u64,
+        mechanisms: Mechanisms,
+    ) -> Marks {
         let marked = |key, mark: Mark| {
             let saved_fence = mark.fence;
             MarkedKey { key, mark, saved_fence, value_bytes: 0, durable: true, known: false }
         };
-        let keys: BTreeMap<_, _> = loaded.into_iter().map(|(hash, key, mark)| (hash, marked(key, mark))).collect();
-        let to_offer: VecDeque<_> =
-            keys.iter().filter(|(_, marked)| marked.mark.is_offered()).map(|(hash, _)| *hash).collect();
+        let keys: BTreeMap<_, _> =
+            loaded.into_iter().map(|(hash, key, mark)| (hash, marked(key, mark))).collect();
+        let to_offer: VecDeque<_> = keys
+            .iter()
+            .filter(|(_, marked)| marked.mark.is_offered())
+            .map(|(hash, _)| *hash)
+            .collect();
         // Unique over restarts with the boot's randomness, within one by counting.
         let next_offer = boot << 32 | 1;
         Marks { keys, offered: to_offer.len(), limit, mechanisms, next_offer, to_offer }
@@ -101,7 +110,11 @@ impl Marks {
         }
         let marked = self.entry(hash, key);
         marked.mark.fence = marked.mark.fence.max(fence);
-        if fence > marked.saved_fence { RaisedFence::ToSave(marked.mark) } else { RaisedFence::Saved }
+        if fence > marked.saved_fence {
+            RaisedFence::ToSave(marked.mark)
+        } else {
+            RaisedFence::Saved
+        }
     }
 
     /// Keys that have a fence and aren't offered.
@@ -123,7 +136,13 @@ impl Marks {
 
     /// Marks a key as offered; the mark to make durable before the offer is sent. `None` if it is
     /// offered already or there is no room.
-    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: u32, floor: Seq) -> Option<Mark> {
+    pub(super) fn offer(
+        &mut self,
+        hash: &KeyHash,
+        key: &[u8],
+        value_bytes: u32,
+        floor: Seq,
+    ) -> Option<Mark> {
         // Each offer that is cleared may leave a fence, so their room limits offers, too.
         let has_room = self.offered < self.limit && self.fenced_only() <= self.limit / 2;
         if self.is_offered(hash) || !has_room {
@@ -152,7 +171,11 @@ impl Marks {
 
     /// Clears an offer, if it is this one. The mark that remains to be stored (`None` inside:
     /// nothing remains).
-    pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: OfferId) -> Option<(Vec<u8>, Option<Mark>)> {
+    pub(super) fn clear_offer(
+        &mut self,
+        hash: &KeyHash,
+        offer: OfferId,
+    ) -> Option<(Vec<u8>, Option<Mark>)> {
         let marked = self.keys.get_mut(hash)?;
         if marked.mark.offer != offer || !marked.mark.is_offered() {
             return None;
@@ -178,8 +201,9 @@ impl Marks {
     ) -> (Vec<(KeyHash, Vec<u8>)>, KeyHash) {
         let mut range = self.keys.range(from..);
         let seen: Vec<_> = range.by_ref().take(limit).collect();
-        let droppable =
-            seen.into_iter().filter(|(hash, marked)| !marked.mark.is_offered() && covered(hash, marked.mark.fence));
+        let droppable = seen
+            .into_iter()
+            .filter(|(hash, marked)| !marked.mark.is_offered() && covered(hash, marked.mark.fence));
         let gone: Vec<_> = droppable.map(|(hash, marked)| (*hash, marked.key.clone())).collect();
         let next = range.next().map_or(KeyHash([0; 16]), |(hash, _)| *hash);
         for (hash, _) in &gone {
@@ -190,7 +214,10 @@ impl Marks {
 
     /// All fences.
     pub(super) fn fences(&self) -> impl Iterator<Item = (&KeyHash, Seq)> {
-        self.keys.iter().map(|(hash, marked)| (hash, marked.mark.fence)).filter(|(_, fence)| *fence > Seq::NONE)
+        self.keys
+            .iter()
+            .map(|(hash, marked)| (hash, marked.mark.fence))
+            .filter(|(_, fence)| *fence > Seq::NONE)
     }
 
     /// Offers every offered key anew that `is_of` a chain: the controller may have forgotten them.
@@ -205,8 +232,14 @@ impl Marks {
     }
 
     /// Keys marked as offered whose position is in `from..=to`, in order.
-    pub(super) fn offered_between(&self, from: u64, to: u64) -> impl Iterator<Item = (&KeyHash, &MarkedKey)> {
+    pub(super) fn offered_between(
+        &self,
+        from: u64,
+        to: u64,
+    ) -> impl Iterator<Item = (&KeyHash, &MarkedKey)> {
         let range = self.keys.range(KeyHash::at_position(from)..);
-        range.take_while(move |(hash, _)| hash.position() <= to).filter(|(_, marked)| marked.mark.is_offered())
+        range
+            .take_while(move |(hash, _)| hash.position() <= to)
+            .filter(|(_, marked)| marked.mark.is_offered())
     }
 }

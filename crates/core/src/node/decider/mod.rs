@@ -74,8 +74,8 @@ struct Numbers {
 }
 
 impl Decider {
-    /// Knows what the engine found, and with which epoch and configuration the node served each chain,
-    /// if it did.
+    /// Knows what the engine found, and with which epoch and configuration the node served each
+    /// chain, if it did.
     pub(super) fn new(
         loaded: Loaded,
         served: ByChain<Option<(u32, &NodeConfig)>>,
@@ -109,8 +109,8 @@ impl Decider {
         }
     }
 
-    /// A new epoch of a chain begins. Everything stored of its partitions is of an older one, so every
-    /// write of the new one is newer than all of it.
+    /// A new epoch of a chain begins. Everything stored of its partitions is of an older one, so
+    /// every write of the new one is newer than all of it.
     pub(super) fn begin_epoch(&mut self, chain: ChainId, epoch: u32, config: &NodeConfig) {
         let numbers = &mut self.chains[chain];
         numbers.newest.fill(Seq::new(epoch, 0));
@@ -138,7 +138,12 @@ impl Decider {
     }
 
     /// A write is answered with this number. The number that names it in the answer.
-    pub(super) fn answered(&mut self, header: &Header, status: switchback_wire::Status, told: Seq) -> Seq {
+    pub(super) fn answered(
+        &mut self,
+        header: &Header,
+        status: switchback_wire::Status,
+        told: Seq,
+    ) -> Seq {
         match self.arbiter_of(header) {
             Some(arbiter) => {
                 arbiter.answered(header, status, told);
@@ -195,7 +200,12 @@ impl Decider {
     }
 
     /// How a record of the cache is stored: iff it is newer.
-    pub(super) fn take_from_cache(&mut self, chain: ChainId, hash: &KeyHash, record: Record) -> (Record, PutCondition) {
+    pub(super) fn take_from_cache(
+        &mut self,
+        chain: ChainId,
+        hash: &KeyHash,
+        record: Record,
+    ) -> (Record, PutCondition) {
         // Later writes of the bucket must not be taken for newer than this one unread.
         let newest = self.newest_of(chain, hash);
         *newest = (*newest).max(record.seq);
@@ -227,8 +237,13 @@ impl Decider {
 
     /// Keys marked as offered whose position is in `from..=to`, in order; a scan can't tell their
     /// values.
-    pub(super) fn offered_between(&self, from: u64, to: u64) -> impl Iterator<Item = (&KeyHash, &[u8])> {
-        let offered = self.marks.offered_between(from, to).filter(|_| self.mechanisms.marked_scans());
+    pub(super) fn offered_between(
+        &self,
+        from: u64,
+        to: u64,
+    ) -> impl Iterator<Item = (&KeyHash, &[u8])> {
+        let offered =
+            self.marks.offered_between(from, to).filter(|_| self.mechanisms.marked_scans());
         offered.map(|(hash, marked)| (hash, &marked.key[..]))
     }
 
@@ -277,7 +292,8 @@ impl Decider {
             if !marked.mark.is_offered() || marked.known || !marked.durable {
                 continue;
             }
-            let (id, key, value_bytes) = (marked.mark.offer, marked.key.clone(), marked.value_bytes);
+            let (id, key, value_bytes) =
+                (marked.mark.offer, marked.key.clone(), marked.value_bytes);
             offers.push(Offer { id, hash, key, value_bytes });
             again.push(hash);
         }
@@ -297,7 +313,11 @@ impl Decider {
 
     /// Clears an offer, if it is this one. The key and the mark that remains to be stored (`None`
     /// inside: nothing remains).
-    pub(super) fn clear_offer(&mut self, hash: &KeyHash, offer: OfferId) -> Option<(Vec<u8>, Option<Mark>)> {
+    pub(super) fn clear_offer(
+        &mut self,
+        hash: &KeyHash,
+        offer: OfferId,
+    ) -> Option<(Vec<u8>, Option<Mark>)> {
         self.marks.clear_offer(hash, offer)
     }
 
@@ -309,7 +329,11 @@ impl Decider {
 
     /// Drops fences that saved floors stand for, and raises floors that are due. The keys whose
     /// marks are to be cleared, and what is to be saved.
-    pub(super) fn raise_floors(&mut self, now: Now, period_us: u64) -> (Vec<(KeyHash, Vec<u8>)>, FloorsToSave) {
+    pub(super) fn raise_floors(
+        &mut self,
+        now: Now,
+        period_us: u64,
+    ) -> (Vec<(KeyHash, Vec<u8>)>, FloorsToSave) {
         // Early floors cost late copies of writes their outcome; without them fences would have no
         // limit.
         let is_early = self.marks.is_crowded() && self.rising.is_saved();

@@ -138,7 +138,11 @@ impl Decider {
         if header.has(flags::CONDITIONAL) {
             let told = self.version_told(stored);
             let expected_none = header.guard == Seq::NONE.0 && stored < header.seq;
-            return if expected_none { self.refuse_for_good(header, key, told) } else { refused(told) };
+            return if expected_none {
+                self.refuse_for_good(header, key, told)
+            } else {
+                refused(told)
+            };
         }
         // Overwritten, or overtaken by a write that ran upon the version before: only the stored
         // record tells.
@@ -147,7 +151,12 @@ impl Decider {
 
     /// A write at or below the fence, the floor or the stored number, or one whose staged value is
     /// missing (unless it `is_staged`), once the stored record is known.
-    pub(in crate::node) fn judge(&self, header: &Header, is_staged: bool, record: Option<&Record>) -> Verdict {
+    pub(in crate::node) fn judge(
+        &self,
+        header: &Header,
+        is_staged: bool,
+        record: Option<&Record>,
+    ) -> Verdict {
         let seq = header.seq;
         let floor = self.rising.of(&header.key_hash);
         let stored = record.map_or(self.rising.base(), |record| record.seq);
@@ -155,7 +164,8 @@ impl Decider {
         let base = if self.mechanisms.chain() { base } else { stored };
         // Then the chain may have begun upon nothing, below a floor: what else was there is not
         // known any more.
-        let is_chained = self.mechanisms.unsure_chains() && record.is_some_and(|record| record.base() < record.seq);
+        let is_chained = self.mechanisms.unsure_chains()
+            && record.is_some_and(|record| record.base() < record.seq);
         let conditional = header.has(flags::CONDITIONAL);
         if conditional && self.was_applied(header) {
             Verdict::Answer(Status::Ok, seq)
@@ -172,7 +182,9 @@ impl Decider {
         } else if seq <= self.marks.fence(&header.key_hash) {
             // The commit of the fence failed. It is tried again before a write below is sent back:
             // that no copy of it runs here must be known after a restart, too.
-            self.marks.get(&header.key_hash).map_or(Verdict::Ignore, |marked| Verdict::SaveFence(marked.mark))
+            self.marks
+                .get(&header.key_hash)
+                .map_or(Verdict::Ignore, |marked| Verdict::SaveFence(marked.mark))
         } else if seq <= floor && self.mechanisms.floor() {
             // Sent back it may run anew: that no copy of it runs here must be known after a
             // restart, too.
@@ -228,7 +240,14 @@ mod tests {
     const KEY: &[u8] = b"key";
 
     fn decider() -> Decider {
-        Decider::new(Loaded::default(), ByChain::new(|_| None), 8, 1, Mechanisms::ALL, Now::default())
+        Decider::new(
+            Loaded::default(),
+            ByChain::new(|_| None),
+            8,
+            1,
+            Mechanisms::ALL,
+            Now::default(),
+        )
     }
 
     fn write(number: u64, flags: u16) -> Header {
@@ -246,17 +265,29 @@ mod tests {
         let mut decider = decider();
         assert!(matches!(decider.write(&write(5, 0), false), Verdict::Run));
         let read = Header { guard: Seq::new(1, 5).0, flags: flags::FENCED, ..write(0, 0) };
-        assert!(matches!(decider.read(&read, KEY), super::super::ReadVerdict::Fenced(RaisedFence::ToSave(_))));
+        assert!(matches!(
+            decider.read(&read, KEY),
+            super::super::ReadVerdict::Fenced(RaisedFence::ToSave(_))
+        ));
         assert!(matches!(decider.write(&write(5, 0), false), Verdict::LookUp));
         assert!(matches!(decider.write(&write(6, 0), false), Verdict::Run));
         // The fence isn't known to be durable, so nothing goes back yet.
         assert!(matches!(decider.judge(&write(5, 0), false, None), Verdict::SaveFence(_)));
         decider.fence_saved(&KeyHash([7; 16]), Seq::new(1, 5));
         assert!(matches!(decider.judge(&write(5, 0), false, None), Verdict::Bounce));
-        assert!(matches!(decider.judge(&write(5, 0), false, Some(&record(5, None))), Verdict::Superseded));
-        assert!(matches!(decider.judge(&write(5, 0), false, Some(&record(9, None))), Verdict::Superseded));
+        assert!(matches!(
+            decider.judge(&write(5, 0), false, Some(&record(5, None))),
+            Verdict::Superseded
+        ));
+        assert!(matches!(
+            decider.judge(&write(5, 0), false, Some(&record(9, None))),
+            Verdict::Superseded
+        ));
         // Versions 2 to 9 were each made upon the one before: 5 isn't among them.
-        assert!(matches!(decider.judge(&write(5, 0), false, Some(&record(9, Some(2)))), Verdict::Bounce));
+        assert!(matches!(
+            decider.judge(&write(5, 0), false, Some(&record(9, Some(2)))),
+            Verdict::Bounce
+        ));
     }
 
     #[test]
@@ -267,7 +298,9 @@ mod tests {
         assert!(matches!(decider.write(&first, false), Verdict::Ignore));
         decider.decided(&first);
         decider.ran(&first);
-        assert!(matches!(decider.write(&first, false), Verdict::Answer(Status::Ok, seq) if seq == first.seq));
+        assert!(
+            matches!(decider.write(&first, false), Verdict::Answer(Status::Ok, seq) if seq == first.seq)
+        );
         decider.run(&second, Vec::new());
         decider.decided(&second);
         decider.ran(&second);
@@ -280,8 +313,13 @@ mod tests {
         let refused = write(5, flags::CONDITIONAL);
         let stored = Seq::new(1, 3);
         let verdict = decider.put_refused(&refused, KEY, stored, false);
-        assert!(matches!(verdict, Verdict::Refuse { mark, told } if mark.fence == refused.seq && told == stored));
+        assert!(
+            matches!(verdict, Verdict::Refuse { mark, told } if mark.fence == refused.seq && told == stored)
+        );
         assert!(matches!(decider.put_refused(&write(5, 0), KEY, stored, true), Verdict::LookUp));
-        assert!(matches!(decider.put_refused(&write(5, 0), KEY, stored, false), Verdict::Superseded));
+        assert!(matches!(
+            decider.put_refused(&write(5, 0), KEY, stored, false),
+            Verdict::Superseded
+        ));
     }
 }

@@ -5,7 +5,8 @@ use super::operations::{Pending, Request};
 use super::recent::Recent;
 use crate::storage::{EngineOp, Record};
 use switchback_wire::{
-    Address, Header, KeyHash, Op, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, is_large,
+    Address, Header, KeyHash, Op, PacketRef, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes,
+    is_large,
 };
 
 /// Fragments that one reply's bitmap covers.
@@ -51,7 +52,12 @@ impl Staged {
     fn bitmap(&self, index: usize) -> [u8; BITMAP_FRAGMENTS / 8] {
         let base = index - index % BITMAP_FRAGMENTS;
         let mut bitmap = [0; BITMAP_FRAGMENTS / 8];
-        for (at, _) in self.arrived[base..].iter().take(BITMAP_FRAGMENTS).enumerate().filter(|(_, there)| **there) {
+        for (at, _) in self.arrived[base..]
+            .iter()
+            .take(BITMAP_FRAGMENTS)
+            .enumerate()
+            .filter(|(_, there)| **there)
+        {
             bitmap[at / 8] |= 1 << (at % 8);
         }
         bitmap
@@ -65,7 +71,12 @@ impl StagedValues {
     }
 
     /// Takes a fragment; what has arrived around it, or `None` if no client would send it.
-    fn put(&mut self, header: &Header, bytes: &[u8], key_bytes: usize) -> Option<[u8; BITMAP_FRAGMENTS / 8]> {
+    fn put(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+        key_bytes: usize,
+    ) -> Option<[u8; BITMAP_FRAGMENTS / 8]> {
         let name = StagedName::of(header);
         let total = header.total_bytes as usize;
         let per_fragment = fragment_bytes(key_bytes);
@@ -96,7 +107,8 @@ impl StagedValues {
 
     /// A lane's newer request ends its older ones.
     fn forget_older(&mut self, name: &StagedName) {
-        let first = StagedName { lane: name.lane, request: 0, hash: KeyHash([0; 16]), total_bytes: 0 };
+        let first =
+            StagedName { lane: name.lane, request: 0, hash: KeyHash([0; 16]), total_bytes: 0 };
         let current = StagedName { request: name.request, ..first };
         for older in self.0.names(first..current) {
             self.forget(&older);
@@ -180,8 +192,12 @@ impl Replica {
         match record.filter(|record| record.seq == Seq(header.guard) && !record.value.is_empty()) {
             Some(record) => self.send_fragments(request, record.value),
             None => {
-                let reply =
-                    Header { op: Op::ReadFragmentReply, flags: flags::LARGE, status: Status::Changed, ..header };
+                let reply = Header {
+                    op: Op::ReadFragmentReply,
+                    flags: flags::LARGE,
+                    status: Status::Changed,
+                    ..header
+                };
                 self.send(request.switch, reply, &[], &request.key);
             }
         }
@@ -192,9 +208,12 @@ impl Replica {
         let Request { header, key, switch } = request;
         let seq = Seq(header.guard);
         let total_bytes = value.len() as u32;
-        let mut reply = Header { op: Op::ReadFragmentReply, flags: flags::LARGE, seq, total_bytes, ..header };
+        let mut reply =
+            Header { op: Op::ReadFragmentReply, flags: flags::LARGE, seq, total_bytes, ..header };
         let fragments = value.chunks(fragment_bytes(key.len())).enumerate();
-        let wanted = fragments.skip(header.fragment_index.into()).take(header.fragment_count.min(PULL_MAX).into());
+        let wanted = fragments
+            .skip(header.fragment_index.into())
+            .take(header.fragment_count.min(PULL_MAX).into());
         for (index, fragment) in wanted {
             reply.fragment_index = index as u16;
             self.send(switch, reply, fragment, &key);

@@ -18,7 +18,8 @@ use fragments::{PulledValues, StagedValues};
 use operations::Operations;
 use std::collections::VecDeque;
 use switchback_wire::{
-    Address, Header, KeyHash, Op, Packet, PacketRef, Seq, Status, TTL, flags, fragment_bytes, is_large, record_flags,
+    Address, Header, KeyHash, Op, Packet, PacketRef, Seq, Status, TTL, flags, fragment_bytes,
+    is_large, record_flags,
 };
 use updates::CacheUpdates;
 
@@ -101,11 +102,23 @@ impl Replica {
     }
 
     /// Answers a read with what is stored; how long its value is.
-    pub(super) fn answer_read(&mut self, now: Now, request: &Request, record: Option<Record>) -> usize {
+    pub(super) fn answer_read(
+        &mut self,
+        now: Now,
+        request: &Request,
+        record: Option<Record>,
+    ) -> usize {
         let Request { header, key, switch } = request;
         let seq = record.as_ref().map_or(Seq::NONE, |record| record.seq);
         let kept = flags::FENCED & header.flags;
-        let mut answer = Header { op: Op::ReadReply, flags: kept, seq, expiry_ms: 0, record_flags: 0, ..*header };
+        let mut answer = Header {
+            op: Op::ReadReply,
+            flags: kept,
+            seq,
+            expiry_ms: 0,
+            record_flags: 0,
+            ..*header
+        };
         let Some(record) = record.filter(|record| record.is_live(now.unix_ms)) else {
             answer.status = Status::NotFound;
             answer.record_flags = record_flags::TOMBSTONE;
@@ -132,7 +145,8 @@ impl Replica {
         let header = request.header;
         let guard = if status == Status::ConditionFailed { told.0 } else { header.guard };
         let flags = flags_kept(&header);
-        let reply = Header { op: Op::WriteReply, flags, status, guard, total_bytes: 0, seq, ..header };
+        let reply =
+            Header { op: Op::WriteReply, flags, status, guard, total_bytes: 0, seq, ..header };
         self.send(request.switch, reply, &[], &request.key);
     }
 
@@ -179,7 +193,9 @@ impl Replica {
 
     /// Sends all cache updates again that aren't acknowledged.
     pub(super) fn repeat_updates(&mut self) {
-        self.packets.extend(self.updates.packets().map(|(switch, packet)| (switch, Box::new(packet.clone()))));
+        self.packets.extend(
+            self.updates.packets().map(|(switch, packet)| (switch, Box::new(packet.clone()))),
+        );
     }
 
     /// A key isn't cached any more.

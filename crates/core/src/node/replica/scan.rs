@@ -6,7 +6,9 @@ use super::operations::{Pending, Request};
 use crate::storage::{EngineOp, ScannedKey};
 use crate::time::Now;
 use std::collections::BTreeMap;
-use switchback_wire::{Address, HEADER_BYTES, Header, KeyHash, Op, PACKET_BYTES_MAX, PacketRef, push_scan_entry};
+use switchback_wire::{
+    Address, HEADER_BYTES, Header, KeyHash, Op, PACKET_BYTES_MAX, PacketRef, push_scan_entry,
+};
 
 /// Keys that one listing looks at, and one count.
 const LISTED: usize = 128;
@@ -24,7 +26,12 @@ impl Replica {
         let position = parts.header.key_hash.position();
         let limit = if parts.header.fragment_count == 1 { COUNTED } else { LISTED };
         let request = Request { header: parts.header, key: parts.key.to_vec(), switch: from };
-        self.submit(Pending::Scan(request, end), |id| EngineOp::Scan { id, from: position, to: end, limit });
+        self.submit(Pending::Scan(request, end), |id| EngineOp::Scan {
+            id,
+            from: position,
+            to: end,
+            limit,
+        });
         true
     }
 
@@ -54,7 +61,13 @@ impl Replica {
         let mut live = 0;
         for (hash, (maybe_cached, key)) in listed {
             let wanted = maybe_cached || !count_only;
-            if wanted && !push_scan_entry(&mut entries, maybe_cached, &key, PACKET_BYTES_MAX - HEADER_BYTES - KEY_BYTES)
+            if wanted
+                && !push_scan_entry(
+                    &mut entries,
+                    maybe_cached,
+                    &key,
+                    PACKET_BYTES_MAX - HEADER_BYTES - KEY_BYTES,
+                )
             {
                 last = hash.position() - 1;
                 break;

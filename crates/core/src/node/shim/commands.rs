@@ -1,7 +1,9 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
 use super::{NodeTimer, Progress, Shim, chain_of_key, state};
-use crate::control::{BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding};
+use crate::control::{
+    BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding,
+};
 use crate::node::replica::Pending;
 use crate::storage::{EngineError, EngineOp, OfferId};
 use crate::time::Now;
@@ -17,7 +19,9 @@ impl Shim {
         let Command { id, chain, epoch, body } = command;
         let served = &self.chains[chain];
         let raises = matches!(body, NodeCommand::Epoch(_));
-        if self.mechanisms.epoch_fence() && (epoch < served.epoch() || (epoch > served.epoch() && !raises)) {
+        if self.mechanisms.epoch_fence()
+            && (epoch < served.epoch() || (epoch > served.epoch() && !raises))
+        {
             return; // an old controller's, or one that this node has still to catch up with
         }
         if self.commands.contains_key(&id) {
@@ -25,12 +29,19 @@ impl Shim {
         }
         let serves = matches!(body, NodeCommand::Epoch(_) | NodeCommand::Release { .. });
         if served.is_outlived() && serves && epoch == served.epoch() {
-            let error = "this node restarted within a bypass epoch, and can serve only in a new one";
+            let error =
+                "this node restarted within a bypass epoch, and can serve only in a new one";
             self.done(chain, id, Some(error.into()));
             return;
         }
-        if !body.all_keys(|hash| served.config().is_some_and(|config| config.is_head_of(self.index, hash))) {
-            self.done(chain, id, Some("this node doesn't head the partitions of these keys".into()));
+        if !body.all_keys(|hash| {
+            served.config().is_some_and(|config| config.is_head_of(self.index, hash))
+        }) {
+            self.done(
+                chain,
+                id,
+                Some("this node doesn't head the partitions of these keys".into()),
+            );
             return;
         }
         match body {
@@ -102,7 +113,8 @@ impl Shim {
 
     fn store_all(&mut self, chain: ChainId, id: CommandId, records: Vec<KeyedRecord>) {
         // What isn't new was stored before.
-        let new = |keyed: &KeyedRecord| self.decider.may_come_from_cache(&keyed.hash, keyed.record.seq);
+        let new =
+            |keyed: &KeyedRecord| self.decider.may_come_from_cache(&keyed.hash, keyed.record.seq);
         let new: Vec<KeyedRecord> = records.into_iter().filter(new).collect();
         if new.is_empty() {
             self.done(chain, id, None);
@@ -114,7 +126,12 @@ impl Shim {
         }
     }
 
-    pub(super) fn command_step(&mut self, chain: ChainId, id: CommandId, error: Option<EngineError>) {
+    pub(super) fn command_step(
+        &mut self,
+        chain: ChainId,
+        id: CommandId,
+        error: Option<EngineError>,
+    ) {
         let progress = self.commands.get_mut(&id).expect("a command lives until its last step");
         progress.remaining -= 1;
         if let Some(error) = error {
@@ -145,7 +162,12 @@ impl Shim {
             let Some((key, mark)) = self.decider.clear_offer(&hash, offer) else { continue };
             self.replica.forget_update(&hash);
             steps += 1;
-            self.replica.submit(Pending::Command(chain, id), |op| EngineOp::SetMark { id: op, hash, key, mark });
+            self.replica.submit(Pending::Command(chain, id), |op| EngineOp::SetMark {
+                id: op,
+                hash,
+                key,
+                mark,
+            });
         }
         if steps == 0 {
             self.done(chain, id, None);
@@ -169,7 +191,8 @@ impl Shim {
         if !self.chains[chain].is_released() {
             return;
         }
-        let offers = self.decider.open_offers(|hash| chain_of_key(&self.chains, hash) == Some(chain));
+        let offers =
+            self.decider.open_offers(|hash| chain_of_key(&self.chains, hash) == Some(chain));
         let epoch = self.chains[chain].epoch();
         for batch in offers.chunks(BATCH_MAX) {
             self.reports.push_back(NodeReport::Offers { epoch, offers: batch.to_vec() });
@@ -218,13 +241,19 @@ impl Shim {
     fn raise_floors(&mut self, now: Now) {
         let (gone, to_save) = self.decider.raise_floors(now, self.limits.floor_period_us);
         for (hash, key) in gone {
-            self.replica.submit(Pending::Nothing, |id| EngineOp::SetMark { id, hash, key, mark: None });
+            self.replica.submit(Pending::Nothing, |id| EngineOp::SetMark {
+                id,
+                hash,
+                key,
+                mark: None,
+            });
         }
         if let Some(floor) = to_save.base {
             self.save_base(floor);
         }
         for floors in to_save.buckets {
-            self.replica.submit(Pending::Floors(floors.clone()), |id| EngineOp::RaiseFloors { id, floors });
+            self.replica
+                .submit(Pending::Floors(floors.clone()), |id| EngineOp::RaiseFloors { id, floors });
         }
         self.statistics.floors_raised += to_save.raised as u64;
     }

@@ -157,10 +157,14 @@ impl Shim {
             let state = std::mem::take::<ServedState>(&mut states[chain]);
             Served::restarted(state, index, chain, mechanisms)
         });
-        let refreshes = |hash: &KeyHash| chain_of_key(&chains, hash).is_some_and(|chain| chains[chain].refreshes());
+        let refreshes = |hash: &KeyHash| {
+            chain_of_key(&chains, hash).is_some_and(|chain| chains[chain].refreshes())
+        };
         let marked = loaded.marks.iter().map(|(hash, ..)| *hash);
         let refresh = marked.filter(refreshes).collect();
-        let served = ByChain::new(|chain| chains[chain].config().map(|config| (chains[chain].epoch(), config)));
+        let served = ByChain::new(|chain| {
+            chains[chain].config().map(|config| (chains[chain].epoch(), config))
+        });
         let decider = Decider::new(loaded, served, limits.marks_max, boot, mechanisms, now);
         let mut timers = Timers::new();
         timers.set(NodeTimer::Hello, now.monotonic_us);
@@ -291,18 +295,31 @@ impl Shim {
             }
         }
         match (pending, done.result) {
-            (Pending::Read(request), Ok(EngineReply::Got(record))) => self.answer_read(now, &request, record),
-            (Pending::Put { request, update, again }, result) => self.put_done(request, update, again, result),
-            (Pending::LookUp(write), Ok(EngineReply::Got(record))) => self.looked_up(write, record.as_ref()),
-            (Pending::Pull(request), Ok(EngineReply::Got(record))) => self.replica.answer_pull(request, record),
+            (Pending::Read(request), Ok(EngineReply::Got(record))) => {
+                self.answer_read(now, &request, record)
+            }
+            (Pending::Put { request, update, again }, result) => {
+                self.put_done(request, update, again, result)
+            }
+            (Pending::LookUp(write), Ok(EngineReply::Got(record))) => {
+                self.looked_up(write, record.as_ref())
+            }
+            (Pending::Pull(request), Ok(EngineReply::Got(record))) => {
+                self.replica.answer_pull(request, record)
+            }
             (Pending::Scan(request, end), Ok(EngineReply::Scanned(keys, next))) => {
                 // Where the engine stopped, marks must stop, too.
                 let last = next.map_or(end, |next| next - 1);
-                let offered = self.decider.offered_between(request.header.key_hash.position(), last);
+                let offered =
+                    self.decider.offered_between(request.header.key_hash.position(), last);
                 self.replica.answer_scan(now, request, last, keys, offered);
             }
-            (Pending::Step { before } | Pending::Fence { before, .. }, Err(_)) => self.forget(before),
-            (Pending::Refusal { request, told, fence }, Ok(_)) => self.refusal_saved(&request, told, fence),
+            (Pending::Step { before } | Pending::Fence { before, .. }, Err(_)) => {
+                self.forget(before)
+            }
+            (Pending::Refusal { request, told, fence }, Ok(_)) => {
+                self.refusal_saved(&request, told, fence)
+            }
             (Pending::Fence { hash, fence, .. }, Ok(_)) => self.decider.fence_saved(&hash, fence),
             (Pending::Offer { hash, offer, value_bytes }, result) => {
                 self.offer_marked(hash, offer, value_bytes, result.is_ok());

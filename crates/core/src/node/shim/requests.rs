@@ -8,14 +8,18 @@ use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Re
 use crate::time::Now;
 use crate::topology::{ChainId, chain_of};
 use switchback_wire::{
-    Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef, Seq, Status, flags,
-    record_flags,
+    Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef, Seq,
+    Status, flags, record_flags,
 };
 
 impl Shim {
     /// A packet that came from a client directly, as the switch would have passed it on; `None` if
     /// it goes no further.
-    pub(super) fn take_from_client<'a>(&mut self, from: Address, mut parts: PacketRef<'a>) -> Option<PacketRef<'a>> {
+    pub(super) fn take_from_client<'a>(
+        &mut self,
+        from: Address,
+        mut parts: PacketRef<'a>,
+    ) -> Option<PacketRef<'a>> {
         let header = &mut parts.header;
         header.flags &= flags::CONDITIONAL | flags::LARGE;
         header.record_flags = 0;
@@ -28,7 +32,8 @@ impl Shim {
             Op::Write | Op::Delete => match self.decider.arbitrate(header) {
                 Arbitration::Run(seq) => header.seq = seq,
                 Arbitration::AnswerAgain(status, seq) => {
-                    let request = Request { header: *header, key: parts.key.to_vec(), switch: from };
+                    let request =
+                        Request { header: *header, key: parts.key.to_vec(), switch: from };
                     self.answer_write(&request, status, seq);
                     return None;
                 }
@@ -65,7 +70,13 @@ impl Shim {
                 self.statistics.embedded_stored += 1;
                 let before = self.replica.after_next();
                 let chain = chain_of(header.partition);
-                self.store(chain, Pending::Step { before }, hash, key.clone(), embedded(&header, value));
+                self.store(
+                    chain,
+                    Pending::Step { before },
+                    hash,
+                    key.clone(),
+                    embedded(&header, value),
+                );
             }
         }
         let request = Request { header, key: key.clone(), switch: from };
@@ -79,9 +90,23 @@ impl Shim {
     }
 
     /// Stores a record of the cache iff it is newer.
-    pub(super) fn store(&mut self, chain: ChainId, pending: Pending, hash: KeyHash, key: Vec<u8>, record: Record) {
+    pub(super) fn store(
+        &mut self,
+        chain: ChainId,
+        pending: Pending,
+        hash: KeyHash,
+        key: Vec<u8>,
+        record: Record,
+    ) {
         let (record, condition) = self.decider.take_from_cache(chain, &hash, record);
-        self.replica.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion: None });
+        self.replica.submit(pending, |id| EngineOp::Put {
+            id,
+            hash,
+            key,
+            record,
+            condition,
+            completion: None,
+        });
     }
 
     /// Answers a read, and offers its key if it is hot.
@@ -102,7 +127,9 @@ impl Shim {
         let verdict = self.decider.write(&header, is_large && !is_staged);
         let value = match verdict {
             // What is there is whole.
-            Verdict::Run | Verdict::LookUp if is_staged => self.replica.staged(&header).unwrap_or_default(),
+            Verdict::Run | Verdict::LookUp if is_staged => {
+                self.replica.staged(&header).unwrap_or_default()
+            }
             Verdict::Run | Verdict::LookUp => parts.value.to_vec(),
             _ => Vec::new(),
         };
@@ -134,7 +161,12 @@ impl Shim {
             Verdict::Refuse { mark, told } => {
                 let (hash, key) = (header.key_hash, write.request.key.clone());
                 let pending = Pending::Refusal { request: write.request, told, fence: mark.fence };
-                self.replica.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+                self.replica.submit(pending, |id| EngineOp::SetMark {
+                    id,
+                    hash,
+                    key,
+                    mark: Some(mark),
+                });
             }
             Verdict::Bounce => {
                 // It runs under a new number if the lane still waits for it, else never. No copy of
@@ -156,9 +188,17 @@ impl Shim {
         let refreshes = self.chains[chain_of(header.partition)].refreshes();
         let is_cached = refreshes && (header.has(flags::CACHED) || self.decider.is_offered(&hash));
         let update = is_cached.then(|| record.value.clone());
-        let again = may_be_older.then(|| if header.has(flags::LARGE) { Vec::new() } else { record.value.clone() });
+        let again = may_be_older
+            .then(|| if header.has(flags::LARGE) { Vec::new() } else { record.value.clone() });
         let pending = Pending::Put { request, update, again };
-        self.replica.submit(pending, |id| EngineOp::Put { id, hash, key, record, condition, completion });
+        self.replica.submit(pending, |id| EngineOp::Put {
+            id,
+            hash,
+            key,
+            record,
+            condition,
+            completion,
+        });
     }
 
     /// Reads what is stored, which tells what becomes of a write.
@@ -187,10 +227,16 @@ impl Shim {
             Ok(EngineReply::Put(Ok(()))) => self.applied(&request, update),
             Ok(EngineReply::Put(Err(stored))) => {
                 self.statistics.condition_failed += u64::from(header.has(flags::CONDITIONAL));
-                let verdict = self.decider.put_refused(&header, &request.key, stored, again.is_some());
-                self.carry_out(Write { request, value: again.unwrap_or_default(), is_staged: true }, verdict);
+                let verdict =
+                    self.decider.put_refused(&header, &request.key, stored, again.is_some());
+                self.carry_out(
+                    Write { request, value: again.unwrap_or_default(), is_staged: true },
+                    verdict,
+                );
             }
-            Err(EngineError::NoSpace(_)) => self.answer_write(&request, Status::NoSpace, header.seq),
+            Err(EngineError::NoSpace(_)) => {
+                self.answer_write(&request, Status::NoSpace, header.seq)
+            }
             _ => {}
         }
     }
@@ -203,11 +249,21 @@ impl Shim {
         self.replica.forget_staged(&header);
         if let Some(value) = update {
             let tombstone = header.op == Op::Delete;
-            let record = Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value, since: None };
+            let record = Record {
+                seq: header.seq,
+                tombstone,
+                expiry_ms: header.expiry_ms,
+                value,
+                since: None,
+            };
             self.update_cache(header.key_hash, &request.key, &record);
         }
         if header.has(flags::HOT) && header.op == Op::Write {
-            let value_bytes = if header.has(flags::LARGE) { header.total_bytes } else { header.value_bytes.into() };
+            let value_bytes = if header.has(flags::LARGE) {
+                header.total_bytes
+            } else {
+                header.value_bytes.into()
+            };
             self.offer(&header.key_hash, &request.key, value_bytes as usize);
         }
     }
@@ -231,7 +287,10 @@ impl Shim {
 
     /// Sends a record's value to the cache until it is acknowledged (NetCache).
     pub(super) fn update_cache(&mut self, hash: KeyHash, key: &[u8], record: &Record) {
-        let Some(served) = chain_of_key(&self.chains, &hash).map(|chain| &self.chains[chain]) else { return };
+        let Some(served) = chain_of_key(&self.chains, &hash).map(|chain| &self.chains[chain])
+        else {
+            return;
+        };
         let Some(config) = served.config() else { return };
         let is_sent = self.replica.update_cache(served.epoch(), config, hash, key, record);
         self.statistics.cache_updates += u64::from(is_sent);
@@ -258,14 +317,24 @@ impl Shim {
     }
 
     /// The mark of an offer is durable: now it may be sent. Or it isn't: there was no offer.
-    pub(super) fn offer_marked(&mut self, hash: KeyHash, offer: OfferId, value_bytes: u32, is_saved: bool) {
+    pub(super) fn offer_marked(
+        &mut self,
+        hash: KeyHash,
+        offer: OfferId,
+        value_bytes: u32,
+        is_saved: bool,
+    ) {
         if !is_saved {
             self.decider.offer_failed(&hash, offer);
             return;
         }
-        let Some(served) = chain_of_key(&self.chains, &hash).map(|chain| &self.chains[chain]) else { return };
+        let Some(served) = chain_of_key(&self.chains, &hash).map(|chain| &self.chains[chain])
+        else {
+            return;
+        };
         if let Some(offer) = self.decider.offer_saved(hash, offer, value_bytes, served.is_held()) {
-            self.reports.push_back(NodeReport::Offers { epoch: served.epoch(), offers: vec![offer] });
+            self.reports
+                .push_back(NodeReport::Offers { epoch: served.epoch(), offers: vec![offer] });
         }
     }
 
@@ -287,10 +356,11 @@ impl Shim {
         }
     }
 
-    /// Last position of the run of neighbouring partitions, from a key's on, that are this node's and
-    /// its chain's.
+    /// Last position of the run of neighbouring partitions, from a key's on, that are this node's
+    /// and its chain's.
     fn run_end(&self, from: KeyHash) -> u64 {
-        let Some(served) = chain_of_key(&self.chains, &from).map(|chain| &self.chains[chain]) else {
+        let Some(served) = chain_of_key(&self.chains, &from).map(|chain| &self.chains[chain])
+        else {
             return from.position();
         };
         let Some(config) = served.config() else { return from.position() };
@@ -303,5 +373,11 @@ impl Shim {
 /// The record that a read embeds.
 fn embedded(header: &Header, value: &[u8]) -> Record {
     let tombstone = header.record_flags & record_flags::TOMBSTONE != 0;
-    Record { seq: header.seq, tombstone, expiry_ms: header.expiry_ms, value: value.to_vec(), since: None }
+    Record {
+        seq: header.seq,
+        tombstone,
+        expiry_ms: header.expiry_ms,
+        value: value.to_vec(),
+        since: None,
+    }
 }

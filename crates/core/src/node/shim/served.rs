@@ -13,19 +13,28 @@ pub(super) struct Served {
     mine: Vec<bool>,
     /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
     serving: bool,
-    /// The node restarted within a bypass epoch: what it gave out and answered in that is forgotten.
+    /// The node restarted within a bypass epoch: what it gave out and answered in that is
+    /// forgotten.
     outlived: bool,
 }
 
 impl Served {
     /// How node `index` goes on with a chain after a restart.
-    pub(super) fn restarted(state: ServedState, index: u16, chain: ChainId, mechanisms: Mechanisms) -> Served {
+    pub(super) fn restarted(
+        state: ServedState,
+        index: u16,
+        chain: ChainId,
+        mechanisms: Mechanisms,
+    ) -> Served {
         let held = state.held && mechanisms.durable_hold();
         let state = ServedState { held, ..state };
         let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
         let outlived = in_bypass && mechanisms.bypass_once();
         Served {
-            mine: state.config.as_ref().map_or(Vec::new(), |config| config.partitions_of(index, chain)),
+            mine: state
+                .config
+                .as_ref()
+                .map_or(Vec::new(), |config| config.partitions_of(index, chain)),
             serving: state.config.is_some() && !outlived,
             outlived,
             state,
@@ -72,9 +81,15 @@ impl Served {
         self.mine.get(usize::from(partition)).is_some_and(|mine| *mine)
     }
 
-    /// Takes a configuration over, of this epoch or of a later one, which holds offered keys. Nothing
-    /// is served until it is durable.
-    pub(super) fn change_epoch(&mut self, epoch: u32, config: NodeConfig, index: u16, chain: ChainId) {
+    /// Takes a configuration over, of this epoch or of a later one, which holds offered keys.
+    /// Nothing is served until it is durable.
+    pub(super) fn change_epoch(
+        &mut self,
+        epoch: u32,
+        config: NodeConfig,
+        index: u16,
+        chain: ChainId,
+    ) {
         if epoch > self.state.epoch {
             self.state.held = true;
             self.outlived = false;

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use switchback_wire::{Address, HashKey, Map};
 
-/// What a state begins with, before a byte for its format. Format 1 began with its epoch instead; that
-/// no epoch is encoded as five times 0xff tells it apart, and makes a program of then refuse this one.
+/// What a state begins with, before a byte for its format. Format 1 began with its epoch instead;
+/// that no epoch is encoded as five times 0xff tells it apart, and makes a program of then refuse
+/// this one.
 const MAGIC: [u8; 7] = *b"\xff\xff\xff\xff\xffSN";
 /// The format that this version writes.
 const FORMAT: u8 = 2;
@@ -71,7 +72,13 @@ impl ServedState1 {
         let ServedState1 { epoch, held, config } = self;
         let config = config.map(|was| {
             let NodeConfig1 { hash_key, routes, switch, lanes, write_through } = was;
-            Map::try_equal(routes).map(|map| NodeConfig { hash_key, map, switch, lanes, write_through })
+            Map::try_equal(routes).map(|map| NodeConfig {
+                hash_key,
+                map,
+                switch,
+                lanes,
+                write_through,
+            })
         });
         Ok(ServedState { epoch, held, config: config.transpose()? })
     }
@@ -105,7 +112,9 @@ mod tests {
     #[test]
     fn the_form_of_the_state_stays() {
         let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
-        let bytes = [b"\xff\xff\xff\xff\xffSN\x02", &[0xac, 0x02, 1, 1][..], &[6; 16], &map, &[0, 9, 1]].concat();
+        let bytes =
+            [b"\xff\xff\xff\xff\xffSN\x02", &[0xac, 0x02, 1, 1][..], &[6; 16], &map, &[0, 9, 1]]
+                .concat();
         assert_eq!(written(&state()), bytes);
         assert_eq!(decode(&bytes), Ok(state()));
     }

@@ -17,7 +17,9 @@ pub(crate) fn command(running: &mut Running, _: &Shared, id: ConnectionId, args:
         return put(running, &|out, resp3| every(out, resp3));
     }
     match args.get(1).to_ascii_lowercase().as_slice() {
-        b"count" if args.len() == 2 => put(running, &|out, _| write::integer(out, Verb::all().count() as i64)),
+        b"count" if args.len() == 2 => {
+            put(running, &|out, _| write::integer(out, Verb::all().count() as i64))
+        }
         b"count" => wrong_arity(running, id, "command|count"),
         b"info" if args.len() == 2 => put(running, &|out, resp3| every(out, resp3)),
         b"info" => put(running, &|out, resp3| {
@@ -44,7 +46,9 @@ pub(crate) fn command(running: &mut Running, _: &Shared, id: ConnectionId, args:
 fn list(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     let pattern = match args.len() {
         2 => &b"*"[..],
-        5 if args.get(2).eq_ignore_ascii_case(b"filterby") && args.get(3).eq_ignore_ascii_case(b"pattern") => {
+        5 if args.get(2).eq_ignore_ascii_case(b"filterby")
+            && args.get(3).eq_ignore_ascii_case(b"pattern") =>
+        {
             args.get(4)
         }
         5 if args.get(2).eq_ignore_ascii_case(b"filterby") => {
@@ -53,7 +57,10 @@ fn list(running: &mut Running, id: ConnectionId, args: Args<'_>) {
         }
         _ => return refuse(running, id, ErrorKind::Command, "ERR syntax error"),
     };
-    let names: Vec<_> = Verb::all().map(Verb::name).filter(|name| glob::matches(pattern, name.as_bytes())).collect();
+    let names: Vec<_> = Verb::all()
+        .map(Verb::name)
+        .filter(|name| glob::matches(pattern, name.as_bytes()))
+        .collect();
     answer_here(running, id, Some(Verb::Command), |out, _| {
         write::array(out, names.len());
         names.iter().for_each(|name| write::bulk(out, name.as_bytes()));
@@ -67,7 +74,8 @@ fn every(out: &mut Vec<u8>, resp3: bool) {
     }
 }
 
-/// Ten elements, as since Redis 7; there are no ACLs, tips, key specifications or subcommands to tell of.
+/// Ten elements, as since Redis 7; there are no ACLs, tips, key specifications or subcommands to
+/// tell of.
 fn one(out: &mut Vec<u8>, spec: &Spec, resp3: bool) {
     write::array(out, 10);
     write::bulk(out, spec.name.as_bytes());
@@ -89,7 +97,9 @@ fn docs(out: &mut Vec<u8>, verbs: &[Verb], resp3: bool) {
         let spec = verb.spec();
         write::bulk(out, spec.name.as_bytes());
         write::map(out, 3, resp3);
-        for (key, value) in [("summary", spec.summary), ("since", spec.since), ("group", spec.group)] {
+        for (key, value) in
+            [("summary", spec.summary), ("since", spec.since), ("group", spec.group)]
+        {
             write::bulk(out, key.as_bytes());
             write::bulk(out, value.as_bytes());
         }

@@ -27,12 +27,16 @@ const SECTIONS: &[(&str, Section)] = &[
 const ON_DEMAND: &[&str] = &["commandstats", "errorstats"];
 
 pub(super) fn info(running: &Running, shared: &Shared, args: Args<'_>) -> String {
-    let asked: Vec<String> = args.from(1).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
+    let asked: Vec<String> =
+        args.from(1).map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).collect();
     let has = |name: &str| asked.iter().any(|asked| asked == name);
     let by_default = asked.is_empty() || has("default");
     let mut text = String::new();
     for (name, section) in SECTIONS {
-        let wanted = has(name) || has("all") || has("everything") || (by_default && !ON_DEMAND.contains(name));
+        let wanted = has(name)
+            || has("all")
+            || has("everything")
+            || (by_default && !ON_DEMAND.contains(name));
         if !wanted {
             continue;
         }
@@ -88,7 +92,8 @@ fn memory(text: &mut String, _: &Running, _: &Shared) {
 
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix(" kB")?;
     kib.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
@@ -96,7 +101,11 @@ fn persistence(text: &mut String, running: &Running, shared: &Shared) {
     text.push_str("# Persistence\r\n");
     line(text, "loading", 0);
     line(text, "aof_enabled", u8::from(shared.config.durability != Durability::Memory));
-    line(text, "aof_last_write_status", if running.outbox.spool_failure.is_some() { "err" } else { "ok" });
+    line(
+        text,
+        "aof_last_write_status",
+        if running.outbox.spool_failure.is_some() { "err" } else { "ok" },
+    );
     line(text, "switchback_durability", shared.config.durability);
     line(text, "switchback_spool_bytes", sum(shared, |worker| &worker.spool_size));
     line(text, "switchback_spool_errors", sum(shared, |worker| &worker.spool_errors));
@@ -112,14 +121,26 @@ fn stats(text: &mut String, _: &Running, shared: &Shared) {
     line(text, "total_commands_processed", commands);
     line(text, "total_net_input_bytes", sum(shared, |worker| &worker.bytes_in));
     line(text, "total_net_output_bytes", sum(shared, |worker| &worker.bytes_out));
-    line(text, "rejected_connections", shared.statistics.sum(|worker| worker.errors(ErrorKind::MaxClients)));
+    line(
+        text,
+        "rejected_connections",
+        shared.statistics.sum(|worker| worker.errors(ErrorKind::MaxClients)),
+    );
     line(text, "evicted_clients", shared.statistics.sum(|worker| worker.errors(ErrorKind::Memory)));
     line(text, "keyspace_hits", sum(shared, |worker| &worker.found));
     line(text, "keyspace_misses", sum(shared, |worker| &worker.missing));
-    let errors: u64 = ErrorKind::ALL.iter().map(|&kind| shared.statistics.sum(|worker| worker.errors(kind))).sum();
+    let errors: u64 = ErrorKind::ALL
+        .iter()
+        .map(|&kind| shared.statistics.sum(|worker| worker.errors(kind)))
+        .sum();
     line(text, "total_error_replies", errors);
     for by in Answerer::ALL {
-        let _ = write!(text, "switchback_answered_by_{}:{}\r\n", by.name(), shared.statistics.commands(by));
+        let _ = write!(
+            text,
+            "switchback_answered_by_{}:{}\r\n",
+            by.name(),
+            shared.statistics.commands(by)
+        );
     }
     line(text, "switchback_session_retries", sum(shared, |worker| &worker.session_retries));
     line(text, "switchback_epoch_changes", sum(shared, |worker| &worker.session_epoch_changes));
@@ -135,13 +156,20 @@ fn command_stats(text: &mut String, _: &Running, shared: &Shared) {
     text.push_str("# Commandstats\r\n");
     for verb in Verb::all() {
         let of = |count: &dyn Fn(&WorkerStatistics, Answerer) -> u64| {
-            Answerer::ALL.iter().map(|&by| shared.statistics.sum(|worker| count(worker, by))).sum::<u64>()
+            Answerer::ALL
+                .iter()
+                .map(|&by| shared.statistics.sum(|worker| count(worker, by)))
+                .sum::<u64>()
         };
         let calls = of(&|worker, by| worker.latency(verb, by).count());
         let us = of(&|worker, by| worker.latency(verb, by).sum_us());
         if calls > 0 {
             let per_call = us as f64 / calls as f64;
-            let _ = write!(text, "cmdstat_{}:calls={calls},usec={us},usec_per_call={per_call:.2}\r\n", verb.name());
+            let _ = write!(
+                text,
+                "cmdstat_{}:calls={calls},usec={us},usec_per_call={per_call:.2}\r\n",
+                verb.name()
+            );
         }
     }
 }
