@@ -4,7 +4,7 @@ use super::histogram::HistogramSnapshot;
 use super::samples::Samples;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
-use switchback_core::controller::ControllerStatus;
+use switchback_core::controller::{ControllerStatus, RecoveryTimes};
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
@@ -285,6 +285,10 @@ const PHASES: [(&str, &str); 5] = [
     ("serving without a switch", "bypassing"),
 ];
 
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
 /// The controller of a rack with this many switches, which are down until it hears them.
 pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u16) {
     for (phase, label) in PHASES {
@@ -296,7 +300,6 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
             is,
         );
     }
-    let seconds = |us: u64| us as f64 / 1e6;
     for (name, help, value) in [
         (
             "switchback_epoch",
@@ -368,27 +371,28 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
         samples.gauge("switchback_switch_active", "1 for the switch that serves.", &labels, active);
     }
     if let Some(times) = &status.recovery {
-        const STEPS: &str = "How long the steps of the last recovery took.";
-        for (step, us) in [
-            ("detect", times.detect_us),
-            ("collect", times.collect_us),
-            ("store", times.store_us),
-            ("readmit", times.readmit_us),
-        ] {
-            samples.gauge(
-                "switchback_recovery_duration_seconds",
-                STEPS,
-                &[("step", step)],
-                seconds(us),
-            );
-        }
-        samples.gauge(
-            "switchback_recovery_records",
-            "Records that the last recovery stored.",
-            &[],
-            times.records as f64,
-        );
+        recovery(samples, times);
     }
+}
+
+/// The last recovery.
+fn recovery(samples: &mut Samples, times: &RecoveryTimes) {
+    const STEPS: &str = "How long the steps of the last recovery took.";
+    for (step, us) in [
+        ("detect", times.detect_us),
+        ("collect", times.collect_us),
+        ("store", times.store_us),
+        ("readmit", times.readmit_us),
+    ] {
+        let labels = [("step", step)];
+        samples.gauge("switchback_recovery_duration_seconds", STEPS, &labels, seconds(us));
+    }
+    samples.gauge(
+        "switchback_recovery_records",
+        "Records that the last recovery stored.",
+        &[],
+        times.records as f64,
+    );
 }
 
 /// The shim of one node.

@@ -288,9 +288,11 @@ where
     let means = || series.points.iter().map(|(x, y)| (*x, y.mean));
     match series.style {
         Style::Dashed => {
-            drop(chart.draw_series(DashedLineSeries::new(means(), 7, 5, ink.stroke_width(2)))?)
+            chart.draw_series(DashedLineSeries::new(means(), 7, 5, ink.stroke_width(2)))?;
         }
-        Style::Line => drop(chart.draw_series(LineSeries::new(means(), ink.stroke_width(2)))?),
+        Style::Line => {
+            chart.draw_series(LineSeries::new(means(), ink.stroke_width(2)))?;
+        }
         Style::Marks | Style::Limit => {}
     }
     if series.points.len() <= marks_max(series) {
