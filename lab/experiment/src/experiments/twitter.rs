@@ -532,7 +532,7 @@ mod tests {
         );
         let finding = finding(&context(), &rows);
         let lines = |at: usize| finding.csv[at].1.text().lines().count();
-        assert_eq!((lines(0), lines(1)), (1 + 3 * 3, 1 + 6));
+        assert_eq!((lines(0), lines(1)), (1 + 3 * Scheme::ALL.len(), 1 + 6));
         assert_eq!(finding.tables[2].rows.len(), 6);
     }
 
