@@ -21,10 +21,21 @@ GROWTH_MAX_MB = 384
 # How long a client may find no service; a hang ends the test.
 PATIENCE_S = 120
 
-VERSION = 2
-HEADER_BYTES = 144
-FRAGMENT = 4
-CONTROL_VERSION = 0x5357_0002
+
+def constant(file, name):
+    """A number as the sources have it, so that what is sent is of this version."""
+    declaration = rf"^\s*(?:(?:pub )?const )?{name}(?:: \w+)? = (0x[0-9a-f_]+|\d+)[;,]$"
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates", file)) as source:
+        [found] = re.findall(declaration, source.read(), re.MULTILINE)
+    return int(found, 0)
+
+
+VERSION = constant("wire/src/lib.rs", "VERSION")
+HEADER_BYTES = constant("wire/src/lib.rs", "HEADER_BYTES")
+FRAGMENT = constant("wire/src/op.rs", "Fragment")
+CONTROL_VERSION = constant("net/src/tcp.rs", "CONTROL_VERSION")
+# How long the controller keeps a connection that it has refused, and some time for a busy machine.
+REFUSAL_S = 3
 ETH_P_IP = 0x0800
 
 
@@ -155,8 +166,20 @@ class Hostile:
             pass  # it was hung up on
         self.open.append(connection)
 
+    def check_introduction(self):
+        """Fails if the controller refuses the introduction, so that nothing after it would be read."""
+        connection = self.connect(self.addresses["controller"])
+        connection.sendall(introduction(1 << 40))
+        connection.settimeout(REFUSAL_S)
+        try:
+            assert connection.recv(1), "the controller refuses this introduction"
+        except TimeoutError:
+            pass
+        connection.close()
+
     def control_frames(self):
         controller = self.addresses["controller"]
+        self.check_introduction()
         for number in range(300):
             client = introduction(1 << 40 | number)
             self.say(controller, struct.pack(">I", 16 << 20))
@@ -165,7 +188,7 @@ class Hostile:
             self.say(controller, client, struct.pack(">I", 16 << 20), b"x" * 1000)
             self.say(controller, client, struct.pack(">I", 1 << 20), b"x" * 200_000)
             self.say(controller, client, *(frame(self.random.randbytes(50)) for _ in range(10)))
-            # One of the rack's switches with classes that don't rise, and a node that there isn't.
+            # A node that there isn't.
             self.say(controller, frame(varint(CONTROL_VERSION) + b"\x02" + varint(999)))
         self.hang_up()
 
