@@ -245,10 +245,9 @@ fn a_directory_is_one_gateways_and_formats_are_told_apart() {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    assert!(
-        error.to_string().contains("version 2 of the spool's format; this program knows version 1"),
-        "{error}"
-    );
+    let said = error.to_string();
+    assert!(said.contains("is of format 2, and this program reads format 1"), "{said}");
+    assert!(said.contains("use the version of Switchback that wrote it"), "{said}");
     let error = rack.try_start(
         GatewayConfig { spool_dir: None, durability: Durability::Always, ..config() },
         1,

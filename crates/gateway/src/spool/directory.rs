@@ -19,7 +19,11 @@ const LOCK: &str = "lock";
 pub enum SpoolError {
     #[error("another gateway uses the spool in {0}")]
     Locked(PathBuf),
-    #[error("{path} was written by version {version} of the spool's format; this program knows version {}", switchback_spool::HEADER[7])]
+    #[error(
+        "{path} is of format {version}, and this program reads format {}: use the version of Switchback that wrote it; nothing was \
+         touched",
+        switchback_spool::HEADER[7]
+    )]
     Version { path: PathBuf, version: u8 },
     #[error(
         "{0} is no segment of a spool, or its beginning is damaged; move it away, and what it holds is given up unless the switch or \
