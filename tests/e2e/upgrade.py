@@ -57,7 +57,7 @@ class Copy:
         return Process("up", "up", "--config", self.path("rack.toml"), log=self.path("log"), before=before)
 
     def killed_at(self, step, library):
-        """Starts a rack that is killed at this step; whether it got so far before it was ready."""
+        """Starts a rack, and kills it at this step; whether that was before it was ready."""
         up = self.start(before=["env", f"LD_PRELOAD={library}", f"KILL_AT_STEP={step}"])
         is_ready = up.process.stdout.readline() != ""
         if is_ready:
@@ -65,8 +65,8 @@ class Copy:
         assert up.process.wait() == -signal.SIGKILL, open(up.log).read()
         return not is_ready
 
-    def wrong(self, expected=EXPECTED["values"], stop=Process.kill):
-        """Starts a rack, and says which keys haven't what is expected."""
+    def wrong(self, expected=EXPECTED["values"], expiring=EXPECTED["expiring"], stop=Process.kill):
+        """Starts a rack, and says which keys haven't what is expected, and which don't expire that should."""
         up = self.start()
         client = Client(up.wait_ready()["resp"])
         failures = []
@@ -78,6 +78,7 @@ class Copy:
                 value = value.encode()
             if got != value:
                 failures.append(f"{key}: {got!r} instead of {value!r}")
+        failures += [f"{key} never expires" for key in expiring if client.run("PTTL", key) <= 0]
         client.close()
         code = stop(up)
         return failures + ([f"exit code {code}"] if code else [])
@@ -86,9 +87,9 @@ class Copy:
         """What isn't of this version's format."""
         failures = []
         with open(self.path("data/controller/directory"), "rb") as file:
-            found = file.read(8)[7]
-        if found != FORMAT:
-            failures.append(f"the controller's directory is of format {found}")
+            magic = file.read(8)
+        if magic != b"SBCTRL\0" + bytes([FORMAT]):
+            failures.append(f"the controller's directory begins with {magic}")
         for node in NODES:
             with open(self.path(f"{node}/SWITCHBACK")) as file:
                 marker = file.read()
@@ -117,7 +118,8 @@ def only_in_the_spool(directory):
     """Fails if the fixture has nothing that only its spool has."""
     copy = Copy(directory, "without-spool")
     shutil.rmtree(copy.path("data/spool"))
-    report("without its spool, the values of the snapshot are there", copy.wrong(EXPECTED["without the spool"]))
+    failures = copy.wrong(EXPECTED["without the spool"], expiring=[])
+    report("without its spool, the values of the snapshot are there", failures)
 
 
 def interrupted_at(step, directory, library):
