@@ -300,7 +300,7 @@ impl Ablation {
         )
             .caught_in(40, Some(Focus::Snapshots))
             .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
-            .seen_by_clients(BlackBox::In(400, Focus::Losses)),
+            .seen_by_clients(BlackBox::In(1200, Focus::Losses)),
         parts(
             "no-renewal",
             "another epoch begins long before the sequence numbers of this one run out",
