@@ -16,7 +16,7 @@ STEP bool answer_install(struct packet *packet, struct call *call, struct record
         return record_evict_itself(call, record);
     }
     // Only the node knows how it was made.
-    if (!record_store(packet, call, record, STATE_CHAINED | (is_tombstone ? STATE_TOMBSTONE : 0))) {
+    if (!record_store(packet, call, record, STATE_DEPENDENT | (is_tombstone ? STATE_TOMBSTONE : 0))) {
         return false;
     }
     count(call, counter);

@@ -36,7 +36,7 @@ enum record_state {
     STATE_REFRESH = 8, // NetCache: the node's update is on its way
     STATE_TOMBSTONE = 16,
     STATE_DIRTY = 32,
-    STATE_CHAINED = 64, // made upon the version before it (by a condition, as far as anybody knows)
+    STATE_DEPENDENT = 64, // made upon the version before it: by a condition, or by a node, which alone knows
 };
 // The bits that control packets see in `guard`; the other two travel as record flags.
 #define STATE_OWNERSHIP (STATE_VALID | STATE_LATEST | STATE_EVICTING | STATE_REFRESH)

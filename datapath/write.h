@@ -42,7 +42,7 @@ STEP enum write_result write_latest(struct call *call, const struct record *reco
     }
     // It took its number, and another core was faster. Overwritten at once, unless the newer one was made
     // upon the version before: then nothing was in between, and this one has to come later.
-    return (record->state & STATE_CHAINED) != 0 ? WRITE_AGAIN : WRITE_SUPERSEDED;
+    return (record->state & STATE_DEPENDENT) != 0 ? WRITE_AGAIN : WRITE_SUPERSEDED;
 }
 
 // The node may have a newer version.
@@ -130,8 +130,8 @@ STEP enum write_result write_cached(struct packet *packet, struct call *call, u3
     }
     if (result == WRITE_ABSORB) {
         u8 tombstone = call->header.op == OP_DELETE ? STATE_TOMBSTONE : 0;
-        u8 chained = has_flag(&call->header, FLAG_CONDITIONAL) ? STATE_CHAINED : 0;
-        if (!record_store(packet, call, record, STATE_DIRTY | tombstone | chained)) {
+        u8 dependent = has_flag(&call->header, FLAG_CONDITIONAL) ? STATE_DEPENDENT : 0;
+        if (!record_store(packet, call, record, STATE_DIRTY | tombstone | dependent)) {
             result = WRITE_UNREPORTED;
         }
     } else if (result == WRITE_CONDITION_FAILED) {

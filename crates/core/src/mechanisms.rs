@@ -88,7 +88,7 @@ mechanisms! {
     node_completion,
     /// An unconditional write that was overtaken by a conditional one is bounced, not called done
     /// (rule 12).
-    chain,
+    dependent,
     /// A fence is durable before its read is answered (rule 2).
     durable_fence,
     /// A fence outlives the eviction of its key (rule 3).
@@ -122,8 +122,9 @@ mechanisms! {
     kept_refusals,
     /// The controller takes no offer that it has told its node to clear (rule 5).
     settled_offers,
-    /// Below a risen floor a chain that began upon nothing says nothing of older writes (rule 13).
-    unsure_chains,
+    /// Below a risen floor a series of dependent writes that began upon an absent key says nothing
+    /// of older writes (rule 13).
+    unsure_dependents,
     /// A scan lists the keys that the cache may hold as well, and flags them (rule 18).
     marked_scans,
     /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule

@@ -24,9 +24,9 @@ pub struct Record {
     pub expiry_ms: u64,
     /// Empty for a tombstone.
     pub value: Vec<u8>,
-    /// Where an unbroken chain of versions began, each of which was made upon the one before it (by
-    /// a condition, or in the cache), if this is one of them. An unconditional write with a seq in
-    /// between never ran here. `None`: this is where a chain begins.
+    /// Where an unbroken series of dependent versions began, if this is one of them: each was made
+    /// upon the one before it (by a condition, or in the cache). An unconditional write with a seq
+    /// in between never ran here. `None`: a series may begin here.
     pub since: Option<Seq>,
 }
 

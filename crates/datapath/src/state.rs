@@ -19,7 +19,7 @@ pub mod bits {
     /// No node has this version yet.
     pub const DIRTY: u8 = 32;
     /// Made upon the version before it: nothing may stand in between.
-    pub const CHAINED: u8 = 64;
+    pub const DEPENDENT: u8 = 64;
 }
 
 /// States of a [`Lane`]; `guard` of LOAD_LANE.

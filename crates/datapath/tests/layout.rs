@@ -135,7 +135,7 @@ fn every_number_is_the_same() {
         ("constant.STATE_REFRESH", bits::REFRESH.into()),
         ("constant.STATE_TOMBSTONE", bits::TOMBSTONE.into()),
         ("constant.STATE_DIRTY", bits::DIRTY.into()),
-        ("constant.STATE_CHAINED", bits::CHAINED.into()),
+        ("constant.STATE_DEPENDENT", bits::DEPENDENT.into()),
         ("constant.LANE_NONE", lane::NONE.into()),
         ("constant.LANE_APPLIED", lane::APPLIED.into()),
         ("constant.LANE_CONDITION_FAILED", lane::CONDITION_FAILED.into()),

@@ -37,7 +37,7 @@ pub(crate) type Scanned = (Vec<ScannedKey>, Option<u64>);
 pub(crate) struct Version {
     /// Its seq.
     pub(crate) seq: Seq,
-    /// Where its chain began ([`Record::base`]).
+    /// Where its series began ([`Record::base`]).
     pub(crate) base: Seq,
 }
 

@@ -30,7 +30,7 @@ on_both! {
     records_come_back newer_wins known_newer_is_believed if_seq_compares a_group_sees_itself
     refusals_in_a_group_see_the_group floors_speak_for_absent_keys a_floor_never_sinks
     compaction_drops_only_the_dead floors_of_buckets_drop_what_is_not_offered
-    a_condition_begins_its_chain_at_the_floor nothing_expires_without_a_clock completions_go_with_the_write
+    a_condition_begins_its_series_at_the_floor nothing_expires_without_a_clock completions_go_with_the_write
     everything_survives_reopening marks_can_be_cleared scans_follow_the_hashes scans_respect_bounds
     scans_never_part_a_position scans_see_their_group keys_of_one_hash_are_told_apart any_bytes_are_a_value
 }
@@ -167,15 +167,15 @@ fn floors_of_buckets_drop_what_is_not_offered(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, get(b"offered")), ABSENT);
 }
 
-/// Fails if a chain upon a dropped tombstone begins below it: then what ran before it would count
+/// Fails if a series upon a dropped tombstone begins below it: then what ran before it would count
 /// as never run.
-fn a_condition_begins_its_chain_at_the_floor(engine: &mut dyn Restartable) {
+fn a_condition_begins_its_series_at_the_floor(engine: &mut dyn Restartable) {
     run(engine, [put(b"a", tombstone(5), NEWER), floor_of(b"a", 9)]);
     engine.compact_now();
     let inherits = Record { since: Record::INHERITED, ..record(12, b"x") };
     assert_eq!(run_one(engine, put(b"a", inherits, PutCondition::IfSeq(Seq::NONE))), stored());
     assert_eq!(run_one(engine, get(b"a")), got(Record { since: Some(Seq(9)), ..record(12, b"x") }));
-    // A record of the cache may be older than the floor: its chain begins with it.
+    // A record of the cache may be older than the floor: its series begins with it.
     let late = Record { since: Record::INHERITED, ..record(4, b"y") };
     run(engine, [floor_of(b"b", 9)]);
     assert_eq!(run_one(engine, put(b"b", late, NEWER)), stored());

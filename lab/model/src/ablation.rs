@@ -27,7 +27,7 @@ pub enum Mechanism {
     OfferedStores,
     Floor,
     NodeCompletion,
-    Chain,
+    Dependent,
     LateClearing,
     ConditionWait,
 }
@@ -56,7 +56,7 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("no-offered-stores", Mechanism::OfferedStores),
     ("no-floor", Mechanism::Floor),
     ("no-node-completion", Mechanism::NodeCompletion),
-    ("no-chain", Mechanism::Chain),
+    ("no-dependent", Mechanism::Dependent),
     ("early-clearing", Mechanism::LateClearing),
     ("no-condition-wait", Mechanism::ConditionWait),
 ];

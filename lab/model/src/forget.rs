@@ -28,7 +28,7 @@ impl Step<'_> {
             arbiter: self.has(Mechanism::Completion) && self.has(Mechanism::RetryOldSeq),
             fences: self.has(Mechanism::Fence) && other_rules,
             stores: self.has(Mechanism::SeqCompare)
-                && self.has(Mechanism::Chain)
+                && self.has(Mechanism::Dependent)
                 && self.config.floor_rises == 0,
             commands: other_rules
                 && self.has(Mechanism::OfferedStores)

@@ -55,7 +55,7 @@ impl Step<'_> {
         if version.seq <= self.stored_or_floor() && self.has(Mechanism::SeqCompare) {
             return;
         }
-        // It may have been made upon the version that it replaces: the chain goes on.
+        // It may have been made upon the version that it replaces: the series goes on.
         let node = &mut self.state.node;
         node.base =
             if node.stored.value == 0 { node.floor.max(node.floor_of_epoch) } else { node.base };
@@ -76,7 +76,7 @@ impl Step<'_> {
         let absent = node.stored.value == 0;
         let stored = self.stored_or_floor();
         let base = if absent { stored } else { node.base };
-        let base = if self.has(Mechanism::Chain) { base } else { stored };
+        let base = if self.has(Mechanism::Dependent) { base } else { stored };
         let compares = self.has(Mechanism::SeqCompare);
         let floor = if self.has(Mechanism::Floor) { node.floor } else { Seq::NONE };
         let fence = if self.has(Mechanism::Fence) { node.fence } else { Seq::NONE };

@@ -148,7 +148,7 @@ pub(crate) struct Record {
     /// No node has this version.
     pub(crate) dirty: bool,
     /// Made upon the version before it, as far as anybody knows.
-    pub(crate) chained: bool,
+    pub(crate) dependent: bool,
     /// What it holds; hollow: nothing.
     pub(crate) version: Version,
     /// The last number given out when it became valid.
@@ -243,7 +243,7 @@ pub(crate) struct Node {
     pub(crate) held: bool,
     /// The stored record; `value` 0: there is none.
     pub(crate) stored: Version,
-    /// Where the chain of versions made upon each other began (`since` in the code).
+    /// Where the series of dependent versions began (`since` in the code).
     pub(crate) base: Seq,
     /// Writes up to here are sent back.
     pub(crate) fence: Seq,

@@ -68,7 +68,7 @@ impl Step<'_> {
     }
 
     /// `record_store`: before the first change in a new generation the original goes to the agent.
-    fn store_in_cache(&mut self, at: usize, version: Version, dirty: bool, chained: bool) {
+    fn store_in_cache(&mut self, at: usize, version: Version, dirty: bool, dependent: bool) {
         let copies = self.has(Mechanism::SnapshotCow);
         let switch = self.switch(at);
         let original = switch.record;
@@ -82,7 +82,7 @@ impl Step<'_> {
             taking.original = if original.dirty { original.version } else { Version::default() };
         }
         let generation = switch.generation;
-        switch.record = Record { latest: true, dirty, chained, version, generation, ..original };
+        switch.record = Record { latest: true, dirty, dependent, version, generation, ..original };
     }
 
     /// `complete.h`: what the lane says of a request, at most once.
@@ -177,8 +177,8 @@ impl Step<'_> {
                 self.reply_from_cache(at, packet, Op::ConditionFailed);
             } else if newer_than(record.version.seq) {
                 self.absorb(at, packet);
-            } else if conditional || record.chained && self.has(Mechanism::Chain) {
-                // Another core was faster. Upon what a chained record was made nothing was in
+            } else if conditional || record.dependent && self.has(Mechanism::Dependent) {
+                // Another core was faster. Upon what a dependent record was made nothing was in
                 // between, so this write has to come later, with another number; its client sends
                 // it again.
             } else {

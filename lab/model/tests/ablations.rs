@@ -31,7 +31,7 @@ fn needs(mechanism: Mechanism) -> Config {
         Mechanism::ReleaseAfterDurable => Config { controller_restarts: 1, ..snapshot("W,R") },
         Mechanism::OfferedStores | Mechanism::Floor => Config { floor_rises: 1, ..of("WDR") },
         Mechanism::NodeCompletion => of("WC,R"),
-        Mechanism::Chain | Mechanism::ConditionWait => Config { counter_max: 4, ..of("WC,WR") },
+        Mechanism::Dependent | Mechanism::ConditionWait => Config { counter_max: 4, ..of("WC,WR") },
     }
 }
 

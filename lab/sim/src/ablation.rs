@@ -166,9 +166,9 @@ impl Ablation {
             .caught_in(400, Some(Focus::Floors))
             .by(&[Check::Linearizable, Check::Condition, Check::WriteRanTwice]),
         parts(
-            "trust-chains-below-floor",
-            "below a floor a chain of conditional writes that began upon nothing says nothing of older writes",
-            Mechanisms { unsure_chains: false, ..ALL },
+            "trust-dependents-below-floor",
+            "below a floor a series of conditional writes that began upon nothing says nothing of older writes",
+            Mechanisms { unsure_dependents: false, ..ALL },
         )
         .caught_in(800, Some(Focus::Floors)).by(&[Check::Condition]),
         datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION)
@@ -183,9 +183,9 @@ impl Ablation {
         )
         .caught_in(20, None).by(&[Check::WriteRanTwice, Check::StrangeValue]),
         parts(
-            "no-chain",
+            "no-dependent",
             "a write that a conditional one overtook is executed anew, not called done",
-            Mechanisms { chain: false, ..ALL },
+            Mechanisms { dependent: false, ..ALL },
         )
         .caught_in(20, Some(Focus::Disks)).by(&[Check::Condition]),
         parts("no-preservation", "clients keep what the cache acknowledged", Mechanisms { preservation: false, ..ALL })

@@ -63,11 +63,11 @@ fn a_refused_write_does_not_run_once_its_tombstone_is_gone() {
     });
 }
 
-/// A write below a floor was called done because a chain of conditional writes had begun there,
+/// A write below a floor was called done because a series of conditional writes had begun there,
 /// upon an absent key.
 #[test]
-fn a_chain_that_began_below_a_floor_says_nothing_of_older_writes() {
-    needs("trust-chains-below-floor", |mut plan| {
+fn a_series_that_began_below_a_floor_says_nothing_of_older_writes() {
+    needs("trust-dependents-below-floor", |mut plan| {
         plan.load.keys = 4_000;
         let mut script = Script::begin(plan);
         let (key, neighbour) = script.neighbours();
@@ -191,10 +191,10 @@ fn an_offer_that_waits_is_not_declined() {
     });
 }
 
-/// A record of the cache that was older than its bucket's floor began its chain above itself, so
+/// A record of the cache that was older than its bucket's floor began its series above itself, so
 /// that a write between it and the floor counted as done.
 #[test]
-fn a_record_older_than_its_floor_begins_its_own_chain() {
+fn a_record_older_than_its_floor_begins_its_own_series() {
     holds(|mut plan| {
         plan.load.keys = 4_000;
         let mut script = Script::begin(plan);

@@ -165,7 +165,7 @@ const STATES: &[(&str, u8)] = &[
     ("REFRESH", bits::REFRESH),
     ("TOMBSTONE", bits::TOMBSTONE),
     ("DIRTY", bits::DIRTY),
-    ("CHAINED", bits::CHAINED),
+    ("DEPENDENT", bits::DEPENDENT),
 ];
 const LANE_STATES: &[(&str, u8)] = &[
     ("APPLIED", lane::APPLIED),

@@ -100,7 +100,7 @@ impl Pair {
             refresh: has(bits::REFRESH),
             tombstone: has(bits::TOMBSTONE),
             dirty: has(bits::DIRTY),
-            chained: has(bits::CHAINED),
+            dependent: has(bits::DEPENDENT),
             seq: image.seq,
             adm: image.adm,
             incarnation: image.incarnation,
@@ -362,7 +362,7 @@ impl Pair {
             Op::SetValid => {}
             Op::EvictBegin => record.evicting = true,
             _ => {
-                let (valid, latest, evicting, refresh, tombstone, dirty, chained) =
+                let (valid, latest, evicting, refresh, tombstone, dirty, dependent) =
                     Default::default();
                 *record = Record {
                     valid,
@@ -371,7 +371,7 @@ impl Pair {
                     refresh,
                     tombstone,
                     dirty,
-                    chained,
+                    dependent,
                     ..record.clone()
                 };
             }

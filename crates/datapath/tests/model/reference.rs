@@ -142,7 +142,7 @@ pub(crate) struct Record {
     pub(crate) refresh: bool,
     pub(crate) tombstone: bool,
     pub(crate) dirty: bool,
-    pub(crate) chained: bool,
+    pub(crate) dependent: bool,
     pub(crate) seq: u64,
     pub(crate) adm: u64,
     pub(crate) incarnation: u64,
@@ -197,7 +197,7 @@ impl Model {
         value: &[u8],
         tombstone: bool,
         dirty: bool,
-        chained: bool,
+        dependent: bool,
     ) {
         if self.snapshot && self.record.generation < self.generation {
             self.reports.push((Op::Original, self.record.seq, self.record.value.clone()));
@@ -205,7 +205,7 @@ impl Model {
         let record = &mut self.record;
         (record.generation, record.seq, record.value) = (self.generation, seq, value.to_vec());
         (record.latest, record.refresh, record.tombstone) = (true, false, tombstone);
-        (record.dirty, record.chained) = (dirty, chained);
+        (record.dirty, record.dependent) = (dirty, dependent);
     }
 
     pub(crate) fn forward(&mut self, request: &Request, seq: u64, cached: bool) -> Outcome {
@@ -296,7 +296,7 @@ impl Model {
                 }
                 return None;
             }
-            (false, true, None) if s <= self.record.seq && self.record.chained => {
+            (false, true, None) if s <= self.record.seq && self.record.dependent => {
                 return Some(Outcome::Drop(DropReason::Contended));
             }
             (false, true, None) => s > self.record.seq,

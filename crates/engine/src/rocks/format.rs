@@ -26,7 +26,7 @@ pub(crate) const STATE_FLOOR: &[u8] = b"floor";
 
 const VERSION: u8 = 1;
 const TOMBSTONE: u8 = 1;
-/// The chain's beginning follows the head.
+/// [`Record::since`] follows the head.
 const SINCE: u8 = 2;
 const RECORD_HEAD: usize = 18;
 
@@ -165,8 +165,8 @@ mod tests {
             (head.seq, head.tombstone, head.expiry_ms, value),
             (Seq(0x0102), false, 7, &b"v"[..])
         );
-        let chained = Record { since: Some(Seq(5)), tombstone: true, ..record };
-        encode_record(&chained, &mut out);
+        let dependent = Record { since: Some(Seq(5)), tombstone: true, ..record };
+        encode_record(&dependent, &mut out);
         assert_eq!(
             out,
             [1, 3, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 5, b'v']

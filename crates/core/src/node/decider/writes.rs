@@ -161,10 +161,10 @@ impl Decider {
         let floor = self.rising.of(&header.key_hash);
         let stored = record.map_or(self.rising.base(), |record| record.seq);
         let base = record.map_or(stored, Record::base);
-        let base = if self.mechanisms.chain() { base } else { stored };
-        // Then the chain may have begun upon nothing, below a floor: what else was there is not
-        // known any more.
-        let is_chained = self.mechanisms.unsure_chains()
+        let base = if self.mechanisms.dependent() { base } else { stored };
+        // Such a series may have begun upon an absent key, below a floor: which older writes ran
+        // there isn't known any more.
+        let is_unsure = self.mechanisms.unsure_dependents()
             && record.is_some_and(|record| record.base() < record.seq);
         let conditional = header.has(flags::CONDITIONAL);
         if conditional && self.was_applied(header) {
@@ -173,7 +173,7 @@ impl Decider {
             refused(self.version_told(stored))
         } else if seq == stored {
             Verdict::Superseded
-        } else if (record.is_none() || is_chained) && seq <= floor && self.mechanisms.floor() {
+        } else if (record.is_none() || is_unsure) && seq <= floor && self.mechanisms.floor() {
             Verdict::BelowFloor
         } else if seq <= base {
             Verdict::Superseded
