@@ -44,7 +44,7 @@ const struct switchback_number *switchback_layout(u32 *length)
         CONSTANT(STATE_REFRESH)              //
         CONSTANT(STATE_TOMBSTONE)            //
         CONSTANT(STATE_DIRTY)                //
-        CONSTANT(STATE_DEPENDENT)              //
+        CONSTANT(STATE_DEPENDENT)            //
         CONSTANT(LANE_NONE)                  //
         CONSTANT(LANE_APPLIED)               //
         CONSTANT(LANE_CONDITION_FAILED)      //

@@ -4,22 +4,31 @@
 //
 // Each target defines these, and nothing else of it is visible to the stages:
 //
-//     registers_of(call)                      epoch, generations, lanes: struct registers *
-//     has_feature(call, bit)                  the scheme and its mechanisms
-//     table_location(call)                    the key hash's location: hit, miss or contended
-//     table_record(call, location)            struct record *, NULL where there is none
-//     table_counter(call, location)           the access counter beside the record: u32 *
-//     found_record(call), found_counter(call) those of the location that table_location found
-//     found_capacity(call)                    the bytes that a value may have there
-//     table_value(record)                     the record's value (native only: BPF copies through
-//     packet_bpf.h) table_sequence(call, bucket)            u64 * table_lane(call, lane) struct lane *, NULL
-//     where there is none table_sketch(call, row, index)          u32 * table_sketch_width(call),
-//     table_sampling(call), table_threshold(call) table_routes(call)
-//     the map of partitions, with route_bucket(table, hash), route_range(table, at) table_prefetch(call) what
-//     the packet will need by its key hash and lane table_is_node(call, address) table_report(call, record,
-//     location, op)  false: there was no room sender(call)                            struct address *
-//     table_now_ms(call), table_random(call)  the call's; BPF asks the kernel when they are needed
-//     count(call, counter) statistics
+// clang-format off
+//     registers_of(call)                         epoch, generations, lanes: struct registers *
+//     has_feature(call, bit)                     a bit of the scheme and its mechanisms
+//     table_location(call)                       of the key hash: hit, miss or contended
+//     table_record(call, location)               struct record *; NULL where there is none
+//     table_counter(call, location)              accesses to the record: u32 *
+//     found_record(call), found_counter(call)    of the location that table_location found
+//     found_capacity(call)                       bytes that a value may have there
+//     table_value(record)                        its value; in BPF for packet_bpf.h alone, which copies it
+//     table_sequence(call, bucket)               the bucket's last sequence number: u64 *
+//     table_lane(call, lane)                     struct lane *; NULL where there is none
+//     table_sketch(call, row, index)             a counter of the count-min sketch: u32 *
+//     table_sketch_width(call)                   counters in a row of it
+//     table_sampling(call)                       a request counts if table_random(call) is less: u64
+//     table_threshold(call)                      how often a sampled key is hot
+//     table_routes(call)                         the map of partitions
+//     route_bucket(table, hash)                  of that map: where to begin to look
+//     route_range(table, at)                     of that map: one range
+//     table_prefetch(call)                       what the packet will need by key hash and lane
+//     table_is_node(call, address)               whether a node is at the address
+//     table_report(call, record, location, op)   tells the agent; false: there was no room
+//     sender(call)                               the packet's: struct address *
+//     table_now_ms(call), table_random(call)     the call's; BPF asks the kernel when needed
+//     count(call, counter)                       adds one to a statistic
+// clang-format on
 #pragma once
 
 #include "call.h"

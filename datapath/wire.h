@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// The packet of docs/understand/protocol.md, section 1. crates/wire is its twin in Rust; a test compares every offset
-// and number.
+// The packet of docs/understand/protocol.md, section 1. crates/wire is its twin in Rust; a test compares
+// every offset and number.
 #pragma once
 
 #include "platform.h"

@@ -83,8 +83,8 @@ STEP enum write_result write_back(struct call *call, struct record *record)
     return record_is_latest(call, record->state) ? write_latest(call, record) : write_outdated(call, record);
 }
 
-// Write-around: the record is invalidated on the way, and no answer that was read before the write may promote
-// it. The next read fetches it, behind a fence.
+// Write-around: the record is invalidated on the way, and no answer that was read before the write may
+// promote it. The next read fetches it, behind a fence.
 STEP enum write_result write_around(struct call *call, struct record *record)
 {
     if (!record_has_room(call) && !record_evict_itself(call, record)) {
