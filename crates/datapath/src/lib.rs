@@ -40,8 +40,8 @@ impl Shard {
     }
 }
 
-/// Where a forwarded packet goes. The first is its destination; of a write the others follow it in
-/// the chain, down to the tail. (A read goes to the tail alone.)
+/// Where a forwarded packet goes: to the first; the other replicas of a write follow it, down to
+/// the tail. A read goes to the tail alone.
 #[derive(Clone, Copy)]
 pub struct Replicas {
     nodes: [u16; 4],

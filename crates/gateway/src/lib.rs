@@ -7,13 +7,13 @@
 
 mod arena;
 mod batch;
-mod chains;
 mod command;
 mod config;
 mod connection;
 mod execute;
 mod failure;
 mod gateway;
+mod key_queues;
 mod operation;
 mod replies;
 pub mod resp;

@@ -4,11 +4,11 @@
 //! Writes that depend on what is there are a read and a conditional write with the read's sequence
 //! number, which whoever owns the record decides; if another writer came between, it starts over.
 
-use crate::chains::Place;
 use crate::command::Verb;
 use crate::command::options::{ExpireIf, Expiry, SetIf, SetOptions};
 use crate::connection::ConnectionId;
 use crate::failure::Failure;
+use crate::key_queues::Place;
 use crate::resp::parse_i64;
 use switchback_core::client::Operation as Request;
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Seq, VALUE_BYTES_MAX};
@@ -95,7 +95,7 @@ pub(crate) enum Answer<'a> {
 pub(crate) enum State {
     #[default]
     Free,
-    /// In chains, behind others.
+    /// In a key's queue, behind others.
     Waiting,
     /// Its next request can be submitted.
     Ready,

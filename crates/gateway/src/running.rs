@@ -6,11 +6,11 @@ mod runs;
 
 use crate::arena::Arena;
 use crate::batch::Batch;
-use crate::chains::{Chains, NONE};
 use crate::command::Verb;
 use crate::config::GatewayConfig;
 use crate::connection::{ConnectionId, Unspooled};
 use crate::failure::Failure;
+use crate::key_queues::{KeyQueues, NONE};
 use crate::operation::{Action, Answer, Operation, Parent, State};
 use crate::replies::{Address, Replies};
 use crate::resp::Args;
@@ -91,7 +91,7 @@ pub(crate) struct Running {
     /// Operations that can go on.
     work: VecDeque<u32>,
     parked: VecDeque<Work>,
-    chains: Chains,
+    key_queues: KeyQueues,
     queued: Queued,
     current: u32,
 }
@@ -117,7 +117,7 @@ impl Running {
             operations: Arena::default(),
             work: VecDeque::new(),
             parked: VecDeque::new(),
-            chains: Chains::default(),
+            key_queues: KeyQueues::default(),
             queued: Queued::default(),
             current: NONE,
         }
@@ -166,14 +166,14 @@ impl Running {
 
     /// Lets an operation run, or wait for those before it.
     fn begin(&mut self, link: &mut Link, at: u32) {
-        // Chains know what couldn't be answered at once, so what is queued on the same key goes
+        // Queues know what couldn't be answered at once, so what is queued on the same key goes
         // first.
         if self.queued.may_hold(&self.operations[at].key) {
             self.pump(link);
         }
-        if !self.chains.is_empty() {
-            let names = self.chain_names(at);
-            if names.into_iter().flatten().any(|name| self.chains.tail(name).is_some()) {
+        if !self.key_queues.is_empty() {
+            let names = self.queue_names(at);
+            if names.into_iter().flatten().any(|name| self.key_queues.tail(name).is_some()) {
                 self.operations[at].state = State::Waiting;
                 self.join(at);
                 return;
@@ -182,12 +182,13 @@ impl Running {
         self.run(link, at);
     }
 
-    fn chain_names(&self, at: u32) -> [Option<u64>; 2] {
+    fn queue_names(&self, at: u32) -> [Option<u64>; 2] {
         let operation = &self.operations[at];
         let connection = (operation.connection.index, operation.connection.generation);
-        let order = self.chains.program_order(connection, &operation.key);
-        let writes =
-            operation.is_read_modify_write().then(|| self.chains.read_modify_write(&operation.key));
+        let order = self.key_queues.program_order(connection, &operation.key);
+        let writes = operation
+            .is_read_modify_write()
+            .then(|| self.key_queues.read_modify_write(&operation.key));
         [Some(order), writes]
     }
 
@@ -196,15 +197,15 @@ impl Running {
         if self.operations[at].places[0].joined {
             return;
         }
-        for (chain, name) in self.chain_names(at).into_iter().enumerate() {
+        for (queue, name) in self.queue_names(at).into_iter().enumerate() {
             let Some(name) = name else { continue };
-            let before = self.chains.push(name, at);
+            let before = self.key_queues.push(name, at);
             let operation = &mut self.operations[at];
-            operation.places[chain].name = name;
-            operation.places[chain].joined = true;
+            operation.places[queue].name = name;
+            operation.places[queue].joined = true;
             if let Some(before) = before {
                 operation.waits += 1;
-                self.operations[before].places[chain].next = at;
+                self.operations[before].places[queue].next = at;
             }
         }
     }
@@ -375,15 +376,15 @@ impl Running {
         }
     }
 
-    /// Takes an operation out of its chains.
+    /// Takes an operation out of its queues.
     fn leave(&mut self, at: u32) {
         let places = std::mem::take(&mut self.operations[at].places);
-        for (chain, place) in places.into_iter().enumerate().filter(|(_, place)| place.joined) {
+        for (queue, place) in places.into_iter().enumerate().filter(|(_, place)| place.joined) {
             if place.next == NONE {
-                self.chains.remove(place.name);
+                self.key_queues.remove(place.name);
                 continue;
             }
-            assert!(self.operations[place.next].places[chain].joined);
+            assert!(self.operations[place.next].places[queue].joined);
             let next = &mut self.operations[place.next];
             next.waits -= 1;
             if next.waits == 0 && next.state == State::Waiting {

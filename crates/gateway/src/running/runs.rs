@@ -4,7 +4,7 @@
 //! right before the last one, which nobody can tell from now. Such a run is one request.
 
 use super::{Link, Running};
-use crate::chains::NONE;
+use crate::key_queues::NONE;
 use crate::operation::State;
 use switchback_core::client::{Completion, SubmitError};
 
