@@ -54,6 +54,9 @@ check 'SET answers' equal "$(redis set greeting hello)" OK
 for key in $(seq 200); do echo "SET key:$key value:$key"; done | redis >/dev/null
 check 'status says that it serves' holds 'serving' <(ctl status)
 check 'status as JSON' holds '"scheme": "farreach"' <(ctl status -o json)
+check 'the chain is served' equal "$(ctl chains | grep -cw serving)" 1
+check 'the switch serves' equal "$(ctl switches | grep -cw serves)" 1
+check 'partitions are listed' holds '"first_key": "0*"' <(ctl partitions --json)
 check 'nodes are up' equal "$(ctl nodes | grep -cw up)" 2
 check 'a snapshot is taken' holds '^durable' <(ctl snapshot)
 check 'a drain brings records home' holds 'brought to their nodes' <(ctl drain)

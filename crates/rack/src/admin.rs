@@ -42,6 +42,24 @@ pub trait Admin: Send + Sync {
     /// Every node.
     fn nodes(&self) -> Vec<NodeStatus>;
 
+    /// Every chain of switches.
+    ///
+    /// # Errors
+    /// This process has no controller, which knows them.
+    fn chains(&self) -> Result<Vec<ChainStatus>, AdminError>;
+
+    /// Every switch.
+    ///
+    /// # Errors
+    /// This process has no controller, which knows them.
+    fn switches(&self) -> Result<Vec<SwitchStatus>, AdminError>;
+
+    /// The map: every partition, in the order of their keys.
+    ///
+    /// # Errors
+    /// This process has no controller, which knows it.
+    fn partitions(&self) -> Result<Vec<PartitionStatus>, AdminError>;
+
     /// Takes a snapshot now and waits until it is durable.
     fn snapshot(&self) -> Result<SnapshotResult, AdminError>;
 
@@ -181,7 +199,42 @@ pub struct ClientsStatus {
     pub spool_bytes: Option<u64>,
 }
 
-/// Part of [`RackStatus`].
+/// An entry of `GET /chains`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ChainStatus {
+    /// Its number.
+    pub chain: u16,
+    /// As in [`RackStatus`].
+    pub phase: String,
+    /// Its epoch.
+    pub epoch: u32,
+    /// The switch that serves it, if one does.
+    pub switch: Option<u16>,
+    /// The generation that its last snapshot began.
+    pub generation: u32,
+    /// Its records of older generations are durable.
+    pub durable_generation: u32,
+    /// Keys in its cache, or on their way in or out.
+    pub cached: u64,
+}
+
+/// An entry of `GET /partitions`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PartitionStatus {
+    /// Its number.
+    pub partition: u16,
+    /// The first routing key of its range: 32 hexadecimal digits. The range ends before the first
+    /// key of the next entry.
+    pub first_key: String,
+    /// Counts the changes of its replicas.
+    pub view: u32,
+    /// The chain of switches that serves it.
+    pub chain: u16,
+    /// The nodes that store it, from the head to the tail.
+    pub replicas: Vec<u16>,
+}
+
+/// An entry of `GET /switches`, and part of [`RackStatus`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SwitchStatus {
     /// Its number.
@@ -398,6 +451,9 @@ fn router(shared: Shared) -> Router {
         .route("/status", get(status))
         .route("/cached", get(cached))
         .route("/nodes", get(nodes))
+        .route("/chains", get(chains))
+        .route("/switches", get(switches))
+        .route("/partitions", get(partitions))
         .route("/snapshot", post(snapshot))
         .route("/drain", post(drain))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
@@ -408,13 +464,16 @@ fn router(shared: Shared) -> Router {
 
 const INDEX: &str = "\
 Switchback
-GET  /metrics   for Prometheus
-GET  /status    the rack at a glance (JSON)
-GET  /cached    cached records (JSON; ?limit=N)
-GET  /nodes     nodes (JSON)
-GET  /healthz   200 if the rack (of a part: this process) serves, 503 if not
-POST /snapshot  take a snapshot now (from this machine only)
-POST /drain     bring every cached record to its node (from this machine only)
+GET  /metrics     for Prometheus
+GET  /status      the rack at a glance (JSON)
+GET  /cached      cached records (JSON; ?limit=N)
+GET  /chains      chains of switches (JSON)
+GET  /switches    switches (JSON)
+GET  /nodes       nodes (JSON)
+GET  /partitions  the map of partitions (JSON)
+GET  /healthz     200 if the rack (of a part: this process) serves, 503 if not
+POST /snapshot    take a snapshot now (from this machine only)
+POST /drain       empty the cache: bring every record to its node (from this machine only)
 ";
 
 async fn index() -> &'static str {
@@ -465,6 +524,18 @@ async fn nodes(State(shared): State<Shared>) -> Result<Json<Vec<NodeStatus>>, Re
     Ok(Json(blocking(move || shared.admin.nodes()).await?))
 }
 
+async fn chains(State(shared): State<Shared>) -> Result<Response, Response> {
+    answer(blocking(move || shared.admin.chains()).await?)
+}
+
+async fn switches(State(shared): State<Shared>) -> Result<Response, Response> {
+    answer(blocking(move || shared.admin.switches()).await?)
+}
+
+async fn partitions(State(shared): State<Shared>) -> Result<Response, Response> {
+    answer(blocking(move || shared.admin.partitions()).await?)
+}
+
 async fn snapshot(
     State(shared): State<Shared>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
@@ -497,7 +568,12 @@ async fn command<T: Serialize + Send + 'static>(
     if headers.contains_key(header::ORIGIN) {
         return Err(refuse("commands are not taken from web pages; use switchback ctl or curl\n"));
     }
-    match blocking(work).await? {
+    answer(blocking(work).await?)
+}
+
+/// What came of a request, or why nothing did.
+fn answer<T: Serialize>(result: Result<T, AdminError>) -> Result<Response, Response> {
+    match result {
         Ok(result) => Ok(Json(result).into_response()),
         Err(AdminError::Unsupported(why)) => {
             Err((StatusCode::NOT_IMPLEMENTED, why + "\n").into_response())

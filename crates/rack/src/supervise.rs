@@ -2,9 +2,9 @@
 //! this process.
 
 use crate::admin::{
-    Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ClientsStatus, DrainResult,
-    NodeStatus, OperationsStatus, RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus,
-    SwitchStatus, serving,
+    Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ChainStatus, ClientsStatus,
+    DrainResult, NodeStatus, OperationsStatus, PartitionStatus, RackStatus, RecoveryStatus,
+    SnapshotResult, SnapshotStatus, SwitchStatus, serving,
 };
 use crate::config::{RackConfig, Shape};
 use crate::drive::{AgentHandle, ControllerHandle, NodeHandle};
@@ -12,6 +12,7 @@ use crate::front::Serves;
 use std::time::{Duration, Instant};
 use switchback_core::controller::{CachedKeyStatus, Controller, ControllerStatus};
 use switchback_datapath::Statistics;
+use switchback_wire::Partition;
 
 /// How long a snapshot may take that somebody asked for.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30);
@@ -204,6 +205,38 @@ impl Admin for Supervisor {
             .collect()
     }
 
+    fn chains(&self) -> Result<Vec<ChainStatus>, AdminError> {
+        let chains = self.controller()?.call(|controller, _| controller.chain_statuses());
+        let status = |chain: switchback_core::controller::ChainStatus| ChainStatus {
+            chain: chain.chain,
+            phase: chain.phase.into(),
+            epoch: chain.epoch,
+            switch: chain.switch,
+            generation: chain.generation,
+            durable_generation: chain.durable_generation,
+            cached: chain.cached as u64,
+        };
+        Ok(chains.ok_or_else(ended)?.into_iter().map(status).collect())
+    }
+
+    fn switches(&self) -> Result<Vec<SwitchStatus>, AdminError> {
+        self.controller()?;
+        let known = self.controller_status().ok_or_else(ended)?;
+        Ok(switch_statuses(&known, &self.config))
+    }
+
+    fn partitions(&self) -> Result<Vec<PartitionStatus>, AdminError> {
+        let map = self.controller()?.call(|controller, _| controller.map().clone());
+        let status = |partition: &Partition| PartitionStatus {
+            partition: partition.number,
+            first_key: format!("{:032x}", partition.start.0),
+            view: partition.view,
+            chain: partition.chain,
+            replicas: partition.replicas.clone(),
+        };
+        Ok(map.ok_or_else(ended)?.partitions().iter().map(status).collect())
+    }
+
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
         let controller = self.controller()?;
         if !self.config.rack.scheme.absorbs_writes() {
@@ -278,6 +311,20 @@ fn cached_record(key: &CachedKeyStatus) -> CachedRecord {
     }
 }
 
+fn switch_statuses(known: &ControllerStatus, config: &RackConfig) -> Vec<SwitchStatus> {
+    let address = |index: u16| {
+        config.switches.get(usize::from(index)).map(|switch| switch.address.to_string())
+    };
+    let status = |switch: &switchback_core::controller::SwitchStatus| SwitchStatus {
+        index: switch.index,
+        address: if config.shape == Shape::Distributed { address(switch.index) } else { None },
+        active: switch.active,
+        alive: switch.alive,
+        epoch: switch.epoch,
+    };
+    known.switches.iter().map(status).collect()
+}
+
 fn add_controller(
     status: &mut RackStatus,
     known: &ControllerStatus,
@@ -301,17 +348,7 @@ fn add_controller(
         bytes: known.snapshot_bytes,
         error,
     });
-    let address = |index: u16| {
-        config.switches.get(usize::from(index)).map(|switch| switch.address.to_string())
-    };
-    let switch = |switch: &switchback_core::controller::SwitchStatus| SwitchStatus {
-        index: switch.index,
-        address: if config.shape == Shape::Distributed { address(switch.index) } else { None },
-        active: switch.active,
-        alive: switch.alive,
-        epoch: switch.epoch,
-    };
-    status.switches = known.switches.iter().map(switch).collect();
+    status.switches = switch_statuses(known, config);
     status.recovery = known.recovery.map(|times| RecoveryStatus {
         epoch: times.epoch,
         complete: times.missing == 0,

@@ -9,14 +9,16 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchback_rack::admin::{
-    CachedStatus, DrainResult, NodeStatus, RackStatus, SnapshotResult, SnapshotStatus,
+    CachedStatus, ChainStatus, DrainResult, NodeStatus, PartitionStatus, RackStatus,
+    SnapshotResult, SnapshotStatus, SwitchStatus,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   switchback ctl status
   switchback ctl cached --limit 20
-  switchback ctl status -o json | jq .operations
+  switchback ctl status --json | jq .operations
+  switchback ctl partitions --json | jq '.[] | select(.replicas[0] == 2)'
   switchback ctl drain && systemctl stop switchback-switch@0";
 
 /// Ask or tell a running rack.
@@ -33,6 +35,10 @@ pub(crate) struct CtlArgs {
     /// How to answer.
     #[arg(short, long, global = true, value_enum, default_value_t = OutputForm::Text, value_name = "FORM")]
     output: OutputForm,
+
+    /// Short for `--output json`.
+    #[arg(long, global = true, conflicts_with = "output")]
+    json: bool,
 }
 
 /// How commands answer.
@@ -54,17 +60,24 @@ enum CtlCommand {
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
     },
+    /// Chains of switches: epoch, phase, the switch that serves, snapshots, what is cached.
+    Chains,
+    /// Every switch: whether it serves, stands by or is down, its epoch.
+    Switches,
     /// Every node: whether it is up, its load, its size.
     Nodes,
+    /// The map of partitions: first routing key, view, chain of switches, replicas.
+    Partitions,
     /// Take a snapshot of the cache now, and wait until it is durable.
     Snapshot,
-    /// Bring every cached record to its node; the rack goes on serving.
+    /// Empty the cache: bring every cached record to its node. The rack goes on serving, and caches
+    /// what is hot again.
     Drain,
 }
 
 pub(crate) fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     let rack = Rack { address: args.metrics };
-    let form = args.output;
+    let form = if args.json { OutputForm::Json } else { args.output };
     match args.command {
         CtlCommand::Status => show(form, &rack.get::<RackStatus>("status")?, status_text),
         CtlCommand::Cached { limit } => {
@@ -73,6 +86,19 @@ pub(crate) fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
         CtlCommand::Nodes => show(form, &rack.get::<Vec<NodeStatus>>("nodes")?, |nodes, paint| {
             nodes_text(nodes, paint)
         }),
+        CtlCommand::Chains => {
+            show(form, &rack.get::<Vec<ChainStatus>>("chains")?, |it, paint| chains_text(it, paint))
+        }
+        CtlCommand::Switches => {
+            show(form, &rack.get::<Vec<SwitchStatus>>("switches")?, |it, paint| {
+                switches_text(it, paint)
+            })
+        }
+        CtlCommand::Partitions => {
+            show(form, &rack.get::<Vec<PartitionStatus>>("partitions")?, |it, paint| {
+                partitions_text(it, paint)
+            })
+        }
         CtlCommand::Snapshot => {
             show(form, &rack.post::<SnapshotResult>("snapshot")?, snapshot_text)
         }
@@ -192,7 +218,7 @@ fn status_text(status: &RackStatus, paint: Paint) -> String {
     }
     if status.switches.len() > 1 || status.switches.iter().any(|switch| switch.address.is_some()) {
         text += "\n";
-        text += &switches_text(status, paint);
+        text += &switches_text(&status.switches, paint);
     }
     text + "\n" + &nodes_text(&status.nodes, paint)
 }
@@ -319,14 +345,59 @@ fn recovery_lines(status: &RackStatus, paint: Paint) -> Lines {
     lines
 }
 
-fn switches_text(status: &RackStatus, paint: Paint) -> String {
+fn chains_text(chains: &[ChainStatus], paint: Paint) -> String {
+    let mut table = Table::new([
+        ("chain", Align::Right),
+        ("epoch", Align::Right),
+        ("phase", Align::Left),
+        ("switch", Align::Right),
+        ("generation", Align::Right),
+        ("durable below", Align::Right),
+        ("cached", Align::Right),
+    ]);
+    for chain in chains {
+        table.row(vec![
+            chain.chain.to_string(),
+            chain.epoch.to_string(),
+            printable(&chain.phase),
+            chain.switch.map_or("-".into(), |switch| switch.to_string()),
+            chain.generation.to_string(),
+            chain.durable_generation.to_string(),
+            grouped(chain.cached),
+        ]);
+    }
+    table.painted(paint)
+}
+
+fn partitions_text(partitions: &[PartitionStatus], paint: Paint) -> String {
+    let mut table = Table::new([
+        ("partition", Align::Right),
+        ("first key", Align::Left),
+        ("view", Align::Right),
+        ("chain", Align::Right),
+        ("replicas", Align::Left),
+    ]);
+    for partition in partitions {
+        let replicas: Vec<String> = partition.replicas.iter().map(u16::to_string).collect();
+        table.row(vec![
+            partition.partition.to_string(),
+            printable(&partition.first_key),
+            partition.view.to_string(),
+            partition.chain.to_string(),
+            replicas.join(", "),
+        ]);
+    }
+    table.painted(paint)
+}
+
+fn switches_text(switches: &[SwitchStatus], paint: Paint) -> String {
     let mut table = Table::new([
         ("switch", Align::Right),
         ("address", Align::Left),
         ("state", Align::Left),
         ("epoch", Align::Right),
     ]);
-    for switch in &status.switches {
+    for switch in switches {
         let state = match (switch.alive, switch.active) {
             (false, _) => "down",
             (true, true) => "serves",

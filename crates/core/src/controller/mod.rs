@@ -20,7 +20,9 @@ mod topology;
 pub use config::ControllerConfig;
 pub use directory::Files;
 pub use outbox::{Store, StoreFile, Stored, merge_stores};
-pub use status::{CachedKeyStatus, ControllerStatus, NodeStatus, RecoveryTimes, SwitchStatus};
+pub use status::{
+    CachedKeyStatus, ChainStatus, ControllerStatus, NodeStatus, RecoveryTimes, SwitchStatus,
+};
 pub use topology::deal_partitions;
 
 use crate::control::{

@@ -55,6 +55,20 @@ pub struct SwitchStatus {
     pub silent_us: u64,
 }
 
+/// A chain of switches as the controller sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct ChainStatus {
+    pub chain: u16,
+    pub phase: &'static str,
+    pub epoch: u32,
+    /// The switch that serves the epoch; `None` before there is one, and in a bypass epoch.
+    pub switch: Option<u16>,
+    pub generation: u32,
+    pub durable_generation: u32,
+    pub cached: usize,
+}
+
 /// A cached key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -113,6 +127,23 @@ impl Controller {
     /// Keys that are in the cache or on their way in or out.
     pub fn cached_keys(&self) -> Vec<CachedKeyStatus> {
         self.chains.iter().flat_map(|chain| chain.cached_keys(&self.directory)).collect()
+    }
+
+    /// Every chain of switches.
+    pub fn chain_statuses(&self) -> Vec<ChainStatus> {
+        let status = |chain: &Chain| {
+            let known = chain.status(&self.directory);
+            ChainStatus {
+                chain: chain.id().number(),
+                phase: known.phase,
+                epoch: known.epoch,
+                switch: self.directory.active_switch(chain.id()),
+                generation: known.generation,
+                durable_generation: known.durable_generation,
+                cached: known.cached,
+            }
+        };
+        self.chains.iter().map(status).collect()
     }
 
     /// Complete snapshots so far.

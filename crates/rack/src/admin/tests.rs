@@ -23,6 +23,15 @@ impl Admin for Fake {
     fn nodes(&self) -> Vec<NodeStatus> {
         vec![NodeStatus { index: 3, alive: Some(true), ..NodeStatus::default() }]
     }
+    fn chains(&self) -> Result<Vec<ChainStatus>, AdminError> {
+        Ok(vec![ChainStatus { epoch: 4, switch: Some(1), ..ChainStatus::default() }])
+    }
+    fn switches(&self) -> Result<Vec<SwitchStatus>, AdminError> {
+        Ok(vec![SwitchStatus { index: 1, active: true, ..SwitchStatus::default() }])
+    }
+    fn partitions(&self) -> Result<Vec<PartitionStatus>, AdminError> {
+        Err(AdminError::Unsupported("this process has no controller".into()))
+    }
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
         Ok(SnapshotResult { generation: 7, records: 10, bytes: 1000, duration_seconds: 0.5 })
     }
@@ -78,6 +87,14 @@ fn everything_can_be_asked() {
     let nodes: Vec<NodeStatus> =
         serde_json::from_str(&exchange(&server, "GET /nodes", "").1).unwrap();
     assert_eq!(nodes[0].index, 3);
+    let chains: Vec<ChainStatus> =
+        serde_json::from_str(&exchange(&server, "GET /chains", "").1).unwrap();
+    assert_eq!((chains[0].epoch, chains[0].switch), (4, Some(1)));
+    let switches: Vec<SwitchStatus> =
+        serde_json::from_str(&exchange(&server, "GET /switches", "").1).unwrap();
+    assert!(switches[0].active && switches[0].index == 1);
+    let elsewhere = (501, "this process has no controller\n".into());
+    assert_eq!(exchange(&server, "GET /partitions", ""), elsewhere);
     assert_eq!(exchange(&server, "GET /healthz", ""), (200, "serving\n".into()));
     assert_eq!(exchange(&server, "GET /nonsense", "").0, 404);
 }

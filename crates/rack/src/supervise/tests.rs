@@ -99,6 +99,34 @@ fn until(happened: impl Fn() -> bool) {
 }
 
 #[test]
+fn chains_switches_and_partitions_are_the_controllers() {
+    let directory = tempfile::tempdir().unwrap();
+    let (files, _) = ControllerFiles::open(directory.path()).unwrap();
+    let stop = Stop::default();
+    let (handle, _, _snapshots) = controller(files, &stop);
+    let epoch = handle.call(|controller, _| controller.epoch()).unwrap();
+    let alone = Supervisor::new(&RackConfig::default());
+    let supervisor =
+        Supervisor { controller: Some(handle), ..Supervisor::new(&RackConfig::default()) };
+    let chains = supervisor.chains().unwrap();
+    assert_eq!(chains.len(), 1);
+    assert_eq!((chains[0].chain, chains[0].phase.as_str()), (0, "serving"));
+    assert_eq!((chains[0].epoch, chains[0].switch), (epoch, Some(0)));
+    let switches = supervisor.switches().unwrap();
+    assert_eq!((switches.len(), switches[0].active, switches[0].epoch), (1, true, epoch));
+    let whole = PartitionStatus {
+        first_key: "0".repeat(32),
+        replicas: vec![0],
+        ..PartitionStatus::default()
+    };
+    assert_eq!(supervisor.partitions().unwrap(), [whole]);
+    assert!(matches!(alone.chains(), Err(AdminError::Unsupported(_))));
+    assert!(matches!(alone.switches(), Err(AdminError::Unsupported(_))));
+    assert!(matches!(alone.partitions(), Err(AdminError::Unsupported(_))));
+    stop.ask();
+}
+
+#[test]
 fn a_snapshot_that_began_before_it_was_asked_for_is_not_the_answer() {
     let directory = tempfile::tempdir().unwrap();
     let (files, _) = ControllerFiles::open(directory.path()).unwrap();

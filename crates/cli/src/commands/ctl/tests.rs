@@ -133,6 +133,76 @@ fn a_node_knows_its_own_load_and_nothing_else() {
 }
 
 #[test]
+fn chains_switches_and_partitions_are_tables() {
+    let chain = |chain, switch| ChainStatus {
+        chain,
+        phase: "serving".into(),
+        epoch: 12,
+        switch,
+        generation: 373,
+        durable_generation: 372,
+        cached: 5000,
+    };
+    assert_eq!(
+        chains_text(&[chain(0, Some(1)), chain(1, None)], Paint::none()),
+        "\
+chain  epoch  phase    switch  generation  durable below  cached
+    0     12  serving       1         373            372   5,000
+    1     12  serving       -         373            372   5,000
+"
+    );
+    let switch = |index, active, alive| SwitchStatus {
+        index,
+        address: Some(format!("10.0.0.{index}:7000")),
+        active,
+        alive,
+        epoch: 12,
+    };
+    let switches = [switch(0, true, true), switch(1, false, true), switch(2, false, false)];
+    assert_eq!(
+        switches_text(&switches, Paint::none()),
+        "\
+switch  address        state      epoch
+     0  10.0.0.0:7000  serves        12
+     1  10.0.0.1:7000  stands by     12
+     2  10.0.0.2:7000  down          12
+"
+    );
+    let partition = |partition, first: u128, replicas| PartitionStatus {
+        partition,
+        first_key: format!("{first:032x}"),
+        replicas,
+        ..PartitionStatus::default()
+    };
+    assert_eq!(
+        partitions_text(
+            &[partition(0, 0, vec![1]), partition(1, 1 << 127, vec![0, 2])],
+            Paint::none()
+        ),
+        "\
+partition  first key                         view  chain  replicas
+        0  00000000000000000000000000000000     0      0  1
+        1  80000000000000000000000000000000     0      0  0, 2
+"
+    );
+}
+
+#[derive(clap::Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    ctl: CtlArgs,
+}
+
+#[test]
+fn json_has_a_short_name() {
+    use clap::Parser;
+    let parsed = |line: &[&str]| CommandLine::try_parse_from(line);
+    assert!(parsed(&["ctl", "partitions", "--json"]).unwrap().ctl.json);
+    assert!(!parsed(&["ctl", "chains"]).unwrap().ctl.json);
+    assert!(parsed(&["ctl", "nodes", "--json", "-o", "text"]).is_err(), "one form, not two");
+}
+
+#[test]
 fn a_controller_without_room_says_so() {
     let error = Some(
         "the controller can't use x: no space is left on its device; make room there".to_owned(),
