@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// At most once: the entry of a lane, the only arbiter of what becomes of a write. (Protocol, section 3.)
+// At most once: the entry of a lane, the only arbiter of what becomes of a write. (Protocol, section 3; Lee
+// et al., "RIFL", SOSP 2015, calls it a completion record.)
 //
 // It stays locked while a packet of the lane is processed. A second packet that finds it locked can only be a
 // duplicate, or arrive as if it came later; it is dropped.

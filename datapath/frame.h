@@ -153,7 +153,7 @@ STEP bool is_mapped_v4(const struct address *address)
     return words[0] == 0 && *middle == to_be32(0xffffu);
 }
 
-// Whom the verdict names.
+// The receiver that the verdict names.
 STEP bool frame_receiver(struct xdp_md *frame, struct call *call, u32 verdict, struct address *to)
 {
     if (verdict == REPLY) {
@@ -367,8 +367,8 @@ STAGE int frame_send_on(struct xdp_md *frame, struct call *call, u32 verdict)
     return action;
 }
 
-// An answer to whom the request came from, over IPv4, needs nothing that isn't known: no receiver to be read
-// from the packet, no route.
+// An answer to the sender of the request, over IPv4, needs nothing that isn't known: no receiver to be
+// read from the packet, no route.
 STEP int frame_send(struct xdp_md *frame, struct call *call, u32 verdict)
 {
     bool goes_back = verdict == REPLY && call->stamps_origin && !is_v6(call);

@@ -4,9 +4,9 @@
 // (the agent's), readers without locks. Part of tables_*.h, which say where the buckets are.
 //
 // A bucket counts the entries that found it full and live further on; a reader goes on only while that count
-// isn't 0. Entries never move, so a reader can't miss one. Each bucket has a version, odd while the writer is
-// in it. Tags are the high half of the key hash; a second key with a tag that is present is refused, and a
-// hit is believed only after the record's whole key and the hash's low half were compared.
+// isn't 0. Entries never move, so a reader can't miss one. Each bucket is under a seqlock: its version is odd
+// while the writer is in it. Tags are the high half of the key hash; a second key with a tag that is present
+// is refused, and a hit is believed only after the record's whole key and the hash's low half were compared.
 #pragma once
 
 #include "call.h"
@@ -14,8 +14,8 @@
 // How far from its own bucket an entry may be. In a table that is half full none gets there by chance.
 #define PROBES_MAX 16u
 
-// One bucket, as if nobody wrote: the tag's location or NO_LOCATION, and whether there are entries further
-// on.
+// One bucket, read without care for writers: the tag's location or NO_LOCATION, and whether there are
+// entries further on.
 STEP u32 bucket_find(const struct bucket *bucket, u64 tag, bool *goes_on)
 {
     // Which of the four it is can't be predicted, so there is no branch on it. Free entries have tag 0, which

@@ -5,7 +5,7 @@
 //
 // - packet_length: of the application's packet
 // - packet_view: struct wire *, NULL if it isn't whole; fetch again after packet_resize
-// - packet_resize: a value of so many bytes, the key kept; false: no room, nothing changed
+// - packet_resize: a value of this many bytes, the key kept; false: no room, nothing changed
 // - packet_resize_for: the same for a record's value and key, which is put in
 // - packet_put_value: the record's value into the packet, which has its size already
 // - packet_get_value: the packet's value into the record, where it fits

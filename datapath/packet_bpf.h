@@ -226,7 +226,7 @@ __attribute__((noinline)) int packet_move_end_long(struct xdp_md *frame, u32 at,
     return bpf_xdp_store_bytes(frame, at + (u32)bytes, scratch->key, key_bytes) == 0 ? 0 : -1;
 }
 
-// Ends the frame later by so many bytes, or earlier; the key, which begins at `at`, goes with the end.
+// Moves the frame's end by `bytes`, up or down; the key, which begins at `at`, goes with the end.
 STEP bool packet_move_end(struct packet *packet, u32 at, u32 key_bytes, int bytes)
 {
     struct short_key key;

@@ -86,7 +86,7 @@ STEP void decode_nothing(struct header *header)
     header->record_flags = 0;
 }
 
-// Well-formed, whoever sent it.
+// Whether it is well-formed, from any sender.
 STEP u32 parse_form(struct packet *packet, struct call *call)
 {
     const struct wire *wire = packet_view(packet, call);
@@ -173,8 +173,8 @@ STEP u32 parse(struct packet *packet, struct call *call)
 }
 
 // Whether the epoch changed since the packet was let in; asked under a lock, before anything is changed.
-// Whoever forgets the cache (and then raises the epoch) takes each lock once, so nothing of the old epoch is
-// written after that.
+// The agent takes each lock once as it forgets the cache, and then raises the epoch, so nothing of the old
+// epoch is written after that.
 STEP bool is_outdated(struct call *call)
 {
     return unlikely(load_acquire(&registers_of(call)->epoch) != call->epoch);

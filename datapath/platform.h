@@ -88,7 +88,7 @@ typedef u64 ANY_ALIGNMENT be64;
 #define exchange(at, x)            __sync_lock_test_and_set((at), (x))
 #define fetch_add(at, x)           __sync_fetch_and_add((at), (x))
 #define store_release(at, x)       ((void)exchange((at), (x)))
-// There is no instruction for it; a load that nobody waits for does as well.
+// There is no instruction for it; a load whose value is not used does as well.
 #define prefetch(at) ((void)load_relaxed((const u8 *)(const void *)(at)))
 // `then` where two 64-bit words are equal, else `otherwise`, without a branch: there is no conditional move.
 #define if_equal(a, b, then, otherwise)                                                                      \
@@ -101,7 +101,8 @@ typedef u64 ANY_ALIGNMENT be64;
 // How often a reader or writer tries a record again; the other side is another CPU that can't be preempted in
 // it.
 #define RECORD_ATTEMPTS 8
-// Runs `step(index, with)` so many times, or until it returns 1. The verifier looks at the step once.
+// Runs `step(index, with)` for each index below `times`, or until it returns 1. The verifier looks at the
+// step once.
 #define repeat(times, step, with) ((void)bpf_loop((times), (step), (with), 0))
 STEP void relax(u32 attempt)
 {
@@ -116,8 +117,8 @@ STEP void relax(u32 attempt)
 #include <string.h>
 
 #define STAGE  STEP
-// What runs so seldom that it would only take registers from the rest. It gets no `struct call`: as long as
-// nobody outside knows its address, compilers keep it in registers.
+// What runs so seldom that it would only take registers from the rest. It gets no `struct call`: as
+// long as its address doesn't escape, compilers keep it in registers.
 #define SELDOM static __attribute__((noinline, unused))
 #define invariant(condition)                                                                                 \
     do {                                                                                                     \
@@ -145,7 +146,7 @@ STEP void relax(u32 attempt)
 #define prefetch_for_write(at)          __builtin_prefetch((at), 1, 3)
 // In user space the other side may be preempted in the middle of it, so wait longer than a time slice.
 #define RECORD_ATTEMPTS                 (1u << 16)
-// Runs `step(index, with)` so many times, or until it returns 1.
+// Runs `step(index, with)` for each index below `times`, or until it returns 1.
 #define repeat(times, step, with)                                                                            \
     for (u32 index_ = 0, times_ = (times); index_ < times_ && (step)(index_, (with)) == 0; index_++) {       \
     }

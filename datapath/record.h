@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Access to one record: readers copy and look again, writers exclude each other, by the record's version
-// word.
+// Access to one record, under a seqlock (Boehm, "Can seqlocks get along with programming language memory
+// models?", MSPC 2012): readers copy and look at the record's version again, writers exclude each other by
+// it.
 //
 // All access to one record is thereby atomic on any number of cores, and no reader slows another. Waiting is
-// bounded; who runs out of attempts drops the packet, which its sender repeats.
+// bounded; a reader or writer that runs out of attempts drops the packet, which its sender repeats.
 #pragma once
 
 #include "sequence.h"
 
-// The version to compare with afterwards; odd: someone is writing.
+// The version to compare with afterwards; odd: a writer has it.
 STEP u32 record_read_begin(struct record *record)
 {
     return load_acquire(&record->version);

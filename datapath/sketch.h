@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// How often is this key asked for? A count-min sketch for keys that aren't cached, an exact counter for those
-// that are; both see a sample. A lost increment is harmless (these are estimates), a locked instruction a row
-// is not.
+// How often is this key asked for? A count-min sketch (Cormode and Muthukrishnan, J. Algorithms 55, 2005) for
+// keys that aren't cached, an exact counter for those that are; both see a sample. A lost increment is
+// harmless (these are estimates), a locked instruction a row is not.
 #pragma once
 
 #include "packet.h"

@@ -232,7 +232,7 @@ __attribute__((noinline)) u64 lookup_patiently(u64 tag, u64 hash_low)
     return found << 32 | location;
 }
 
-// Whether the first bucket says it all, as nearly always: then `*location` is where the tag is.
+// Whether the first bucket is enough, the common case: then `*location` is where the tag is.
 STEP bool lookup_first(const struct bucket *bucket, u64 tag, u32 *location)
 {
     bool goes_on = false;

@@ -61,7 +61,8 @@ struct size_class {
     u32 slots;
 };
 
-// A bounded ring of whole packets for several producers (Vyukov's queue). `turn` says whose turn a cell is:
+// A bounded ring of whole packets for several producers: Vyukov's bounded MPMC queue (1024cores.net), with
+// one consumer. `turn` says whose turn a cell is:
 // the producer's at the cell's ticket, the consumer's one later.
 struct report_cell {
     u64 turn;
@@ -285,7 +286,7 @@ STEP const struct range *route_range(const struct route_table *table, u32 at)
     return &table->ranges[at & table->mask];
 }
 
-// Whoever processes packets has begun with the memory that they need; see process.h.
+// Nothing: the caller of the pipeline has prefetched a batch's memory already; see process.h.
 STEP void table_prefetch(const struct call *call)
 {
     (void)call;
@@ -356,7 +357,7 @@ STEP bool table_is_node(struct call *call, const struct address *address)
     return false;
 }
 
-// It gets no `struct call`: as long as nobody outside knows its address, compilers keep it in registers.
+// It gets no `struct call`: as long as its address doesn't escape, compilers keep it in registers.
 bool native_report(struct switchback *switchback, u32 epoch, struct record *record, u32 location, u8 op);
 
 STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)

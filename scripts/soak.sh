@@ -16,7 +16,7 @@ if [ -n "${SEEDS:-}" ]; then
     echo "seeds $first to $((first + SEEDS - 1))"
     exec "$binary" --seeds "$first..$((first + SEEDS))" --keep-going "${more[@]}"
 fi
-first=$(($(date +%s) * 1000)) # seeds that nobody has run yet
+first=$(($(date +%s) * 1000)) # seeds that were never run
 minutes=$(awk -v seconds="${SECONDS_MAX:-86400}" 'BEGIN { print seconds / 60 }')
 echo "from seed $first on, for $minutes minutes"
 exec "$binary" --from "$first" --minutes "$minutes" "${more[@]}"

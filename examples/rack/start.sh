@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts a rack of one process a part on this host, says how to talk to it, and stops it on Ctrl-C.
 # Usage: start.sh [RACK_TOML]     SWITCHBACK=/path/to/switchback chooses the program. Ends with 1 if a record could not be brought to its node.
-# NODE_CAPACITY=OPS caps each node at so many requests a second, to play slower servers.
+# NODE_CAPACITY=OPS caps each node at OPS requests a second, to play slower servers.
 set -uo pipefail
 # A process group for each part: Ctrl-C is for this script alone, which stops them in order.
 set -m

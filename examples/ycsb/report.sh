@@ -101,7 +101,7 @@ for scheme in nocache netcache farreach; do
     # A rack learns what is hot; those without a cache get the same.
     checked -t $(proportions a) -p maxexecutiontime="$warm_up" -p dataintegrity=true
     for workload in a b c f d; do
-        # New records of workload D are in nobody's way afterwards: it is the last.
+        # New records of workload D are in no other workload's way afterwards: it is the last.
         # shellcheck disable=SC2046
         checked -t $(proportions "$workload") -p maxexecutiontime="$seconds" -p dataintegrity=true
         write=UPDATE

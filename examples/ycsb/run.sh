@@ -20,7 +20,7 @@ checked() {
     fi
 }
 
-# Runs a phase; each of so many reads at least must have been verified.
+# Runs a phase; at least the first argument's number of reads must have been verified.
 verified() {
     local least=$1 out found
     shift

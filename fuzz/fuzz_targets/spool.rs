@@ -63,7 +63,7 @@ fuzz_target!(|bytes: &[u8]| {
         fs::write(directory.path().join(name), segment).expect("it can be written");
     }
     for _ in 0..2 {
-        let opened = SpoolDirectory::open(directory.path()).expect("nobody else uses it");
+        let opened = SpoolDirectory::open(directory.path()).expect("no other process uses it");
         let mut preserved = Preservation::default();
         let spool = Spool::open(&opened, 0, Durability::EverySecond, 1 << 16, &mut preserved);
         let Ok(mut spool) = spool else { return };

@@ -45,7 +45,7 @@ check 'its directory is gone' empty
 check 'its processes have ended' none
 
 for signal in INT KILL; do
-    # From a shell that waits for nothing Ctrl-C is ignored unless somebody says otherwise.
+    # A shell without job control lets background processes ignore Ctrl-C.
     env --default-signal=INT "$program" bench "${options[@]}" --seconds 60 >"$work/out" 2>"$work/err" &
     bench=$!
     check 'a switch and four nodes are processes' within 30 all

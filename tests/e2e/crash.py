@@ -121,7 +121,7 @@ def embedded(durability):
 
 
 def shrunk():
-    """A worker that isn't there after a crash left a spool: what it holds is given back, and nobody waits for it for long."""
+    """A worker that isn't there after a crash left a spool: what it holds is given back, and no recovery waits for it for long."""
     with temporary() as directory:
         up, addresses = start_embedded(directory, "--workers", "2")
         writers = Writers(addresses["resp"])

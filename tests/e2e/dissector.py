@@ -9,7 +9,7 @@ from pathlib import Path
 
 SCRIPT = "tools/wireshark/switchback.lua"
 HEADER_BYTES = 144
-# Racks that between them stage large values, scan, delete and bounce; of each so many packets.
+# Racks that between them stage large values, scan, delete and bounce; PACKETS_MAX of each.
 SEEDS = (0, 1, 8)
 PACKETS_MAX = 6000
 PACKETS_MIN = 1000

@@ -86,7 +86,7 @@ class Hostile:
         return self.addresses["switches"] + self.addresses["nodes"]
 
     def sniffed(self):
-        """Packets of a client that stages large values under keys of different lengths; none if nobody may listen."""
+        """Packets of a client that stages large values under keys of different lengths; none where listening is not permitted."""
         try:
             sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_IP))
         except PermissionError:

@@ -30,7 +30,7 @@ RESP = "127.0.0.1:6380"
 
 
 def do_talk(name, other):
-    """Everybody talks to the switches and to the controller."""
+    """All parts talk to the switches and to the controller."""
     kinds = {name.split()[0], other.split()[0]}
     return len(kinds) == 2 and bool(kinds & {"controller", "switch"})
 
@@ -145,7 +145,7 @@ deadline_ms = 1500
         self.parts[name].process.send_signal(number)
 
     def watch(self, name):
-        """Nobody but the nemesis ends a process."""
+        """Only the nemesis ends a process."""
         code = self.parts[name].process.poll()
         if code is not None:
             self.ended.append(f"{name} ended by itself, exit code {code}")
@@ -174,7 +174,7 @@ class History:
 
 
 class Keys:
-    """A few keys at a time, which all clients use; each is retired after so many commands, and looked at again later."""
+    """A few keys at a time, which all clients use; each is retired after COMMANDS commands, and looked at again later."""
 
     COMMANDS, ACTIVE = 120, 6
 
@@ -283,7 +283,7 @@ class Nemesis:
         self.log.append(f"{time.monotonic() - self.began:8.3f} s  {text}")
 
     def victim(self, but=None):
-        # Whoever serves at the moment is one of the switches, which come up more often.
+        # The part that serves at the moment is a switch; these come up more often.
         names = [name for name in ADDRESSES for _ in range(2 if name.startswith("switch") else 1)]
         return self.random.choice([name for name in names if name != but])
 
@@ -392,8 +392,8 @@ def main():
     checked = check(path)
     if checked.returncode != 0:
         failures += [checked.stdout + checked.stderr]
-    elif check(path, (found[0], "nobody wrote this")).returncode != 1:
-        failures.append("the checker accepts a value that nobody wrote")
+    elif check(path, (found[0], "this was never written")).returncode != 1:
+        failures.append("the checker accepts a value that was never written")
     elif check(path, (found[0], None)).returncode != 1:
         failures.append("the checker accepts the loss of a value")
     answered, unknown, failed = (sum(getattr(load, name) for load in loads) for name in ["answered", "unknown", "failed"])

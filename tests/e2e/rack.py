@@ -68,7 +68,7 @@ class Client:
 
 
 def free_addresses(count):
-    """Addresses that nobody has, on a loopback address of our own: a socket that takes any free port would otherwise get one first."""
+    """Free addresses, on a loopback address of our own: a socket that takes any free port would otherwise get one first."""
     host = f"127.{random.randrange(64, 128)}.{random.randrange(256)}.{random.randrange(256)}"
     while True:
         first = random.randrange(10_000, 32_000)

@@ -73,7 +73,7 @@ class Rack:
         return ready
 
     def ended(self):
-        """Nobody has what it made; so the kernel has removed it."""
+        """No process has what it made open; so the kernel has removed it."""
         expect("namespaces that are left", namespaces("[0-9]*") & self.namespaces, set())
 
     def samples(self):
@@ -161,7 +161,7 @@ def refuses(directory):
     os.chmod(directory, 0o777)
     # A copy, since the user may not reach the program where it is.
     program = shutil.copy(SWITCHBACK, directory)
-    up = ["up", "--datapath", "xdp", "--data", os.path.join(directory, "nobody"), "--resp", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+    up = ["up", "--datapath", "xdp", "--data", os.path.join(directory, "unprivileged"), "--resp", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
     result = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", program, *up], capture_output=True, text=True)
     expect("not as root", (result.returncode, "sudo" in result.stderr, result.stderr.count("\n")), (1, True, 1))
 

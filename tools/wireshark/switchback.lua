@@ -103,7 +103,7 @@ local function add_header(buffer, tree)
     end
 end
 
--- One line: what is asked or answered, and by whom it is known again.
+-- One line: what is asked or answered, and the lane and request that identify it.
 local function describe(buffer, op)
     local words = { OPS[op] or ("op " .. op) }
     local status, flags = buffer(138, 1):uint(), buffer(4, 2):uint()

@@ -57,7 +57,7 @@ pub(crate) fn until_stopped(
     let failure = loop {
         let serves = hints.is_none() || running.serves();
         if serves && let Some(hints) = hints.take() {
-            // What serves goes on whoever reads that.
+            // A rack serves on even if its ready line can't be written.
             let _ = output::line(&running.ready());
             notify::ready();
             hints(&*running);

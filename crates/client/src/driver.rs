@@ -53,7 +53,7 @@ impl Request {
     }
 }
 
-/// A number that nobody else draws.
+/// A number that no other process draws, as good as certainly.
 pub(crate) fn draw() -> u64 {
     rand::rngs::SysRng.try_next_u64().expect("the system gives random numbers") | 1
 }
@@ -131,7 +131,7 @@ impl Driver {
             if self.session.is_open(now)
                 && let Some(opened) = opened.take()
             {
-                // Whoever doesn't wait for it any more has dropped the client, too.
+                // A caller that doesn't wait for it any more has dropped the client, too.
                 let _ = opened.send(());
             }
             self.receive(now);
@@ -213,7 +213,7 @@ impl Driver {
     }
 }
 
-/// Answers, if anybody still waits.
+/// Answers, if the caller still waits.
 fn answer(to: Option<Answering>, with: Result<Answer, Error>) {
     if let Some(to) = to {
         let _ = to.send(with);

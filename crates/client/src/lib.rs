@@ -8,7 +8,7 @@
 //! let client = Client::connect("127.0.0.1:9460".parse()?, Options::default()).await?;
 //! client.set(b"user:1", b"Ada").await?;
 //! let user = client.get(b"user:1").await?.expect("it was just written");
-//! // Only if nobody wrote in between:
+//! // Only if no other write came in between:
 //! client.set_if(b"user:1", b"Ada Lovelace", user.seq).await??;
 //! # Ok(())
 //! # }

@@ -3,7 +3,7 @@
 //! The shim emits [`EngineOp`]s and gets one [`EngineDone`] for each. The engine takes them in
 //! order: **an operation sees the effect of every operation submitted before it**, even of one that
 //! is not durable yet; but it is answered only when everything it saw is durable. So an engine may
-//! gather writes into one commit without anybody noticing.
+//! gather writes into one commit (group commit), which callers don't notice.
 
 use crate::floors::Floors;
 use serde::{Deserialize, Serialize};
@@ -221,7 +221,7 @@ pub struct EngineDone {
     /// The operation.
     pub id: OpId,
     /// Its outcome. After an error nothing of the operation is visible; but a crash before the next
-    /// successful write may bring it to light, for nobody knows what reached the disk.
+    /// successful write may bring it to light, since what reached the disk is unknown.
     pub result: Result<EngineReply, EngineError>,
 }
 

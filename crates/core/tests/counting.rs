@@ -119,7 +119,7 @@ impl Switch {
         self.command(SwitchCommand::Admit(keys.map(entry).collect()));
     }
 
-    /// So many requests miss; what the sketch began at last.
+    /// `count` requests miss; what the sketch began at last.
     fn miss(&mut self, count: u64) -> u64 {
         self.target.misses += count;
         self.tick()

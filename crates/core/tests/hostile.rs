@@ -411,7 +411,7 @@ impl Large {
 }
 
 #[test]
-fn all_lanes_together_have_so_many_fragments_under_way() {
+fn fragments_under_way_are_limited_over_all_lanes() {
     for reads in [true, false] {
         let mut large = Large::new();
         let value = vec![1; LARGE_BYTES];

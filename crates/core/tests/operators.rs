@@ -10,7 +10,7 @@ use switchback_wire::{Address, Map};
 /// Fails if the end of one drain ends another: a rack that shuts down would wait for ever for a
 /// cache that fills again.
 #[test]
-fn a_drain_lasts_until_everybody_who_asked_for_it_has_ended_it() {
+fn a_drain_lasts_until_all_who_asked_for_it_have_ended_it() {
     let mut rack = Rack::with_clients(&[]);
     rack.node_offers(&[1]);
     assert_eq!(rack.controller.cached(), 1);

@@ -123,7 +123,7 @@ fn a_client_that_is_gone_is_waited_for_once() {
         rack.switch_starts(3);
         rack.answers_gather(10);
         assert!(rack.controller.is_serving(), "it is waited for again");
-        // It comes back, as somebody new.
+        // It comes back, as a new client.
         rack.told.clear();
         rack.client_says(11, client_hello());
         let is_granted =
@@ -153,7 +153,7 @@ fn lanes_of_clients_that_are_gone_are_granted_again() {
     rack.lives_for(200_000);
     rack.client_says(12, client_hello());
     assert_eq!(grants(&rack, 12), [(0, 3 << 32)], "those of 10, with requests that are newer");
-    // 10 was only slow, and is somebody new once 12 is gone.
+    // 10 was only slow, and is a new client once 12 is gone.
     rack.client_says(10, client_hello());
     assert_eq!(grants(&rack, 10).len(), 1);
     rack.client_says(12, ClientReport::Close { boot: 7 });

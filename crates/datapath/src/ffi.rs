@@ -354,7 +354,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: made by switchback_new, and nobody else has it any more.
+        // SAFETY: made by switchback_new, and this was its only owner.
         unsafe { switchback_free(self.0.as_ptr()) }
     }
 }

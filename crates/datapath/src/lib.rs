@@ -121,7 +121,7 @@ impl AsMut<Item> for Item {
 }
 
 impl Default for Item {
-    /// An empty packet of nobody's.
+    /// An empty packet without a sender.
     fn default() -> Item {
         Item { packet: Packet::new(), from: Address::default(), random: 0, verdict: Verdict::Pass }
     }
@@ -153,7 +153,7 @@ pub enum TableError {
     /// There is no such class or slot.
     #[error("no such slot")]
     Slot,
-    /// There isn't room for so many partitions.
+    /// There are more partitions than there is room for.
     #[error("there is no room for this many partitions")]
     Partitions,
     /// A partition has a replica at a node that doesn't exist.
@@ -325,8 +325,8 @@ impl Datapath {
     ///
     /// Safe while packets are processed. First the epoch becomes 0, which refuses every packet. A
     /// packet that was let in before looks at the epoch again once it has locked its lane or
-    /// record, and this takes each of these locks once, so it waits for whoever is in the middle
-    /// and no change of the old epoch comes after it. Serving begins again with SET_EPOCH, which
+    /// record. This takes each of these locks once, so it waits for packets that are being
+    /// processed, and no change of the old epoch comes after it. Serving begins again with SET_EPOCH, which
     /// must name a later epoch, since sequence counters begin anew.
     pub fn clear(&self) {
         let _one_at_a_time = self.tables();

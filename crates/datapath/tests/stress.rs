@@ -256,8 +256,8 @@ fn copies_of_a_request_run_once() {
     assert!(seqs.len() as u64 > TURNS / 100, "{} answered", seqs.len());
 }
 
-/// Admissions, evictions and lookups go on while a reader and a writer use the keys: whoever hits,
-/// hits the right record.
+/// Admissions, evictions and lookups go on while a reader and a writer use the keys: a hit is
+/// of the right record.
 #[test]
 fn a_slot_that_changes_its_key_never_answers_for_the_other() {
     let rig = Rig::new(&config());

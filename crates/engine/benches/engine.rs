@@ -16,7 +16,7 @@ const KEYS: u64 = 1_000_000;
 const VALUE: [u8; 128] = [0x5a; 128];
 const GROUPS: [usize; 3] = [1, 16, 256];
 
-/// Operations a second of `group`, which does so many at a time.
+/// Operations a second of `group`, which does `size` at a time.
 fn measure(seconds: f64, size: usize, mut group: impl FnMut()) -> f64 {
     let (began, mut operations) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs_f64(seconds) {

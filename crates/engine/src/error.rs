@@ -6,7 +6,7 @@ use thiserror::Error;
 /// Why a directory can't be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Somebody has it open.
+    /// Another process has it open.
     #[error(
         "{} is in use: another Switchback node (or another process) has it open. Stop that one, or give this node a directory \
          of its own",

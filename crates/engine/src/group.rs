@@ -1,4 +1,5 @@
-//! What both engines do with a group of operations: decide in order, commit once, answer in order.
+//! Group commit (DeWitt et al., "Implementation techniques for main memory database systems", SIGMOD
+//! 1984), as both engines do it: decide in order, commit once, answer in order.
 //!
 //! Decisions look at the store and, before it, at the *overlay*: what this very group is about to
 //! write. An answer that rests on the overlay is given only once the commit has succeeded.
@@ -165,8 +166,8 @@ impl Group {
             EngineOp::SetFloor { id, floor } => (id, self.set_floor(store, floor)),
             EngineOp::RaiseFloors { id, floors } => (id, self.raise_floors(store, floors)),
             EngineOp::Scan { id, from, to, limit } => {
-                // A scan reads the store itself, so everything before it goes there first. Nobody
-                // can tell one commit from two: operations are atomic each by itself.
+                // A scan reads the store itself, so everything before it goes there first. One
+                // commit or two makes no difference: operations are atomic each by itself.
                 self.finish(store, done);
                 let scanned = store.scan(from, to, limit.max(1));
                 (id, Answer::Now(scanned.map(|(keys, next)| EngineReply::Scanned(keys, next))))

@@ -21,7 +21,7 @@ pub(crate) const KIND: crate::Kind = crate::Kind {
 
 type Key = (KeyHash, Vec<u8>);
 
-/// How a commit fails. Nobody knows then what reached the disk: the group may yet be found there
+/// How a commit fails. What reached the disk is unknown then: the group may yet be found there
 /// after a crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -83,7 +83,7 @@ enum Undo {
         key: Key,
         before: Option<Mark>,
     },
-    /// States and floors are synced at once; nobody takes them back.
+    /// States and floors are synced at once, and never taken back.
     Nothing,
 }
 

@@ -222,7 +222,7 @@ fn compaction_drops_only_the_dead(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, put(b"dead", record(2, b"late"), NEWER)), refused(10));
 }
 
-/// Fails if a clock nobody set counts as a time.
+/// Fails if a clock that was never set counts as a time.
 fn nothing_expires_without_a_clock(engine: &mut dyn Restartable) {
     let expiring = Record { expiry_ms: 1, ..record(4, b"v") };
     run(engine, [put(b"a", expiring.clone(), NEWER), floor(10)]);

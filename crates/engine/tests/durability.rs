@@ -52,7 +52,7 @@ fn child_that_is_killed() {
     }
 }
 
-/// Runs the child, kills it after so many acknowledgements, and returns the last one.
+/// Runs the child, kills it after this many acknowledgements, and returns the last one.
 fn kill_after(path: &Path, sync: SyncPolicy, acknowledgements: usize) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child_that_is_killed", "--ignored", "--nocapture"])

@@ -177,7 +177,7 @@ impl Acknowledged {
     }
 }
 
-/// Takes so many bytes, or what is left of them: how much the engine has taken itself by now is
+/// Takes `bytes`, or what is left of them: how much the engine has taken itself by now is
 /// RocksDB's affair.
 fn take_room(ballast: &Path, bytes: usize) {
     let mut file = File::create(ballast).unwrap();

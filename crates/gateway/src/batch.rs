@@ -149,7 +149,7 @@ impl Batch {
         self.scan_ended && self.next == self.parts() && !self.needs_idle()
     }
 
-    /// Whether it touches keys that nobody knows beforehand.
+    /// Whether it touches keys that its arguments don't name.
     fn needs_idle(&self) -> bool {
         matches!(self.kind, Kind::Scan | Kind::Count | Kind::Flush)
     }

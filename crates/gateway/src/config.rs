@@ -11,7 +11,7 @@ use switchback_core::client::ClientConfig;
 pub struct GatewayConfig {
     /// Where to listen. Port 0: any free one.
     pub listen: Vec<SocketAddr>,
-    /// The password that AUTH and HELLO must show; `None`: nobody needs one.
+    /// The password that AUTH and HELLO must show; `None`: none is needed.
     pub password: Option<String>,
     /// What "OK" means.
     pub durability: Durability,

@@ -148,8 +148,8 @@ pub(crate) struct Connection {
     pub(crate) held_bytes: usize,
     /// How many of them the session refused for now.
     pub(crate) parked: usize,
-    /// A batch is under way that hasn't started all its parts, or whose parts nobody can know:
-    /// nothing may overtake it.
+    /// A batch is under way that hasn't started all its parts, or whose arguments don't name its
+    /// keys: nothing may overtake it.
     pub(crate) barrier: bool,
     /// When it sent a MULTI, which was refused; what belongs to the transaction must not be
     /// executed.

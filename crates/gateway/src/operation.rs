@@ -2,7 +2,7 @@
 //! far it has come.
 //!
 //! Writes that depend on what is there are a read and a conditional write with the read's sequence
-//! number, which whoever owns the record decides; if another writer came between, it starts over.
+//! number, which the owner of the record decides; if another writer came between, it starts over.
 
 use crate::command::Verb;
 use crate::command::options::{ExpireIf, Expiry, SetIf, SetOptions};
@@ -73,7 +73,7 @@ impl Action {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Parent {
     #[default]
-    Nobody,
+    None,
     /// Reply `.0` of the connection.
     Reply(u64),
     /// Part `.1` of batch `.0`.
@@ -196,7 +196,7 @@ impl Operation {
     pub(crate) fn end(&mut self) {
         self.state = State::Free;
         self.connection = ConnectionId::default();
-        self.parent = Parent::Nobody;
+        self.parent = Parent::None;
         for buffer in [&mut self.argument, &mut self.stored] {
             if buffer.capacity() > KEPT_BYTES_MAX {
                 *buffer = Vec::new();

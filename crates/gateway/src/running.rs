@@ -216,7 +216,7 @@ impl Running {
         self.current = at;
         while self.operations[at].state == State::Ready {
             let operation = &self.operations[at];
-            // Nobody waits for it any more: what it hasn't begun to write, it needn't.
+            // Its connection is gone: what it hasn't begun to write, it needn't.
             if matches!(operation.parent, Parent::Reply(_))
                 && self.outbox.replies.connections.get(operation.connection).is_none()
             {
@@ -473,7 +473,7 @@ fn refusal(error: SubmitError, waited_us: u64) -> Failure {
 }
 
 impl Outbox {
-    /// Hands an answer to whoever waits for it.
+    /// Hands an answer to the reply or batch that waits for it.
     #[inline]
     fn deliver(&mut self, operation: &Operation, answer: &Answer<'_>) {
         match operation.parent {
@@ -499,7 +499,7 @@ impl Outbox {
                 batch.done(part, answer, self.result_bytes_max);
                 self.batch_work.push_back(at);
             }
-            Parent::Nobody => {}
+            Parent::None => {}
         }
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct ClientInfo {
     pub(crate) resp3: bool,
 }
 
-/// Where a worker gets connections from whoever accepts them.
+/// Connections that another worker has accepted for this one.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) sockets: Mutex<Vec<(TcpStream, SocketAddr)>>,

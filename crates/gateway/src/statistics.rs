@@ -1,4 +1,4 @@
-//! Counters of a gateway, for whoever exports them. A worker's counters are written by that worker
+//! Counters of a gateway. A worker's counters are written by that worker
 //! only, so counting is a plain load and store, not a locked instruction.
 
 use crate::command::{Refused, VERBS, Verb};
@@ -208,7 +208,7 @@ impl GatewayStatistics {
         self.workers.iter().map(counter).sum()
     }
 
-    /// Commands answered, by whom.
+    /// Commands that `answerer` answered.
     pub fn commands(&self, answerer: Answerer) -> u64 {
         self.sum(|worker| Verb::all().map(|verb| worker.latency(verb, answerer).count()).sum())
     }

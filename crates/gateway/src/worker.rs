@@ -32,7 +32,7 @@ const LOGGED_EVERY: Duration = Duration::from_secs(10);
 const UNREAD_US: u64 = 500_000;
 /// How often what waits is looked at again, and counters are copied.
 const TICK: Duration = Duration::from_millis(50);
-/// Memory is looked at after so many bytes in any case.
+/// Bytes after which memory is looked at in any case.
 const RELIEVE_BYTES: u64 = 16 << 20;
 
 /// See the [module](self).
@@ -266,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Takes connections from the listeners and from whoever accepted them for this worker.
+    /// Takes connections from the listeners and from the worker that accepted them for this one.
     fn take_sockets(&mut self) {
         if self.accepts {
             self.accepts = false;
@@ -387,8 +387,8 @@ impl Worker {
         self.relieve_memory();
     }
 
-    /// Whoever takes no replies for so long, and sends more, may be one that sends all its commands
-    /// before it takes any: it would wait for ever.
+    /// A client that takes no replies for so long, and sends more, may send all its commands before
+    /// it takes any: it would wait for ever.
     fn let_senders_go_on(&mut self) {
         let now_us = self.running.now.monotonic_us;
         let replies = &mut self.running.outbox.replies;

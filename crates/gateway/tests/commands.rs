@@ -93,8 +93,7 @@ fn a_refused_transaction_that_comes_in_pieces_is_not_executed() {
     }
     assert_eq!((rack.value(b"a"), rack.value(b"b")), (None, None));
     assert_eq!(client.ask("SET a 1"), "+OK\r\n");
-    // Nobody knows what belongs to it without an end, so a pool has to get rid of the connection
-    // some time.
+    // Without EXEC its end is unknown, so a pool has to get rid of the connection some time.
     assert!(client.ask("MULTI").starts_with("-ERR"));
     std::thread::sleep(std::time::Duration::from_millis(2100));
     assert!(client.ask("SET a 2").starts_with("-ERR "));

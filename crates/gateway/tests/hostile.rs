@@ -157,7 +157,7 @@ fn one_clients_memory_is_limited() {
     }
     let begin = Instant::now();
     while gateway.statistics().sum(|worker| worker.errors(ErrorKind::Memory)) == 0 {
-        assert!(begin.elapsed() < PATIENCE, "nobody was closed");
+        assert!(begin.elapsed() < PATIENCE, "no connection was closed");
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
@@ -353,7 +353,7 @@ fn stopping_answers_what_is_under_way() {
 }
 
 #[test]
-fn garbage_hurts_nobody_else() {
+fn garbage_hurts_no_other_connection() {
     let rack = FakeRack::default();
     rack.set(|knobs| knobs.uncached_prefix = Some(b"k1".to_vec()));
     let gateway = rack.start(GatewayConfig { password: None, ..quick() });
@@ -422,7 +422,7 @@ fn a_worker_that_dies_is_noticed() {
     rack.set(|knobs| knobs.broken = true);
     let begin = Instant::now();
     while !gateway.has_failed() {
-        assert!(begin.elapsed() < PATIENCE, "nobody notices");
+        assert!(begin.elapsed() < PATIENCE, "the failure goes unnoticed");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

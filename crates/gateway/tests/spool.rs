@@ -298,9 +298,9 @@ fn a_gateway_without_a_spool_does_not_pass_over_one_that_holds_something() {
     let directory = tempfile::tempdir().unwrap();
     let rack = FakeRack::default();
     let refused = || rack.try_start(spooling(directory.path(), Durability::Memory), 1).err();
-    assert!(refused().is_none(), "nobody has used it");
+    assert!(refused().is_none(), "it was never used");
     let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
-    assert!(refused().is_none(), "whoever uses it looks after it");
+    assert!(refused().is_none(), "the gateway that uses it looks after it");
     assert_eq!(Client::connect(&gateway).ask("SET k v"), "+OK\r\n");
     gateway.stop();
     let error = refused().expect("what it holds may be nowhere else");
@@ -347,7 +347,7 @@ fn a_full_disk_is_said_reads_go_on_and_it_mends_itself() {
     let mut client = Client::connect(&gateway);
     assert_eq!(client.ask("SET before v"), "+OK\r\n");
     assert_eq!(client.ask("SET n1 v"), "+OK\r\n");
-    // Somebody else fills the disk.
+    // Another process fills the disk.
     let filler = disk.path().join("filler");
     let mut file = OpenOptions::new().create(true).append(true).open(&filler).unwrap();
     while file.write_all(&[0; 4096]).is_ok() {}

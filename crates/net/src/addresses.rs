@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 /// Attempts, each with another host and other ports.
 const ATTEMPTS: u32 = 100;
 
-/// `COUNT` addresses on which nobody listens, TCP or UDP, all on one random loopback host and
+/// `COUNT` addresses on which no socket listens, TCP or UDP, all on one random loopback host and
 /// outside of the ports that a system usually deals out: a port of 127.0.0.1 may be given to any
 /// socket that asks for none in particular, before its part binds it.
 ///

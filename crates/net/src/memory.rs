@@ -1,5 +1,5 @@
-//! In-memory links: the same packets as on a wire, through queues. The switch is a call: whoever
-//! sends a packet runs it through the datapath itself and passes it on.
+//! In-memory links: the same packets as on a wire, through queues. The switch is a call: the
+//! sender's thread runs a packet through the datapath and passes it on.
 
 use crate::clock::unix_ms;
 use crate::link::{ControlLink, Outgoing, Sent, Uplink};
@@ -14,7 +14,7 @@ use switchback_core::control::{ClientNotice, ClientReport};
 use switchback_datapath::{Datapath, Shard, Verdict};
 use switchback_wire::{Address, Op, Packet};
 
-/// A packet in a queue: whom it comes from, and its bytes.
+/// A packet in a queue: the sender's address, and its bytes.
 pub type Delivered = (Address, Vec<u8>);
 
 const NODE: u16 = 1;
@@ -36,7 +36,7 @@ pub struct MemoryFabric {
 }
 
 impl MemoryFabric {
-    /// A fabric around `datapath`, with so many nodes and clients.
+    /// A fabric around `datapath`, with room for `nodes` and `clients`.
     pub fn new(datapath: Arc<Datapath>, nodes: u16, clients: u16) -> MemoryFabric {
         let inboxes = |count| (0..count).map(|_| Arc::new(Mailbox::new(INBOX_MAX))).collect();
         MemoryFabric {
@@ -72,7 +72,7 @@ impl MemoryFabric {
         &self.datapath
     }
 
-    /// Packets that found no room or nobody.
+    /// Packets that found no room or no receiver.
     pub fn dropped(&self) -> u64 {
         let inboxes = self.nodes.iter().chain(&self.clients);
         self.undeliverable.load(Ordering::Relaxed)
@@ -137,8 +137,8 @@ impl MemoryFabric {
     }
 }
 
-/// Where a reply goes: to the client it names, but an acknowledgement goes back to whom it
-/// acknowledges.
+/// Where a reply goes: to the client it names, but an acknowledgement goes back to the
+/// sender of what it acknowledges.
 #[inline]
 pub fn reply_address(from: Address, packet: &Packet) -> Address {
     match packet.op_and_origin() {

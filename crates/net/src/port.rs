@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use switchback_core::control::{Envelope, Message, Peer};
 
-/// Messages that wait for a part; more are dropped: whoever needs an answer repeats.
+/// Messages that wait for a part; more are dropped: a sender that needs an answer repeats.
 pub(crate) const MESSAGES_MAX: usize = 1 << 16;
 
 /// What happens at the controller's port.
@@ -20,11 +20,11 @@ pub enum ControlEvent {
     Lost(Peer),
     /// A store is durable (told by the thread that writes the controller's files).
     Stored(u64),
-    /// Somebody wants the controller's thread to look around.
+    /// A call waits for the controller's thread.
     Wake,
 }
 
-/// Carries messages to whom they are for. They may get lost.
+/// Carries messages to their receivers. They may get lost.
 pub trait Carrier: Send + Sync {
     /// Sends a message on its way.
     fn carry(&self, envelope: Envelope);

@@ -327,8 +327,8 @@ pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
                 Err(_) => {}
             }
             tokio::time::sleep(RECONNECT).await;
-            // What was meant for the broken connection is stale: it is repeated by whoever needs an
-            // answer.
+            // What was meant for the broken connection is stale: a sender that needs an
+            // answer repeats it.
             while to_send.try_recv().is_ok() {}
         }
     })?;

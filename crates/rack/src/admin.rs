@@ -124,7 +124,7 @@ pub struct RackStatus {
 pub struct CacheStatus {
     /// Keys in the cache, or on their way in or out; known to the controller.
     pub records: Option<u64>,
-    /// At most so many.
+    /// Its limit.
     pub records_max: u64,
     /// Slots: value bytes and how many.
     pub classes: Vec<(u32, u32)>,
@@ -391,7 +391,7 @@ impl MetricsServer {
             if let Err(error) = served {
                 tracing::error!(%error, "metrics are not served any more");
             }
-            // A snapshot that somebody waits for must not keep the process alive.
+            // A snapshot that a request waits for must not keep the process alive.
             runtime.shutdown_timeout(Duration::from_millis(100));
         };
         let thread = std::thread::Builder::new().name("metrics".into()).spawn(body)?;
@@ -525,15 +525,15 @@ async fn nodes(State(shared): State<Shared>) -> Result<Json<Vec<NodeStatus>>, Re
 }
 
 async fn chains(State(shared): State<Shared>) -> Result<Response, Response> {
-    answer(blocking(move || shared.admin.chains()).await?)
+    Ok(answer(blocking(move || shared.admin.chains()).await?))
 }
 
 async fn switches(State(shared): State<Shared>) -> Result<Response, Response> {
-    answer(blocking(move || shared.admin.switches()).await?)
+    Ok(answer(blocking(move || shared.admin.switches()).await?))
 }
 
 async fn partitions(State(shared): State<Shared>) -> Result<Response, Response> {
-    answer(blocking(move || shared.admin.partitions()).await?)
+    Ok(answer(blocking(move || shared.admin.partitions()).await?))
 }
 
 async fn snapshot(
@@ -568,18 +568,18 @@ async fn command<T: Serialize + Send + 'static>(
     if headers.contains_key(header::ORIGIN) {
         return Err(refuse("commands are not taken from web pages; use switchback ctl or curl\n"));
     }
-    answer(blocking(work).await?)
+    Ok(answer(blocking(work).await?))
 }
 
 /// What came of a request, or why nothing did.
-fn answer<T: Serialize>(result: Result<T, AdminError>) -> Result<Response, Response> {
+fn answer<T: Serialize>(result: Result<T, AdminError>) -> Response {
     match result {
-        Ok(result) => Ok(Json(result).into_response()),
+        Ok(result) => Json(result).into_response(),
         Err(AdminError::Unsupported(why)) => {
-            Err((StatusCode::NOT_IMPLEMENTED, why + "\n").into_response())
+            (StatusCode::NOT_IMPLEMENTED, why + "\n").into_response()
         }
         Err(AdminError::Failed(why)) => {
-            Err((StatusCode::SERVICE_UNAVAILABLE, why + "\n").into_response())
+            (StatusCode::SERVICE_UNAVAILABLE, why + "\n").into_response()
         }
     }
 }

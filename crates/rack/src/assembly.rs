@@ -253,9 +253,9 @@ impl Assembly {
         };
         let datapath = Arc::clone(datapath);
         self.stop_agent();
-        // Epoch 0 refuses every packet, as a switch does that isn't there.
-        let nobody = Header { generation: 1, ..Header::new(Op::SetEpoch) };
-        let refused = datapath.inject(&mut Packet::build(nobody, &[], b"-"));
+        // Epoch 0 refuses every packet, as if there were no switch.
+        let no_epoch = Header { generation: 1, ..Header::new(Op::SetEpoch) };
+        let refused = datapath.inject(&mut Packet::build(no_epoch, &[], b"-"));
         anyhow::ensure!(refused == Verdict::Reply, "the datapath keeps its epoch: {refused:?}");
         datapath.clear();
         self.hub.disconnect(Peer::Switch(0));

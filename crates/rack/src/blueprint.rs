@@ -106,7 +106,7 @@ pub fn buffers(config: &RackConfig) -> Buffers {
     }
 }
 
-/// An embedded rack, with so many client sessions.
+/// An embedded rack with `clients` sessions.
 pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
     let mut rack = rack(config);
     // Parts of one process die together, and only a stalled machine makes one silent: nothing to

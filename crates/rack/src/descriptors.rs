@@ -24,8 +24,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Of so many files, for so many nodes and clients in one process. If they are few, tables get
-    /// half of what can be chosen.
+    /// Divides `limit` files between the nodes and clients of one process. If they are few, tables
+    /// get half of what can be chosen.
     fn new(limit: u64, nodes: u64, clients: u64) -> Share {
         let free = limit.saturating_sub(OTHERS + nodes * NODE_OWN);
         let for_tables = free.saturating_sub(clients).max(free / 2);

@@ -49,8 +49,8 @@ impl KernelSwitchPart {
             XdpDatapath::new(&rack.pipeline(), address.into())
                 .context("the switch can't be made")?,
         );
-        // The port is taken, so that nobody else gets what the kernel passes on; and that is
-        // answered from here.
+        // The port is bound, so that no other process gets what the kernel passes on; this process
+        // answers it.
         let link = bind(address, config, "the switch")?;
         let target = XdpTarget::new(Arc::clone(&datapath));
         let attachment = Attachment::new(&datapath, interface, mode)?;

@@ -154,7 +154,7 @@ impl NodePart {
         NodePart::start_capped(config, index, None)
     }
 
-    /// The same, serving so many requests a second at most, to play a slower server.
+    /// The same with a limit of requests a second, to play a slower server.
     pub fn start_capped(
         config: &RackConfig,
         index: u16,
@@ -321,7 +321,7 @@ impl GatewayPart {
 }
 
 /// The numbers of this gateway's sessions on the control channel: the same at every start if it
-/// spools, so that a recovery knows whom to wait for; else drawn anew.
+/// spools, so that a recovery knows which clients to wait for; else drawn anew.
 fn client_id_base(config: &RackConfig) -> anyhow::Result<u64> {
     // Room for a worker's index below.
     let drawn = draw_boot() & !0xffff;

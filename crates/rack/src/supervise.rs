@@ -14,7 +14,7 @@ use switchback_core::controller::{CachedKeyStatus, Controller, ControllerStatus}
 use switchback_datapath::Statistics;
 use switchback_wire::Partition;
 
-/// How long a snapshot may take that somebody asked for.
+/// How long a snapshot may take that an operator asked for.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30);
 /// Between two looks at something that takes its time.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);

@@ -153,7 +153,7 @@ impl<D: Disk> Spool<D> {
         self.live.bytes + self.sealed.iter().map(|segment| segment.bytes).sum::<u64>()
     }
 
-    /// Takes a record that has to be on disk before anybody is told of it; [`Spool::commit`] writes
+    /// Takes a record that has to be on disk before it is answered; [`Spool::commit`] writes
     /// it.
     #[inline]
     pub fn push(&mut self, kept: &PreservedRecord) {

@@ -80,7 +80,7 @@ fn has_word(code: &str, word: &str) -> bool {
     code.match_indices(word).any(|(at, _)| at == 0 || !is_part(code.as_bytes()[at - 1]))
 }
 
-/// Loops over hash tables of the state machines, in an order that nobody chose. `// any order: ...`
+/// Loops over hash tables of the state machines, in no chosen order. `// any order: ...`
 /// on the line or above says why it doesn't matter.
 pub(crate) fn unordered_iteration(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -116,7 +116,7 @@ pub(crate) fn unordered_iteration(repository: &Repository) -> Vec<Finding> {
                 && !excused
             {
                 let message = format!(
-                    "`{name}` is a hash table: its order is nobody's choice, so seeds would not repeat; sort, or say \
+                    "`{name}` is a hash table: its order is random, so seeds would not repeat; sort, or say \
                      `// any order: why`"
                 );
                 findings.push(file.finding(number, message));
@@ -127,7 +127,7 @@ pub(crate) fn unordered_iteration(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Notes to oneself that nobody can find again.
+/// Notes to oneself that can't be found again.
 pub(crate) fn open_ends(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     let here = |file: &&File| !file.path.starts_with("crates/tidy/");
@@ -140,9 +140,8 @@ pub(crate) fn open_ends(repository: &Repository) -> Vec<Finding> {
                     && !names_issue
                     && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
                 {
-                    let message = format!(
-                        "{mark} without an issue: nobody will find it again; write {mark}(#12)"
-                    );
+                    let message =
+                        format!("{mark} without an issue can't be found again: write {mark}(#12)");
                     findings.push(file.finding(index + 1, message));
                 }
             }
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn iteration_in_nobodys_order_is_found() {
+    fn iteration_in_random_order_is_found() {
         let text = "struct A {\n    map: HashMap<u8, u8>,\n}\nself.map.get(1);\nfor x in self.map.values() {\n}\n// any order: summed\nself.map.values()\n";
         let findings = unordered_iteration(&Repository::of(&[("crates/core/src/a.rs", text)]));
         assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [5]);

@@ -12,6 +12,7 @@ mod repository;
 mod shape;
 mod skips;
 mod whole;
+mod words;
 
 pub use repository::{File, Finding, Repository};
 
@@ -22,6 +23,7 @@ pub type Rule = (&'static str, fn(&Repository) -> Vec<Finding>);
 pub const RULES: &[Rule] = &[
     ("overlong lines", shape::overlong_lines),
     ("open ends", banned::open_ends),
+    ("plain English", words::banned),
     ("pure code stays pure", banned::impurities),
     ("unordered iteration", banned::unordered_iteration),
     ("dead Rust files", reachable::dead_rust_files),

@@ -127,7 +127,7 @@ pub(crate) fn unlinked_documents(repository: &Repository) -> Vec<Finding> {
         }
     }
     let lost = repository.with(&["md"]).filter(|file| !reached.contains(&file.path));
-    lost.map(|file| file.finding(0, "no link leads here from README.md; nobody will read it"))
+    lost.map(|file| file.finding(0, "no link leads here from README.md: it will not be read"))
         .collect()
 }
 

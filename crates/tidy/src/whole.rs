@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_found() {
+    fn what_a_program_wrote_is_found() {
         let license = format!("// {DATAPATH_LICENSE}\n");
         let repository = Repository::of(&[
             ("datapath/a.h", license.as_str()),

@@ -1,4 +1,4 @@
-//! Keyed key hashes. The rack's key is secret to its clients, so that nobody can aim collisions at
+//! Keyed key hashes. The rack's key is secret to its clients, so that none can aim collisions at
 //! the cache.
 
 use crate::RoutingKey;

@@ -71,7 +71,7 @@ impl<W: Write> Capture<W> {
         Ok(true)
     }
 
-    /// Hands everything to whoever reads the file.
+    /// Writes everything to the file.
     pub fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }

@@ -65,7 +65,7 @@ pub(crate) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
 pub const MTU_MIN: u32 = PACKET_BYTES_MAX as u32 + 48;
 
 /// A datapath on an interface. Dropping it, or the end of the process however it ends, takes it off
-/// again: the kernel keeps a link only as long as somebody has it open.
+/// again: the kernel keeps a link only as long as a process has it open.
 #[derive(Debug)]
 pub struct Attachment {
     watch: Watch,

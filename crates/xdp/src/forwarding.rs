@@ -30,7 +30,7 @@ struct Note {
 }
 
 impl Forwarding {
-    /// Switches it on for an interface of this thread's namespace, on which nobody else may do so
+    /// Switches it on for an interface of this thread's namespace. No other process may do so
     /// meanwhile: the caller has attached a program to it.
     pub(crate) fn enable(interface: &str, v4: bool) -> Result<Forwarding, Error> {
         let namespace =

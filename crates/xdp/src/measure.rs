@@ -92,7 +92,7 @@ impl Meter {
         self.set("measure_setting", 0, &settings)
     }
 
-    /// Runs so many requests on this CPU, as if they had come in on an interface (0: none in
+    /// Runs this many requests on this CPU, as if they had come in on an interface (0: none in
     /// particular). The last one's XDP action, and what one took.
     pub fn run(&self, step: Step, interface: u32, repeat: u32) -> io::Result<(u32, Duration)> {
         let program = match step {
@@ -125,14 +125,14 @@ impl Meter {
         self.set("measure_setting", 0, &settings)
     }
 
-    /// What the attached program has taken and how often it ran, as long as somebody has the kernel
-    /// count it.
+    /// What the attached program has taken and how often it ran, as long as a process has the
+    /// kernel count it.
     pub fn run_time(&self) -> (Duration, u64) {
         let run = self.program_resources().into_iter().find(|program| program.name == "switchback");
         run.map_or((Duration::ZERO, 0), |program| program.run_time)
     }
 
-    /// Sends so many requests to the other end of an interface, on this CPU, and waits for the
+    /// Sends this many requests to the other end of an interface, on this CPU, and waits for the
     /// last.
     pub fn generate(&self, frames: u32) -> io::Result<()> {
         const BATCH: u32 = 64;

@@ -205,7 +205,7 @@ fn order(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
     answers(&mut socket, false, |_, _| {})
 }
 
-/// Makes a veth, its other end in another namespace, both with so many queues.
+/// Makes a veth, its other end in another namespace, both with `queues` queues.
 pub(crate) fn add_veth(
     name: &str,
     other_name: &str,

@@ -141,7 +141,7 @@ impl Loaded {
         for mut map in open.maps_mut() {
             size(&mut map, config, endpoint)?;
         }
-        // (Not of a switch: whoever asks for the summary doesn't get the reason of a refusal.)
+        // (Not of a switch: with the summary the kernel doesn't give the reason of a refusal.)
         let asked = open.progs_mut().filter(|_| object == Object::Measured);
         let logs: Vec<_> = asked
             .map(|mut program| (program.name().to_owned(), sys::Log::of(&mut program)))

@@ -45,7 +45,7 @@ fn link(program: BorrowedFd<'_>, index: u32) -> Result<Option<OwnedFd>, Error> {
     match sys::link(program, index, XDP_FLAGS_DRV_MODE) {
         // Any program in its driver will do.
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-            tracing::warn!("the veth's other end has a program of somebody else's: the driver loses every answer if that goes");
+            tracing::warn!("the veth's other end has another process's program: the driver loses every answer if that goes");
             Ok(None)
         }
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Err(Error::Interface(

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! Neither namespace has a name, and nothing of them is in the machine's own: they exist as long as
-//! somebody has them open. So nothing is left behind however the process ends, any number of them
+//! a process has them open. So nothing is left behind however the process ends, any number of them
 //! have the same names and addresses, and what is set in them is set nowhere else.
 
 use crate::{Attachment, Error, Mode, XdpDatapath, attach, netlink, sys, within};
@@ -17,7 +17,7 @@ const PREFIX_BITS: u8 = 24;
 /// Queues of a veth at most, one for each CPU that may send at a time.
 const QUEUES_MAX: u32 = 16;
 
-/// A switch's interface on one side; on the other everybody who talks to it.
+/// A switch's interface on one side; on the other all parts that talk to it.
 #[derive(Debug)]
 pub struct Segment {
     switch: File,
@@ -34,7 +34,7 @@ impl Segment {
     /// The address of nodes and clients, who tell each other apart by their ports.
     pub const HOSTS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-    /// Makes it, with a queue for each of so many CPUs.
+    /// Makes it, with a queue for each of `cpus` CPUs.
     pub fn new(cpus: u32) -> Result<Segment, Error> {
         let segment = Segment { switch: namespace()?, hosts: namespace()? };
         let hosts = segment.hosts.as_fd();

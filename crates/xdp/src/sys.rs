@@ -60,7 +60,7 @@ pub(crate) fn test_repeat(
     unsafe { run(program, packet, options) }
 }
 
-/// Lets the kernel make so many frames, `batch` at a time, and do with each what the program says.
+/// Lets the kernel make frames, `batch` at a time, and do with each what the program says.
 pub(crate) fn test_live(
     program: BorrowedFd<'_>,
     packet: &[u8],
@@ -128,8 +128,8 @@ impl Log {
         let mut log = Log(vec![0; 4096].into());
         program.set_log_level(SUMMARY);
         let at = program.as_libbpf_object().as_ptr();
-        // SAFETY: the program isn't loaded yet, and the buffer doesn't move with the box. Whoever
-        // loads it keeps this until then.
+        // SAFETY: the program isn't loaded yet, and the buffer doesn't move with the box. The
+        // caller that loads it keeps this until then.
         let _unchanged_if_it_fails = unsafe {
             bpf::bpf_program__set_log_buf(at, log.0.as_mut_ptr().cast(), log.0.len() as _)
         };
@@ -278,7 +278,7 @@ impl Shared {
 
     pub(crate) fn u32_at(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.length);
-        // SAFETY: inside of the map, aligned, and everybody accesses it as an atomic of this size.
+        // SAFETY: inside of the map, aligned, and every access is as an atomic of this size.
         unsafe { AtomicU32::from_ptr(self.at.as_ptr().add(offset).cast()) }
     }
 
@@ -319,7 +319,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody has a reference any more.
+        // SAFETY: mapped by `new`, and no reference is left.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.length) };
     }
 }

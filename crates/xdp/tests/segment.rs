@@ -33,7 +33,7 @@ impl Rack {
         Rack { attachment, client, _segment: segment }
     }
 
-    /// What a client reads. Nobody but the kernel is there to answer.
+    /// What a client reads. Only the kernel is there to answer.
     fn read(&self) -> Vec<u8> {
         let mut bytes = [0; PACKET_BYTES_MAX];
         let begun = Instant::now();

@@ -34,7 +34,7 @@ struct Outcome {
     node_load: Vec<f64>,
 }
 
-/// Gains with so many records cached; `None`: without limit.
+/// Gains by the number of cached records; `None`: without limit.
 #[derive(Deserialize)]
 struct Step {
     records: u64,

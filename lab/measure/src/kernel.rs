@@ -88,7 +88,7 @@ impl Kernel {
         self.prepare(case, true)?;
         let attached =
             segment.on_switch(|| self.meter.put(Program::Switch, Segment::SWITCH_INTERFACE))?;
-        // The node's neighbour is known once somebody has talked to it.
+        // The node's neighbour is known once a packet was sent to it.
         segment.on_switch(|| {
             let socket = UdpSocket::bind((Segment::SWITCH, 0)).context("binding a socket")?;
             socket.send_to(b"-", NODE).context("asking for the node's neighbour")

@@ -29,7 +29,7 @@ pub(crate) enum Step {
 
 /// A datapath that is measured.
 pub(crate) trait Subject {
-    /// So many packets on each CPU.
+    /// A step's packets on each CPU.
     fn round(&mut self, step: Step, case: &Case) -> anyhow::Result<Took>;
     fn statistics(&self) -> Statistics;
 }

@@ -70,8 +70,8 @@ impl Step<'_> {
                 self.preserve(packet);
                 self.ends(packet.client, Outcome::Done, packet.version);
             }
-            // Whoever hears that the cache refused has seen that another version is there: it is
-            // read, and preserved, first.
+            // A client that the cache refused has seen that another version is there: it is read,
+            // and preserved, first.
             Op::ConditionFailed if packet.cached && !session.refused => {
                 self.client(packet.client).refused = true;
                 self.send_request(packet.client, Op::Read, Version::default(), Seq::NONE);
@@ -83,7 +83,7 @@ impl Step<'_> {
         }
     }
 
-    /// In a later epoch it may be what was expected after all, since nobody knew of the other.
+    /// In a later epoch it may be what was expected after all, since no part knew of the other.
     /// Nothing was done, at any rate.
     fn read_after_refusal(&mut self, packet: Packet) {
         self.preserve(packet);
@@ -137,7 +137,7 @@ impl Step<'_> {
         self.check_history(client, request);
     }
 
-    /// It waited for too long: what became of a write nobody knows.
+    /// It waited for too long: what became of a write is unknown.
     pub(crate) fn gives_up(&mut self, client: u8) {
         let session = *self.client(client);
         let is_read = self.config.kind(client, session.ended + 1) == Kind::Read || session.refused;

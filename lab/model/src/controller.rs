@@ -117,7 +117,7 @@ impl Step<'_> {
         }
     }
 
-    /// The snapshot is durable; only now is anybody told.
+    /// The snapshot is durable; only now are clients told.
     pub(crate) fn store_snapshot(&mut self) {
         let controller = self.controller();
         controller.durable = controller.snapshot;

@@ -73,8 +73,8 @@ impl Visited {
     }
 }
 
-/// Explores a configuration, up to about so many states. `progress` hears of each depth: actions so
-/// far, states so far.
+/// Explores a configuration, up to about this many states. `progress` hears of each depth: actions
+/// and states so far.
 pub fn explore(
     config: &Config,
     states_max: usize,

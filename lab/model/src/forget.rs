@@ -89,7 +89,7 @@ fn is_dead_there(
     // Only the lane that waits for it takes a node's word on a write; a number is given out once.
     let arbiter_waits = lane.state == LaneState::Forwarded && same || !reasons.arbiter;
     match (packet.to, packet.op) {
-        // Their answers reach nobody, and they change nothing else.
+        // Their answers reach no client, and they change nothing else.
         (To::Node, Op::Read) | (To::Switch, Op::ReadReply) => !waits,
         (To::Node, Op::EmbeddedRead) => {
             !waits && packet.version.seq <= node.stored.seq && reasons.stores

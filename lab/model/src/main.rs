@@ -49,7 +49,7 @@ struct Arguments {
     /// Leave a mechanism out.
     #[arg(long, value_name = "NAME", value_parser = ablation_names())]
     ablate: Option<String>,
-    /// Stop after about so many states; 25 to 40 bytes each, and some 500 for each of the newest.
+    /// Stop after about this many states; 25 to 40 bytes each, and some 500 for each of the newest.
     #[arg(long, default_value_t = 20_000_000)]
     states: usize,
     /// Keep packets that can't matter any more: slower, and the same verdict.
@@ -92,7 +92,7 @@ impl Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match arguments.config() {
-        Ok(config) => run(&arguments, &config).unwrap_or(ExitCode::from(2)), // nobody reads what is printed
+        Ok(config) => run(&arguments, &config).unwrap_or(ExitCode::from(2)), // the reader has ended
         Err(error) => {
             eprintln!("switchback-model: {error}");
             ExitCode::from(2)

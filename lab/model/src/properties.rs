@@ -130,7 +130,7 @@ impl Search<'_> {
     }
 
     /// A reader sees no difference between a key that was deleted, or has expired, and one that
-    /// never was. Whether a version has expired is decided by whoever answers, when it answers;
+    /// never was. Whether a version has expired is decided by the part that answers, when it does;
     /// that moment is no part of the order.
     fn is_absent(&self, value: u8, expired: bool) -> bool {
         value == 0 || self.config.is_tombstone(value) || expired && self.config.expires(value)

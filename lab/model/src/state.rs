@@ -147,7 +147,7 @@ pub(crate) struct Record {
     pub(crate) evicting: bool,
     /// No node has this version.
     pub(crate) dirty: bool,
-    /// Made upon the version before it, as far as anybody knows.
+    /// Made upon the version before it: by a condition, or by a node, which alone knows.
     pub(crate) dependent: bool,
     /// What it holds; hollow: nothing.
     pub(crate) version: Version,
@@ -283,7 +283,7 @@ pub(crate) struct Client {
     pub(crate) refused: bool,
     /// The version that it saw last; kept only if a condition will need it.
     pub(crate) seen: Version,
-    /// The newest version that the cache answered it and nobody else is known to have.
+    /// The newest version that the cache answered it and no other part is known to have.
     pub(crate) preserved: Preserved,
     /// Snapshots up to this generation are durable, as far as it heard.
     pub(crate) durable_generation: u8,
@@ -353,7 +353,7 @@ pub(crate) enum Outcome {
     Done,
     /// The condition failed.
     Failed,
-    /// Nobody knows.
+    /// It may have run.
     Indeterminate,
     /// It surely did nothing.
     Void,
@@ -406,7 +406,7 @@ pub(crate) struct State {
     pub(crate) controller: Controller,
     /// What clients did.
     pub(crate) history: [Operation; CLIENTS_MAX * OPERATIONS_MAX],
-    /// The newest version that anybody was told of.
+    /// The newest version that a client was told of.
     pub(crate) promised: Seq,
     /// What was to expire has expired.
     pub(crate) expired: bool,

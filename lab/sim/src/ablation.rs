@@ -31,7 +31,7 @@ pub struct Ablation {
     pub mechanisms: Mechanisms,
     /// What the racks are about that miss it soonest.
     pub focus: Option<Focus>,
-    /// So many seeds are enough to catch it.
+    /// How many seeds are enough to catch it.
     pub seeds: u64,
     /// What breaks without the mechanism: one of these checks has to find it.
     pub caught_by: Checks,
@@ -234,7 +234,7 @@ impl Ablation {
         .caught_in(20, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         without(
             "no-epoch-fence",
-            "everybody refuses the packets and commands of other epochs",
+            "every part refuses the packets and commands of other epochs",
             Features::EPOCH_FENCE,
             Mechanisms { epoch_fence: false, ..ALL },
         )
@@ -242,7 +242,7 @@ impl Ablation {
             .by(&[Check::AcknowledgedWriteLost, Check::Linearizable, Check::TwoOwners, Check::WriteRanTwice]),
         parts(
             "no-durable-epoch",
-            "nobody hears of an epoch that isn't durable",
+            "an epoch is durable before other parts hear of it",
             Mechanisms { durable_epoch: false, ..ALL },
         )
         .caught_in(60, Some(Focus::Restarts)).by(&[Check::AcknowledgedWriteLost, Check::WriteRanTwice]),

@@ -28,7 +28,7 @@ pub struct SimArgs {
     /// Run these seeds (the second one excluded)
     #[arg(long, value_name = "N..M", value_parser = parse_range)]
     pub seeds: Option<(u64, u64)>,
-    /// Run seed after seed for so many minutes
+    /// Run seed after seed for T minutes
     #[arg(long, value_name = "T")]
     pub minutes: Option<f64>,
     /// Begin with this seed
@@ -159,7 +159,7 @@ fn run_timed(plan: Plan, wanted: Wanted) -> (Outcome, Duration) {
     (outcome, cpu().saturating_sub(began))
 }
 
-/// Prints a line. Nobody there to read it (`| head`) is no reason to fail.
+/// Prints a line. A reader that has ended (`| head`) is no reason to fail.
 macro_rules! say {
     ($($part:tt)*) => {{
         let _ = writeln!(std::io::stdout(), $($part)*);

@@ -36,7 +36,7 @@ pub(crate) struct ControlPlane {
     messages: Vec<Option<UnderWay>>,
     free: Vec<u32>,
     stalled: Vec<UnderWay>,
-    /// All messages take so many times as long, for a while.
+    /// Factor by which all messages take longer, for a while.
     pub(crate) slower: u64,
     /// Messages sent.
     pub(crate) sent: u64,

@@ -198,7 +198,7 @@ fn switches(plan: &mut Plan, random: &mut Random) {
             3 * plan.times.heartbeat_us + 10 * (plan.control.delay_us + plan.control.jitter_us);
         plan.times.switch_lost_us = plan.times.switch_timeout_us + plan.control.reconnect_us;
         let lasts_us = random.logarithmic(50, 500);
-        // A switch that never lives until its clients have heard of it serves nobody.
+        // A switch that never lives until its clients have heard of it serves no request.
         let (times, store_us) = (&plan.times, plan.disks.store_us);
         let heard_us =
             4 * (plan.control.delay_us + store_us) + times.controller_retry_us + times.hello_us;

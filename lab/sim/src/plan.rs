@@ -135,7 +135,7 @@ pub struct Load {
     pub value_bytes: u64,
     /// Share of writes that go in fragments, and how long those get.
     pub large: (f64, u64),
-    /// Share of writes that expire, after at most so many milliseconds.
+    /// Share of writes that expire, and after how many milliseconds at most.
     pub expiring: (f64, u64),
     /// Share of keys that are too long for the cache.
     pub long_keys: f64,
@@ -544,7 +544,7 @@ fn draw_faults(random: &mut Random, switches: u8) -> Faults {
         weights.push((FaultKind::CrashSwitch, 1));
     }
     let every_us = random.logarithmic(10_000, 1_500_000);
-    // With more than some ten faults at a time nobody is served.
+    // With more than some ten faults at a time no request is served.
     let lasts_us = random.logarithmic(1_000, 500_000).min(10 * every_us);
     Faults { every_us, weights, lasts_us }
 }

@@ -8,11 +8,11 @@ use crate::random::Random;
 pub(crate) enum Intent {
     /// Reads a key.
     Read(u32),
-    /// Writes so many bytes, which expire after so many milliseconds (0: never).
+    /// Writes a key: bytes of its value, milliseconds until it expires (0: never).
     Write(u32, usize, u64),
     /// Deletes a key.
     Delete(u32),
-    /// Reads a key, then writes it if nobody else has.
+    /// Reads a key, then writes it if no other client has.
     Modify(u32),
     /// Writes (or deletes) a key if it is at the version that this application saw last.
     Guess(u32, usize, bool),

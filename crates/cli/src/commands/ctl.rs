@@ -56,7 +56,7 @@ enum CtlCommand {
     Status,
     /// Which keys are cached, and where.
     Cached {
-        /// List at most so many.
+        /// How many to list at most.
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
     },

@@ -152,7 +152,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     )
 }
 
-/// What somebody who just started a rack may want to do. `program` is how they called it.
+/// What to try with a rack that just started. `program` is the command's first word.
 fn what_next(rack: &dyn Running, program: &str, password: bool, scheme: Scheme) -> String {
     let paint = Paint::stderr();
     let mut text = format!(

@@ -1,4 +1,5 @@
-//! When to send again: the estimator of RFC 6298, so that a slow node isn't buried in retries.
+//! When to send again: Jacobson's estimator of round trips (RFC 6298), so that a slow node isn't
+//! buried in retries.
 
 use rand::RngExt;
 use rand_pcg::Pcg32;

@@ -1,5 +1,5 @@
 //! A client session: lanes with one outstanding request each (rule 11), epochs (rule 8) and the
-//! lease (rule 9).
+//! lease (rule 9; Gray and Cheriton, "Leases", SOSP 1989).
 
 mod answers;
 mod control;

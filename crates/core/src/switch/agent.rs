@@ -507,8 +507,8 @@ impl Agent {
             if self.entries.get(entry.id).is_some() {
                 continue; // repeated
             }
-            // Repeated after it was evicted and removed: admitted once more it would be there
-            // without anybody's knowing. (Or overtaken by a later command: then its key is offered
+            // Repeated after it was evicted and removed: admitted once more it would be there,
+            // unknown to the controller. (Or overtaken by a later command: then its key is offered
             // again.)
             let is_late =
                 entry.id <= self.admitted_to && self.config.mechanisms.rising_admissions();

@@ -13,7 +13,7 @@ const COUNTED_WITH_ROOM: u32 = 5;
 pub struct Counting {
     /// What the sketch's counters begin at.
     pub start: u32,
-    /// They begin anew after so many misses.
+    /// Misses after which they begin anew.
     pub misses: u64,
 }
 

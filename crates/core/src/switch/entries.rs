@@ -60,7 +60,7 @@ impl Entries {
         self.by_id.values()
     }
 
-    /// Nobody knows any more which evictions have begun.
+    /// A new controller doesn't know which evictions have begun: they count as the switch's own.
     pub(super) fn disown_evictions(&mut self) {
         let evicting = self.by_id.iter().filter(|(_, cached)| cached.evicting).map(|(id, _)| *id);
         self.evicted_themselves.extend(evicting);

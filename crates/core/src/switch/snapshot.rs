@@ -1,4 +1,5 @@
-//! Crash-consistent snapshots of the dirty records (FarReach III-D; rule 6).
+//! Crash-consistent snapshots of the dirty records, copy-on-write (Sheng et al., "FarReach", USENIX
+//! ATC 2023, section III-D; rule 6).
 
 use super::entries::Entries;
 use super::target::LoadedRecord;

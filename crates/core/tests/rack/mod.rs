@@ -95,14 +95,14 @@ impl Rack {
         self.carry_out_all();
     }
 
-    /// So many microseconds pass.
+    /// `us` microseconds pass.
     pub fn pass(&mut self, us: u64) {
         self.now.monotonic_us += us;
         self.controller.handle_timeout(self.now);
         self.carry_out_all();
     }
 
-    /// So many microseconds pass, and the switch says hello now and then.
+    /// `us` microseconds pass, and the switch says hello now and then.
     pub fn lives_for(&mut self, us: u64) {
         for _ in 0..us / 100_000 {
             self.pass(100_000);

@@ -65,7 +65,7 @@ impl Rig {
     pub(crate) fn control(&self, header: Header, key: &[u8]) -> Packet {
         let mut packet = Packet::build(header, &[], key);
         let mut verdict = self.datapath.inject(&mut packet);
-        // Whoever holds the record isn't running: as agents do, it is said again.
+        // The thread that holds the record may not be running: repeated, as agents do.
         for _ in 0..1000 {
             if verdict != Verdict::Drop(DropReason::Contended) {
                 break;

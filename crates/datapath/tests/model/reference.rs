@@ -246,8 +246,7 @@ impl Model {
     }
 
     pub(crate) fn forward_again(&mut self, request: &Request, lane: Lane) -> Outcome {
-        // A retry carries what it carried, the value of a delete included, since nobody looks at
-        // it.
+        // A retry carries what it carried, the value of a delete included, which is not looked at.
         match self.forward(request, lane.seq, lane.cached) {
             Outcome::Forward { op, seq, flags, guard, .. } => {
                 Outcome::Forward { op, seq, flags, guard, value: request.value.clone() }

@@ -1,4 +1,4 @@
-//! The compaction filter: drops what nobody can ask for any more.
+//! The compaction filter: drops what can't be asked for any more.
 
 use super::format::{decode_key, decode_record, encode_key};
 use crate::group::is_dead;

@@ -42,7 +42,7 @@ const HELD_BACK_PAUSE: Duration = Duration::from_millis(1);
 /// Every group is one batch of one write: its write-ahead log record is whole or absent after a
 /// crash. When the disk is full, groups fail as a whole with [`EngineError::NoSpace`] and reads go
 /// on; RocksDB looks every five seconds whether there is room for a memtable again, and then writes
-/// are taken again without anybody's doing.
+/// are taken again without an operator's doing.
 pub struct RocksEngine {
     group: Group,
     store: RocksStore,
@@ -129,10 +129,10 @@ impl RocksEngine {
 
 impl Drop for RocksStore {
     fn drop(&mut self) {
-        // `SyncPolicy::None` owes nobody this; but a clean end should survive a power cut a second
-        // later.
+        // `SyncPolicy::None` doesn't promise it, but a clean end should survive a power cut a
+        // second later.
         if let Err(error) = self.db.flush_wal(true) {
-            // There is nobody to tell; acknowledged writes are in the log already.
+            // There is no caller to tell; acknowledged writes are in the log already.
             drop(error);
         }
     }

@@ -21,7 +21,7 @@ pub struct ParserLimits {
     pub bulk_hard_max: usize,
     /// Bytes of an inline command, or of a line that is to say a length.
     pub inline_max: usize,
-    /// These are the limits of somebody who hasn't shown a password yet.
+    /// These are the limits of a connection that hasn't shown a password yet.
     pub unauthenticated: bool,
 }
 
@@ -303,7 +303,7 @@ fn bulk_line(
     Ok(Some((length, end)))
 }
 
-/// The number that `line` is, and its digits, if they are few, as nearly always, and the line is
+/// The number that `line` is, and its digits, if they are few, the common case, and the line is
 /// whole.
 #[inline]
 fn short_length(line: &[u8]) -> Option<(u32, usize)> {
@@ -336,7 +336,7 @@ fn length_line(
     match memchr(b'\r', &line[..line.len().min(limits.inline_max)]) {
         None if line.len() >= limits.inline_max => Err(too_long),
         None => Ok(None),
-        // The line feed must have arrived; what byte it is, nobody looks, as in Redis.
+        // The line feed must have arrived; which byte it is isn't checked, as in Redis.
         Some(end) if end + 1 >= line.len() => Ok(None),
         Some(end) => Ok(Some((parse_i64(&line[..end]), from + 1 + end + 2))),
     }

@@ -4,15 +4,15 @@
 /// Operations that are sent at once.
 pub(crate) const BATCH: usize = switchback_net::SEND_BATCH;
 
-/// Bits that say which keys are queued.
+/// The filter has 2^BITS bits.
 const BITS: u32 = 12;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Queued {
     operations: Vec<u32>,
-    /// A bit of each key that is queued: who finds none is alone with its key, who finds one may
-    /// be.
+    /// A Bloom filter of one hash (Bloom, CACM 13, 1970) of the keys that are queued: an operation
+    /// that finds no bit is alone with its key.
     keys: Box<[u64; 1 << (BITS - 6)]>,
 }
 

@@ -1,7 +1,8 @@
 //! Commands of one connection on one key take effect in their order, so one waits for the other.
 //! All that wait when the first one's turn comes have begun, and none is answered: reads that
 //! follow each other may see the same, and unconditional writes that follow each other may happen
-//! right before the last one, which nobody can tell from now. Such a run is one request.
+//! right before the last one, which no client can tell from now. Such a run is one request (request
+//! coalescing).
 
 use super::{Link, Running};
 use crate::key_queues::NONE;

@@ -84,8 +84,7 @@ impl SpoolDirectory {
         }
     }
 
-    /// Whether somebody left records in this directory, which needn't exist, and isn't there to
-    /// look after them.
+    /// Whether a gateway that has ended left records in this directory, which needn't exist.
     ///
     /// # Errors
     /// Its files can't be read.
@@ -109,7 +108,7 @@ impl SpoolDirectory {
     /// Deletes what is in this directory: every record of it has come to its node.
     ///
     /// # Errors
-    /// Somebody uses it, or its files can't be deleted.
+    /// Another gateway uses it, or its files can't be deleted.
     pub fn clear(path: &Path) -> Result<(), SpoolError> {
         let directory = SpoolDirectory::open(path)?;
         for found in directory.segments(|_| true)? {

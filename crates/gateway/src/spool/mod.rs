@@ -88,7 +88,7 @@ impl Spool {
         self.spool.bytes()
     }
 
-    /// Takes a record that has to be on disk before anybody is told of it; [`Spool::commit`] writes
+    /// Takes a record that has to be on disk before it is answered; [`Spool::commit`] writes
     /// it.
     #[inline]
     pub fn push(&mut self, kept: &PreservedRecord) {

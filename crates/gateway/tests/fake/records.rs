@@ -29,7 +29,7 @@ pub struct Knobs {
     pub no_session: bool,
     /// Writes find the disk full.
     pub no_space: bool,
-    /// So many conditional writes fail, as if somebody else had written.
+    /// How many conditional writes fail, as if another client had written.
     pub fail_conditions: u32,
     /// Fewer lanes than usual.
     pub lanes: Option<u32>,

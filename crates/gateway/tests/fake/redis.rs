@@ -20,8 +20,8 @@ impl Redis {
             switchback_testing::skip("redis-server");
             return None;
         }
-        // Somebody may take a port between the look and the bind; then redis-server ends, and
-        // another port is tried.
+        // Another process may take a port between the look and the bind; then redis-server ends,
+        // and another port is tried.
         let redis = (0..20).find_map(|_| Redis::listening_on(free_addresses().unwrap(), more));
         Some(redis.expect("redis-server doesn't listen"))
     }

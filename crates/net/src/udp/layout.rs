@@ -67,8 +67,8 @@ impl Control {
         self.value[..2].copy_from_slice(&bytes.to_ne_bytes());
     }
 
-    /// What the kernel says of a message that has so many bytes of control messages: how long the
-    /// packets in it are, if it merged any.
+    /// What the kernel says in `bytes` of control messages: how long the message's packets are, if
+    /// it merged any.
     pub(super) fn segment_bytes(&self, bytes: usize) -> Option<usize> {
         let is_told = bytes >= size_of::<libc::cmsghdr>() + size_of::<libc::c_int>()
             && (self.header.cmsg_level, self.header.cmsg_type) == (libc::SOL_UDP, UDP_GRO);

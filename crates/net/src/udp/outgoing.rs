@@ -108,7 +108,7 @@ impl Outgoing {
                 self.is_segmenting = false;
                 start
             }
-            // The first one was refused (no room, or nobody at that port): go on behind it.
+            // The first one was refused (no room, or no socket at that port): go on behind it.
             _ => {
                 self.dropped += (ends[0] - start) as u64;
                 ends[0]

@@ -1,5 +1,5 @@
-//! HTTP connections, so few and for so long that whoever holds them open disturbs nobody but the
-//! metrics.
+//! HTTP connections, limited in number and time: a peer that holds them open takes nothing from the
+//! data path.
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};

@@ -252,7 +252,7 @@ fn exposure(config: &RackConfig, reader: &mut Reader<'_>) {
     if !resp.ip().is_loopback() && password.is_none() {
         let message = format!(
             "[gateway] resp = \"{resp}\" serves other machines without a password; set password_file or --resp-password \
-             (an empty password says that everybody may come in)"
+             (an empty password lets every client in)"
         );
         reader.problem_at("gateway.resp", message);
     }

@@ -125,8 +125,7 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
         }
         (None, None) => 65536,
     };
-    // A number from the command line is what somebody tries out just now: it moves the file's
-    // classes along.
+    // A number on the command line is being tried out: the file's classes don't apply to it.
     let classes = classes.filter(|_| overrides.cache_records.is_none());
     let cache = Cache {
         records,

@@ -19,7 +19,7 @@ pub(super) struct Reader<'a> {
     lines: Lines<'a>,
     problems: Vec<Problem>,
     malformed: bool,
-    /// So many of the problems are of single values; what doesn't hold on its own needs no second
+    /// How many of the problems are of single values; what doesn't hold on its own needs no second
     /// complaint.
     of_values: usize,
     places: BTreeMap<String, Range<usize>>,
@@ -145,7 +145,7 @@ impl<'t, 'a> Section<'t, 'a> {
         self.known.push(key);
         let path = self.path_of(key);
         let value = self.table?.get(key)?;
-        // What the parser made up to go on after a syntax error is nobody's mistake.
+        // What the parser made up to go on after a syntax error is not the user's mistake.
         if reader.malformed && value.span().is_empty() {
             return None;
         }
@@ -419,7 +419,7 @@ impl<'t, 'a> Section<'t, 'a> {
         found
     }
 
-    /// Reports every key that nobody asked for.
+    /// Reports every key that is no setting.
     pub(super) fn finish(self, reader: &mut Reader<'_>) {
         let Some(table) = self.table else { return };
         for key in table.keys() {

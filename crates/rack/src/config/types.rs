@@ -146,7 +146,7 @@ pub struct Rack {
 /// `[cache]`: what a switch caches.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cache {
-    /// At most so many records at a time.
+    /// Records at a time, at most.
     pub records: u32,
     /// Slots: `(value bytes, slots)`, rising in size.
     pub classes: Vec<(u32, u32)>,

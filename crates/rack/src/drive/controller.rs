@@ -114,7 +114,7 @@ impl ControllerThread {
         thread.inbox.register(&waker);
         let joined = spawn("controller".into(), move || {
             thread.run(poll, &stop);
-            // The writer ends when nobody can ask it any more, with everything written.
+            // The writer ends with everything written, once its channel is closed.
             if writer.join().is_err() {
                 tracing::error!("the thread that writes the controller's files panicked");
             }

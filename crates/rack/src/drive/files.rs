@@ -16,7 +16,7 @@ const HEADER_BYTES: usize = 8 + 4 + 8;
 /// Why the controller's directory can't be used.
 #[derive(Debug, Error)]
 pub enum FilesError {
-    /// Somebody else has it.
+    /// Another process has it.
     #[error("{} is in use by another process: stop that one, or give this one another directory (--data)", .0.display())]
     Locked(PathBuf),
     /// A file is not what it should be.

@@ -75,7 +75,7 @@ impl KernelThread {
         let is_attached = self.watch.is_attached();
         if was_attached && !is_attached && !stop.is_asked() {
             tracing::error!(
-                "somebody has taken the datapath off its interface, or the interface is gone: this process answers in its place, \
+                "the datapath was taken off its interface, or the interface is gone: this process answers in its place, \
                  several times slower, until the switch is started again"
             );
         }

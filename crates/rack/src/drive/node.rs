@@ -112,7 +112,8 @@ impl NodeHandle {
 /// machine.
 const CATCH_UP_US: f64 = 5_000.0;
 
-/// Caps a node's rate: a server that takes `1 / capacity` a request.
+/// Caps a node's rate by a token bucket (RFC 2215): a token a request, `capacity` a second, as
+/// many as [`CATCH_UP_US`] brings.
 #[derive(Clone, Copy, Debug)]
 struct Capacity {
     service_us: f64,

@@ -47,7 +47,7 @@ impl PacketLog {
         }
     }
 
-    /// Hands what was written to whoever reads the file.
+    /// Flushes what was written to the file.
     pub fn flush(&mut self) {
         if let Some(Err(error)) = self.capture.as_mut().map(Capture::flush) {
             self.end(&error);

@@ -1,7 +1,7 @@
 //! Metrics in Prometheus' text format.
 //!
 //! Parts count for themselves, without knowing of this module; a [`Source`] reads their counters
-//! when somebody scrapes. (That is why there is no registry of live metric objects here: most
+//! at a scrape. (That is why there is no registry of live metric objects here: most
 //! counters live in the datapath's C tables and in single-threaded state machines.)
 
 mod histogram;

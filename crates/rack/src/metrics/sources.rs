@@ -24,7 +24,7 @@ pub fn build(samples: &mut Samples, rack: &str, scheme: Scheme) {
 pub fn interface(samples: &mut Samples, switch: &str, watch: &Watch, passed: u64) {
     let (mode, is_attached) = (watch.mode().to_string(), watch.is_attached());
     let labels = [("switch", switch), ("interface", watch.interface()), ("mode", mode.as_str())];
-    let help = "1 while the kernel runs the datapath there, in this mode; 0 once somebody has taken it off.";
+    let help = "1 while the kernel runs the datapath there, in this mode; 0 once it was taken off.";
     samples.gauge("switchback_xdp_attached", help, &labels, f64::from(u8::from(is_attached)));
     let help =
         "Packets that the kernel couldn't answer where they came in, and left to the process.";
@@ -71,7 +71,8 @@ fn requests(samples: &mut Samples, switch: &str, counted: &Statistics) {
 }
 
 fn lookups(samples: &mut Samples, switch: &str, counted: &Statistics) {
-    const LOOKUPS: &str = "Lookups of the cache by requests: a hit found a valid record, whoever answered in the end.";
+    const LOOKUPS: &str =
+        "Lookups of the cache by requests: a hit found a valid record, even if the node answered.";
     for (verb, result, count) in [
         ("read", "hit", counted.read_hits),
         ("read", "miss", counted.read_misses),

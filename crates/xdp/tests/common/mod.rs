@@ -34,8 +34,7 @@ pub(crate) fn control(datapath: &XdpDatapath, header: Header, key: &[u8]) -> Pac
     }
 }
 
-/// A switch for the CPUs to meet on: one class of so many slots, one partition, room for so many
-/// reports, epoch 1.
+/// A switch for the CPUs to meet on: one class of slots, one partition, a ring of reports, epoch 1.
 pub(crate) fn small_switch(slots: u32, reports: u32) -> XdpDatapath {
     let config = Config {
         classes: vec![ClassConfig { value_bytes: 1168, slots }],

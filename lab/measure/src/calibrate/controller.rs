@@ -6,7 +6,7 @@ use switchback_calibration::Controller;
 use switchback_core::controller::StoreFile;
 use switchback_rack::drive::ControllerFiles;
 
-/// A sync takes milliseconds: so many tell enough.
+/// A sync takes milliseconds: this many tell enough.
 const FILES: usize = 40;
 const LARGE_FILES: usize = 7;
 

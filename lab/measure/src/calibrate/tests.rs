@@ -1,4 +1,4 @@
-//! Calibrations whose figures nobody believes, but which must be figures.
+//! Calibrations too short for true figures; but figures they must be.
 
 use super::*;
 use std::time::UNIX_EPOCH;

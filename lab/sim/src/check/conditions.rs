@@ -1,7 +1,7 @@
 //! Conditional writes: between the version that one expects and the one that it makes there must be
 //! no other.
 //!
-//! A write that was superseded before anybody saw it may stand anywhere while it was under way, so
+//! A write that was superseded before it was read may stand anywhere while it was under way, so
 //! one whose number lies in between is excused if an unconditional write of a later number was
 //! under way with it: it stands right before that one. Checked at the end of a run, when all
 //! numbers are known.
@@ -114,7 +114,7 @@ fn survived(history: &History, change: &Op, conditional: &Op) -> bool {
     !over || is_known(history, change)
 }
 
-/// Whether somebody who still counts knows of the version that a change made.
+/// Whether an answer that counts has shown the version that a change made.
 fn is_known(history: &History, change: &Op) -> bool {
     let told = |op: &Op| matches!(op.told, Told::Value | Told::Absent | Told::Written);
     history.of_key(change.key).any(|(_, op)| op.seq == change.seq && !op.weak && told(op))
@@ -129,7 +129,7 @@ fn stands_there(history: &History, of_key: &[OpIndex], change: &Op, conditional:
         return change.told == Told::Written || change.observed;
     }
     if change.told != Told::Written {
-        return false; // nobody saw it, nobody was told
+        return false; // it was not read, and its writer was not told
     }
     let excused = of_key.iter().map(|&other| &history.ops[other as usize]).any(|later| {
         !later.is_conditional()

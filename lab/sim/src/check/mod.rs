@@ -32,7 +32,7 @@ pub enum Check {
     Scan,
     /// After a drain nodes store what was written.
     Stored,
-    /// Nobody is told to forget what isn't durable.
+    /// No client is told to forget what isn't durable.
     ReleasedTooEarly,
     /// A key is answered from one epoch at a time.
     TwoOwners,

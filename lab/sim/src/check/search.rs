@@ -278,7 +278,7 @@ impl Record<'_> {
     fn is_version(&self, state: OpIndex, seq: u64) -> bool {
         match self.writers.get(&seq) {
             Some(&writer) => state == writer,
-            // An unknown version: that of a change whose number nobody learned, or nothing at all.
+            // An unknown version: that of a change whose number no answer told, or nothing at all.
             None => self.is_absent(state) || self.all[state as usize].seq == 0,
         }
     }

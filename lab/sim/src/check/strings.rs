@@ -233,7 +233,7 @@ impl<'a> Key<'a> {
 /// What a history came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// Commands, of which so many were answered.
+    /// All commands.
     pub commands: u64,
     /// Commands with an answer.
     pub answered: u64,

@@ -86,7 +86,7 @@ pub struct Answer {
 }
 
 impl Witness {
-    /// For so many keys, and clocks that differ by so much at most.
+    /// For `keys` keys, and clocks that differ by `skew_ms` at most.
     pub fn new(keys: u32, skew_ms: u64, checks: Checks) -> Witness {
         let key = KeyState {
             floor: 0,
@@ -112,7 +112,7 @@ impl Witness {
         key.unassigned += u32::from(op.changes());
     }
 
-    /// The highest position that anybody knows of.
+    /// The highest position that an answer has shown.
     pub fn floor(&self, key: u32) -> Seq {
         Seq(self.keys[key as usize].floor / 2)
     }
@@ -181,7 +181,7 @@ impl Witness {
         history.ops[index as usize].saw = answer.saw;
         history.ops[index as usize].seq = answer.seq.0;
         let Some(writer) = history.ops.get(answer.saw as usize).copied() else {
-            let text = format!("#{index} read bytes that nobody wrote");
+            let text = format!("#{index} read bytes that no operation wrote");
             return Err(Violation::of(Check::StrangeValue, key, index, text));
         };
         if writer.key != key
@@ -300,7 +300,7 @@ impl Witness {
         if let Some(seen) = self.writer(op.key, seq) {
             history.ops[seen as usize].observed = true;
         }
-        history.ops[index as usize].seq = seq.0; // for whoever reads the history
+        history.ops[index as usize].seq = seq.0; // for the history's reader
         Ok(2 * seq.0)
     }
 

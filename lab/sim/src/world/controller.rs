@@ -181,7 +181,7 @@ impl World {
         self.arm(Part::Controller, due_us);
     }
 
-    /// Nobody may hear of a snapshot that isn't on the disk.
+    /// No part may be told of a snapshot that isn't on the disk.
     fn check_release(&mut self, message: &Message) {
         let told = match message {
             Message::ToSwitch(command) => match command.body {

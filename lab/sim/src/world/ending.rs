@@ -47,7 +47,7 @@ pub(super) struct Ending {
 
 /// Operations on one key after which the cache must have absorbed a write.
 const WARMING_MAX: u32 = 200_000;
-/// So many of them come as fast as they can.
+/// The first of them, which come without a pause.
 const WARMING_FAST: u32 = 20_000;
 
 impl World {

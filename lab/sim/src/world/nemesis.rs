@@ -315,7 +315,7 @@ impl World {
     }
 
     /// When the last pause is over. It isn't cut short by the end of faults: what waits in the
-    /// sockets of whoever pauses must not be overtaken by what is sent later.
+    /// sockets of a part that pauses must not be overtaken by what is sent later.
     pub(super) fn pauses_end_us(&self) -> u64 {
         self.paused_until_us.iter().copied().max().unwrap_or(0)
     }

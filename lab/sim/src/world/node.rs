@@ -16,7 +16,7 @@ const GROUP_MAX: usize = 256;
 enum Commit {
     /// Nothing of it has reached the disk.
     Early(Vec<EngineOp>),
-    /// All of it has, but nobody knows yet.
+    /// All of it has, but the node doesn't know yet.
     Late(Vec<EngineDone>),
 }
 

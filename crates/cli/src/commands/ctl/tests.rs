@@ -261,10 +261,10 @@ fn error(answer: &'static str) -> String {
 #[test]
 fn errors_say_how_to_mend() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let nobody = Rack { address: free }.get::<RackStatus>("status").unwrap_err().to_string();
+    let refused = Rack { address: free }.get::<RackStatus>("status").unwrap_err().to_string();
     assert!(
-        nobody.starts_with(&format!("no rack answers at {free}: is `switchback up` running?")),
-        "{nobody}"
+        refused.starts_with(&format!("no rack answers at {free}: is `switchback up` running?")),
+        "{refused}"
     );
     assert!(
         error("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").contains("is no rack"),

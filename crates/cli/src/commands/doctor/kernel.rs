@@ -28,7 +28,7 @@ const OVERHEAD: u64 = 2;
 /// A machine, as far as it matters here. `None`: not known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
-    /// Somebody means to use it: what is missing is missing, not optional.
+    /// It is to be used: what is missing is missing, not optional.
     wanted: bool,
     /// As Rust names it.
     architecture: String,
@@ -92,7 +92,7 @@ impl Facts {
         }
     }
 
-    /// Whether somebody means to use it.
+    /// Whether it is to be used.
     pub(super) fn is_wanted(&self) -> bool {
         self.wanted
     }
@@ -420,7 +420,7 @@ fn queues_check(facts: &Facts, name: &str, queues: u32) -> Check {
         true => Check::optional(
             GROUP,
             "receive queues",
-            format!("{found}: only so many of them process packets"),
+            format!("{found}: only this many cores process packets"),
             format!("ethtool -L {name} combined {} (or rx), if the card has as many", facts.cores),
         ),
         false => Check::fits(GROUP, "receive queues", found),
@@ -592,7 +592,7 @@ mod tests {
             Missing,
             "--xdp-mode generic",
         );
-        // Where nobody says more, there is nothing to mend.
+        // Where the driver says no more, there is nothing to mend.
         let silent =
             Interface { name: "eth0".into(), mtu: 1500, is_up: true, ..Interface::default() };
         let old = |facts: &mut Facts| {

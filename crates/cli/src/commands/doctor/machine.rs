@@ -129,7 +129,7 @@ fn clock() -> Check {
     }
 }
 
-/// Whether the kernel is told the time by somebody.
+/// Whether the kernel's clock is synchronized.
 fn synchronized() -> bool {
     // SAFETY: all-zero is a valid timex, and with `modes` 0 the call only reads the clock and fills
     // the struct in.

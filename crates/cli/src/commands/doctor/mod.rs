@@ -66,7 +66,7 @@ enum Verdict {
 /// One check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Check {
-    /// For whom: `machine`, `kernel datapath`, `build`.
+    /// What needs it: `machine`, `kernel datapath`, `build`.
     group: &'static str,
     name: &'static str,
     verdict: Verdict,

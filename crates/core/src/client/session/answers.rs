@@ -3,7 +3,7 @@
 use super::*;
 
 impl Session {
-    /// Whether this is an answer as nearly all are: a small record, or that it was written.
+    /// Whether this is an answer of the common kind: a small record, or that it was written.
     #[inline]
     pub(super) fn is_plain(&self, index: u32, header: &Header) -> bool {
         let lane = &self.lanes[index as usize];
@@ -60,7 +60,7 @@ impl Session {
         value: &'a [u8],
     ) -> Outcome<'a> {
         let dirty = header.record_flags & record_flags::DIRTY != 0;
-        // Deleted or expired: the same to whoever saw it, and it must stay so.
+        // Deleted or expired: the same to a reader, and it must stay so.
         let tombstone = header.status != Status::Ok;
         // What was seen must not vanish, even if its writer never heard that it was written (rule
         // 7).
@@ -152,8 +152,8 @@ impl Session {
         }
     }
 
-    /// The cache refused a conditional write: whoever hears of it has seen that another version is
-    /// there. So that version must not vanish with the switch, even if its writer never heard that
+    /// The cache refused a conditional write: its caller has seen that another version is there.
+    /// So that version must not vanish with the switch, even if its writer never heard that
     /// it was written (rule 7); it is read, and thereby preserved, first.
     fn read_refusing(&mut self, now: Now, index: u32) {
         let lane = &mut self.lanes[index as usize];
@@ -176,7 +176,7 @@ impl Session {
             Outcome::Value { seq, .. } | Outcome::NotFound { seq } => seq,
             _ => header.seq,
         };
-        // In a later epoch it may be what was expected after all, since nobody knew of the other.
+        // In a later epoch it may be what was expected after all, since no part knew of the other.
         // Nothing was done, at any rate.
         if Some(seq) == expected { Outcome::TimedOut } else { Outcome::ConditionFailed { seq } }
     }
