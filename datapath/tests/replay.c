@@ -182,7 +182,9 @@ static void begin_again(struct worker *worker, u8 *bytes)
 {
     switchback_clear(worker->switchback);
     u32 length = build(&worker->random, bytes, OP_SET_EPOCH, 0);
-    ((struct wire *)(void *)bytes)->generation = to_be32(1);
+    struct wire *wire = (struct wire *)(void *)bytes;
+    wire->generation = to_be32(1);
+    wire->ttl = 1;
     require(inject(worker, bytes, length) == VERDICT_REPLY);
 }
 
