@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use switchback_rack::admin::MetricsServer;
 use switchback_rack::config::RackConfig;
-use switchback_rack::drive::{AgentHandle, PacketLog};
 use switchback_rack::embedded::EmbeddedRack;
-use switchback_rack::front;
+use switchback_rack::gateway;
 use switchback_rack::kernel::KernelSwitchPart;
 use switchback_rack::metrics::{self, Samples, Sources};
 use switchback_rack::parts::{ControllerPart, GatewayPart, NodePart, SwitchPart};
 use switchback_rack::supervise::{Counted, Supervisor};
+use switchback_rack::threads::{AgentHandle, PacketLog};
 use switchback_xdp::Mode;
 
 /// A rack or a part that serves.
@@ -122,7 +122,7 @@ struct PartProcess<P> {
     address: Option<SocketAddr>,
     metrics: Option<MetricsServer>,
     part: P,
-    serves: Option<front::Serves>,
+    serves: Option<gateway::Serves>,
     has_failed: fn(&P) -> bool,
     stop: fn(P),
 }
@@ -304,17 +304,17 @@ fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
 fn gateway(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     let part = GatewayPart::start(config)?;
     let supervisor = Supervisor {
-        clients: front::clients_status(&part.gateway),
-        gateway: Some(front::is_serving(&part.gateway)),
+        clients: gateway::clients_status(&part.gateway),
+        gateway: Some(gateway::is_serving(&part.gateway)),
         ..Supervisor::new(config)
     };
     let sources = common(config);
-    front::add_sources(&part.gateway, &sources);
+    gateway::add_sources(&part.gateway, &sources);
     Ok(Box::new(PartProcess {
         name: format!("resp={}", part.address()),
         address: None,
         metrics: serve_metrics(config, config.gateway.metrics, supervisor, sources)?,
-        serves: Some(front::is_serving(&part.gateway)),
+        serves: Some(gateway::is_serving(&part.gateway)),
         part,
         has_failed: GatewayPart::has_failed,
         stop: GatewayPart::stop,

@@ -1,7 +1,7 @@
 //! The parts of a rack in one process: started in the order in which they need each other, stopped
 //! in reverse.
 
-use crate::drive::{
+use crate::threads::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, KernelThread,
     NodeHandle, NodeThread, Stop, SwitchThread,
 };

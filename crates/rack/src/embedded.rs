@@ -4,7 +4,7 @@ use crate::admin::MetricsServer;
 use crate::assembly::Assembly;
 use crate::blueprint;
 use crate::config::{Durability, RackConfig, Shape};
-use crate::front;
+use crate::gateway;
 use crate::metrics::{
     Samples, Sources, agent, build, controller, datapath, engine, interface, node, process, queue,
 };
@@ -42,14 +42,14 @@ impl EmbeddedRack {
              `node`, `switch` and `gateway --config` with it"
         );
         let supervisor = Supervisor::new(config);
-        let workers = front::workers(config);
+        let workers = gateway::workers(config);
         let mut blueprint =
             blueprint::embedded(config, workers as u16, crate::assembly::draw_boot());
         if let Some(mode) = kernel {
             blueprint.wires = Wires::Kernel(blueprint::buffers(config), mode);
         }
         let assembly = Arc::new(Assembly::start(blueprint)?);
-        let gateway = front::start(config, workers, 1, |index, id| assembly.client(index, id))?;
+        let gateway = gateway::start(config, workers, 1, |index, id| assembly.client(index, id))?;
         let sources = Sources::default();
         let supervisor = attach(supervisor, &assembly, &gateway, config, &sources);
         let (address, hosts) = (config.rack.metrics, &config.rack.metrics_hosts);
@@ -130,8 +130,8 @@ fn attach(
         .map(|(index, node)| (index as u16, node.clone()))
         .collect();
     supervisor.dropped = assembly.dropped();
-    supervisor.clients = front::clients_status(gateway);
-    front::add_sources(gateway, sources);
+    supervisor.clients = gateway::clients_status(gateway);
+    gateway::add_sources(gateway, sources);
     let (name, scheme) = (config.rack.name.clone(), config.rack.scheme);
     if let Some(kernel) = &assembly.kernel {
         let (watch, passed) = (kernel.watch().clone(), kernel.passed.clone());

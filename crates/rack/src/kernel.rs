@@ -3,8 +3,8 @@
 use crate::assembly::draw_boot;
 use crate::blueprint;
 use crate::config::RackConfig;
-use crate::drive::{AgentHandle, AgentThread, KernelThread, SwitchHandle};
 use crate::parts::{Threads, bind, no_such};
+use crate::threads::{AgentHandle, AgentThread, KernelThread, SwitchHandle};
 use anyhow::{Context, ensure};
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 use crate::assembly::draw_boot;
 use crate::blueprint;
 use crate::config::{Durability, RackConfig};
-use crate::drive::{
+use crate::gateway;
+use crate::threads::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle,
     NodeLinks, NodeThread, PacketLog, Stop, SwitchHandle, SwitchThread,
 };
-use crate::front;
 use anyhow::{Context, anyhow, ensure};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -297,9 +297,9 @@ impl GatewayPart {
     /// Starts the rack's gateway. It listens at once; commands wait until the controller grants a
     /// session.
     pub fn start(config: &RackConfig) -> anyhow::Result<GatewayPart> {
-        let workers = front::workers(config);
+        let workers = gateway::workers(config);
         let base = client_id_base(config)?;
-        let gateway = front::start(config, workers, base, |_, id| client_links(config, id))?;
+        let gateway = gateway::start(config, workers, base, |_, id| client_links(config, id))?;
         Ok(GatewayPart { gateway })
     }
 

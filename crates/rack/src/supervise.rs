@@ -7,8 +7,8 @@ use crate::admin::{
     SnapshotResult, SnapshotStatus, SwitchStatus, serving,
 };
 use crate::config::{RackConfig, Shape};
-use crate::drive::{AgentHandle, ControllerHandle, NodeHandle};
-use crate::front::Serves;
+use crate::gateway::Serves;
+use crate::threads::{AgentHandle, ControllerHandle, NodeHandle};
 use std::time::{Duration, Instant};
 use switchback_core::controller::{CachedKeyStatus, Controller, ControllerStatus};
 use switchback_datapath::Statistics;

@@ -2,7 +2,7 @@
 //! sockets around the pipeline in this process, or a network of its own with the pipeline in the
 //! kernel.
 
-use crate::drive::{NodeLinks, SwitchHandle};
+use crate::threads::{NodeLinks, SwitchHandle};
 use anyhow::Context;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

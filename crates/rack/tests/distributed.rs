@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use switchback_client::{Client, ClientConfig, Error, Options};
 use switchback_net::free_addresses;
 use switchback_rack::config::{Overrides, RackConfig};
-use switchback_rack::drive::PacketLog;
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
+use switchback_rack::threads::PacketLog;
 
 /// Two switches, two nodes, a controller.
 fn config(directory: &Path) -> RackConfig {

@@ -19,7 +19,7 @@ use switchback_bench::leash::Leashed;
 use switchback_bench::report::Spread;
 use switchback_datapath::Shard;
 use switchback_net::UdpLink;
-use switchback_rack::drive::{Stop, SwitchThread};
+use switchback_rack::threads::{Stop, SwitchThread};
 use switchback_terminal::Table;
 use switchback_wire::{Op, Packet, SWITCH_PORT};
 use switchback_xdp::measure::RunTimes;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use switchback_core::controller::RecoveryTimes;
 use switchback_core::storage::{EngineOp, PutCondition, Record};
 use switchback_rack::config::{Cache, LinkKind, Overrides, RackConfig};
-use switchback_rack::drive::ControllerHandle;
+use switchback_rack::threads::ControllerHandle;
 use switchback_wire::{HashKey, KeyHash, Map, Scheme, Seq};
 
 /// Records of one group while loading.

@@ -1,7 +1,7 @@
 //! A supervisor of a controller whose switch and node are played by the test.
 
 use super::*;
-use crate::drive::{ControllerFiles, ControllerThread, Stop};
+use crate::threads::{ControllerFiles, ControllerThread, Stop};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;

@@ -4,7 +4,7 @@ use super::{Effort, sample, timed};
 use std::path::Path;
 use switchback_calibration::Controller;
 use switchback_core::controller::StoreFile;
-use switchback_rack::drive::ControllerFiles;
+use switchback_rack::threads::ControllerFiles;
 
 /// A sync takes milliseconds: this many tell enough.
 const FILES: usize = 40;
