@@ -140,7 +140,7 @@ impl Staging {
 
 /// A large value on its way from a node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assembly {
+pub(super) struct PulledValue {
     pub(super) value: Vec<u8>,
     pub(super) seq: Seq,
     pub(super) expiry_ms: u64,
@@ -149,7 +149,7 @@ pub(super) struct Assembly {
     missing: u16,
 }
 
-impl Assembly {
+impl PulledValue {
     /// Begins with the first answer; `None` if it makes no sense.
     pub(super) fn begin(
         first: &[u8],
@@ -157,14 +157,14 @@ impl Assembly {
         key_bytes: usize,
         seq: Seq,
         expiry_ms: u64,
-    ) -> Option<Assembly> {
+    ) -> Option<PulledValue> {
         if total > VALUE_BYTES_MAX || total == 0 {
             return None;
         }
         let per_fragment = fragment_bytes(key_bytes);
         let count = total.div_ceil(per_fragment);
         let arrived = vec![false; count];
-        let mut assembly = Assembly {
+        let mut pulled = PulledValue {
             value: vec![0; total],
             seq,
             expiry_ms,
@@ -172,7 +172,7 @@ impl Assembly {
             arrived,
             missing: count as u16,
         };
-        assembly.put(0, first).then_some(assembly)
+        pulled.put(0, first).then_some(pulled)
     }
 
     /// Takes one fragment; false if it doesn't fit where it says.
@@ -230,29 +230,29 @@ mod tests {
             let value: Vec<u8> = (0..total).map(|i| (i as u64 ^ seed) as u8).collect();
             let staging = Staging::new(&value, key_bytes);
             let first = staging.fragment(0).to_vec();
-            let mut assembly = Assembly::begin(&first, total, key_bytes, Seq(1), 0).unwrap();
+            let mut pulled = PulledValue::begin(&first, total, key_bytes, Seq(1), 0).unwrap();
             let count = u64::from(staging.count());
             for i in 0..count * 2 {
                 let index = (i.wrapping_mul(seed | 1) % count) as u16;
-                prop_assert!(assembly.put(index, staging.fragment(index)));
+                prop_assert!(pulled.put(index, staging.fragment(index)));
             }
-            while !assembly.is_complete() {
-                let (first, wanted) = assembly.wanted();
+            while !pulled.is_complete() {
+                let (first, wanted) = pulled.wanted();
                 prop_assert!(wanted > 0);
                 for index in first..first + wanted {
-                    prop_assert!(assembly.put(index, staging.fragment(index)));
+                    prop_assert!(pulled.put(index, staging.fragment(index)));
                 }
-                prop_assert!(assembly.window_done(first, wanted));
+                prop_assert!(pulled.window_done(first, wanted));
             }
-            prop_assert_eq!(assembly.value, value);
+            prop_assert_eq!(pulled.value, value);
         }
     }
 
     #[test]
     fn a_fragment_of_the_wrong_length_or_place_is_refused() {
-        let mut assembly = Assembly::begin(&[0; fragment_bytes(16)], 3000, 16, Seq(1), 0).unwrap();
-        assert!(!assembly.put(1, &[0; 10]));
-        assert!(!assembly.put(9, &[0; fragment_bytes(16)]));
-        assert!(Assembly::begin(&[0; 5], 3000, 16, Seq(1), 0).is_none());
+        let mut pulled = PulledValue::begin(&[0; fragment_bytes(16)], 3000, 16, Seq(1), 0).unwrap();
+        assert!(!pulled.put(1, &[0; 10]));
+        assert!(!pulled.put(9, &[0; fragment_bytes(16)]));
+        assert!(PulledValue::begin(&[0; 5], 3000, 16, Seq(1), 0).is_none());
     }
 }

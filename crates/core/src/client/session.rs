@@ -4,7 +4,7 @@
 mod answers;
 mod control;
 
-use super::large::{Assembly, FragmentBudget, Staging, WINDOW};
+use super::large::{FragmentBudget, PulledValue, Staging, WINDOW};
 use super::preserve::Preservation;
 use super::rto::RetryTimer;
 use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
@@ -31,10 +31,10 @@ enum State {
     /// The staged write was sent.
     Committing(Box<Staging>),
     /// Pulls a large value, of which this run was asked for last.
-    Pulling(Box<Assembly>, u16, u16),
+    Pulling(Box<PulledValue>, u16, u16),
     /// Its completion is being handed out; the value, if any, lives here until the lane is used
     /// again.
-    Done(Box<Assembly>),
+    Done(Box<PulledValue>),
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl Lane {
     fn share_wanted(&self) -> Option<u16> {
         match &self.state {
             State::Staging(staging) => Some(staging.count().min(WINDOW)),
-            State::Pulling(assembly, ..) => Some(assembly.count().min(WINDOW)),
+            State::Pulling(pulled, ..) => Some(pulled.count().min(WINDOW)),
             State::Free | State::Open | State::Committing(_) | State::Done(_) => None,
         }
     }
@@ -418,8 +418,8 @@ impl Session {
             }
             match (send, &lane.state) {
                 (Send::Request(..), State::Staging(_)) => continue,
-                (Send::Request(..), State::Pulling(assembly, first, count)) => {
-                    fill_pull(packet, &lane.packet, assembly.seq, *first, *count);
+                (Send::Request(..), State::Pulling(pulled, first, count)) => {
+                    fill_pull(packet, &lane.packet, pulled.seq, *first, *count);
                 }
                 (Send::Request(..), _) => {
                     let fits = packet.copy_from(lane.packet.bytes());
@@ -476,14 +476,14 @@ impl Session {
         let outcome = self.answer(now, index, header, parts.value)?;
         let (token, submitted_us) = self.finish(now, index, cached);
         let previous = std::mem::take(&mut self.lanes[index as usize].state);
-        if let (State::Pulling(assembly, ..), Outcome::Value { seq, expiry_ms, .. }) =
+        if let (State::Pulling(pulled, ..), Outcome::Value { seq, expiry_ms, .. }) =
             (previous, outcome)
-            && assembly.is_complete()
+            && pulled.is_complete()
         {
             let lane = &mut self.lanes[index as usize];
-            lane.state = State::Done(assembly);
-            let State::Done(assembly) = &lane.state else { unreachable!("just set") };
-            let outcome = Outcome::Value { value: &assembly.value, seq, expiry_ms };
+            lane.state = State::Done(pulled);
+            let State::Done(pulled) = &lane.state else { unreachable!("just set") };
+            let outcome = Outcome::Value { value: &pulled.value, seq, expiry_ms };
             return Some(Completion { token, outcome, cached, submitted_us });
         }
         Some(Completion { token, outcome, cached, submitted_us })
@@ -513,7 +513,7 @@ impl Session {
 fn large_bytes(state: &State) -> usize {
     match state {
         State::Staging(staging) | State::Committing(staging) => staging.value.len(),
-        State::Pulling(assembly, ..) => assembly.value.len(),
+        State::Pulling(pulled, ..) => pulled.value.len(),
         State::Free | State::Open | State::Done(_) => 0,
     }
 }

@@ -218,23 +218,23 @@ impl Session {
         }
         let key_bytes = lane.packet.parse().expect("the lane's own packet").key.len();
         let total = header.total_bytes as usize;
-        let assembly = Assembly::begin(first, total, key_bytes, header.seq, header.expiry_ms)?;
-        if assembly.is_complete() {
+        let pulled = PulledValue::begin(first, total, key_bytes, header.seq, header.expiry_ms)?;
+        if pulled.is_complete() {
             return Some(Outcome::Value {
                 value: first,
                 seq: header.seq,
                 expiry_ms: header.expiry_ms,
             });
         }
-        self.large_bytes += assembly.value.len();
-        self.pull(now, index, Box::new(assembly));
+        self.large_bytes += pulled.value.len();
+        self.pull(now, index, Box::new(pulled));
         None
     }
 
-    fn pull(&mut self, now: Now, index: u32, assembly: Box<Assembly>) {
-        let (first, count) = assembly.wanted();
+    fn pull(&mut self, now: Now, index: u32, pulled: Box<PulledValue>) {
+        let (first, count) = pulled.wanted();
         let lane = &mut self.lanes[index as usize];
-        lane.state = State::Pulling(assembly, first, count);
+        lane.state = State::Pulling(pulled, first, count);
         lane.attempt = 0;
         self.transfer(index);
         self.arm(index, now);
@@ -249,8 +249,8 @@ impl Session {
         bytes: &[u8],
     ) -> Option<Outcome<'static>> {
         let lane = &mut self.lanes[index as usize];
-        let State::Pulling(assembly, first, count) = &mut lane.state else { return None };
-        if header.status != Status::Ok || header.seq != assembly.seq {
+        let State::Pulling(pulled, first, count) = &mut lane.state else { return None };
+        if header.status != Status::Ok || header.seq != pulled.seq {
             // The value changed under the read: start over, which is a read of the newer value.
             self.large_bytes -= large_bytes(&lane.state);
             lane.state = State::Open;
@@ -260,19 +260,19 @@ impl Session {
             self.end_transfer(now, index);
             return None;
         }
-        if !assembly.put(header.fragment_index, bytes) {
+        if !pulled.put(header.fragment_index, bytes) {
             self.statistics.ignored_packets += 1;
             return None;
         }
-        if assembly.is_complete() {
-            let (seq, expiry_ms) = (assembly.seq, assembly.expiry_ms);
+        if pulled.is_complete() {
+            let (seq, expiry_ms) = (pulled.seq, pulled.expiry_ms);
             return Some(Outcome::Value { value: &[], seq, expiry_ms }); // handle_packet() puts the value in
         }
-        if assembly.window_done(*first, *count) {
-            let State::Pulling(assembly, ..) = std::mem::take(&mut lane.state) else {
+        if pulled.window_done(*first, *count) {
+            let State::Pulling(pulled, ..) = std::mem::take(&mut lane.state) else {
                 unreachable!("matched above")
             };
-            self.pull(now, index, assembly);
+            self.pull(now, index, pulled);
         }
         None
     }
