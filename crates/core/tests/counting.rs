@@ -12,16 +12,16 @@ use switchback_wire::{Address, KeyHash, Map, Op, Packet};
 
 const RECORDS: u32 = 3;
 
-/// A datapath that does as it is told, and remembers what its sketch began at.
+/// A datapath that does what it is asked, and remembers what its sketch began at.
 #[derive(Default)]
-struct Told {
+struct CountingTarget {
     starts: Vec<u64>,
     misses: u64,
     requests: u64,
     sequence_used: u32,
 }
 
-impl Target for Told {
+impl Target for CountingTarget {
     fn inject(&mut self, packet: &mut Packet) -> bool {
         let header = packet.parse().unwrap().header;
         if header.op == Op::ResetSketch {
@@ -72,7 +72,7 @@ impl Target for Told {
 /// An agent that is configured, and its datapath.
 struct Switch {
     agent: Agent,
-    target: Told,
+    target: CountingTarget,
     now: Now,
     commands: CommandId,
 }
@@ -87,7 +87,7 @@ impl Switch {
         };
         let now = Now { monotonic_us: 1, unix_ms: 1 };
         let agent = Agent::new(1, Address::default(), config, now);
-        let mut switch = Switch { agent, target: Told::default(), now, commands: 0 };
+        let mut switch = Switch { agent, target: CountingTarget::default(), now, commands: 0 };
         let config = SwitchConfig {
             boot: 1,
             generation: 1,

@@ -247,7 +247,7 @@ fn stragglers(plan: &mut Plan, random: &mut Random) {
     plan.load.operations = 10_000;
     plan.load.readers = 0.6;
     plan.load.mix = [1.0, 0.5, 0.2 * random.unit(), 0.0, 0.0, 0.0];
-    // Who waits for a switch that can't answer soon asks it for another key.
+    // A client that waits for a switch which can't answer soon asks it for another key.
     plan.data.delay_us = random.logarithmic(2, 50);
     plan.data.jitter_us = random.logarithmic(1, 50);
     plan.disks.commit_us = random.logarithmic(5, 200);

@@ -22,7 +22,7 @@ pub enum Kind {
 
 /// What was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum Answered {
     /// Nothing yet, or never: its client crashed.
     Pending,
     /// The value of another operation.
@@ -65,12 +65,12 @@ pub struct Op {
     /// The same in virtual time.
     pub responded_us: u64,
     /// What was answered.
-    pub told: Told,
+    pub answered: Answered,
     /// The version that it made or saw; 0 while unknown or if there is none.
     pub seq: u64,
     /// The operation whose value it read, or [`NO_OP`].
     pub saw: OpIndex,
-    /// The newest position of its key that someone knew of when it was asked (see the checker).
+    /// The newest position of its key that a client knew of when it was asked (see the checker).
     pub floor: u64,
     /// The latest epoch in which an operation on its key had been answered when it was asked.
     pub epoch_floor: u32,
@@ -82,7 +82,7 @@ pub struct Op {
     pub at_risk: bool,
     /// Its client, which alone kept what the answer rests on, is gone.
     pub weak: bool,
-    /// Someone saw what it wrote.
+    /// A client saw what it wrote.
     pub observed: bool,
 }
 
@@ -101,7 +101,7 @@ impl Op {
             responded: u64::MAX,
             invoked_us: 0,
             responded_us: 0,
-            told: Told::Pending,
+            answered: Answered::Pending,
             seq: 0,
             saw: NO_OP,
             floor: 0,
@@ -128,7 +128,8 @@ impl Op {
 
     /// Whether it may have changed the record.
     pub fn may_have_changed(&self) -> bool {
-        self.changes() && matches!(self.told, Told::Pending | Told::Written | Told::Unknown)
+        self.changes()
+            && matches!(self.answered, Answered::Pending | Answered::Written | Answered::Unknown)
     }
 }
 
@@ -146,14 +147,14 @@ impl fmt::Display for Op {
         if self.expiry_ms != 0 {
             write!(f, " until {}", self.expiry_ms)?;
         }
-        match self.told {
-            Told::Pending => return write!(f, " -> no answer"),
-            Told::Value => write!(f, " -> value of #{} at {}", self.saw, Seq(self.seq))?,
-            Told::Absent => write!(f, " -> absent at {}", Seq(self.seq))?,
-            Told::Written => write!(f, " -> done as {}", Seq(self.seq))?,
-            Told::ConditionFailed => write!(f, " -> refused, it is {}", Seq(self.seq))?,
-            Told::Nothing => write!(f, " -> nothing was done")?,
-            Told::Unknown => write!(f, " -> unknown")?,
+        match self.answered {
+            Answered::Pending => return write!(f, " -> no answer"),
+            Answered::Value => write!(f, " -> value of #{} at {}", self.saw, Seq(self.seq))?,
+            Answered::Absent => write!(f, " -> absent at {}", Seq(self.seq))?,
+            Answered::Written => write!(f, " -> done as {}", Seq(self.seq))?,
+            Answered::ConditionFailed => write!(f, " -> refused, it is {}", Seq(self.seq))?,
+            Answered::Nothing => write!(f, " -> nothing was done")?,
+            Answered::Unknown => write!(f, " -> unknown")?,
         }
         let by = if self.cached { "cache" } else { "node" };
         write!(f, " ({by}, epoch {}, at {} us)", self.epoch, self.responded_us)

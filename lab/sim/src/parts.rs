@@ -1,4 +1,4 @@
-//! Who takes part, as a small number: controller, clients, switches, nodes.
+//! The parts of a rack, as small numbers: controller, clients, switches, nodes.
 
 use std::fmt;
 use switchback_core::control::Peer;
@@ -67,7 +67,7 @@ impl Part {
         }
     }
 
-    /// Who has this name on the control channel.
+    /// The part that has this name on the control channel.
     pub fn of_peer(peer: Peer) -> Part {
         match peer {
             Peer::Controller => Part::Controller,
@@ -87,7 +87,7 @@ impl Part {
         }
     }
 
-    /// Who has this address.
+    /// The part that has this address.
     #[inline]
     pub fn of_address(address: &Address) -> Option<Part> {
         let index = address.ip[15];

@@ -2,7 +2,7 @@
 //! without the mechanism that mended it.
 
 use switchback_sim::ablation::Ablation;
-use switchback_sim::history::Told;
+use switchback_sim::history::Answered;
 use switchback_sim::parts::Part;
 use switchback_sim::plan::Plan;
 use switchback_sim::run::Outcome;
@@ -50,13 +50,13 @@ fn a_refused_write_does_not_run_once_its_tombstone_is_gone() {
     needs("no-refusal-fence", |plan| {
         let mut script = Script::begin(plan);
         let write = script.write(OTHER, 0);
-        script.expect(write, Told::Written);
+        script.expect(write, Answered::Written);
         let delete = script.delete(OTHER, 0);
-        script.expect(delete, Told::Written);
+        script.expect(delete, Answered::Written);
         floors_rise(&mut script);
         script.on(SWITCH, NODE, Op::Write, Act::Copy);
         let refused = script.write_if(ONE, 0);
-        script.expect(refused, Told::ConditionFailed);
+        script.expect(refused, Answered::ConditionFailed);
         assert_eq!(script.compact(0), 1, "the tombstone is dropped");
         script.deliver();
         script.end()
@@ -77,10 +77,10 @@ fn a_series_that_began_below_a_floor_says_nothing_of_older_writes() {
         script.on(Part::Client(ONE), SWITCH, Op::Write, Act::Lose);
         // Another key's tombstone raises the floor of both.
         let delete = script.delete(OTHER, neighbour);
-        script.expect(delete, Told::Written);
+        script.expect(delete, Answered::Written);
         floors_rise(&mut script);
         let begins = script.write_if(OTHER, key);
-        script.expect(begins, Told::Written);
+        script.expect(begins, Answered::Written);
         script.deliver();
         script.answer(late);
         script.end()
@@ -97,7 +97,7 @@ fn a_late_write_of_a_lane_replaces_no_completion() {
         script.on(SWITCH, NODE, Op::Write, Act::Hold);
         script.on(SWITCH, NODE, Op::Write, Act::Lose);
         let late = script.write_if(ONE, 0);
-        script.expect(late, Told::Unknown);
+        script.expect(late, Answered::Unknown);
         script.stop_losing();
         // The next request of the lane is done, but its client doesn't hear of it.
         script.on(NODE, SWITCH, Op::WriteReply, Act::Lose);
@@ -109,7 +109,7 @@ fn a_late_write_of_a_lane_replaces_no_completion() {
         let done = script.answer(done);
         let outcome = script.end();
         is_green(&outcome);
-        assert_eq!(done.told, Told::Written);
+        assert_eq!(done.answered, Answered::Written);
         outcome
     });
 }
@@ -212,7 +212,7 @@ fn a_record_older_than_its_floor_begins_its_own_series() {
         script.on(Part::Client(ONE), SWITCH, Op::Write, Act::Lose);
         // Another key's tombstone raises the floor of both.
         let delete = script.delete(OTHER, neighbour);
-        script.expect(delete, Told::Written);
+        script.expect(delete, Answered::Written);
         floors_rise(&mut script);
         script.flow(Part::Controller, NODE);
         script.wait_us(5_000);
@@ -234,11 +234,11 @@ fn a_node_that_left_a_bypass_epoch_answers_nothing_of_it() {
         script.crash(SWITCH);
         script.bypasses();
         let first = script.write(ONE, 0);
-        script.expect(first, Told::Written);
+        script.expect(first, Answered::Written);
         let read = script.read(OTHER, 0);
-        script.expect(read, Told::Value);
+        script.expect(read, Answered::Value);
         let second = script.write(ONE, 0);
-        script.expect(second, Told::Written);
+        script.expect(second, Answered::Written);
         script.stop_engine(0);
         let refused = script.write_if(OTHER, 0);
         script.commits();

@@ -8,7 +8,7 @@
 
 use super::witness::Witness;
 use super::{Check, Violation};
-use crate::history::{History, Kind, Op, OpIndex, Told};
+use crate::history::{Answered, History, Kind, Op, OpIndex};
 use std::collections::BTreeMap;
 use switchback_wire::Seq;
 
@@ -16,7 +16,7 @@ use switchback_wire::Seq;
 pub fn check(history: &History, witness: &Witness) -> Result<(), Violation> {
     let mut changes: BTreeMap<u32, Vec<OpIndex>> = BTreeMap::new();
     let conditional =
-        history.ops.iter().filter(|op| op.told == Told::Written && op.is_conditional());
+        history.ops.iter().filter(|op| op.answered == Answered::Written && op.is_conditional());
     for op in conditional {
         changes.entry(op.key).or_default();
     }
@@ -30,7 +30,7 @@ pub fn check(history: &History, witness: &Witness) -> Result<(), Violation> {
     for of_key in changes.values() {
         for &index in of_key {
             let op = &history.ops[index as usize];
-            if op.told == Told::Written && op.is_conditional() {
+            if op.answered == Answered::Written && op.is_conditional() {
                 check_one(history, witness, of_key, index, op)?;
             }
         }
@@ -116,8 +116,9 @@ fn survived(history: &History, change: &Op, conditional: &Op) -> bool {
 
 /// Whether an answer that counts has shown the version that a change made.
 fn is_known(history: &History, change: &Op) -> bool {
-    let told = |op: &Op| matches!(op.told, Told::Value | Told::Absent | Told::Written);
-    history.of_key(change.key).any(|(_, op)| op.seq == change.seq && !op.weak && told(op))
+    let is_told =
+        |op: &Op| matches!(op.answered, Answered::Value | Answered::Absent | Answered::Written);
+    history.of_key(change.key).any(|(_, op)| op.seq == change.seq && !op.weak && is_told(op))
 }
 
 /// Whether a change must stand where its number says.
@@ -126,9 +127,9 @@ fn stands_there(history: &History, of_key: &[OpIndex], change: &Op, conditional:
         return false;
     }
     if change.observed || change.is_conditional() {
-        return change.told == Told::Written || change.observed;
+        return change.answered == Answered::Written || change.observed;
     }
-    if change.told != Told::Written {
+    if change.answered != Answered::Written {
         return false; // it was not read, and its writer was not told
     }
     let excused = of_key.iter().map(|&other| &history.ops[other as usize]).any(|later| {

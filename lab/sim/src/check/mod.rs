@@ -98,7 +98,7 @@ impl Check {
                 "reads, writes, deletes and conditional writes of a key happen one after the other"
             }
             Check::AcknowledgedWriteLost => "no acknowledged write is lost when a part dies",
-            Check::SeenValueVanished => "a value that someone saw doesn't vanish when a part dies",
+            Check::SeenValueVanished => "a value that a client saw doesn't vanish when a part dies",
             Check::WriteRanTwice => "a write runs at most once, however often its packets are sent",
             Check::Condition => "a conditional write changes only the version that it expects",
             Check::StrangeValue => "what is read is what was written, whole",

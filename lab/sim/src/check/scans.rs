@@ -8,7 +8,7 @@
 
 use super::{Check, Violation};
 use crate::clock::EPOCH_MS;
-use crate::history::{History, Kind, Op, Told};
+use crate::history::{Answered, History, Kind, Op};
 use switchback_wire::Seq;
 
 /// An answer to a scan.
@@ -141,8 +141,8 @@ impl Scans<'_> {
         let of_key = &self.by_key[key as usize];
         let known = |op: &&&Op| {
             let told = matches!(
-                op.told,
-                Told::Value | Told::Absent | Told::Written | Told::ConditionFailed
+                op.answered,
+                Answered::Value | Answered::Absent | Answered::Written | Answered::ConditionFailed
             );
             told && op.responded < listing.asked && !op.weak
         };
@@ -192,7 +192,7 @@ mod tests {
             let moment = history.tick();
             let op = &mut history.ops[index as usize];
             if answered {
-                (op.told, op.responded, op.seq) = (Told::Written, moment, seq);
+                (op.answered, op.responded, op.seq) = (Answered::Written, moment, seq);
                 seq += 1;
             }
         };

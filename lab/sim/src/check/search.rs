@@ -3,7 +3,7 @@
 //! are under way at a time, so it is given a number of steps. It checks the witness, and what real
 //! clients recorded ([`super::strings`]).
 
-use crate::history::{History, Kind, NO_OP, Op, OpIndex, Told};
+use crate::history::{Answered, History, Kind, NO_OP, Op, OpIndex};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::Hash;
 
@@ -197,21 +197,22 @@ pub struct Searched {
 pub fn search(history: &History, key: u32, operations: usize, steps: u64) -> Searched {
     let of_key: Vec<_> = history.of_key(key).collect();
     let until = end_of_searchable(&of_key, operations);
-    let counts = |op: &Op| match op.told {
+    let counts = |op: &Op| match op.answered {
         _ if op.invoked >= until => false,
-        Told::Nothing => false,
-        Told::Pending | Told::Unknown => op.changes(),
-        Told::Value | Told::Absent | Told::ConditionFailed => op.responded < until,
-        Told::Written => true,
+        Answered::Nothing => false,
+        Answered::Pending | Answered::Unknown => op.changes(),
+        Answered::Value | Answered::Absent | Answered::ConditionFailed => op.responded < until,
+        Answered::Written => true,
     };
     let ops: Vec<_> = of_key.into_iter().filter(|(_, op)| counts(op)).collect();
-    let made = |op: &Op| op.changes() && op.seq != 0 && op.told != Told::ConditionFailed;
+    let made = |op: &Op| op.changes() && op.seq != 0 && op.answered != Answered::ConditionFailed;
     let writers =
         ops.iter().filter(|(_, op)| made(op)).map(|(index, op)| (op.seq, *index)).collect();
     let interval = |(_, op): &(OpIndex, &Op)| Interval {
         invoked: op.invoked,
         responded: op.responded,
-        is_required: op.responded < until && !matches!(op.told, Told::Pending | Told::Unknown),
+        is_required: op.responded < until
+            && !matches!(op.answered, Answered::Pending | Answered::Unknown),
     };
     let intervals: Vec<_> = ops.iter().map(interval).collect();
     let operations = ops.len();
@@ -237,17 +238,20 @@ impl Object for Record<'_> {
 
     fn apply(&self, &state: &OpIndex, at: usize) -> Option<OpIndex> {
         let (index, op) = self.ops[at];
-        match op.told {
-            Told::Value => (state == op.saw).then_some(state),
-            Told::Absent => self.is_absent(state).then_some(state),
-            Told::ConditionFailed => self.is_refused(state, op).then_some(state),
+        match op.answered {
+            Answered::Value => (state == op.saw).then_some(state),
+            Answered::Absent => self.is_absent(state).then_some(state),
+            Answered::ConditionFailed => self.is_refused(state, op).then_some(state),
             _ if !op.is_conditional() || self.is_version(state, op.guard) => Some(index),
             _ => None,
         }
     }
 
     fn is_read(&self, at: usize) -> bool {
-        matches!(self.ops[at].1.told, Told::Value | Told::Absent | Told::ConditionFailed)
+        matches!(
+            self.ops[at].1.answered,
+            Answered::Value | Answered::Absent | Answered::ConditionFailed
+        )
     }
 
     /// The witness's order, if it is one; what may not have happened at all comes last.
@@ -300,21 +304,21 @@ mod tests {
             self.0.begin(Op::ask(0, 1, 0, kind), 0)
         }
 
-        fn answer(&mut self, index: OpIndex, told: Told, saw: OpIndex) {
+        fn answer(&mut self, index: OpIndex, answered: Answered, saw: OpIndex) {
             let moment = self.0.tick();
             let op = &mut self.0.ops[index as usize];
-            (op.told, op.saw, op.responded) = (told, saw, moment);
+            (op.answered, op.saw, op.responded) = (answered, saw, moment);
         }
 
         fn write(&mut self) -> OpIndex {
             let index = self.ask(Kind::Write);
-            self.answer(index, Told::Written, NO_OP);
+            self.answer(index, Answered::Written, NO_OP);
             index
         }
 
         fn read(&mut self, saw: OpIndex) {
             let index = self.ask(Kind::Read);
-            self.answer(index, Told::Value, saw);
+            self.answer(index, Answered::Value, saw);
         }
 
         fn found(&self) -> Found {
@@ -361,7 +365,7 @@ mod tests {
             script.read(*write);
         }
         for write in &writes {
-            script.answer(*write, Told::Written, NO_OP);
+            script.answer(*write, Answered::Written, NO_OP);
         }
         assert_eq!(script.found(), Found::Order);
         script.read(writes[3]);
@@ -376,7 +380,7 @@ mod tests {
         let at = script.ask(Kind::Write);
         script.0.ops[at as usize].expiry_ms = 5;
         let absent = script.ask(Kind::Read);
-        script.answer(absent, Told::Absent, NO_OP);
+        script.answer(absent, Answered::Absent, NO_OP);
         assert_eq!(
             search(&script.0, 0, 1000, 100),
             Searched { operations: 2, found: Found::Order }

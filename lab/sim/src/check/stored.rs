@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::check::Checks;
     use crate::check::witness::Answer;
-    use crate::history::{NO_OP, Told, fill_value};
+    use crate::history::{Answered, NO_OP, fill_value};
 
     const VERSION: Seq = Seq(1 << 40);
     const EXPIRY_MS: u64 = 1000;
@@ -109,7 +109,7 @@ mod tests {
         witness.begin(&mut write);
         let index = history.begin(write, 0);
         let answer = Answer {
-            told: Told::Written,
+            answered: Answered::Written,
             seq: VERSION,
             saw: NO_OP,
             bytes: 0,

@@ -11,7 +11,7 @@
 
 use super::{Check, Checks, Violation};
 use crate::clock::EPOCH_MS;
-use crate::history::{History, Kind, NO_OP, Op, OpIndex, Told};
+use crate::history::{Answered, History, Kind, NO_OP, Op, OpIndex};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use switchback_wire::Seq;
@@ -68,7 +68,7 @@ pub struct Witness {
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
     /// The outcome.
-    pub told: Told,
+    pub answered: Answered,
     /// The version that was made or seen.
     pub seq: Seq,
     /// The operation whose value was read.
@@ -134,22 +134,23 @@ impl Witness {
         let now_ms = EPOCH_MS + now_us / 1000;
         let op = &mut history.ops[index as usize];
         (op.responded, op.responded_us) = (moment, now_us);
-        op.told = answer.told;
+        op.answered = answer.answered;
         op.epoch = answer.epoch;
         op.cached = answer.cached;
         op.at_risk = answer.at_risk;
         let key = op.key;
-        if matches!(answer.told, Told::Nothing | Told::ConditionFailed) && op.changes() {
+        if matches!(answer.answered, Answered::Nothing | Answered::ConditionFailed) && op.changes()
+        {
             if op.seq != 0 {
                 let text = format!(
-                    "#{index} was answered as not done, but someone saw it as {}",
+                    "#{index} was answered as not done, but a client saw it as {}",
                     Seq(op.seq)
                 );
                 return Err(Violation::of(Check::WriteRanTwice, key, index, text));
             }
             self.keys[key as usize].unassigned -= 1;
         }
-        if matches!(answer.told, Told::Nothing | Told::Unknown | Told::Pending) {
+        if matches!(answer.answered, Answered::Nothing | Answered::Unknown | Answered::Pending) {
             return Ok(());
         }
         if answer.epoch < op.epoch_floor && self.checks.contains(Check::TwoOwners) {
@@ -161,10 +162,10 @@ impl Witness {
         }
         let state = &mut self.keys[key as usize];
         state.epoch = state.epoch.max(answer.epoch);
-        let position = match answer.told {
-            Told::Value => self.value(history, index, answer, now_ms)?,
-            Told::Absent => self.absent(history, index, answer.seq, now_ms)?,
-            Told::Written => self.written(history, index, answer.seq)?,
+        let position = match answer.answered {
+            Answered::Value => self.value(history, index, answer, now_ms)?,
+            Answered::Absent => self.absent(history, index, answer.seq, now_ms)?,
+            Answered::Written => self.written(history, index, answer.seq)?,
             _ => self.refused(history, index, answer.seq, now_ms)?,
         };
         self.place(history, index, position)
@@ -186,7 +187,7 @@ impl Witness {
         };
         if writer.key != key
             || writer.kind != Kind::Write
-            || matches!(writer.told, Told::Nothing | Told::ConditionFailed)
+            || matches!(writer.answered, Answered::Nothing | Answered::ConditionFailed)
         {
             let text = format!(
                 "#{index} read what #{} was to write, which is not of this key or was not done",
@@ -450,7 +451,9 @@ impl Witness {
         let check = if newest.epoch() >= op.epoch {
             Check::Linearizable
         } else if history.of_key(op.key).any(|(_, other)| {
-            other.told == Told::Written && other.seq == newest.0 && other.responded < op.invoked
+            other.answered == Answered::Written
+                && other.seq == newest.0
+                && other.responded < op.invoked
         }) {
             Check::AcknowledgedWriteLost
         } else {
@@ -494,7 +497,7 @@ impl Witness {
             .of_key(key)
             .filter(|(_, op)| !op.weak && op.responded != u64::MAX && op.seq != 0);
         let floor = strong
-            .filter(|(_, op)| op.told != Told::Unknown)
+            .filter(|(_, op)| op.answered != Answered::Unknown)
             .map(|(_, op)| 2 * op.seq)
             .max()
             .unwrap_or(0);
@@ -511,12 +514,12 @@ impl Op {
         may_be && self.strong_floor(history) <= found
     }
 
-    /// The newest version that someone who still counts knew of when this was asked.
+    /// The newest version that a client which still counts knew of when this was asked.
     fn strong_floor(&self, history: &History) -> u64 {
         let answered = |other: &Op| {
             other.responded < self.invoked
-                && other.told != Told::Unknown
-                && other.told != Told::Nothing
+                && other.answered != Answered::Unknown
+                && other.answered != Answered::Nothing
                 && !other.weak
         };
         history

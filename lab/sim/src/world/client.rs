@@ -7,7 +7,7 @@ use crate::check::witness::Answer;
 use crate::check::{Check, Violation};
 use crate::disk::SpoolDisk;
 use crate::event::Event;
-use crate::history::{Kind, NO_GUARD, NO_OP, Op, OpIndex, Told, fill_value, writer_of};
+use crate::history::{Answered, Kind, NO_GUARD, NO_OP, Op, OpIndex, fill_value, writer_of};
 use crate::parts::Part;
 use crate::plan::Plan;
 use crate::random::Random;
@@ -391,7 +391,7 @@ impl World {
         if spool.commit(session.preserved(), self.now_us).is_err() {
             // What was to be answered may or may not last.
             for done in &mut spooling.answers {
-                done.answer.told = Told::Unknown;
+                done.answer.answered = Answered::Unknown;
             }
             self.queue.push(self.now_us + SPOOL_RETRY_US, Event::Spooled(client, boot));
         } else {
@@ -491,24 +491,24 @@ impl World {
         self.trace.line(self.now_us, || format!("#{index} key-{} {op}", op.key));
         let slot = &mut self.clients[usize::from(client)];
         let mine = &mut slot.threads[usize::from(thread)];
-        match answer.told {
-            Told::Value | Told::Absent | Told::Written | Told::ConditionFailed => {
+        match answer.answered {
+            Answered::Value | Answered::Absent | Answered::Written | Answered::ConditionFailed => {
                 slot.known[op.key as usize] = answer.seq;
                 self.statistics.completed += 1;
                 self.statistics.cached += u64::from(answer.cached);
             }
-            Told::Unknown => self.statistics.indeterminate += 1,
+            Answered::Unknown => self.statistics.indeterminate += 1,
             _ => self.statistics.timed_out += 1,
         }
         if let Some((key, _)) = mine.modifies.take()
-            && matches!(answer.told, Told::Value | Told::Absent)
+            && matches!(answer.answered, Answered::Value | Answered::Absent)
         {
             mine.modifies = Some((key, answer.seq));
         }
         if let Err(violation) = checked {
             self.fail(violation);
         }
-        self.ending_notes(&op, answer.told);
+        self.ending_notes(&op, answer.answered);
     }
 
     /// A thread that has nothing to do wants this now; whether its session took it.
@@ -680,7 +680,7 @@ fn rests_on_client(answer: &Header) -> bool {
 
 fn take_apart(completion: &Completion<'_>, epoch: u32, at_risk: bool) -> Done {
     let nothing = Answer {
-        told: Told::Nothing,
+        answered: Answered::Nothing,
         seq: Seq::NONE,
         saw: NO_OP,
         bytes: 0,
@@ -692,14 +692,18 @@ fn take_apart(completion: &Completion<'_>, epoch: u32, at_risk: bool) -> Done {
     let answer = match completion.outcome {
         Outcome::Value { value, seq, expiry_ms } => {
             let (saw, bytes) = (writer_of(value).unwrap_or(NO_OP), value.len() as u32);
-            Answer { told: Told::Value, seq, saw, bytes, expiry_ms, ..nothing }
+            Answer { answered: Answered::Value, seq, saw, bytes, expiry_ms, ..nothing }
         }
-        Outcome::NotFound { seq } => Answer { told: Told::Absent, seq, ..nothing },
-        Outcome::Written { seq } => Answer { told: Told::Written, seq, ..nothing },
-        Outcome::ConditionFailed { seq } => Answer { told: Told::ConditionFailed, seq, ..nothing },
+        Outcome::NotFound { seq } => Answer { answered: Answered::Absent, seq, ..nothing },
+        Outcome::Written { seq } => Answer { answered: Answered::Written, seq, ..nothing },
+        Outcome::ConditionFailed { seq } => {
+            Answer { answered: Answered::ConditionFailed, seq, ..nothing }
+        }
         Outcome::Scanned { .. } | Outcome::TimedOut => nothing,
         // A copy of the packet may still find room.
-        Outcome::NoSpace | Outcome::Indeterminate => Answer { told: Told::Unknown, ..nothing },
+        Outcome::NoSpace | Outcome::Indeterminate => {
+            Answer { answered: Answered::Unknown, ..nothing }
+        }
     };
     Done { token: completion.token, answer, given_up: false }
 }

@@ -4,7 +4,7 @@ use super::World;
 use crate::check::stored::{Stored, compare};
 use crate::check::{Check, Violation, conditions, scans};
 use crate::clock::EPOCH_MS;
-use crate::history::{Op, Told};
+use crate::history::{Answered, Op};
 use crate::parts::Part;
 use crate::workload::Intent;
 use switchback_wire::CACHED_KEY_BYTES_MAX;
@@ -285,14 +285,14 @@ impl World {
     }
 
     /// After the faults no operation may come to nothing, and the cache works again.
-    pub(super) fn ending_notes(&mut self, op: &Op, told: Told) {
+    pub(super) fn ending_notes(&mut self, op: &Op, answered: Answered) {
         if matches!(self.phase, Phase::Safety | Phase::Settling) || op.invoked_us == 0 {
             return;
         }
         if matches!(self.phase, Phase::Warming(_)) && op.cached {
             self.ending_state.absorbed |= op.changes() || !self.plan.scheme.absorbs_writes();
         }
-        if matches!(told, Told::Unknown | Told::Nothing) {
+        if matches!(answered, Answered::Unknown | Answered::Nothing) {
             self.note_nothing(format!("an operation on key {}, {op}", op.key));
         }
     }

@@ -5,7 +5,7 @@ use super::{ClientSlot, Flight, World};
 use crate::check::Violation;
 use crate::event::Event;
 use crate::focus::Focus;
-use crate::history::{Op, OpIndex, Told};
+use crate::history::{Answered, Op, OpIndex};
 use crate::parts::Part;
 use crate::plan::{Agents, Clocks, ControlNetwork, DataNetwork, Disks, Load, Plan, Topology};
 use crate::run::{Outcome, outcome};
@@ -242,9 +242,9 @@ impl Script {
     }
 
     /// Waits for an operation, which must be told this.
-    pub fn expect(&mut self, index: OpIndex, told: Told) {
+    pub fn expect(&mut self, index: OpIndex, answered: Answered) {
         let op = self.answer(index);
-        assert_eq!(op.told, told, "#{index} {op}");
+        assert_eq!(op.answered, answered, "#{index} {op}");
     }
 
     /// Says what becomes of packets from one part to another.
