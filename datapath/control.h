@@ -192,7 +192,7 @@ static long control_reset_column(u32 index, void *with)
     for (u32 row = 0; row < SKETCH_ROWS; row++) {
         u32 *counter = table_sketch(call, row, column);
         if (counter != NULL) {
-            // What it begins at, a key needs less to be hot.
+            // A key needs that much less to be hot.
             store_relaxed(counter, (u32)call->header.guard);
         }
     }

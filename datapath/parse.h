@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Stage 1: is this a whole packet of ours, of this epoch, from someone who may send it? (Protocol,
+// Stage 1: is this a whole packet of ours, of this epoch, from a sender that may send it? (Protocol,
 // section 2.)
 #pragma once
 
@@ -109,7 +109,7 @@ STEP u32 parse_form(struct packet *packet, struct call *call)
         decode_nothing(&call->header);
     }
     if (call->injected) {
-        // What else only control packets say, control.h reads.
+        // control.h reads what else control packets say.
         call->location = from_be32(wire->location);
     }
     if (unlikely(!operation_of(call->header.op).known)) {

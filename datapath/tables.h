@@ -50,7 +50,7 @@ enum record_state {
 // The bits that control packets see in `guard`; the other two travel as record flags.
 #define STATE_OWNERSHIP (STATE_VALID | STATE_LATEST | STATE_EVICTING | STATE_REFRESH)
 
-// A cached record. `version` is odd while someone writes it; what is above the key fits its first cache line
+// A cached record. `version` is odd while a writer has it; what is above the key fits its first cache line
 // with the beginning of the key, so a short key costs no line of its own. What packets don't ask for is
 // behind the key. The value follows.
 struct record {

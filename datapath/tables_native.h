@@ -77,7 +77,7 @@ struct report_ring {
     u64 tail __attribute__((aligned(CACHE_LINE)));
 };
 
-// Addresses of the nodes. Read without a lock under a version that is odd while someone writes.
+// Addresses of the nodes. Under a seqlock: their version is odd while they are written.
 struct node_table {
     u32 version;
     u32 mask;

@@ -56,7 +56,7 @@ pub enum Peer {
 pub struct Envelope {
     /// Who sent it.
     pub from: Peer,
-    /// Who is to get it.
+    /// Its receiver.
     pub to: Peer,
     /// What it says.
     pub message: Message,

@@ -73,8 +73,8 @@ pub struct LaneCompletion {
     pub seq: Seq,
 }
 
-/// Names an offer of a key to the cache. Who offers draws it, and never uses one twice for the keys
-/// of a partition; everyone else only compares it and gives it back.
+/// Names an offer of a key to the cache. The node draws it, and never uses one twice for the keys
+/// of a partition; other parts only compare it and give it back.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
 )]

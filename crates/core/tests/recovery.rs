@@ -1,4 +1,4 @@
-//! The controller's recovery: who is waited for, and what is told of it.
+//! The controller's recovery: which clients it waits for, and what is told of it.
 
 mod rack;
 

@@ -28,7 +28,7 @@ pub const SHARDS: u8 = 16;
 /// Packets that are worth handing over at once; larger batches are no faster.
 pub const BATCH: usize = 32;
 
-/// Who is counting: each thread that processes packets has a shard of its own.
+/// Which thread is counting: each that processes packets has a shard of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shard(u8);
 

@@ -182,7 +182,8 @@ impl Worker {
         self.running.drive(&mut self.link);
     }
 
-    /// Has everything on disk that the replies tell of; what can't be, they don't tell.
+    /// Writes to disk what the replies promise; a reply whose records can't be written becomes an
+    /// error.
     fn persist(&mut self) {
         let preserved = self.link.session.preserved_mut();
         let Some(spool) = &mut self.spool else {
@@ -300,7 +301,7 @@ impl Worker {
                 };
                 if self.shared.connections() >= self.shared.config.max_clients {
                     self.running.outbox.replies.statistics().count_error(ErrorKind::MaxClients);
-                    // It is a courtesy; who can't take it at once only sees the end.
+                    // It is a courtesy: a client that can't take it at once only sees the end.
                     let _ = socket.write(b"-ERR max number of clients reached\r\n");
                     continue;
                 }
@@ -460,7 +461,7 @@ impl Worker {
         {
             tracing::error!(%error, "can't sync the spool at the end");
         }
-        // What it still preserves, the controller must be able to ask of its next run.
+        // A session that preserves records stays open: a recovery asks the next run for them.
         if self.link.session.preserved().is_empty() {
             self.link.session.close();
         }

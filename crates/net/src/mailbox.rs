@@ -44,7 +44,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Says who is to be woken. The first one counts.
+    /// Sets the waker of its reader. The first one counts.
     pub fn register(&self, waker: &Arc<Waker>) {
         let _ = self.waker.set(Arc::clone(waker));
         self.wake();

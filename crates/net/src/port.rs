@@ -55,7 +55,7 @@ impl PeerPort {
         PeerPort { peer, carrier, inbox, arrived: VecDeque::new() }
     }
 
-    /// Who is to be woken by a message.
+    /// Its waker, for messages.
     pub fn register(&self, waker: &Arc<Waker>) {
         self.inbox.register(waker);
     }

@@ -157,7 +157,7 @@ impl Map {
         Map::try_equal(replicas).expect("replicas of equal ranges")
     }
 
-    /// The same of lists that come from outside.
+    /// [`Map::equal`] of lists that come from outside.
     ///
     /// # Errors
     /// Another number of lists, and lists that [`Map::new`] refuses.

@@ -69,7 +69,8 @@ pub const MTU_MIN: u32 = PACKET_BYTES_MAX as u32 + 48;
 #[derive(Debug)]
 pub struct Attachment {
     watch: Watch,
-    // Before the program goes: only who has one on the interface may change how it forwards.
+    // Before the program goes: only a process that has one on the interface may change how it
+    // forwards.
     _forwarding: Forwarding,
     _link: Arc<OwnedFd>,
     peer: Option<OwnedFd>,

@@ -202,7 +202,7 @@ impl Pair {
     }
 }
 
-/// A packet and who sends it; `None`: the agent.
+/// A packet and its sender; `None`: the agent.
 fn packet(random: &mut Random, forwarded: &[Packet], turn: u64) -> (Packet, Option<Address>) {
     let (mut packet, mut from) = match random.below(10) {
         0..=4 => (request(random, turn), Some(CLIENT)),

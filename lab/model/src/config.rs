@@ -1,4 +1,4 @@
-//! What is explored: who does what, and how many faults there are.
+//! What is explored: what each client does, and how many faults there are.
 
 use crate::ablation::Mechanism;
 use crate::state::{CLIENTS_MAX, OPERATIONS_MAX};

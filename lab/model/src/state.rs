@@ -414,7 +414,7 @@ pub(crate) struct State {
     pub(crate) spent: Spent,
     /// Every packet that may still matter, in order.
     pub(crate) packets: Vec<Packet>,
-    /// The same of commands.
+    /// Every command that may still matter, in order.
     pub(crate) commands: Vec<Command>,
 }
 

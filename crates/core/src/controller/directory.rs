@@ -1,4 +1,4 @@
-//! What the controller must not forget. Every change is durable before anyone is told of it.
+//! What the controller must not forget. Every change is durable before a part is told of it.
 
 use super::ControllerConfig;
 use super::outbox::{Outbox, StoreFile};

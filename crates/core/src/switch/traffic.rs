@@ -12,7 +12,7 @@ pub(super) struct Traffic {
     moment_us: u64,
     /// When the epoch began, and how many requests had come by then.
     began: (u64, u64),
-    /// The same of the present moment.
+    /// The present moment, and how many requests have come by now.
     moment: (u64, u64),
     is_quiet: bool,
 }

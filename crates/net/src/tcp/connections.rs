@@ -11,11 +11,11 @@ use tokio::task::AbortHandle;
 
 /// Connections that have not said who they are. One more ends the oldest of them.
 const STRANGERS_MAX: usize = 256;
-/// The same of one address: another host's get their turn.
+/// Such connections of one address, so that other hosts get their turn.
 const STRANGERS_PER_ADDRESS_MAX: usize = 64;
 /// Connections of clients; more are refused. Switches and nodes have a place each.
 const CLIENTS_MAX: usize = 4096;
-/// The same of one address: a host can't take the places of all others.
+/// Connections of clients of one address, so that a host can't take the places of all others.
 const CLIENTS_PER_ADDRESS_MAX: usize = 1024;
 /// Messages that wait for a peer, and their bytes.
 const OUTGOING_MAX: usize = 1 << 16;

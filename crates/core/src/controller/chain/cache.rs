@@ -153,9 +153,8 @@ impl Cache {
         assert!(before.is_none(), "an incarnation is used once");
     }
 
-    /// Takes a key in that a switch was found to hold already (after a restart of the controller).
-    /// What it tells of a key, an incarnation or a slot that is taken, or of a slot that it doesn't
-    /// have, changes nothing.
+    /// Takes in a key that a switch was found to hold already, after a restart of the controller.
+    /// An entry whose key, incarnation or slot is taken, or whose slot doesn't exist, is ignored.
     pub(super) fn adopt(&mut self, entry: Entry, partition: u16, offer: OfferId) {
         if self.by_hash.contains_key(&entry.hash) || self.keys.contains_key(&entry.id) {
             return;

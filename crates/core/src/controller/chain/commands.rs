@@ -22,7 +22,7 @@ pub(super) enum Order {
 
 #[derive(Clone, Debug)]
 struct Outstanding {
-    /// Who is told; of work, who headed its partitions when it was last sent.
+    /// Its receiver; of work, the head of its partitions when it was last sent.
     to: Peer,
     epoch: u32,
     order: Order,

@@ -20,7 +20,7 @@ const STORES_MAX: usize = 8;
 /// A recovery in progress.
 #[derive(Debug)]
 pub(super) struct Recovery {
-    /// The store that makes the new epoch durable: no one hears of it before.
+    /// The store that makes the new epoch durable: no part is told of it before.
     stored_by: u64,
     switch_ready: bool,
     nodes: Vec<NodeRecovery>,
@@ -135,7 +135,7 @@ impl Chain {
         self.finish_recovery(cx);
     }
 
-    /// The new epoch is durable: tell everyone.
+    /// The new epoch is durable: tell all parts.
     fn begin_recovery(&mut self, cx: &mut Context<'_>) {
         let generation = self.snapshots.next_generation(cx, self.id);
         if let Some((_, boot)) = cx.directory.active(self.id) {

@@ -209,7 +209,7 @@ impl Snapshots {
         self.taking.as_ref().is_some_and(|taking| taking.store.is_some())
     }
 
-    /// Whether the store of a snapshot has ended, and no one was told yet.
+    /// Whether the store of a snapshot has ended, and clients were not told yet.
     pub(super) fn is_stored(&self, outbox: &Outbox) -> bool {
         let store = self.taking.as_ref().and_then(|taking| taking.store);
         store.is_some_and(|store| outbox.is_stored(store))
