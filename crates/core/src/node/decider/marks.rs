@@ -1,8 +1,7 @@
 //! What a node remembers of hot keys: fences and offers (rules 2, 3 and 5).
 //!
-//! A fence is a fencing token (Burrows, "The Chubby lock service", OSDI 2006, section 2.4: a
-//! sequencer): the node bounces writes whose sequence number is not above it, however late they
-//! come.
+//! A fence is a fencing token (Burrows, "The Chubby lock service", OSDI 2006, calls it a sequencer):
+//! the node bounces writes whose sequence number is not above it, however late they come.
 
 use crate::mechanisms::Mechanisms;
 use crate::storage::{Mark, OfferId};
