@@ -113,7 +113,7 @@ fn chains_switches_and_partitions_are_the_controllers() {
     assert_eq!((chains[0].chain, chains[0].phase.as_str()), (0, "serving"));
     assert_eq!((chains[0].epoch, chains[0].switch), (epoch, Some(0)));
     let switches = supervisor.switches().unwrap();
-    assert_eq!((switches.len(), switches[0].active, switches[0].epoch), (1, true, epoch));
+    assert_eq!((switches.len(), switches[0].index, switches[0].active), (1, 0, true));
     let whole = PartitionStatus {
         first_key: "0".repeat(32),
         replicas: vec![0],
