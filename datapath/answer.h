@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// What nodes answer: to reads (which may promote a record), to writes (which the lane must wait for), and
-// NetCache's updates.
+// What nodes answer: to reads (which may promote a record), to writes (which the lane must wait
+// for), and NetCache's updates.
 #pragma once
 
 #include "complete.h"
 #include "record.h"
 
-// What a node says about a record becomes the cached one: clean, latest. False, and nothing changes, if the
-// agent can't be told first.
-STEP bool answer_install(struct packet *packet, struct call *call, struct record *record, bool is_tombstone,
-                         enum counter counter)
+// What a node says about a record becomes the cached one: clean, latest. False, and nothing
+// changes, if the agent can't be told first.
+STEP bool answer_install(struct packet *packet, struct call *call, struct record *record,
+                         bool is_tombstone, enum counter counter)
 {
     if (!record_has_room(call)) {
         return record_evict_itself(call, record);
     }
     // Only the node knows how it was made.
-    if (!record_store(packet, call, record, STATE_DEPENDENT | (is_tombstone ? STATE_TOMBSTONE : 0))) {
+    if (!record_store(packet, call, record,
+                      STATE_DEPENDENT | (is_tombstone ? STATE_TOMBSTONE : 0))) {
         return false;
     }
     count(call, counter);
     return true;
 }
 
-// The answer to a fenced read. Everything up to its fence is applied at the node or will be bounced by it, so
-// if nothing that the record let pass is above the fence, it is the newest version. (Rule 4.)
+// The answer to a fenced read. Everything up to its fence is applied at the node or will be bounced
+// by it, so if nothing that the record let pass is above the fence, it is the newest version.
+// (Rule 4.)
 STEP bool answer_promotes(struct call *call, const struct record *record)
 {
     bool is_outcome = call->header.status == STATUS_OK || call->header.status == STATUS_NOT_FOUND;
@@ -49,7 +51,8 @@ STAGE u32 read_answer(struct packet *packet, struct call *call)
         }
         record_unlock(record);
     }
-    // Without a promotion (the record was locked, or its report found no room) the client has its answer.
+    // Without a promotion (the record was locked, or its report found no room) the client has its
+    // answer.
     return verdict == drop(EPOCH) ? verdict : REPLY;
 }
 
@@ -80,7 +83,8 @@ STAGE u32 write_answer(struct call *call)
     return REPLY;
 }
 
-// NetCache: the node has applied a write that invalidated a record, and sends it until this is acknowledged.
+// NetCache: the node has applied a write that invalidated a record, and sends it until this is
+// acknowledged.
 STAGE u32 cache_update(struct packet *packet, struct call *call)
 {
     u32 verdict = CONTINUE;
@@ -91,10 +95,12 @@ STAGE u32 cache_update(struct packet *packet, struct call *call)
     bool is_reported = true;
     if (record != NULL) {
         bool is_wanted = (record->state & (STATE_REFRESH | STATE_EVICTING)) == STATE_REFRESH;
-        bool is_new_enough = call->header.seq >= record->adm || !has_feature(call, FEATURE_SEQ_COMPARE);
+        bool is_new_enough =
+            call->header.seq >= record->adm || !has_feature(call, FEATURE_SEQ_COMPARE);
         if (is_wanted && is_new_enough) {
             bool is_tombstone = (call->header.record_flags & RECORD_TOMBSTONE) != 0;
-            is_reported = answer_install(packet, call, record, is_tombstone, COUNTER_cache_updates_applied);
+            is_reported =
+                answer_install(packet, call, record, is_tombstone, COUNTER_cache_updates_applied);
         }
         record_unlock(record);
     }

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// One call of the pipeline: what comes in beside the packet, what the stages learn about it, and what becomes
-// of it.
+// One call of the pipeline: what comes in beside the packet, what the stages learn about it, and
+// what becomes of it.
 #pragma once
 
 #include "wire.h"
 
-// Which scheme runs and which mechanisms: X(name, bit). With SWITCHBACK_ABLATIONS, which the laboratory
-// builds, every mechanism can be left out, so that a simulation proves that its checks would notice.
-#define FEATURES(X)                                                                                          \
-    X(CACHE, 0)             /* look keys up at all */                                                        \
-    X(WRITE_BACK, 1)        /* absorb writes (FarReach) */                                                   \
-    X(WRITE_THROUGH, 2)     /* invalidate on write, take the node's update (NetCache) */                     \
-    X(EMBEDDING, 3)         /* reads of an outdated dirty record under eviction carry it */                  \
-    X(SEQ_COMPARE, 4)       /* only what is newer is stored */                                               \
-    X(VALIDITY, 5)          /* a record serves only after SET_VALID */                                       \
-    X(OUTDATED, 6)          /* a record that may be older than the node's doesn't answer */                  \
-    X(FENCE, 7)             /* promotion by fenced reads */                                                  \
-    X(INCARNATION_CHECK, 8) /* control packets name the incarnation they mean */                             \
-    X(SNAPSHOT_COW, 9)      /* originals are reported before they are overwritten */                         \
-    X(COMPLETION, 10)       /* at most once */                                                               \
-    X(EPOCH_FENCE, 11)      /* other epochs' packets are refused */                                          \
-    X(RETRY_OLD_SEQ, 12)    /* a retry of a forwarded write goes on with its seq */                          \
-    X(CONDITION_ADM, 13)    /* a forwarded conditional write keeps older answers from promoting */           \
-    X(CONDITION_WAIT, 14)   /* a conditional write waits for the end of an eviction */                       \
+// Which scheme runs and which mechanisms: X(name, bit). With SWITCHBACK_ABLATIONS, which the
+// laboratory builds, every mechanism can be left out, so that a simulation proves that its checks
+// would notice.
+#define FEATURES(X)                                                                                \
+    X(CACHE, 0)             /* look keys up at all */                                              \
+    X(WRITE_BACK, 1)        /* absorb writes (FarReach) */                                         \
+    X(WRITE_THROUGH, 2)     /* invalidate on write, take the node's update (NetCache) */           \
+    X(EMBEDDING, 3)         /* reads of an outdated dirty record under eviction carry it */        \
+    X(SEQ_COMPARE, 4)       /* only what is newer is stored */                                     \
+    X(VALIDITY, 5)          /* a record serves only after SET_VALID */                             \
+    X(OUTDATED, 6)          /* a record that may be older than the node's doesn't answer */        \
+    X(FENCE, 7)             /* promotion by fenced reads */                                        \
+    X(INCARNATION_CHECK, 8) /* control packets name the incarnation they mean */                   \
+    X(SNAPSHOT_COW, 9)      /* originals are reported before they are overwritten */               \
+    X(COMPLETION, 10)       /* at most once */                                                     \
+    X(EPOCH_FENCE, 11)      /* other epochs' packets are refused */                                \
+    X(RETRY_OLD_SEQ, 12)    /* a retry of a forwarded write goes on with its seq */                \
+    X(CONDITION_ADM, 13)    /* a forwarded conditional write keeps older answers from promoting */ \
+    X(CONDITION_WAIT, 14)   /* a conditional write waits for the end of an eviction */             \
     X(REPORT_FIRST, 15)     /* what can't report its original doesn't change */
 
 #define FEATURE_BIT(name, bit) FEATURE_##name = 1u << (bit),
@@ -32,8 +33,8 @@ enum feature { FEATURES(FEATURE_BIT) };
 // The features that depend on the scheme.
 #define FEATURES_OF_SCHEMES (FEATURE_CACHE | FEATURE_WRITE_BACK | FEATURE_WRITE_THROUGH)
 
-// Whether a feature is on, by the mask. Mechanisms are always on where they can't be left out, so their
-// checks compile to nothing.
+// Whether a feature is on, by the mask. Mechanisms are always on where they can't be left out, so
+// their checks compile to nothing.
 STEP bool is_on(u64 features, u64 bit)
 {
 #ifndef SWITCHBACK_ABLATIONS
@@ -45,63 +46,63 @@ STEP bool is_on(u64 features, u64 bit)
 }
 
 // Why a packet was dropped: X(name).
-#define DROP_REASONS(X)                                                                                      \
-    X(NONE)                                                                                                  \
-    X(SHORT)         /* not even a header */                                                                 \
-    X(MAGIC)         /* not a Switchback packet */                                                           \
-    X(VERSION)       /* another version */                                                                   \
-    X(OPERATION)     /* unknown, or not one that a switch takes */                                           \
-    X(LENGTH)        /* lengths don't add up */                                                              \
-    X(KEY)           /* empty or too long */                                                                 \
-    X(CONTROL)       /* a control operation from the wire, or one that makes no sense */                     \
-    X(SENDER)        /* only a node may say this */                                                          \
-    X(EPOCH)         /* another epoch, or none yet */                                                        \
-    X(ROUTE)         /* the partition has no node */                                                         \
-    X(LANE)          /* not granted */                                                                       \
-    X(BUSY)          /* a packet of the lane is being processed */                                           \
-    X(OLD_REQUEST)   /* the lane is at a later request */                                                    \
-    X(NOT_PENDING)   /* the lane doesn't wait for this answer */                                             \
-    X(CONTENDED)     /* a record stayed locked */                                                            \
-    X(SEQ_EXHAUSTED) /* the epoch's sequence numbers are used up */                                          \
-    X(EVICTING)      /* a conditional write has to wait for an eviction */                                   \
-    X(ROOM)          /* the frame can't grow */                                                              \
-    X(UNREPORTED)    /* no room for the report that has to come before the change */                         \
+#define DROP_REASONS(X)                                                                            \
+    X(NONE)                                                                                        \
+    X(SHORT)         /* not even a header */                                                       \
+    X(MAGIC)         /* not a Switchback packet */                                                 \
+    X(VERSION)       /* another version */                                                         \
+    X(OPERATION)     /* unknown, or not one that a switch takes */                                 \
+    X(LENGTH)        /* lengths don't add up */                                                    \
+    X(KEY)           /* empty or too long */                                                       \
+    X(CONTROL)       /* a control operation from the wire, or one that makes no sense */           \
+    X(SENDER)        /* only a node may say this */                                                \
+    X(EPOCH)         /* another epoch, or none yet */                                              \
+    X(ROUTE)         /* the partition has no node */                                               \
+    X(LANE)          /* not granted */                                                             \
+    X(BUSY)          /* a packet of the lane is being processed */                                 \
+    X(OLD_REQUEST)   /* the lane is at a later request */                                          \
+    X(NOT_PENDING)   /* the lane doesn't wait for this answer */                                   \
+    X(CONTENDED)     /* a record stayed locked */                                                  \
+    X(SEQ_EXHAUSTED) /* the epoch's sequence numbers are used up */                                \
+    X(EVICTING)      /* a conditional write has to wait for an eviction */                         \
+    X(ROOM)          /* the frame can't grow */                                                    \
+    X(UNREPORTED)    /* no room for the report that has to come before the change */               \
     X(TTL)           /* passed as many switches as it may */
 
 #define DROP_NUMBER(name) DROP_##name,
 enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
 
 // What is counted beside drops: X(name). Operations first.
-#define COUNTERS(X)                                                                                          \
-    X(read)                                                                                                  \
-    X(write)                                                                                                 \
-    X(delete)                                                                                                \
-    X(fragment)                                                                                              \
-    X(read_fragment)                                                                                         \
-    X(scan)                                                                                                  \
-    X(read_reply)                                                                                            \
-    X(write_reply)                                                                                           \
-    X(fragment_reply)                                                                                        \
-    X(read_fragment_reply)                                                                                   \
-    X(scan_reply)                                                                                            \
-    X(bounce)                                                                                                \
-    X(cache_update)                                                                                          \
-    X(control)                                                                                               \
-    X(read_hits)                                                                                             \
-    X(read_misses)                                                                                           \
-    X(write_hits)                                                                                            \
-    X(write_misses)                                                                                          \
-    X(fenced_reads)                                                                                          \
-    X(embedded_reads)                                                                                        \
-    X(absorbed_writes)                                                                                       \
-    X(forwarded_writes)                                                                                      \
-    X(repeated_answers)                                                                                      \
-    X(bounces_executed)                                                                                      \
-    X(promotions)                                                                                            \
-    X(cache_updates_applied)                                                                                 \
-    X(condition_failures)                                                                                    \
-    X(self_evictions)                                                                                        \
-    X(hot_misses)                                                                                            \
+#define COUNTERS(X)                                                                                \
+    X(read)                                                                                        \
+    X(write)                                                                                       \
+    X(delete)                                                                                      \
+    X(fragment)                                                                                    \
+    X(read_fragment)                                                                               \
+    X(scan)                                                                                        \
+    X(read_reply)                                                                                  \
+    X(write_reply)                                                                                 \
+    X(fragment_reply)                                                                              \
+    X(read_fragment_reply)                                                                         \
+    X(scan_reply)                                                                                  \
+    X(bounce)                                                                                      \
+    X(cache_update)                                                                                \
+    X(control)                                                                                     \
+    X(read_hits)                                                                                   \
+    X(read_misses)                                                                                 \
+    X(write_hits)                                                                                  \
+    X(write_misses)                                                                                \
+    X(fenced_reads)                                                                                \
+    X(embedded_reads)                                                                              \
+    X(absorbed_writes)                                                                             \
+    X(forwarded_writes)                                                                            \
+    X(repeated_answers)                                                                            \
+    X(bounces_executed)                                                                            \
+    X(promotions)                                                                                  \
+    X(cache_updates_applied)                                                                       \
+    X(condition_failures)                                                                          \
+    X(self_evictions)                                                                              \
+    X(hot_misses)                                                                                  \
     X(reports)
 
 #define COUNTER_NUMBER(name) COUNTER_##name,
@@ -117,7 +118,8 @@ enum counter { COUNTERS(COUNTER_NUMBER) COUNTER_COUNT };
 #define drop(reason)    (DROPPED | (u32)DROP_##reason)
 #define is_drop(v)      (((v) & DROPPED) != 0)
 
-// An endpoint: IPv6, or IPv4 mapped into it. The port is in host order. crates/wire has the same layout.
+// An endpoint: IPv6, or IPv4 mapped into it. The port is in host order. crates/wire has the same
+// layout.
 struct address {
     u8 ip[16];
     u16 port;
@@ -145,8 +147,8 @@ STEP u32 slot_of(u32 location)
     return location & SLOTS_MAX;
 }
 
-// The replicas of a partition from the head to the tail, 16 bits each from the lowest up, in one word that is
-// read whole.
+// The replicas of a partition from the head to the tail, 16 bits each from the lowest up, in one
+// word that is read whole.
 #define REPLICAS_MAX 4u
 #define NO_NODE      0xffffu
 #define NO_ROUTE     (~0ull)
@@ -160,8 +162,8 @@ struct range {
     u16 reserved[3];
 };
 
-// The keys that have their top bits in common, and the ranges that meet there, by their places in the table.
-// If it is one range, its partition and route are here, too.
+// The keys that have their top bits in common, and the ranges that meet there, by their places in
+// the table. If it is one range, its partition and route are here, too.
 struct route_bucket {
     u64 route;
     u16 partition;

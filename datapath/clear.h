@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Forgetting everything in BPF maps: what switchback_clear of native.c does, for the same reasons in the same
-// order.
+// Forgetting everything in BPF maps: what switchback_clear of native.c does, for the same reasons
+// in the same order.
 #pragma once
 
 #include "record.h"
@@ -53,8 +53,9 @@ static long clear_record(u32 index, void *with)
 {
     struct clearing *clearing = with;
     struct record *record =
-        index < SLOTS_MAX ? table_record(NULL, location_of(clearing->size_class & (CLASS_MAX - 1), index))
-                          : NULL;
+        index < SLOTS_MAX
+            ? table_record(NULL, location_of(clearing->size_class & (CLASS_MAX - 1), index))
+            : NULL;
     if (record == NULL) {
         return 1;
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// At most once: the entry of a lane, the only arbiter of what becomes of a write. (Protocol, section 3; Lee
-// et al., "RIFL", SOSP 2015, calls it a completion record.)
+// At most once: the entry of a lane, the only arbiter of what becomes of a write. (Protocol,
+// section 3; Lee et al., "RIFL", SOSP 2015, calls it a completion record.)
 //
-// It stays locked while a packet of the lane is processed. A second packet that finds it locked can only be a
-// duplicate, or arrive as if it came later; it is dropped.
+// It stays locked while a packet of the lane is processed. A second packet that finds it locked can
+// only be a duplicate, or arrive as if it came later; it is dropped.
 #pragma once
 
 #include "parse.h"
@@ -13,7 +13,8 @@
 STEP struct lane *lane_lock(struct call *call, u32 *verdict)
 {
     u32 lane = call->header.lane;
-    struct lane *entry = lane < load_relaxed(&registers_of(call)->lanes) ? table_lane(call, lane) : NULL;
+    struct lane *entry =
+        lane < load_relaxed(&registers_of(call)->lanes) ? table_lane(call, lane) : NULL;
     if (unlikely(entry == NULL)) {
         *verdict = drop(LANE);
         return NULL;
@@ -58,8 +59,8 @@ STEP bool lane_waits(struct call *call, const struct lane *entry)
 STEP u32 write_reply(struct packet *packet, struct call *call, u8 status, u16 cached)
 {
     struct header *header = &call->header;
-    header->flags =
-        (u16)((header->flags & FLAG_CONDITIONAL) | cached | (header->op == OP_DELETE ? FLAG_DELETE : 0));
+    header->flags = (u16)((header->flags & FLAG_CONDITIONAL) | cached |
+                          (header->op == OP_DELETE ? FLAG_DELETE : 0));
     header->op = OP_WRITE_REPLY;
     header->status = status;
     header->generation = snapshot_generation(load_acquire(&registers_of(call)->snapshot));
@@ -70,7 +71,8 @@ STEP u32 write_reply(struct packet *packet, struct call *call, u8 status, u16 ca
 STEP u32 lane_complete(struct packet *packet, struct call *call, const struct lane *entry)
 {
     u64 request = call->header.request;
-    if (!has_feature(call, FEATURE_COMPLETION) || entry->state == LANE_NONE || request > entry->request) {
+    if (!has_feature(call, FEATURE_COMPLETION) || entry->state == LANE_NONE ||
+        request > entry->request) {
         return CONTINUE;
     }
     if (request < entry->request) {

@@ -2,9 +2,9 @@
 //
 // Control packets: how the agent changes and reads what packets own. (Protocol, section 6.)
 //
-// They go through the same pipeline, so they are atomic with respect to all other packets on every target.
-// The answer is the same packet. A control packet that names no slot or lane that exists is the agent's
-// mistake: dropped.
+// They go through the same pipeline, so they are atomic with respect to all other packets on every
+// target. The answer is the same packet. A control packet that names no slot or lane that exists is
+// the agent's mistake: dropped.
 #pragma once
 
 #include "complete.h"
@@ -21,7 +21,8 @@ STEP u32 control_done(struct packet *packet, struct call *call, u8 status)
     return packet_resize(packet, call, 0) ? REPLY : drop(ROOM);
 }
 
-// Makes the packet the record's image: the answer to EVICT_BEGIN and LOAD_RECORD, and the form of reports.
+// Makes the packet the record's image: the answer to EVICT_BEGIN and LOAD_RECORD, and the form of
+// reports.
 STEP void control_describe(struct header *header, const struct record *record)
 {
     header->seq = record->seq;
@@ -78,7 +79,8 @@ STEP u32 control_admit(struct packet *packet, struct call *call, struct record *
 STEP u32 control_set_valid(struct packet *packet, struct call *call, struct record *record)
 {
     if ((record->state & STATE_VALID) == 0) {
-        // The lookup entry is older than this load: a write that takes a later number finds the record.
+        // The lookup entry is older than this load: a write that takes a later number finds the
+        // record.
         record->adm = sequence_last(call, record->hash_low);
         record->state |= STATE_VALID;
     }
@@ -126,7 +128,8 @@ STAGE u32 control_record(struct packet *packet, struct call *call)
 STEP u32 *control_counter(struct call *call, u32 index)
 {
     u32 slot = slot_of(call->location) + index;
-    return slot < SLOTS_MAX ? table_counter(call, location_of(class_of(call->location), slot)) : NULL;
+    return slot < SLOTS_MAX ? table_counter(call, location_of(class_of(call->location), slot))
+                            : NULL;
 }
 
 // How many of them the packet asks for.
@@ -159,7 +162,8 @@ STAGE u32 control_load_counters(struct packet *packet, struct call *call)
 {
     struct counters_loaded loaded = {.call = call};
     u32 asked = control_count(packet, call);
-    repeat(asked < COUNTERS_LOADED_MAX ? asked : COUNTERS_LOADED_MAX, control_load_counter, &loaded);
+    repeat(asked < COUNTERS_LOADED_MAX ? asked : COUNTERS_LOADED_MAX, control_load_counter,
+           &loaded);
     u32 bytes = loaded.count * (u32)sizeof(be32);
     if (bytes == 0) {
         return drop(CONTROL);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Ethernet, IP and UDP around a packet: taken off before the pipeline, made anew after it. XDP only.
+// Ethernet, IP and UDP around a packet: taken off before the pipeline, made anew after it. XDP
+// only.
 #pragma once
 
 #include "packet.h"
@@ -33,7 +34,8 @@ struct frame_v6 {
 } __attribute__((packed));
 
 _Static_assert(sizeof(struct frame_v4) == 42, "Ethernet, IPv4, UDP");
-_Static_assert(sizeof(struct frame_v6) == 62 && sizeof(struct frame_v6) < HEADERS_BEFORE_MAX, "IPv6");
+_Static_assert(sizeof(struct frame_v6) == 62 && sizeof(struct frame_v6) < HEADERS_BEFORE_MAX,
+               "IPv6");
 
 // An Ethernet address by halves: of arrays of bytes clang moves each.
 struct mac {
@@ -65,8 +67,8 @@ STEP void mac_to(void *at, struct mac mac)
     halves[2] = mac.halves[2];
 }
 
-// Word by word, since it is volatile: a memcpy would take what it was when this was compiled. The words are
-// constants by the time that the verifier sees them.
+// Word by word, since it is volatile: a memcpy would take what it was when this was compiled. The
+// words are constants by the time that the verifier sees them.
 STEP u32 endpoint_word(u32 index)
 {
     return ((const volatile u32 *)(const volatile void *)parameters.endpoint.ip)[index];
@@ -209,7 +211,8 @@ STEP bool frame_rewrite_v4(struct xdp_md *frame, const struct address *to, u32 b
     ip->check = 0;
     copy_endpoint(&ip->saddr, 12);
     __builtin_memcpy(&ip->daddr, to->ip + 12, 4);
-    // Of the fields as they were set: loads of halves of what was stored whole would wait for the stores.
+    // Of the fields as they were set: loads of halves of what was stored whole would wait for the
+    // stores.
     u32 from = endpoint_word(3), length = ip->tot_len;
     u32 receiver = ip->daddr;
     u32 sum = to_be16(0x4500) + length + to_be16(0x4000) + to_be16(HOPS << 8 | IPPROTO_UDP);
@@ -267,7 +270,8 @@ STEP bool frame_rewrite_v6(struct xdp_md *frame, const struct address *to, u32 b
     copy_endpoint(&v6->ip.saddr, 0);
     __builtin_memcpy(&v6->ip.daddr, to->ip, 16);
     set_ports(&v6->udp, to, (u32)sizeof(struct udphdr) + bytes);
-    // The pseudo header's length and protocol; its addresses are summed where they lie, in front of UDP.
+    // The pseudo header's length and protocol; its addresses are summed where they lie, in front of
+    // UDP.
     struct checksum checksum = {
         .frame = frame,
         .at = __builtin_offsetof(struct frame_v6, ip.saddr),
@@ -296,7 +300,8 @@ STEP bool set_hop(struct xdp_md *frame, struct mac from, struct mac to)
     return true;
 }
 
-// Back to where the frame came from: whatever became of the packet, its Ethernet header is still in front.
+// Back to where the frame came from: whatever became of the packet, its Ethernet header is still in
+// front.
 STEP bool turn_back(struct xdp_md *frame)
 {
     struct ethhdr *ethernet = (void *)(long)frame->data;
@@ -314,9 +319,10 @@ STEP void frame_unreached(const struct address *to)
     (void)bpf_ringbuf_output(&unreached, (void *)to, sizeof(*to), 0);
 }
 
-// The next hop by the kernel's own routing and neighbours. What is asked and answered is in the CPU's scratch
-// memory: the stack has no room for it.
-STEP int frame_route(struct xdp_md *frame, const struct call *call, const struct address *to, u32 bytes)
+// The next hop by the kernel's own routing and neighbours. What is asked and answered is in the
+// CPU's scratch memory: the stack has no room for it.
+STEP int frame_route(struct xdp_md *frame, const struct call *call, const struct address *to,
+                     u32 bytes)
 {
     struct scratch *scratch = packet_scratch();
     if (scratch == NULL) {
@@ -342,7 +348,8 @@ STEP int frame_route(struct xdp_md *frame, const struct call *call, const struct
     if (found == BPF_FIB_LKUP_RET_NO_NEIGH) {
         frame_unreached(to);
     }
-    if (found != BPF_FIB_LKUP_RET_SUCCESS || !set_hop(frame, mac_at(hop->smac), mac_at(hop->dmac))) {
+    if (found != BPF_FIB_LKUP_RET_SUCCESS ||
+        !set_hop(frame, mac_at(hop->smac), mac_at(hop->dmac))) {
         return XDP_DROP;
     }
     return hop->ifindex == frame->ingress_ifindex ? XDP_TX : (int)bpf_redirect(hop->ifindex, 0);
@@ -353,8 +360,8 @@ STAGE int frame_send_on(struct xdp_md *frame, struct call *call, u32 verdict)
     struct address to = {0};
     u32 bytes = packet_length((struct packet *)(void *)frame, call);
     bool is_known = frame_receiver(frame, call, verdict, &to) && is_mapped_v4(&to) == !is_v6(call);
-    bool is_whole =
-        is_known && (is_v6(call) ? frame_rewrite_v6(frame, &to, bytes) : frame_rewrite_v4(frame, &to, bytes));
+    bool is_whole = is_known && (is_v6(call) ? frame_rewrite_v6(frame, &to, bytes)
+                                             : frame_rewrite_v4(frame, &to, bytes));
     int action = XDP_DROP;
     if (is_whole && is_same_address(&to, &call->from)) {
         action = turn_back(frame) ? XDP_TX : XDP_DROP;
@@ -367,8 +374,8 @@ STAGE int frame_send_on(struct xdp_md *frame, struct call *call, u32 verdict)
     return action;
 }
 
-// An answer to the sender of the request, over IPv4, needs nothing that isn't known: no receiver to be
-// read from the packet, no route.
+// An answer to the sender of the request, over IPv4, needs nothing that isn't known: no receiver to
+// be read from the packet, no route.
 STEP int frame_send(struct xdp_md *frame, struct call *call, u32 verdict)
 {
     bool goes_back = verdict == REPLY && call->stamps_origin && !is_v6(call);

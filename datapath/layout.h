@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Names and numbers of this directory's headers, for those who have to agree with them: crates/datapath
-// compares its own, crates/xdp reads records and lanes out of BPF maps by them. Part of native.c.
+// Names and numbers of this directory's headers, for those who have to agree with them:
+// crates/datapath compares its own, crates/xdp reads records and lanes out of BPF maps by them.
+// Part of native.c.
 #pragma once
 
 #include "native.h"

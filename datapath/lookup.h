@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Key hash to location: buckets of a cache line with four entries each, linear probing, one writer at a time
-// (the agent's), readers without locks. Part of tables_*.h, which say where the buckets are.
+// Key hash to location: buckets of a cache line with four entries each, linear probing, one writer
+// at a time (the agent's), readers without locks. Part of tables_*.h, which say where the buckets
+// are.
 //
-// A bucket counts the entries that found it full and live further on; a reader goes on only while that count
-// isn't 0. Entries never move, so a reader can't miss one. Each bucket is under a seqlock: its version is odd
-// while the writer is in it. Tags are the high half of the key hash; a second key with a tag that is present
-// is refused, and a hit is believed only after the record's whole key and the hash's low half were compared.
+// A bucket counts the entries that found it full and live further on; a reader goes on only while
+// that count isn't 0. Entries never move, so a reader can't miss one. Each bucket is under a
+// seqlock: its version is odd while the writer is in it. Tags are the high half of the key hash; a
+// second key with a tag that is present is refused, and a hit is believed only after the record's
+// whole key and the hash's low half were compared.
 #pragma once
 
 #include "call.h"
 
-// How far from its own bucket an entry may be. In a table that is half full none gets there by chance.
+// How far from its own bucket an entry may be. In a table that is half full none gets there by
+// chance.
 #define PROBES_MAX 16u
 
-// One bucket, read without care for writers: the tag's location or NO_LOCATION, and whether there are
-// entries further on.
+// One bucket, read without care for writers: the tag's location or NO_LOCATION, and whether there
+// are entries further on.
 STEP u32 bucket_find(const struct bucket *bucket, u64 tag, bool *goes_on)
 {
-    // Which of the four it is can't be predicted, so there is no branch on it. Free entries have tag 0, which
-    // no key in the table has, and no location.
+    // Which of the four it is can't be predicted, so there is no branch on it. Free entries have
+    // tag 0, which no key in the table has, and no location.
     u32 location = NO_LOCATION;
 #pragma GCC unroll 4
     for (u32 i = 0; i < BUCKET_ENTRIES; i++) {
@@ -40,7 +43,8 @@ STEP bool bucket_read(const struct bucket *bucket, u64 tag, u32 *location, bool 
 }
 
 // All buckets that may have it, each until it is whole.
-STEP enum lookup_result lookup_all(const struct lookup_table *table, u64 tag, u64 hash_low, u32 *location)
+STEP enum lookup_result lookup_all(const struct lookup_table *table, u64 tag, u64 hash_low,
+                                   u32 *location)
 {
     u32 attempt = 0;
     for (u32 probe = 0; probe < PROBES_MAX && probe <= table->mask;) {
@@ -107,12 +111,15 @@ struct place {
 };
 
 // Where the tag is.
-STEP bool lookup_locate(const struct lookup_table *table, u64 tag, u64 hash_low, struct place *place)
+STEP bool lookup_locate(const struct lookup_table *table, u64 tag, u64 hash_low,
+                        struct place *place)
 {
-    for (place->probe = 0; place->probe < PROBES_MAX && place->probe <= table->mask; place->probe++) {
+    for (place->probe = 0; place->probe < PROBES_MAX && place->probe <= table->mask;
+         place->probe++) {
         const struct bucket *bucket = lookup_bucket(table, hash_low, place->probe);
         for (place->entry = 0; bucket != NULL && place->entry < BUCKET_ENTRIES; place->entry++) {
-            if (bucket->locations[place->entry] != NO_LOCATION && bucket->tags[place->entry] == tag) {
+            if (bucket->locations[place->entry] != NO_LOCATION &&
+                bucket->tags[place->entry] == tag) {
                 return true;
             }
         }
@@ -125,7 +132,8 @@ STEP bool lookup_locate(const struct lookup_table *table, u64 tag, u64 hash_low,
 
 STEP bool lookup_locate_free(const struct lookup_table *table, u64 hash_low, struct place *place)
 {
-    for (place->probe = 0; place->probe < PROBES_MAX && place->probe <= table->mask; place->probe++) {
+    for (place->probe = 0; place->probe < PROBES_MAX && place->probe <= table->mask;
+         place->probe++) {
         const struct bucket *bucket = lookup_bucket(table, hash_low, place->probe);
         for (place->entry = 0; bucket != NULL && place->entry < BUCKET_ENTRIES; place->entry++) {
             if (bucket->locations[place->entry] == NO_LOCATION) {
@@ -152,14 +160,16 @@ STEP void lookup_pass(const struct lookup_table *table, u64 hash_low, u32 probes
 
 enum lookup_insert { INSERT_OK, INSERT_DUPLICATE, INSERT_FULL, INSERT_NO_SLOT };
 
-STEP enum lookup_insert lookup_insert(const struct lookup_table *table, u64 tag, u64 hash_low, u32 location)
+STEP enum lookup_insert lookup_insert(const struct lookup_table *table, u64 tag, u64 hash_low,
+                                      u32 location)
 {
     struct place place;
     if (tag == 0 || lookup_locate(table, tag, hash_low, &place)) {
         return INSERT_DUPLICATE;
     }
-    struct bucket *bucket =
-        lookup_locate_free(table, hash_low, &place) ? lookup_bucket(table, hash_low, place.probe) : NULL;
+    struct bucket *bucket = lookup_locate_free(table, hash_low, &place)
+                                ? lookup_bucket(table, hash_low, place.probe)
+                                : NULL;
     if (bucket == NULL) {
         return INSERT_FULL;
     }
@@ -175,8 +185,9 @@ STEP enum lookup_insert lookup_insert(const struct lookup_table *table, u64 tag,
 STEP bool lookup_remove(const struct lookup_table *table, u64 tag, u64 hash_low, u32 location)
 {
     struct place place;
-    struct bucket *bucket =
-        lookup_locate(table, tag, hash_low, &place) ? lookup_bucket(table, hash_low, place.probe) : NULL;
+    struct bucket *bucket = lookup_locate(table, tag, hash_low, &place)
+                                ? lookup_bucket(table, hash_low, place.probe)
+                                : NULL;
     u32 entry = place.entry & (BUCKET_ENTRIES - 1);
     if (bucket == NULL || bucket->locations[entry] != location) {
         return false;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// What measures the pipeline in the kernel: requests made there, so that nothing else is in the way. Loaded
-// for a measurement only (crates/xdp/src/measure.rs); a switch knows nothing of it.
+// What measures the pipeline in the kernel: requests made there, so that nothing else is in the
+// way. Loaded for a measurement only (crates/xdp/src/measure.rs); a switch knows nothing of it.
 //
-// `measure_build` makes the next request, `measure_packet` takes it through the pipeline too, both in the
-// frame of a BPF_PROG_TEST_RUN that repeats them. `measure_generate` sends it on to an interface, and
-// `measure_sink` is where what comes back ends. `measure_bounce`, in the datapath's place, only sends frames
-// back: what generator, drivers and sink take by themselves.
+// `measure_build` makes the next request, `measure_packet` takes it through the pipeline too, both
+// in the frame of a BPF_PROG_TEST_RUN that repeats them. `measure_generate` sends it on to an
+// interface, and `measure_sink` is where what comes back ends. `measure_bounce`, in the datapath's
+// place, only sends frames back: what generator, drivers and sink take by themselves.
 #include "xdp.bpf.c"
 
 #define MEASURE_HEAD_BYTES 192u
@@ -34,7 +34,8 @@ struct measure_state {
     u64 returned;
 };
 
-_Static_assert(sizeof(struct frame_v4) + sizeof(struct wire) <= MEASURE_HEAD_BYTES, "a request's head");
+_Static_assert(sizeof(struct frame_v4) + sizeof(struct wire) <= MEASURE_HEAD_BYTES,
+               "a request's head");
 
 MAP(measure_setting, BPF_MAP_TYPE_ARRAY, u32, struct measure_settings, 1);
 MAP(measure_requests, BPF_MAP_TYPE_ARRAY, u32, struct measure_request, MEASURE_REQUESTS);
@@ -68,7 +69,8 @@ STEP struct measure_settings *measure_next(struct xdp_md *frame)
     u64 end = (u64)frame->data_end, data = (u64)frame->data;
     forget(end);
     forget(data);
-    if (request == NULL || !measure_shorten(frame, (int)(end - data) - (int)settings->frame_bytes)) {
+    if (request == NULL ||
+        !measure_shorten(frame, (int)(end - data) - (int)settings->frame_bytes)) {
         return NULL;
     }
     barrier();

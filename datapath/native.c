@@ -29,7 +29,8 @@ static u64 allocation_bytes(u64 count, u64 size)
 #ifndef HAS_ADDRESS_SANITIZER
 static void *allocate_huge(u64 bytes)
 {
-    u8 *at = mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    u8 *at =
+        mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) {
         return NULL;
     }
@@ -44,8 +45,8 @@ static void *allocate_huge(u64 bytes)
 }
 #endif
 
-// Zeroed. Large tables lie on huge pages, as far as there are any: a miss in the TLB costs as much as the
-// lookup.
+// Zeroed. Large tables lie on huge pages, as far as there are any: a miss in the TLB costs as much
+// as the lookup.
 static void *allocate(u64 count, u64 size)
 {
     u64 bytes = allocation_bytes(count, size);
@@ -93,7 +94,8 @@ static bool is_sound(const struct switchback_config *config)
     bool is_sound = config->class_count <= CLASS_MAX && config->lanes > 0 && config->nodes > 0 &&
                     config->nodes < NO_NODE && config->partitions <= 1u << 16 &&
                     is_power_of_two(config->partitions) && is_power_of_two(config->sketch_width) &&
-                    config->sampling <= 1ull << 32 && config->reports > 0 && config->reports <= 1u << 20;
+                    config->sampling <= 1ull << 32 && config->reports > 0 &&
+                    config->reports <= 1u << 20;
     for (u32 i = 0; is_sound && i < config->class_count; i++) {
         is_sound = config->value_bytes[i] > 0 && config->value_bytes[i] <= CACHED_VALUE_BYTES_MAX &&
                    config->slots[i] > 0 && config->slots[i] < SLOTS_MAX;
@@ -108,7 +110,8 @@ static bool new_classes(struct switchback *switchback, const struct switchback_c
         struct size_class *of = &switchback->classes[i];
         of->value_bytes = config->value_bytes[i];
         of->slots = config->slots[i];
-        of->stride = (sizeof(struct record) + of->value_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+        of->stride =
+            (sizeof(struct record) + of->value_bytes + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
         of->records = allocate(of->slots, of->stride);
         of->counters = allocate(of->slots, sizeof(u32));
         slots += of->slots;
@@ -180,8 +183,9 @@ struct switchback *switchback_new(const struct switchback_config *config)
     switchback->sketch = allocate(SKETCH_ROWS * (u64)config->sketch_width, sizeof(u32));
     switchback->lanes = allocate(config->lanes, sizeof(struct lane));
     switchback->statistics = allocate((SHARDS + 1) * STATISTIC_STRIDE, sizeof(u64));
-    bool has_all = switchback->sequences != NULL && switchback->sketch != NULL && switchback->lanes != NULL &&
-                   switchback->statistics != NULL && new_classes(switchback, config) &&
+    bool has_all = switchback->sequences != NULL && switchback->sketch != NULL &&
+                   switchback->lanes != NULL && switchback->statistics != NULL &&
+                   new_classes(switchback, config) &&
                    new_routes(&switchback->routes, config->partitions) &&
                    new_nodes(&switchback->nodes, config->nodes) &&
                    new_reports(&switchback->reports, config->reports);
@@ -207,7 +211,8 @@ void switchback_free(struct switchback *switchback)
     release(switchback->sequences, SEQUENCE_BUCKETS, sizeof(u64));
     release(switchback->sketch, SKETCH_ROWS * (switchback->sketch_mask + 1ull), sizeof(u32));
     release(switchback->lanes, switchback->lane_count, sizeof(struct lane));
-    release(switchback->routes.buckets, switchback->routes.mask + 1ull, sizeof(struct route_bucket));
+    release(switchback->routes.buckets, switchback->routes.mask + 1ull,
+            sizeof(struct route_bucket));
     release(switchback->routes.ranges, switchback->routes.mask + 1ull, sizeof(struct range));
     release(switchback->statistics, (SHARDS + 1) * STATISTIC_STRIDE, sizeof(u64));
     release(switchback, 1, sizeof(struct switchback));
@@ -236,7 +241,8 @@ static struct report_cell *report_begin(struct report_ring *ring, u64 *ticket)
     }
 }
 
-bool native_report(struct switchback *switchback, u32 epoch, struct record *record, u32 location, u8 op)
+bool native_report(struct switchback *switchback, u32 epoch, struct record *record, u32 location,
+                   u8 op)
 {
     struct report_ring *ring = &switchback->reports;
     u64 ticket = 0;
@@ -297,14 +303,16 @@ static struct record *record_at(struct switchback *switchback, u32 location)
     return table_record(&call, location);
 }
 
-u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location)
+u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 hash_low,
+                             u32 location)
 {
     return record_at(switchback, location) != NULL
                ? lookup_insert(&switchback->lookup, hash_high, hash_low, location)
                : INSERT_NO_SLOT;
 }
 
-bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location)
+bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 hash_low,
+                              u32 location)
 {
     return lookup_remove(&switchback->lookup, hash_high, hash_low, location);
 }
@@ -381,8 +389,9 @@ static void clear_record(struct record *record)
 
 void switchback_clear(struct switchback *switchback)
 {
-    // From here on every packet is refused. Those that were let in before look at the epoch again under the
-    // lock of their lane or record, so taking each lock once waits for them and shuts out the rest.
+    // From here on every packet is refused. Those that were let in before look at the epoch again
+    // under the lock of their lane or record, so taking each lock once waits for them and shuts out
+    // the rest.
     store_release(&switchback->registers.epoch, 0u);
     fence_full();
     for (u32 i = 0; i < switchback->lane_count; i++) {
@@ -500,7 +509,8 @@ bool switchback_poke_record(struct switchback *switchback, u32 location,
     return true;
 }
 
-bool switchback_peek_lane(struct switchback *switchback, u32 lane, struct switchback_lane_image *image)
+bool switchback_peek_lane(struct switchback *switchback, u32 lane,
+                          struct switchback_lane_image *image)
 {
     if (lane >= switchback->lane_count) {
         return false;
@@ -515,7 +525,8 @@ bool switchback_peek_lane(struct switchback *switchback, u32 lane, struct switch
     return true;
 }
 
-bool switchback_poke_lane(struct switchback *switchback, u32 lane, const struct switchback_lane_image *image)
+bool switchback_poke_lane(struct switchback *switchback, u32 lane,
+                          const struct switchback_lane_image *image)
 {
     if (lane >= switchback->lane_count) {
         return false;
@@ -530,7 +541,8 @@ bool switchback_poke_lane(struct switchback *switchback, u32 lane, const struct 
     return true;
 }
 
-void switchback_peek_registers(struct switchback *switchback, struct switchback_registers_image *image)
+void switchback_peek_registers(struct switchback *switchback,
+                               struct switchback_registers_image *image)
 {
     u64 snapshot = load_acquire(&switchback->registers.snapshot);
     *image = (struct switchback_registers_image){
@@ -541,11 +553,13 @@ void switchback_peek_registers(struct switchback *switchback, struct switchback_
     };
 }
 
-void switchback_poke_registers(struct switchback *switchback, const struct switchback_registers_image *image)
+void switchback_poke_registers(struct switchback *switchback,
+                               const struct switchback_registers_image *image)
 {
     store_release(&switchback->registers.epoch, image->epoch);
     store_release(&switchback->registers.durable_generation, image->durable_generation);
-    store_release(&switchback->registers.snapshot, snapshot_of(image->generation, image->snapshot_active));
+    store_release(&switchback->registers.snapshot,
+                  snapshot_of(image->generation, image->snapshot_active));
 }
 
 u64 switchback_peek_sequence(struct switchback *switchback, u64 hash_low)
@@ -558,7 +572,8 @@ void switchback_poke_sequence(struct switchback *switchback, u64 hash_low, u64 c
     store_release(&switchback->sequences[hash_low & (SEQUENCE_BUCKETS - 1)], counter);
 }
 
-void switchback_poke_sketch(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 estimate)
+void switchback_poke_sketch(struct switchback *switchback, u64 hash_high, u64 hash_low,
+                            u32 estimate)
 {
     struct call call = {.switchback = switchback};
     const u32 pieces[SKETCH_ROWS] = {(u32)(hash_high >> 32), (u32)hash_high, (u32)(hash_low >> 32),

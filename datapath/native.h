@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// The pipeline in user space: what crates/datapath and the C tests call. The layouts here are repeated in
-// crates/datapath/src/ffi.rs; switchback_layout() lets a test compare them.
+// The pipeline in user space: what crates/datapath and the C tests call. The layouts here are
+// repeated in crates/datapath/src/ffi.rs; switchback_layout() lets a test compare them.
 #pragma once
 
 #include "call.h"
@@ -81,8 +81,8 @@ struct switchback_registers_image {
 struct switchback *switchback_new(const struct switchback_config *config);
 void switchback_free(struct switchback *switchback);
 
-// Packets, in this order, and what becomes of each. Any number of threads, each with a shard of its own (0 to
-// 15). What later packets of a batch need is fetched into the CPU's caches meanwhile.
+// Packets, in this order, and what becomes of each. Any number of threads, each with a shard of its
+// own (0 to 15). What later packets of a batch need is fetched into the CPU's caches meanwhile.
 void switchback_process(struct switchback *switchback, const struct switchback_item *items,
                         struct switchback_verdict *verdicts, u32 count, u64 now_ms, u32 shard);
 // One of the agent's control packets; `bytes` is a buffer of PACKET_BYTES_MAX.
@@ -90,8 +90,10 @@ void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
                        struct switchback_verdict *verdict);
 
 // Tables. One caller at a time. What is inserted: an `enum lookup_insert` of lookup.h.
-u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location);
-bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 location);
+u32 switchback_lookup_insert(struct switchback *switchback, u64 hash_high, u64 hash_low,
+                             u32 location);
+bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 hash_low,
+                              u32 location);
 // The map of partitions: as many buckets as partitions there is room for, and no more ranges.
 void switchback_set_routes(struct switchback *switchback, const struct route_bucket *buckets,
                            const struct range *ranges, u32 range_count);
@@ -99,7 +101,8 @@ void switchback_set_node(struct switchback *switchback, u32 node, const struct a
 void switchback_set_lanes(struct switchback *switchback, u32 granted);
 void switchback_clear(struct switchback *switchback);
 
-// How much of an epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half. Any thread.
+// How much of an epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half. Any
+// thread.
 u32 switchback_sequence_used(struct switchback *switchback);
 
 // The next report's length, or 0; `bytes` is a buffer of PACKET_BYTES_MAX. Any thread.
@@ -114,13 +117,18 @@ bool switchback_peek_record(struct switchback *switchback, u32 location,
                             struct switchback_record_image *image);
 bool switchback_poke_record(struct switchback *switchback, u32 location,
                             const struct switchback_record_image *image);
-bool switchback_peek_lane(struct switchback *switchback, u32 lane, struct switchback_lane_image *image);
-bool switchback_poke_lane(struct switchback *switchback, u32 lane, const struct switchback_lane_image *image);
-void switchback_peek_registers(struct switchback *switchback, struct switchback_registers_image *image);
-void switchback_poke_registers(struct switchback *switchback, const struct switchback_registers_image *image);
+bool switchback_peek_lane(struct switchback *switchback, u32 lane,
+                          struct switchback_lane_image *image);
+bool switchback_poke_lane(struct switchback *switchback, u32 lane,
+                          const struct switchback_lane_image *image);
+void switchback_peek_registers(struct switchback *switchback,
+                               struct switchback_registers_image *image);
+void switchback_poke_registers(struct switchback *switchback,
+                               const struct switchback_registers_image *image);
 u64 switchback_peek_sequence(struct switchback *switchback, u64 hash_low);
 void switchback_poke_sequence(struct switchback *switchback, u64 hash_low, u64 counter);
-void switchback_poke_sketch(struct switchback *switchback, u64 hash_high, u64 hash_low, u32 estimate);
+void switchback_poke_sketch(struct switchback *switchback, u64 hash_high, u64 hash_low,
+                            u32 estimate);
 
 // Names and numbers of wire.h, call.h and this file, for comparison with their Rust twins.
 struct switchback_number {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// The packet as the stages see it: a header to view, a value and a key to replace. The pipeline starts at the
-// application header; what is in front of it belongs to the target.
+// The packet as the stages see it: a header to view, a value and a key to replace. The pipeline
+// starts at the application header; what is in front of it belongs to the target.
 //
 // - packet_length: of the application's packet
 // - packet_view: struct wire *, NULL if it isn't whole; fetch again after packet_resize

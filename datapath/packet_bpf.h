@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// A packet in an XDP frame. Values and keys are moved by words, each checked, since the verifier follows no
-// computed length: a helper that moves bytes costs more than a value's words. The functions that do it are
-// global, so the verifier looks at each once and not on every path to it.
+// A packet in an XDP frame. Values and keys are moved by words, each checked, since the verifier
+// follows no computed length: a helper that moves bytes costs more than a value's words. The
+// functions that do it are global, so the verifier looks at each once and not on every path to it.
 #pragma once
 
 struct packet; // struct xdp_md
@@ -10,7 +10,8 @@ struct packet; // struct xdp_md
 #define FRAME(packet) ((struct xdp_md *)(void *)(packet))
 // Ethernet, IPv6 and UDP headers are shorter than this.
 #define HEADERS_BEFORE_MAX 64u
-// What adjust_head finds in front of a frame, everywhere; more than a driver's own 40 bytes must stay free.
+// What adjust_head finds in front of a frame, everywhere; more than a driver's own 40 bytes must
+// stay free.
 #define HEAD_BYTES_MAX 208
 
 STEP u32 packet_at(const struct call *call)
@@ -52,67 +53,68 @@ STEP u32 packet_key_at(const struct call *call)
 
 #define MOVE_BYTE(to, from) *(to) = *(from)
 #define MOVE_8(to, from)    MOVE_WORD(to, from, 0)
-#define MOVE_64(to, from)                                                                                    \
-    do {                                                                                                     \
-        MOVE_WORD(to, from, 0);                                                                              \
-        MOVE_WORD(to, from, 1);                                                                              \
-        MOVE_WORD(to, from, 2);                                                                              \
-        MOVE_WORD(to, from, 3);                                                                              \
-        MOVE_WORD(to, from, 4);                                                                              \
-        MOVE_WORD(to, from, 5);                                                                              \
-        MOVE_WORD(to, from, 6);                                                                              \
-        MOVE_WORD(to, from, 7);                                                                              \
+#define MOVE_64(to, from)                                                                          \
+    do {                                                                                           \
+        MOVE_WORD(to, from, 0);                                                                    \
+        MOVE_WORD(to, from, 1);                                                                    \
+        MOVE_WORD(to, from, 2);                                                                    \
+        MOVE_WORD(to, from, 3);                                                                    \
+        MOVE_WORD(to, from, 4);                                                                    \
+        MOVE_WORD(to, from, 5);                                                                    \
+        MOVE_WORD(to, from, 6);                                                                    \
+        MOVE_WORD(to, from, 7);                                                                    \
     } while (0)
 
-// Moves `bytes`, at most `max` (a power of two), in pieces of `piece`, of which the last overlaps the one
-// before. `in_frame` is the one of `to` and `from` that is there, `is_moved` whether all of it was.
-#define MOVE_PIECES(move, piece, end, in_frame, to, from, bytes, max, is_moved)                              \
-    do {                                                                                                     \
-        u32 last_ = ((bytes) - (piece)) & ((max) - 1);                                                       \
-        for (u32 i_ = 0; i_ + (piece) < (max) && i_ < last_ && (in_frame) + i_ + (piece) <= (end);           \
-             i_ += (piece)) {                                                                                \
-            move((to) + i_, (from) + i_);                                                                    \
-        }                                                                                                    \
-        forget(last_);                                                                                       \
-        last_ &= (max) - 1;                                                                                  \
-        is_moved = (in_frame) + last_ + (piece) <= (end);                                                    \
-        if (is_moved) {                                                                                      \
-            move((to) + last_, (from) + last_);                                                              \
-        }                                                                                                    \
+// Moves `bytes`, at most `max` (a power of two), in pieces of `piece`, of which the last overlaps
+// the one before. `in_frame` is the one of `to` and `from` that is there, `is_moved` whether all of
+// it was.
+#define MOVE_PIECES(move, piece, end, in_frame, to, from, bytes, max, is_moved)                    \
+    do {                                                                                           \
+        u32 last_ = ((bytes) - (piece)) & ((max) - 1);                                             \
+        for (u32 i_ = 0; i_ + (piece) < (max) && i_ < last_ && (in_frame) + i_ + (piece) <= (end); \
+             i_ += (piece)) {                                                                      \
+            move((to) + i_, (from) + i_);                                                          \
+        }                                                                                          \
+        forget(last_);                                                                             \
+        last_ &= (max) - 1;                                                                        \
+        is_moved = (in_frame) + last_ + (piece) <= (end);                                          \
+        if (is_moved) {                                                                            \
+            move((to) + last_, (from) + last_);                                                    \
+        }                                                                                          \
     } while (0)
 
-#define MOVE_BYTES(end, in_frame, to, from, bytes, max)                                                      \
-    ({                                                                                                       \
-        bool is_moved_ = false;                                                                              \
-        if ((bytes) >= 64) {                                                                                 \
-            MOVE_PIECES(MOVE_64, 64, end, in_frame, to, from, bytes, max, is_moved_);                        \
-        } else if ((bytes) >= 8) {                                                                           \
-            MOVE_PIECES(MOVE_8, 8, end, in_frame, to, from, bytes, 64, is_moved_);                           \
-        } else {                                                                                             \
-            MOVE_PIECES(MOVE_BYTE, 1, end, in_frame, to, from, bytes, 8, is_moved_);                         \
-        }                                                                                                    \
-        is_moved_;                                                                                           \
+#define MOVE_BYTES(end, in_frame, to, from, bytes, max)                                            \
+    ({                                                                                             \
+        bool is_moved_ = false;                                                                    \
+        if ((bytes) >= 64) {                                                                       \
+            MOVE_PIECES(MOVE_64, 64, end, in_frame, to, from, bytes, max, is_moved_);              \
+        } else if ((bytes) >= 8) {                                                                 \
+            MOVE_PIECES(MOVE_8, 8, end, in_frame, to, from, bytes, 64, is_moved_);                 \
+        } else {                                                                                   \
+            MOVE_PIECES(MOVE_BYTE, 1, end, in_frame, to, from, bytes, 8, is_moved_);               \
+        }                                                                                          \
+        is_moved_;                                                                                 \
     })
 
 // From the frame into memory and back; `bytes` isn't 0. False: it isn't all there.
-#define packet_load(packet, at, memory, bytes_, max)                                                         \
-    ({                                                                                                       \
-        u32 at_ = (at), length_ = (bytes_);                                                                  \
-        forget(at_);                                                                                         \
-        const u8 *from_ = (const u8 *)(long)FRAME(packet)->data + (at_ & AT_MAX);                            \
-        const u8 *end_ = (const u8 *)(long)FRAME(packet)->data_end;                                          \
-        u8 *to_ = (u8 *)(memory);                                                                            \
-        MOVE_BYTES(end_, from_, to_, from_, length_, max);                                                   \
+#define packet_load(packet, at, memory, bytes_, max)                                               \
+    ({                                                                                             \
+        u32 at_ = (at), length_ = (bytes_);                                                        \
+        forget(at_);                                                                               \
+        const u8 *from_ = (const u8 *)(long)FRAME(packet)->data + (at_ & AT_MAX);                  \
+        const u8 *end_ = (const u8 *)(long)FRAME(packet)->data_end;                                \
+        u8 *to_ = (u8 *)(memory);                                                                  \
+        MOVE_BYTES(end_, from_, to_, from_, length_, max);                                         \
     })
 
-#define packet_store(packet, at, memory, bytes_, max)                                                        \
-    ({                                                                                                       \
-        u32 at_ = (at), length_ = (bytes_);                                                                  \
-        forget(at_);                                                                                         \
-        u8 *to_ = (u8 *)(long)FRAME(packet)->data + (at_ & AT_MAX);                                          \
-        const u8 *end_ = (const u8 *)(long)FRAME(packet)->data_end;                                          \
-        const u8 *from_ = (const u8 *)(memory);                                                              \
-        MOVE_BYTES(end_, to_, to_, from_, length_, max);                                                     \
+#define packet_store(packet, at, memory, bytes_, max)                                              \
+    ({                                                                                             \
+        u32 at_ = (at), length_ = (bytes_);                                                        \
+        forget(at_);                                                                               \
+        u8 *to_ = (u8 *)(long)FRAME(packet)->data + (at_ & AT_MAX);                                \
+        const u8 *end_ = (const u8 *)(long)FRAME(packet)->data_end;                                \
+        const u8 *from_ = (const u8 *)(memory);                                                    \
+        MOVE_BYTES(end_, to_, to_, from_, length_, max);                                           \
     })
 
 STEP struct scratch *packet_scratch(void)
@@ -121,7 +123,8 @@ STEP struct scratch *packet_scratch(void)
     return bpf_map_lookup_elem(&scratches, &index);
 }
 
-// Most keys are as short as this: two words, which overlap unless the key is 16 bytes long, and no call.
+// Most keys are as short as this: two words, which overlap unless the key is 16 bytes long, and no
+// call.
 struct short_key {
     u64 first;
     u64 last;
@@ -144,7 +147,8 @@ STEP bool packet_load_short_key(struct packet *packet, u32 at, u32 key_bytes, st
 {
     forget(at);
     const u8 *first = (const u8 *)(long)FRAME(packet)->data + (at & AT_MAX);
-    const u8 *last = first + short_key_last(key_bytes), *end = (const u8 *)(long)FRAME(packet)->data_end;
+    const u8 *last = first + short_key_last(key_bytes),
+             *end = (const u8 *)(long)FRAME(packet)->data_end;
     if (first + sizeof(u64) > end || last + sizeof(u64) > end) {
         return false;
     }
@@ -152,7 +156,8 @@ STEP bool packet_load_short_key(struct packet *packet, u32 at, u32 key_bytes, st
     return true;
 }
 
-STEP bool packet_store_short_key(struct packet *packet, u32 at, u32 key_bytes, const struct short_key *key)
+STEP bool packet_store_short_key(struct packet *packet, u32 at, u32 key_bytes,
+                                 const struct short_key *key)
 {
     forget(at);
     u8 *first = (u8 *)(long)FRAME(packet)->data + (at & AT_MAX);
@@ -177,8 +182,9 @@ STEP u32 packet_begin_earlier(struct packet *packet, const struct call *call, in
     return begins && bpf_xdp_adjust_head(FRAME(packet), -head) == 0 ? (u32)head : 0;
 }
 
-// Moves all in front of the value to the frame's new beginning, `head` bytes earlier. First what is in front
-// of the packet: five words and its last three, which overlap them unless it is 64 bytes long.
+// Moves all in front of the value to the frame's new beginning, `head` bytes earlier. First what is
+// in front of the packet: five words and its last three, which overlap them unless it is 64 bytes
+// long.
 STEP bool packet_move_front(struct packet *packet, struct call *call, u32 head)
 {
     forget(head);
@@ -215,7 +221,8 @@ STEP bool packet_move_front(struct packet *packet, struct call *call, u32 head)
 }
 
 // As packet_move_end(), where the key isn't short.
-__attribute__((noinline)) int packet_move_end_long(struct xdp_md *frame, u32 at, u32 key_bytes, int bytes)
+__attribute__((noinline)) int packet_move_end_long(struct xdp_md *frame, u32 at, u32 key_bytes,
+                                                   int bytes)
 {
     struct scratch *scratch = packet_scratch();
     if (scratch == NULL || key_bytes == 0 || key_bytes > KEY_BYTES_MAX ||
@@ -238,8 +245,8 @@ STEP bool packet_move_end(struct packet *packet, u32 at, u32 key_bytes, int byte
            packet_store_short_key(packet, at + (u32)bytes, key_bytes, &key);
 }
 
-// Room for a longer value is made in front as far as it goes: there is more of it than behind (a veth leaves
-// some 48 bytes), the kernel writes no zeros there, and the key stays.
+// Room for a longer value is made in front as far as it goes: there is more of it than behind (a
+// veth leaves some 48 bytes), the kernel writes no zeros there, and the key stays.
 STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_bytes)
 {
     int more = (int)value_bytes - (int)call->header.value_bytes;
@@ -248,7 +255,8 @@ STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_byte
     }
     u32 head = packet_begin_earlier(packet, call, more);
     int behind = more - (int)head;
-    if (behind != 0 && !packet_move_end(packet, packet_key_at(call) + head, call->header.key_bytes, behind)) {
+    if (behind != 0 &&
+        !packet_move_end(packet, packet_key_at(call) + head, call->header.key_bytes, behind)) {
         if (head != 0) {
             (void)bpf_xdp_adjust_head(FRAME(packet), (int)head);
         }
@@ -280,10 +288,12 @@ struct value_room {
     u8 bytes[VALUE_BOUND + 64];
 };
 
-__attribute__((noinline)) int packet_load_value(struct xdp_md *frame, u32 at, struct value_room *value,
-                                                u32 bytes)
+__attribute__((noinline)) int packet_load_value(struct xdp_md *frame, u32 at,
+                                                struct value_room *value, u32 bytes)
 {
-    return value != NULL && bytes != 0 && packet_load(frame, at, value->bytes, bytes, VALUE_BOUND) ? 0 : -1;
+    return value != NULL && bytes != 0 && packet_load(frame, at, value->bytes, bytes, VALUE_BOUND)
+               ? 0
+               : -1;
 }
 
 STEP void packet_put_value(struct packet *packet, struct call *call, struct record *record)
@@ -342,8 +352,8 @@ __attribute__((noinline)) int packet_has_long_key(struct xdp_md *frame, u32 at, 
         if (8 * i >= key_bytes) {
             break;
         }
-        difference |=
-            *(u64 *)(void *)(scratch->key + 8 * i) ^ *(const u64 *)(const void *)(record->key + 8 * i);
+        difference |= *(u64 *)(void *)(scratch->key + 8 * i) ^
+                      *(const u64 *)(const void *)(record->key + 8 * i);
     }
     return difference == 0;
 }

@@ -8,7 +8,8 @@ struct packet {
     u32 length;
 };
 
-// Moves a key: most have 16 to 64 bytes, for which a call costs more than the copy. The two may overlap.
+// Moves a key: most have 16 to 64 bytes, for which a call costs more than the copy. The two may
+// overlap.
 STEP void copy_key(u8 *to, const u8 *from, u32 length)
 {
     if (length > 32) {
@@ -72,7 +73,8 @@ STEP u8 *packet_key(struct packet *packet, struct call *call)
     return packet_value(packet) + call->header.value_bytes;
 }
 
-STEP void packet_set_lengths(struct packet *packet, struct call *call, u32 value_bytes, u32 key_bytes)
+STEP void packet_set_lengths(struct packet *packet, struct call *call, u32 value_bytes,
+                             u32 key_bytes)
 {
     call->header.value_bytes = (u16)value_bytes;
     call->header.key_bytes = (u16)key_bytes;
@@ -95,7 +97,8 @@ STEP bool packet_resize(struct packet *packet, struct call *call, u32 value_byte
 
 STEP bool packet_resize_for(struct packet *packet, struct call *call, const struct record *record)
 {
-    // Another writer's lengths may be seen half way; what was copied by them is thrown away afterwards.
+    // Another writer's lengths may be seen half way; what was copied by them is thrown away
+    // afterwards.
     u32 value_bytes = record->value_bytes, key_bytes = record->key_bytes;
     if (value_bytes > CACHED_VALUE_BYTES_MAX || key_bytes > CACHED_KEY_BYTES_MAX) {
         return false;
@@ -138,6 +141,7 @@ STEP bool packet_has_key(struct packet *packet, struct call *call, const struct 
     if (unlikely(length < 8 || length > 16)) {
         return memcmp(a, b, length) == 0;
     }
-    u64 first = load_word(a) ^ load_word(b), last = load_word(a + length - 8) ^ load_word(b + length - 8);
+    u64 first = load_word(a) ^ load_word(b),
+        last = load_word(a + length - 8) ^ load_word(b + length - 8);
     return (first | last) == 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Stage 1: is this a whole packet of ours, of this epoch, from a sender that may send it? (Protocol,
-// section 2.)
+// Stage 1: is this a whole packet of ours, of this epoch, from a sender that may send it?
+// (Protocol, section 2.)
 #pragma once
 
 #include "packet.h"
@@ -125,8 +125,8 @@ STEP u32 parse_form(struct packet *packet, struct call *call)
     return CONTINUE;
 }
 
-// Requests say what they want and nothing else: the rest of the header is the switch's and the nodes' to fill
-// in. An EMBEDDED read from a client, for one, would overwrite a record.
+// Requests say what they want and nothing else: the rest of the header is the switch's and the
+// nodes' to fill in. An EMBEDDED read from a client, for one, would overwrite a record.
 STEP void parse_request(struct call *call)
 {
     struct header *header = &call->header;
@@ -172,9 +172,9 @@ STEP u32 parse(struct packet *packet, struct call *call)
     return CONTINUE;
 }
 
-// Whether the epoch changed since the packet was let in; asked under a lock, before anything is changed.
-// The agent takes each lock once as it forgets the cache, and then raises the epoch, so nothing of the old
-// epoch is written after that.
+// Whether the epoch changed since the packet was let in; asked under a lock, before anything is
+// changed. The agent takes each lock once as it forgets the cache, and then raises the epoch, so
+// nothing of the old epoch is written after that.
 STEP bool is_outdated(struct call *call)
 {
     return unlikely(load_acquire(&registers_of(call)->epoch) != call->epoch);

@@ -62,8 +62,8 @@ STEP u8 op_of(const struct switchback_item *item)
     return item->bytes[__builtin_offsetof(struct wire, op)];
 }
 
-STEP void process(const struct run *run, const struct switchback_item *item, struct foreknown *foreknown,
-                  struct switchback_verdict *verdict)
+STEP void process(const struct run *run, const struct switchback_item *item,
+                  struct foreknown *foreknown, struct switchback_verdict *verdict)
 {
     struct packet packet = {.bytes = item->bytes, .length = item->length};
     struct call call;
@@ -73,7 +73,8 @@ STEP void process(const struct run *run, const struct switchback_item *item, str
     finish(&packet, &call, result, verdict);
 }
 
-static __attribute__((noinline)) void process_other(const struct run *run, const struct switchback_item *item,
+static __attribute__((noinline)) void process_other(const struct run *run,
+                                                    const struct switchback_item *item,
                                                     struct foreknown *foreknown,
                                                     struct switchback_verdict *verdict)
 {
@@ -83,10 +84,10 @@ static __attribute__((noinline)) void process_other(const struct run *run, const
     process(run, item, foreknown, verdict);
 }
 
-// The pipeline is compiled several times: where the operation is known beforehand, what others need falls
-// away, and the rest fits the registers.
-STEP void process_one(const struct run *run, const struct switchback_item *item, struct foreknown *foreknown,
-                      struct switchback_verdict *verdict)
+// The pipeline is compiled several times: where the operation is known beforehand, what others need
+// falls away, and the rest fits the registers.
+STEP void process_one(const struct run *run, const struct switchback_item *item,
+                      struct foreknown *foreknown, struct switchback_verdict *verdict)
 {
     invariant(item->length <= PACKET_BYTES_MAX);
     switch (op_of(item)) {
@@ -119,18 +120,20 @@ STEP void foreknow(const struct switchback *switchback, const struct switchback_
                    struct foreknown *foreknown)
 {
     const struct wire *wire = (const struct wire *)(const void *)item->bytes;
-    foreknown->found = found_at(switchback, lookup_ahead(from_be64(wire->hash_high), &foreknown->ahead));
+    foreknown->found =
+        found_at(switchback, lookup_ahead(from_be64(wire->hash_high), &foreknown->ahead));
     if (foreknown->found.record != NULL) {
         found_prefetch(&foreknown->found);
     }
 }
 
-// Packets that are looked up before the first of them is processed. What is fetched for 32 fits the smallest
-// cache; with 16, too little time passes for memory.
+// Packets that are looked up before the first of them is processed. What is fetched for 32 fits the
+// smallest cache; with 16, too little time passes for memory.
 #define BATCH_MAX 32u
 
-// First the tables, then the records that they name, then the packets: what one waits for comes while the
-// others are looked at. Whatever the packets are (their buffers are long enough), this changes nothing.
+// First the tables, then the records that they name, then the packets: what one waits for comes
+// while the others are looked at. Whatever the packets are (their buffers are long enough), this
+// changes nothing.
 static __attribute__((noinline)) void process_batch(const struct run *run,
                                                     const struct switchback_item *items,
                                                     struct switchback_verdict *verdicts, u32 count)
@@ -163,7 +166,8 @@ void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
                        struct switchback_verdict *verdict)
 {
     invariant(length <= PACKET_BYTES_MAX);
-    const struct run run = {.switchback = switchback, .statistics = shard_of(switchback, CONTROL_SHARD)};
+    const struct run run = {.switchback = switchback,
+                            .statistics = shard_of(switchback, CONTROL_SHARD)};
     const struct switchback_item item = {.bytes = bytes, .length = length};
     struct packet packet = {.bytes = bytes, .length = length};
     struct foreknown nothing = {0};

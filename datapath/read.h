@@ -6,8 +6,8 @@
 #include "record.h"
 #include "sketch.h"
 
-// What a read found. Values and header fields are taken over only once the record is known not to have
-// changed meanwhile.
+// What a read found. Values and header fields are taken over only once the record is known not to
+// have changed meanwhile.
 enum read_result {
     READ_MISS,
     READ_CACHED,
@@ -58,7 +58,8 @@ STEP enum read_result read_record(struct packet *packet, struct call *call, stru
                                                       : READ_CACHED;
     }
     if (result == READ_CACHED || result == READ_EMBEDDED) {
-        bool has_room = value_bytes <= found_capacity(call) && packet_resize(packet, call, value_bytes);
+        bool has_room =
+            value_bytes <= found_capacity(call) && packet_resize(packet, call, value_bytes);
         if (likely(has_room)) {
             packet_put_value(packet, call, record);
         } else {
@@ -138,10 +139,10 @@ STEP long read_again(u32 index, void *with)
     return attempt->result != READ_AGAIN;
 }
 
-// As often as it takes, while another CPU changes the record. A function of its own, whose stack the readers
-// of other records don't need.
-STAGE enum read_result read_patiently(struct packet *packet, struct call *call, struct record *record,
-                                      struct seen *seen)
+// As often as it takes, while another CPU changes the record. A function of its own, whose stack
+// the readers of other records don't need.
+STAGE enum read_result read_patiently(struct packet *packet, struct call *call,
+                                      struct record *record, struct seen *seen)
 {
     struct read_attempt attempt = {packet, call, record, seen, READ_AGAIN};
     repeat(RECORD_ATTEMPTS, read_again, &attempt);
@@ -153,7 +154,8 @@ STEP u32 read_request(struct packet *packet, struct call *call)
     struct seen seen = {0};
     enum read_result result = READ_MISS;
     call->header.guard = 0;
-    enum lookup_result found = has_feature(call, FEATURE_CACHE) ? table_location(call) : LOOKUP_MISS;
+    enum lookup_result found =
+        has_feature(call, FEATURE_CACHE) ? table_location(call) : LOOKUP_MISS;
     if (found != LOOKUP_MISS) {
         struct record *record = found == LOOKUP_HIT ? found_record(call) : NULL;
         if (unlikely(record == NULL)) {

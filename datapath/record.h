@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Access to one record, under a seqlock (Boehm, "Can seqlocks get along with programming language memory
-// models?", MSPC 2012): readers copy and look at the record's version again, writers exclude each other by
-// it.
+// Access to one record, under a seqlock (Boehm, "Can seqlocks get along with programming language
+// memory models?", MSPC 2012): readers copy and look at the record's version again, writers exclude
+// each other by it.
 //
-// All access to one record is thereby atomic on any number of cores, and no reader slows another. Waiting is
-// bounded; a reader or writer that runs out of attempts drops the packet, which its sender repeats.
+// All access to one record is thereby atomic on any number of cores, and no reader slows another.
+// Waiting is bounded; a reader or writer that runs out of attempts drops the packet, which its
+// sender repeats.
 #pragma once
 
 #include "sequence.h"
@@ -25,8 +26,8 @@ STEP bool record_read_ok(struct record *record, u32 version)
 STEP bool record_try_lock(struct record *record)
 {
     u32 version = load_relaxed(&record->version);
-    bool is_ours =
-        likely((version & 1) == 0) && likely(compare_exchange(&record->version, version, version + 1));
+    bool is_ours = likely((version & 1) == 0) &&
+                   likely(compare_exchange(&record->version, version, version + 1));
     // The odd version is seen before anything that is written under it.
     fence_release();
     return is_ours;
@@ -75,16 +76,18 @@ STEP bool record_is_latest(struct call *call, u8 state)
     return (state & STATE_LATEST) != 0 || !has_feature(call, FEATURE_OUTDATED);
 }
 
-// Whether it is the record that the packet's hash and key name. The lookup has compared the hash's high half,
-// and natively not the low one, which chose the packet's sequence counter.
+// Whether it is the record that the packet's hash and key name. The lookup has compared the hash's
+// high half, and natively not the low one, which chose the packet's sequence counter.
 STEP bool record_is_named(struct packet *packet, struct call *call, const struct record *record)
 {
-    return load_relaxed(&record->hash_low) == call->header.hash_low && packet_has_key(packet, call, record);
+    return load_relaxed(&record->hash_low) == call->header.hash_low &&
+           packet_has_key(packet, call, record);
 }
 
 STEP u8 record_flags_of(u8 state)
 {
-    return (u8)((state & STATE_TOMBSTONE ? RECORD_TOMBSTONE : 0) | (state & STATE_DIRTY ? RECORD_DIRTY : 0));
+    return (u8)((state & STATE_TOMBSTONE ? RECORD_TOMBSTONE : 0) |
+                (state & STATE_DIRTY ? RECORD_DIRTY : 0));
 }
 
 // Whether the packet's value can be the record's.
@@ -93,8 +96,8 @@ STEP bool record_has_room(struct call *call)
     return !has_flag(&call->header, FLAG_LARGE) && call->header.value_bytes <= found_capacity(call);
 }
 
-// A report to the agent, of the record as it is now. The caller has locked it. False: there is no room for
-// it.
+// A report to the agent, of the record as it is now. The caller has locked it. False: there is no
+// room for it.
 STEP bool report(struct call *call, struct record *record, u32 location, u8 op)
 {
     bool has_room = table_report(call, record, location, op);
@@ -104,24 +107,25 @@ STEP bool report(struct call *call, struct record *record, u32 location, u8 op)
     return has_room;
 }
 
-// Before the first change in a new generation: while a snapshot is taken, the original goes to the agent
-// (copy on write). False: there is no room for it, so the record must stay as it is.
+// Before the first change in a new generation: while a snapshot is taken, the original goes to the
+// agent (copy on write). False: there is no room for it, so the record must stay as it is.
 STEP bool record_enter_generation(struct call *call, struct record *record, u32 location)
 {
     u64 snapshot = load_acquire(&registers_of(call)->snapshot);
     u32 generation = snapshot_generation(snapshot);
     bool is_taken = (snapshot & SNAPSHOT_ACTIVE) != 0 && has_feature(call, FEATURE_SNAPSHOT_COW);
-    if (is_taken && record->generation < generation && !report(call, record, location, OP_ORIGINAL) &&
-        has_feature(call, FEATURE_REPORT_FIRST)) {
+    if (is_taken && record->generation < generation &&
+        !report(call, record, location, OP_ORIGINAL) && has_feature(call, FEATURE_REPORT_FIRST)) {
         return false;
     }
     record->generation = generation;
     return true;
 }
 
-// The packet's value, seq and expiry become the record's, which is latest then. False, and nothing changes,
-// if the original can't be reported.
-STEP bool record_store(struct packet *packet, struct call *call, struct record *record, u8 new_state)
+// The packet's value, seq and expiry become the record's, which is latest then. False, and nothing
+// changes, if the original can't be reported.
+STEP bool record_store(struct packet *packet, struct call *call, struct record *record,
+                       u8 new_state)
 {
     if (unlikely(!record_enter_generation(call, record, call->location))) {
         return false;
@@ -134,8 +138,8 @@ STEP bool record_store(struct packet *packet, struct call *call, struct record *
     return true;
 }
 
-// The value outgrew its slot: the next writer of this key has to find it uncached. The agent is told once.
-// False, and nothing changes, if there is no room to tell it.
+// The value outgrew its slot: the next writer of this key has to find it uncached. The agent is
+// told once. False, and nothing changes, if there is no room to tell it.
 STEP bool record_evict_itself(struct call *call, struct record *record)
 {
     if ((record->state & STATE_EVICTING) != 0) {
@@ -150,12 +154,13 @@ STEP bool record_evict_itself(struct call *call, struct record *record)
     return true;
 }
 
-// The locked record of the packet's key, if the key is cached and the record serves. `*verdict` says why
-// there is none: CONTINUE for a miss.
+// The locked record of the packet's key, if the key is cached and the record serves. `*verdict`
+// says why there is none: CONTINUE for a miss.
 STEP struct record *record_find_locked(struct packet *packet, struct call *call, u32 *verdict)
 {
     *verdict = CONTINUE;
-    enum lookup_result found = has_feature(call, FEATURE_CACHE) ? table_location(call) : LOOKUP_MISS;
+    enum lookup_result found =
+        has_feature(call, FEATURE_CACHE) ? table_location(call) : LOOKUP_MISS;
     if (found == LOOKUP_MISS) {
         return NULL;
     }

@@ -2,9 +2,9 @@
 //
 // Stage 2: the partition that a packet's key belongs to, and whether it has a node.
 //
-// Partitions are ranges of the routing key, 128 bits, which is the key hash. An index by the key's top bits
-// says of each bucket that all its keys belong to one partition, as is so if ranges are equal, or which
-// ranges meet in it. Those are searched.
+// Partitions are ranges of the routing key, 128 bits, which is the key hash. An index by the key's
+// top bits says of each bucket that all its keys belong to one partition, as is so if ranges are
+// equal, or which ranges meet in it. Those are searched.
 #pragma once
 
 #include "packet.h"
@@ -15,7 +15,8 @@ STEP bool starts_by(const struct range *range, u64 high, u64 low)
     return start_high < high || (start_high == high && load_relaxed(&range->start_low) <= low);
 }
 
-// Of the ranges from `first` to `last`, the last one that starts at or below the key. The first one does.
+// Of the ranges from `first` to `last`, the last one that starts at or below the key. The first one
+// does.
 SELDOM u32 search_ranges(const struct route_table *table, u64 high, u64 low, u32 first, u32 last)
 {
     // While the table is set, a reader may see one end of another map.

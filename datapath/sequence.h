@@ -10,9 +10,9 @@ STEP u64 sequence_of(u32 epoch, u64 counter)
     return (u64)epoch << SEQ_COUNTER_BITS | counter;
 }
 
-// From half on it is noted how far the fullest bucket is, in 256ths, so that the agent asks for another epoch
-// long before the numbers of this one run out. (Two packets that note at once may note the lesser: the next
-// one mends it.)
+// From half on it is noted how far the fullest bucket is, in 256ths, so that the agent asks for
+// another epoch long before the numbers of this one run out. (Two packets that note at once may
+// note the lesser: the next one mends it.)
 SELDOM void sequence_note(struct registers *registers, u64 taken)
 {
     u32 used = (u32)(taken >> (SEQ_COUNTER_BITS - 8));
@@ -21,8 +21,8 @@ SELDOM void sequence_note(struct registers *registers, u64 taken)
     }
 }
 
-// Takes the next one into the header. False if the epoch's are used up: a wrapped number would undo writes
-// silently.
+// Takes the next one into the header. False if the epoch's are used up: a wrapped number would undo
+// writes silently.
 STEP bool sequence_take(struct call *call)
 {
     u64 *counter = table_sequence(call, (u32)call->header.hash_low);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// How often is this key asked for? A count-min sketch (Cormode and Muthukrishnan, J. Algorithms 55, 2005) for
-// keys that aren't cached, an exact counter for those that are; both see a sample. A lost increment is
-// harmless (these are estimates), a locked instruction a row is not.
+// How often is this key asked for? A count-min sketch (Cormode and Muthukrishnan, J. Algorithms 55,
+// 2005) for keys that aren't cached, an exact counter for those that are; both see a sample. A lost
+// increment is harmless (these are estimates), a locked instruction a row is not.
 #pragma once
 
 #include "packet.h"
@@ -28,8 +28,8 @@ STEP u32 sketch_row(struct call *call, u32 row, u32 index, u32 estimate)
     return value < estimate ? value : estimate;
 }
 
-// A miss: counted in each row by another 32 bits of the hash; the least is the estimate. A hot key's packet
-// says so.
+// A miss: counted in each row by another 32 bits of the hash; the least is the estimate. A hot
+// key's packet says so.
 STEP void track_miss(struct call *call)
 {
     if (!has_feature(call, FEATURE_CACHE) || !is_sampled(call)) {
@@ -45,8 +45,8 @@ STEP void track_miss(struct call *call)
     }
 }
 
-// A hit. No branch on the sampling: it is as good as random, and foretold wrongly it costs more than the
-// store, whose line was fetched along with the record.
+// A hit. No branch on the sampling: it is as good as random, and foretold wrongly it costs more
+// than the store, whose line was fetched along with the record.
 STEP void track_hit(struct call *call)
 {
     u32 *counter = found_counter(call);

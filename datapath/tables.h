@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// The one seam between plain memory and BPF maps: everything that outlives a packet, and how it is reached.
+// The one seam between plain memory and BPF maps: everything that outlives a packet, and how it is
+// reached.
 //
 // Each target defines these, and nothing else of it is visible to the stages:
 //
@@ -33,7 +34,8 @@
 
 #include "call.h"
 
-// Sequence counters are per bucket of keys, not one contended counter; the low bits of the key hash choose.
+// Sequence counters are per bucket of keys, not one contended counter; the low bits of the key hash
+// choose.
 #define SEQUENCE_BUCKETS (1u << 15)
 #define SKETCH_ROWS      4u
 
@@ -45,14 +47,15 @@ enum record_state {
     STATE_REFRESH = 8, // NetCache: the node's update is on its way
     STATE_TOMBSTONE = 16,
     STATE_DIRTY = 32,
-    STATE_DEPENDENT = 64, // made upon the version before it: by a condition, or by a node, which alone knows
+    STATE_DEPENDENT =
+        64, // made upon the version before it: by a condition, or by a node, which alone knows
 };
 // The bits that control packets see in `guard`; the other two travel as record flags.
 #define STATE_OWNERSHIP (STATE_VALID | STATE_LATEST | STATE_EVICTING | STATE_REFRESH)
 
-// A cached record. `version` is odd while a writer has it; what is above the key fits its first cache line
-// with the beginning of the key, so a short key costs no line of its own. What packets don't ask for is
-// behind the key. The value follows.
+// A cached record. `version` is odd while a writer has it; what is above the key fits its first
+// cache line with the beginning of the key, so a short key costs no line of its own. What packets
+// don't ask for is behind the key. The value follows.
 struct record {
     u32 version;
     u32 generation;
@@ -69,7 +72,8 @@ struct record {
     u64 hash_high;
     u64 incarnation;
 };
-_Static_assert(__builtin_offsetof(struct record, key) == 48, "the key begins in the first cache line");
+_Static_assert(__builtin_offsetof(struct record, key) == 48,
+               "the key begins in the first cache line");
 _Static_assert(sizeof(struct record) == 192, "a record's value begins on a cache line");
 
 enum lane_state { LANE_NONE, LANE_APPLIED, LANE_CONDITION_FAILED, LANE_FORWARDED, LANE_DONE };
@@ -86,7 +90,8 @@ struct lane {
 };
 _Static_assert(sizeof(struct lane) == 32, "no lane crosses a cache line");
 
-// One word, so that one load says both: which generation, and whether a snapshot of it is being taken.
+// One word, so that one load says both: which generation, and whether a snapshot of it is being
+// taken.
 #define SNAPSHOT_ACTIVE                 1ull
 #define snapshot_generation(word)       ((u32)((word) >> 32))
 #define snapshot_of(generation, active) ((u64)(generation) << 32 | (active))

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Tables in BPF maps. The loader sets `parameters` and the maps' sizes before it loads the program; the sizes
-// of values are fixed, since the verifier checks them.
+// Tables in BPF maps. The loader sets `parameters` and the maps' sizes before it loads the program;
+// the sizes of values are fixed, since the verifier checks them.
 #pragma once
 
 #define CACHE_LINE     64u
 #define PREFETCH_BYTES 256u
-// What values are moved by: a power of two, so that a mask says to the verifier how far a move may go.
+// What values are moved by: a power of two, so that a mask says to the verifier how far a move may
+// go.
 #define VALUE_BOUND 2048u
 _Static_assert(CACHED_VALUE_BYTES_MAX <= VALUE_BOUND, "every value is moved whole");
 // A slot may be looked at as if its value were that long, and a little more.
@@ -53,22 +54,22 @@ struct shared {
 };
 struct shared shared SEC(".data.shared") = {{0}, 0};
 
-#define MAP(name_, type_, key_, value_, entries_)                                                            \
-    struct {                                                                                                 \
-        __uint(type, type_);                                                                                 \
-        __uint(max_entries, entries_);                                                                       \
-        __type(key, key_);                                                                                   \
-        __type(value, value_);                                                                               \
+#define MAP(name_, type_, key_, value_, entries_)                                                  \
+    struct {                                                                                       \
+        __uint(type, type_);                                                                       \
+        __uint(max_entries, entries_);                                                             \
+        __type(key, key_);                                                                         \
+        __type(value, value_);                                                                     \
     } name_ SEC(".maps")
 
 // An array whose first element begins a page. (Others begin 8 bytes before a cache line's end.)
-#define ALIGNED_ARRAY(name_, value_, entries_)                                                               \
-    struct {                                                                                                 \
-        __uint(type, BPF_MAP_TYPE_ARRAY);                                                                    \
-        __uint(map_flags, BPF_F_MMAPABLE);                                                                   \
-        __uint(max_entries, entries_);                                                                       \
-        __type(key, u32);                                                                                    \
-        __type(value, value_);                                                                               \
+#define ALIGNED_ARRAY(name_, value_, entries_)                                                     \
+    struct {                                                                                       \
+        __uint(type, BPF_MAP_TYPE_ARRAY);                                                          \
+        __uint(map_flags, BPF_F_MMAPABLE);                                                         \
+        __uint(max_entries, entries_);                                                             \
+        __type(key, u32);                                                                          \
+        __type(value, value_);                                                                     \
     } name_ SEC(".maps")
 
 struct statistics {
@@ -84,9 +85,9 @@ struct report {
     struct record record;
 };
 
-// Slots: a record, its value behind it. A chunk has some of each class, so that there is one way to a slot,
-// which the verifier looks at once; there are several because the kernel limits the length of an array's
-// element.
+// Slots: a record, its value behind it. A chunk has some of each class, so that there is one way to
+// a slot, which the verifier looks at once; there are several because the kernel limits the length
+// of an array's element.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
@@ -117,8 +118,8 @@ struct {
     __uint(max_entries, 1 << 12);
 } unreached SEC(".maps");
 
-// What is on its way to another place in the packet, or to a comparison. XDP programs don't interrupt each
-// other on a CPU.
+// What is on its way to another place in the packet, or to a comparison. XDP programs don't
+// interrupt each other on a CPU.
 struct scratch {
     u64 random;
     u8 key[KEY_BYTES_MAX];
@@ -310,7 +311,8 @@ STEP u64 table_now_ms(const struct call *call)
                              : bpf_ktime_get_ns() / 1000000 + load_relaxed(&shared.clock_offset_ms);
 }
 
-// For sampling: a linear congruential generator of each CPU's, since the kernel's costs as much as a lookup.
+// For sampling: a linear congruential generator of each CPU's, since the kernel's costs as much as
+// a lookup.
 STEP u32 table_random(const struct call *call)
 {
     u32 index = 0;
@@ -348,7 +350,8 @@ STEP const struct range *route_range(const struct route_table *table, u32 at)
 STEP void table_prefetch(struct call *call)
 {
     struct lookup_table table = table_lookup();
-    const struct bucket *bucket = call->injected ? NULL : lookup_bucket(&table, call->header.hash_low, 0);
+    const struct bucket *bucket =
+        call->injected ? NULL : lookup_bucket(&table, call->header.hash_low, 0);
     if (bucket != NULL) {
         prefetch(bucket);
     }
@@ -373,20 +376,20 @@ STEP void count(struct call *call, u32 statistic)
 }
 
 // The length of what is reserved must be known to the verifier.
-#define REPORT(class_)                                                                                       \
-    {                                                                                                        \
-        u32 value_bytes = parameters.value_bytes[class_];                                                    \
-        struct report *report = bpf_ringbuf_reserve(&reports, sizeof(*report) + value_bytes, 0);             \
-        if (report == NULL) {                                                                                \
-            return false;                                                                                    \
-        }                                                                                                    \
-        report->op = op;                                                                                     \
-        report->location = location;                                                                         \
-        report->epoch = call->epoch;                                                                         \
-        report->reserved = 0;                                                                                \
-        (void)bpf_probe_read_kernel(&report->record, sizeof(*record) + value_bytes, record);                 \
-        bpf_ringbuf_submit(report, 0);                                                                       \
-        return true;                                                                                         \
+#define REPORT(class_)                                                                             \
+    {                                                                                              \
+        u32 value_bytes = parameters.value_bytes[class_];                                          \
+        struct report *report = bpf_ringbuf_reserve(&reports, sizeof(*report) + value_bytes, 0);   \
+        if (report == NULL) {                                                                      \
+            return false;                                                                          \
+        }                                                                                          \
+        report->op = op;                                                                           \
+        report->location = location;                                                               \
+        report->epoch = call->epoch;                                                               \
+        report->reserved = 0;                                                                      \
+        (void)bpf_probe_read_kernel(&report->record, sizeof(*record) + value_bytes, record);       \
+        bpf_ringbuf_submit(report, 0);                                                             \
+        return true;                                                                               \
     }
 
 STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)

@@ -16,7 +16,8 @@ STEP struct bucket *lookup_bucket(const struct lookup_table *table, u64 hash_low
 #include "lookup.h"
 #include "native.h"
 
-// A lookup made ahead of its packet, so that memory has time; it holds while the bucket has this version.
+// A lookup made ahead of its packet, so that memory has time; it holds while the bucket has this
+// version.
 struct ahead {
     const struct bucket *bucket;
     u32 version;
@@ -34,8 +35,8 @@ STEP u32 lookup_ahead(u64 tag, struct ahead *ahead)
     bool goes_on = false;
     u32 version = load_acquire(&ahead->bucket->version);
     u32 location = bucket_find(ahead->bucket, tag, &goes_on);
-    // An even version that is past never comes again: while the writer is in the bucket nothing holds, nor
-    // does what this bucket alone can't say.
+    // An even version that is past never comes again: while the writer is in the bucket nothing
+    // holds, nor does what this bucket alone can't say.
     ahead->version = (version & ~1u) - (location == NO_LOCATION && goes_on ? 2 : 0);
     return location;
 }
@@ -51,8 +52,8 @@ STEP bool lookup_holds(const struct ahead *ahead)
 #define SHARDS        16u
 #define CONTROL_SHARD SHARDS
 
-// Records of one size, with the access counters in an array of their own: a sweep over them touches no
-// record.
+// Records of one size, with the access counters in an array of their own: a sweep over them touches
+// no record.
 struct size_class {
     u8 *records;
     u32 *counters;
@@ -61,9 +62,9 @@ struct size_class {
     u32 slots;
 };
 
-// A bounded ring of whole packets for several producers: Vyukov's bounded MPMC queue (1024cores.net), with
-// one consumer. `turn` says whose turn a cell is:
-// the producer's at the cell's ticket, the consumer's one later.
+// A bounded ring of whole packets for several producers: Vyukov's bounded MPMC queue
+// (1024cores.net), with one consumer. `turn` says whose turn a cell is: the producer's at the
+// cell's ticket, the consumer's one later.
 struct report_cell {
     u64 turn;
     u32 length;
@@ -87,8 +88,8 @@ struct node_table {
     u32 count;
 };
 
-// The map of partitions. Set while the epoch refuses every packet; one that was let in before may meet with
-// both maps, and goes to a node that refuses its epoch.
+// The map of partitions. Set while the epoch refuses every packet; one that was let in before may
+// meet with both maps, and goes to a node that refuses its epoch.
 struct route_table {
     struct route_bucket *buckets;
     struct range *ranges;
@@ -146,7 +147,8 @@ STEP struct found found_at(const struct switchback *switchback, u32 location)
 {
     const struct size_class *of = &switchback->classes[class_of(location)];
     u64 slot = slot_of(location);
-    // Classes that aren't there have no slots, and no class has the last one, which NO_LOCATION names.
+    // Classes that aren't there have no slots, and no class has the last one, which NO_LOCATION
+    // names.
     if (unlikely(slot >= of->slots)) {
         return (struct found){.location = location};
     }
@@ -156,8 +158,8 @@ STEP struct found found_at(const struct switchback *switchback, u32 location)
                           .value_bytes = of->value_bytes};
 }
 
-// All lines of a record at once, before the first is looked at: one wait for memory instead of one for the
-// head, one for the value and one for the counter.
+// All lines of a record at once, before the first is looked at: one wait for memory instead of one
+// for the head, one for the value and one for the counter.
 STEP void found_prefetch(const struct found *found)
 {
     const u8 *record = (const u8 *)found->record;
@@ -185,8 +187,8 @@ STEP enum lookup_result table_location(struct call *call)
     struct foreknown *foreknown = call->foreknown;
     if (unlikely(!lookup_holds(&foreknown->ahead))) {
         u32 location = NO_LOCATION;
-        if (lookup_patiently(&call->switchback->lookup, call->header.hash_high, call->header.hash_low,
-                             &location) == LOOKUP_CONTENDED) {
+        if (lookup_patiently(&call->switchback->lookup, call->header.hash_high,
+                             call->header.hash_low, &location) == LOOKUP_CONTENDED) {
             return LOOKUP_CONTENDED;
         }
         foreknown->found = found_at(call->switchback, location);
@@ -320,7 +322,8 @@ STEP u64 load_word(const u8 *at)
 
 STEP bool address_equals(const struct address *a, const struct address *b)
 {
-    return ((load_word(a->ip) ^ load_word(b->ip)) | (load_word(a->ip + 8) ^ load_word(b->ip + 8))) == 0 &&
+    return ((load_word(a->ip) ^ load_word(b->ip)) |
+            (load_word(a->ip + 8) ^ load_word(b->ip + 8))) == 0 &&
            a->port == b->port;
 }
 
@@ -358,7 +361,8 @@ STEP bool table_is_node(struct call *call, const struct address *address)
 }
 
 // It gets no `struct call`: as long as its address doesn't escape, compilers keep it in registers.
-bool native_report(struct switchback *switchback, u32 epoch, struct record *record, u32 location, u8 op);
+bool native_report(struct switchback *switchback, u32 epoch, struct record *record, u32 location,
+                   u8 op);
 
 STEP bool table_report(struct call *call, struct record *record, u32 location, u8 op)
 {

@@ -40,8 +40,9 @@ STEP enum write_result write_latest(struct call *call, const struct record *reco
     if (is_newer(call, record->seq)) {
         return WRITE_ABSORB;
     }
-    // It took its number, and another core was faster. Overwritten at once, unless the newer one was made
-    // upon the version before: then nothing was in between, and this one has to come later.
+    // It took its number, and another core was faster. Overwritten at once, unless the newer one
+    // was made upon the version before: then nothing was in between, and this one has to come
+    // later.
     return (record->state & STATE_DEPENDENT) != 0 ? WRITE_AGAIN : WRITE_SUPERSEDED;
 }
 
@@ -49,14 +50,15 @@ STEP enum write_result write_latest(struct call *call, const struct record *reco
 STEP enum write_result write_outdated(struct call *call, struct record *record)
 {
     if (has_flag(&call->header, FLAG_CONDITIONAL)) {
-        // It may reach the node while the record stays outdated: an answer read before it must not promote.
+        // It may reach the node while the record stays outdated: an answer read before it must not
+        // promote.
         if (has_feature(call, FEATURE_CONDITION_ADM)) {
             record->adm = maximum(record->adm, call->header.seq);
         }
         return WRITE_FORWARD;
     }
-    // On two cores a write may take its number, see the key uncached, and get here after the admission,
-    // behind newer writes that the node has acknowledged: those are not above `adm`.
+    // On two cores a write may take its number, see the key uncached, and get here after the
+    // admission, behind newer writes that the node has acknowledged: those are not above `adm`.
     return is_newer(call, record->adm) ? WRITE_ABSORB : WRITE_FORWARD;
 }
 
@@ -80,11 +82,12 @@ STEP enum write_result write_back(struct call *call, struct record *record)
     if ((record->state & STATE_EVICTING) != 0) {
         return write_evicting(call, record);
     }
-    return record_is_latest(call, record->state) ? write_latest(call, record) : write_outdated(call, record);
+    return record_is_latest(call, record->state) ? write_latest(call, record)
+                                                 : write_outdated(call, record);
 }
 
-// Write-around: the record is invalidated on the way, and no answer that was read before the write may
-// promote it. The next read fetches it, behind a fence.
+// Write-around: the record is invalidated on the way, and no answer that was read before the write
+// may promote it. The next read fetches it, behind a fence.
 STEP enum write_result write_around(struct call *call, struct record *record)
 {
     if (!record_has_room(call) && !record_evict_itself(call, record)) {
@@ -95,8 +98,9 @@ STEP enum write_result write_around(struct call *call, struct record *record)
     return WRITE_FORWARD;
 }
 
-// NetCache: as write-around, but the node refreshes the record once it has applied the write. A conditional
-// write may come to nothing, and then no update comes: the next read fetches the record.
+// NetCache: as write-around, but the node refreshes the record once it has applied the write. A
+// conditional write may come to nothing, and then no update comes: the next read fetches the
+// record.
 STEP enum write_result write_through(struct call *call, struct record *record)
 {
     enum write_result result = write_around(call, record);
@@ -141,8 +145,8 @@ STEP enum write_result write_cached(struct packet *packet, struct call *call, u3
     return result;
 }
 
-// A write that runs for the first time, or again with a new seq because a node bounced it. The seq is taken
-// before the lookup: a write that took its number after an admission is above `adm`.
+// A write that runs for the first time, or again with a new seq because a node bounced it. The seq
+// is taken before the lookup: a write that took its number after an admission is above `adm`.
 STEP u32 write_new(struct packet *packet, struct call *call, struct lane *entry)
 {
     if (call->header.op == OP_DELETE && !packet_resize(packet, call, 0)) {

@@ -2,12 +2,12 @@
 //
 // The pipeline in the kernel.
 //
-// `switchback` takes frames of an interface: Ethernet, IPv4 or IPv6, UDP to the switch's endpoint. Everything
-// else is passed to the kernel untouched, VLAN tags, IP options and fragments included. Four programs are
-// never attached; the agent runs them by BPF_PROG_TEST_RUN: `switchback_control` on a control packet,
-// `switchback_replay` on a packet that it has got another way, `switchback_lookup` on a change of the lookup
-// table, `switchback_clear` to forget everything. `switchback_pass` belongs on a veth's other end, without
-// which the driver loses what is sent.
+// `switchback` takes frames of an interface: Ethernet, IPv4 or IPv6, UDP to the switch's endpoint.
+// Everything else is passed to the kernel untouched, VLAN tags, IP options and fragments included.
+// Four programs are never attached; the agent runs them by BPF_PROG_TEST_RUN: `switchback_control`
+// on a control packet, `switchback_replay` on a packet that it has got another way,
+// `switchback_lookup` on a change of the lookup table, `switchback_clear` to forget everything.
+// `switchback_pass` belongs on a veth's other end, without which the driver loses what is sent.
 #include "pipeline.h"
 #include "frame.h"
 #include "clear.h"
@@ -37,7 +37,8 @@ int switchback_control(struct xdp_md *frame)
                                : (int)drop(NONE);
 }
 
-// What goes in front of a packet that is replayed: what native.c gets as arguments. The route comes back.
+// What goes in front of a packet that is replayed: what native.c gets as arguments. The route comes
+// back.
 struct replay {
     u64 now_ms;
     u64 route;
@@ -88,8 +89,9 @@ int switchback_lookup(struct xdp_md *frame)
     if ((const void *)(change + 1) > (void *)(long)frame->data_end) {
         return -1;
     }
-    return change->inserts != 0 ? (int)lookup_insert(&table, change->tag, change->hash_low, change->location)
-                                : lookup_remove(&table, change->tag, change->hash_low, change->location);
+    return change->inserts != 0
+               ? (int)lookup_insert(&table, change->tag, change->hash_low, change->location)
+               : lookup_remove(&table, change->tag, change->hash_low, change->location);
 }
 
 SEC("xdp")

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Replays random packets through the pipeline, for the sanitizers: requests, answers, control packets, and
-// all of them damaged. Two threads share one instance, a third is its agent. What it checks itself is little
-// (verdicts and lengths make sense, the record's invariants hold); crates/datapath's tests check the meaning.
+// Replays random packets through the pipeline, for the sanitizers: requests, answers, control
+// packets, and all of them damaged. Two threads share one instance, a third is its agent. What it
+// checks itself is little (verdicts and lengths make sense, the record's invariants hold);
+// crates/datapath's tests check the meaning.
 //
 //     replay [packets a thread] [seed]
 #include "../native.h"
@@ -19,12 +20,12 @@
 #define LANES   8
 #define BATCH   40
 
-#define require(condition)                                                                                   \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            (void)fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                            \
-            abort();                                                                                         \
-        }                                                                                                    \
+#define require(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            (void)fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                  \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 
 struct worker {
@@ -86,7 +87,8 @@ static u32 build(u64 *random, u8 *bytes, u8 op, u64 turn)
     wire->seq = to_be64(1ull << 40 | below(random, 64));
     wire->guard = to_be64(1ull << 40 | below(random, 256));
     // Lanes go on with time, and come back to a request now and then.
-    wire->request = to_be64(op >= OP_CONTROL_FIRST ? below(random, 2) : turn / 4 + below(random, 4));
+    wire->request =
+        to_be64(op >= OP_CONTROL_FIRST ? below(random, 2) : turn / 4 + below(random, 4));
     wire->generation = to_be32(below(random, 16));
     wire->hash_high = to_be64(hash_of(key));
     wire->hash_low = to_be64(hash_of(key) * 31);
@@ -177,7 +179,8 @@ static u32 inject(struct worker *worker, u8 *bytes, u32 length)
     return verdict.kind;
 }
 
-// One epoch at a time would refuse almost everything after a while: the agent forgets all and begins again.
+// One epoch at a time would refuse almost everything after a while: the agent forgets all and
+// begins again.
 static void begin_again(struct worker *worker, u8 *bytes)
 {
     switchback_clear(worker->switchback);
@@ -200,7 +203,8 @@ static void *agent(void *with)
         u32 key = below(&worker->random, KEYS);
         u32 location = location_of_key(key);
         u32 op = below(&worker->random, 26);
-        u32 length = build(&worker->random, bytes, (u8)(op < 13 ? OP_ADMIT + op : OP_ADMIT + op % 2), 0);
+        u32 length =
+            build(&worker->random, bytes, (u8)(op < 13 ? OP_ADMIT + op : OP_ADMIT + op % 2), 0);
         struct wire *wire = (struct wire *)(void *)bytes;
         if (wire->op == OP_SET_EPOCH || wire->op == OP_SNAPSHOT_BEGIN) {
             wire->generation = to_be32(from_be32(wire->generation) % 4);
@@ -212,9 +216,11 @@ static void *agent(void *with)
         }
         (void)inject(worker, bytes, length);
         if (below(&worker->random, 8)) {
-            (void)switchback_lookup_insert(worker->switchback, hash_of(key), hash_of(key) * 31, location);
+            (void)switchback_lookup_insert(worker->switchback, hash_of(key), hash_of(key) * 31,
+                                           location);
         } else {
-            (void)switchback_lookup_remove(worker->switchback, hash_of(key), hash_of(key) * 31, location);
+            (void)switchback_lookup_remove(worker->switchback, hash_of(key), hash_of(key) * 31,
+                                           location);
         }
         while (switchback_next_report(worker->switchback, bytes) != 0) {
         }
@@ -255,10 +261,11 @@ static void run(u64 features, u64 packets, u64 seed)
     require(switchback != NULL);
     // Two buckets of one range each, one in which ranges meet, one without a node.
     u64 nodes = 0xffffffff00010000ull;
-    struct range ranges[] = {{.route = nodes, .partition = 0},
-                             {.start_high = 1ull << 62, .route = nodes, .partition = 1},
-                             {.start_high = 5ull << 61, .start_low = 7, .route = nodes, .partition = 2},
-                             {.start_high = 3ull << 62, .route = NO_ROUTE, .partition = 3}};
+    struct range ranges[] = {
+        {.route = nodes, .partition = 0},
+        {.start_high = 1ull << 62, .route = nodes, .partition = 1},
+        {.start_high = 5ull << 61, .start_low = 7, .route = nodes, .partition = 2},
+        {.start_high = 3ull << 62, .route = NO_ROUTE, .partition = 3}};
     struct route_bucket buckets[] = {{.route = nodes, .partition = 0, .first = 0, .last = 0},
                                      {.route = nodes, .partition = 1, .first = 1, .last = 1},
                                      {.route = nodes, .partition = 1, .first = 1, .last = 2},
@@ -301,8 +308,12 @@ int main(int count, char **arguments)
     u64 packets = count > 1 ? strtoull(arguments[1], NULL, 10) : 200000;
     u64 seed = count > 2 ? strtoull(arguments[2], NULL, 10) : 1;
     const u64 all = (1ull << 16) - 1;
-    const u64 farreach = all & ~(u64)FEATURE_WRITE_THROUGH, netcache = all & ~(u64)FEATURE_WRITE_BACK;
-    const u64 features[] = {farreach, netcache, all & ~7ull, farreach & ~(u64)FEATURE_VALIDITY};
+    const u64 farreach = all & ~(u64)FEATURE_WRITE_THROUGH;
+    const u64 netcache = all & ~(u64)FEATURE_WRITE_BACK;
+    const u64 writearound = farreach & netcache;
+    const u64 nocache = all & ~(u64)FEATURES_OF_SCHEMES;
+    const u64 features[] = {farreach, netcache, writearound, nocache,
+                            farreach & ~(u64)FEATURE_VALIDITY};
     for (u32 i = 0; i < array_length(features); i++) {
         run(features[i], packets, seed + i);
     }
