@@ -17,6 +17,9 @@ pub(crate) fn overlong_lines(repository: &Repository) -> Vec<Finding> {
         let mut is_code = false;
         for (index, line) in file.text.lines().enumerate() {
             is_code ^= file.is("md") && line.starts_with("```");
+            // What a program put into a page stays as it made it.
+            is_code |= line.starts_with("<!-- generated:");
+            is_code &= line != "<!-- end -->";
             let length = line.chars().count();
             let limit = if is_code { UNBROKEN_MAX } else { line_limit(file, line) };
             if length > limit {
