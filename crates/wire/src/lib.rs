@@ -19,7 +19,7 @@ pub use hash::{HashKey, KeyHash};
 pub use header::{DecodeError, Header};
 pub use map::{Map, MapError, PARTITIONS_MAX, Partition, REPLICAS_MAX, RoutingKey};
 pub use op::{Op, Status, flags, record_flags};
-pub use packet::{Packet, PacketRef, push_scan_entry, scan_entries};
+pub use packet::{Packet, PacketRef, op_of, push_scan_entry, scan_entries};
 pub use pcap::Capture;
 pub use scheme::{PerScheme, Scheme};
 pub use seq::{EPOCH_MAX, SEQ_COUNTER_BITS, Seq};

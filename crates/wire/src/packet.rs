@@ -4,6 +4,9 @@
 use crate::{Address, DecodeError, HEADER_BYTES, Header, Op, PACKET_BYTES_MAX};
 use std::fmt;
 
+/// Where a packet has its operation.
+const OP_AT: usize = 3;
+
 /// An owned packet buffer, meant to be reused.
 #[derive(Clone)]
 pub struct Packet {
@@ -99,7 +102,7 @@ impl Packet {
     /// Operation, at a glance, of a packet that was filled in here.
     #[inline]
     pub fn op(&self) -> Option<Op> {
-        Op::from_u8(*self.bytes().get(3)?)
+        op_of(self.bytes())
     }
 
     /// Operation and origin, at a glance, of a packet that has passed a pipeline.
@@ -140,6 +143,12 @@ impl fmt::Debug for Packet {
             Err(error) => write!(f, "Packet({} bytes, {error})", self.length),
         }
     }
+}
+
+/// Operation, at a glance, of what may be a packet.
+#[inline]
+pub fn op_of(bytes: &[u8]) -> Option<Op> {
+    Op::from_u8(*bytes.get(OP_AT)?)
 }
 
 /// Appends one key to the value of a SCAN_REPLY; false if it would exceed `limit` bytes.

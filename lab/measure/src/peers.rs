@@ -21,7 +21,7 @@ use switchback_datapath::Shard;
 use switchback_net::UdpLink;
 use switchback_rack::threads::{Stop, SwitchThread};
 use switchback_terminal::Table;
-use switchback_wire::{Op, Packet, SWITCH_PORT};
+use switchback_wire::{Op, Packet, SWITCH_PORT, op_of};
 use switchback_xdp::measure::RunTimes;
 use switchback_xdp::{Mode, Segment};
 
@@ -132,7 +132,7 @@ fn switch_round(
             let length = socket.recv(&mut answer).context("waiting for the switch")?;
             let is_hit = length
                 == switchback_wire::HEADER_BYTES + USUAL.value_bytes as usize + KEY_BYTES
-                && answer[4] == Op::ReadReply as u8;
+                && op_of(&answer) == Some(Op::ReadReply);
             ensure!(is_hit, "the switch didn't answer from its cache");
             Ok(())
         };

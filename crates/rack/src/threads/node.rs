@@ -15,7 +15,7 @@ use switchback_core::storage::{EngineDone, EngineOp};
 use switchback_datapath::Shard;
 use switchback_engine::{Engine, Statistics};
 use switchback_net::{Clock, Delivered, Dice, Mailbox, MemoryFabric, PeerPort, UdpLink, until};
-use switchback_wire::{Address, Op, Packet};
+use switchback_wire::{Address, Op, Packet, op_of};
 
 /// Packets taken before the engine is asked: the size of a group commit.
 const GROUP: usize = 256;
@@ -327,9 +327,22 @@ impl NodeThread {
 
 /// Whether a packet asks for work that a capped node counts.
 fn is_request(bytes: &[u8]) -> bool {
-    let op = bytes.get(4).copied().and_then(Op::from_u8);
     matches!(
-        op,
+        op_of(bytes),
         Some(Op::Read | Op::Write | Op::Delete | Op::Fragment | Op::ReadFragment | Op::Scan)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchback_wire::Header;
+
+    #[test]
+    fn a_capped_node_counts_requests_and_nothing_else() {
+        let counts = |op| is_request(Packet::build(Header::new(op), &[], b"key").bytes());
+        assert!([Op::Read, Op::Write, Op::Delete, Op::Scan].into_iter().all(counts));
+        assert!(![Op::CacheUpdateAck, Op::ReadReply, Op::WriteReply].into_iter().any(counts));
+        assert!(!is_request(&[]) && !is_request(b"key"));
+    }
 }
