@@ -1,6 +1,6 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
-use super::{NodeTimer, Progress, Shim, chain_of_key, state};
+use super::{NodeTimer, Progress, Shim, known_chain_of, state};
 use crate::control::{
     BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding,
 };
@@ -107,7 +107,7 @@ impl Shim {
     }
 
     fn offer_all_again(&mut self, chain: ChainId) {
-        self.decider.offer_all_again(|hash| chain_of_key(&self.chains, hash) == Some(chain));
+        self.decider.offer_all_again(|hash| known_chain_of(&self.chains, hash) == Some(chain));
         self.send_offers(chain);
     }
 
@@ -192,7 +192,7 @@ impl Shim {
             return;
         }
         let offers =
-            self.decider.open_offers(|hash| chain_of_key(&self.chains, hash) == Some(chain));
+            self.decider.open_offers(|hash| known_chain_of(&self.chains, hash) == Some(chain));
         let epoch = self.chains[chain].epoch();
         for batch in offers.chunks(BATCH_MAX) {
             self.reports.push_back(NodeReport::Offers { epoch, offers: batch.to_vec() });

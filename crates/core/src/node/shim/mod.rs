@@ -158,7 +158,7 @@ impl Shim {
             Served::restarted(state, index, chain, mechanisms)
         });
         let refreshes = |hash: &KeyHash| {
-            chain_of_key(&chains, hash).is_some_and(|chain| chains[chain].refreshes())
+            known_chain_of(&chains, hash).is_some_and(|chain| chains[chain].refreshes())
         };
         let marked = loaded.marks.iter().map(|(hash, ..)| *hash);
         let refresh = marked.filter(refreshes).collect();
@@ -372,7 +372,7 @@ impl Shim {
 }
 
 /// The chain that serves a key; `None` while the node doesn't know the rack's partitions.
-fn chain_of_key(chains: &ByChain<Served>, hash: &KeyHash) -> Option<ChainId> {
+fn known_chain_of(chains: &ByChain<Served>, hash: &KeyHash) -> Option<ChainId> {
     let config = chains.iter().find_map(|(_, served)| served.config())?;
     Some(chain_of(config.partition_of(hash)))
 }

@@ -1,6 +1,6 @@
 //! Packets of the data path: what the decider says of them, the replica does.
 
-use super::{Shim, chain_of_key};
+use super::{Shim, known_chain_of};
 use crate::control::NodeReport;
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
@@ -287,7 +287,7 @@ impl Shim {
 
     /// Sends a record's value to the cache until it is acknowledged (NetCache).
     pub(super) fn update_cache(&mut self, hash: KeyHash, key: &[u8], record: &Record) {
-        let Some(served) = chain_of_key(&self.chains, &hash).map(|chain| &self.chains[chain])
+        let Some(served) = known_chain_of(&self.chains, &hash).map(|chain| &self.chains[chain])
         else {
             return;
         };
@@ -328,7 +328,7 @@ impl Shim {
             self.decider.offer_failed(&hash, offer);
             return;
         }
-        let Some(served) = chain_of_key(&self.chains, &hash).map(|chain| &self.chains[chain])
+        let Some(served) = known_chain_of(&self.chains, &hash).map(|chain| &self.chains[chain])
         else {
             return;
         };
@@ -359,7 +359,7 @@ impl Shim {
     /// Last position of the run of neighbouring partitions, from a key's on, that are this node's
     /// and its chain's.
     fn run_end(&self, from: KeyHash) -> u64 {
-        let Some(served) = chain_of_key(&self.chains, &from).map(|chain| &self.chains[chain])
+        let Some(served) = known_chain_of(&self.chains, &from).map(|chain| &self.chains[chain])
         else {
             return from.position();
         };
