@@ -1,11 +1,12 @@
-//! Runs on all cores. Every run is a world of its own, so results depend on neither their order nor
-//! their number.
+//! A pool of threads for runs. Every run has its own world, so results don't depend on the order of
+//! runs or the number of threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs every job, on so many threads, the costliest first, so that no thread waits for another one
-/// at the end; results in the order of the jobs.
+/// Runs every job on `threads` threads. The costliest begin first, so that all threads end at
+/// nearly the same time (longest processing time first, Graham 1969). Results are in the order of
+/// the jobs.
 pub(crate) fn run<J: Sync, R: Send>(
     threads: usize,
     jobs: &[J],
@@ -19,7 +20,7 @@ pub(crate) fn run<J: Sync, R: Send>(
     let worker = || {
         while let Some(&at) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let result = work(&jobs[at]);
-            *results[at].lock().expect("a worker that panics ends the run") = Some(result);
+            *results[at].lock().expect("a panic of a worker ends the run") = Some(result);
         }
     };
     std::thread::scope(|scope| {
@@ -27,9 +28,10 @@ pub(crate) fn run<J: Sync, R: Send>(
             scope.spawn(worker);
         }
     });
-    let taken =
-        |result: Mutex<Option<R>>| result.into_inner().ok().flatten().expect("every job was done");
-    results.into_iter().map(taken).collect()
+    let result_of =
+        |result: Mutex<Option<R>>| result.into_inner().ok().flatten().expect("every job has a \
+            result");
+    results.into_iter().map(result_of).collect()
 }
 
 #[cfg(test)]
@@ -47,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_costliest_runs_first() {
+    fn the_costliest_job_begins_first() {
         let begun = Mutex::new(Vec::new());
         run(1, &[2, 9, 4, 9], |job| *job, |job| begun.lock().unwrap().push(*job));
         assert_eq!(begun.into_inner().unwrap(), [9, 9, 4, 2]);

@@ -1,16 +1,17 @@
-//! Means with confidence intervals by Student's t-distribution.
+//! Means with confidence intervals by Student's t-distribution ("Student" [W. S. Gosset], "The
+//! probable error of a mean", Biometrika 1908).
 
-/// A mean of repetitions, and how far it may be off.
+/// A mean of repetitions, with its confidence interval.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Estimate {
     pub(crate) mean: f64,
-    /// Half the width of the 95 % confidence interval; 0 of a single repetition, which says nothing
-    /// of the spread.
+    /// Half the width of the 95 % confidence interval; 0 for a single repetition, which has no
+    /// variance.
     pub(crate) half_width: f64,
 }
 
-/// The 97.5 % quantile of Student's t by degrees of freedom, from 1 on; beyond the last one the
-/// normal distribution is close.
+/// The 97.5 % quantile of Student's t by degrees of freedom, from 1 on. Beyond the last one the
+/// normal distribution's, 1.96, is used.
 const T_975: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
@@ -18,7 +19,7 @@ const T_975: [f64; 30] = [
 ];
 
 impl Estimate {
-    /// Of repetitions, at least one.
+    /// The mean of `samples`, of which there must be at least one.
     pub(crate) fn of(samples: &[f64]) -> Estimate {
         assert!(!samples.is_empty());
         let count = samples.len() as f64;
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_is_the_textbooks() {
+    fn the_interval_of_five_samples_is_that_of_the_textbook_formula() {
         // Mean 10, standard deviation 2 (n - 1), five samples: 2.776 * 2 / sqrt(5).
         let estimate = Estimate::of(&[8.0, 8.0, 10.0, 12.0, 12.0]);
         assert!((estimate.mean - 10.0).abs() < 1e-12);
@@ -46,14 +47,14 @@ mod tests {
     }
 
     #[test]
-    fn one_repetition_says_nothing_of_the_spread_and_many_come_near_the_normal_distribution() {
+    fn one_repetition_has_no_interval_and_a_thousand_have_nearly_the_normal_distributions() {
         assert_eq!(Estimate::of(&[3.0]), Estimate { mean: 3.0, half_width: 0.0 });
         let samples: Vec<f64> = (0..1000).map(|i| f64::from(i % 2)).collect();
         assert!((Estimate::of(&samples).half_width - 1.96 * 0.5 / 1000f64.sqrt()).abs() < 1e-3);
     }
 
     #[test]
-    fn the_interval_holds_the_mean_as_often_as_it_says() {
+    fn ninety_five_of_a_hundred_intervals_hold_the_mean() {
         // Five draws of a known normal distribution (sums of twelve uniforms), many times.
         use rand::{RngExt, SeedableRng};
         let mut random = rand_pcg::Pcg64Mcg::seed_from_u64(1);

@@ -1,21 +1,21 @@
-//! What happens next. Packets on links of one delay arrive nearly in the order they were sent, so
-//! they need no heap.
+//! The queue of events. Packets on links with equal delays arrive nearly in the order in which they
+//! were sent, so a deque holds them instead of a heap.
 
 use crate::world::Event;
 use std::collections::VecDeque;
 use switchback_events::EventQueue;
 use switchback_wire::{Address, Packet};
 
-/// A packet under way. It keeps its buffer from hop to hop.
+/// A packet on a link. It keeps its buffer from hop to hop.
 pub(crate) struct Flight {
     pub(crate) packet: Packet,
-    /// Who sent it.
+    /// The part that sent it.
     pub(crate) from: Address,
-    /// Which node or client gets it; of no meaning to the switch.
+    /// Index of the node or client that receives it; unused for the switch.
     pub(crate) to: u16,
 }
 
-/// The links of the data plane, by where they lead.
+/// The links of the data plane, by their receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Link {
     Switch,
@@ -25,16 +25,16 @@ pub(crate) enum Link {
 
 const LINKS: [Link; 3] = [Link::Switch, Link::Node, Link::Client];
 
-/// The next thing.
+/// The next event.
 pub(crate) enum Next {
     Arrival(Link, Box<Flight>),
     Event(Event),
 }
 
-/// Packets on links, and all other events.
+/// Packets on links, and all other events, in order of time.
 #[derive(Default)]
 pub(crate) struct Timeline {
-    #[allow(clippy::vec_box)] // They are moved from hop to hop, and they are long.
+    #[allow(clippy::vec_box)] // Flights are long, and move from hop to hop.
     lines: [VecDeque<(u64, Box<Flight>)>; 3],
     queue: EventQueue<Event>,
     #[allow(clippy::vec_box)]
@@ -70,20 +70,20 @@ impl Timeline {
         self.queue.push(at_ns, event);
     }
 
-    /// Forgets packets on their way to the switch: nobody listens.
+    /// Drops the packets on their way to the switch, whose socket is gone.
     pub(crate) fn cut_switch(&mut self) {
         let line = &mut self.lines[Link::Switch as usize];
         self.spare.extend(line.drain(..).map(|(_, flight)| flight));
     }
 
-    /// When the next thing happens.
+    /// The time of the next event.
     #[inline]
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let lines = self.lines.iter().filter_map(|line| line.front().map(|(at_ns, _)| *at_ns));
         lines.chain(self.queue.next_at()).min()
     }
 
-    /// Takes the next thing; of one instant packets first, in the order of the links.
+    /// Takes the next event. Of those at one instant packets come first, in the order of the links.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Next)> {
         let mut first_ns = self.queue.next_at().unwrap_or(u64::MAX);

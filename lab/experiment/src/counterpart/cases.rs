@@ -1,5 +1,5 @@
-//! What is run on both sides: few nodes, capped so low that nothing but them is busy on two
-//! processors.
+//! The runs that are both modelled and measured: few nodes, capped so low that only they are busy
+//! on two processors.
 
 use super::EXPERIMENTS;
 use crate::profile::Profile;
@@ -8,11 +8,12 @@ use std::time::Duration;
 use switchback_bench::workload::{Change, Pattern, Workload};
 use switchback_wire::Scheme;
 
-/// Partitions of a rack, as an embedded one deals them out.
+/// Partitions of a rack, as many as an embedded rack has.
 const PARTITIONS: u32 = 256;
-/// Keys that change places.
+/// Keys that exchange their popularity.
 const CHANGED_KEYS: u64 = 200;
-/// Shares of the limit of NoCache at which latencies are compared, and of FarReach's own.
+/// Latencies are compared at these shares of NoCache's limit, and FarReach's also at shares of its
+/// own.
 const RATES: [f64; 3] = [0.3, 0.6, 0.9];
 
 /// Sizes and times.
@@ -22,7 +23,7 @@ pub(super) struct Scale {
     pub(super) capacity_ops: f64,
     pub(super) records: u64,
     pub(super) cache_records: u32,
-    /// Requests under way in a closed loop.
+    /// Outstanding requests in a closed loop.
     pub(super) window: u32,
     pub(super) warmup: Duration,
     pub(super) measured: Duration,
@@ -54,12 +55,12 @@ impl Scale {
         Profile { node_cap_ns: (1e9 / self.capacity_ops) as u64, ..profile.clone() }
     }
 
-    /// How long a case is measured: one with changes has two of them.
+    /// How long a case is measured. A case with changes has two of them.
     pub(super) fn measured_of(&self, counterpart: &Counterpart) -> Duration {
         if counterpart.change.is_some() { self.change_every * 3 } else { self.measured }
     }
 
-    /// What both sides run.
+    /// The case that both sides run.
     pub(super) fn case(&self, counterpart: &Counterpart) -> Case {
         Case {
             workload: counterpart.workload,
@@ -74,15 +75,15 @@ impl Scale {
     }
 }
 
-/// A run that has two sides.
+/// A run that is both modelled and measured.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Counterpart {
     pub(super) experiment: u8,
     pub(super) scheme: Scheme,
     pub(super) workload: Workload,
-    /// What the experiment varies, beside scheme and workload.
+    /// The parameter that the experiment varies, beside scheme and workload.
     pub(super) parameter: String,
-    /// Operations a second of an open loop.
+    /// Operations a second in an open loop; `None`: a closed loop.
     pub(super) rate_ops: Option<f64>,
     pub(super) change: Option<Change>,
     pub(super) snapshot_period: Duration,
@@ -139,8 +140,7 @@ fn workloads() -> Vec<Counterpart> {
         .collect()
 }
 
-/// Rates that the schemes keep up with: shares of the limit of NoCache, and for FarReach of its
-/// own.
+/// Rates below the limits of the schemes: shares of NoCache's limit, and for FarReach of its own.
 fn latencies(scale: &Scale, profile: &Profile, seed: u64) -> Vec<Counterpart> {
     let bench = Bench::new(scale.case(&plain(2, Scheme::NoCache, Workload::A)), profile, seed);
     let limit_ops = |scheme| bench.ideal_ops(scheme);

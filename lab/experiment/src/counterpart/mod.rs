@@ -22,14 +22,14 @@ use switchback_bench::single::{self, Order};
 /// Experiments that have a counterpart.
 pub(crate) const EXPERIMENTS: [u8; 5] = [1, 2, 7, 8, 9];
 
-/// What one side of a run came to. What an experiment is not about is `None`.
+/// The results of one side of a run. Those that the experiment doesn't compare are `None`.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Figures {
     throughput_ops: f64,
     limit_ops: Option<f64>,
     /// Mean, median, 99th percentile.
     latency_us: Option<[f64; 3]>,
-    /// Mean of what the load generator's own delay has in that.
+    /// The load generator's own delay in the mean.
     lateness_us: Option<f64>,
     /// Longest time until throughput was back after a change, in seconds.
     back_s: Option<f64>,
@@ -39,18 +39,18 @@ struct Figures {
     recovery_ms: Option<[f64; 3]>,
 }
 
-/// A run on both sides.
+/// Both sides of a run.
 struct Pair {
     counterpart: Counterpart,
     modelled: Figures,
     measured: Figures,
-    /// What speaks against the measured one.
+    /// Reasons why the measured side may be no result.
     objections: Vec<String>,
-    /// Processes that ran or wanted to when it was measured.
+    /// Load average of the machine when the measurement began.
     load: f64,
 }
 
-/// What was asked for.
+/// The request of a command line.
 pub(crate) struct Request<'a> {
     pub(crate) experiments: &'a [u8],
     pub(crate) is_quick: bool,
@@ -59,8 +59,8 @@ pub(crate) struct Request<'a> {
     pub(crate) out: &'a Path,
 }
 
-/// Runs both sides of every case, and leaves `counterpart.csv` and `counterpart.md` in the
-/// directory, whole after each run.
+/// Runs both sides of every case, and writes `counterpart.csv` and `counterpart.md` to the
+/// directory after each run.
 pub(crate) fn run(request: &Request<'_>, racks: &mut dyn RackFactory) -> anyhow::Result<()> {
     let scale = if request.is_quick { Scale::QUICK } else { Scale::FULL };
     let profile = scale.profile(&request.chosen.profile);
@@ -121,7 +121,8 @@ fn measured(counterpart: &Counterpart, outcome: &single::Outcome) -> (Figures, V
     (figures, outcome.objections.clone())
 }
 
-/// The longest way back; infinite if there was none within the time that was looked at.
+/// The longest time until throughput recovered from a change, in seconds; infinite if it did not
+/// recover within the measured time.
 fn longest(changes: &[switchback_bench::report::Recovery]) -> Option<f64> {
     changes
         .iter()
@@ -129,7 +130,8 @@ fn longest(changes: &[switchback_bench::report::Recovery]) -> Option<f64> {
         .max_by(f64::total_cmp)
 }
 
-/// Collect, store, re-admit. Detection is the connection's end on both sides.
+/// Collect, store, re-admit. Detection isn't compared: on both sides it is the end of the
+/// connection.
 fn steps_ms(times: &switchback_core::controller::RecoveryTimes) -> [f64; 3] {
     [times.collect_us, times.store_us, times.readmit_us].map(|us| us as f64 / 1000.0)
 }
@@ -145,7 +147,7 @@ mod tests {
     use crate::output::Csv;
 
     #[test]
-    fn the_longest_way_back_counts() {
+    fn the_longest_recovery_counts() {
         let at = |recovered_after| switchback_bench::report::Recovery { at: 1.0, recovered_after };
         assert_eq!(longest(&[]), None);
         assert_eq!(longest(&[at(Some(0.1)), at(Some(0.4))]), Some(0.4));
@@ -153,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_keeps_to_the_capacity_and_says_which_side_a_row_is() {
+    fn the_model_stays_below_the_limit_and_each_row_names_its_side() {
         let scale = Scale { records: 2000, cache_records: 100, window: 64, ..Scale::QUICK };
         let profile = scale.profile(&Profile::SOFTWARE);
         let mut csv = Csv::new(&report::COLUMNS);

@@ -1,4 +1,4 @@
-//! The modelled side of a case: the same times as the measured one, of the virtual clock.
+//! The modelled side of a case: the measured side's durations, in virtual time.
 
 use super::cases::{Counterpart, Scale};
 use super::{Figures, longest, steps_ms};
@@ -9,7 +9,7 @@ use crate::world::{Drive, World};
 use std::time::Duration;
 use switchback_bench::report::recoveries;
 
-/// As `switchback-bench` counts throughput over time.
+/// The bucket in which `switchback-bench` counts throughput over time.
 const STEP_NS: u64 = 100_000_000;
 
 pub(super) fn run(
@@ -57,7 +57,7 @@ pub(super) fn run(
     }
 }
 
-/// The measured time, with what happens in it.
+/// Runs for the measured time, with the changes or the crash of the case.
 fn follow(world: &mut World, counterpart: &Counterpart, scale: &Scale, measured: Duration) {
     if counterpart.crashes {
         world.run_for(ns(measured / 2));

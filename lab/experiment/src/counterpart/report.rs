@@ -1,12 +1,11 @@
-//! Both sides beside each other: rows of a CSV file, and tables with ratios and what is behind
-//! them.
+//! Compares both sides: rows of a CSV file, and tables with ratios and the reasons for differences.
 
 use super::cases::{Counterpart, Scale};
 use super::{EXPERIMENTS, Figures, Pair, Request};
 use crate::output::{COMMIT, Csv, Table};
 use anyhow::Context as _;
 
-/// Ratios within this are agreement.
+/// Ratios that differ from 1 by no more than this agree.
 const AGREEMENT: f64 = 0.1;
 
 pub(super) const COLUMNS: [&str; 25] = [
@@ -37,43 +36,49 @@ pub(super) const COLUMNS: [&str; 25] = [
     "commit",
 ];
 
-const INTRODUCTION: &str = "The same runs in virtual time (*modelled*) and by the wall clock (*measured*: the \
-switch and each node a process, UDP between them, RocksDB in the nodes), with the same nodes, cap, records, \
-partition map, requests, cache content at the start, and times. The ratio is measured over modelled.";
+const INTRODUCTION: &str = "The same runs in virtual time (*modelled*) and by the wall clock \
+(*measured*: the switch and each node a process, UDP between them, RocksDB in the nodes), with the \
+same nodes, cap, records, partition map, requests, cache content at the start, and times. The \
+ratio is measured over modelled.";
 
-/// What makes the sides differ where they do, by experiment.
-fn behind(experiment: u8) -> &'static str {
+/// Reasons for differences between the sides, by experiment.
+fn why_they_differ(experiment: u8) -> &'static str {
     match experiment {
         1 => {
-            "Requests come in another order, so that the busiest node's share differs, most where few are measured; and \
-             on a busy machine threads that are not run in time let a node idle for longer than it catches up with. In \
-             D records are inserted and read at once: which of them are cached in time depends on delays of the control plane."
+            "Requests come in another order, so that the busiest node's share differs, most where \
+             few requests are measured; on a busy machine a thread may run later than the token \
+             bucket of its node can make up for. In D records are inserted and read at once: which \
+             of them are cached before they are read depends on delays of the control plane."
         }
         2 => {
-            "Measured latencies count from when an operation was due, and the load generator's thread begins it some tens \
-             of microseconds later, which the model has not: the last figure is without that. The rest is the CPU's: \
-             every process of the rack, the generator and whatever else runs share it, so that a queue or a sync takes \
-             longer than alone, by the milliseconds of a time slice at worst: so do the 99th percentiles."
+            "Measured latencies count from when an operation was due, and the load generator's \
+             thread begins it some tens of microseconds later; the model has no such delay, and \
+             the last figure leaves it out. The rest is due to the CPU: all processes of the rack, \
+             the generator and other programs share it, so that a queue or a sync takes longer \
+             than on an idle CPU, by the milliseconds of a time slice at worst, as the 99th \
+             percentiles show."
         }
         7 => {
-            "Which keys are found hot depends on a sketch's samples, drawn differently; at these rates a key needs a part of \
-             a second for its samples. The way back is told in tenths of a second, over half a second: a step is more than 10 %."
+            "Which keys are found hot depends on a sketch's samples, which are drawn differently; \
+             at these rates it takes part of a second to sample a key often enough. Recovery is \
+             measured in tenths of a second, over half a second: one step is more than 10 %."
         }
         8 => {
-            "Snapshots begin at other moments of the run, so that their number differs by one, and their bytes by what was \
-             written since the last."
+            "Snapshots begin at other moments of the run, so that their number differs by one, and \
+             their bytes by those written since the last snapshot."
         }
         _ => {
-            "All steps take milliseconds at most. Collecting waits for processes to be run, and storing for synced commits, \
-             which come in other groups than those that were calibrated."
+            "All steps take milliseconds at most. Collecting waits until processes are scheduled, \
+             and storing for synced commits, whose groups have other sizes than those that were \
+             calibrated."
         }
     }
 }
 
-/// A figure that is compared: its name, and both sides.
+/// A figure that is compared: its name, its modelled and its measured value.
 type Compared = (&'static str, f64, f64);
 
-/// What an experiment is about.
+/// The figures that an experiment compares.
 fn compared(pair: &Pair) -> Vec<Compared> {
     let (modelled, measured) = (&pair.modelled, &pair.measured);
     let mut compared = Vec::new();
@@ -109,7 +114,7 @@ fn compared(pair: &Pair) -> Vec<Compared> {
     compared
 }
 
-/// The mean latency from when operations were begun, rather than due.
+/// The mean latency since operations were begun (not since they were due), in microseconds.
 fn net(figures: &Figures) -> Option<f64> {
     Some(figures.latency_us?[0] - figures.lateness_us?)
 }
@@ -191,7 +196,7 @@ pub(super) fn rows(pair: &Pair, scale: &Scale, seed: u64) -> [Vec<String>; 2] {
     })
 }
 
-/// Writes what there is so far.
+/// Writes the files with the runs so far.
 pub(super) fn write(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> anyhow::Result<()> {
     let mut csv = Csv::new(&COLUMNS);
     for pair in pairs {
@@ -211,9 +216,10 @@ fn markdown(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> String {
     let loads = pairs.iter().map(|pair| pair.load);
     let (least, most) = (loads.clone().fold(f64::MAX, f64::min), loads.fold(0.0, f64::max));
     let mut text = format!(
-        "# The model and the machine\n\n{INTRODUCTION}\n\n{nodes} nodes of {capacity_ops} requests/s, {records} records of \
-         16 + 128 B, a cache of {cache_records}, preloaded; {window} requests under way where nothing else is said; \
-         {} s measured; seed {}, commit {COMMIT}, all else of profile {}. The machine's load was {least} to {most}.\n\n",
+        "# The model and the machine\n\n{INTRODUCTION}\n\n{nodes} nodes of {capacity_ops} \
+         requests/s, {records} records of 16 + 128 B, a cache of {cache_records}, preloaded; \
+         {window} outstanding requests where the run has no rate; {} s measured; seed {}, commit \
+         {COMMIT}, all other costs of profile {}. The machine's load was {least} to {most}.\n\n",
         measured.as_secs_f64(),
         request.seed,
         request.chosen.given,
@@ -258,14 +264,14 @@ fn section(experiment: u8, pairs: &[&Pair]) -> String {
     let mut text =
         format!("{}\n{} of {all} figures agree within 10 %.", table.markdown(), all - apart.len());
     if !apart.is_empty() {
-        text += &format!(" These don't: {}. {}", apart.join(", "), behind(experiment));
+        text += &format!(" These don't: {}. {}", apart.join(", "), why_they_differ(experiment));
     }
     let objections = pairs
         .iter()
         .flat_map(|pair| pair.objections.iter().map(|said| (pair.counterpart.name(), said)));
     let objections: Vec<_> = objections.map(|(name, said)| format!("{name}: {said}")).collect();
     if !objections.is_empty() {
-        text += &format!("\n\nWhat speaks against measured runs: {}.", objections.join("; "));
+        text += &format!("\n\nWhy measured runs may be no results: {}.", objections.join("; "));
     }
     text + "\n\n"
 }

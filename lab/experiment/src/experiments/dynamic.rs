@@ -1,4 +1,4 @@
-//! Exp#7: what a change of popularity does to throughput, over time.
+//! Exp#7: throughput over time when popularity changes.
 
 use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
@@ -9,19 +9,19 @@ use crate::trial::{Bench, Case, Measured};
 use switchback_bench::workload::{Change, Pattern, Workload};
 use switchback_wire::{PerScheme, Scheme};
 
-/// The paper's servers: as many as it has machines, since a rotation of servers would not see the
-/// cache change.
+/// Servers, as many as the paper has machines: it can't rotate servers here, since the cache
+/// changes during a run.
 pub(crate) const SERVERS: u16 = 2;
-/// Keys that change places.
+/// Keys that exchange their popularity.
 const KEYS: u64 = 200;
-/// How finely time is told apart.
+/// Length of a bucket of the time series.
 const BUCKET_NS: u64 = 100_000_000;
-/// Buckets that are looked at together when a rack counts as recovered from a change, and the share
-/// it must do again.
+/// Buckets of the moving average by which recovery is judged.
 const SMOOTHED: usize = 3;
+/// A rack has recovered from a change once that average is this share of the throughput before it.
 const RECOVERED: f64 = 0.95;
 
-/// No change, and the paper's three.
+/// Patterns of change: none, and the paper's three.
 pub(crate) const PATTERNS: [(&str, Option<Pattern>); 4] = [
     ("static", None),
     ("hot-in", Some(Pattern::HotIn)),
@@ -29,7 +29,7 @@ pub(crate) const PATTERNS: [(&str, Option<Pattern>); 4] = [
     ("random", Some(Pattern::Random)),
 ];
 
-/// A case of this experiment and of the next one.
+/// A case of this experiment or of Exp#8.
 pub(crate) fn case(pattern: Option<Pattern>, is_cold: bool, snapshot_us: u64) -> Case {
     let change = pattern.map(|pattern| Change { pattern, keys: KEYS });
     Case {
@@ -52,7 +52,7 @@ struct Job {
 struct Run {
     measured: Measured,
     series_ops: Vec<f64>,
-    /// Longest time from a change until throughput was back.
+    /// Longest time from a change until throughput had recovered, in seconds.
     back_s: f64,
 }
 
@@ -71,10 +71,12 @@ pub(crate) fn run(context: &Context) -> Finding {
     Finding {
         name: "7",
         title: "Changes of popularity",
-        paper: "Writes only, 2 servers, 70 s, 200 keys change every 10 s: FarReach exceeds the others by at least 59.4 % on average, as it \
-                does without a change; it reacts within about 1 s.",
-        differs: "Runs are shorter, changes more frequent: what follows a change is the same. A key counts as hot at 20 sampled requests, as in \
-                  the paper; at 0.2 Mops a key that draws one request in 4,000 needs most of a second for them.",
+        paper: "Writes only, 2 servers, 70 s, 200 keys change every 10 s: FarReach exceeds the \
+                others by at least 59.4 % on average, as it does without a change; it reacts \
+                within about 1 s.",
+        differs: "Runs are shorter and changes more frequent; what happens after one is the same. \
+                  A key counts as hot at 20 sampled requests, as in the paper; at 0.2 Mops a key \
+                  that draws one request in 4,000 needs most of a second for them.",
         remarks: Vec::new(),
         csv: vec![
             ("exp7", csv(context, &jobs, &results)),
@@ -109,8 +111,8 @@ fn follow(context: &Context, job: &Job) -> Run {
     Run { measured, series_ops, back_s }
 }
 
-/// The longest time after a change until throughput was at its old level, of series with a change
-/// every so many buckets.
+/// The longest time after a change until throughput had recovered, in seconds, of a series with a
+/// change every `buckets` buckets.
 fn back_s(series_ops: &[f64], buckets: usize) -> f64 {
     let static_ops = mean(&series_ops[..buckets]);
     let after = series_ops[buckets..].chunks(buckets);
@@ -238,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_back_is_the_longest_after_any_change() {
+    fn back_s_is_the_longest_time_after_any_change() {
         let quick = [100.0, 100.0, 100.0, 100.0, 50.0, 90.0, 100.0, 100.0];
         assert_eq!(back_s(&quick, 4), 0.1, "the mean of 90, 100 and 100 is enough");
         let never = [100.0, 100.0, 100.0, 100.0, 50.0, 50.0, 50.0, 50.0];

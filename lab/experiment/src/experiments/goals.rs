@@ -1,4 +1,4 @@
-//! The goals of the evaluation, judged by the rows that experiments wrote.
+//! The goals of the evaluation, judged by the rows of the experiments' CSV files.
 
 use super::Finding;
 use crate::output::{Record, Table};
@@ -8,15 +8,17 @@ use switchback_wire::Scheme;
 /// The paper's bandwidth of the control plane at a period of 2.5 s.
 const PAPERS_MIB_PER_S: f64 = 1.41;
 
-/// A goal, and what was found: how it reads, and whether it is met. `None`: that wasn't run.
+/// A goal, and the finding: its text, and whether the goal is met. `None`: its experiment wasn't
+/// run.
 type Goal = (&'static str, Option<(String, bool)>);
 
-/// Every goal, of what was run.
+/// A table of all goals, with the findings of the experiments that were run.
 pub(crate) fn table(findings: &[Finding]) -> Table {
     let of = |name| records(findings, name);
     let goals: [Goal; 6] = [
         (
-            "write-back at 95 % of its limit or more; cold, of limit_learned; in each case of Exp#1 and #3 to #6",
+            "write-back at 95 % of its limit or more; cold, of limit_learned; in each case of \
+             Exp#1 and #3 to #6",
             near_its_limit(findings),
         ),
         ("never more than 2 % below NetCache or NoCache", never_worse(findings)),
@@ -48,7 +50,7 @@ fn records<'a>(findings: &'a [Finding], name: &str) -> Vec<Record<'a>> {
     files.filter(|(file, _)| *file == name).flat_map(|(_, csv)| csv.records()).collect()
 }
 
-/// Means of a value over the repetitions, by what else they have in common.
+/// Means of a value over the repetitions, by the name of their point.
 fn means(values: impl Iterator<Item = (String, f64)>) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::<String, (f64, f64)>::new();
     for (name, value) in values {
@@ -58,7 +60,7 @@ fn means(values: impl Iterator<Item = (String, f64)>) -> BTreeMap<String, f64> {
     sums.into_iter().map(|(name, (sum, count))| (name, sum / count)).collect()
 }
 
-/// What runs of a point have in common.
+/// The name of a point: the parameters that all its repetitions have.
 fn point(record: &Record<'_>) -> String {
     let columns = ["workload", "servers", "theta", "value_bytes", "pattern", "start"];
     columns
@@ -68,7 +70,7 @@ fn point(record: &Record<'_>) -> String {
         .join(", ")
 }
 
-/// The limit that runs of each start are judged by, and its column.
+/// The starts of runs, and the column of the limit that each is judged by.
 const JUDGED_BY: [(&str, &str); 2] = [("preloaded", "of_limit"), ("cold", "of_limit_learned")];
 
 fn near_its_limit(findings: &[Finding]) -> Option<(String, bool)> {
@@ -101,7 +103,7 @@ fn near_its_limit(findings: &[Finding]) -> Option<(String, bool)> {
     (!found.is_empty()).then(|| (found.join("; "), met))
 }
 
-/// Of all experiments that compare the schemes, where write-back does worst.
+/// The point where write-back is worst, of all experiments that compare the schemes.
 fn never_worse(findings: &[Finding]) -> Option<(String, bool)> {
     let files = ["exp1", "exp3", "exp4", "exp5", "exp6", "exp7", "twitter"];
     let all: Vec<_> = files.into_iter().flat_map(|name| records(findings, name)).collect();
@@ -121,7 +123,7 @@ fn never_worse(findings: &[Finding]) -> Option<(String, bool)> {
 }
 
 fn recovers(records: &[Record<'_>], size: f64, most_s: f64) -> Option<(String, bool)> {
-    // This machine's costs, if they were measured.
+    // The costs of this machine, if they were calibrated.
     let has = |name: &str| records.iter().any(|record| record.text("profile") == Some(name));
     let name = if has("calibrated") { "calibrated" } else { "software" };
     let of_profile = records.iter().filter(|record| record.text("profile") == Some(name));
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn goals_are_judged_by_means_and_what_was_not_run_is_said() {
+    fn goals_are_judged_by_means_and_those_not_run_are_marked() {
         let servers = [
             "scheme",
             "servers",
@@ -209,8 +211,8 @@ mod tests {
         let table = table(&[exp3, exp9]);
         let found: Vec<_> =
             table.rows.iter().map(|row| (row[1].as_str(), row[2].as_str())).collect();
-        let judged = "preloaded 0.960 to 0.960; cold 0.940 to 0.970; 0.940 (servers 64, start cold); \
-                      not converged, no result (servers 32, start cold)";
+        let judged = "preloaded 0.960 to 0.960; cold 0.940 to 0.970; 0.940 (servers 64, start \
+                      cold); not converged, no result (servers 32, start cold)";
         assert_eq!(found[0], (judged, "NO"));
         assert_eq!(found[1], ("at worst 0.971 times nocache (servers 16, start preloaded)", "NO"));
         assert_eq!(found[2], ("0.300 s, costs software, cold", "NO"));

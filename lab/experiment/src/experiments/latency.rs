@@ -1,5 +1,5 @@
-//! Exp#2: latency against target throughput, in an open loop, counted from when a request was to be
-//! sent.
+//! Exp#2: latency by target throughput, in an open loop. Latency counts from when a request was
+//! due.
 
 use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
@@ -13,24 +13,24 @@ use switchback_wire::Scheme;
 /// Targets in operations a second.
 const TARGETS: [f64; 11] =
     [0.1e6, 0.2e6, 0.4e6, 0.5e6, 0.6e6, 0.8e6, 1.0e6, 1.2e6, 1.4e6, 1.6e6, 1.8e6];
-/// A rack that does less than this share of its target does not keep up: its latency is as long as
-/// the run.
+/// A rack below this share of its target is overloaded: its latency grows for as long as the run
+/// lasts.
 const KEPT_UP: f64 = 0.98;
-/// Requests that clients may have under way.
+/// Outstanding requests of all clients at most.
 const LANES: u32 = 2048;
 
-/// What a figure shows.
+/// The contents of a figure.
 #[derive(Clone, Copy)]
 struct Shown {
-    /// The end of its file's name.
+    /// Suffix of its file's name.
     suffix: &'static str,
     title: &'static str,
-    /// Which of a point's latencies it has, as which lines.
+    /// Its lines: an index into a point's latencies, a label, a style.
     lines: &'static [(usize, &'static str, Style)],
     is_logarithmic: bool,
 }
 
-/// Medians have a figure of their own: at low load they hide the means.
+/// The figures. Medians have a separate one, since at low load they hide the means.
 const SHOWN: [Shown; 2] = [
     Shown {
         suffix: "",
@@ -84,10 +84,12 @@ pub(crate) fn run(context: &Context) -> Finding {
     Finding {
         name: "2",
         title: "Latency by target throughput",
-        paper: "Workload A, 16 servers, mean latencies: FarReach reduces NoCache's by 64.9 % and NetCache's by 72.0 % at a target of 0.8 MOPS, \
-                where the busiest server of the others is overloaded.",
-        differs: "Beyond the capacity of its busiest node a rack's open-loop latency grows as long as one measures: such points are shown as \
-                  overloaded instead of a number that depends on the length of the run.",
+        paper: "Workload A, 16 servers, mean latencies: FarReach reduces NoCache's by 64.9 % and \
+                NetCache's by 72.0 % at a target of 0.8 MOPS, where the busiest server of the \
+                others is overloaded.",
+        differs: "Beyond the capacity of its busiest node a rack's open-loop latency grows as long \
+                  as the measurement lasts: such points are shown as overloaded instead of a \
+                  number that depends on the length of the run.",
         remarks: Vec::new(),
         csv: vec![("exp2", csv)],
         figures: [false, true]
@@ -98,7 +100,7 @@ pub(crate) fn run(context: &Context) -> Finding {
     }
 }
 
-/// Goes from target to target until the rack does not keep up.
+/// Measures one target after the other, until the rack is overloaded.
 fn climb(context: &Context, job: &Job) -> Vec<Point> {
     let case = Case { is_cold: job.is_cold, ..Case::default() };
     let bench = Bench::new(case, &context.profile, job.seed);
@@ -129,7 +131,7 @@ fn us(us: f64) -> String {
     format!("{us:.1}")
 }
 
-/// Latencies of all repetitions at a target; none if one of them did not keep up.
+/// Latencies of all repetitions at a target; `None` if one of them was overloaded.
 fn latencies(
     jobs: &[Job],
     results: &[Vec<Point>],

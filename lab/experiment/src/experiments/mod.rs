@@ -1,5 +1,5 @@
-//! The experiments: the nine of the paper and one on real workloads; what each runs, and what is
-//! said about it.
+//! The experiments: the nine of the paper and one on real workloads, each with its runs and the
+//! texts of its report.
 
 mod dynamic;
 pub(crate) mod goals;
@@ -19,14 +19,14 @@ use std::sync::Arc;
 
 pub(crate) use shared::Shared;
 
-/// What all experiments of one call share.
+/// What all experiments of one command line share.
 pub(crate) struct Context {
     pub(crate) profile: Profile,
     pub(crate) effort: Effort,
     pub(crate) seed: u64,
     pub(crate) threads: usize,
     pub(crate) progress: ProgressBar,
-    /// Runs that more than one of them needs.
+    /// Runs that several experiments need.
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -36,7 +36,7 @@ impl Context {
         (0..self.effort.repetitions).map(|repetition| self.seed + repetition).collect()
     }
 
-    /// Runs every job, the costliest first; the progress goes by their costs. Results in the order
+    /// Runs every job, the costliest first; progress is counted in costs. Results are in the order
     /// of the jobs.
     pub(crate) fn run_all<J: Sync, R: Send>(
         &self,
@@ -52,18 +52,18 @@ impl Context {
         })
     }
 
-    /// Where a figure comes from.
+    /// A figure's origin: profile and seeds.
     pub(crate) fn origin(&self) -> String {
         self.origin_of(self.profile.name, self.effort.repetitions)
     }
 
-    /// The same, of a profile and so many seeds.
+    /// The origin of a figure of this profile with `seeds` seeds.
     pub(crate) fn origin_of(&self, profile: &str, seeds: u64) -> String {
         format!("profile {profile}, {}", seeds_named(self.seed, seeds))
     }
 }
 
-/// So many seeds from this one on.
+/// Names `count` seeds from `first` on.
 pub(crate) fn seeds_named(first: u64, count: u64) -> String {
     if count == 1 {
         format!("seed {first}")
@@ -72,18 +72,18 @@ pub(crate) fn seeds_named(first: u64, count: u64) -> String {
     }
 }
 
-/// What an experiment found.
+/// The findings of an experiment, and the texts about them.
 pub(crate) struct Finding {
-    /// The experiment's.
+    /// Name of the experiment.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What the paper says.
+    /// The paper's findings.
     pub(crate) paper: &'static str,
-    /// Why ours differs, where it does.
+    /// Why ours differ, where they do.
     pub(crate) differs: &'static str,
-    /// What else there is to know: a heading and a text each.
+    /// Remarks, each with a heading and a text.
     pub(crate) remarks: Vec<(&'static str, String)>,
-    /// Files by name, without `.csv`.
+    /// CSV files, with their names without `.csv`.
     pub(crate) csv: Vec<(&'static str, Csv)>,
     pub(crate) figures: Vec<Figure>,
     pub(crate) tables: Vec<Table>,
@@ -96,27 +96,27 @@ impl Finding {
     }
 }
 
-/// What an experiment's files are called.
+/// The name of an experiment's files.
 pub(crate) fn file(name: &str) -> String {
     if name.parse::<u8>().is_ok() { format!("exp{name}") } else { name.to_owned() }
 }
 
-/// How an experiment is called in headings: the paper's by their numbers.
+/// The name of an experiment in headings; the paper's have numbers.
 pub(crate) fn label(name: &str) -> String {
     if name.parse::<u8>().is_ok() { format!("Exp#{name}") } else { name.to_owned() }
 }
 
 /// An experiment.
 pub(crate) struct Experiment {
-    /// As the command line names it; the paper's have numbers.
+    /// Name on the command line; the paper's have numbers.
     pub(crate) name: &'static str,
-    /// Its share of the time that all take, roughly, in this order.
+    /// Its approximate share of the time of all experiments, if they run in this order.
     pub(crate) weight: u64,
     run: fn(&Context) -> Finding,
 }
 
 impl Experiment {
-    /// All there are.
+    /// All experiments.
     pub(crate) const ALL: &[Experiment] = &[
         Experiment { name: "1", weight: 25, run: |context| sweep::run(context, &sweep::WORKLOADS) },
         Experiment { name: "2", weight: 15, run: latency::run },

@@ -1,4 +1,4 @@
-//! Exp#9: how long a rack takes to recover from the death of its switch, by what was cached.
+//! Exp#9: time to recover from a crash of the switch, by the number of cached records.
 
 use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
@@ -14,15 +14,16 @@ use switchback_wire::Scheme;
 
 /// Cached records.
 const SIZES: [u32; 5] = [100, 1000, 10_000, 100_000, 1_000_000];
-/// The largest that a look has: to fill a cache of a million records takes most of the time of all.
+/// The largest size with `--quick`: to fill a cache of a million records takes most of the
+/// program's time.
 const QUICK_MAX: u32 = 100_000;
-/// The largest that learns what it holds: what is found hot in a run is no more.
+/// The largest size of a cold cache: a run doesn't find more hot keys.
 const COLD_MAX: u32 = 10_000;
-/// A cache whose entries take the agent longer than this is left out: every request that comes
-/// meanwhile is simulated.
+/// A cache whose entries take the agent longer than this is left out, since every request that
+/// arrives meanwhile is simulated.
 const ADMISSION_MAX_NS: u64 = 10_000_000_000;
 
-/// The sizes that are run with these costs.
+/// The sizes that are run with a profile.
 fn sizes(context: &Context, profile: &Profile, is_cold: bool) -> Vec<u32> {
     let is_run = |size: &u32| {
         (!context.effort.is_quick || *size <= QUICK_MAX)
@@ -32,23 +33,25 @@ fn sizes(context: &Context, profile: &Profile, is_cold: bool) -> Vec<u32> {
     SIZES.into_iter().filter(is_run).collect()
 }
 
-/// How long a recovery is waited for, beside what its parts need for so many records.
+/// A recovery may take this much longer than its parts need for its records.
 const PATIENCE_NS: u64 = 20_000_000_000;
-/// How often the controller is asked whether it is over. It takes the times itself.
+/// How often the run asks the controller whether the recovery has ended. The controller measures
+/// its steps.
 const ASK_NS: u64 = 1_000_000;
 
-/// How long the agent is busy with the entries of a cache.
+/// The time that the agent needs for the entries of a cache.
 fn admission_ns(profile: &Profile, cache_records: u32) -> u64 {
     u64::from(cache_records) * profile.agent_entry_ns
 }
 
-/// Filling a cache takes the program longest, and the requests while it is filled again.
+/// Approximate cost of a job: most of the program's time goes to filling the cache, and to the
+/// requests that arrive while it is filled again.
 fn cost(job: &Job<'_>) -> u64 {
     u64::from(job.cache_records) * 2_000 + admission_ns(job.profile, job.cache_records)
 }
 
-/// What is compared: the profiles that the program has, and the one that was given, if it is
-/// another; each preloaded and cold.
+/// Profiles and starts that are compared: the built-in profiles and the given one, each preloaded
+/// and cold.
 fn kinds(context: &Context) -> Vec<(&Profile, bool)> {
     let mut profiles = Profile::ALL.to_vec();
     if profiles.iter().all(|profile| profile.name != context.profile.name) {
@@ -65,12 +68,12 @@ struct Job<'a> {
 }
 
 struct Run {
-    /// What the rack did before its switch died.
+    /// Measured before the switch crashed.
     before: Measured,
     times: RecoveryTimes,
 }
 
-/// Runs it, with each profile: what a table costs is what differs.
+/// Runs it with each profile, since profiles differ in the cost of a table entry.
 pub(crate) fn run(context: &Context) -> Finding {
     let mut jobs = Vec::new();
     for (profile, is_cold) in kinds(context) {
@@ -88,17 +91,20 @@ pub(crate) fn run(context: &Context) -> Finding {
     Finding {
         name: "9",
         title: "Time of recovery by size of the cache",
-        paper: "Writes only, 16 servers, 100 to 10,000 cached records: about 1 s to update a server, mostly to collect what clients and the \
-                controller have; 1 to 1.35 s to fill the cache again; 2.35 s in all at most.",
-        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), `software` this \
-                  switch's, `calibrated` this machine's, if one was given. Nothing here takes the paper's second to \
-                  collect records: clients answer the controller by themselves, in parallel. Detection is counted \
-                  from the last hello of the switch that died (one every 20 ms); here a successor says hello 10 ms \
-                  after the crash. Cached records are all written before it, so all are stored, and where the cache \
-                  is small also what was evicted since: clients keep what the cache took until a snapshot makes it \
-                  durable. Re-admission ends with the last of the keys that were cached. Cold, the cache has \
-                  learned what it holds, which is less than it has room for, or as much as fits; snapshots were taken \
-                  meanwhile. With the costs of `paper` a million entries take 35 s, which isn't run.",
+        paper: "Writes only, 16 servers, 100 to 10,000 cached records: about 1 s to update a \
+                server, mostly to collect what clients and the controller have; 1 to 1.35 s to \
+                fill the cache again; 2.35 s in all at most.",
+        differs: "Each profile is a table: `paper` has the paper's cost of a table entry (35 us), \
+                  `software` this switch's, `calibrated` this machine's, if one was given. No step \
+                  here takes the paper's second to collect records: clients answer the controller \
+                  directly, in parallel. Detection is counted from the last hello of the switch \
+                  that died (one every 20 ms); here a successor says hello 10 ms after the crash. \
+                  All cached records are written before it, so all are stored; where the cache is \
+                  small, so are those evicted since: clients keep what the cache absorbed until a \
+                  snapshot makes it durable. Re-admission ends with the last of the keys that were \
+                  cached. Cold, the cache has learned its keys, which may be fewer than it has \
+                  room for; snapshots were taken meanwhile. With the costs of `paper` a million \
+                  entries would take 35 s; that isn't run.",
         remarks: Vec::new(),
         csv: vec![("exp9", csv(&jobs, &results))],
         figures: kinds(context).into_iter().map(|kind| figure(context, kind, &runs)).collect(),
@@ -106,13 +112,13 @@ pub(crate) fn run(context: &Context) -> Finding {
     }
 }
 
-/// What is run.
+/// The case of a job.
 fn case(job: &Job<'_>) -> Case {
     let Job { is_cold, cache_records, .. } = *job;
     Case { workload: Workload::Mix(100.0), cache_records, is_cold, ..Case::default() }
 }
 
-/// Kills the switch of a busy rack.
+/// Crashes the switch of a busy rack, and waits until it has recovered.
 fn recover(context: &Context, job: &Job<'_>) -> Run {
     let bench = Bench::new(case(job), job.profile, job.seed);
     let setup = bench.setup(Scheme::FarReach);
@@ -141,14 +147,14 @@ fn recover(context: &Context, job: &Job<'_>) -> Run {
     }
 }
 
-/// How long a recovery is waited for: longer than the agent needs for so many entries, and one node
-/// alone for all the records.
+/// Time limit of a recovery, in nanoseconds: more than the agent needs for the entries of the
+/// cache, and one node for all its records.
 fn patience_ns(job: &Job<'_>) -> u64 {
     let storing_ns = u64::from(job.cache_records) * job.profile.node_write_ns;
     PATIENCE_NS + 3 * (admission_ns(job.profile, job.cache_records) + storing_ns)
 }
 
-/// All steps together.
+/// Time of all steps, in microseconds.
 fn total_us(times: &RecoveryTimes) -> u64 {
     times.detect_us + times.collect_us + times.store_us + times.readmit_us
 }
@@ -175,7 +181,7 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// Something's mean over the repetitions, in thousandths.
+    /// The mean of a step over the repetitions, in thousandths of the step's unit.
     fn mean(&self, (profile, is_cold): (&Profile, bool), cache_records: u32, of: Step) -> Estimate {
         let is_mine = |job: &Job<'_>| {
             job.profile.name == profile.name
@@ -187,10 +193,10 @@ impl Runs<'_> {
     }
 }
 
-/// What tells how long a step took.
+/// Reads a step's time, in microseconds.
 type Step = fn(&RecoveryTimes) -> u64;
 
-/// The steps, and what tells them.
+/// The steps of a recovery, and how to read their times.
 const STEPS: [(&str, Step); 5] = [
     ("detect", |times| times.detect_us),
     ("collect", |times| times.collect_us),

@@ -1,4 +1,4 @@
-//! Throughputs that several experiments ask for, each measured once.
+//! A memo of throughputs: a run that several experiments need is made once.
 
 use super::Context;
 use crate::trial::{Bench, Case, Measured};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use switchback_bench::workload::Workload;
 use switchback_wire::PerScheme;
 
-/// What a case did with every scheme, preloaded and cold.
+/// The measurements of a case with every scheme, preloaded and cold.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Starts {
     preloaded: PerScheme<Measured>,
@@ -25,7 +25,7 @@ impl Starts {
         let preloaded = PerScheme::from_fn(|scheme| preloaded.throughput(scheme, &context.effort));
         let cold = bench(true);
         let cold = PerScheme::from_fn(|scheme| {
-            // Without a cache there is nothing to preload: the same run.
+            // Without a cache there is nothing to preload, so both starts are the same run.
             if scheme.caches() {
                 cold.throughput(scheme, &context.effort)
             } else {
@@ -36,14 +36,15 @@ impl Starts {
     }
 }
 
-/// What was measured so far, by case and seed.
+/// All measurements so far, by case and seed.
 #[derive(Default)]
 pub(crate) struct Shared {
     measured: Mutex<Vec<(Case, u64, Starts)>>,
 }
 
 impl Shared {
-    /// Measures what nobody asked for before; all results in order.
+    /// Measures those of the wanted runs that aren't known yet; returns the results of all, in
+    /// order.
     pub(crate) fn measure(&self, context: &Context, wanted: &[(Case, u64)]) -> Vec<Starts> {
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let mut missing: Vec<(Case, u64)> = Vec::new();
@@ -72,7 +73,8 @@ impl Shared {
     }
 }
 
-/// Of cases that are the same run by different names, one.
+/// The same case for all names of one run: a mix that is one of YCSB's workloads becomes that
+/// workload.
 fn representative(case: &Case) -> Case {
     let named = [Workload::A, Workload::B, Workload::C]
         .into_iter()
@@ -85,7 +87,7 @@ fn representative(case: &Case) -> Case {
     Case { workload, ..case.clone() }
 }
 
-/// How long a case takes, roughly: the more servers, the more requests until the busiest has served
+/// Approximate cost of a case: the more servers, the more requests until the busiest has served
 /// enough of them.
 fn cost(case: &Case) -> u64 {
     4 + u64::from(case.servers) / 16
@@ -96,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_workload_is_one_run_whatever_it_is_called() {
+    fn equal_workloads_of_different_names_are_one_run() {
         let case = |workload| representative(&Case { workload, ..Case::default() });
         assert_eq!(case(Workload::Mix(50.0)), case(Workload::A));
         assert_eq!(case(Workload::Mix(0.0)), case(Workload::C));

@@ -1,4 +1,4 @@
-//! Exp#8: what snapshots cost, by their period.
+//! Exp#8: throughput and control-plane bandwidth by the period of snapshots.
 
 use super::dynamic::{PATTERNS, case};
 use super::sweep::{COLUMNS, mops, row, start};
@@ -48,11 +48,13 @@ pub(crate) fn run(context: &Context) -> Finding {
     Finding {
         name: "8",
         title: "Period of snapshots",
-        paper: "Writes only, 2 servers, changing popularity: about 0.2 MOPS whatever the period. Control-plane bandwidth 0.03 MiB/s without \
-                snapshots, 1.41 MiB/s every 2.5 s, 0.33 MiB/s every 10 s.",
-        differs: "A snapshot here holds only records that no node has. Bandwidth counts every control message with \
-                  its frame, heartbeats included, over a run that is short: where the last column has one or two \
-                  snapshots, one more or less is as much of the bandwidth.",
+        paper: "Writes only, 2 servers, changing popularity: about 0.2 MOPS whatever the period. \
+                Control-plane bandwidth 0.03 MiB/s without snapshots, 1.41 MiB/s every 2.5 s, 0.33 \
+                MiB/s every 10 s.",
+        differs: "A snapshot here holds only records that no node has. Bandwidth counts every \
+                  control message with its frame, heartbeats included, over a run that is short: \
+                  where the last column has one or two snapshots, one more or less changes the \
+                  bandwidth by as much.",
         remarks: Vec::new(),
         csv: vec![("exp8", csv(context, &jobs, &results))],
         figures: STARTS
@@ -116,7 +118,7 @@ fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
     csv
 }
 
-/// Something's mean over the repetitions.
+/// The mean of `value` over the repetitions of a point.
 fn mean_of(
     (is_cold, pattern, period_ms): (bool, usize, u64),
     jobs: &[Job],

@@ -1,4 +1,4 @@
-//! Comma-separated values (RFC 4180), one row a run.
+//! Comma-separated values (RFC 4180), one row for each run.
 
 /// A file of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// What a column says, if there is such a column.
+    /// The field of a column, if there is such a column.
     pub(crate) fn text(&self, column: &str) -> Option<&'a str> {
         let at = self.columns.iter().position(|name| *name == column)?;
         Some(&self.fields[at])

@@ -1,5 +1,5 @@
-//! How figures look: colours, marks and lines that stay apart in grey and for the colour-blind, and
-//! a legend that hides nothing.
+//! The looks of figures: colours, marks and lines that can be told apart in grey and by the
+//! colour-blind, and a legend beside the chart.
 
 use super::COMMIT;
 use super::figure::{FONT, Figure, SIZE, Series, Style, Ticks};
@@ -11,7 +11,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::ops::Range;
 
-/// Of Okabe and Ito.
+/// The colours of Okabe and Ito ("Color universal design", 2008).
 const COLOURS: [RGBColor; 6] = [
     RGBColor(0x00, 0x00, 0x00),
     RGBColor(0xe6, 0x9f, 0x00),
@@ -30,9 +30,9 @@ const MARKS: [&[(i32, i32)]; 6] = [
     &[(0, 6), (5, -4), (-5, -4)],
     &[(-6, -2), (6, -2), (6, 2), (-6, 2)],
 ];
-/// A logarithmic axis of more powers of ten than this has ticks at these only.
+/// A logarithmic axis of more powers of ten than this has ticks at powers of ten only.
 const DECADES_MAX: f64 = 4.0;
-/// Ticks of an axis in equal steps, about.
+/// Approximate number of ticks of a linear axis.
 const TICKS: usize = 12;
 /// More points than this are a line without marks.
 const MARKS_MAX: usize = 24;
@@ -43,7 +43,7 @@ const ROW: i32 = 20;
 const SAMPLE: i32 = 36;
 const LETTER: f64 = 7.6;
 
-/// An axis that has its ticks where they are wanted.
+/// An axis with given ticks.
 #[derive(Clone)]
 struct Axis {
     range: Range<f64>,
@@ -52,13 +52,14 @@ struct Axis {
 }
 
 impl Axis {
-    /// Equal steps, with about so many ticks.
+    /// A linear axis with about `ticks` ticks.
     fn linear(range: Range<f64>, ticks: usize) -> Axis {
         let ticks = RangedCoordf64::from(range.clone()).key_points(ticks);
         Axis { range, is_logarithmic: false, ticks }
     }
 
-    /// Equal ratios, with ticks at powers of ten, and between them where these are few.
+    /// A logarithmic axis with ticks at powers of ten, and at twice and five times these if there
+    /// are few.
     fn logarithmic(range: Range<f64>) -> Axis {
         let powers = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
         let decades = (range.end / range.start).log10();
@@ -176,8 +177,8 @@ where
     Ok(())
 }
 
-/// What stands for a series: a piece of its line, its mark or its bar. Rows begin at `top`; where
-/// they end.
+/// Draws the legend, a sample of each series' line, mark or bar beside its label, in rows from
+/// `top` on; returns where they end, in pixels.
 fn legend<B: DrawingBackend>(
     figure: &Figure,
     area: &DrawingArea<B, Shift>,
@@ -246,7 +247,7 @@ where
     let bars = figure.series.iter().filter(|series| series.style == Style::Line).count();
     let width = BARS / bars.max(1) as f64;
     let mut bar = 0;
-    // Bounds last, so that what reaches its bound doesn't hide it.
+    // Bounds come last, so that a bar that reaches its bound doesn't hide it.
     let bounds_last = |bound: bool| {
         figure.series.iter().filter(move |series| (series.style == Style::Limit) == bound)
     };
@@ -302,7 +303,7 @@ where
     intervals(chart, series, y, |x| x, ink)
 }
 
-/// Confidence intervals, as far as the axis goes.
+/// Draws confidence intervals, clipped at the ends of the axis.
 fn intervals<B>(
     chart: &mut Chart<'_, B>,
     series: &Series,
@@ -328,7 +329,8 @@ where
     Ok(())
 }
 
-/// Names of points, beside, above or below them, where they hide neither a mark nor another name.
+/// Draws names of points beside, above or below them, where they hide neither a mark nor another
+/// name.
 fn names<B>(figure: &Figure, chart: &mut Chart<'_, B>) -> anyhow::Result<()>
 where
     B: DrawingBackend,
@@ -367,7 +369,7 @@ where
     Ok(())
 }
 
-/// Where a point is, in pixels of the plotting area.
+/// A point's place in pixels of the plotting area.
 fn pixel<B>(chart: &Chart<'_, B>, point: (f64, f64)) -> (i32, i32)
 where
     B: DrawingBackend,

@@ -1,5 +1,5 @@
-//! Figures: what is drawn, and the files it is written to. The font for the bitmap is compiled in,
-//! so that a machine without fonts draws the same.
+//! Figures and their files, SVG and PNG. The font for the bitmap is compiled in, so that a machine
+//! without fonts draws the same picture.
 
 use super::draw;
 use crate::student::Estimate;
@@ -15,26 +15,27 @@ pub(super) const FONT: &str = "sans-serif";
 /// How estimates are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Style {
-    /// A line through marks, or bars where the horizontal axis has [`Ticks::Kinds`].
+    /// A line through marks, or bars if the horizontal axis has [`Ticks::Kinds`].
     Line,
-    /// The same, dashed: of the same thing as a solid line of this ink, in another respect.
+    /// A dashed line through marks: another figure of what the solid line of this ink shows.
     Dashed,
-    /// Marks without a line, with their names where there is room.
+    /// Marks without a line, with names where these have room.
     Marks,
     /// A bound: dashed, without marks.
     Limit,
 }
 
-/// Estimates that belong together.
+/// Estimates that are one line, or the bars of one colour.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
     pub(crate) label: String,
-    /// Where on the horizontal axis: a position of the figure's ticks, or a number.
+    /// Each point's position on the horizontal axis (one of the figure's ticks, or a number), and
+    /// its estimate.
     pub(crate) points: Vec<(f64, Estimate)>,
     /// Names of the points, if they have some.
     pub(crate) names: Vec<String>,
     pub(crate) style: Style,
-    /// Which colour and mark: the same for the same thing in all figures.
+    /// Index of colour and mark; a scheme has the same one in all figures.
     pub(crate) ink: usize,
 }
 
@@ -54,7 +55,7 @@ impl Series {
     }
 }
 
-/// What the horizontal axis says.
+/// The ticks of the horizontal axis.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Ticks {
     /// Numbers.
@@ -92,7 +93,7 @@ impl Ticks {
     }
 }
 
-/// What is drawn.
+/// A figure.
 #[derive(Clone, Debug)]
 pub(crate) struct Figure {
     /// The files' name, without extension.
@@ -136,8 +137,8 @@ impl Figure {
     }
 }
 
-/// The same drawing without what says nothing: defaults, line ends around texts, more decimals than
-/// one can see.
+/// The same drawing in fewer bytes: without default attributes, line ends around texts, and
+/// decimals that are too small to see.
 fn short(svg: &str) -> String {
     let svg = svg
         .replace(" opacity=\"1\"", "")
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_says_that_it_is_modelled_and_where_it_comes_from() {
+    fn a_figure_says_that_it_is_modelled_and_names_its_origin() {
         let directory = tempfile::tempdir().unwrap();
         let kinds = Ticks::Kinds(["16", "1024"].map(str::to_owned).to_vec());
         for ticks in [figure().ticks, kinds] {
@@ -237,9 +238,10 @@ mod tests {
     }
 
     #[test]
-    fn files_hold_nothing_that_says_nothing() {
-        let text = "<svg>\n<text x=\"1\" font-size=\"10.483870967741936\" opacity=\"1\" fill=\"#000000\">\nnode 7\n</text>\n\
-                    <line opacity=\"0.12\" stroke=\"#000000\" stroke-width=\"1\" x1=\"84\"/>\n</svg>\n";
+    fn default_attributes_and_needless_decimals_are_left_out() {
+        let text = "<svg>\n<text x=\"1\" font-size=\"10.483870967741936\" opacity=\"1\" \
+                    fill=\"#000000\">\nnode 7\n</text>\n<line opacity=\"0.12\" stroke=\"#000000\" \
+                    stroke-width=\"1\" x1=\"84\"/>\n</svg>\n";
         let shorter = "<svg>\n<text x=\"1\" font-size=\"10.5\" fill=\"#000000\">node 7</text>\n\
                        <line opacity=\"0.12\" stroke=\"#000000\" x1=\"84\"/>\n</svg>\n";
         assert_eq!(short(text), shorter);

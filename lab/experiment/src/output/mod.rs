@@ -1,4 +1,4 @@
-//! What experiments leave behind: CSV files, figures, the report.
+//! The files that experiments write: CSV, figures, the report.
 
 pub(crate) mod csv;
 mod draw;

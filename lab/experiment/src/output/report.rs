@@ -1,5 +1,5 @@
-//! The report: one text, as Markdown and as HTML, and what each experiment found as a piece of
-//! Markdown of its own, for documents to take in.
+//! The report: one text, as Markdown and as HTML, and each experiment's findings as a separate
+//! piece of Markdown, for documents to include.
 
 use super::COMMIT;
 use super::table::{Table, escape};
@@ -8,10 +8,10 @@ use crate::profile::{Chosen, Described, Profile};
 use anyhow::Context;
 use std::path::Path;
 
-/// What the report is about.
+/// The contents of a report.
 pub(crate) struct Report<'a> {
     pub(crate) profile: &'a Chosen,
-    /// The experiments as they were asked for, and the other options, so that it can be run again.
+    /// The experiments and the other options of the command line, so that it can be repeated.
     pub(crate) experiments: String,
     pub(crate) options: String,
     pub(crate) seed: u64,
@@ -19,12 +19,13 @@ pub(crate) struct Report<'a> {
     pub(crate) findings: &'a [Finding],
 }
 
-const INTRODUCTION: &str = "Every figure is modelled: the production pipeline and state machines run in virtual time, \
-with service times, delays and capacities as parameters. The limit is the best throughput that the \
-scheme could have with the very partition map that ran: the capacity of a node over the largest share \
-of requests that the cache leaves to one. limit: with the best content of the cache; limit_learned: \
-with what a perfect learner had cached by then, whose counters are exact and whose admissions cost \
-nothing; limit_cached: with the actual content. Preloaded runs are judged by the first, cold ones by the second.";
+const INTRODUCTION: &str = "Every figure is modelled: the production pipeline and state machines \
+run in virtual time, with service times, delays and capacities as parameters. The limit is the \
+best throughput that the scheme could have with the very partition map that ran: the capacity of a \
+node over the largest share of requests that the cache leaves to one node. limit: with the best \
+content of the cache; limit_learned: with the content that a perfect learner had cached by then, \
+whose counters are exact and whose admissions cost nothing; limit_cached: with the actual content. \
+Preloaded runs are judged by the first, cold ones by the second.";
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}\
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\
@@ -39,7 +40,8 @@ fn found(finding: &Finding) -> String {
     figures.chain(finding.tables.iter().map(|table| format!("{}\n", table.markdown()))).collect()
 }
 
-/// What is said behind a finding's tables: why it differs first.
+/// Headings and texts after a finding's tables; the first says why the findings differ from the
+/// paper's.
 fn remarks<'a>(
     finding: &'a Finding,
     profile: &Profile,
@@ -91,7 +93,7 @@ impl Report<'_> {
         goals::table(self.findings)
     }
 
-    /// Of the profile that was given, and of those that Exp#9 compares it with.
+    /// Tables of the parameters of the given profile, and of those that Exp#9 compares it with.
     fn parameters(&self) -> Vec<Table> {
         let table = |name: &str, described: &[Described]| {
             let head = ["parameter", "value", "source"];

@@ -9,7 +9,7 @@ pub(crate) struct Table {
     pub(crate) title: String,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// Columns of words, which begin at the left as the first one does.
+    /// Columns of words, which are aligned to the left like the first one.
     words: Vec<usize>,
 }
 
@@ -24,7 +24,7 @@ impl Table {
         }
     }
 
-    /// The same with words, not numbers, in these columns as well.
+    /// Aligns these columns to the left as well, since they have words.
     pub(crate) fn with_words(mut self, columns: &[usize]) -> Table {
         self.words.extend(columns);
         self
@@ -36,7 +36,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// For a terminal: columns in line.
+    /// The table for a terminal, in aligned columns.
     pub(crate) fn text(&self) -> String {
         let side = |column| if self.words.contains(&column) { Align::Left } else { Align::Right };
         let columns = self.head.iter().enumerate().map(|(column, name)| (name, side(column)));
@@ -45,7 +45,7 @@ impl Table {
         format!("{}\n{table}", self.title)
     }
 
-    /// For Markdown.
+    /// The table as Markdown.
     pub(crate) fn markdown(&self) -> String {
         let shown = |cell: &String| cell.replace('|', "\\|").replace('\n', " ");
         let line = |cells: &[String]| {
@@ -57,7 +57,7 @@ impl Table {
         format!("{}\n\n{}{rule}{rows}", self.title, line(&self.head))
     }
 
-    /// For HTML.
+    /// The table as HTML.
     pub(crate) fn html(&self) -> String {
         let line = |cells: &[String], tag: &str| {
             let cell = |(column, cell): (usize, &String)| {
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-/// Text as HTML shows it.
+/// Text with HTML's special characters escaped.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_the_same_everywhere() {
+    fn a_table_has_the_same_cells_in_all_formats() {
         let mut table = Table::new("Title", &["name", "n", "why"]).with_words(&[2]);
         table.row(vec!["a<b".to_owned(), "12".to_owned(), "because".to_owned()]);
         assert_eq!(table.text(), "Title\n  name   n  why\n  a<b   12  because\n");
@@ -94,7 +94,7 @@ mod tests {
             "Title\n\n| name | n | why |\n| --- | ---: | --- |\n| a<b | 12 | because |\n"
         );
         assert!(table.html().contains("<td class=words>a&lt;b</td><td>12</td>"));
-        // What stands in somebody's profile doesn't end a cell.
+        // Text from a profile's file doesn't end a cell.
         table.row(vec!["a|b".to_owned(), "1".to_owned(), "two\nlines".to_owned()]);
         assert!(table.markdown().ends_with("| a\\|b | 1 | two lines |\n"), "{}", table.markdown());
     }
