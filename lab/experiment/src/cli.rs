@@ -145,7 +145,8 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
     ))
 }
 
-/// A line that says what runs, and how long this experiment will take; nothing where nobody looks.
+/// A progress bar with an experiment's name and the time it will take. It isn't drawn if the output
+/// is no terminal.
 fn progress(name: &str) -> ProgressBar {
     let bar = ProgressBar::new(1).with_prefix(name.to_owned());
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {percent} %, about {eta} left");
@@ -221,7 +222,7 @@ mod tests {
             parse("experiment 1 --out o --seed 9223372036854775807").unwrap().seed,
             SEED_MAX
         );
-        for wrong in ["--seed 9223372036854775808", "--threads 0", "--profile nobody"] {
+        for wrong in ["--seed 9223372036854775808", "--threads 0", "--profile none"] {
             assert!(parse(&format!("experiment 1 --out o {wrong}")).is_err(), "{wrong}");
         }
     }

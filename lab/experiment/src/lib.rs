@@ -8,7 +8,9 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod batch;
 mod cli;
+mod confidence;
 mod counterpart;
 mod effort;
 mod experiments;
@@ -16,8 +18,6 @@ mod output;
 mod pool;
 mod profile;
 mod storage;
-mod stretch;
-mod student;
 mod timeline;
 mod trial;
 mod world;

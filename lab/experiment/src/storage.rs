@@ -1,5 +1,5 @@
-//! A node's storage, modelled: 100 million records that nobody wrote since they were loaded follow
-//! from their keys, and need no memory.
+//! A model of a node's storage: 100 million records follow from their keys. Only those that were
+//! written since they were loaded need memory.
 
 use hashbrown::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -10,10 +10,10 @@ use switchback_wire::{KeyHash, Seq};
 /// The seq of a record that was loaded before the run: older than anything a client writes.
 const LOADED: Seq = Seq::new(0, 1);
 
-/// Something of each key, by the low half of the key's hash.
+/// A map by keys, which are given by the low half of their hash.
 pub(crate) type ByKey<V> = HashMap<u64, V, BuildHasherDefault<Identity>>;
 
-/// Hashes that are hashes already.
+/// A hasher for keys that are hashes already.
 #[derive(Default)]
 pub(crate) struct Identity(u64);
 
@@ -31,7 +31,7 @@ impl Hasher for Identity {
     }
 }
 
-/// What a node stores. Of a value only the length counts.
+/// A node's records. All values have the same length, and their bytes aren't kept.
 pub(crate) struct ModelledStore {
     value_bytes: usize,
     keys: KeySpace,

@@ -1,8 +1,8 @@
-//! One run: a rack is made, filled, driven and measured, and its limit is computed for the very map
-//! and content that it ran.
+//! One run: a rack is made, filled, driven and measured, and its limit is computed for the
+//! partition map and the content of the cache that the run had.
 
+use crate::batch::{Batch, Content, Contents, Counters, Learned};
 use crate::profile::Profile;
-use crate::stretch::{Begun, Content, Learned, Looked, Stretch};
 use crate::world::{Drive, PARTITIONS, Setup, World};
 use switchback_bench::limit::{Limit, Placement, Policy};
 use switchback_bench::workload::{Change, Demand, KeySpace, Workload, WorkloadSpec};
@@ -14,22 +14,24 @@ pub(crate) const RECORDS: u64 = 100_000_000;
 pub(crate) const CACHE_RECORDS: u32 = 10_000;
 /// Bytes of a key: the paper's.
 pub(crate) const KEY_BYTES: usize = 16;
-/// How busy the busiest node is to be in a closed loop, if requests came at random: as many are
-/// under way as there would be then. More would only make it last longer until queues are as long
-/// as they get.
+/// A closed loop has as many outstanding requests as random arrivals would have that keep the
+/// busiest node busy for this share of the time. With more, it would only take longer until queues
+/// have their full length.
 const BUSY: f64 = 0.99;
-/// Lanes that learn from cold: admission takes virtual time, which many would fill with requests.
+/// Lanes while a cold cache learns: admission takes virtual time, and with more lanes more requests
+/// would have to be simulated meanwhile.
 const LEARNING_LANES: usize = 64;
-/// Looks at the cache's content during a measurement.
-const LOOKS: u64 = 8;
-/// Stretches that are run until two in a row agree and are within the limit; after so many a run
-/// counts as not converged.
-const STRETCHES_MAX: usize = 8;
+/// Samples of the cache's content in two batches.
+const CONTENT_SAMPLES: u64 = 8;
+/// Batches of a run at most. If no two in a row agree and are within the limit, the run has not
+/// converged.
+const BATCHES_MAX: usize = 8;
 
-/// Outstanding requests that a scheme is tried with whose cached records wait for nodes, beside
-/// those that fill the busiest node: with more a refresh waits longer, with fewer nodes are idle.
+/// Numbers of outstanding requests that are tried for a scheme whose cached records wait for nodes,
+/// beside the number that fills the busiest node: with more a refresh waits longer, with fewer
+/// nodes are idle.
 const OUTSTANDING: [u32; 6] = [16, 32, 64, 128, 256, 512];
-/// Each try is this part of a stretch.
+/// Each try is this fraction of a batch.
 const TRY: u64 = 4;
 
 /// Lanes of one session at most.
@@ -37,9 +39,9 @@ const SESSION_LANES: u32 = 4096;
 /// Lanes of a rack at least, and at most.
 const LANES_MIN: f64 = 64.0;
 const LANES_MAX: f64 = 65_536.0;
-/// What a node can do in a second, in nanoseconds of work: the capacity that limits are told for.
+/// Work of a node in a second, in nanoseconds: the capacity that limits are computed for.
 const NODE_WORK: f64 = 1e9;
-/// Longer than anything takes, in virtual time.
+/// A time limit that no run reaches, in virtual time.
 const FOREVER_NS: u64 = 3_600_000_000_000;
 
 /// How long runs take.
@@ -105,7 +107,8 @@ pub(crate) struct Case {
     pub(crate) partitions: u32,
     /// The cache is empty at first, and learns what is hot.
     pub(crate) is_cold: bool,
-    /// Clients ask for no more than about so many operations a second, whatever nodes allow.
+    /// Clients ask for about this number of operations a second at most, even if nodes could serve
+    /// more.
     pub(crate) most_ops: f64,
 }
 
@@ -217,8 +220,9 @@ impl Bench {
         self.setup_with(scheme, wanted.next_multiple_of(clients))
     }
 
-    /// Requests under way when the busiest node is so busy and requests come at random: those in
-    /// the nodes' queues (Pollaczek and Khinchine), and those on links.
+    /// Outstanding requests if they arrive at random and the busiest node is busy for the share
+    /// [`BUSY`] of the time: those in the nodes' queues (the Pollaczek-Khinchine formula for M/G/1
+    /// queues), and those on links.
     fn under_way(&self, limit: &Limit) -> u32 {
         let ops = (BUSY * limit.ops(NODE_WORK)).min(self.case.most_ops);
         let variation = 1.0 + self.profile.service_spread.powi(2) / 3.0;
@@ -261,7 +265,7 @@ impl Bench {
         self.placement.limit_of_hottest(self.work(), Policy::ideal(scheme), records)
     }
 
-    /// The rack of a scheme, with so many lanes.
+    /// The rack of a scheme, with `lanes` lanes.
     pub(crate) fn setup_with(&self, scheme: Scheme, lanes: u32) -> Setup {
         Bench::setup_of(&self.case, &self.profile, self.seed, scheme, lanes)
     }
@@ -271,9 +275,9 @@ impl Bench {
         limit.ops(NODE_WORK).min(self.case.most_ops)
     }
 
-    /// The limit with what a perfect learner had cached during a stretch, if there was one.
-    fn limit_learned(&self, scheme: Scheme, stretch: &Stretch) -> Option<Limit> {
-        let Learned { content, reads, hits } = stretch.learned.as_ref()?;
+    /// The limit with what a perfect learner had cached during a batch, if there was one.
+    fn limit_learned(&self, scheme: Scheme, batch: &Batch) -> Option<Limit> {
+        let Learned { content, reads, hits } = batch.learned.as_ref()?;
         if self.placement.has_lasting_content() {
             return Some(self.limit_of(scheme, content));
         }
@@ -281,10 +285,10 @@ impl Bench {
         Some(self.placement.limit_of_hits(self.work(), Policy::ideal(scheme), hits))
     }
 
-    /// The limit with what was cached during a stretch, if that has one.
-    fn limit_cached(&self, scheme: Scheme, stretch: &Stretch) -> Option<Limit> {
+    /// The limit with what was cached during a batch, if that has one.
+    fn limit_cached(&self, scheme: Scheme, batch: &Batch) -> Option<Limit> {
         let is_lasting = self.placement.has_lasting_content() && self.case.change.is_none();
-        is_lasting.then(|| self.limit_of(scheme, &stretch.content))
+        is_lasting.then(|| self.limit_of(scheme, &batch.content))
     }
 
     /// The limit of a scheme with this content of the cache.
@@ -304,7 +308,8 @@ impl Bench {
         self.warm_up(self.setup(scheme), effort)
     }
 
-    /// A given rack, with the hottest records cached if it has a cache. Nobody asks yet.
+    /// A given rack, with the hottest records cached if it has a cache. Its clients don't send
+    /// requests yet.
     pub(crate) fn filled(&self, setup: Setup) -> World {
         let mut world = World::new(setup);
         if world.setup().scheme.caches() {
@@ -313,9 +318,9 @@ impl Bench {
         world
     }
 
-    /// The same of a given rack. A cache that learned has other keys than the hottest: as many
-    /// requests are under way as fill the busiest node then, since more would take seconds to come
-    /// to rest.
+    /// A given rack, warm and driven in a closed loop. A cache that learned has other keys than the
+    /// hottest, so the number of outstanding requests is the one that fills the busiest node with
+    /// these keys; with more, queues would take seconds to reach a steady state.
     pub(crate) fn warm_up(&self, setup: Setup, effort: &Effort) -> World {
         let scheme = setup.scheme;
         if !scheme.caches() || !self.case.is_cold {
@@ -327,26 +332,26 @@ impl Bench {
         if self.case.change.is_none() {
             world.learn_perfectly();
         }
-        // A large rack does in a moment what a small one learns from: it learns for as long as it
-        // is measured.
+        // A large rack executes the learning operations of a small one in a moment, so it learns
+        // for at least as long as it is measured.
         learn(&mut world, effort.learning.max(self.operations(scheme, effort)));
         let content = Content::of(world.cached_hashes());
         world.drive_outstanding(self.under_way(&self.limit_of(scheme, &content)));
         world
     }
 
-    /// Operations that tell the throughput of a scheme well enough.
+    /// Operations of a measurement, enough for the throughput of a scheme.
     fn operations(&self, scheme: Scheme, effort: &Effort) -> u64 {
         if self.ideal_ops(scheme) >= self.case.most_ops {
-            return effort.operations.0; // no node's queue makes them more or less
+            return effort.operations.0; // clients limit it, not a node's queue
         }
         let share = self.ideal(scheme).node_load.iter().copied().fold(0.0, f64::max);
         ((effort.busiest_requests * self.request_ns() / share) as u64)
             .clamp(effort.operations.0, effort.operations.1)
     }
 
-    /// Measures the throughput of a scheme: stretch after stretch, until two in a row agree and are
-    /// within the limit.
+    /// Measures the throughput of a scheme in batches, until two in a row agree and are within the
+    /// limit.
     pub(crate) fn throughput(&self, scheme: Scheme, effort: &Effort) -> Measured {
         let mut world = self.warm(scheme, effort);
         let operations = self.operations(scheme, effort);
@@ -354,25 +359,26 @@ impl Bench {
             self.seek_outstanding(&mut world, operations / 2 / TRY);
         }
         world.run_operations((operations / 4).max(10 * u64::from(world.setup().lanes)), FOREVER_NS);
-        let mut stretches: Vec<Stretch> = Vec::new();
+        let mut batches: Vec<Batch> = Vec::new();
         loop {
-            stretches.push(self.stretch(&mut world, operations / 2));
-            let Some(last) = stretches.last_chunk::<2>() else { continue };
+            batches.push(self.batch(&mut world, operations / 2));
+            let Some(last) = batches.last_chunk::<2>() else { continue };
             let agree = last[0].agrees(&last[1], effort.busiest_requests / 2.0);
-            if agree || stretches.len() == STRETCHES_MAX {
-                let measured = self.concluded(scheme, &world, Stretch::joined(last));
-                // What clients ask for at most is no limit of the rack's.
+            if agree || batches.len() == BATCHES_MAX {
+                let measured = self.concluded(scheme, &world, Batch::joined(last));
+                // The rate of the clients is no limit of the rack.
                 let is_unlimited = measured.content_limit_ops() >= self.case.most_ops;
                 let is_converged =
                     agree && (is_unlimited || measured.is_within_limit(effort.busiest_requests));
-                if is_converged || stretches.len() == STRETCHES_MAX {
+                if is_converged || batches.len() == BATCHES_MAX {
                     return Measured { is_converged, ..measured };
                 }
             }
         }
     }
 
-    /// Leaves as many requests outstanding as do most, of [`OUTSTANDING`] and those that are now.
+    /// Sets the number of outstanding requests to the one with the highest throughput, of
+    /// [`OUTSTANDING`] and the present number.
     fn seek_outstanding(&self, world: &mut World, operations: u64) {
         let filling = world.outstanding();
         let mut best = (0.0, filling);
@@ -380,9 +386,9 @@ impl Bench {
         {
             world.drive_outstanding(outstanding);
             world.run_operations((operations / 4).max(4 * u64::from(filling)), FOREVER_NS);
-            let begun = Begun::now(world);
+            let counters = Counters::of(world);
             world.run_operations(operations, FOREVER_NS);
-            let throughput_ops = begun.until_now(world, Looked::default()).throughput_ops();
+            let throughput_ops = counters.until_now(world, Contents::default()).throughput_ops();
             if throughput_ops > best.0 {
                 best = (throughput_ops, outstanding);
             }
@@ -390,28 +396,29 @@ impl Bench {
         world.drive_outstanding(best.1);
     }
 
-    /// Runs so many operations, and looks at the cache now and then.
-    fn stretch(&self, world: &mut World, operations: u64) -> Stretch {
-        let begun = Begun::now(world);
-        let mut looked = Looked::default();
-        for _ in 0..LOOKS / 2 {
-            world.run_operations(operations / (LOOKS / 2), FOREVER_NS);
-            looked.look(world);
+    /// Runs a batch of `operations` operations, and samples the content of the cache meanwhile.
+    fn batch(&self, world: &mut World, operations: u64) -> Batch {
+        let counters = Counters::of(world);
+        let mut contents = Contents::default();
+        for _ in 0..CONTENT_SAMPLES / 2 {
+            world.run_operations(operations / (CONTENT_SAMPLES / 2), FOREVER_NS);
+            contents.sample(world);
         }
-        begun.until_now(world, looked)
+        counters.until_now(world, contents)
     }
 
-    /// What a rack has done since its meter began. The actual content is that at the end.
-    pub(crate) fn measured(&self, scheme: Scheme, world: &World, begun: &Begun) -> Measured {
-        let mut looked = Looked::default();
-        looked.look(world);
+    /// Measures a rack from `counters` until now. The content of the cache is sampled once, at the
+    /// end.
+    pub(crate) fn measured(&self, scheme: Scheme, world: &World, counters: &Counters) -> Measured {
+        let mut contents = Contents::default();
+        contents.sample(world);
         Measured {
             is_converged: true,
-            ..self.concluded(scheme, world, begun.until_now(world, looked))
+            ..self.concluded(scheme, world, counters.until_now(world, contents))
         }
     }
 
-    fn concluded(&self, scheme: Scheme, world: &World, run: Stretch) -> Measured {
+    fn concluded(&self, scheme: Scheme, world: &World, run: Batch) -> Measured {
         Measured {
             throughput_ops: run.throughput_ops(),
             limit_ops: self.ops(&self.ideal(scheme)),
@@ -429,7 +436,7 @@ impl Bench {
     }
 }
 
-/// Runs until the cache's content hardly grows any more, at most for so many operations.
+/// Runs until the cache's content hardly grows any more, at most for `operations` operations.
 fn learn(world: &mut World, operations: u64) {
     world.drive(Drive::Few(LEARNING_LANES / usize::from(world.setup().clients)));
     let chunk = operations / 6;
@@ -518,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_whose_refreshes_wait_in_queues_is_measured_with_the_requests_outstanding_that_it_does_best_with()
+    fn a_scheme_whose_refreshes_wait_in_queues_runs_with_its_best_number_of_outstanding_requests()
      {
         let bench = Bench::new(tiny(Workload::B), &Profile::PAPER, 5);
         let best = bench.throughput(Scheme::NetCache, &TINY);
@@ -526,12 +533,12 @@ mod tests {
         let filling = world.outstanding();
         assert!(best.outstanding < filling, "{} of {filling}", best.outstanding);
         world.run_operations(10_000, FOREVER_NS);
-        let begun = Begun::now(&world);
+        let counters = Counters::of(&world);
         world.run_operations(40_000, FOREVER_NS);
-        let filled_ops = bench.measured(Scheme::NetCache, &world, &begun).throughput_ops;
+        let filled_ops = bench.measured(Scheme::NetCache, &world, &counters).throughput_ops;
         assert!(best.throughput_ops > 1.05 * filled_ops, "{} {filled_ops}", best.throughput_ops);
-        // Nothing of the others waits but what nodes serve: they are measured with the nodes
-        // filled.
+        // In the other schemes cached records don't wait for nodes, so they are measured with the
+        // nodes filled.
         let run = bench.throughput(Scheme::FarReach, &TINY);
         assert_eq!(run.outstanding, bench.setup(Scheme::FarReach).lanes);
     }
@@ -591,7 +598,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_more_than_its_limit_is_no_result() {
+    fn a_throughput_above_its_limit_is_no_result() {
         let run = |throughput_ops, limit_cached_ops| Measured {
             throughput_ops,
             limit_ops: 2e6,
@@ -631,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_brings_what_it_is_told_to() {
+    fn an_open_loop_has_the_rate_it_is_given() {
         let bench = Bench::new(tiny(Workload::A), &Profile::PAPER, 13);
         let mut world = bench.warm_up(bench.setup_with(Scheme::FarReach, 256), &TINY);
         world.drive(Drive::Script);

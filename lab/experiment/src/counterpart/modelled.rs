@@ -3,7 +3,7 @@
 use super::cases::{Counterpart, Scale};
 use super::{Figures, longest, steps_ms};
 use crate::profile::Profile;
-use crate::stretch::Begun;
+use crate::batch::Counters;
 use crate::trial::{Bench, Effort};
 use crate::world::{Drive, World};
 use std::time::Duration;
@@ -32,10 +32,10 @@ pub(super) fn run(
     } else {
         world.measure_series(STEP_NS)
     }
-    let (begun, snapshots_before) = (Begun::now(&world), world.status().snapshots_completed);
+    let (counters, snapshots_before) = (Counters::of(&world), world.status().snapshots_completed);
     let measured = scale.measured_of(counterpart);
     follow(&mut world, counterpart, scale, measured);
-    let found = bench.measured(counterpart.scheme, &world, &begun);
+    let found = bench.measured(counterpart.scheme, &world, &counters);
     let status = world.status();
     let latency_us = world.meter.latency_us().map(|(mean, median, p99)| [mean, median, p99]);
     let steps: Vec<u64> = world

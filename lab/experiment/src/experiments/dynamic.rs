@@ -3,8 +3,8 @@
 use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
-use crate::stretch::Begun;
-use crate::student::Estimate;
+use crate::batch::Counters;
+use crate::confidence::Estimate;
 use crate::trial::{Bench, Case, Measured};
 use switchback_bench::workload::{Change, Pattern, Workload};
 use switchback_wire::{PerScheme, Scheme};
@@ -97,13 +97,13 @@ fn follow(context: &Context, job: &Job) -> Run {
     let (period_ns, changes) = (context.effort.change_ns, context.effort.changes);
     world.run_for(period_ns / 4);
     world.measure_series(BUCKET_NS);
-    let begun = Begun::now(&world);
+    let counters = Counters::of(&world);
     world.run_for(period_ns);
     for phase in 1..=changes {
         world.set_phase(phase);
         world.run_for(period_ns);
     }
-    let measured = bench.measured(job.scheme, &world, &begun);
+    let measured = bench.measured(job.scheme, &world, &counters);
     let buckets = (period_ns / BUCKET_NS) as usize;
     let mut series_ops = world.meter.series_ops();
     series_ops.truncate(buckets * (changes as usize + 1));

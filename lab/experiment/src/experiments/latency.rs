@@ -4,8 +4,8 @@
 use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
 use crate::output::{Csv, Figure, Series, Style, Table, Ticks};
-use crate::stretch::Begun;
-use crate::student::Estimate;
+use crate::batch::Counters;
+use crate::confidence::Estimate;
 use crate::trial::{Bench, Case, Measured};
 use crate::world::Drive;
 use switchback_wire::Scheme;
@@ -114,9 +114,9 @@ fn climb(context: &Context, job: &Job) -> Vec<Point> {
         let run_ns = (operations as f64 / target_ops * 1e9) as u64;
         world.run_for(run_ns / 4);
         world.measure_latencies();
-        let begun = Begun::now(&world);
+        let counters = Counters::of(&world);
         world.run_for(run_ns);
-        let measured = bench.measured(job.scheme, &world, &begun);
+        let measured = bench.measured(job.scheme, &world, &counters);
         let latency_us = world.meter.latency_us().unwrap_or_default();
         let keeps_up = measured.throughput_ops >= KEPT_UP * target_ops;
         points.push(Point { target_ops, measured, latency_us });

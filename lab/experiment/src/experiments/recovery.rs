@@ -4,8 +4,8 @@ use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
 use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
-use crate::stretch::Begun;
-use crate::student::Estimate;
+use crate::batch::Counters;
+use crate::confidence::Estimate;
 use crate::trial::{Bench, Case, Measured};
 use crate::world::Drive;
 use switchback_bench::workload::Workload;
@@ -130,9 +130,9 @@ fn recover(context: &Context, job: &Job<'_>) -> Run {
         world.drive(Drive::Closed);
         world
     };
-    let begun = Begun::now(&world);
+    let counters = Counters::of(&world);
     world.run_for(context.effort.before_crash_ns);
-    let before = bench.measured(Scheme::FarReach, &world, &begun);
+    let before = bench.measured(Scheme::FarReach, &world, &counters);
     let epoch = world.status().epoch;
     world.kill_switch();
     let at_most_ns = world.now_ns() + patience_ns(job);

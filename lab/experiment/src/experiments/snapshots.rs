@@ -4,8 +4,8 @@ use super::dynamic::{PATTERNS, case};
 use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
 use crate::output::{Csv, Figure, Series, Table, Ticks};
-use crate::stretch::Begun;
-use crate::student::Estimate;
+use crate::batch::Counters;
+use crate::confidence::Estimate;
 use crate::trial::{Bench, Measured};
 use switchback_wire::Scheme;
 
@@ -75,7 +75,7 @@ fn watch(context: &Context, job: &Job) -> Run {
     let bench = Bench::new(case, &context.profile, job.seed);
     let mut world = bench.warm(Scheme::FarReach, &context.effort);
     world.measure();
-    let begun = Begun::now(&world);
+    let counters = Counters::of(&world);
     let (bytes_before, snapshots_before) =
         (world.control_bytes(), world.status().snapshots_completed);
     let run_ns = context.effort.snapshots_ns;
@@ -86,7 +86,7 @@ fn watch(context: &Context, job: &Job) -> Run {
     }
     let seconds = (world.now_ns() - world.meter.since_ns) as f64 / 1e9;
     Run {
-        measured: bench.measured(Scheme::FarReach, &world, &begun),
+        measured: bench.measured(Scheme::FarReach, &world, &counters),
         bytes_per_s: (world.control_bytes() - bytes_before) as f64 / seconds,
         snapshots: world.status().snapshots_completed - snapshots_before,
     }

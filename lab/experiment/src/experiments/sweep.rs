@@ -3,7 +3,7 @@
 use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
-use crate::student::Estimate;
+use crate::confidence::Estimate;
 use crate::trial::{Case, Measured};
 use switchback_bench::workload::Workload;
 use switchback_wire::{PerScheme, Scheme};

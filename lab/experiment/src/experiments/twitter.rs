@@ -8,7 +8,7 @@
 use super::sweep::{COLUMNS, mops, row};
 use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
-use crate::student::Estimate;
+use crate::confidence::Estimate;
 use crate::trial::{Bench, Case, Effort, Measured};
 use switchback_bench::predict::{Forecast, GAIN_MIN, Verdict, forecast};
 use switchback_bench::workload::{Cluster, Demand, Workload, twitter};
@@ -319,7 +319,7 @@ fn table(rows: &[Row]) -> Table {
     head.push("limit".to_owned());
     head.extend(Scheme::baselines().map(|other| format!("x {other}")));
     head.push("predicted".to_owned());
-    let title = "Throughput in Mops (modelled), preloaded, by gain; once: requests to keys that nobody uses again; limit: of write-back";
+    let title = "Throughput in Mops (modelled), preloaded, by gain; once: share of requests to keys that are used only once; limit: of write-back";
     let mut table = Table::new(title, &head).with_words(&[1, head.len() - 1]);
     for row in by_gain(rows) {
         let Cluster { number, key_bytes, value_bytes, alpha, .. } = *row.cluster;

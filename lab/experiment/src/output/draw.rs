@@ -3,7 +3,7 @@
 
 use super::COMMIT;
 use super::figure::{FONT, Figure, SIZE, Series, Style, Ticks};
-use crate::student::Estimate;
+use crate::confidence::Estimate;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;

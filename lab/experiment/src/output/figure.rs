@@ -2,7 +2,7 @@
 //! without fonts draws the same picture.
 
 use super::draw;
-use crate::student::Estimate;
+use crate::confidence::Estimate;
 use anyhow::{Context, anyhow};
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};

@@ -1,5 +1,5 @@
-//! A client: the production session, and threads that ask in a closed loop, from a script, or at a
-//! given rate.
+//! A client: the production session, and threads that send requests in a closed loop, from a
+//! script, or at a given rate.
 
 use super::{Part, World};
 use crate::timeline::{Flight, Link};
@@ -10,7 +10,7 @@ use switchback_core::client::{Operation, Outcome, Session, SubmitError};
 use switchback_core::control::ClientNotice;
 use switchback_wire::Seq;
 
-/// How long a thread waits that could not submit.
+/// A thread that could not submit tries again after this time.
 const AGAIN_NS: u64 = 1_000_000;
 
 /// What a thread is doing.
@@ -47,16 +47,17 @@ pub(super) struct ClientSlot {
     backlog: VecDeque<u64>,
 }
 
-/// What makes threads ask.
+/// How threads get their requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Drive {
-    /// Nothing but scripts.
+    /// From scripts only.
     Script,
-    /// A thread asks again as soon as it is answered.
+    /// Closed loop: a thread begins its next operation when one ends.
     Closed,
-    /// The same, but only so many threads of each client.
+    /// Closed loop with this number of threads of each client.
     Few(usize),
-    /// Operations begin at random, so many a second of all clients together.
+    /// Open loop: Poisson arrivals, with this number of operations a second of all clients
+    /// together.
     Open(f64),
 }
 
@@ -136,7 +137,7 @@ impl World {
         self.begin(client, thread);
     }
 
-    /// A free thread takes up what there is to do, if there is something.
+    /// A free thread begins its next operation, if there is one.
     fn begin(&mut self, client: u16, thread: u32) {
         let slot = &mut self.clients[usize::from(client)];
         let begun_ns = match (self.drive, slot.script.pop_front()) {

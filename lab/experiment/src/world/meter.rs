@@ -1,22 +1,22 @@
-//! What clients saw.
+//! Measures the operations of clients.
 
 use hdrhistogram::Histogram;
 
-/// Longest latency that is told apart, in nanoseconds.
+/// Longest latency of the histogram, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 100_000_000_000;
 
 /// Finished operations.
 pub(crate) struct Meter {
-    /// All that ended well.
+    /// Operations that succeeded.
     pub(crate) completed: u64,
-    /// Those of them that the cache answered.
+    /// Of these, operations that the cache answered.
     pub(crate) cached: u64,
-    /// Those that did not end well.
+    /// Operations that failed.
     pub(crate) failed: u64,
-    /// Since when, of the virtual time.
+    /// Virtual time at which the measurement began.
     pub(crate) since_ns: u64,
     latencies: Option<Histogram<u64>>,
-    /// How long a bucket of the time series lasts; 0: there is none.
+    /// Length of a bucket of the time series; 0: there is none.
     bucket_ns: u64,
     buckets: Vec<u64>,
 }

@@ -2,8 +2,8 @@
 //! and capacities around them.
 //!
 //! Unlike the simulator's world this one has no faults but a crash of the switch, counts in
-//! nanoseconds, and is built to be fast: it is to tell how much a rack does, not whether it is
-//! right. Nothing happens but in [`World::step`]; everything follows from [`Setup::seed`].
+//! nanoseconds, and is built to be fast: it measures a rack's throughput, and doesn't check its
+//! answers. [`World::step`] executes one event; [`Setup::seed`] determines all of them.
 
 mod client;
 mod controller;
@@ -129,7 +129,7 @@ impl Setup {
     }
 }
 
-/// What happens beside the arrival of packets.
+/// Events other than the arrival of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// A node's engine is done.
@@ -261,7 +261,7 @@ impl World {
         self.now_ns
     }
 
-    /// Sees to it that a part's timer rings at this time of its clock, if it is set.
+    /// Arms a part's timer for this time of its clock, if there is one.
     #[inline]
     fn arm(&mut self, part: Part, due_us: Option<u64>) {
         if let Some(due_us) = due_us {
@@ -271,7 +271,7 @@ impl World {
 
     #[inline]
     fn arm_at(&mut self, part: Part, at_ns: u64) {
-        // Never at once: a part that always has something to do must not stop the world.
+        // Later than now, so that a part whose timer is always due can't stop the virtual time.
         let at_ns = at_ns.max(self.now_ns + 1000);
         let armed_ns = &mut self.armed_ns[part.index(&self.setup)];
         if at_ns < *armed_ns {
@@ -342,7 +342,7 @@ impl World {
         self.run_while(ns, |_| true);
     }
 
-    /// Runs until so many more operations ended, at most for a time.
+    /// Runs until `count` more operations have ended, for `at_most_ns` at most.
     pub(crate) fn run_operations(&mut self, count: u64, at_most_ns: u64) -> bool {
         let end = self.meter.completed + self.meter.failed + count;
         self.run_while(at_most_ns, |world| world.meter.completed + world.meter.failed < end)
@@ -417,7 +417,7 @@ impl World {
         self.entries()
     }
 
-    /// Goes to the popularity after so many changes.
+    /// Sets the popularity to the one after `phase` changes.
     pub(crate) fn set_phase(&mut self, phase: u32) {
         self.clients.iter_mut().for_each(|client| client.set_phase(phase));
     }

@@ -14,10 +14,11 @@ use switchback_core::node::Shim;
 use switchback_core::storage::{EngineOp, Loaded, PutCondition};
 use switchback_wire::{Op, Packet};
 
-/// A capped node whose requests have to wait looks again after so long: the timeout of the rack's
-/// node thread.
+/// A capped node whose requests have to wait checks its cap again after this time, the timeout of
+/// the rack's node thread.
 const LOOKS_AGAIN_NS: u64 = 1_000_000;
-/// What a capped node catches up with that was not there in time, as the rack's does.
+/// Depth of a capped node's token bucket, as in the rack's node thread: idle time that it may make
+/// up for.
 const CATCH_UP_NS: u64 = 5_000_000;
 
 /// A node.
@@ -32,14 +33,14 @@ pub(super) struct NodeSlot {
     /// When the cap lets the next request begin.
     admits_ns: u64,
     looks_again: bool,
-    /// Work that was done for no operation of the engine: cache updates.
+    /// Work other than operations of the engine: cache updates.
     debt_ns: u64,
     /// How long it was busy.
     pub(super) busy_ns: u64,
 }
 
-/// What an operation of the engine takes, with others in its group or alone. All values that are
-/// read have `value_bytes`.
+/// Time of an operation of the engine, in a group with others or alone. All values that are read
+/// have `value_bytes`.
 fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool, value_bytes: usize) -> u64 {
     let [read_alone_ns, write_alone_ns] = profile.node_alone_ns;
     let read = |ns| Profile::of_bytes(ns, profile.node_read_byte_ns, value_bytes);
@@ -80,7 +81,7 @@ impl NodeSlot {
 }
 
 impl NodeSlot {
-    /// Whether the cap lets another request begin: `switchback-rack`'s rule.
+    /// Whether the cap's token bucket lets another request begin, by the rule of `switchback-rack`.
     fn admits(&mut self, now_ns: u64, cap_ns: u64) -> bool {
         self.admits_ns = self.admits_ns.max(now_ns.saturating_sub(CATCH_UP_NS));
         let admits = self.admits_ns <= now_ns;

@@ -1,4 +1,4 @@
-//! Who takes part.
+//! The parts of a rack, their names on the control channel, and their addresses.
 
 use super::Setup;
 use switchback_core::control::Peer;
@@ -39,7 +39,7 @@ impl Part {
         }
     }
 
-    /// Who has this name on the control channel.
+    /// The part with this name on the control channel.
     pub(crate) fn of_peer(peer: Peer) -> Part {
         match peer {
             Peer::Controller => Part::Controller,
@@ -60,7 +60,7 @@ impl Part {
         }
     }
 
-    /// Who has this address.
+    /// The part with this address.
     #[inline]
     pub(crate) fn of_address(address: &Address) -> Option<Part> {
         let index = u16::from_be_bytes([address.ip[14], address.ip[15]]);

@@ -1,5 +1,5 @@
-//! The switch: the production datapath and agent. A packet takes the pipeline's time; what the
-//! agent does takes the agent's.
+//! The switch: the production datapath and agent. A packet takes the pipeline's time, a command the
+//! agent's time for its entries.
 
 use super::{Event, Part, World};
 use crate::timeline::{Flight, Link};
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Lets the agent do something, and passes on what comes of it.
+    /// Runs `acts` on the agent, then carries out its operations and sends its messages.
     fn agent_acts(&mut self, acts: impl FnOnce(&mut Agent)) {
         let now = self.now();
         let Some(running) = &mut self.switch.running else { return };
