@@ -317,7 +317,7 @@ pub(crate) enum Phase {
 /// The controller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub(crate) struct Controller {
-    /// The rack's epoch.
+    /// The chain's epoch.
     pub(crate) epoch: u8,
     /// The last epoch that was recovered.
     pub(crate) recovered_epoch: u8,

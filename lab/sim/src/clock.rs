@@ -3,7 +3,7 @@
 use switchback_core::Now;
 
 /// The date at which every run begins, in milliseconds since the Unix epoch.
-pub const EPOCH_MS: u64 = 1_800_000_000_000;
+pub const START_UNIX_MS: u64 = 1_800_000_000_000;
 
 /// More than a month.
 const FAR_US: u64 = 1 << 42;
@@ -24,7 +24,7 @@ impl Clock {
     #[inline]
     pub fn now(&self, at_us: u64) -> Now {
         let drifted = at_us as i64 + at_us as i64 * self.drift_ppm / 1_000_000;
-        let unix_ms = (EPOCH_MS + at_us / 1000).saturating_add_signed(self.skew_ms);
+        let unix_ms = (START_UNIX_MS + at_us / 1000).saturating_add_signed(self.skew_ms);
         Now { monotonic_us: self.zero_us + drifted as u64, unix_ms }
     }
 

@@ -7,21 +7,21 @@ use crate::plan::ControlNetwork;
 use crate::random::Random;
 use switchback_core::control::Envelope;
 
-/// A message on its way, over which life of its connection.
+/// A message on its way, and the connection that it is sent over.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     /// The message.
     pub(crate) envelope: Envelope,
     /// The connection's other end.
     pub(crate) part: u8,
-    /// The connection's life.
-    pub(crate) life: u32,
+    /// The number of that connection among those of the part.
+    pub(crate) number: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Connection {
     up: bool,
-    life: u32,
+    number: u32,
     /// When the last message of each direction arrives.
     last_us: [u64; 2],
     /// How many faults stall it.
@@ -58,7 +58,7 @@ pub(crate) enum Sent {
 impl ControlPlane {
     /// All connections are up.
     pub(crate) fn new(plan: ControlNetwork, random: Random) -> ControlPlane {
-        let connection = Connection { up: true, life: 1, ..Connection::default() };
+        let connection = Connection { up: true, number: 1, ..Connection::default() };
         ControlPlane {
             plan,
             random,
@@ -85,7 +85,7 @@ impl ControlPlane {
         if self.random.chance(self.plan.breaks) {
             return Sent::Breaks;
         }
-        let under_way = UnderWay { envelope, part, life: connection.life };
+        let under_way = UnderWay { envelope, part, number: connection.number };
         if connection.stalled > 0 {
             self.stalled.push(under_way);
             return Sent::Lost; // for now
@@ -117,11 +117,11 @@ impl ControlPlane {
         let under_way = self.messages[place as usize].take()?;
         self.free.push(place);
         let connection = &self.connections[usize::from(under_way.part)];
-        (connection.up && connection.life == under_way.life).then_some(under_way)
+        (connection.up && connection.number == under_way.number).then_some(under_way)
     }
 
-    /// Breaks a part's connection; when it may be made again, and its life by then. `None` if there
-    /// is none.
+    /// Breaks a part's connection. Returns when the part may connect again, and the number of that
+    /// connection; `None` if there is no connection to break.
     pub(crate) fn break_connection(&mut self, now_us: u64, part: u8) -> Option<(u64, u32)> {
         let connection = &mut self.connections[usize::from(part)];
         if !connection.up {
@@ -129,16 +129,16 @@ impl ControlPlane {
         }
         self.broken += 1;
         connection.up = false;
-        connection.life += 1;
-        let life = connection.life;
+        connection.number += 1;
+        let number = connection.number;
         self.stalled.retain(|under_way| under_way.part != part);
-        Some((now_us + 1 + self.random.below(self.plan.reconnect_us.max(1)), life))
+        Some((now_us + 1 + self.random.below(self.plan.reconnect_us.max(1)), number))
     }
 
     /// The connection is up again, if nothing happened to it since.
-    pub(crate) fn reconnect(&mut self, part: u8, life: u32) {
+    pub(crate) fn reconnect(&mut self, part: u8, number: u32) {
         let connection = &mut self.connections[usize::from(part)];
-        if connection.life == life {
+        if connection.number == number {
             connection.up = true;
         }
     }

@@ -36,7 +36,7 @@ pub(crate) use client::Drive;
 pub(crate) use meter::Meter;
 
 /// The date at which every run begins, in milliseconds since the Unix epoch.
-const EPOCH_MS: u64 = 1_800_000_000_000;
+const START_UNIX_MS: u64 = 1_800_000_000_000;
 /// Counters in a row of the sketch, from which estimate on a key is hot, and the share of packets
 /// that are counted: the paper's, and the product's.
 const SKETCH: (u32, u32, f64) = (1 << 16, 20, 0.5);
@@ -494,5 +494,5 @@ impl Drop for World {
 }
 
 fn at(ns: u64) -> Now {
-    Now { monotonic_us: ns / 1000, unix_ms: EPOCH_MS + ns / 1_000_000 }
+    Now { monotonic_us: ns / 1000, unix_ms: START_UNIX_MS + ns / 1_000_000 }
 }

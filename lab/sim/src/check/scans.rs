@@ -7,7 +7,7 @@
 //! they happened.
 
 use super::{Check, Violation};
-use crate::clock::EPOCH_MS;
+use crate::clock::START_UNIX_MS;
 use crate::history::{Answered, History, Kind, Op};
 use switchback_wire::Seq;
 
@@ -169,7 +169,7 @@ impl Scans<'_> {
     /// What is true of a key once an operation has changed it.
     fn add(&self, possible: &mut Possible, op: &Op, listing: &Listing) {
         let [asked_ms, answered_ms] =
-            [listing.asked_us, listing.answered_us].map(|us| EPOCH_MS + us / 1000);
+            [listing.asked_us, listing.answered_us].map(|us| START_UNIX_MS + us / 1000);
         let expires = op.expiry_ms != 0;
         possible.present |=
             op.kind == Kind::Write && (!expires || op.expiry_ms + self.skew_ms >= asked_ms);
@@ -199,7 +199,7 @@ mod tests {
         done(&mut history, 1, Kind::Write, 0, true);
         done(&mut history, 2, Kind::Write, 0, true);
         done(&mut history, 2, Kind::Delete, 0, true);
-        done(&mut history, 4, Kind::Write, EPOCH_MS + 5, true);
+        done(&mut history, 4, Kind::Write, START_UNIX_MS + 5, true);
         done(&mut history, 5, Kind::Write, 0, true);
         done(&mut history, 5, Kind::Delete, 0, false);
         history

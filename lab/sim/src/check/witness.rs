@@ -10,7 +10,7 @@
 //! [`super::conditions`].
 
 use super::{Check, Checks, Violation};
-use crate::clock::EPOCH_MS;
+use crate::clock::START_UNIX_MS;
 use crate::history::{Answered, History, Kind, NO_OP, Op, OpIndex};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -131,7 +131,7 @@ impl Witness {
         now_us: u64,
     ) -> Result<(), Violation> {
         let moment = history.tick();
-        let now_ms = EPOCH_MS + now_us / 1000;
+        let now_ms = START_UNIX_MS + now_us / 1000;
         let op = &mut history.ops[index as usize];
         (op.responded, op.responded_us) = (moment, now_us);
         op.answered = answer.answered;
@@ -222,7 +222,7 @@ impl Witness {
 
     /// How long an operation took: its answer may be that old.
     fn read_ms(&self, op: &Op, now_ms: u64) -> u64 {
-        now_ms.saturating_sub(EPOCH_MS + op.invoked_us / 1000) + 1
+        now_ms.saturating_sub(START_UNIX_MS + op.invoked_us / 1000) + 1
     }
 
     /// A write's version is known now; `index` shows it.

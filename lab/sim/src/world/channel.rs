@@ -38,12 +38,12 @@ impl World {
 
     /// Breaks the connection between a part and the controller.
     pub(super) fn break_connection(&mut self, part: u8) {
-        let Some((again_us, life)) = self.control.break_connection(self.now_us, part) else {
+        let Some((again_us, number)) = self.control.break_connection(self.now_us, part) else {
             return;
         };
         let lost_us = self.random.between(self.now_us, again_us);
-        self.queue.push(lost_us, Event::Lost(part, life));
-        self.queue.push(again_us, Event::Reconnect(part, life));
+        self.queue.push(lost_us, Event::Lost(part, number));
+        self.queue.push(again_us, Event::Reconnect(part, number));
     }
 
     pub(super) fn connection_lost(&mut self, part: u8) {

@@ -3,7 +3,7 @@
 use super::World;
 use crate::check::stored::{Stored, compare};
 use crate::check::{Check, Violation, conditions, scans};
-use crate::clock::EPOCH_MS;
+use crate::clock::START_UNIX_MS;
 use crate::history::{Answered, Op};
 use crate::parts::Part;
 use crate::workload::Intent;
@@ -328,7 +328,7 @@ impl World {
 
     /// After a drain the nodes have everything, as it was written.
     fn check_stored(&mut self) {
-        let now_ms = EPOCH_MS + self.now_us / 1000;
+        let now_ms = START_UNIX_MS + self.now_us / 1000;
         for key in 0..self.workload.keys() {
             let Some(hash) = self.hash_of(key) else { return };
             let stored =

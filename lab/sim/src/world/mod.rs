@@ -243,7 +243,7 @@ impl World {
             Event::Stored(boot) => self.stored(boot),
             Event::Spooled(client, boot) => self.spooled(client, boot),
             Event::Submit(client, thread) => self.submit(client, thread),
-            Event::Reconnect(part, life) => self.control.reconnect(part, life),
+            Event::Reconnect(part, number) => self.control.reconnect(part, number),
             Event::Lost(part, _) => self.connection_lost(part),
             Event::Nemesis => self.strike(),
             Event::Ends(fault) => self.fault_ends(fault),
