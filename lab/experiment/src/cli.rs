@@ -2,7 +2,7 @@
 
 use crate::counterpart::{self, Request};
 use crate::effort;
-use crate::experiments::{Context, Experiment, Finding, Shared, label};
+use crate::experiments::{Context, Experiment, Finding, Memo, label};
 use crate::output::Report;
 use crate::profile::Chosen;
 use crate::trial::Effort;
@@ -105,7 +105,7 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
     }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or_else(processors, |threads| threads as usize);
-    let (shared, mut findings) = (Arc::new(Shared::default()), Vec::new());
+    let (memo, mut findings) = (Arc::new(Memo::default()), Vec::new());
     let (all, begun_all) = (experiments.len(), Instant::now());
     let weight = |experiments: &[&Experiment]| {
         experiments.iter().map(|experiment| experiment.weight).sum::<u64>()
@@ -117,7 +117,7 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
             seed: args.seed,
             threads,
             progress: progress(&format!("{} ({} of {all})", label(experiment.name), at + 1)),
-            shared: Arc::clone(&shared),
+            memo: Arc::clone(&memo),
         };
         let begun = Instant::now();
         let finding = experiment.run(&context);
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn experiments_are_chosen_by_number_and_an_unknown_one_is_told_which_there_are() {
+    fn experiments_are_chosen_by_name_and_the_error_for_another_name_lists_all() {
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let found = |chosen: Vec<&Experiment>| {

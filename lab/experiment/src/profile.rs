@@ -1,13 +1,13 @@
-//! Every parameter of the model, and where it comes from.
+//! The parameters of the model, each with its source.
 
 use std::path::Path;
 use std::str::FromStr;
 use switchback_calibration::{Calibration, Origin, Sample, short};
 
-/// Where the built-in profiles have the cost of a byte from.
+/// Source of the cost of a byte in the built-in profiles.
 const BYTES_SOURCE: &str =
     "measured by switchback lab calibrate on this repository's node: docs/measure/evaluation.md";
-/// Bytes of the values that operations are costed with: the paper's.
+/// Length of the values that costs of operations are for: the paper's.
 const COSTED_BYTES: f64 = 128.0;
 
 /// Costs and delays of a rack's parts. Times are in nanoseconds; those of requests and packets are
@@ -16,13 +16,14 @@ const COSTED_BYTES: f64 = 128.0;
 pub(crate) struct Profile {
     /// Its name on the command line.
     pub(crate) name: &'static str,
-    /// How long a node's engine works for a read.
+    /// Work of a node's engine for a read.
     pub(crate) node_read_ns: u64,
     /// The same for a write.
     pub(crate) node_write_ns: u64,
     /// For a write with a condition, whose record is read first.
     pub(crate) node_conditional_ns: u64,
-    /// For a read and for a write when nothing else waits: there is no group to share a sync with.
+    /// For a read and for a write when no other request waits: there is no group to share a sync
+    /// with.
     pub(crate) node_alone_ns: [u64; 2],
     /// What each byte of a value adds to a read and to a write: engine and network stack.
     pub(crate) node_read_byte_ns: f64,
@@ -34,8 +35,8 @@ pub(crate) struct Profile {
     pub(crate) cache_update_ns: u64,
     /// Service times are uniform in this share around their mean.
     pub(crate) service_spread: f64,
-    /// Of a node that is capped (`--node-capacity`): between two requests that it begins, on
-    /// average. 0: it is not.
+    /// Of a capped node (`--node-capacity`): mean time between two requests that it begins; 0: it
+    /// is not capped.
     pub(crate) node_cap_ns: u64,
     /// From one network stack through the wire to the next.
     pub(crate) link_ns: u64,
@@ -47,9 +48,9 @@ pub(crate) struct Profile {
     pub(crate) control_link_ns: u64,
     /// Bytes a microsecond of a control connection.
     pub(crate) control_bytes_per_us: u64,
-    /// What the agent works for an entry that it admits, evicts or removes.
+    /// Work of the agent for an entry that it admits, evicts or removes.
     pub(crate) agent_entry_ns: u64,
-    /// What it works for a record that it loads for a snapshot.
+    /// Work of the agent for a record that it loads for a snapshot.
     pub(crate) agent_load_ns: u64,
     /// Until a file of the controller is on its disk, beside the time for its bytes.
     pub(crate) store_ns: u64,
@@ -73,7 +74,7 @@ pub(crate) struct Chosen {
     pub(crate) described: Vec<Described>,
 }
 
-/// What a report says of the profile: every figure, where and when it was measured.
+/// A report's rows for a calibrated profile: every figure, and where and when it was measured.
 fn described(costs: &Calibration) -> Vec<Described> {
     let Origin { machine, date, commit, load, method } = &costs.origin;
     let where_ = format!(
@@ -124,7 +125,7 @@ impl FromStr for Chosen {
 }
 
 impl Profile {
-    /// What the model takes of a machine's costs.
+    /// The model's parameters from a machine's calibrated costs.
     pub(crate) fn of(costs: &Calibration) -> Profile {
         let ns = |median: f64, unit_ns: f64| (median * unit_ns).round().max(1.0) as u64;
         let us = |sample: Sample| ns(sample.median, 1e3);
@@ -205,13 +206,13 @@ impl Profile {
         })
     }
 
-    /// What a cost for a value of 128 B is for one of this length.
+    /// The cost for a value of this length, from the cost for one of 128 B.
     pub(crate) fn of_bytes(cost_ns: u64, byte_ns: f64, value_bytes: usize) -> u64 {
         (cost_ns as f64 + byte_ns * (value_bytes as f64 - COSTED_BYTES)).max(1.0).round() as u64
     }
 
-    /// How long a node works for a read and for a write of values of this length, as far as its
-    /// capacity goes.
+    /// Work of a node for a read and for a write of values of this length; of a capped node at
+    /// least the time between two requests.
     pub(crate) fn node_work_ns(&self, value_bytes: usize) -> [u64; 2] {
         [(self.node_read_ns, self.node_read_byte_ns), (self.node_write_ns, self.node_write_byte_ns)]
             .map(|(ns, byte_ns)| Profile::of_bytes(ns, byte_ns, value_bytes).max(self.node_cap_ns))
@@ -281,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_profile_is_found_by_name_and_an_unknown_one_is_told_which_there_are() {
+    fn a_profile_is_found_by_name_and_the_error_for_another_name_lists_all() {
         assert_eq!(Profile::by_name("paper").unwrap(), Profile::PAPER);
         assert!(Profile::by_name("tofino").unwrap_err().contains("paper, software"));
         let chosen: Chosen = "software".parse().unwrap();
@@ -321,7 +322,7 @@ mod tests {
         let error = missing.to_str().unwrap().parse::<Chosen>().unwrap_err();
         assert!(error.contains("none.toml") && error.contains("paper, software"), "{error}");
         std::fs::write(&path, vec![b'#'; 2 << 20]).unwrap();
-        // What has no length may have no end either.
+        // A device has length 0 and may have no end.
         for endless in [path.to_str().unwrap(), "/dev/zero"] {
             assert!(endless.parse::<Chosen>().unwrap_err().contains("no profile"), "{endless}");
         }

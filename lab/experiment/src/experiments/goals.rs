@@ -1,7 +1,7 @@
 //! The goals of the evaluation, judged by the rows of the experiments' CSV files.
 
 use super::Finding;
-use crate::output::{Record, Table};
+use crate::output::{CsvRow, Table};
 use std::collections::BTreeMap;
 use switchback_wire::Scheme;
 
@@ -45,7 +45,7 @@ pub(crate) fn table(findings: &[Finding]) -> Table {
     table
 }
 
-fn records<'a>(findings: &'a [Finding], name: &str) -> Vec<Record<'a>> {
+fn records<'a>(findings: &'a [Finding], name: &str) -> Vec<CsvRow<'a>> {
     let files = findings.iter().flat_map(|finding| &finding.csv);
     files.filter(|(file, _)| *file == name).flat_map(|(_, csv)| csv.records()).collect()
 }
@@ -61,7 +61,7 @@ fn means(values: impl Iterator<Item = (String, f64)>) -> BTreeMap<String, f64> {
 }
 
 /// The name of a point: the parameters that all its repetitions have.
-fn point(record: &Record<'_>) -> String {
+fn point(record: &CsvRow<'_>) -> String {
     let columns = ["workload", "servers", "theta", "value_bytes", "pattern", "start"];
     columns
         .into_iter()
@@ -75,7 +75,7 @@ const JUDGED_BY: [(&str, &str); 2] = [("preloaded", "of_limit"), ("cold", "of_li
 
 fn near_its_limit(findings: &[Finding]) -> Option<(String, bool)> {
     let files = ["exp1", "exp3", "exp4", "exp5", "exp6"];
-    let ours = |record: &Record<'_>| record.text("scheme") == Some("farreach");
+    let ours = |record: &CsvRow<'_>| record.text("scheme") == Some("farreach");
     let all: Vec<_> =
         files.into_iter().flat_map(|name| records(findings, name)).filter(ours).collect();
     let unsettled: BTreeMap<_, _> = all
@@ -122,7 +122,7 @@ fn never_worse(findings: &[Finding]) -> Option<(String, bool)> {
     Some((format!("at worst {ratio:.3} times {other} ({point})"), ratio >= 0.98))
 }
 
-fn recovers(records: &[Record<'_>], size: f64, most_s: f64) -> Option<(String, bool)> {
+fn recovers(records: &[CsvRow<'_>], size: f64, most_s: f64) -> Option<(String, bool)> {
     // The costs of this machine, if they were calibrated.
     let has = |name: &str| records.iter().any(|record| record.text("profile") == Some(name));
     let name = if has("calibrated") { "calibrated" } else { "software" };
@@ -135,17 +135,17 @@ fn recovers(records: &[Record<'_>], size: f64, most_s: f64) -> Option<(String, b
     Some((format!("{mean:.3} s, costs {name}, {start}"), mean < most_s))
 }
 
-fn bandwidth(records: &[Record<'_>]) -> Option<(String, bool)> {
+fn bandwidth(records: &[CsvRow<'_>]) -> Option<(String, bool)> {
     let frequent =
         records.iter().filter(|record| record.text("snapshot_period_ms") == Some("2500"));
-    let mib = |record: &Record<'_>| {
+    let mib = |record: &CsvRow<'_>| {
         Some((point(record), record.number("control_bytes_per_s")? / f64::from(1 << 20)))
     };
     let most = means(frequent.filter_map(mib)).into_values().max_by(f64::total_cmp)?;
     Some((format!("{most:.2} MiB/s"), most < PAPERS_MIB_PER_S))
 }
 
-fn back(records: &[Record<'_>]) -> Option<(String, bool)> {
+fn back(records: &[CsvRow<'_>]) -> Option<(String, bool)> {
     let ours = records.iter().filter(|record| record.text("scheme") == Some("farreach"));
     let means = means(ours.filter_map(|record| Some((point(record), record.number("back_s")?))));
     let (point, longest) = means.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -4,8 +4,8 @@
 mod dynamic;
 pub(crate) mod goals;
 mod latency;
+mod memo;
 mod recovery;
-mod shared;
 mod snapshots;
 mod sweep;
 mod twitter;
@@ -17,7 +17,7 @@ use crate::trial::Effort;
 use indicatif::ProgressBar;
 use std::sync::Arc;
 
-pub(crate) use shared::Shared;
+pub(crate) use memo::Memo;
 
 /// What all experiments of one command line share.
 pub(crate) struct Context {
@@ -27,7 +27,7 @@ pub(crate) struct Context {
     pub(crate) threads: usize,
     pub(crate) progress: ProgressBar,
     /// Runs that several experiments need.
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) memo: Arc<Memo>,
 }
 
 impl Context {

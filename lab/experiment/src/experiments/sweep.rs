@@ -1,4 +1,4 @@
-//! Throughput against one parameter: Exp#1, #3, #4, #5 and #6.
+//! Throughput by one parameter: Exp#1, #3, #4, #5 and #6.
 
 use super::{Context, Finding};
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
@@ -10,16 +10,16 @@ use switchback_wire::{PerScheme, Scheme};
 
 /// A parameter and its values.
 pub(crate) struct Sweep {
-    /// Of the experiment.
+    /// Name of the experiment.
     name: &'static str,
     file: &'static str,
     title: &'static str,
-    /// What the parameter is called, in tables and at the axis of a figure.
+    /// Name of the parameter in tables, and at the axis of a figure.
     parameter: &'static str,
     axis: &'static str,
-    /// Whether its values are more or less of something.
+    /// Whether the values of the parameter have an order.
     is_ordered: bool,
-    /// Whether both axes of a figure are in equal ratios.
+    /// Whether both axes of a figure are logarithmic.
     is_logarithmic: bool,
     /// Values of the parameter: name and case.
     points: fn() -> Vec<(String, Case)>,
@@ -42,18 +42,21 @@ pub(crate) const WORKLOADS: Sweep = Sweep {
             .map(|workload| (workload.to_string(), Case { workload, ..Case::default() }))
             .collect()
     },
-    paper: "16 servers: FarReach exceeds NoCache by 90.8 % (A), 55.0 % (B), 84.3 % (C), 71.7 % (F), NetCache by 83.9 % (A), 20.0 % (B), \
-            61.4 % (F); the same as NetCache on C, and as both on Insert and D. A node does 0.06 MOPS.",
-    differs: "The paper's own gains are well below the limit of write-back for such a workload; it does not say \
-              what held its switch or its clients back. Here nothing but nodes has a capacity, and FarReach meets \
-              its limit but in D: what is hot there was just inserted, and the limit is that of a cache that holds \
-              the newest records at once. NetCache is shown with as many requests outstanding \
-              as it does best with: a hot key's writes wait in the queue of the busiest node, and until they are done \
-              its reads miss, so that it gains more in B with few of them. How many the paper had it doesn't say. \
-              Of absolute figures its text has few: about 1 MOPS of uniform requests (here \
-              16 nodes of 0.06 make 0.96), about 0.7 MOPS without a cache at Zipf 0.99 (values of 256 B; nocache in \
-              A to C and in Exp#4 to #6: the hottest key alone draws 5 % of all requests, so that the map of keys to \
-              nodes decides), about 0.2 MOPS of FarReach on two servers (Exp#7 and #8).",
+    paper: "16 servers: FarReach exceeds NoCache by 90.8 % (A), 55.0 % (B), 84.3 % (C), 71.7 % \
+            (F), NetCache by 83.9 % (A), 20.0 % (B), 61.4 % (F); the same as NetCache on C, and as \
+            both on Insert and D. A node does 0.06 MOPS.",
+    differs: "The paper's own gains are well below the limit of write-back for such a workload; it \
+              does not say what else limited its rack. Here only nodes have a limited capacity, \
+              and FarReach reaches its limit except in D: the hot keys there were just inserted, \
+              and the limit is that of a cache that has the newest records without delay. NetCache \
+              is shown with the number of outstanding requests at which its throughput is highest: \
+              a hot key's writes wait in the queue of the busiest node, and until they are done \
+              its reads miss, so that it gains more in B with few outstanding requests. The paper \
+              doesn't say how many it had. Of absolute figures its text has few: about 1 MOPS of \
+              uniform requests (here 16 nodes of 0.06 make 0.96), about 0.7 MOPS without a cache \
+              at Zipf 0.99 (values of 256 B; nocache in A to C and in Exp#4 to #6: the hottest key \
+              alone draws 5 % of all requests, so that the result depends on the map of keys to \
+              nodes), about 0.2 MOPS of FarReach on two servers (Exp#7 and #8).",
 };
 
 /// Exp#3.
@@ -71,9 +74,10 @@ pub(crate) const SERVERS: Sweep = Sweep {
             .map(|servers| (servers.to_string(), Case { servers, ..Case::default() }))
             .collect()
     },
-    paper: "Workload A: FarReach reaches 1.9, 2.5, 3.9 and 6.6 times NoCache with 16, 32, 64 and 128 servers; NetCache is as NoCache.",
-    differs: "As in Exp#1: write-back's own limit is two to three times higher than what the paper measured. 256 and 1024 servers are not \
-              in the paper.",
+    paper: "Workload A: FarReach reaches 1.9, 2.5, 3.9 and 6.6 times NoCache with 16, 32, 64 and \
+            128 servers; NetCache is as NoCache.",
+    differs: "As in Exp#1: write-back's own limit is two to three times higher than what the paper \
+              measured. 256 and 1024 servers are not in the paper.",
 };
 
 /// Exp#4.
@@ -92,9 +96,11 @@ pub(crate) const WRITES: Sweep = Sweep {
             .map(|percent| (percent.to_string(), case(percent)))
             .collect()
     },
-    paper: "FarReach exceeds NoCache by 67.1 to 135.3 %, and NetCache by 48.3 to 185.7 % from 25 % of writes on; without writes it is as \
-            NetCache. At 100 % NetCache is below NoCache, because nodes update the cache.",
-    differs: "The cost of an update was fitted to the last of these: 135.3 against 185.7 % make NetCache 0.82 of NoCache.",
+    paper: "FarReach exceeds NoCache by 67.1 to 135.3 %, and NetCache by 48.3 to 185.7 % from 25 % \
+            of writes on; without writes it is as NetCache. At 100 % NetCache is below NoCache, \
+            because nodes update the cache.",
+    differs: "The cost of an update was fitted to the last of these: 135.3 against 185.7 % make \
+              NetCache 0.82 of NoCache.",
 };
 
 /// Exp#5.
@@ -113,8 +119,8 @@ pub(crate) const SKEW: Sweep = Sweep {
             .map(|theta| (theta.to_string(), case(theta)))
             .collect()
     },
-    paper: "Writes only. Uniform: about 1 MOPS with every scheme. Skewed: FarReach exceeds NoCache by 34.2 to 135.3 %, NetCache by 50.4 to \
-            185.7 %, the more the higher the skew.",
+    paper: "Writes only. Uniform: about 1 MOPS with every scheme. Skewed: FarReach exceeds NoCache \
+            by 34.2 to 135.3 %, NetCache by 50.4 to 185.7 %, the more the higher the skew.",
     differs: "16 nodes of 0.06 MOPS make 0.96 MOPS of uniform requests. 1.2 is not in the paper.",
 };
 
@@ -135,11 +141,12 @@ pub(crate) const VALUES: Sweep = Sweep {
             .map(|bytes| (bytes.to_string(), case(bytes)))
             .collect()
     },
-    paper: "Writes only, 16 to 128 B: FarReach has 2.3 times NoCache's and NetCache's throughput at every size. 256 B do not fit the switch: \
-            about 0.7 MOPS with every scheme.",
-    differs: "A slot of this switch holds up to 1024 B, so values beyond 128 B are cached. The paper gives one service \
-              time only, of 128 B; what a byte more costs a node was measured on this repository's. \
-              At 256 B the paper's rack is without a cache: compare its 0.7 MOPS to NoCache.",
+    paper: "Writes only, 16 to 128 B: FarReach has 2.3 times NoCache's and NetCache's throughput \
+            at every size. 256 B do not fit the switch: about 0.7 MOPS with every scheme.",
+    differs: "A slot of this switch holds up to 1024 B, so values beyond 128 B are cached. The \
+              paper gives one service time only, of 128 B; the cost of each further byte was \
+              measured on this repository's node. At 256 B the paper's rack has no cache: compare \
+              its 0.7 MOPS to NoCache.",
 };
 
 /// A run of all schemes, preloaded or cold.
@@ -158,7 +165,7 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
         .iter()
         .flat_map(|(_, case)| seeds.iter().map(|seed| (case.clone(), *seed)))
         .collect();
-    let results = context.shared.measure(context, &wanted);
+    let results = context.memo.measure(context, &wanted);
     let mut runs = Vec::new();
     for point in 0..points.len() {
         for is_cold in [false, true] {
@@ -169,8 +176,8 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
         }
     }
     let names: Vec<_> = points.iter().map(|(name, _)| name.clone()).collect();
-    let view = |is_cold| View { sweep, names: &names, is_cold, runs: &runs };
-    let views = [view(false), view(true)];
+    let results_of = |is_cold| Results { sweep, names: &names, is_cold, runs: &runs };
+    let results = [results_of(false), results_of(true)];
     Finding {
         name: sweep.name,
         title: sweep.title,
@@ -178,8 +185,8 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
         differs: sweep.differs,
         remarks: Vec::new(),
         csv: vec![(sweep.file, csv(context, &points, &runs))],
-        figures: views.iter().map(|view| view.figure(context)).collect(),
-        tables: views.iter().map(View::table).collect(),
+        figures: results.iter().map(|results| results.figure(context)).collect(),
+        tables: results.iter().map(Results::table).collect(),
     }
 }
 
@@ -258,7 +265,7 @@ pub(crate) fn row(
     ]
 }
 
-/// How a run begins.
+/// The start of a run, as files and titles name it.
 pub(crate) fn start(is_cold: bool) -> &'static str {
     if is_cold { "cold" } else { "preloaded" }
 }
@@ -274,16 +281,16 @@ fn csv(context: &Context, points: &[(String, Case)], runs: &[Run]) -> Csv {
     csv
 }
 
-/// What runs of one kind of start say about each value of the parameter.
-struct View<'a> {
+/// The results of the runs with one start, by the values of the parameter.
+struct Results<'a> {
     sweep: &'a Sweep,
     names: &'a [String],
     is_cold: bool,
     runs: &'a [Run],
 }
 
-impl View<'_> {
-    /// The mean of something over the repetitions of a point.
+impl Results<'_> {
+    /// The mean of `value` over the repetitions of a point.
     fn of(&self, point: usize, value: impl Fn(&PerScheme<Measured>) -> f64) -> Estimate {
         Estimate::of(&self.runs(point).map(value).collect::<Vec<_>>())
     }
@@ -293,7 +300,7 @@ impl View<'_> {
         self.runs.iter().filter(mine).map(|run| &run.measured)
     }
 
-    /// Means of the repetitions, and how they compare.
+    /// A table with means of the repetitions and their ratios.
     fn table(&self) -> Table {
         let title = format!(
             "Throughput in Mops (modelled), {}: mean and 95 % confidence",
@@ -360,7 +367,7 @@ impl View<'_> {
         table
     }
 
-    /// Where the values of the parameter are on the horizontal axis.
+    /// Positions of the parameter's values on the horizontal axis.
     fn positions(&self) -> Vec<f64> {
         let ratio =
             |name: &String| name.parse().ok().filter(|_| self.sweep.is_logarithmic).map(f64::log2);
@@ -404,7 +411,7 @@ impl View<'_> {
     }
 }
 
-/// Millions a second.
+/// An estimate in millions a second.
 pub(crate) fn mops(estimate: Estimate) -> String {
     format!("{:.3} +-{:.3}", estimate.mean / 1e6, estimate.half_width / 1e6)
 }

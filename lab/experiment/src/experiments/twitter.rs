@@ -1,8 +1,8 @@
-//! Real workloads: what each scheme makes of Twitter's cache clusters by their published figures,
-//! and where write-back does not pay.
+//! Real workloads: the throughput of each scheme with the published figures of Twitter's cache
+//! clusters, and where write-back does not pay.
 //!
-//! Every cluster whose figures suffice runs as the paper's workloads do; of the others a row says
-//! what is missing. Whether it fits a slot is decided by the mean record, since lengths were
+//! Every cluster whose figures suffice runs like the paper's workloads; the rows of the others say
+//! which figure is missing. A cluster fits a slot if its mean record does, since lengths were
 //! published as means only.
 
 use super::sweep::{COLUMNS, mops, row};
@@ -16,21 +16,21 @@ use switchback_wire::{PerScheme, Scheme};
 
 /// Slots of a Tofino, and of the software targets.
 const SLOTS: [u32; 2] = [128, 1024];
-/// Clients ask for no more: 20 times what all nodes do when they are equally busy. Beyond, nodes
-/// are not what limits a rack.
+/// Rate of all clients at most: 20 times the capacity of all nodes. Above it the nodes are not what
+/// limits a rack.
 const MOST_OPS: f64 = 20e6;
-/// A rack that does this share of it counts as not limited by its nodes.
+/// A rack with this share of [`MOST_OPS`] counts as not limited by its nodes.
 const UNLIMITED: f64 = 0.9;
-/// Shorter than other experiments' runs, since they are many: how keys fall on nodes, which differs
-/// from seed to seed, tells more.
+/// Runs are shorter than those of other experiments, since there are many of them, and the map of
+/// keys to nodes, which each seed draws anew, changes results more than the length does.
 const EFFORT: Effort = Effort { operations: (30_000, 600_000), ..Effort::QUICK };
 
-/// A cluster, and what was found.
+/// A cluster and its results.
 struct Row {
     cluster: &'static Cluster,
     /// Share of the requests that write.
     writes: Option<f64>,
-    /// A run of each scheme for every seed; none if the figures don't suffice, or nothing can be
+    /// A run of each scheme for every seed; empty if the figures don't suffice, or no record can be
     /// cached.
     runs: Vec<PerScheme<Measured>>,
     /// Why there are no runs.
@@ -111,7 +111,7 @@ fn seeds(context: &Context) -> Vec<u64> {
 }
 
 impl Row {
-    /// The mean of something over the repetitions.
+    /// The mean of `value` over the repetitions.
     fn of(&self, value: impl Fn(&PerScheme<Measured>) -> f64) -> Option<Estimate> {
         (!self.runs.is_empty())
             .then(|| Estimate::of(&self.runs.iter().map(value).collect::<Vec<_>>()))
@@ -125,20 +125,20 @@ impl Row {
         self.of(|m| m[Scheme::FarReach].throughput_ops / m[other].throughput_ops)
     }
 
-    /// Throughput of write-back over that of another scheme. What can't be cached gains nothing.
+    /// Throughput of write-back over that of another scheme; 1 if no record can be cached.
     fn gain_over(&self, other: Scheme) -> Option<f64> {
         let measured = self.measured_gain_over(other).map(|gain| gain.mean);
         measured.or((self.cluster.fits(SLOTS[1]) == Some(false)).then_some(1.0))
     }
 
-    /// Whether a scheme's throughput is what clients ask for, so that a gain would be larger if
-    /// they asked for more.
+    /// Whether the clients' rate limits a scheme's throughput, so that a gain would be larger at a
+    /// higher rate.
     fn is_unlimited(&self, scheme: Scheme) -> bool {
         self.runs.iter().any(|m| m[scheme].throughput_ops >= UNLIMITED * MOST_OPS)
     }
 
-    /// Whether it is worth it: by what was measured, as `predict` judges limits; why it isn't, by
-    /// the figures.
+    /// The verdict: from the measured gains, by the rule that `predict` applies to limits; the
+    /// reason why write-back doesn't pay is that of `predict`.
     fn verdict(&self) -> Option<Verdict> {
         let forecast = self.forecast.map(|forecast| forecast.verdict);
         match (self.gain_over(Scheme::NoCache)?, self.gain_over(Scheme::NetCache)?, forecast?) {
@@ -172,8 +172,8 @@ impl Row {
     }
 }
 
-/// The best first: by what write-back gains over write-through, then over no cache; what is unknown
-/// last.
+/// Rows in the order of gains, the largest first: over write-through, then over no cache; unknown
+/// ones come last.
 fn by_gain(rows: &[Row]) -> Vec<&Row> {
     let key = |row: &Row| {
         let pays = row.verdict().is_some_and(Verdict::pays);
@@ -208,16 +208,16 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
 const LIMITS: &str = "\
 Each cluster's load is put on 16 servers (of 0.06 Mops each in the profile paper) with 10,000 records cached, \
 preloaded, as those of the paper's experiments; its own rate is not needed for a gain. Lengths were published as \
-means only, so that a cluster is cacheable as a whole or not at all; the last column of the table of slots says what \
-is certain whatever the lengths (Markov's inequality). Operations below 1 % were not published and count as none: a \
+means only, so that a cluster is cacheable as a whole or not at all; the last column of the table of slots is a bound \
+for any distribution of lengths (Markov's inequality). Operations below 1 % were not published and count as none: a \
 cluster that is called read-only may have a few writes, and where one key draws most of the requests write-back \
 gains from these, too. Operations, keys and lengths are independent of each other. `add` is a write that expects no \
 record, `cas`, `incr` and the like are a read and a write that expects the version read; a `delete` is a write. \
 Clients ask for at most 20 Mops, beyond which the switch and the clients would be the limit: a gain with > is at \
 least that. Keys of the model have 16 B and values at least 16; nodes and links cost a little more for each byte.";
 
-/// Of how many clusters that ran `switchback predict` says the same, whether write-back pays; and
-/// of which it doesn't.
+/// The number of clusters that ran for which `switchback predict` says the same about whether
+/// write-back pays, and the clusters for which it doesn't.
 fn agreement(rows: &[Row]) -> (String, Vec<String>) {
     let judged: Vec<_> = rows.iter().filter(|row| !row.runs.is_empty()).collect();
     let agrees = |row: &Row| {
@@ -231,7 +231,7 @@ fn agreement(rows: &[Row]) -> (String, Vec<String>) {
     (format!("{} of {} that ran", judged.len() - others.len(), judged.len()), others)
 }
 
-/// Where write-back pays, and, first, where it doesn't.
+/// A table of the clusters where write-back doesn't pay, and then of those where it does.
 fn verdicts(rows: &[Row]) -> Table {
     let mut table = Table::new(
         "WHERE WRITE-BACK DOES NOT PAY, and where it does",
@@ -262,7 +262,7 @@ fn verdicts(rows: &[Row]) -> Table {
     table
 }
 
-/// What slots hold.
+/// A table of the clusters that fit each size of slots.
 fn fitting(rows: &[Row]) -> Table {
     let title = "What is cacheable: clusters whose mean record fits a slot, their share of all requests, and the share of records that fits in any case";
     let head = ["slot, B", "clusters", "of", "of the requests", "of the records, at least"];
@@ -309,7 +309,7 @@ fn percent(share: Option<f64>) -> String {
     known(share.map(|share| 100.0 * share), 0)
 }
 
-/// Every cluster, the largest gain first.
+/// A table of all clusters, the largest gain first.
 fn table(rows: &[Row]) -> Table {
     let mut head: Vec<String> =
         ["cluster", "write-back", "writes, %", "Zipf", "once, %", "key, value, B", "slot, B"]
@@ -373,8 +373,8 @@ fn csv(context: &Context, rows: &[Row]) -> Csv {
     csv
 }
 
-/// A row for every cluster: its figures, what was found (means of the repetitions, from this seed
-/// on), or why nothing was. What isn't known is empty.
+/// A row for every cluster: its figures, and the results (means of the repetitions) or why there
+/// are none. Unknown fields are empty.
 fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
     let mut columns: Vec<String> = [
         "kind",
@@ -440,7 +440,8 @@ fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
     csv
 }
 
-/// What write-back gains over write-through, by the share of writes; marks tell lengths.
+/// The gain of write-back over write-through, by the share of writes; marks show the mean length of
+/// values.
 fn figure(context: &Context, rows: &[Row]) -> Figure {
     let class = |label: &str, ink: usize, slot_of: &str| {
         let mut series = Series { style: Style::Marks, ..Series::line(label, ink, Vec::new()) };
@@ -490,7 +491,7 @@ mod tests {
             seed: 1,
             threads: 2,
             progress: ProgressBar::hidden(),
-            shared: Arc::default(),
+            memo: Arc::default(),
         }
     }
 
@@ -501,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_that_differ_are_told_apart() {
+    fn each_kind_of_cluster_has_its_verdict() {
         // Half writes and mild skew; reads only; nothing but keys used once; values of 9 KB;
         // nothing published; no exponent.
         let rows = of(&["40", "3", "15", "8", "5", "43"]);
@@ -537,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_writes_to_one_hot_key_are_where_write_back_pays_most() {
+    fn write_back_gains_most_from_a_few_writes_to_one_hot_key() {
         let rows = of(&["51", "15"]);
         assert!(
             rows[0].verdict().unwrap().pays()

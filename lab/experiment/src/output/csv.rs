@@ -9,12 +9,12 @@ pub(crate) struct Csv {
 
 /// A row, by the names of its columns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Record<'a> {
+pub(crate) struct CsvRow<'a> {
     columns: &'a [String],
     fields: &'a [String],
 }
 
-impl<'a> Record<'a> {
+impl<'a> CsvRow<'a> {
     /// The field of a column, if there is such a column.
     pub(crate) fn text(&self, column: &str) -> Option<&'a str> {
         let at = self.columns.iter().position(|name| *name == column)?;
@@ -43,8 +43,8 @@ impl Csv {
     }
 
     /// The rows.
-    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        self.rows.iter().map(|fields| Record { columns: &self.columns, fields })
+    pub(crate) fn records(&self) -> impl Iterator<Item = CsvRow<'_>> {
+        self.rows.iter().map(|fields| CsvRow { columns: &self.columns, fields })
     }
 
     /// The file.

@@ -6,7 +6,7 @@ pub(crate) mod figure;
 pub(crate) mod report;
 pub(crate) mod table;
 
-pub(crate) use csv::{Csv, Record};
+pub(crate) use csv::{Csv, CsvRow};
 pub(crate) use figure::{Figure, Series, Style, Ticks};
 pub(crate) use report::Report;
 pub(crate) use switchback_calibration::COMMIT;

@@ -15,7 +15,7 @@ use switchback_wire::KeyHash;
 /// How often the agent looks for reports of the datapath.
 const POLL_NS: u64 = 500_000;
 /// The parts of a running switch.
-struct Running {
+struct RunningSwitch {
     datapath: Arc<Datapath>,
     target: NativeTarget,
     agent: Agent,
@@ -24,7 +24,7 @@ struct Running {
 /// A switch, or its place.
 #[derive(Default)]
 pub(super) struct SwitchSlot {
-    running: Option<Box<Running>>,
+    running: Option<Box<RunningSwitch>>,
     pub(super) boot: u64,
     commands: VecDeque<Command<SwitchCommand>>,
     is_busy: bool,
@@ -40,7 +40,7 @@ impl World {
         slot.boot += 1;
         slot.is_busy = false;
         let agent = self.rack.agent(slot.boot, Part::Switch.address(), now);
-        slot.running = Some(Box::new(Running { datapath, target, agent }));
+        slot.running = Some(Box::new(RunningSwitch { datapath, target, agent }));
         let boot = slot.boot;
         self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
         self.agent_acts(|agent| agent.handle_timeout(now));
@@ -152,7 +152,7 @@ impl World {
     fn agent_acts(&mut self, acts: impl FnOnce(&mut Agent)) {
         let now = self.now();
         let Some(running) = &mut self.switch.running else { return };
-        let Running { target, agent, .. } = &mut **running;
+        let RunningSwitch { target, agent, .. } = &mut **running;
         acts(agent);
         carry_out(agent, now, target);
         let (due_us, is_taking_snapshot) = (agent.poll_timeout(), agent.is_taking_snapshot());

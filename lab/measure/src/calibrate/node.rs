@@ -40,14 +40,14 @@ pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
     fill(&mut engine, effort.records, VALUE_BYTES)?;
     engine.flush()?;
     let mark_us = marks(&mut engine, effort)?;
-    let mut bed = Bed::new(engine, loaded, effort.records, false)?;
-    let read_us = bed.sample(effort, Ask::Read)?;
-    let write_us = bed.sample(effort, Ask::Write)?;
-    let conditional_us = bed.sample(effort, Ask::Conditional)?;
-    bed.group = 1;
+    let mut testbed = Testbed::new(engine, loaded, effort.records, false)?;
+    let read_us = testbed.sample(effort, Ask::Read)?;
+    let write_us = testbed.sample(effort, Ask::Write)?;
+    let conditional_us = testbed.sample(effort, Ask::Conditional)?;
+    testbed.group = 1;
     let (read_alone_us, write_alone_us) =
-        (bed.sample(effort, Ask::Read)?, bed.sample(effort, Ask::Write)?);
-    Box::new(bed.engine).close()?;
+        (testbed.sample(effort, Ask::Read)?, testbed.sample(effort, Ask::Write)?);
+    Box::new(testbed.engine).close()?;
     let cache_update_us = cache_updates(effort)?;
     let [read_byte_ns, write_byte_ns] = bytes(effort, scratch)?;
     Ok(Node {
@@ -74,9 +74,9 @@ fn bytes(effort: &Effort, scratch: &Path) -> anyhow::Result<[Sample; 2]> {
             RocksEngine::open(scratch.join(format!("node-{value_bytes}")), &Options::default())?;
         fill(&mut engine, records, value_bytes)?;
         engine.flush()?;
-        anyhow::Ok(Bed { value_bytes, ..Bed::new(engine, loaded, records, false)? })
+        anyhow::Ok(Testbed { value_bytes, ..Testbed::new(engine, loaded, records, false)? })
     };
-    let (mut short, mut long): (Bed<RocksEngine>, _) = (open(VALUE_BYTES)?, open(LONG_BYTES)?);
+    let (mut short, mut long): (Testbed<RocksEngine>, _) = (open(VALUE_BYTES)?, open(LONG_BYTES)?);
     let mut added = |ask| -> anyhow::Result<Sample> {
         for _ in 0..effort.rounds / 4 {
             short.round(ask)?;
@@ -166,10 +166,10 @@ fn cache_updates(effort: &Effort) -> anyhow::Result<Sample> {
     let mut engine = MemoryEngine::new(SyncPolicy::None);
     fill(&mut engine, effort.records.min(20_000), VALUE_BYTES)?;
     let loaded = engine.loaded();
-    let mut bed = Bed::new(engine, loaded, effort.records.min(20_000), true)?;
+    let mut testbed = Testbed::new(engine, loaded, effort.records.min(20_000), true)?;
     let mut differences = Vec::new();
     for _ in 0..effort.rounds {
-        let (plain, updating) = (bed.round(Ask::Write)?, bed.round(Ask::Update)?);
+        let (plain, updating) = (testbed.round(Ask::Write)?, testbed.round(Ask::Update)?);
         differences.push(updating.wall_us - plain.wall_us);
     }
     Ok(sample(differences.into_iter().map(|difference| difference.max(0.0)).collect()))
@@ -191,8 +191,8 @@ struct Took {
     cpu_us: f64,
 }
 
-/// A node, and its switch's end of the link.
-struct Bed<E> {
+/// A node, and the switch's end of its link.
+struct Testbed<E> {
     shim: Shim,
     engine: E,
     link: UdpLink,
@@ -212,8 +212,8 @@ struct Bed<E> {
     done: Vec<EngineDone>,
 }
 
-impl<E: Engine> Bed<E> {
-    fn new(engine: E, loaded: Loaded, records: u64, write_through: bool) -> anyhow::Result<Bed<E>> {
+impl<E: Engine> Testbed<E> {
+    fn new(engine: E, loaded: Loaded, records: u64, write_through: bool) -> anyhow::Result<Testbed<E>> {
         let bind = || {
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             UdpLink::bind(loopback, 1 << 20, 1 << 20).context("a socket on loopback")
@@ -229,7 +229,7 @@ impl<E: Engine> Bed<E> {
             lanes: GROUP as u32,
             write_through,
         };
-        let mut bed = Bed {
+        let mut testbed = Testbed {
             shim,
             engine,
             link,
@@ -248,13 +248,13 @@ impl<E: Engine> Bed<E> {
         for (id, body) in
             [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })]
         {
-            bed.shim.handle_message(
-                bed.clock.now(),
+            testbed.shim.handle_message(
+                testbed.clock.now(),
                 Command { id, chain: chain_of(0), epoch: EPOCH, body },
             );
-            bed.ask_engine();
+            testbed.ask_engine();
         }
-        Ok(bed)
+        Ok(testbed)
     }
 
     fn sample(&mut self, effort: &Effort, ask: Ask) -> anyhow::Result<Sample> {
@@ -276,14 +276,14 @@ impl<E: Engine> Bed<E> {
             self.switch.send(node, &packet);
         }
         self.switch.flush();
-        let served = self.timed(|bed| {
-            bed.take(bed.group)?;
-            bed.ask_engine();
-            bed.answer();
+        let served = self.timed(|testbed| {
+            testbed.take(testbed.group)?;
+            testbed.ask_engine();
+            testbed.answer();
             Ok(())
         })?;
         let updates = self.look_at_answers(ask)?;
-        let acknowledged = self.timed(|bed| bed.take(updates))?;
+        let acknowledged = self.timed(|testbed| testbed.take(updates))?;
         let group = self.group as f64;
         let each = |of: fn(&Took) -> f64| (of(&served) + of(&acknowledged)) / group;
         Ok(Took { wall_us: each(|took| took.wall_us), cpu_us: each(|took| took.cpu_us) })
@@ -393,12 +393,12 @@ mod tests {
         let mut engine = MemoryEngine::new(SyncPolicy::None);
         fill(&mut engine, 100, VALUE_BYTES).unwrap();
         let loaded = engine.loaded();
-        let mut bed = Bed::new(engine, loaded, 100, true).unwrap();
+        let mut testbed = Testbed::new(engine, loaded, 100, true).unwrap();
         for ask in [Ask::Read, Ask::Write, Ask::Conditional, Ask::Update, Ask::Read] {
             for _ in 0..3 {
-                bed.round(ask).unwrap();
+                testbed.round(ask).unwrap();
             }
         }
-        assert_eq!(bed.shim.statistics().writes, 3 * 3 * GROUP as u64);
+        assert_eq!(testbed.shim.statistics().writes, 3 * 3 * GROUP as u64);
     }
 }

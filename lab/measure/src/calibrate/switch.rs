@@ -60,26 +60,26 @@ fn now() -> Now {
     Now { monotonic_us: 1, unix_ms: 1 }
 }
 
-/// A switch that serves, with nothing cached.
-struct Bed {
+/// A configured switch with an empty cache.
+struct Testbed {
     datapath: Arc<Datapath>,
     target: NativeTarget,
     agent: Agent,
     commands: u64,
 }
 
-impl Bed {
-    fn new(entries: u32) -> anyhow::Result<Bed> {
+impl Testbed {
+    fn new(entries: u32) -> anyhow::Result<Testbed> {
         let config = config(entries);
         let datapath = Arc::new(Datapath::new(&config)?);
         let target = NativeTarget::new(Arc::clone(&datapath), &config);
         let agent = Agent::new(BOOT, SWITCH, AgentConfig::default(), now());
-        let mut bed = Bed { datapath, target, agent, commands: 0 };
+        let mut testbed = Testbed { datapath, target, agent, commands: 0 };
         let map = Map::equal(vec![vec![0]; PARTITIONS as usize]);
         let configure =
             SwitchConfig { boot: BOOT, generation: 1, lanes: LANES, map, nodes: vec![CLIENT] };
-        bed.command(SwitchCommand::Configure(configure))?;
-        Ok(bed)
+        testbed.command(SwitchCommand::Configure(configure))?;
+        Ok(testbed)
     }
 
     /// Has a command done, which must do all it is to do.
@@ -120,19 +120,19 @@ impl Bed {
 pub(super) fn agent(effort: &Effort) -> anyhow::Result<(AgentSamples, Switch)> {
     let mut starts = Vec::new();
     for _ in 0..STARTS {
-        let took = timed(|| Bed::new(effort.entries).map(|_| ()))?;
+        let took = timed(|| Testbed::new(effort.entries).map(|_| ()))?;
         starts.push(us(took) / 1e3);
     }
-    let mut bed = Bed::new(effort.entries)?;
+    let mut testbed = Testbed::new(effort.entries)?;
     let entries: Vec<_> = (0..effort.entries).map(entry).collect();
     let mut admissions = Vec::new();
     for batch in entries.chunks(BATCH_MAX) {
         let command = SwitchCommand::Admit(batch.to_vec());
-        admissions.push(us(timed(|| bed.command(command))?) / batch.len() as f64);
+        admissions.push(us(timed(|| testbed.command(command))?) / batch.len() as f64);
     }
     let written = entries
         .iter()
-        .filter(|entry| bed.write(entry, 1 + u64::from(entry.at.slot / LANES)))
+        .filter(|entry| testbed.write(entry, 1 + u64::from(entry.at.slot / LANES)))
         .count();
     ensure!(
         written * 10 > entries.len() * 9,
@@ -141,7 +141,7 @@ pub(super) fn agent(effort: &Effort) -> anyhow::Result<(AgentSamples, Switch)> {
     );
     let agent = AgentSamples {
         entry_us: sample(admissions),
-        snapshot_record_us: sample(snapshot(&mut bed, written)?),
+        snapshot_record_us: sample(snapshot(&mut testbed, written)?),
     };
     Ok((agent, Switch { start_ms: sample(starts) }))
 }
@@ -157,17 +157,17 @@ fn entry(slot: u32) -> Entry {
 }
 
 /// Microseconds a record, of each step of a snapshot.
-fn snapshot(bed: &mut Bed, expected: usize) -> anyhow::Result<Vec<f64>> {
-    bed.command(SwitchCommand::Snapshot { generation: 2 })?;
+fn snapshot(testbed: &mut Testbed, expected: usize) -> anyhow::Result<Vec<f64>> {
+    testbed.command(SwitchCommand::Snapshot { generation: 2 })?;
     let (mut steps, mut records) = (Vec::new(), 0);
-    while bed.agent.is_taking_snapshot() {
+    while testbed.agent.is_taking_snapshot() {
         let took = timed(|| {
-            bed.agent.handle_timeout(now());
-            carry_out(&mut bed.agent, now(), &mut bed.target);
+            testbed.agent.handle_timeout(now());
+            carry_out(&mut testbed.agent, now(), &mut testbed.target);
             Ok(())
         })?;
         steps.push(us(took) / AgentConfig::default().loads_a_step as f64);
-        while let Some(report) = bed.agent.poll_message() {
+        while let Some(report) = testbed.agent.poll_message() {
             if let SwitchReport::SnapshotChunk { records: chunk, .. } = report {
                 records += chunk.len();
             }

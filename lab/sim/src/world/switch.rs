@@ -30,7 +30,7 @@ pub(super) struct Cut {
 }
 
 /// The parts of a running switch.
-pub(super) struct Running {
+pub(super) struct RunningSwitch {
     pub(super) datapath: Datapath,
     pub(super) agent: Agent,
     entries: BTreeMap<Location, KeyHash>,
@@ -42,7 +42,7 @@ pub(super) struct Running {
 /// A switch.
 #[derive(Default)]
 pub(super) struct SwitchSlot {
-    pub(super) running: Option<Box<Running>>,
+    pub(super) running: Option<Box<RunningSwitch>>,
     boot: u32,
     commands: VecDeque<Command<SwitchCommand>>,
     /// The agent is about to do something.
@@ -228,7 +228,7 @@ impl World {
         slot.boot += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(switch);
         let agent = self.rack.agent(boot, part.address(), now);
-        slot.running = Some(Box::new(Running {
+        slot.running = Some(Box::new(RunningSwitch {
             datapath,
             agent,
             entries: BTreeMap::new(),
@@ -352,7 +352,7 @@ impl World {
         let sequence_start = if self.is_healed() { 0 } else { self.plan.topology.sequence_start };
         let slot = &mut self.switches[usize::from(switch)];
         let Some(running) = &mut slot.running else { return };
-        let Running { datapath, agent, entries, cut, repeats } = &mut **running;
+        let RunningSwitch { datapath, agent, entries, cut, repeats } = &mut **running;
         let mut between = Between {
             running: datapath,
             plan: &self.plan,

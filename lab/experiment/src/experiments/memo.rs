@@ -38,11 +38,11 @@ impl Starts {
 
 /// All measurements so far, by case and seed.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct Memo {
     measured: Mutex<Vec<(Case, u64, Starts)>>,
 }
 
-impl Shared {
+impl Memo {
     /// Measures those of the wanted runs that aren't known yet; returns the results of all, in
     /// order.
     pub(crate) fn measure(&self, context: &Context, wanted: &[(Case, u64)]) -> Vec<Starts> {
