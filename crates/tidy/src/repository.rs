@@ -48,6 +48,17 @@ impl File {
         Path::new(&self.path).extension().is_some_and(|found| found == extension)
     }
 
+    /// Its lines with their numbers, from 1, and whether a program put them into a page: such a
+    /// block stays as `scripts/figures.sh` made it.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str, bool)> {
+        let mut is_generated = false;
+        self.text.lines().enumerate().map(move |(index, line)| {
+            is_generated |= line.starts_with("<!-- generated:");
+            is_generated &= line != "<!-- end -->";
+            (index + 1, line, is_generated)
+        })
+    }
+
     /// The name, without directories.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)

@@ -15,16 +15,13 @@ pub(crate) fn overlong_lines(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.with(&["rs", "c", "h", "sh", "toml", "md", "py", "java"]) {
         let mut is_code = false;
-        for (index, line) in file.text.lines().enumerate() {
+        for (number, line, is_generated) in file.lines() {
             is_code ^= file.is("md") && line.starts_with("```");
-            // What a program put into a page stays as it made it.
-            is_code |= line.starts_with("<!-- generated:");
-            is_code &= line != "<!-- end -->";
             let length = line.chars().count();
-            let limit = if is_code { UNBROKEN_MAX } else { line_limit(file, line) };
+            let limit = if is_code || is_generated { UNBROKEN_MAX } else { line_limit(file, line) };
             if length > limit {
                 findings.push(
-                    file.finding(index + 1, format!("{length} characters; {limit} fit the window")),
+                    file.finding(number, format!("{length} characters; {limit} fit the window")),
                 );
             }
         }

@@ -138,8 +138,7 @@ impl Batch {
 
     /// The batches as one: sums of times and counters.
     pub(crate) fn joined(batches: &[Batch]) -> Batch {
-        let mut whole =
-            Batch { busy_ns: vec![0; batches[0].busy_ns.len()], ..Batch::default() };
+        let mut whole = Batch { busy_ns: vec![0; batches[0].busy_ns.len()], ..Batch::default() };
         for batch in batches {
             whole.ns += batch.ns;
             whole.busy_ns.iter_mut().zip(&batch.busy_ns).for_each(|(sum, ns)| *sum += ns);

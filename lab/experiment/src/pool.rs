@@ -28,9 +28,12 @@ pub(crate) fn run<J: Sync, R: Send>(
             scope.spawn(worker);
         }
     });
-    let result_of =
-        |result: Mutex<Option<R>>| result.into_inner().ok().flatten().expect("every job has a \
-            result");
+    let result_of = |result: Mutex<Option<R>>| {
+        result.into_inner().ok().flatten().expect(
+            "every job has a \
+            result",
+        )
+    };
     results.into_iter().map(result_of).collect()
 }
 

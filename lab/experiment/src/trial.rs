@@ -525,8 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_whose_refreshes_wait_in_queues_runs_with_its_best_number_of_outstanding_requests()
-     {
+    fn a_scheme_whose_refreshes_wait_in_queues_runs_with_its_best_number_of_outstanding_requests() {
         let bench = Bench::new(tiny(Workload::B), &Profile::PAPER, 5);
         let best = bench.throughput(Scheme::NetCache, &TINY);
         let mut world = bench.warm(Scheme::NetCache, &TINY);

@@ -2,8 +2,8 @@
 
 use super::cases::{Counterpart, Scale};
 use super::{Figures, longest, steps_ms};
-use crate::profile::Profile;
 use crate::batch::Counters;
+use crate::profile::Profile;
 use crate::trial::{Bench, Effort};
 use crate::world::{Drive, World};
 use std::time::Duration;

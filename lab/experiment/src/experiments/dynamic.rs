@@ -2,9 +2,9 @@
 
 use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
-use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::batch::Counters;
 use crate::confidence::Estimate;
+use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::trial::{Bench, Case, Measured};
 use switchback_bench::workload::{Change, Pattern, Workload};
 use switchback_wire::{PerScheme, Scheme};

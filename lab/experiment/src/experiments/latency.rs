@@ -3,9 +3,9 @@
 
 use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
-use crate::output::{Csv, Figure, Series, Style, Table, Ticks};
 use crate::batch::Counters;
 use crate::confidence::Estimate;
+use crate::output::{Csv, Figure, Series, Style, Table, Ticks};
 use crate::trial::{Bench, Case, Measured};
 use crate::world::Drive;
 use switchback_wire::Scheme;

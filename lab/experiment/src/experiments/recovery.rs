@@ -2,10 +2,10 @@
 
 use super::sweep::{COLUMNS, row, start};
 use super::{Context, Finding};
-use crate::output::{Csv, Figure, Series, Table, Ticks};
-use crate::profile::Profile;
 use crate::batch::Counters;
 use crate::confidence::Estimate;
+use crate::output::{Csv, Figure, Series, Table, Ticks};
+use crate::profile::Profile;
 use crate::trial::{Bench, Case, Measured};
 use crate::world::Drive;
 use switchback_bench::workload::Workload;

@@ -3,9 +3,9 @@
 use super::dynamic::{PATTERNS, case};
 use super::sweep::{COLUMNS, mops, row, start};
 use super::{Context, Finding};
-use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::batch::Counters;
 use crate::confidence::Estimate;
+use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::trial::{Bench, Measured};
 use switchback_wire::Scheme;
 

@@ -1,9 +1,9 @@
 //! Throughput by one parameter: Exp#1, #3, #4, #5 and #6.
 
 use super::{Context, Finding};
+use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
-use crate::confidence::Estimate;
 use crate::trial::{Case, Measured};
 use switchback_bench::workload::Workload;
 use switchback_wire::{PerScheme, Scheme};

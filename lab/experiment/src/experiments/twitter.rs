@@ -7,8 +7,8 @@
 
 use super::sweep::{COLUMNS, mops, row};
 use super::{Context, Finding};
-use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
 use crate::confidence::Estimate;
+use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
 use crate::trial::{Bench, Case, Effort, Measured};
 use switchback_bench::predict::{Forecast, GAIN_MIN, Verdict, forecast};
 use switchback_bench::workload::{Cluster, Demand, Workload, twitter};

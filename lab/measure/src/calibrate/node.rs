@@ -213,7 +213,12 @@ struct Testbed<E> {
 }
 
 impl<E: Engine> Testbed<E> {
-    fn new(engine: E, loaded: Loaded, records: u64, write_through: bool) -> anyhow::Result<Testbed<E>> {
+    fn new(
+        engine: E,
+        loaded: Loaded,
+        records: u64,
+        write_through: bool,
+    ) -> anyhow::Result<Testbed<E>> {
         let bind = || {
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             UdpLink::bind(loopback, 1 << 20, 1 << 20).context("a socket on loopback")
