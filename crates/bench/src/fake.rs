@@ -1,5 +1,5 @@
-//! A rack in a map, for tests: it speaks the session's protocol, answers cached keys in the call
-//! and others from a thread, loses packets, and can be told to cheat.
+//! A fake rack for tests, with its records in a hash map: it speaks the session's protocol, answers
+//! cached keys in the call and others from a thread, loses packets, and can be told to cheat.
 
 #[path = "../examples/grants/mod.rs"]
 mod grants;
@@ -18,12 +18,12 @@ use switchback_wire::{
     Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme, Seq, Status, flags,
 };
 
-/// How the rack cheats, once in a while.
+/// How the rack cheats in some operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cheat {
     /// Reads return the version before the newest.
     StaleRead,
-    /// The same, claiming to be the newest.
+    /// Reads return the version before the newest under the newest number.
     OldValueNewSeq,
     /// Reads return another record's value.
     OtherRecord,
@@ -61,7 +61,7 @@ struct State {
     records: HashMap<Vec<u8>, Record>,
     last_seq: u64,
     cached: HashSet<Vec<u8>>,
-    /// The answer to each lane's last write, for when it is sent again.
+    /// The answer to each lane's last write, for requests that are sent again.
     answered: HashMap<u32, (u64, Packet)>,
     statistics: RackStatistics,
     seen: u64,
@@ -69,7 +69,7 @@ struct State {
     cheat: Option<Cheat>,
 }
 
-/// One cheat in so many operations.
+/// The rack cheats in every operation whose number is a multiple of this.
 const CHEAT_EVERY: u64 = 101;
 
 impl State {
@@ -149,7 +149,7 @@ impl State {
     }
 }
 
-/// Packets for a client, and what wakes it.
+/// Packets for a client, and its waker.
 #[derive(Default)]
 struct Inbox {
     packets: Mutex<VecDeque<Packet>>,

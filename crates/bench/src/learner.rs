@@ -1,6 +1,6 @@
-//! A perfect learner: it counts every request exactly, and its cache always holds the records that
-//! were asked for most so far, which costs it nothing. No cache that has to learn can have better
-//! content at that moment.
+//! A perfect learner: it counts every request exactly, and its cache always holds the records with
+//! the most requests so far, at no cost. No cache that has to learn can have better content at that
+//! moment.
 
 use crate::workload::mix;
 use std::collections::HashMap;
@@ -13,13 +13,13 @@ struct Counted {
     is_cached: bool,
 }
 
-/// Counters of all records that were asked for, and the best content of a cache that has room for
-/// `room` of them.
+/// Counters of all requested records, and the best content of a cache that has room for `room` of
+/// them.
 ///
 /// The content changes by at most one record a request: only the record that was just counted can
-/// have become hotter than one of the content. So finding one of the content's coldest is all there
-/// is to do; `coldest` lists them, and is made anew when it is used up. The lowest count has risen
-/// by then, so a run of `n` requests lists at most `n / room` times.
+/// have become hotter than one of the content. It replaces one of the content's coldest, which
+/// `coldest` lists; the list is made anew when it is empty. The lowest count has risen by then, so
+/// a run of `n` requests makes at most `n / room` lists.
 #[derive(Clone, Debug)]
 pub struct Learner {
     room: usize,
@@ -27,7 +27,7 @@ pub struct Learner {
     content: Vec<u64>,
     /// No record of the content has fewer requests, once it is full.
     least: u32,
-    /// Places in the content of the records that had so few when they were listed.
+    /// Places in the content of the records that had `least` requests when they were listed.
     coldest: Vec<usize>,
     /// Reads so far, and those whose record was in the content when they came.
     reads: u64,
@@ -60,8 +60,8 @@ impl Learner {
         }
     }
 
-    /// Puts a record into the content that was asked for so often, if one of the content was asked
-    /// for less often.
+    /// Puts a record with this number of requests into the content, if a record of the content has
+    /// fewer.
     fn replace_coldest(&mut self, index: u64, requests: u32) {
         if self.room == 0 {
             return;
@@ -71,7 +71,7 @@ impl Learner {
                 let old =
                     self.counted.get_mut(&self.content[place]).expect("what is cached was counted");
                 if old.requests > self.least {
-                    continue; // it was asked for since
+                    continue; // it was requested since
                 }
                 old.is_cached = false;
                 self.content[place] = index;
@@ -91,7 +91,7 @@ impl Learner {
         }
     }
 
-    /// The records that were asked for most, as many as there is room for.
+    /// The records with the most requests, as many as there is room for.
     pub fn content(&self) -> &[u64] {
         &self.content
     }

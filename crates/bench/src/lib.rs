@@ -1,5 +1,4 @@
-//! Workloads, their analytic limit, what it predicts for a trace, and the wall-clock load
-//! generator.
+//! Workloads, their analytic limit, predictions for a trace, and the wall-clock load generator.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,5 +1,5 @@
-//! What the benchmark needs of a rack. Embedded racks implement it over memory, distributed ones
-//! over sockets; tests have a fake.
+//! The interface between the benchmark and a rack. Embedded racks implement it over memory,
+//! distributed ones over sockets; tests have a fake.
 
 use crate::workload::Preload;
 use clap::ValueEnum;
@@ -18,21 +18,20 @@ pub enum Links {
     Memory,
     /// Real loopback sockets.
     Udp,
-    /// The same between processes: the switch and each node are one.
+    /// Loopback sockets between processes: one for the switch and one for each node.
     Processes,
 }
 
-/// The rack that a run asks for. Two racks of equal options have equal partition maps: whatever is
-/// random about a rack (its hash key, its map) is drawn from `seed`, so that schemes are compared
-/// on the same map.
+/// Parameters of a rack. Two racks of equal options have equal partition maps: the hash key and the
+/// map are drawn from `seed`, so that schemes are compared on the same map.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct RackOptions {
     /// Storage nodes.
     pub nodes: u16,
     /// Records that the cache holds at most.
     pub cache_records: u32,
-    /// Requests a second that each node serves at most (reads and writes alike, a token bucket
-    /// without a burst worth mentioning); `None`: as many as it can.
+    /// Requests a second that each node serves at most (reads and writes alike, a token bucket with
+    /// a negligible burst); `None`: no cap.
     pub node_capacity_ops: Option<f64>,
     /// How the parts are connected.
     pub links: Links,
@@ -44,14 +43,14 @@ pub struct RackOptions {
     pub value_bytes: u32,
     /// Milliseconds between two snapshots of the cache; 0: none.
     pub snapshot_period_ms: u64,
-    /// Feeds whatever is random about the rack.
+    /// Seed of the hash key and the map.
     pub seed: u64,
-    /// Where nodes keep their data, in a directory that goes with the rack; `None`: where the
-    /// system keeps what is temporary.
+    /// Nodes keep their data here, in a directory that is removed with the rack; `None`: in the
+    /// system's directory for temporary files.
     pub data: Option<PathBuf>,
 }
 
-/// Counters of a rack since its start; they only grow.
+/// Counters of a rack since its start.
 #[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct RackStatistics {
     /// Requests that each node has served (reads and writes of clients; not cache updates, fences
@@ -75,13 +74,13 @@ pub struct RackStatistics {
     pub snapshot_bytes: u64,
 }
 
-/// What a client needs of the rack.
+/// A client's links to the rack.
 pub struct ClientLinks {
     /// Its number on the control channel ([`switchback_core::control::Peer::Client`]).
     pub id: u64,
-    /// Its way to the switch.
+    /// Its link to the switch.
     pub uplink: Box<dyn Uplink>,
-    /// Its way to the controller.
+    /// Its link to the controller.
     pub control: Box<dyn ControlLink>,
 }
 
@@ -103,35 +102,36 @@ pub trait BenchRack {
     /// The rack's hash key.
     fn hash_key(&self) -> HashKey;
 
-    /// Opens the way for client `index`. Called once for each client, from 0 on.
+    /// Opens the links of client `index`. Called once for each client, from 0 on.
     fn client(&mut self, index: u32) -> anyhow::Result<ClientLinks>;
 
-    /// Stores records in the nodes they belong to, past the switch and as fast as can be. `Preload`
-    /// is `Clone` and can be split ([`Preload::part`]), so that several threads may load.
+    /// Stores records in the nodes that they belong to, without the switch and as fast as possible.
+    /// `Preload` is `Clone` and can be split ([`Preload::part`]), so that several threads may load.
     fn load(&mut self, records: Preload) -> anyhow::Result<()>;
 
-    /// Admits these keys, hottest first, as far as there is room, and waits until they are cached
-    /// *and filled* (a first read each, if need be). Returns how many are.
+    /// Admits these keys, hottest first, until the cache is full, and waits until they are cached
+    /// *and have their values* (by a first read each, if necessary). Returns the number of cached
+    /// keys.
     fn preload_cache(&mut self, keys: Vec<Vec<u8>>) -> anyhow::Result<usize>;
 
     /// Hashes of the keys that are cached now, in any order.
     fn cached(&self) -> Vec<KeyHash>;
 
-    /// The switch dies with all it knows, and after a while another one serves.
+    /// Crashes the switch, which loses its state; another one starts after `restart`.
     fn replace_switch(&mut self, restart: Duration) -> anyhow::Result<()> {
         anyhow::bail!(
             "the switch of this rack can't be replaced, neither at once nor after {restart:?}"
         )
     }
 
-    /// What the last recovery took, if there was one.
+    /// Times of the last recovery, if there was one.
     fn recovery(&self) -> Option<RecoveryTimes> {
         None
     }
 
-    /// The counters as of now. Called while clients run, a few times a second.
+    /// The present counters. Called while clients run, a few times a second.
     fn statistics(&self) -> RackStatistics;
 
-    /// Stops it and removes what it stored.
+    /// Stops it and removes its data.
     fn stop(self: Box<Self>) -> anyhow::Result<()>;
 }

@@ -1,8 +1,8 @@
 //! `switchback bench redis`: a running gateway beside redis-server, both driven by redis-benchmark.
 //!
-//! Absolute figures of a small machine say little; the ratio of two servers that take turns on it,
-//! under the same load generator, says something. So each round runs every case on both servers,
-//! first one first and then the other, and ratios are taken within rounds.
+//! Absolute figures of a small machine vary with its load; the ratio of two servers that take turns
+//! on it, under the same load generator, varies less. So each round runs every case on both
+//! servers, which take turns in going first, and ratios are taken within rounds.
 
 use crate::leash::Leashed;
 use crate::report::{Machine, Spread, check_writable, grouped, say, spelt};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use switchback_net::free_addresses;
 use switchback_terminal::Table;
 
-/// What is compared with what.
+/// Arguments of `switchback bench redis`.
 #[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct RedisArgs {
     /// Address of the gateway, which must be running, with the durability below.
@@ -31,7 +31,7 @@ pub(crate) struct RedisArgs {
     #[serde(skip)]
     pub(crate) password: Option<String>,
 
-    /// Durability of the redis-server that is started beside it; say what the gateway runs with.
+    /// Durability of the redis-server that is started beside it; give that of the gateway.
     #[arg(long, value_enum, default_value_t = Durability::Everysec)]
     pub(crate) durability: Durability,
 
@@ -61,8 +61,8 @@ pub(crate) struct RedisArgs {
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 
-    /// Where redis-server keeps its data, in a directory that goes with it, best on the gateway's
-    /// disk; where the system keeps what is temporary if not given.
+    /// Where redis-server keeps its data, in a directory that is removed at the end, best on the
+    /// gateway's disk; the system's directory for temporary files if not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 
@@ -71,7 +71,7 @@ pub(crate) struct RedisArgs {
     pub(crate) json: Option<PathBuf>,
 }
 
-/// What an acknowledged write survives.
+/// The failures that an acknowledged write survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Durability {
@@ -96,7 +96,7 @@ impl Durability {
     }
 }
 
-/// Who was measured.
+/// The servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Server {
@@ -104,7 +104,7 @@ enum Server {
     Gateway,
 }
 
-/// What redis-benchmark is asked to do.
+/// A case: a command and a number of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 struct Case {
     command: &'static str,
@@ -139,7 +139,7 @@ struct Comparison {
     case: Case,
     redis_ops: Spread,
     gateway_ops: Spread,
-    /// Gateway over redis-server, within rounds.
+    /// Gateway over redis-server, in each round.
     ratio: Spread,
     redis_p99_ms: Spread,
     gateway_p99_ms: Spread,
@@ -196,7 +196,7 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
         for case in cases(args) {
-            // Who goes first changes from round to round.
+            // The servers take turns in going first.
             for at in 0..2 {
                 let (server, address, password) = servers[(round as usize + at) % 2];
                 let (ops, p50_ms, p99_ms) =
@@ -220,9 +220,8 @@ fn cases(args: &RedisArgs) -> Vec<Case> {
     args.keys.iter().flat_map(|&keys| commands.map(|command| Case { command, keys })).collect()
 }
 
-/// Writes the keys that are to be read, so that reads find something and both servers are warm.
-/// Keys are drawn at random: five times as many writes as keys leave less than one in a hundred
-/// out.
+/// Writes the keys, so that reads find them and both servers are warm. Keys are drawn at random:
+/// five times as many writes as keys leave less than one in a hundred out.
 fn fill(args: &RedisArgs, address: SocketAddr, password: Option<&str>) -> anyhow::Result<()> {
     for &keys in &args.keys {
         let requests = if keys == 1 { 100_000 } else { 5 * keys };
@@ -345,7 +344,7 @@ fn resolve(address: &str) -> anyhow::Result<SocketAddr> {
     found.next().with_context(|| format!("{address} has no address"))
 }
 
-/// Says PING, and waits for the PONG.
+/// Sends PING, and waits for PONG.
 fn ping(address: SocketAddr, password: Option<&str>) -> anyhow::Result<()> {
     let wait = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&address, wait)?;
@@ -376,7 +375,7 @@ fn version() -> anyhow::Result<String> {
     Ok(format!("redis-server {}", number.unwrap_or("of unknown version")))
 }
 
-/// A redis-server of our own, which ends with us.
+/// A redis-server that ends with this process.
 struct RedisServer {
     process: Leashed,
     address: SocketAddr,
@@ -420,7 +419,7 @@ mod tests {
         \"GET\",\"1149425.38\",\"0.381\",\"0.128\",\"0.359\",\"0.535\",\"0.791\",\"1.503\"\n";
 
     #[test]
-    fn the_table_of_redis_benchmark_is_read_by_its_head() {
+    fn the_table_of_redis_benchmark_is_read_by_the_names_of_its_columns() {
         assert_eq!(parse_csv(CSV, "GET").unwrap(), (1_149_425.38, 0.359, 0.791));
         let warned = format!("WARNING: Could not fetch server CONFIG\n{CSV}");
         assert_eq!(parse_csv(&warned, "GET").unwrap().0, 1_149_425.38);
@@ -433,7 +432,7 @@ mod tests {
         let case = Case { command: "SET", keys: 1 };
         let sample =
             |round, server, ops| Sample { round, server, case, ops, p50_ms: 0.1, p99_ms: 0.2 };
-        // The machine was twice as fast in the second round: the ratio doesn't care.
+        // The machine was twice as fast in the second round: the ratio is the same.
         let samples = [
             sample(1, Server::Redis, 100.0),
             sample(1, Server::Gateway, 120.0),

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
             let headline = headline(&run, args.repeat);
             report.runs.push(run);
             report.summary = summarize(&report.runs);
-            // After each run, so that a later failure costs nothing.
+            // Written after each run, so that a later failure loses none.
             if let Some(path) = &args.json {
                 write_json(path, &report)?;
             }
@@ -88,7 +88,7 @@ fn spec(args: &LoadArgs, shape: &Shape) -> WorkloadSpec {
     }
 }
 
-/// The rack that they ask for.
+/// The rack that the arguments ask for.
 fn options(args: &LoadArgs, shape: &Shape) -> RackOptions {
     RackOptions {
         nodes: args.nodes,
@@ -104,7 +104,8 @@ fn options(args: &LoadArgs, shape: &Shape) -> RackOptions {
     }
 }
 
-/// One scheme on one fresh rack; and what a recovery took, if its switch was to crash.
+/// Runs one scheme on a fresh rack. Returns the run, and the times of the recovery if its switch
+/// crashed.
 pub(crate) fn run_once(
     args: &LoadArgs,
     shape: &Shape,
@@ -116,7 +117,7 @@ pub(crate) fn run_once(
     let mut bar = Bar::new(format!("{:8}", scheme.name()), Duration::from_secs_f64(args.seconds));
     bar.say("starting");
     let mut rack = racks.start(scheme, &options(args, shape)).context("the rack does not start")?;
-    // Stopped in any case, or its data would be left behind.
+    // The rack is stopped even if the run failed, since stopping removes its data.
     let result = run_on(args, shape, scheme, repetition, rack.as_mut(), &mut bar, crash);
     let recovery = rack.recovery().filter(|_| crash.is_some());
     bar.say("stopping");
@@ -159,8 +160,7 @@ fn run_on(
         rate_ops.is_none_or(|ops| ops <= OPS_MAX),
         "--rate in percent makes more than {OPS_MAX} operations a second here, where nodes serve next to nothing: say how many"
     );
-    // What the limits are told for, if the cache is to learn: popularity that lasts, before nodes
-    // that are capped.
+    // A perfect learner's limit needs a cold cache, lasting popularity and capped nodes.
     let learns =
         scheme.caches() && !args.preload && args.change.is_none() && args.node_capacity.is_some();
     let learner_records = learns.then_some(args.cache_records as usize);
@@ -206,13 +206,13 @@ fn plan(
     }
 }
 
-/// A scheme while as many requests are outstanding as clients may have.
+/// The limit of a scheme with the clients' number of outstanding requests.
 fn closed_loop(args: &LoadArgs, scheme: Scheme) -> Policy {
     Policy::closed_loop(scheme, f64::from(args.window) * f64::from(args.clients))
 }
 
-/// The rate of an open loop. A percentage is of what the scheme can reach with the best content of
-/// its cache.
+/// The rate of an open loop. A percentage is of the scheme's limit with the best content of the
+/// cache.
 fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement) -> Option<f64> {
     match (args.rate?, args.node_capacity) {
         (Rate::Ops(ops), _) => Some(ops),
@@ -231,7 +231,7 @@ fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement) -> Option<f6
 
 fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Measured) -> Limits {
     let (demand, records) = (args.workload.demand(), args.cache_records as usize);
-    // Infinite if the cache takes everything: then nodes limit nothing.
+    // Infinite if the cache answers all requests: then nodes are no limit.
     let ops = |limit: Limit| {
         args.node_capacity.map(|capacity| limit.ops(capacity)).filter(|ops| ops.is_finite())
     };

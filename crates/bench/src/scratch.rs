@@ -1,15 +1,16 @@
-//! Directories for the time of a measurement, which go with it however it ends: `kill -9` included.
+//! Temporary directories of a measurement, which are removed when it ends, even by `kill -9`.
 
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
-/// Removes the directory once its own standard input ends, which the kernel sees to if nobody else
-/// does. Ctrl-C is for the measurement; parts that end with it may write for a moment yet.
+/// Removes the directory once its own standard input ends; the kernel closes that when the
+/// measurement is killed. The script ignores Ctrl-C, which is for the measurement, and tries
+/// several times, since parts of the rack may still write for a moment.
 const REMOVE: &str = r#"trap "" HUP INT QUIT TERM; read -r _; for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf -- "$1" && exit; sleep 0.5; done"#;
 
-/// Such a directory; dropped it is removed.
+/// A temporary directory, removed when this is dropped.
 #[derive(Debug)]
 pub struct Scratch {
     directory: TempDir,
@@ -17,8 +18,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one in `parent`, which is made if it isn't there (and stays), or else where the system
-    /// keeps what is temporary. Its name begins with `switchback-`, `purpose`.
+    /// Makes one in `parent`, which is created if it doesn't exist (and stays), or else in the
+    /// system's directory for temporary files. Its name begins with `switchback-` and `purpose`.
     ///
     /// # Errors
     /// No directory can be made there, or there is no shell.
@@ -37,12 +38,12 @@ impl Scratch {
         Ok(Scratch { directory, remover })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// A place in it.
+    /// A path in it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
@@ -51,7 +52,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         drop(self.remover.stdin.take());
-        // Errors: it was killed, and whoever did that wants the directory.
+        // Errors: the remover was killed, in order to keep the directory.
         let _ = self.remover.wait();
     }
 }
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_with_the_pipe_that_the_process_holds() {
+    fn it_is_removed_when_the_pipe_of_its_process_closes() {
         let parent = tempfile::tempdir().unwrap();
         let parent = parent.path().join("not/there/yet");
         let mut scratch = Scratch::new(Some(&parent), "test").unwrap();
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_where_none_can_be_is_named() {
+    fn the_error_names_a_parent_that_can_have_no_directory() {
         let parent = tempfile::NamedTempFile::new().unwrap();
         let error = Scratch::new(Some(parent.path()), "test").unwrap_err();
         assert!(error.to_string().contains(parent.path().to_str().unwrap()));

@@ -1,4 +1,4 @@
-//! One run for somebody else's report: the wall-clock counterpart of a model's.
+//! One run for the report of another crate: the wall-clock counterpart of a model's run.
 
 use crate::cli::{Arrivals, LoadArgs, Rate};
 use crate::generator::Crash;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use switchback_core::controller::RecoveryTimes;
 use switchback_wire::Scheme;
 
-/// What is to be run.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // As `switchback bench --help` has them.
 pub struct Order {
@@ -20,38 +20,38 @@ pub struct Order {
     pub nodes: u16,
     pub node_capacity_ops: f64,
     pub cache_records: u32,
-    /// Operations under way at most.
+    /// Outstanding operations at most.
     pub window: u32,
     /// Operations a second of an open loop; `None`: a closed loop.
     pub rate_ops: Option<f64>,
     pub warmup: Duration,
     pub measured: Duration,
-    /// A change, and the time between two of them.
+    /// A change of popularity, and the time between two changes.
     pub change: Option<(Change, Duration)>,
     pub snapshot_period: Duration,
     pub crash: Option<(Duration, Duration)>,
     pub seed: u64,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Operations a second.
     pub throughput_ops: f64,
     /// The best possible, with the best content of the cache.
     pub limit_ops: Option<f64>,
-    /// Of all operations.
+    /// Latency of all operations.
     pub latency_us: Option<Latency>,
     /// Mean time after an operation was due until it was begun: the load generator's own part of
     /// the latency.
     pub lateness_us: Option<f64>,
-    /// What each change of popularity did.
+    /// The recovery from each change of popularity.
     pub changes: Vec<Recovery>,
     /// Snapshots that became durable, and the bytes of the last one.
     pub snapshots: (u64, u64),
-    /// What a recovery took.
+    /// Times of the recovery, if the switch crashed.
     pub recovery: Option<RecoveryTimes>,
-    /// What speaks against the run.
+    /// Reasons why the run is no result.
     pub objections: Vec<String>,
 }
 

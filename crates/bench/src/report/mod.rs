@@ -1,4 +1,4 @@
-//! What a run found, as numbers, text and JSON.
+//! The results of runs, as numbers, text and JSON.
 
 mod number;
 mod progress;
@@ -24,55 +24,53 @@ use std::path::Path;
 use std::time::Duration;
 use switchback_wire::Scheme;
 
-/// Lost requests beyond this share: not a result.
+/// A run with a larger share of lost requests is not a result.
 const LOSS_MAX: f64 = 0.02;
-/// An open loop that gets less than this share of what was due done in time did not keep up.
+/// An open loop that does less than this share of the due operations in time did not keep up.
 const KEPT_UP: f64 = 0.98;
-/// More than this share of a limit means that the limit isn't one.
+/// A throughput above this share of a limit means that the limit is wrong for the run.
 const ABOVE_LIMIT: f64 = 1.05;
 
-/// Prints to stdout. A disk that is full is an error there, too, and no panic.
+/// Prints to stdout. A full disk behind it is an error, not a panic.
 ///
-/// # Errors
-/// What keeps it from being written.
+/// # Errors The text can't be written.
 pub fn say(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("writing to stdout")
 }
 
-/// Asked before anything is measured that nobody could write down.
+/// Checks before a measurement that its report can be written.
 ///
-/// # Errors
-/// Why the file can't be written.
+/// # Errors The file can't be written.
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
     let is_new = path.symlink_metadata().is_err();
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    // Nothing is left behind where nothing was, should there be nothing to write in the end.
+    // Removed again if it wasn't there, since the run may fail and write no report.
     let tried = opened.and_then(|_| if is_new { std::fs::remove_file(path) } else { Ok(()) });
     tried.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Everything, as it is written to a file.
+/// A report, as it is written to a file.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Report {
-    /// What wrote it.
+    /// The program that wrote it.
     pub(crate) tool: &'static str,
     pub(crate) version: &'static str,
-    /// By the wall clock, not modelled.
+    /// `measured`: by the wall clock, not modelled.
     pub(crate) kind: &'static str,
     pub(crate) machine: Machine,
     pub(crate) arguments: LoadArgs,
-    /// What is to be known about the workload.
+    /// Notes about the workload.
     pub(crate) notes: Vec<String>,
     pub(crate) runs: Vec<Run>,
     pub(crate) summary: Vec<Summary>,
 }
 
-/// The machine that it ran on.
+/// The machine of the runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Machine {
-    /// That this process may use.
+    /// Number that this process may use.
     pub cpus: usize,
-    /// Of the processor.
+    /// Name of the processor.
     pub model: String,
     /// Its version.
     pub kernel: String,
@@ -95,16 +93,15 @@ impl Machine {
     }
 }
 
-/// The best that is possible, in operations a second, where node capacity is known
-/// ([`crate::limit`]).
+/// Limits of the throughput in operations a second, if the nodes are capped ([`crate::limit`]).
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub(crate) struct Limits {
-    /// With the best content for the cache's size.
+    /// With the best content for a cache of this size.
     pub(crate) best: Option<f64>,
-    /// With what a perfect learner had cached when the measured time ended; none if the cache was
+    /// With a perfect learner's content at the end of the measured time; `None` if the cache was
     /// preloaded.
     pub(crate) learned: Option<f64>,
-    /// With what was cached then.
+    /// With the actual content at the end of the measured time.
     pub(crate) cached: Option<f64>,
     /// Write-through in a closed loop, with the best content: a full node's queue keeps its hot
     /// keys invalid.
@@ -133,7 +130,7 @@ pub(crate) struct Run {
     pub(crate) offered_ops: Option<f64>,
     /// Operations a second that were due (arrivals are random).
     pub(crate) due_ops: Option<f64>,
-    /// An open loop got them done.
+    /// Whether an open loop did them in time.
     pub(crate) kept_up: Option<bool>,
     /// Operations of an open loop that were begun after the measured time, or never.
     pub(crate) late: u64,
@@ -150,13 +147,13 @@ pub(crate) struct Run {
     pub(crate) node_ops: Vec<f64>,
     /// The busiest node over the mean.
     pub(crate) node_imbalance: f64,
-    /// By verb, then by who answered (`cache`, `node`, `all`).
+    /// By verb, then by the part that answered (`cache`, `node`, `all`).
     pub(crate) latency_us: BTreeMap<&'static str, BTreeMap<&'static str, Latency>>,
-    /// Of all verbs together.
+    /// Latency of all verbs together.
     pub(crate) latency_all_us: Option<Latency>,
     /// How long after it was due an operation of an open loop was begun: part of its latency.
     pub(crate) lateness_us: Option<Latency>,
-    /// Requests sent again, over requests: an upper bound of what got lost.
+    /// Requests sent again, over requests: an upper bound of the share of lost packets.
     pub(crate) resent: f64,
     /// Operations without an outcome (timed out, indeterminate, no space), over operations.
     pub(crate) failed: f64,
@@ -164,11 +161,11 @@ pub(crate) struct Run {
     pub(crate) loss: f64,
     /// Reads that found nothing.
     pub(crate) not_found: u64,
-    /// Answers that were checked; `null`: none were to be.
+    /// Answers that were checked; `null` without `--verify`.
     pub(crate) verified: Option<u64>,
     pub(crate) mismatches: Option<u64>,
     pub(crate) verification: Option<Verdict>,
-    /// Records that ought to have been read at the end, but weren't.
+    /// Records that the sweep at the end should have read, but didn't.
     pub(crate) unswept: u64,
     /// Operations that ended in each tenth of a second.
     pub(crate) series: Vec<u64>,
@@ -177,7 +174,7 @@ pub(crate) struct Run {
     pub(crate) cached_records: usize,
     pub(crate) rack: RackStatistics,
     pub(crate) seconds: f64,
-    /// Nothing speaks against it. Otherwise `objections` say what does.
+    /// Whether there are no `objections`, which are reasons why the run is no result.
     pub(crate) is_result: bool,
     pub(crate) objections: Vec<String>,
 }
@@ -211,17 +208,17 @@ impl Latency {
     }
 }
 
-/// What a change of popularity did.
+/// The recovery from a change of popularity.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Recovery {
     /// When it happened, in seconds of the measured time.
     pub at: f64,
-    /// After so many seconds half a second's throughput was back at 95 % of what it was before the
-    /// first change; `null`: never.
+    /// Seconds until the throughput of half a second was back at 95 % of the mean before the first
+    /// change; `null`: never.
     pub recovered_after: Option<f64>,
 }
 
-/// What is known of a run before it is measured.
+/// The parameters of a run, known before it is measured.
 pub(crate) struct RunContext {
     pub(crate) scheme: Scheme,
     pub(crate) repetition: u32,
@@ -297,7 +294,7 @@ impl Run {
         run
     }
 
-    /// Says what speaks against the run.
+    /// Lists the reasons why the run is no result.
     fn object(&mut self) {
         let mut say = |says: bool, what: String| {
             if says {
@@ -317,7 +314,7 @@ impl Run {
             );
         }
         if let (Some(false), Some(due)) = (self.kept_up, self.due_ops) {
-            // A finding rather than a fault: the latencies are what they are at this rate.
+            // Not an objection: the latencies are right for this rate.
             let done = grouped(self.throughput_ops);
             self.objections.push(format!(
                 "did not keep up: {done} of {} operations a second done",
@@ -364,7 +361,7 @@ fn latencies(recorder: &Recorder) -> BTreeMap<&'static str, BTreeMap<&'static st
     by_verb
 }
 
-/// What changes of popularity did, of operations that ended in each tenth of a second.
+/// Recoveries from changes of popularity, by the operations that ended in each tenth of a second.
 pub fn recoveries(steps: &[u64], seconds: f64, every: Duration) -> Vec<Recovery> {
     let step = STEP_NS as f64 / 1e9;
     let mean = |steps: &[u64]| steps.iter().sum::<u64>() as f64 / steps.len().max(1) as f64;
@@ -373,7 +370,7 @@ pub fn recoveries(steps: &[u64], seconds: f64, every: Duration) -> Vec<Recovery>
     let recovery = |change| {
         let (from, next) = (step_of(change), step_of(change + 1).min(steps.len()));
         let back = |&at: &usize| mean(&steps[at..(at + 5).min(next)]) >= 0.95 * before;
-        // At least three steps: what is shorter says nothing.
+        // At least three steps, since shorter ones vary too much.
         let recovered = (from..next.saturating_sub(2)).find(back);
         Recovery {
             at: from as f64 * step,
@@ -402,10 +399,10 @@ pub(crate) struct Summary {
     pub(crate) loss: Spread,
 }
 
-/// The middle of several figures and how far they lie apart.
+/// Median and range of several figures.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
-    /// The middle one.
+    /// The median.
     pub median: f64,
     /// The least.
     pub min: f64,
@@ -414,7 +411,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of at least one figure.
+    /// Median and range of at least one figure.
     pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = figures.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -427,13 +424,13 @@ impl Spread {
         Some(Spread { median, min: sorted[0], max: sorted[sorted.len() - 1] })
     }
 
-    /// From the median to the farther end, over the median.
+    /// Distance from the median to the farther end of the range, over the median.
     pub fn relative(&self) -> f64 {
         (self.max - self.median).max(self.median - self.min) / self.median
     }
 }
 
-/// Sums the runs up by scheme, in the order in which the schemes ran first.
+/// Summarizes the runs by scheme, in the order in which the schemes ran first.
 pub(crate) fn summarize(runs: &[Run]) -> Vec<Summary> {
     let mut schemes: Vec<Scheme> = Vec::new();
     for run in runs {

@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers for people to read.
 
-/// A whole number with its thousands apart.
+/// A whole number with commas between groups of three digits.
 pub fn grouped(number: f64) -> String {
     if !number.is_finite() {
         return "-".to_owned();

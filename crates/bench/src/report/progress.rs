@@ -1,11 +1,11 @@
-//! A progress bar, if anybody looks.
+//! A progress bar, drawn if the output is a terminal.
 
 use super::number::grouped;
 use crate::generator::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::Duration;
 
-/// The bar of one run. On anything but a terminal it draws nothing.
+/// The bar of one run. If the output is no terminal, nothing is drawn.
 pub(crate) struct Bar {
     bar: ProgressBar,
     last: (Duration, u64),
@@ -20,7 +20,7 @@ impl Bar {
         Bar { bar, last: (Duration::ZERO, 0) }
     }
 
-    /// Says what is going on before and after the clients run.
+    /// Shows the step before or after the clients run.
     pub(crate) fn say(&self, what: &'static str) {
         self.bar.set_message(what);
         self.bar.tick();

@@ -1,4 +1,4 @@
-//! Reports as people read them.
+//! Reports for people to read.
 
 use super::number::{grouped, percent};
 use super::{Latency, Machine, Run, Spread, Summary};
@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use std::fmt::Write as _;
 use switchback_terminal::Table;
 
-/// What is run, where.
+/// A description of the runs and the machine.
 pub(crate) fn describe(
     args: &LoadArgs,
     shape: &Shape,
@@ -105,7 +105,7 @@ pub(crate) fn headline(run: &Run, repetitions: u32) -> String {
     text + "\n"
 }
 
-/// Everything else about a run.
+/// All results of a run that the headline leaves out.
 pub(crate) fn text_of_run(run: &Run) -> String {
     let mut text = format!("{}:\n", run.scheme);
     let nodes: Vec<_> = run.node_ops.iter().map(|&ops| grouped(ops)).collect();
@@ -169,7 +169,7 @@ fn latency_table(run: &Run) -> String {
         Table::of_numbers(["latency in us", "count", "mean", "p50", "p99", "p99.9", "max"]);
     for (verb, by_whom) in &run.latency_us {
         for whom in ["cache", "node", "all"] {
-            // The sum says nothing new where there is only one part.
+            // With one part the sum is that part.
             let Some(latency) = by_whom.get(whom).filter(|_| whom != "all" || by_whom.len() > 2)
             else {
                 continue;
@@ -195,7 +195,7 @@ fn microseconds(us: f64) -> String {
     if us < 100.0 { format!("{us:.1}") } else { grouped(us) }
 }
 
-/// The schemes side by side.
+/// A table of the schemes.
 pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
     let repeated = summaries.iter().any(|summary| summary.runs > 1);
     let mut table = Table::of_numbers([
@@ -259,7 +259,7 @@ pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
     text
 }
 
-/// A list that fits a line.
+/// A list for one line.
 fn shorten(list: Vec<String>) -> String {
     if list.len() <= 16 {
         return list.join(" ");
