@@ -1,5 +1,4 @@
-//! The best throughput that is possible: for one partition map, one popularity and one cache
-//! content.
+//! The best possible throughput for one partition map, one popularity and one content of the cache.
 //!
 //! Let an operation make `R` reads and `W` writes on average ([`Demand`]), let key `k` be chosen
 //! with probability `p(k)`, and let `head(k)` and `tail(k)` be the nodes that its writes and its
@@ -9,7 +8,7 @@
 //! L(n) = sum over k of p(k) * (R * read(k) * [tail(k) = n] + W * write(k) * [head(k) = n])
 //! ```
 //!
-//! requests, where `read(k)` and `write(k)` say which share of them the cache leaves to nodes:
+//! requests, where `read(k)` and `write(k)` are the shares that the cache leaves to nodes:
 //!
 //! | scheme | uncached key | cached key |
 //! | --- | --- | --- |
@@ -17,8 +16,8 @@
 //! | write-back | 1, 1 | 0, 0 |
 //! | write-through, write-around | 1, 1 | `m(k)`, 1 |
 //!
-//! and the limit is the throughput at which the busiest node is full: `X = C / max L(n)`, with `C`
-//! requests a second a node.
+//! and the limit is the throughput at which the busiest node is at its capacity: `X = C / max
+//! L(n)`, with `C` requests a second a node.
 //!
 //! *Ideal* write-through updates the cache the moment a write arrives, so that cached reads never
 //! miss: `m(k) = 0`. A real one invalidates the record when the write passes and has it back when
@@ -33,8 +32,8 @@
 //! request more than `d` ago was a read, `m(k) = 1 - f(k) * exp(-X * W * p(k) * d)`. Ideally, `d =
 //! 0`, the first read after a write is the only one that misses.
 //!
-//! Nothing else costs anything in these limits: no cache update, no fenced or conservative read, no
-//! admission, no eviction.
+//! These limits leave out the cost of cache updates, fenced and conservative reads, admissions and
+//! evictions.
 //!
 //! Three contents of the cache have a limit, each under its own name in every report:
 //!
@@ -45,44 +44,45 @@
 //! | `limit_cached` | the actual one |
 //!
 //! Only the last depends on how well a cache chose, so runs are judged by the first, and those that
-//! begin with nothing cached by the second. Read-latest (workload D) has no lasting favourites: its
-//! limit is that of a cache in which the newest records are found whenever they are read, with keys
-//! spread evenly over partitions; its `limit_learned` is that of the share of reads which found
-//! their record in the learner's content; its actual content, which changes with every insert, has
-//! none.
+//! begin with nothing cached by the second. In read-latest (workload D) the hot keys change all the
+//! time: its limit is that of a cache in which the newest records are found whenever they are read,
+//! with keys spread evenly over partitions; its `limit_learned` is that of the share of reads which
+//! found their record in the learner's content; its actual content changes with every insert and
+//! has no limit.
 
 use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares};
 use std::collections::HashSet;
 use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
-/// So many of the hottest keys are looked at one by one; the others count by the expected share of
+/// Number of the hottest keys that are placed one by one; the others count by the expected share of
 /// each partition. Of 100 million keys at Zipf 0.99 the hottest million draw three quarters, and
 /// none of the rest more than 5.5e-8.
 pub const EXACT_KEYS: u64 = 1_000_000;
-/// Fewer are enough if those after them draw less than this each; but so many in any case.
+/// Fewer keys are enough if each of those after them draws less than this share, but at least
+/// [`EXACT_KEYS_MIN`].
 const SHARE_MIN: f64 = 5e-8;
 const EXACT_KEYS_MIN: u64 = 100_000;
 
-/// A share of keys without number below this is what rounding leaves of none.
+/// A share of the spread keys below this is a rounding error.
 const ROUNDING: f64 = 1e-9;
 
-/// Where the load of a workload falls.
+/// The load of a workload, by nodes and partitions.
 #[derive(Clone, Debug)]
 pub struct Placement {
     hot: Vec<Hot>,
-    /// What the keys that are not looked at one by one draw, as `(reads, writes)` of each node.
+    /// The load of the keys that are not placed one by one, as `(reads, writes)` of each node.
     rest: Vec<(f64, f64)>,
-    /// The same of each partition.
+    /// The load of these keys on each partition.
     rest_of_partition: Vec<(f64, f64)>,
     map: Map,
-    /// Shares of the newest record, the one before it and so on, where reads go to the latest.
+    /// Read shares of the newest record, the one before it and so on, if reads go to the latest.
     latest: Option<ZipfShares>,
 }
 
-/// What one key draws.
+/// The load of one key.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct KeyShare {
-    /// Which key.
+    /// Hash of the key.
     pub hash: KeyHash,
     /// Its share of all reads.
     pub reads: f64,
@@ -99,18 +99,18 @@ struct Hot {
     tail: u16,
 }
 
-/// How a cache takes load off nodes.
+/// How a cache relieves nodes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Policy {
-    /// Which requests of cached keys it takes.
+    /// The requests of cached keys that it answers.
     pub scheme: Scheme,
-    /// How long a node takes to send a record whose cached copy was invalidated, in services of a
-    /// node: 0 is ideal; the number of outstanding requests is a closed loop.
+    /// Time until a node has refreshed an invalid record, in service times of a node: 0 is ideal;
+    /// in a closed loop it is the number of outstanding requests.
     pub refresh_services: f64,
 }
 
 impl Policy {
-    /// The ideal of a scheme.
+    /// The ideal policy of a scheme: refreshes take no time.
     pub const fn ideal(scheme: Scheme) -> Policy {
         Policy { scheme, refresh_services: 0.0 }
     }
@@ -121,18 +121,17 @@ impl Policy {
     }
 }
 
-/// The best that is possible.
+/// A limit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Limit {
-    /// Operations that one request's worth of node capacity (`C = 1`) allows: multiply by the
-    /// capacity.
+    /// Throughput with a node capacity of 1 (`C = 1`): multiply it by the capacity.
     pub ops_per_capacity: f64,
     /// Requests per operation that each node serves.
     pub node_load: Vec<f64>,
 }
 
 impl Limit {
-    /// Operations a second with nodes of this capacity; infinite if nodes serve nothing.
+    /// Operations a second with nodes of this capacity; infinite if nodes serve no request.
     pub fn ops(&self, node_capacity_ops: f64) -> f64 {
         node_capacity_ops * self.ops_per_capacity
     }
@@ -143,7 +142,7 @@ impl Limit {
     }
 }
 
-/// The largest over the mean; 1 of nothing at all.
+/// The largest over the mean; 1 if all are 0.
 pub fn imbalance(loads: &[f64]) -> f64 {
     let sum: f64 = loads.iter().sum();
     if sum == 0.0 { 1.0 } else { max(loads) * loads.len() as f64 / sum }
@@ -153,7 +152,7 @@ fn max(loads: &[f64]) -> f64 {
     loads.iter().copied().fold(0.0, f64::max)
 }
 
-/// How many of the hottest keys are looked at one by one.
+/// The number of the hottest keys that are placed one by one.
 fn exact_keys(shares: &ZipfShares) -> u64 {
     let (mut low, mut high) = (EXACT_KEYS_MIN.min(shares.items()), EXACT_KEYS.min(shares.items()));
     while low < high {
@@ -165,21 +164,21 @@ fn exact_keys(shares: &ZipfShares) -> u64 {
 
 impl Placement {
     /// Places keys by their shares, hottest first, on the nodes that `map` names: writes go to a
-    /// partition's head, reads to its tail.
-    /// What the shares lack to 1 is spread as evenly as keys without number are.
+    /// partition's head, reads to its tail. The rest of the shares to 1 is spread evenly over the
+    /// range of keys.
     pub fn new(map: &Map, shares: impl Iterator<Item = (KeyHash, f64)>) -> Placement {
         let key = |(hash, share)| KeyShare { hash, reads: share, writes: share, cacheable: true };
         Placement::of_keys(map, shares.map(key))
     }
 
-    /// The same of keys that aren't read and written alike.
+    /// Places keys with separate shares of reads and writes.
     pub fn of_keys(map: &Map, keys: impl Iterator<Item = KeyShare>) -> Placement {
         let place = |key: KeyShare| {
             let partition = map.of(key.hash);
             Hot { key, head: partition.head(), tail: partition.tail() }
         };
         let hot: Vec<_> = keys.map(place).collect();
-        // Small ones first, so that rounding doesn't add up.
+        // Small ones first, so that rounding errors stay small.
         let left = |share: fn(&KeyShare) -> f64| {
             let left = 1.0 - hot.iter().rev().map(|hot| share(&hot.key)).sum::<f64>();
             if left > ROUNDING { left } else { 0.0 }
@@ -196,7 +195,7 @@ impl Placement {
     }
 
     /// Places a workload on a rack, after `phase` changes of popularity. Workloads without lasting
-    /// favourites (inserts, read-latest) spread evenly over partitions.
+    /// hot keys (inserts, read-latest) spread evenly over partitions.
     pub fn of_workload(
         spec: &WorkloadSpec,
         phase: u32,
@@ -218,7 +217,7 @@ impl Placement {
         Placement { latest, ..Placement::new(map, hot) }
     }
 
-    /// Whether the limit of a content can be told: not where what is hot changes with every insert.
+    /// Whether contents have a limit: not if the hot keys change with every insert.
     pub fn has_lasting_content(&self) -> bool {
         self.latest.is_none()
     }
@@ -228,10 +227,9 @@ impl Placement {
         self.hot.iter().take(count).map(|hot| hot.key.hash).collect()
     }
 
-    /// The share of operations that concern these keys, of a workload in which keys are read and
-    /// written alike.
+    /// The share of operations on these keys, if a key has the same share of reads and of writes.
     pub fn share_of(&self, keys: &HashSet<KeyHash>) -> f64 {
-        // Not sum(): of nothing at all that is -0.
+        // Not sum(): without terms that is -0.
         self.hot
             .iter()
             .filter(|hot| keys.contains(&hot.key.hash))
@@ -250,12 +248,12 @@ impl Placement {
     }
 
     /// The limit under `policy` with these keys cached. (Cached keys that are not among the
-    /// [`EXACT_KEYS`] hottest take nothing off.)
+    /// [`EXACT_KEYS`] hottest don't change it.)
     pub fn limit(&self, demand: Demand, policy: Policy, cached: &HashSet<KeyHash>) -> Limit {
         self.limit_of_content(demand, policy, |hash| if cached.contains(hash) { 1.0 } else { 0.0 })
     }
 
-    /// The same of a content that changes: `cached` says for which share of the time a key is
+    /// The limit with a content that changes: `cached` is the share of the time in which a key is
     /// cached.
     pub fn limit_of_content(
         &self,
@@ -284,9 +282,8 @@ impl Placement {
         self.limit_of(demand, policy, &cached)
     }
 
-    /// The limit if this share of reads finds its record cached, whatever node would have served
-    /// it, and no write does: that of read-latest, where only reads meet records that were there
-    /// before.
+    /// The limit if this share of the reads of each node finds its record cached, and no write
+    /// does: that of read-latest, whose writes are all inserts.
     pub fn limit_of_hits(&self, demand: Demand, policy: Policy, hits: f64) -> Limit {
         let hits = if policy.scheme.caches() { hits } else { 0.0 };
         self.limit_of(
@@ -332,8 +329,8 @@ impl Placement {
         Limit { ops_per_capacity: 1.0 / max(&node_load), node_load }
     }
 
-    /// Requests that each node serves per operation, however many those are: all but reads of
-    /// cached keys that writes have made invalid.
+    /// Requests that each node serves per operation at any throughput: all but reads of cached keys
+    /// that writes have made invalid.
     fn certain_load(&self, demand: Demand, policy: Policy, cached: &[f64]) -> Vec<f64> {
         let mut load: Vec<f64> = self
             .rest
@@ -375,7 +372,7 @@ mod tests {
         WorkloadSpec { workload, theta, records, change: None, seed: 1 }
     }
 
-    /// Partitions in turn to nodes, as racks do it.
+    /// Deals partitions to nodes in turn, as racks do.
     fn map(partitions: usize, nodes: u16) -> Map {
         Map::equal(
             (0..partitions)
@@ -389,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_cached_half_of_the_time_takes_half_of_its_load_off() {
+    fn a_key_that_is_cached_half_of_the_time_relieves_its_node_of_half_of_its_load() {
         let map = map(16, 1);
         let spec = spec(Workload::A, 100, 0.99);
         let placement = Placement::of_workload(&spec, 0, KeySpace::new(1, 16), &map, hash_key(2));
@@ -459,13 +456,13 @@ mod tests {
             (Policy::ideal(Scheme::FarReach), 3, 0.3),
             (through(0.0), 1, 1.0),
             (through(0.0), 3, 0.7),
-            // Nobody writes the key that is read, so it is never invalid.
+            // The key that is read is never written, so it is never invalid.
             (through(1e9), 3, 0.7),
         ] {
             let load = load(policy, count);
             assert!((load - expected).abs() < 1e-12, "{policy:?} {count}: {load}");
         }
-        // A cache for everything leaves nodes nothing at all.
+        // With all keys cached nodes serve no request.
         let placement = Placement::of_keys(
             &map,
             keys.into_iter().take(2).map(|key| KeyShare { writes: 1.0, reads: 0.5, ..key }),
@@ -500,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_draw_nearly_nothing_are_not_looked_at_one_by_one() {
+    fn keys_with_tiny_shares_are_not_placed_one_by_one() {
         let exact = |records, theta| exact_keys(&ZipfShares::new(records, theta));
         assert_eq!(
             [exact(100_000_000, 0.99), exact(100_000_000, 0.0), exact(500, 0.99)],
@@ -512,8 +509,8 @@ mod tests {
         assert!(steep.share(count) < SHARE_MIN && steep.share(count - 1) >= SHARE_MIN);
     }
 
-    /// Write-back over no cache, and the latter alone, in the paper's setting over random maps:
-    /// medians.
+    /// Medians over random maps, in the paper's setting, of write-back over no cache, and of no
+    /// cache.
     fn gains(nodes: u16) -> (f64, f64) {
         let spec = spec(Workload::A, 100_000_000, 0.99);
         let mut gains = Vec::new();
@@ -558,11 +555,11 @@ mod tests {
         let falling: Vec<_> = [0.0, 1.0, 10.0, 100.0, 1000.0, 1e9].map(through).into();
         assert!(falling.is_sorted_by(|a, b| a > b), "{falling:?}");
         let none = limit(Policy::ideal(Scheme::NoCache));
-        assert!((falling[5] / none - 1.0).abs() < 1e-3, "nothing is ever valid");
+        assert!((falling[5] / none - 1.0).abs() < 1e-3, "no record is ever valid");
         assert!(
             falling[0] > 1.5 * none && limit(Policy::ideal(Scheme::FarReach)) > 1.5 * falling[0]
         );
-        // Where nothing is written, through and back are the same.
+        // Without writes, write-through and write-back have the same limit.
         let reads = Workload::C.demand();
         let through = placement.limit(reads, Policy::closed_loop(Scheme::NetCache, 256.0), &cached);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Whether what was read is what was written.
+//! Checks that clients read what was written.
 //!
 //! Every answer carries the record's version ([`Seq`]), and versions order all writes of a key. So
 //! a table with the newest version of each record that any client knows of, by an acknowledgement
@@ -9,9 +9,9 @@
 //! - a write gets a version newer than the newest one known when it began;
 //! - a conditional write is done only if no version newer than the expected one was known when it
 //!   began, and refused only for another version;
-//! - one version has one value, whoever sees it;
+//! - one version has one value for all clients;
 //! - a value is whole, belongs to this record, and is one that its writer has written ([`Stamp`]);
-//! - a record that was there is there.
+//! - a record that was stored is found.
 //!
 //! These are the conditions under which the history of a key is linearizable with versions as its
 //! order, except that a version which two clients never both saw isn't compared. Afterwards every
@@ -28,18 +28,18 @@ use switchback_wire::Seq;
 /// Records of one chunk of the table; chunks exist once one of their records is touched.
 const CHUNK: u64 = 1 << 16;
 const CHUNKS: u64 = 1 << 16;
-/// Mismatches that are kept with all they say.
+/// Mismatches that are kept in full.
 const EXAMPLES_MAX: usize = 10;
 
-/// What is wrong with an answer.
+/// Faults of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
     /// An older version than one that was known when the read began.
     Stale,
-    /// No record where there is one.
+    /// No record, though there is one.
     Missing,
-    /// A value that nobody wrote: wrong length or checksum.
+    /// A value that no client wrote: wrong length or checksum.
     Corrupt,
     /// The value of another record.
     Foreign,
@@ -47,25 +47,25 @@ pub enum Fault {
     Invented,
     /// Another value than this version has elsewhere.
     Different,
-    /// A write that was ordered before one that was known when it began.
+    /// A write with an older version than one that was known when it began.
     Unordered,
     /// A conditional write that was done though another version was known when it began, or refused
     /// though the record has the expected one.
     Condition,
 }
 
-/// An answer that doesn't match.
+/// An answer with a fault.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Mismatch {
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
     /// The record.
     pub index: u64,
-    /// The version that was answered.
+    /// The version in the answer.
     pub seq: u64,
     /// The newest version known when the operation began.
     pub known: u64,
-    /// What the value says of itself, where it does.
+    /// What the value's own bytes say, if they can be read.
     pub value: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl fmt::Display for Mismatch {
         let what = match self.fault {
             Fault::Stale => "an older version than was known when the read began",
             Fault::Missing => "not found, though it was written",
-            Fault::Corrupt => "a value that nobody wrote",
+            Fault::Corrupt => "a value that no client wrote",
             Fault::Foreign => "the value of another record",
             Fault::Invented => "a value that its writer has not written",
             Fault::Different => "another value than this version has elsewhere",
@@ -95,14 +95,14 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// What came of the checks.
+/// The results of the checks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Verdict {
     /// Answers that were checked.
     pub verified: u64,
-    /// Those that don't match.
+    /// Answers with a fault.
     pub mismatches: u64,
-    /// The same by fault.
+    /// Their numbers by fault.
     pub faults: BTreeMap<Fault, u64>,
     /// The first of them.
     pub examples: Vec<Mismatch>,
@@ -112,7 +112,7 @@ pub struct Verdict {
     pub swept: u64,
 }
 
-/// What was known of a record when an operation began.
+/// What the table knew of a record when an operation began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Known(u64);
 
@@ -129,11 +129,11 @@ pub struct Verifier {
     swept: AtomicU64,
 }
 
-/// Bits of a fingerprint. Two values under one version are told apart but for one case in a
+/// Bits of a fingerprint. Two values under one version have equal fingerprints in one case in a
 /// million.
 const PRINT_BITS: u32 = 20;
-/// Bits of a version's counter and epoch that are kept: the counter of a run, which begins at a
-/// fresh rack.
+/// Bits of a version's counter and epoch that are kept. A run begins with a fresh rack, so its
+/// counters fit.
 const COUNTER_BITS: u32 = 32;
 const EPOCH_BITS: u32 = 64 - PRINT_BITS - COUNTER_BITS;
 
@@ -150,7 +150,7 @@ fn seq_of(word: u64) -> Seq {
     Seq::new((version >> COUNTER_BITS) as u32, version & ((1 << COUNTER_BITS) - 1))
 }
 
-/// Never 0, so that no word of a known version is 0.
+/// Never 0, so that the word of a known version isn't 0.
 fn fingerprint(stamp: Stamp) -> u64 {
     let hash = mix(u64::from(stamp.writer) << 32 | u64::from(stamp.version));
     (hash >> (64 - PRINT_BITS)).max(1)
@@ -177,12 +177,12 @@ impl Verifier {
         Some(&chunk[(index % CHUNK) as usize])
     }
 
-    /// What is known of a record. To be asked before an operation is sent.
+    /// What the table knows of a record; called before an operation is sent.
     pub fn known(&self, index: u64) -> Known {
         Known(self.slot(index).map_or(0, |slot| slot.load(Ordering::Acquire)))
     }
 
-    /// A write is about to be sent.
+    /// Notes a write that is about to be sent.
     pub fn begin_write(&self, stamp: Stamp) {
         self.begun[usize::from(stamp.writer)].store(stamp.version, Ordering::Release);
     }
@@ -319,12 +319,12 @@ impl Verifier {
         })
     }
 
-    /// So many records were read once more.
+    /// Adds the number of records that a client's sweep has read.
     pub fn add_swept(&self, records: u64) {
         self.swept.fetch_add(records, Ordering::Relaxed);
     }
 
-    /// What came of it so far.
+    /// The results so far.
     pub fn verdict(&self) -> Verdict {
         let verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Verdict {
@@ -382,7 +382,7 @@ mod tests {
         table.begin_write(stamp(5, 2));
         table.written(stamp(5, 2), table.known(5), None, Seq::new(1, 9));
         table.read(5, known, Seq::new(1, 7), &value(stamp(5, 1)));
-        // A version that was never acknowledged may be read: its acknowledgement was lost.
+        // A version that was never acknowledged may be read, since acknowledgements may be lost.
         table.begin_write(stamp(5, 3));
         table.read(5, table.known(5), Seq::new(2, 1), &value(stamp(5, 3)));
         // Conditional writes: one in time, one too late.
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_checked_is_counted() {
+    fn answers_that_cannot_be_checked_are_counted() {
         let table = table();
         table.begin_write(stamp(CHUNK * CHUNKS, 2));
         table.written(stamp(CHUNK * CHUNKS, 2), table.known(CHUNK * CHUNKS), None, Seq::new(1, 1));

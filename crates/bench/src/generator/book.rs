@@ -1,4 +1,4 @@
-//! The operations that a client has under way, and what becomes of them.
+//! The outstanding operations of a client, and what each does next.
 
 use super::recorder::Recorder;
 use crate::verify::{Known, Verifier};
@@ -6,27 +6,27 @@ use crate::workload::{Request, Requests, Stamp, Verb};
 use switchback_core::client::{Completion, Outcome};
 use switchback_wire::Seq;
 
-/// One operation under way.
+/// An outstanding operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) verb: Verb,
     pub(super) index: u64,
-    /// It is at its write.
+    /// Its outstanding request is a write.
     pub(super) writing: bool,
-    /// The write is for a record that has this version only.
+    /// The version that a conditional write expects.
     pub(super) expected: Option<Seq>,
     /// The write's version.
     version: u32,
     known: Known,
-    /// When it was due, or in a closed loop began.
+    /// The time when it was due, or in a closed loop begun.
     due_ns: u64,
-    /// So far only the cache has answered.
+    /// Whether the cache has answered all requests so far.
     cached: bool,
-    /// Part of the sweep at the end.
+    /// Whether it is a read of the sweep at the end.
     sweep: bool,
 }
 
-/// What is to be done after an answer.
+/// The next step after an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Next {
     Nothing,
@@ -34,7 +34,8 @@ pub(super) enum Next {
     Write(u32),
 }
 
-/// The operations under way, by slot; a slot is the token that the session hands back.
+/// The outstanding operations, by slot; a slot's number is the token that the session returns with
+/// a completion.
 pub(super) struct Book<'a> {
     slots: Vec<Operation>,
     free: Vec<u32>,
@@ -134,7 +135,7 @@ impl<'a> Book<'a> {
         }
     }
 
-    /// What the write of an operation stores.
+    /// The stamp of the value that an operation writes.
     #[inline]
     pub(super) fn stamp(&self, slot: u32) -> Stamp {
         let operation = &self.slots[slot as usize];
@@ -165,8 +166,8 @@ impl<'a> Book<'a> {
         Next::Nothing
     }
 
-    /// Checks an outcome, if outcomes are to be checked. Whether there was a record, and its
-    /// version; `None` if it is no outcome.
+    /// Checks an outcome, if there is a verifier. Returns whether there was a record, and its
+    /// version; `None` for outcomes without an answer.
     #[inline]
     fn check(&self, slot: u32, outcome: Outcome<'_>) -> Option<(bool, Seq)> {
         let Operation { index, known, expected, .. } = self.slots[slot as usize];
@@ -195,7 +196,7 @@ impl<'a> Book<'a> {
                 }
                 Some((true, seq))
             }
-            // The rest is never asked for, or no outcome.
+            // The others belong to operations that are never submitted, or have no answer.
             _ => None,
         }
     }
@@ -209,7 +210,8 @@ impl<'a> Book<'a> {
         self.free.push(slot);
     }
 
-    /// Operations that are due but can't be begun any more: they took until now, at least.
+    /// Counts an operation that was due but can't be begun any more: its latency is at least the
+    /// time until now.
     pub(super) fn give_up_due(&mut self, due_ns: u64, now_ns: u64) {
         let request = self.requests.next_request();
         self.recorder.took(due_ns, now_ns, request.verb, false);

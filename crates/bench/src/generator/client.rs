@@ -22,30 +22,32 @@ const WAKER: Token = Token(0);
 const TIMER: Token = Token(1);
 const UPLINK: Token = Token(2);
 
-/// Operations begun between two looks at the links: answers of nodes must not wait for long.
+/// Operations that are begun before the links are polled again, so that answers of nodes don't wait
+/// for long.
 const BATCH: usize = 64;
-/// How long a refused operation waits for better times, unless something wakes the client before.
+/// A refused operation is submitted again after this time, or when the client wakes up for another
+/// reason.
 const REFUSED_NS: u64 = 200_000;
-/// How long a client waits for its session.
+/// Time limit for opening a session.
 const SESSION_NS: u64 = 10_000_000_000;
-/// Said by clients that end because another one failed.
+/// Error of clients that end because another one failed.
 pub(super) const STOPPED: &str = "another client failed";
 /// Longest sleep.
 const SLEEP_NS: u64 = 50_000_000;
 
-/// When a run begins, is measured, and ends, on its clock. Known once all clients have a session.
+/// Times of a run on its clock: start, measured time, end. Set once all clients have a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) start_ns: u64,
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
-    /// After this nothing that was due earlier is begun any more.
+    /// After this time no operation that is overdue is begun any more.
     pub(super) drain_ns: u64,
-    /// After this nothing is waited for.
+    /// After this time no operation is waited for.
     pub(super) end_ns: u64,
 }
 
-/// What the clients of a run share.
+/// State that the clients of a run share.
 pub(super) struct Shared<'a> {
     pub(super) clock: Clock,
     pub(super) keys: KeySpace,
@@ -55,14 +57,14 @@ pub(super) struct Shared<'a> {
     pub(super) ready: AtomicU32,
     /// Set when all are.
     pub(super) times: OnceLock<Times>,
-    /// A client failed, or the user has had enough.
+    /// A client failed, or the run was interrupted.
     pub(super) stop: AtomicBool,
-    /// Operations that each client has ended, for whoever watches.
+    /// Operations that each client has ended, for the progress bar.
     pub(super) progress: Vec<AtomicU64>,
     /// Gap between changes of popularity; `u64::MAX`: it doesn't change.
     pub(super) change_ns: u64,
-    /// Counts the requests of all clients. Only where nodes are capped, so that its time is none of
-    /// what is measured.
+    /// Counts the requests of all clients. Used only if nodes are capped, so that its time doesn't
+    /// change what is measured.
     pub(super) learner: Option<Mutex<Learner>>,
 }
 
@@ -72,7 +74,7 @@ impl Shared<'_> {
     }
 }
 
-/// What one client brings home.
+/// The results of a client.
 pub(super) struct Harvest {
     pub(super) recorder: Recorder,
     /// Counters of its session over the measured time.
@@ -83,12 +85,12 @@ pub(super) struct Harvest {
     pub(super) late: u64,
 }
 
-/// What a client is doing.
+/// The stage of a client's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// Begins operations.
     Running,
-    /// Waits for those that are under way.
+    /// Waits for outstanding operations.
     Draining,
     /// Reads every record that was written once more.
     Sweeping,
@@ -110,7 +112,7 @@ pub(super) struct Client<'a> {
     pacer: Option<Pacer>,
     times: Times,
     stage: Stage,
-    /// Records that are still to be read once more.
+    /// Records that the sweep hasn't read yet.
     sweep: Option<Box<dyn Iterator<Item = u64> + 'a>>,
     /// Slots whose requests the session refused for now.
     refused: Vec<u32>,
@@ -124,8 +126,8 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Opens the session, says so, and waits until the run begins; `equip` then gives what it needs
-    /// for the run.
+    /// Opens the session, counts it as ready, and waits until the run begins; `equip` then makes
+    /// the parts that depend on the times.
     pub(super) fn open(
         shared: &'a Shared<'a>,
         number: u32,
@@ -196,7 +198,7 @@ impl<'a> Client<'a> {
         Ok(Harvest { recorder: self.book.recorder, sent, unsent: self.unsent, late: self.late })
     }
 
-    /// Looks at everything once; false if there was nothing to do.
+    /// Polls links, timers and operations once; false if there was nothing to do.
     fn turn(&mut self) -> anyhow::Result<bool> {
         self.now_ns = self.shared.clock.now_ns();
         let now = self.shared.clock.at(self.now_ns);
@@ -208,7 +210,7 @@ impl<'a> Client<'a> {
         }
         while let Some(completion) = self.session.poll_completion() {
             busy = true;
-            // Nothing but failures comes this way, so nothing follows.
+            // Only failures are returned here, and they have no next step.
             self.book.complete(self.now_ns, completion);
         }
         self.transmit()?; // retries
@@ -219,7 +221,7 @@ impl<'a> Client<'a> {
         Ok(busy)
     }
 
-    /// Begins as many operations as there are due and room is for, up to a batch.
+    /// Begins operations that are due while there is room, up to [`BATCH`].
     fn begin_some(&mut self) -> anyhow::Result<bool> {
         for slot in std::mem::take(&mut self.refused) {
             self.submit(slot)?;
@@ -294,7 +296,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sends what the session has to send, and takes the answers that come at once.
+    /// Sends the session's packets, and takes the answers that arrive in the call.
     #[inline]
     fn transmit(&mut self) -> anyhow::Result<()> {
         while let Some(to) = self.session.poll_packet(&mut self.packet) {
@@ -305,7 +307,7 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    /// Takes the packet in the buffer.
+    /// Handles the packet in the buffer.
     #[inline]
     fn take_packet(&mut self) -> anyhow::Result<()> {
         self.now_ns = self.shared.clock.now_ns();
@@ -320,7 +322,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Notes the counters at both ends of the measured time, and lets popularity change.
+    /// Reads the counters at both ends of the measured time, and changes popularity when it is due.
     fn mark_times(&mut self) {
         if self.sent_before.is_none() && self.now_ns >= self.times.from_ns {
             self.sent_before = Some(self.session.statistics());
@@ -365,7 +367,7 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// An open loop that couldn't keep up says so in its latencies.
+    /// Operations that an open loop couldn't begin count with the time that they have waited.
     fn give_up_due(&mut self) {
         let Some(pacer) = &mut self.pacer else { return };
         while pacer.next_ns() < self.times.to_ns {
@@ -400,7 +402,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Returns when all clients have a session and the times of the run are known.
+/// Waits until all clients have a session and the times of the run are set.
 fn wait_for_start(
     shared: &Shared<'_>,
     session: &mut Session,
@@ -427,7 +429,7 @@ fn wait_for_start(
     }
 }
 
-/// Exchanges control messages and lets time pass.
+/// Exchanges control messages, and handles timeouts.
 fn exchange(session: &mut Session, links: &mut ClientLinks, now: switchback_core::Now) {
     while let Some(notice) = links.control.receive() {
         session.handle_message(now, notice);

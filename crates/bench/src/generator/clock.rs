@@ -1,4 +1,4 @@
-//! The clock of a run, and a way to sleep until it says something.
+//! The clock of a run, and a timer that wakes a poll.
 
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant, SystemTime};
 use switchback_core::Now;
 
-/// The same for all clients of a run. Counts nanoseconds from its making.
+/// One clock for all clients of a run. Counts nanoseconds since it was made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     origin: Instant,
@@ -25,15 +25,15 @@ impl Clock {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// A time of this clock, as state machines want it.
+    /// A time of this clock, in the type that state machines take.
     #[inline]
     pub(crate) fn at(&self, ns: u64) -> Now {
         Now { monotonic_us: ns / 1000, unix_ms: self.unix_ms + ns / 1_000_000 }
     }
 }
 
-/// Wakes a poll to the microsecond. `epoll_wait` itself knows milliseconds only, which would be the
-/// latency of an open loop.
+/// Wakes a poll to the microsecond (a timerfd). The timeout of `epoll_wait` is in milliseconds,
+/// which would be the latency of an open loop.
 #[derive(Debug)]
 pub(super) struct Timer(OwnedFd);
 
@@ -46,14 +46,14 @@ impl Timer {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made and has no other owner.
         let timer = Timer(unsafe { OwnedFd::from_raw_fd(fd) });
         registry.register(&mut SourceFd(&timer.0.as_raw_fd()), token, Interest::READABLE)?;
         Ok(timer)
     }
 
-    /// Goes off once, after this time; takes the place of what it was set to before. (Being set
-    /// again makes the descriptor unreadable again, so it needn't be read.)
+    /// Sets the timer to go off once, after this time, instead of the time that it was set to
+    /// before. (Setting it makes the descriptor unreadable again, so it needn't be read.)
     pub(super) fn set(&self, after: Duration) -> io::Result<()> {
         let after = after.max(Duration::from_nanos(1)); // 0 would switch it off
         // SAFETY: all fields of the C struct may be zero.

@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime};
 use switchback_core::client::{ClientConfig, Session, SessionStatistics};
 use switchback_wire::KeyHash;
 
-/// What is to be measured.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) spec: WorkloadSpec,
@@ -39,69 +39,69 @@ pub(crate) struct Plan {
     pub(crate) warmup: Duration,
     pub(crate) measured: Duration,
     pub(crate) change_every: Option<Duration>,
-    /// The switch dies meanwhile.
+    /// The crash of the switch, if there is one.
     pub(crate) crash: Option<Crash>,
-    /// Room of a perfect learner that counts all requests; none if none is to.
+    /// Room of a perfect learner that counts all requests; `None`: there is no learner.
     pub(crate) learner_records: Option<usize>,
     pub(crate) verify: bool,
     pub(crate) node_capacity_ops: Option<f64>,
 }
 
-/// The death of a switch.
+/// A crash of the switch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Crash {
-    /// When, of the measured time.
+    /// Time since the measured time began.
     pub(crate) after: Duration,
-    /// Until its successor starts.
+    /// Time until its successor starts.
     pub(crate) restart: Duration,
 }
 
-/// What a perfect learner made of the requests.
+/// The results of a perfect learner.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Learned {
-    /// Its content when the measured time ended.
+    /// Its content at the end of the measured time.
     pub(crate) content: HashSet<KeyHash>,
-    /// The share of the reads in the measured time that its content had.
+    /// The share of the reads in the measured time whose records were in its content.
     pub(crate) hit_share: f64,
 }
 
-/// What was measured.
+/// The results of a measurement.
 pub(crate) struct Measured {
     pub(crate) recorder: Recorder,
     pub(crate) seconds: f64,
     /// Counters of the rack over the measured time.
     pub(crate) rack: RackStatistics,
-    /// Counters of all sessions over it.
+    /// Counters of all sessions over the measured time.
     pub(crate) sent: SessionStatistics,
     pub(crate) unsent: u64,
     pub(crate) late: u64,
     pub(crate) verdict: Option<Verdict>,
-    /// Records that the final sweep did not get to.
+    /// Records that the sweep at the end did not read.
     pub(crate) unswept: u64,
-    /// What was cached when the measured time ended.
+    /// Keys that were cached at the end of the measured time.
     pub(crate) cached: HashSet<KeyHash>,
     pub(crate) learned: Option<Learned>,
-    /// How often popularity had changed by then.
+    /// Changes of popularity by then.
     pub(crate) phase: u32,
 }
 
-/// How a run is getting on.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Progress {
     Warmup,
-    /// Since the measured time began, and operations ended since.
+    /// Time since the measured time began, and operations that have ended since.
     Measuring(Duration, u64),
     Finishing,
 }
 
-/// How long operations that are due already may still be begun after the measured time.
+/// Time after the measured time in which overdue operations are still begun.
 const DRAIN: Duration = Duration::from_secs(1);
-/// How long the final sweep may take.
+/// Time limit of the sweep at the end.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Between two looks at the progress.
+/// Period of progress reports.
 const WATCH: Duration = Duration::from_millis(100);
 
-/// Runs a workload on a rack that is loaded.
+/// Runs a workload on a rack whose records are stored.
 pub(crate) fn measure(
     rack: &mut dyn BenchRack,
     plan: &Plan,
@@ -137,7 +137,8 @@ pub(crate) fn measure(
         let harvests: Vec<_> = clients.into_iter().map(join).collect();
         (watched, harvests)
     });
-    // If a client failed, that is why the others and the watching ended.
+    // If a client failed, its error comes first: the others, and the thread that watches them,
+    // ended because of it.
     let mut results = Vec::new();
     for harvest in harvests {
         match harvest {
@@ -188,7 +189,7 @@ fn join(client: ScopedJoinHandle<'_, anyhow::Result<Harvest>>) -> anyhow::Result
     client.join().unwrap_or_else(|_| Err(anyhow!("a client thread panicked")))
 }
 
-/// What client `number` needs for a run.
+/// The operations and the pacer of client `number`.
 fn equip<'a>(
     shared: &'a Shared<'a>,
     plan: &Plan,
@@ -210,9 +211,8 @@ fn equip<'a>(
     (book, pacer)
 }
 
-/// The session's settings: as ever, but patient where capped nodes make requests wait. A request
-/// that is merely queued must not be sent again, or the measurement adds to the load that it
-/// measures.
+/// The session's settings: the defaults, with longer timeouts if nodes are capped. A request that
+/// waits in a node's queue must not be sent again, since that would add to the measured load.
 fn client_config(plan: &Plan) -> ClientConfig {
     let ours = ClientConfig::default();
     let outstanding = f64::from(plan.window) * f64::from(plan.clients);
@@ -240,7 +240,7 @@ fn watch(
         std::thread::sleep(Duration::from_millis(1));
     }
     let times = times(plan, shared.clock.now_ns());
-    shared.times.set(times).expect("nobody else sets the times");
+    shared.times.set(times).expect("the times are set once");
     wait_until(shared, clients, times.from_ns, &mut |_| ())?;
     let before = rack.statistics();
     let reads_before = shared.learner().map(|learner| learner.reads_and_hits());
@@ -256,7 +256,8 @@ fn watch(
     }
     wait_until(shared, clients, times.to_ns, &mut look)?;
     let after = rack.statistics();
-    // The rack's counters are read a little late at both ends: what counts is the time between.
+    // The rack's counters are read a little late at both ends; rates use the time between the two
+    // reads.
     let scale =
         (times.to_ns - times.from_ns) as f64 / (shared.clock.now_ns() - began_ns).max(1) as f64;
     let cached = rack.cached().into_iter().collect();

@@ -1,10 +1,10 @@
-//! When the operations of an open loop are due.
+//! Due times of the operations of an open loop.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// The due times of one client's operations. They depend on nothing that happens: what can't be
-/// sent in time stays due.
+/// The due times of one client's operations. They don't depend on answers: an operation that can't
+/// be sent in time stays due.
 #[derive(Clone, Debug)]
 pub(crate) struct Pacer {
     mean_gap_ns: f64,
@@ -23,13 +23,13 @@ impl Pacer {
         pacer
     }
 
-    /// When the next operation is due.
+    /// The due time of the next operation.
     #[inline]
     pub(crate) fn next_ns(&self) -> u64 {
         self.next_ns as u64
     }
 
-    /// Takes the next operation; returns when it was due.
+    /// Takes the next operation; returns its due time.
     #[inline]
     pub(crate) fn take(&mut self) -> u64 {
         let due_ns = self.next_ns();

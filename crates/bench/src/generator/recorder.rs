@@ -1,14 +1,15 @@
-//! What one client counts.
+//! The counters and histograms of one client.
 
 use crate::workload::Verb;
 use hdrhistogram::Histogram;
 
 /// Length of one step of the throughput over time.
 pub(crate) const STEP_NS: u64 = 100_000_000;
-/// Latencies beyond this count as this.
+/// Longer latencies count as this one.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 
-/// Latencies of one kind of operation, in nanoseconds, by who answered: the cache, or a node.
+/// Latencies of one kind of operation, in nanoseconds, by the part that answered: the cache, or a
+/// node.
 pub(crate) type Latencies = [Histogram<u64>; 2];
 
 /// Counts of the measured time.
@@ -16,10 +17,10 @@ pub(crate) type Latencies = [Histogram<u64>; 2];
 pub(crate) struct Recorder {
     /// Operations that ended in the measured time.
     pub(crate) operations: u64,
-    /// Requests that were answered in it: by the cache, and in all.
+    /// Requests that were answered in the measured time: by the cache, and in all.
     pub(crate) cached: u64,
     pub(crate) requests: u64,
-    /// Reads among them, and those that found nothing.
+    /// Reads among them, and reads that found no record.
     pub(crate) reads: u64,
     pub(crate) not_found: u64,
     /// Operations that ended without an outcome: timed out, indeterminate, no space.
@@ -37,7 +38,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Measures from one time to another. Latencies count of operations that were *due* in between
+    /// Measures from one time to another. Latencies are of operations that were *due* in between
     /// (`by_due`, open loops: however long they take), or that ended in between.
     pub(crate) fn new(from_ns: u64, to_ns: u64, by_due: bool) -> Recorder {
         let histogram = || {
@@ -74,7 +75,7 @@ impl Recorder {
         (self.from_ns..self.to_ns).contains(&ns)
     }
 
-    /// An operation that was due is begun.
+    /// Records that an operation which was due is begun.
     #[inline]
     pub(crate) fn began(&mut self, due_ns: u64, now_ns: u64) {
         if self.is_measured(due_ns) {
@@ -82,7 +83,7 @@ impl Recorder {
         }
     }
 
-    /// A request was answered.
+    /// Records the answer to a request.
     #[inline]
     pub(crate) fn answered(&mut self, now_ns: u64, read: bool, found: bool, cached: bool) {
         if self.is_measured(now_ns) {
@@ -93,7 +94,7 @@ impl Recorder {
         }
     }
 
-    /// An operation ended.
+    /// Records the end of an operation.
     #[inline]
     pub(crate) fn ended(&mut self, due_ns: u64, now_ns: u64, verb: Verb, cached: bool) {
         if self.is_measured(now_ns) {
@@ -103,7 +104,7 @@ impl Recorder {
         self.took(due_ns, now_ns, verb, cached);
     }
 
-    /// An operation took this long, at least.
+    /// Records that an operation took at least this long.
     #[inline]
     pub(crate) fn took(&mut self, due_ns: u64, now_ns: u64, verb: Verb, cached: bool) {
         if self.is_measured(if self.by_due { due_ns } else { now_ns }) {
@@ -112,12 +113,12 @@ impl Recorder {
         }
     }
 
-    /// An operation ended without an outcome.
+    /// Records that an operation ended without an outcome.
     pub(crate) fn failed(&mut self, due_ns: u64, now_ns: u64) {
         self.failed += u64::from(self.is_measured(due_ns) || self.is_measured(now_ns));
     }
 
-    /// Adds what another client counted.
+    /// Adds the counts of another client.
     pub(crate) fn add(&mut self, other: &Recorder) {
         self.operations += other.operations;
         self.cached += other.cached;
@@ -156,7 +157,7 @@ mod tests {
         let mut recorder = Recorder::new(1000, 2000, true);
         recorder.ended(999, 1500, Verb::Update, false);
         recorder.ended(1999, 900_000, Verb::Update, false);
-        assert_eq!(recorder.operations, 1, "throughput is of the measured time all the same");
+        assert_eq!(recorder.operations, 1, "throughput is of the measured time");
         assert_eq!(recorder.latencies[1][1].len(), 1);
         assert!(recorder.latencies[1][1].max() >= 897_000);
     }

@@ -1,5 +1,5 @@
-//! The whole generator against a rack in a map: what it counts, and that `--verify` finds every
-//! kind of cheating.
+//! The whole generator against a fake rack: its counters, and that `--verify` finds every kind of
+//! cheating.
 
 use super::{Measured, Plan, Progress, measure};
 use crate::fake::{Cheat, FakeRack};
@@ -85,8 +85,8 @@ fn cheating_is_found() {
             Cheat::Vanished => Fault::Missing,
             Cheat::OldSeq => Fault::Unordered,
         };
-        // It cheats once in a hundred requests: on a machine that is busy elsewhere, a run may see
-        // too few.
+        // It cheats once in a hundred requests: on a machine that is busy with other programs, a
+        // run may have too few.
         let found = (0..20).any(|_| {
             let rack = FakeRack::new(Scheme::FarReach, 4, 97, Some(cheat));
             let verdict = run_on(rack, &plan(Workload::A)).unwrap().verdict.unwrap();
@@ -100,7 +100,7 @@ fn cheating_is_found() {
 
 #[test]
 fn the_sweep_finds_what_the_run_did_not_read() {
-    // Nothing but writes: only the reads at the end can see that some are gone.
+    // Writes only: the reads at the end are the only ones that can find lost writes.
     let rack = FakeRack::new(Scheme::FarReach, 4, 0, Some(Cheat::LostWrite));
     let plan = Plan {
         spec: WorkloadSpec { theta: 0.0, ..plan(Workload::Load).spec },
@@ -129,7 +129,8 @@ fn an_open_loop_sends_what_is_due_and_counts_from_then() {
 
 #[test]
 fn an_open_loop_that_is_too_fast_shows_in_its_latencies() {
-    // No rack does this many; what isn't begun is counted with the time that it has waited so far.
+    // No rack reaches this rate; operations that aren't begun count with the time that they have
+    // waited so far.
     let rate_ops = Some(50e6);
     let measured = run(&Plan {
         rate_ops,
