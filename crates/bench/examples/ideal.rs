@@ -30,17 +30,17 @@ use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Scheme
 
 const PARTITIONS: u16 = 1024;
 
-/// What is known of a cached key.
+/// State of a cached key.
 #[derive(Clone, Copy, Default)]
 struct Content {
     /// Writes that passed the switch.
     writes: u64,
-    /// Of these, those that the node's last word includes: of write-through each write, of
-    /// write-around each read.
+    /// Of these, the writes that the node's last refresh includes: with write-through each write
+    /// refreshes, with write-around each read.
     known: u64,
 }
 
-/// What clients and nodes share.
+/// State that clients and nodes share.
 struct Switch {
     scheme: Scheme,
     seq: u64,
@@ -55,8 +55,8 @@ impl Switch {
         self.map.of(*hash).head()
     }
 
-    /// Whether the cache answers. A write that it doesn't makes its record invalid until the node
-    /// has told the new value. A request that goes to the node carries in `guard` how many writes
+    /// Whether the cache answers. A write that it doesn't answer makes its record invalid until the
+    /// node has refreshed it. A request that goes to the node carries in `guard` how many writes
     /// its answer includes.
     fn serves(&mut self, header: &mut Header) -> bool {
         let Some(content) = self.cached.get_mut(&header.key_hash).filter(|_| self.scheme.caches())
@@ -134,7 +134,7 @@ impl Uplink for Link {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().expect("nobody panics with the lock held")
+    mutex.lock().expect("no thread panics with the lock held")
 }
 
 /// All nodes: each serves what arrives in order, one request a `service`.

@@ -1,4 +1,4 @@
-//! What the load generator itself costs: `switchback bench` against a rack that answers every
+//! The cost of the load generator itself: `switchback bench` against a rack that answers every
 //! packet in the call by rewriting its header. No rack can be measured faster than this. Arguments
 //! are those of `switchback bench`.
 //!

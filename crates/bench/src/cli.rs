@@ -26,11 +26,12 @@ Examples:
   A running gateway beside redis-server with the same durability:
       switchback bench redis --gateway 127.0.0.1:6380 --durability everysec";
 
-/// Of a node and of all clients: what is counted one by one must come to an end.
+/// Largest rate of a node and of all clients. Due operations are counted one by one, so their number
+/// is limited.
 pub(crate) const OPS_MAX: f64 = 1e8;
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// Loads racks and measures them, beside the best that is possible.
+/// Loads racks and measures them, beside their limits.
 ///
 /// Each scheme runs on a fresh embedded rack with the same keys, the same partition map and the
 /// same requests. Throughput is printed beside its limit: node capacity over the largest share of
@@ -46,19 +47,19 @@ pub struct BenchArgs {
     pub(crate) load: LoadArgs,
 }
 
-/// What else can be measured.
+/// Other measurements.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum BenchCommand {
     /// Compares a running gateway with redis-server, by redis-benchmark, in one run.
     Redis(RedisArgs),
 }
 
-/// What is run on which rack.
+/// Arguments of the runs: workload and rack.
 #[derive(Args, Clone, Debug, Serialize)]
 pub(crate) struct LoadArgs {
     /// load, a, b, c, d, f (as in YCSB), mix:WRITE_PERCENT, or twitter:CLUSTER (twitter:36):
-    /// published figures of a production cache, which also say how skewed it is and how long keys
-    /// and values are.
+    /// published figures of a production cache, which include the skew and the lengths of keys and
+    /// values.
     #[arg(long, default_value = "a", value_name = "NAME")]
     pub(crate) workload: Workload,
 
@@ -157,17 +158,17 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
 
-    /// Where nodes keep their data, in a directory that goes with the run; where the system keeps
-    /// what is temporary if not given.
+    /// Where nodes keep their data, in a directory that is removed after the run; the system's
+    /// directory for temporary files if not given.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
 
-    /// Writes everything that was measured to this file.
+    /// Writes all results to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
 
-/// What records look like and how they are chosen.
+/// Lengths of keys and values, and the skew of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Shape {
     pub(crate) zipf: f64,
@@ -176,8 +177,8 @@ pub(crate) struct Shape {
 }
 
 impl LoadArgs {
-    /// The shape as given, else as published of the workload, else the default; with what has to be
-    /// said about it.
+    /// The shape as given, else as published for the workload, else the default; and notes about
+    /// it.
     pub(crate) fn shape(&self) -> anyhow::Result<(Shape, Vec<String>)> {
         let mut notes = Vec::new();
         let mut shape = Shape {
@@ -218,7 +219,7 @@ impl LoadArgs {
     }
 }
 
-/// How fast an open loop is.
+/// The rate of an open loop.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Rate {
     /// Operations a second.
@@ -257,7 +258,7 @@ impl Serialize for Rate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Arrivals {
-    /// Exponentially distributed gaps, as of many independent users.
+    /// Exponentially distributed gaps: Poisson arrivals, as of many independent users.
     Poisson,
     /// Equal gaps.
     Fixed,
@@ -279,7 +280,8 @@ fn parse_at_most(text: &str, most: f64) -> Result<f64, String> {
     if number <= most { Ok(number) } else { Err(format!("it is at most {most}")) }
 }
 
-/// Operations that a node may serve in a second. With less than one, requests would wait for ever.
+/// Operations that a node may serve in a second: at least one, since requests would time out
+/// otherwise.
 fn parse_ops(text: &str) -> Result<f64, String> {
     let ops = parse_at_most(text, OPS_MAX)?;
     if ops >= 1.0 { Ok(ops) } else { Err("it is at least 1".to_owned()) }
@@ -392,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_a_reason() {
+    fn wrong_arguments_are_refused_with_a_reason() {
         for (line, reason) in [
             ("--workload e", "scans ranges"),
             ("--workload mix:120", "0 to 100"),

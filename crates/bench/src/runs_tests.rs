@@ -37,7 +37,7 @@ fn success(code: &anyhow::Result<ExitCode>) -> bool {
 }
 
 #[test]
-fn schemes_run_in_turn_and_the_json_says_what_it_must() {
+fn schemes_run_in_turn_and_the_json_has_every_field() {
     let line = "--schemes nocache,farreach --preload --verify --node-capacity 5000 --repeat 2 --seed 9 --nodes 3";
     let (code, json, racks) = bench(line, None);
     assert!(success(&code));
@@ -161,7 +161,7 @@ fn every_workload_and_a_change_of_popularity_run() {
 }
 
 #[test]
-fn a_report_that_can_not_be_written_is_known_before_a_rack_starts() {
+fn a_report_that_can_not_be_written_is_an_error_before_a_rack_starts() {
     let mut racks = FakeRacks { cheat: None, lose_every: 0, started: Vec::new() };
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("missing/report.json");

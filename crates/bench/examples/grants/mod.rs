@@ -8,13 +8,13 @@ use switchback_core::topology::ByChain;
 use switchback_net::ControlLink;
 use switchback_wire::{Address, HashKey};
 
-/// Of all sessions.
+/// Lanes of all sessions.
 pub(crate) const HASH_KEY: HashKey = HashKey([7; 16]);
 
-/// Where all requests are to be sent.
+/// The address for all requests.
 pub(crate) const SWITCH: Address = Address::in_memory(1, 0);
 
-/// What one client hears.
+/// Messages to one client.
 pub(crate) struct Grants {
     index: u32,
     notices: VecDeque<ClientNotice>,
@@ -22,7 +22,7 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    /// Of the client of this number.
+    /// The control link of the client with this number.
     pub(crate) fn new(index: u32) -> Grants {
         Grants { index, notices: VecDeque::new(), waker: None }
     }

@@ -1,4 +1,4 @@
-//! What each scheme would make of some traffic: limits, and what follows from them.
+//! Limits of each scheme for some traffic, and what follows from them.
 
 use super::traffic::Traffic;
 use crate::limit::{KeyShare, Limit, Placement, Policy};
@@ -8,13 +8,13 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use switchback_wire::{HashKey, PerScheme, Scheme};
 
-/// A gain below this is none: maps differ by as much.
+/// A smaller gain doesn't count: random maps differ by as much.
 pub const GAIN_MIN: f64 = 1.1;
-/// The load counts as even if the rack does this share of what it would do if all nodes were
-/// equally busy.
+/// The load counts as even if the rack reaches this share of the throughput that it would have with
+/// equally busy nodes.
 const EVEN: f64 = 0.95;
 
-/// The rack that is thought of.
+/// The hypothetical rack.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(super) struct Rack {
     pub(super) nodes: u16,
@@ -26,11 +26,11 @@ pub(super) struct Rack {
     /// Outstanding requests of a closed loop.
     pub(super) outstanding: u32,
     pub(super) seed: u64,
-    /// Random partition maps to look at.
+    /// Number of random partition maps.
     pub(super) maps: u32,
 }
 
-/// What is compared: a scheme at its ideal, or while nodes are full.
+/// A policy: a scheme at its ideal, or in a closed loop whose nodes are full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Way {
     scheme: Scheme,
@@ -46,7 +46,8 @@ impl Way {
         Way { scheme, is_closed_loop: true }
     }
 
-    /// Each scheme, and those whose cached records wait for nodes also while nodes are full.
+    /// Each scheme at its ideal, and those whose cached records wait for nodes also in a closed
+    /// loop.
     pub(super) fn all() -> impl Iterator<Item = Way> {
         Scheme::ALL.into_iter().flat_map(|scheme| {
             let full = scheme.invalidates().then_some(Way::closed_loop(scheme));
@@ -54,7 +55,7 @@ impl Way {
         })
     }
 
-    /// For tables.
+    /// The name in tables.
     pub(super) fn title(self) -> String {
         let policy = self.scheme.policy();
         if self.is_closed_loop {
@@ -65,7 +66,7 @@ impl Way {
         format!("{policy}{system}{ideal}")
     }
 
-    /// The head of a narrow column.
+    /// The name as the head of a narrow column.
     pub(super) fn short(self) -> &'static str {
         if self.is_closed_loop { "full" } else { self.scheme.policy().trim_start_matches("write-") }
     }
@@ -80,7 +81,7 @@ impl Way {
 }
 
 impl Serialize for Way {
-    /// As machines read it: `write_through_closed_loop`.
+    /// The name in JSON: `write_through_closed_loop`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let policy = self.scheme.policy().replace([' ', '-'], "_");
         let suffix = if self.is_closed_loop { "_closed_loop" } else { "" };
@@ -88,30 +89,30 @@ impl Serialize for Way {
     }
 }
 
-/// What one way of caching comes to. What is infinite (nodes serve nothing) is `None`.
+/// The results of a policy. Infinite figures (nodes serve no request) are `None`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Outcome {
     pub(super) way: Way,
-    /// Share of requests that nodes needn't serve.
+    /// Share of requests that the cache answers.
     pub(super) hit_ratio: f64,
-    /// Operations a second over what one node can serve.
+    /// Operations a second over the capacity of one node.
     pub(super) limit: Option<f64>,
     /// Operations a second, if the nodes' capacity is given.
     pub(super) limit_ops: Option<f64>,
-    /// Over no cache.
+    /// Throughput over that of no cache.
     pub(super) gain: Option<f64>,
-    /// The same over several maps.
+    /// The gains with several maps.
     pub(super) gains: Option<Spread>,
     /// Share of all requests that each node serves.
     pub(super) node_load: Vec<f64>,
     pub(super) imbalance: f64,
 }
 
-/// Gains with so many records cached.
+/// Gains with this number of records cached.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Step {
     pub(super) records: u64,
-    /// Over no cache; `None` if nodes serve nothing.
+    /// Throughput over that of no cache; `None` if nodes serve no request.
     pub(super) gains: PerScheme<Option<f64>>,
 }
 
@@ -127,26 +128,26 @@ impl Serialize for Step {
     }
 }
 
-/// Whether it is worth it.
+/// Whether write-back pays.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Write-back does what no write-through cache can.
+    /// Write-back gains more than any write-through cache.
     WriteBack,
-    /// Write-back does what a write-through cache can't while nodes are busy.
+    /// Write-back gains more than a write-through cache whose nodes are full.
     UnderLoad,
-    /// So few writes go to what is hot that a write-through cache does as well.
+    /// So few writes are of hot keys that a write-through cache gains about as much.
     WriteThrough,
     /// The load is even already.
     Even,
-    /// What is hot fits no slot.
+    /// The hot records fit no slot.
     TooLarge,
     /// The load is spread over more keys than the cache holds.
     TooMany,
 }
 
 impl Verdict {
-    /// All there are, the best first.
+    /// All verdicts, the best first.
     pub const ALL: [Verdict; 6] = [
         Verdict::WriteBack,
         Verdict::UnderLoad,
@@ -156,12 +157,12 @@ impl Verdict {
         Verdict::TooMany,
     ];
 
-    /// Whether write-back is better than what there was before.
+    /// Whether write-back pays.
     pub fn pays(self) -> bool {
         matches!(self, Verdict::WriteBack | Verdict::UnderLoad)
     }
 
-    /// In a few words.
+    /// The verdict in a few words.
     pub fn short(self) -> &'static str {
         match self {
             Verdict::WriteBack => "pays",
@@ -173,7 +174,7 @@ impl Verdict {
         }
     }
 
-    /// Why.
+    /// The reason.
     pub fn reason(self) -> &'static str {
         match self {
             Verdict::WriteBack => "more than any write-through cache",
@@ -188,7 +189,7 @@ impl Verdict {
     }
 }
 
-/// Everything that is predicted.
+/// A prediction.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Prediction {
     pub(super) source: String,
@@ -196,22 +197,23 @@ pub(super) struct Prediction {
     pub(super) operations: Option<u64>,
     pub(super) operations_per_second: Option<f64>,
     pub(super) distinct_keys: u64,
-    /// Otherwise there are more keys, and those that count as cold are taken to be spread evenly.
+    /// Whether all keys were counted. Otherwise the load of the others is taken to be spread
+    /// evenly.
     pub(super) all_keys_counted: bool,
-    /// Shares of all requests.
+    /// Shares of all requests: reads, and requests for cacheable keys.
     pub(super) read_share: f64,
     pub(super) cacheable_share: f64,
     /// Share of all requests that each partition draws.
     pub(super) partition_load: Vec<f64>,
     pub(super) outcomes: Vec<Outcome>,
-    /// As few records cached even the load out; `None`: no number of them does.
+    /// The fewest cached records that even the load out; `None`: no number does.
     pub(super) sufficient_records: Option<u64>,
     pub(super) steps: Vec<Step>,
     pub(super) verdict: Verdict,
     pub(super) notes: Vec<String>,
 }
 
-/// Traffic on a rack, under one map.
+/// Traffic on a rack with one partition map.
 struct Map<'a> {
     traffic: &'a Traffic,
     rack: &'a Rack,
@@ -221,7 +223,7 @@ struct Map<'a> {
 }
 
 impl<'a> Map<'a> {
-    /// Map `number` of those that the rack's seed gives.
+    /// Map `number` of those drawn from the rack's seed.
     fn new(traffic: &'a Traffic, rack: &'a Rack, number: u32) -> Map<'a> {
         let word = |at: u64| mix(mix(rack.seed) ^ (u64::from(number) << 1 | at)).to_be_bytes();
         let hash_key = HashKey([word(0), word(1)].concat().try_into().expect("twice eight bytes"));
@@ -260,7 +262,8 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The fewest records with which write-back does as much as if all nodes were equally busy.
+    /// The fewest cached records with which write-back reaches the throughput of equally busy
+    /// nodes.
     fn sufficient_records(&self) -> Option<usize> {
         let requests = self.traffic.demand.reads + self.traffic.demand.writes;
         let even = EVEN * f64::from(self.rack.nodes) / requests;
@@ -299,7 +302,7 @@ impl<'a> Map<'a> {
     fn verdict(&self) -> Verdict {
         let gain = |way| self.gain(way, self.rack.cache_records as usize);
         let back = gain(Way::ideal(Scheme::FarReach));
-        // Nothing is better than what leaves nodes nothing to do.
+        // No gain is larger than one for which nodes serve no request.
         let is_better_than = |way| gain(way).is_finite() && back >= GAIN_MIN * gain(way);
         if is_better_than(Way::ideal(Scheme::NetCache)) {
             Verdict::WriteBack
@@ -325,13 +328,13 @@ impl<'a> Map<'a> {
     }
 }
 
-/// What each way of caching comes to on one map, and whether it is worth it.
+/// The results of each policy with one map, and the verdict.
 pub(super) fn assess(traffic: &Traffic, rack: &Rack) -> (Vec<Outcome>, Verdict) {
     let map = Map::new(traffic, rack, 0);
     (Way::all().map(|way| map.outcome(way, None)).collect(), map.verdict())
 }
 
-/// What the schemes would make of this traffic.
+/// Predicts the results of all schemes for this traffic.
 pub(super) fn predict(traffic: &Traffic, rack: Rack) -> Prediction {
     let map = Map::new(traffic, &rack, 0);
     let mut gains = vec![Vec::new(); Way::all().count()];

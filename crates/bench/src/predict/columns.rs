@@ -1,5 +1,5 @@
-//! Traces in columns: CSV with a header line that names them, or Twitter's open traces, which have
-//! none.
+//! Traces in columns: CSV with a header line that names the columns, or Twitter's open traces,
+//! which have no header.
 
 use super::tally::Access;
 use super::trace::{Trace, shown};
@@ -7,7 +7,7 @@ use super::trace::{Trace, shown};
 const WANTED: &str = "a header line that names `key`, `op` and perhaps `value_bytes`, `key_bytes`, `time`, separated by commas; or lines as of \
                       `redis-cli MONITOR`; or of Twitter's cache-trace";
 
-/// Where the columns are.
+/// Positions of the columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Columns {
     key: usize,
@@ -24,7 +24,7 @@ const TWITTER: Columns =
 const TWITTER_COLUMNS: usize = 7;
 
 impl Columns {
-    /// The columns that the first line tells of, and whether it is a header.
+    /// The columns by the first line, and whether that is a header.
     pub(super) fn of_first_line(line: &[u8]) -> Result<(Columns, bool), String> {
         let fields = fields(line)?;
         if fields.len() == TWITTER_COLUMNS && operation(&fields[TWITTER.op]).is_some() {
@@ -48,7 +48,7 @@ impl Columns {
         Ok((columns, true))
     }
 
-    /// Counts what a line asks for.
+    /// Counts the operation of a line.
     pub(super) fn read_line(&self, line: &[u8], trace: &mut Trace) -> Result<(), String> {
         let fields = fields(line)?;
         let field = |at: usize, name: &str| {
@@ -83,7 +83,7 @@ impl Columns {
         if let Some(seconds) = number(self.time, "time")? {
             trace.at(seconds);
         }
-        // A read that found nothing has no value whose length would say anything.
+        // A read that found no record has length 0, which is no value's.
         let value_bytes = value_bytes.filter(|&bytes| bytes > 0 || writes > 0);
         trace.add(Access { key, key_bytes, reads, writes, value_bytes });
         Ok(())
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_say_where_things_are() {
+    fn headers_name_the_columns() {
         let (columns, header) = Columns::of_first_line(b"Time,Operation,\"key\",extra").unwrap();
         let expected = Columns { key: 2, op: 1, value_bytes: None, key_bytes: None, time: Some(0) };
         assert_eq!((columns, header), (expected, true));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_make_no_sense_are_refused() {
+    fn malformed_lines_are_refused() {
         let (columns, _) = Columns::of_first_line(b"key,op,value_bytes").unwrap();
         for (line, reason) in [
             ("a", "`op`"),

@@ -12,7 +12,7 @@ pub(super) fn is_line(line: &[u8]) -> bool {
     head(line).is_some()
 }
 
-/// Time, database, and where the command begins.
+/// Time, database, and the position of the command.
 fn head(line: &[u8]) -> Option<(f64, &[u8], &[u8])> {
     let space = line.iter().position(|&byte| byte == b' ')?;
     let seconds = std::str::from_utf8(&line[..space]).ok()?.parse().ok()?;
@@ -23,7 +23,7 @@ fn head(line: &[u8]) -> Option<(f64, &[u8], &[u8])> {
     database.iter().all(u8::is_ascii_digit).then_some((seconds, database, &rest[end + 2..]))
 }
 
-/// Counts what the command of a line asks for.
+/// Counts the operations of a line's command.
 pub(super) fn read_line(line: &[u8], trace: &mut Trace) -> Result<(), String> {
     let Some((seconds, database, command)) = head(line) else {
         return Err(
@@ -67,7 +67,7 @@ fn key_positions(first: i32, last: i32, step: i32, args: usize) -> impl Iterator
     (first as usize..=last).step_by(step.max(1) as usize)
 }
 
-/// What the gateway makes of a command on the key at position `at`.
+/// The operation that the gateway executes for a command on the key at position `at`.
 fn access<'a>(verb: Verb, args: &'a [Vec<u8>], at: usize) -> Access<'a> {
     let key = args[at].as_slice();
     let bytes = |at: usize| args.get(at).map_or(0, |value| value.len() as u64);
@@ -87,7 +87,7 @@ fn access<'a>(verb: Verb, args: &'a [Vec<u8>], at: usize) -> Access<'a> {
     }
 }
 
-/// Whether an option of SET makes it depend on what is there.
+/// Whether an option of SET makes it depend on the record that is stored.
 fn is_condition(option: &[u8]) -> bool {
     [&b"nx"[..], b"xx", b"get", b"keepttl"].iter().any(|name| option.eq_ignore_ascii_case(name))
 }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_ask_what_the_gateway_asks() {
+    fn commands_count_as_the_operations_of_the_gateway() {
         for (command, expected) in [
             (r#""GET" "k""#, (1, 1, 0, None)),
             (r#""set" "k" "value""#, (1, 0, 1, Some(5))),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn lines_without_a_command_are_refused() {
         for (line, reason) in [
             ("get k", "not a line of MONITOR"),
             ("1.0 [0 a:1] \"get", "isn't closed"),

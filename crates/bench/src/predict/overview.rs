@@ -1,4 +1,4 @@
-//! All published clusters side by side: what fits a cache, what each scheme gains, and where
+//! A table of all published clusters: which fit a cache, the gain of each scheme, and where
 //! write-back does not pay.
 
 use super::analysis::{Outcome, Rack, Verdict, Way, assess};
@@ -28,7 +28,7 @@ pub(super) struct Row {
     write_share: Option<f64>,
     outcomes: Vec<Outcome>,
     verdict: Option<Verdict>,
-    /// Why there is none.
+    /// Why there is no prediction.
     unknown: Option<String>,
 }
 
@@ -60,41 +60,41 @@ impl Row {
         row
     }
 
-    /// The gain of one way of caching, as text.
+    /// The gain of one policy, as text.
     fn gain(&self, way: Way) -> Option<String> {
         self.outcomes.iter().find(|outcome| outcome.way == way).map(|outcome| gain(outcome.gain))
     }
 }
 
-/// What requests are made, what each way of caching comes to, and whether it is worth it.
+/// The requests, the results of each policy, and the verdict.
 fn outlook(
     cluster: &'static Cluster,
     rack: &Rack,
 ) -> anyhow::Result<(Demand, Vec<Outcome>, Verdict)> {
-    // What is cached and as many again; of the rest each key draws next to nothing.
+    // Twice as many keys as are cached; each of the others draws a negligible share.
     let exact_keys = (2 * u64::from(rack.cache_records)).clamp(100_000, EXACT_KEYS);
     let traffic = Traffic::of_cluster(cluster, None, rack.slot_bytes.into(), exact_keys)?;
     let (outcomes, verdict) = assess(&traffic, rack);
     Ok((traffic.demand, outcomes, verdict))
 }
 
-/// What is predicted of a published cluster.
+/// The prediction for a published cluster.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Forecast {
-    /// Over no cache, by a write-through cache while nodes are full. `None`: nodes would serve
-    /// nothing.
+    /// Gain over no cache of a write-through cache whose nodes are full; `None`: nodes would serve
+    /// no request.
     pub write_through: Option<f64>,
-    /// The same by write-back.
+    /// Gain over no cache of write-back.
     pub write_back: Option<f64>,
-    /// Whether it is worth it.
+    /// Whether write-back pays.
     pub verdict: Verdict,
 }
 
-/// What `switchback predict` says of a cluster on a rack of so many nodes, if nothing else is
-/// given.
+/// The prediction of `switchback predict` for a cluster on a rack of `nodes` nodes, with defaults
+/// for the rest.
 ///
 /// # Errors
-/// What wasn't published.
+/// A figure that wasn't published.
 pub fn forecast(
     cluster: &'static Cluster,
     nodes: u16,
@@ -126,7 +126,7 @@ pub(super) fn overview(rack: Rack) -> Vec<Row> {
     twitter::clusters().iter().map(|cluster| Row::of(cluster, rack)).collect()
 }
 
-/// The overview as people read it.
+/// The overview as text.
 pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
     let mut text = format!(
         "{} clusters of Twitter's caches by their published mean figures (Yang et al., OSDI 2020; CC BY 4.0),\n\
@@ -170,7 +170,7 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
     text
 }
 
-/// What share fits the slots.
+/// The share of clusters and requests that fits the slots.
 fn fitting(rows: &[Row]) -> String {
     let known: Vec<_> = rows
         .iter()
@@ -191,7 +191,7 @@ fn fitting(rows: &[Row]) -> String {
     text
 }
 
-/// Where write-back pays, and where not, and why.
+/// The clusters where write-back pays, and those where it doesn't, with reasons.
 fn paying(rows: &[Row]) -> String {
     let of = |verdict: Verdict| -> Vec<String> {
         rows.iter()

@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 use switchback_wire::{CACHED_KEY_BYTES_MAX, HashKey, KeyHash};
 
-/// Keys are told apart by a hash that no rack has; maps are drawn from it later.
+/// Keys are identified by their hash under a key that no rack has; random maps are made from these
+/// hashes.
 const NAMES: HashKey = HashKey(*b"switchback trace");
 
-/// What one operation asks of one key.
+/// The requests of one operation for one key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Access<'a> {
     pub(super) key: &'a [u8],
-    /// Length of the key, where it isn't that of its (anonymized) name.
+    /// Length of the key, if it isn't that of its (anonymized) name.
     pub(super) key_bytes: usize,
     pub(super) reads: u8,
     pub(super) writes: u8,
-    /// Length of the value, if the trace says it.
+    /// Length of the value, if the trace has it.
     pub(super) value_bytes: Option<u64>,
 }
 
@@ -38,7 +39,7 @@ impl<'a> Access<'a> {
 pub(super) struct Count {
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// The longest that was seen.
+    /// The longest value of the key.
     pub(super) value_bytes: Option<u64>,
     pub(super) key_fits: bool,
 }
@@ -49,9 +50,9 @@ impl Count {
     }
 }
 
-/// The requests of all keys. Of more than `keys_max` keys those with few requests are forgotten,
-/// again and again: what is hot stays, and each count lacks at most [`Tally::forgotten_max`]
-/// requests. All totals stay exact.
+/// The requests of all keys. Whenever there are more than `keys_max`, those with few requests are
+/// forgotten (as in lossy counting, Manku and Motwani 2002): hot keys stay, and each count lacks at
+/// most [`Tally::forgotten_max`] requests. All totals stay exact.
 #[derive(Debug)]
 pub(super) struct Tally {
     keys: HashMap<KeyHash, Count>,
@@ -59,7 +60,7 @@ pub(super) struct Tally {
     pub(super) operations: u64,
     pub(super) reads: u64,
     pub(super) writes: u64,
-    /// By how much a key's count may be too low; 0: all counts are exact.
+    /// Requests that a key's count may lack; 0: all counts are exact.
     pub(super) forgotten_max: u64,
 }
 
@@ -100,7 +101,7 @@ impl Tally {
         self.forgotten_max += few;
     }
 
-    /// All keys that are remembered, those with the most requests first.
+    /// All remembered keys, those with the most requests first.
     pub(super) fn hottest_first(self) -> Vec<(KeyHash, Count)> {
         let mut keys: Vec<_> = self.keys.into_iter().collect();
         keys.sort_unstable_by_key(|(name, count)| (std::cmp::Reverse(count.requests()), *name));
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_hot_stays_and_the_error_is_known() {
+    fn hot_keys_stay_and_the_error_is_bounded() {
         let mut tally = Tally::new(100);
         for round in 0..1000u32 {
             tally.add(Access::write(b"hot", 10));

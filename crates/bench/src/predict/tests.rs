@@ -20,7 +20,8 @@ const RACK: Rack = Rack {
     maps: 1,
 };
 
-/// A trace of these operations, each so often: key, operation, length of the value.
+/// A trace of these operations, each with its number of repetitions: key, operation, length of the
+/// value.
 fn csv(operations: &[(&str, &str, u64, u32)]) -> String {
     let mut lines = String::from("key,op,value_bytes\n");
     for (key, op, value_bytes, times) in operations {
@@ -68,7 +69,7 @@ fn one_hot_key_that_is_written() {
     assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).hit_ratio, 0.9));
     assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).limit.unwrap(), 10.0));
     assert_eq!(prediction.verdict, Verdict::WriteBack);
-    // With all of it cached, nodes serve nothing.
+    // With all records cached, nodes serve no request.
     assert_eq!(prediction.steps.last().unwrap().gains[Scheme::FarReach], None);
     assert!(text::text(&prediction).contains("It will help: write-back can gain 10.00"));
 }
@@ -128,7 +129,7 @@ fn the_busiest_node_is_the_hot_keys() {
     assert!(
         (0.5..=busiest).contains(&hottest) && near(prediction.partition_load.iter().sum(), 1.0)
     );
-    // What is left are 500 reads; the busiest node of those sets the limit.
+    // The 500 reads are left; the busiest node of these sets the limit.
     let back = prediction.outcome(Way::ideal(Scheme::FarReach));
     let left = back.node_load.iter().copied().fold(0.0, f64::max);
     assert!(near(back.limit.unwrap(), 1.0 / left) && near(back.node_load.iter().sum(), 0.5));
@@ -228,7 +229,7 @@ fn more_keys_than_are_counted() {
 }
 
 #[test]
-fn a_monitor_log_is_understood_and_what_is_left_out_is_said() {
+fn a_monitor_log_is_read_and_the_report_says_what_was_left_out() {
     let log = "OK\r\n1.0 [0 127.0.0.1:1] \"set\" \"k\" \"v\"\n2.0 [0 127.0.0.1:1] \"lpush\" \"l\" \"v\"\n\
                3.0 [0 127.0.0.1:1] \"get\" \"other\"\n3.0 [0 127.0.0.1:1] \"ge";
     let traffic = traffic(log, 10, 1024);
@@ -254,7 +255,7 @@ fn a_csv_of_a_spreadsheet_is_read_and_a_key_is_no_comment() {
 }
 
 #[test]
-fn what_a_trace_says_is_not_told_to_the_terminal() {
+fn escape_sequences_of_a_trace_do_not_reach_the_terminal() {
     for lines in ["key,op\na,\u{1b}[2Jscan\n", "key,op,value_bytes\na,get,\u{1b}[2J\n"] {
         let error =
             format!("{:#}", trace::read_from(&mut Cursor::new(lines), "t", 10).unwrap_err());
@@ -283,7 +284,7 @@ fn mistakes_are_named_by_file_and_line() {
 }
 
 #[test]
-fn published_figures_are_predicted_or_said_to_be_unknown() {
+fn clusters_are_predicted_unless_a_figure_is_unknown() {
     let of = |number: &str, zipf| {
         Traffic::of_cluster(twitter::cluster(number).unwrap(), zipf, 1024, 100_000)
     };
@@ -302,7 +303,7 @@ fn published_figures_are_predicted_or_said_to_be_unknown() {
 }
 
 #[test]
-fn the_overview_has_every_cluster_and_says_where_write_back_does_not_pay() {
+fn the_overview_has_every_cluster_and_lists_where_write_back_does_not_pay() {
     let rack = Rack { nodes: 16, cache_records: 10_000, ..RACK };
     let rows = overview::overview(rack);
     let text = overview::text(&rows, &rack);

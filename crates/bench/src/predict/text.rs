@@ -1,4 +1,4 @@
-//! A prediction as people read it.
+//! A prediction as text.
 
 use super::analysis::{Prediction, Rack, Verdict, Way};
 use crate::report::{grouped, percent};
@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use switchback_terminal::Table;
 use switchback_wire::Scheme;
 
-/// Bars of at most so many nodes; of more, the busiest.
+/// Number of nodes with a bar; if there are more, the busiest have one.
 const BARS: usize = 16;
 const BAR_CHARS: f64 = 40.0;
 
-/// Beyond this gain nodes are hardly asked any more: the switch and the clients are the limit then.
+/// Above this gain nodes serve few requests: the switch and the clients are the limit then.
 const GAIN_SHOWN_MAX: f64 = 100.0;
 
-/// A gain, which is infinite where nodes serve nothing any more.
+/// A gain, which is infinite if nodes serve no request.
 pub(super) fn gain(gain: Option<f64>) -> String {
     match gain {
         Some(gain) if gain <= GAIN_SHOWN_MAX => format!("{gain:.2}"),
@@ -22,7 +22,7 @@ pub(super) fn gain(gain: Option<f64>) -> String {
     }
 }
 
-/// Everything about a prediction.
+/// A prediction as text.
 pub(super) fn text(prediction: &Prediction) -> String {
     let mut text = source(prediction);
     for note in &prediction.notes {
@@ -71,7 +71,7 @@ fn now(prediction: &Prediction) -> String {
         let _ = writeln!(text, "  (the {BARS} busiest)");
     }
     for (node, (&load, &left)) in nodes {
-        // What write-back leaves, and what it takes off.
+        // The load that write-back leaves to the node, and the rest.
         let chars =
             |load: f64| (load / busiest.max(f64::MIN_POSITIVE) * BAR_CHARS).round() as usize;
         let (all, left) = (chars(load), chars(left).min(chars(load)));
@@ -119,7 +119,7 @@ fn schemes(prediction: &Prediction) -> String {
     text
 }
 
-/// A number with the digits that matter.
+/// A number with its significant digits.
 fn figure(number: f64) -> String {
     if number < 1000.0 { format!("{number:.2}") } else { grouped(number) }
 }

@@ -9,17 +9,16 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
-/// A longer line is no line of a trace: Redis' own limit of a command, escaped, is beyond what
-/// Switchback stores.
+/// A longer line is refused: it has more than the longest value that Switchback stores, escaped.
 const LINE_BYTES_MAX: u64 = 16 << 20;
-/// Commands that aren't served are counted by name, so many names.
+/// Commands that aren't served are counted by name, up to this number of names.
 const NAMES_MAX: usize = 32;
-/// Bytes of a name, and of what a mistake quotes.
+/// Bytes of a name, and of the text that an error quotes.
 const SHOWN_BYTES_MAX: usize = 32;
-/// What spreadsheets put in front of UTF-8.
+/// The byte order mark that spreadsheets put in front of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What a trace holds.
+/// The contents of a trace.
 #[derive(Debug)]
 pub(super) struct Trace {
     pub(super) tally: Tally,
@@ -57,7 +56,7 @@ impl Trace {
     }
 }
 
-/// Bytes of a trace as a terminal may show them: not many, and none that it would obey.
+/// Bytes of a trace for a terminal: shortened, and without control characters.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES_MAX)])
         .escape_debug()
@@ -75,13 +74,13 @@ pub(super) fn read(path: &Path, keys_max: usize) -> anyhow::Result<Trace> {
     read_from(&mut BufReader::with_capacity(1 << 20, file), &name, keys_max)
 }
 
-/// How the lines of a trace are to be read.
+/// The format of a trace's lines.
 enum Format {
     Monitor,
     Columns(Columns),
 }
 
-/// Reads a trace; mistakes are named by `name` and line.
+/// Reads a trace; errors give `name` and line.
 pub(super) fn read_from(
     from: &mut dyn BufRead,
     name: &str,
@@ -108,7 +107,7 @@ pub(super) fn read_from(
                 LINE_BYTES_MAX >> 20
             );
         } else if matches!(format, Some(Format::Monitor)) {
-            // Whoever ended redis-cli ended it within a line.
+            // redis-cli was ended while it wrote a line.
             trace.cut_off = true;
             break;
         }
@@ -135,7 +134,8 @@ fn read_line(line: &[u8], format: &mut Option<Format>, trace: &mut Trace) -> Res
     match format {
         Some(Format::Monitor) => monitor::read_line(line, trace),
         Some(Format::Columns(columns)) => columns.read_line(line, trace),
-        // What MONITOR answers first, or a comment. Behind the header a key may begin like one.
+        // The first answer of MONITOR, or a comment. After the header a line that begins with `#`
+        // is no comment: a key may begin so.
         None if line == b"OK" || line.starts_with(b"#") => Ok(()),
         None if monitor::is_line(line) => {
             *format = Some(Format::Monitor);

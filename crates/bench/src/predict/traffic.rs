@@ -1,4 +1,4 @@
-//! Who asks for what, whatever told it: a trace, or published figures.
+//! The load of a key-value store, from a trace or from published figures.
 
 use super::tally::Count;
 use super::trace::Trace;
@@ -7,27 +7,27 @@ use crate::workload::{Cluster, Demand, Workload, ZipfShares};
 use anyhow::Context as _;
 use switchback_wire::{CACHED_KEY_BYTES_MAX, HashKey, KeyHash};
 
-/// What is known of a key-value store's load.
+/// The load of a key-value store.
 #[derive(Clone, Debug)]
 pub(super) struct Traffic {
     pub(super) source: String,
     /// Requests that an operation on a key makes.
     pub(super) demand: Demand,
-    /// The hottest keys first, by names that no rack gives them.
+    /// Keys, the hottest first, by hashes under a key that no rack has.
     pub(super) keys: Vec<KeyShare>,
-    /// So many operations on keys were seen; `None`: it is no trace.
+    /// Number of operations on keys in the trace; `None`: there is no trace.
     pub(super) operations: Option<u64>,
     pub(super) seconds: Option<f64>,
     pub(super) distinct_keys: u64,
-    /// Otherwise there are more keys.
+    /// Whether `keys` has all of them.
     pub(super) all_keys_counted: bool,
-    /// Share of the requests that go to keys which a cache may hold.
+    /// Share of the requests for keys that a cache can hold.
     pub(super) cacheable_share: f64,
-    /// What is assumed, left out or approximated.
+    /// Notes on what is assumed, left out or approximated.
     pub(super) notes: Vec<String>,
 }
 
-/// A part of a whole, which may be nothing.
+/// A part of a whole; 0 if the whole is 0.
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -101,8 +101,8 @@ impl Traffic {
         }
     }
 
-    /// The load that the published figures of a cluster describe. So many of its hottest keys are
-    /// looked at one by one.
+    /// The load that the published figures of a cluster describe, with its `exact` hottest keys one
+    /// by one.
     pub(super) fn of_cluster(
         cluster: &'static Cluster,
         zipf: Option<f64>,
@@ -136,7 +136,7 @@ impl Traffic {
             workload.describe()
         )];
         notes.push(format!(
-            "{:.1} % of the requests are for keys that nobody uses again; the number of the others follows from the published rate",
+            "{:.1} % of the requests are for keys that are used only once; the number of the others follows from the published rate",
             100.0 * workload.one_hit()
         ));
         Ok(Traffic {

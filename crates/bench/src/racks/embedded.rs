@@ -14,7 +14,7 @@ use switchback_rack::blueprint;
 use switchback_rack::config::LinkKind;
 use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
-/// Sessions beside those of the benchmark: one that fills the cache.
+/// Sessions other than those of the benchmark: one that fills the cache.
 const OWN_SESSIONS: u16 = 1;
 
 pub(super) struct EmbeddedBench {
@@ -41,7 +41,7 @@ impl EmbeddedBench {
         Ok(EmbeddedBench { assembly, watched, clients, scratch })
     }
 
-    /// A session of the rack's own.
+    /// A session that the rack itself uses.
     fn session(&self) -> anyhow::Result<BlockingSession> {
         let id = u64::from(self.clients) + 1;
         let (uplink, control) = self.assembly.client(self.clients, id)?;

@@ -1,4 +1,4 @@
-//! Racks for the benchmark: in threads of one process, or one process a part.
+//! Racks for the benchmark: threads of one process, or a process for each part.
 
 mod embedded;
 mod processes;
@@ -23,9 +23,9 @@ use switchback_wire::{HashKey, KeyHash, Map, Scheme, Seq};
 const LOAD_GROUP: usize = 2000;
 /// Times that each key is read before a run, at most.
 const READS_MAX: u32 = 8;
-/// Lanes of a session of the rack's own.
+/// Lanes of the session that the rack itself uses.
 const OWN_LANES: u32 = 256;
-/// How long keys may take to be admitted and filled.
+/// Time limit for admitting and filling keys.
 const PRELOAD_LIMIT: Duration = Duration::from_secs(120);
 
 /// Starts racks on this machine.
@@ -72,7 +72,7 @@ fn configured(
     Ok(config)
 }
 
-/// Clients that would wait for a session forever are told at once.
+/// An error at once instead of clients that wait for a session without end.
 fn check_lanes(options: &RackOptions) -> anyhow::Result<()> {
     let all = RackConfig::load(None, &Overrides::default())?.controller.lanes;
     let wanted = u64::from(options.clients) * u64::from(options.lanes);
@@ -86,7 +86,7 @@ fn check_lanes(options: &RackOptions) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A rack as its controller sees it.
+/// The rack's controller, and what it tells of the rack.
 struct Watched {
     controller: ControllerHandle,
     hash_key: HashKey,
@@ -105,14 +105,15 @@ impl Watched {
         self.map.of(*hash).head()
     }
 
-    /// Admits the keys and reads each of them until it is cached; says how many are.
+    /// Admits the keys and reads each of them until it is cached. Returns the number of cached
+    /// keys.
     fn fill_cache(&self, keys: &[Vec<u8>], mut session: BlockingSession) -> anyhow::Result<usize> {
         let wanted = keys.to_vec();
         let asked = self.controller.call(move |controller, now| controller.preload(now, wanted));
         asked.context("the controller's thread ended")?;
         self.wait_for_admissions(keys.len())?;
-        // The first read makes a record latest, the second proves it; one that was still on its way
-        // in needs another.
+        // The first read makes a record latest, and the second shows that the cache answers it; a
+        // key whose admission took longer needs another read.
         let mut cached = session.read_all(keys)?;
         for _ in 1..READS_MAX {
             let before = std::mem::replace(&mut cached, session.read_all(keys)?);
@@ -124,7 +125,7 @@ impl Watched {
         Ok(cached)
     }
 
-    /// Waits until as many keys are cached as can be.
+    /// Waits until no more keys become cached.
     fn wait_for_admissions(&self, wanted: usize) -> anyhow::Result<()> {
         let start = Instant::now();
         let (mut last, mut since) = (0, start);
@@ -134,7 +135,8 @@ impl Watched {
             if status.cached != last {
                 (last, since) = (status.cached, Instant::now());
             }
-            // Full, or nothing has moved for a while: the rest doesn't fit.
+            // The cache is full, or its number of keys hasn't changed for a while: the rest doesn't
+            // fit.
             if status.cached >= wanted || since.elapsed() > Duration::from_secs(2) {
                 return Ok(());
             }
@@ -157,7 +159,7 @@ impl Watched {
         self.controller.call(|controller, now| controller.status(now).recovery)?
     }
 
-    /// How many became durable, and the bytes of the last one.
+    /// Number of snapshots that became durable, and the bytes of the last one.
     fn snapshots(&self) -> (u64, u64) {
         let snapshots = self.controller.call(|controller, now| {
             let status = controller.status(now);
@@ -187,7 +189,7 @@ impl Iterator for Records<'_> {
         while let Some((key, value)) = self.records.next_record() {
             let hash = self.watched.hash_key.hash(key);
             let node = self.watched.node_of(&hash);
-            // Older than anything a client will write.
+            // Older than all writes of clients.
             let record = Record { seq: Seq::new(0, 1), value: value.to_vec(), ..Record::default() };
             let condition = PutCondition::Newer { known: true };
             let group = self.groups.entry(node).or_default();

@@ -1,6 +1,6 @@
-//! A rack of processes for the benchmark: the switch and each node are one, with UDP between them.
-//! The controller, which no packet of a client comes by, is in this process, behind the same TCP as
-//! ever.
+//! A rack of processes for the benchmark: one for the switch and one for each node, with UDP
+//! between them. The controller is not on the data path; it is in this process, behind the same TCP
+//! connections as in a process of its own.
 
 use super::session::BlockingSession;
 use super::{OWN_LANES, Records, Watched};
@@ -26,9 +26,9 @@ use switchback_rack::config::{Cache, Overrides, RackConfig};
 use switchback_rack::parts::{ControllerPart, client_links};
 use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
-/// How long the parts may take until the rack serves.
+/// Time limit for the start of the rack.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long a part may take to say what it counted.
+/// Time limit for reading the counters of a part.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) struct ProcessBench {
@@ -37,15 +37,15 @@ pub(super) struct ProcessBench {
     controller: ControllerPart,
     watched: Watched,
     parts: Parts,
-    /// What switches counted that were killed.
+    /// Counters of the switches that were killed.
     counted: Counted,
-    /// Why a part once didn't say what it counted: then the figures are too low.
+    /// The first error of reading a part's counters: the figures are too low then.
     unheard: OnceCell<String>,
     clients: u32,
     scratch: Scratch,
 }
 
-/// What the processes are started with.
+/// Arguments of the processes.
 struct Parts {
     program: PathBuf,
     file: PathBuf,
@@ -53,7 +53,7 @@ struct Parts {
     capacity_ops: Option<u64>,
 }
 
-/// What a switch counts.
+/// Counters of a switch.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     requests: u64,
@@ -123,13 +123,13 @@ impl ProcessBench {
         Ok(())
     }
 
-    /// The way for client `id`.
+    /// The links of client `id`.
     fn links(&self, id: u64) -> anyhow::Result<ClientLinks> {
         let (uplink, control) = client_links(&self.parts.config, id)?;
         Ok(ClientLinks { id, uplink, control })
     }
 
-    /// A part's status, or an empty one, which isn't forgotten.
+    /// A part's status. If it can't be read, the error is kept, and the status is empty.
     fn status(&self, metrics: Option<SocketAddr>) -> RackStatus {
         asked(metrics).unwrap_or_else(|error| {
             self.unheard.get_or_init(|| format!("{error:#}"));
@@ -151,7 +151,7 @@ impl ProcessBench {
     }
 }
 
-/// `rack.toml` of the rack, whose data lies beside it.
+/// `rack.toml` of the rack, whose data is beside it.
 fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
     let mut addresses =
         vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); 3 + 2 * usize::from(options.nodes)];
@@ -160,8 +160,8 @@ fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
     let mut address = || addresses.next().expect("as many were drawn as are asked for");
     let RackOptions { cache_records, snapshot_period_ms, .. } = *options;
     let (value_bytes, slots) = Cache::classes_of_one_size(cache_records, options.value_bytes)[0];
-    // As in one process: parts are silent only if the machine stalls, and nothing goes around the
-    // switch.
+    // As in one process: parts are silent only if the machine stalls, so the rack never bypasses
+    // the switch.
     let mut text = format!(
         "[rack]\nscheme = \"{}\"\ndata = \"data\"\nsnapshot_period_ms = {snapshot_period_ms}\nswitch_timeout_ms = 60000\n\
          [cache]\nrecords = {cache_records}\nclasses = [[{value_bytes}, {slots}]]\n\
@@ -176,7 +176,7 @@ fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The status that a part gives at its metrics' address.
+/// The status that a part serves at the address of its metrics.
 fn asked(metrics: Option<SocketAddr>) -> anyhow::Result<RackStatus> {
     let metrics = metrics.context("a part without metrics")?;
     let agent: ureq::Agent =
@@ -213,7 +213,7 @@ impl Parts {
     }
 }
 
-/// Waits for the line that says so.
+/// Waits for the line that says that a part is ready.
 fn ready(mut part: Leashed) -> anyhow::Result<Leashed> {
     let output = part.output().context("a part's output is taken")?;
     let mut line = String::new();
@@ -238,8 +238,8 @@ impl BenchRack for ProcessBench {
         self.links(u64::from(index) + 1)
     }
 
-    /// Into the nodes' directories, while they are down: what comes by their sockets would be
-    /// capped.
+    /// Records are written into the nodes' directories before the nodes start: requests over their
+    /// sockets would be capped.
     fn load(&mut self, records: Preload) -> anyhow::Result<()> {
         self.nodes.clear();
         let open = |node| {
@@ -308,7 +308,7 @@ impl BenchRack for ProcessBench {
         let parts = switch.into_iter().chain(nodes);
         let ended: Vec<_> =
             parts.filter_map(|mut part| part.ended().transpose()).collect::<Result<_, _>>()?;
-        // What they stored goes, so they needn't end in good order.
+        // Their data is removed, so they needn't shut down in order.
         controller.stop();
         drop(scratch);
         ensure!(ended.is_empty(), "a part of the rack ended before the run did: {}", ended[0]);

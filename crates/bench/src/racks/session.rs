@@ -1,4 +1,4 @@
-//! A session for a caller that waits: it fills the cache before a run.
+//! A blocking session, which fills the cache before a run.
 
 use anyhow::ensure;
 use mio::{Events, Poll, Token, Waker};
@@ -53,7 +53,7 @@ impl BlockingSession {
         Ok(opened)
     }
 
-    /// Waits for something to happen and handles it.
+    /// Waits for packets, messages or a timeout, and handles them.
     fn step(&mut self, done: &mut dyn FnMut(Completion<'_>)) {
         let timeout = until(self.clock.now(), self.session.poll_timeout())
             .unwrap_or(Duration::from_millis(20));
@@ -93,7 +93,7 @@ impl BlockingSession {
         self.uplink.flush();
     }
 
-    /// Reads all keys, many at a time; how many the cache answered.
+    /// Reads all keys, many at a time. Returns the number that the cache answered.
     pub(super) fn read_all(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<usize> {
         let (mut answered, mut cached) = (0, 0);
         let mut keys_left = keys.iter();

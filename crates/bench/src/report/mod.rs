@@ -33,14 +33,16 @@ const ABOVE_LIMIT: f64 = 1.05;
 
 /// Prints to stdout. A full disk behind it is an error, not a panic.
 ///
-/// # Errors The text can't be written.
+/// # Errors
+/// The text can't be written.
 pub fn say(text: &str) -> anyhow::Result<()> {
     std::io::stdout().write_all(text.as_bytes()).context("writing to stdout")
 }
 
 /// Checks before a measurement that its report can be written.
 ///
-/// # Errors The file can't be written.
+/// # Errors
+/// The file can't be written.
 pub fn check_writable(path: &Path) -> anyhow::Result<()> {
     let is_new = path.symlink_metadata().is_err();
     let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);

@@ -1,12 +1,12 @@
-//! Records and their names: index to key, index and version to value.
+//! Keys and values of records: a key follows from the index, a value from index and version.
 
 use std::ops::Range;
 
 /// Shortest and longest key.
 pub const KEY_BYTES: (usize, usize) = (16, 128);
-/// Bytes of a value that say what it is; no value is shorter.
+/// Bytes of a value's stamp; no value is shorter.
 pub const VALUE_BYTES_MIN: usize = 16;
-/// Writer of the records that are there from the start.
+/// Writer of the records that are stored before the run.
 pub const PRELOADED: u16 = 0;
 
 /// Bits of an index, and of the number in a key.
@@ -16,7 +16,7 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Names records: record `index` is `user` and twelve hexadecimal digits, a seeded permutation of
 /// the index, so that neighbours in rank are not neighbours in any order of keys. Longer keys are
-/// filled up in front.
+/// padded in front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeySpace {
     seed: u64,
@@ -48,7 +48,7 @@ impl KeySpace {
         }
     }
 
-    /// The index of the record of this key, if it is one of these.
+    /// The index of the record of this key, if the key space has it.
     pub fn index(&self, key: &[u8]) -> Option<u64> {
         let name = key.get(self.key_bytes - 16..).filter(|_| key.len() == self.key_bytes)?;
         let digits = std::str::from_utf8(name.strip_prefix(b"user")?).ok()?;
@@ -79,7 +79,7 @@ fn permute(index: u64, seed: u64) -> u64 {
     x
 }
 
-/// The way back.
+/// The inverse permutation.
 #[inline]
 fn unpermute(mut x: u64, seed: u64) -> u64 {
     for inverse in INVERSES.into_iter().rev() {
@@ -89,8 +89,8 @@ fn unpermute(mut x: u64, seed: u64) -> u64 {
     x.wrapping_sub(seed) & INDEX_MASK
 }
 
-/// What undoes a multiplication by an odd number: each step doubles the bits that are right
-/// (Newton).
+/// The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the number of
+/// right bits.
 const fn inverse(odd: u64) -> u64 {
     let mut x = odd; // three bits are right
     let mut step = 0;
@@ -109,19 +109,18 @@ pub(crate) fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Says which write made a value. Nothing of a value needs to be remembered: all of it follows from
-/// this.
+/// Identifies the write that made a value; all bytes of the value follow from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamp {
     /// The record it was written to.
     pub index: u64,
-    /// Who wrote it: the client's number from 1 on, or [`PRELOADED`].
+    /// The writer: the client's number from 1 on, or [`PRELOADED`].
     pub writer: u16,
-    /// The how-manieth write of this writer it was.
+    /// The number of the write among those of its writer.
     pub version: u32,
 }
 
-/// Why bytes are no value that anybody wrote.
+/// Why bytes are no value that a client wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueError {
     /// Another length than all values have.
@@ -178,7 +177,7 @@ fn checksum(value: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The records that are there before a run: all of a range of indexes, version 0 each. Hands out
+/// The records that are stored before a run: those of a range of indexes, with version 0. Returns
 /// one record after the other without allocating.
 #[derive(Clone, Debug)]
 pub struct Preload {
@@ -195,7 +194,7 @@ impl Preload {
         Preload { keys, value_bytes, range, key: Vec::new(), value: Vec::new() }
     }
 
-    /// How many records are left.
+    /// Number of records that are left.
     pub fn remaining(&self) -> u64 {
         self.range.end.saturating_sub(self.range.start)
     }
@@ -275,7 +274,7 @@ mod tests {
         }
 
         #[test]
-        fn a_value_says_who_wrote_it(
+        fn a_value_identifies_its_write(
             index in 0u64..1 << 48, writer in any::<u16>(), version in any::<u32>(), value_bytes in 16usize..1200,
         ) {
             let stamp = Stamp { index, writer, version };
@@ -286,7 +285,7 @@ mod tests {
         }
 
         #[test]
-        fn one_flipped_bit_or_a_torn_value_shows(
+        fn a_flipped_bit_or_a_torn_value_is_found(
             index in 0u64..1 << 48,
             version in 0u32..1 << 30,
             value_bytes in 24usize..300,

@@ -1,6 +1,6 @@
-//! Workloads: which record is asked for next, by which verb, and what a value holds. Pure: no
-//! clock, no I/O, and the same for the same seed, so that wall-clock runs and virtual-time
-//! experiments ask exactly the same.
+//! Workloads: the sequence of verbs and records, and the contents of values. Pure: no clock, no
+//! I/O, and determined by the seed, so that wall-clock runs and virtual-time experiments have
+//! exactly the same requests.
 
 mod keys;
 mod popularity;
@@ -19,7 +19,7 @@ use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a client does with a record.
+/// An operation on a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -33,8 +33,8 @@ pub enum Verb {
     Rmw,
     /// Writes it if it doesn't exist: one conditional write.
     Add,
-    /// Reads it, then writes it if it is still the one that was read: a read and a conditional
-    /// write.
+    /// Reads it, then writes it if its version is still the one that was read: a read and a
+    /// conditional write.
     Cas,
 }
 
@@ -73,7 +73,7 @@ pub enum Workload {
     F,
     /// This percentage of updates, the rest reads; Zipf.
     Mix(f64),
-    /// As published of a cluster, whose operations are known; Zipf, and keys that are used only
+    /// The published mix of a cluster whose operations are known; Zipf, and keys that are used only
     /// once.
     Twitter(&'static Cluster),
 }
@@ -109,7 +109,7 @@ impl Workload {
         Demand { reads: read + rmw + cas, writes: update + insert + rmw + add + cas }
     }
 
-    /// Share of operations that go to keys which nobody uses again.
+    /// Share of operations on keys that are used only once.
     pub fn one_hit(self) -> f64 {
         match self {
             Workload::Twitter(cluster) => cluster.one_hit_requests(),
@@ -117,8 +117,8 @@ impl Workload {
         }
     }
 
-    /// Whether some records stay hotter than others for as long as popularity isn't changed: not so
-    /// for inserts and read-latest.
+    /// Whether the hot records stay the same while popularity isn't changed: not for inserts and
+    /// read-latest.
     pub fn is_static(self) -> bool {
         !matches!(self, Workload::Load | Workload::D)
     }
@@ -128,7 +128,7 @@ impl Workload {
         self == Workload::D
     }
 
-    /// What it does, in words.
+    /// A description in words.
     pub fn describe(self) -> String {
         let mix = self.mix();
         let parts = Verb::ALL.iter().zip(mix).filter(|(_, share)| *share > 0.0);
@@ -193,15 +193,15 @@ impl FromStr for Workload {
     }
 }
 
-/// Everything that decides which requests are made.
+/// The parameters that determine all requests.
 #[derive(Clone, Debug)]
 pub struct WorkloadSpec {
     /// The mix.
     pub workload: Workload,
     /// Zipf exponent; 0 is uniform.
     pub theta: f64,
-    /// Records that are there from the start (of `load`: none are; it is how many the cache limit
-    /// assumes).
+    /// Records that are stored before the run (for `load`: none are; it is the number that the
+    /// limit assumes).
     pub records: u64,
     /// How popularity changes, if it does.
     pub change: Option<Change>,
@@ -210,12 +210,12 @@ pub struct WorkloadSpec {
 }
 
 impl WorkloadSpec {
-    /// How many records must be stored before a run.
+    /// Number of records that are stored before a run.
     pub fn preloaded(&self) -> u64 {
         if self.workload == Workload::Load { 0 } else { self.records }
     }
 
-    /// Which record has which rank, before any change.
+    /// The popularity before any change.
     pub fn popularity(&self) -> Popularity {
         Popularity::new(self.records, self.workload.reads_latest(), self.change, self.seed)
     }

@@ -1,4 +1,4 @@
-//! Which record has which popularity rank, and how that changes (FarReach VI-C, Exp#7).
+//! The records' popularity ranks, and how these change (FarReach VI-C, Exp#7).
 
 use super::mix;
 use clap::ValueEnum;
@@ -19,7 +19,7 @@ pub enum Pattern {
     Random,
 }
 
-/// A change that happens again and again.
+/// A periodic change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Change {
     /// What changes.
@@ -28,7 +28,7 @@ pub struct Change {
     pub keys: u64,
 }
 
-/// Among how many of the hottest keys [`Pattern::Random`] chooses.
+/// [`Pattern::Random`] chooses among this number of the hottest keys.
 const RANDOM_AMONG: u64 = 10_000;
 
 /// A permutation of the records: rank (0 is the hottest) to index.
@@ -40,7 +40,7 @@ pub struct Popularity {
     change: Option<Change>,
     seed: u64,
     phase: u32,
-    /// What a rank is before `swapped` is looked at: the rank this much further on.
+    /// A rank without an entry in `swapped` stands for the rank this much further on.
     shift: u64,
     /// Ranks that changed places.
     swapped: HashMap<u64, u64>,
@@ -73,7 +73,7 @@ impl Popularity {
         if self.latest { self.records - 1 - rank } else { rank }
     }
 
-    /// Goes to the popularity after `phase` changes.
+    /// Sets the popularity to the one after `phase` changes.
     pub fn set_phase(&mut self, phase: u32) {
         if phase < self.phase {
             *self = Popularity::new(self.records, self.latest, self.change, self.seed);
@@ -157,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_stays_a_permutation_and_phases_can_be_gone_to_in_any_order(
+        fn it_stays_a_permutation_and_phases_can_be_set_in_any_order(
             records in 2u64..500, keys in 1u64..60, phase in 0u32..40, detour in 0u32..40,
             pattern in prop_oneof![Just(Pattern::HotIn), Just(Pattern::HotOut), Just(Pattern::Random)],
         ) {

@@ -5,12 +5,12 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use std::collections::VecDeque;
 
-/// What to do next.
+/// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     /// What.
     pub verb: Verb,
-    /// With which record.
+    /// Index of the record.
     pub index: u64,
 }
 
@@ -18,14 +18,14 @@ pub struct Request {
 /// same seed.
 ///
 /// Clients insert disjoint records: client `c` of `n` the `c`-th, `c + n`-th and so on after those
-/// that were there. Reads of the latest records choose among those that were there and those that
-/// this client has inserted itself and knows to be written, so that a stream depends on nobody else
-/// (with one client, exactly YCSB's D).
+/// that were preloaded. Reads of the latest records choose among those that were preloaded and
+/// those that this client has inserted itself and knows to be written, so that its stream doesn't
+/// depend on other clients (with one client, exactly YCSB's D).
 #[derive(Clone, Debug)]
 pub struct Requests {
-    /// Verbs up to each of these draws.
+    /// Cumulative probabilities of the verbs.
     thresholds: [f64; Verb::ALL.len()],
-    /// Share of requests for keys that nobody uses again.
+    /// Share of requests for keys that are used only once.
     one_hit: f64,
     zipf: Zipf,
     random: Pcg64Mcg,
@@ -73,14 +73,14 @@ impl Requests {
         Request { verb, index }
     }
 
-    /// The last verb that occurs at all.
+    /// The last verb with a probability above 0.
     #[cold]
     fn last_verb(&self) -> Verb {
         let whole = self.thresholds[Verb::ALL.len() - 1];
         Verb::ALL[self.thresholds.iter().position(|&threshold| threshold >= whole).unwrap_or(0)]
     }
 
-    /// The insert of this record is over: reads may choose it.
+    /// Notes that the insert of this record has ended: reads may choose it.
     pub fn inserted(&mut self, index: u64) {
         self.inserts.done(index);
     }
@@ -104,9 +104,9 @@ struct Inserts {
     first: u64,
     step: u64,
     begun: u64,
-    /// So many from the first on are written.
+    /// Number of records from the first on that are written.
     known: u64,
-    /// Whether those after them are.
+    /// Whether each record after these is written.
     done: VecDeque<bool>,
 }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_seed_and_client_ask_the_same_and_others_differ() {
+    fn a_seed_and_a_client_determine_the_requests() {
         let spec = spec("a");
         let first = take(&mut spec.requests(0, 2), 1000);
         assert_eq!(take(&mut spec.requests(0, 2), 1000), first);

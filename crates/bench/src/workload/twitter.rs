@@ -1,9 +1,9 @@
-//! Workloads after the published figures of Twitter's production cache clusters (`twitter.csv`,
-//! which names its source).
+//! Workloads by the published figures of Twitter's production cache clusters (`twitter.csv`, which
+//! names its source).
 //!
-//! The figures are means, and say nothing of how they go together. So operations, keys and sizes
-//! are independent here: every operation chooses its key alike, by the published Zipf exponent, but
-//! for the share of requests that goes to keys used only once; and all records have the mean size.
+//! The figures are means, without correlations. So operations, keys and sizes are independent here:
+//! all operations choose their keys by the published Zipf exponent, except for the share of
+//! requests for keys that are used only once; and all records have the mean size.
 
 use super::Verb;
 use std::fmt;
@@ -85,14 +85,15 @@ impl Cluster {
         })
     }
 
-    /// Whether the mean record fits a cache with slots of so many bytes.
+    /// Whether the mean record fits a cache with slots of `slot_bytes` bytes.
     pub fn fits(&self, slot_bytes: u32) -> Option<bool> {
         let (key_bytes, value_bytes) = self.key_bytes.zip(self.value_bytes)?;
         Some(key_bytes as usize <= CACHED_KEY_BYTES_MAX && value_bytes <= slot_bytes)
     }
 
-    /// The share of records that fits whatever the lengths around the published means: no more than
-    /// `mean / length` of them are so long (Markov).
+    /// A lower bound of the share of records that fit, for any distribution of lengths with the
+    /// published means: at most `mean / length` of them have that length or more (Markov's
+    /// inequality).
     pub fn fits_at_least(&self, slot_bytes: u32) -> Option<f64> {
         let (key_bytes, value_bytes) = self.key_bytes.zip(self.value_bytes)?;
         let too_long = |mean: u32, most: u32| f64::from(mean) / (f64::from(most) + 1.0);
@@ -111,8 +112,8 @@ impl Cluster {
         }
     }
 
-    /// How many keys were used more than once. Not published, but it follows from the rate, the
-    /// length of the trace and the mean number of requests.
+    /// Number of keys that were used more than once. It isn't published, but follows from the rate,
+    /// the length of the trace and the mean number of requests.
     pub fn lasting_keys(&self) -> Option<u64> {
         let keys = self.rate_ops? * TRACE_SECONDS / self.mean_requests?.max(1.0);
         Some(((keys * (1.0 - self.one_hit_keys.unwrap_or(0.0))) as u64).max(1))
@@ -121,10 +122,10 @@ impl Cluster {
     /// Probability of each verb, in the order of [`Verb::ALL`]; `None` if the operations were not
     /// published.
     ///
-    /// `get` and `gets` read. `set`, `replace` and `delete` write (a delete is made a write, or
-    /// records would run out). `add` writes if there is nothing. `cas`, `incr`, `decr`, `append`
-    /// and `prepend` read and then write if the record is still the one that was read; the `gets`
-    /// that a `cas` had to make is that read, and doesn't count again.
+    /// `get` and `gets` read. `set`, `replace` and `delete` write (a delete is replaced by a write,
+    /// since the number of records would shrink). `add` writes if there is nothing. `cas`, `incr`,
+    /// `decr`, `append` and `prepend` read and then write if the record is still the one that was
+    /// read; the `gets` that a `cas` had to make is that read, and doesn't count again.
     pub(super) fn mix(&self) -> Option<[f64; Verb::ALL.len()]> {
         let share = |names: &[&str]| -> f64 {
             self.operations

@@ -97,7 +97,7 @@ impl ZipfShares {
         ZipfShares { items, theta, zeta: zeta(items, theta) }
     }
 
-    /// How many ranks there are.
+    /// Number of ranks.
     pub fn items(&self) -> u64 {
         self.items
     }
@@ -116,7 +116,7 @@ impl ZipfShares {
 
 /// `1 + 2^-theta + ... + n^-theta`.
 fn zeta(n: u64, theta: f64) -> f64 {
-    // Small terms first, so that rounding doesn't add up.
+    // Small terms first, so that rounding errors stay small.
     let summed: f64 = (1..=n.min(SUMMED)).rev().map(|k| density(k as f64, theta)).sum();
     if n <= SUMMED {
         return summed;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skew_that_is_a_little_off_is_told_apart() {
+    fn another_exponent_fails_the_test() {
         // The same test refuses 0.95 for 0.99, so it can fail.
         let (zipf, shares) = (Zipf::new(1000, 0.95), ZipfShares::new(1000, 0.99));
         let mut random = Pcg64Mcg::seed_from_u64(7);
