@@ -4,7 +4,7 @@
 //! on it, under the same load generator, varies less. So each round runs every case on both
 //! servers, which take turns in going first, and ratios are taken within rounds.
 
-use crate::leash::Leashed;
+use crate::process_guard::ProcessGuard;
 use crate::report::{Machine, Spread, check_writable, grouped, say, spelt};
 use crate::scratch::Scratch;
 use anyhow::{Context as _, bail, ensure};
@@ -377,7 +377,7 @@ fn version() -> anyhow::Result<String> {
 
 /// A redis-server that ends with this process.
 struct RedisServer {
-    process: Leashed,
+    process: ProcessGuard,
     address: SocketAddr,
     _data: Scratch,
 }
@@ -400,13 +400,13 @@ impl RedisServer {
     }
 }
 
-fn spawn(address: SocketAddr, data: &Path, durability: Durability) -> anyhow::Result<Leashed> {
+fn spawn(address: SocketAddr, data: &Path, durability: Durability) -> anyhow::Result<ProcessGuard> {
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     let data = data.to_str().context("redis-server's directory has a name that isn't UTF-8")?;
     let mut command =
         vec!["redis-server", "--bind", &host, "--port", &port, "--save", "", "--dir", data];
     command.extend(durability.redis_options());
-    Leashed::spawn(&command, Stdio::null(), Stdio::inherit())
+    ProcessGuard::spawn(&command, Stdio::null(), Stdio::inherit())
         .context("cannot run redis-server (package redis-server)")
 }
 

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use switchback_bench::leash::Leashed;
+use switchback_bench::process_guard::ProcessGuard;
 use switchback_bench::report::Spread;
 use switchback_datapath::Shard;
 use switchback_net::UdpLink;
@@ -192,7 +192,7 @@ fn cpu_of(tasks: &str, wanted: impl Fn(&str) -> bool) -> anyhow::Result<Duration
 
 /// A server of others, which ends with this.
 struct Server {
-    process: Leashed,
+    process: ProcessGuard,
     port: u16,
     /// What a read says, and what is answered.
     ask: String,
@@ -201,7 +201,11 @@ struct Server {
 
 impl Server {
     /// None if it isn't installed.
-    fn start(segment: &Segment, command: &[&str], port: u16) -> anyhow::Result<Option<Leashed>> {
+    fn start(
+        segment: &Segment,
+        command: &[&str],
+        port: u16,
+    ) -> anyhow::Result<Option<ProcessGuard>> {
         let name = command[0];
         if Command::new(name)
             .arg("--version")
@@ -216,7 +220,7 @@ impl Server {
         // It inherits the thread's CPU and its network.
         let process = segment.on_switch(|| {
             pin(cpus()[0])?;
-            Leashed::spawn(&command, Stdio::null(), Stdio::null())
+            ProcessGuard::spawn(&command, Stdio::null(), Stdio::null())
                 .with_context(|| format!("starting {name}"))
         })?;
         Ok(Some(process))

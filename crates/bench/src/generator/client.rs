@@ -1,7 +1,7 @@
 //! One client thread: a session, its links, and a loop that keeps them busy.
 
-use super::book::{Book, Next};
 use super::clock::{Clock, Timer};
+use super::outstanding::{Next, Outstanding};
 use super::pacer::Pacer;
 use super::recorder::Recorder;
 use crate::learner::Learner;
@@ -75,7 +75,7 @@ impl Shared<'_> {
 }
 
 /// The results of a client.
-pub(super) struct Harvest {
+pub(super) struct ClientResults {
     pub(super) recorder: Recorder,
     /// Counters of its session over the measured time.
     pub(super) sent: SessionStatistics,
@@ -108,7 +108,7 @@ pub(super) struct Client<'a> {
     packet: Packet,
     key: Vec<u8>,
     value: Vec<u8>,
-    book: Book<'a>,
+    outstanding: Outstanding<'a>,
     pacer: Option<Pacer>,
     times: Times,
     stage: Stage,
@@ -133,7 +133,7 @@ impl<'a> Client<'a> {
         number: u32,
         mut session: Session,
         mut links: ClientLinks,
-        equip: impl FnOnce(Times) -> (Book<'a>, Option<Pacer>),
+        equip: impl FnOnce(Times) -> (Outstanding<'a>, Option<Pacer>),
     ) -> anyhow::Result<Client<'a>> {
         let mut poll = Poll::new().context("a client's poll")?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).context("a client's waker")?);
@@ -142,7 +142,7 @@ impl<'a> Client<'a> {
         links.control.register(&waker);
         let mut events = Events::with_capacity(64);
         let times = wait_for_start(shared, &mut session, &mut links, &mut poll, &mut events)?;
-        let (book, pacer) = equip(times);
+        let (outstanding, pacer) = equip(times);
         Ok(Client {
             shared,
             number,
@@ -154,7 +154,7 @@ impl<'a> Client<'a> {
             packet: Packet::new(),
             key: Vec::new(),
             value: Vec::new(),
-            book,
+            outstanding,
             pacer,
             times,
             stage: Stage::Running,
@@ -171,19 +171,19 @@ impl<'a> Client<'a> {
     }
 
     /// Runs to the end.
-    pub(super) fn run(mut self) -> anyhow::Result<Harvest> {
+    pub(super) fn run(mut self) -> anyhow::Result<ClientResults> {
         while self.stage != Stage::Done {
             let busy = self.turn()?;
             self.shared.progress[self.number as usize]
-                .store(self.book.recorder.operations, Ordering::Relaxed);
+                .store(self.outstanding.recorder.operations, Ordering::Relaxed);
             if !busy && self.stage != Stage::Done {
                 self.sleep()?;
             }
         }
         self.session.close();
         exchange(&mut self.session, &mut self.links, self.shared.clock.at(self.now_ns));
-        if let Some(verifier) = self.book.verifier() {
-            verifier.add_swept(self.book.swept());
+        if let Some(verifier) = self.outstanding.verifier() {
+            verifier.add_swept(self.outstanding.swept());
         }
         let before = self.sent_before.unwrap_or_default();
         let after = self.sent_after.unwrap_or_else(|| self.session.statistics());
@@ -195,7 +195,12 @@ impl<'a> Client<'a> {
             ignored_packets: after.ignored_packets - before.ignored_packets,
             ..after
         };
-        Ok(Harvest { recorder: self.book.recorder, sent, unsent: self.unsent, late: self.late })
+        Ok(ClientResults {
+            recorder: self.outstanding.recorder,
+            sent,
+            unsent: self.unsent,
+            late: self.late,
+        })
     }
 
     /// Polls links, timers and operations once; false if there was nothing to do.
@@ -211,7 +216,7 @@ impl<'a> Client<'a> {
         while let Some(completion) = self.session.poll_completion() {
             busy = true;
             // Only failures are returned here, and they have no next step.
-            self.book.complete(self.now_ns, completion);
+            self.outstanding.complete(self.now_ns, completion);
         }
         self.transmit()?; // retries
         self.mark_times();
@@ -228,12 +233,12 @@ impl<'a> Client<'a> {
         }
         let mut busy = false;
         for _ in 0..BATCH {
-            if !self.refused.is_empty() || !self.book.has_room() {
+            if !self.refused.is_empty() || !self.outstanding.has_room() {
                 break;
             }
             let Some((due_ns, request)) = self.next_operation() else { break };
             busy = true;
-            let slot = self.book.begin(due_ns, request, self.stage == Stage::Sweeping);
+            let slot = self.outstanding.begin(due_ns, request, self.stage == Stage::Sweeping);
             self.submit(slot)?;
         }
         Ok(busy)
@@ -243,15 +248,15 @@ impl<'a> Client<'a> {
     fn next_operation(&mut self) -> Option<(u64, Request)> {
         match (self.stage, &mut self.pacer) {
             (Stage::Running, None) if self.now_ns < self.times.to_ns => {
-                Some((self.now_ns, self.book.requests.next_request()))
+                Some((self.now_ns, self.outstanding.requests.next_request()))
             }
             (Stage::Running, Some(pacer))
                 if pacer.next_ns() <= self.now_ns.min(self.times.to_ns - 1) =>
             {
                 self.late += u64::from(self.now_ns >= self.times.to_ns);
                 let due_ns = pacer.take();
-                self.book.recorder.began(due_ns, self.now_ns);
-                Some((due_ns, self.book.requests.next_request()))
+                self.outstanding.recorder.began(due_ns, self.now_ns);
+                Some((due_ns, self.outstanding.requests.next_request()))
             }
             (Stage::Sweeping, _) => {
                 let index = self.sweep.as_mut()?.next();
@@ -267,11 +272,11 @@ impl<'a> Client<'a> {
     /// Hands the request of a slot to the session and sends it.
     #[inline]
     fn submit(&mut self, slot: u32) -> anyhow::Result<()> {
-        let operation = *self.book.slot(slot);
+        let operation = *self.outstanding.slot(slot);
         self.shared.keys.write_key(operation.index, &mut self.key);
         let key = self.key.as_slice();
         let request = if operation.writing {
-            self.book.stamp(slot).write_value(self.shared.value_bytes, &mut self.value);
+            self.outstanding.stamp(slot).write_value(self.shared.value_bytes, &mut self.value);
             Operation::Write {
                 key,
                 value: &self.value,
@@ -316,7 +321,7 @@ impl<'a> Client<'a> {
         else {
             return Ok(());
         };
-        match self.book.complete(self.now_ns, completion) {
+        match self.outstanding.complete(self.now_ns, completion) {
             Next::Nothing => Ok(()),
             Next::Write(slot) => self.submit(slot),
         }
@@ -332,7 +337,7 @@ impl<'a> Client<'a> {
         }
         if self.now_ns >= self.next_change_ns && self.now_ns < self.times.to_ns {
             self.phase += 1;
-            self.book.requests.set_phase(self.phase);
+            self.outstanding.requests.set_phase(self.phase);
             self.next_change_ns = self.next_change_ns.saturating_add(self.shared.change_ns);
         }
     }
@@ -352,7 +357,7 @@ impl<'a> Client<'a> {
                 self.give_up_due();
                 self.stage = Stage::Draining;
             }
-            Stage::Draining if self.book.is_empty() => match self.book.verifier() {
+            Stage::Draining if self.outstanding.is_empty() => match self.outstanding.verifier() {
                 Some(verifier) => {
                     let clients = self.shared.progress.len() as u64;
                     self.sweep = Some(Box::new(verifier.touched(u64::from(self.number), clients)));
@@ -360,7 +365,7 @@ impl<'a> Client<'a> {
                 }
                 None => self.stage = Stage::Done,
             },
-            Stage::Sweeping if self.sweep.is_none() && self.book.is_empty() => {
+            Stage::Sweeping if self.sweep.is_none() && self.outstanding.is_empty() => {
                 self.stage = Stage::Done
             }
             _ => {}
@@ -371,7 +376,7 @@ impl<'a> Client<'a> {
     fn give_up_due(&mut self) {
         let Some(pacer) = &mut self.pacer else { return };
         while pacer.next_ns() < self.times.to_ns {
-            self.book.give_up_due(pacer.take(), self.now_ns);
+            self.outstanding.give_up_due(pacer.take(), self.now_ns);
             self.unsent += 1;
         }
     }
@@ -384,7 +389,7 @@ impl<'a> Client<'a> {
         if !self.refused.is_empty() {
             until_ns = until_ns.min(self.now_ns + REFUSED_NS);
         } else if let (Some(pacer), Stage::Running, true) =
-            (&self.pacer, self.stage, self.book.has_room())
+            (&self.pacer, self.stage, self.outstanding.has_room())
         {
             until_ns = until_ns.min(pacer.next_ns());
         }

@@ -1,8 +1,8 @@
 //! The wall-clock load generator: client threads with a session each, closed or open loop.
 
-mod book;
 mod client;
 mod clock;
+mod outstanding;
 mod pacer;
 mod recorder;
 
@@ -13,9 +13,9 @@ use crate::rack::{BenchRack, ClientLinks, RackStatistics};
 use crate::verify::{Verdict, Verifier};
 use crate::workload::{KeySpace, WorkloadSpec, mix};
 use anyhow::{Context as _, anyhow};
-use book::Book;
-use client::{Client, Harvest, STOPPED, Shared, Times};
+use client::{Client, ClientResults, STOPPED, Shared, Times};
 use clock::Clock;
+use outstanding::Outstanding;
 use pacer::Pacer;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -124,7 +124,7 @@ pub(crate) fn measure(
     };
     let links =
         (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
-    let (watched, harvests) = std::thread::scope(|scope| {
+    let (watched, results) = std::thread::scope(|scope| {
         let clients: Vec<_> = links
             .into_iter()
             .enumerate()
@@ -134,21 +134,21 @@ pub(crate) fn measure(
         if watched.is_err() {
             shared.stop.store(true, Ordering::Relaxed);
         }
-        let harvests: Vec<_> = clients.into_iter().map(join).collect();
-        (watched, harvests)
+        let results: Vec<_> = clients.into_iter().map(join).collect();
+        (watched, results)
     });
     // If a client failed, its error comes first: the others, and the thread that watches them,
     // ended because of it.
-    let mut results = Vec::new();
-    for harvest in harvests {
-        match harvest {
+    let mut others = Vec::new();
+    for result in results {
+        match result {
             Err(error) if error.root_cause().to_string() != STOPPED => return Err(error),
-            other => results.push(other),
+            other => others.push(other),
         }
     }
     let mut measured = watched?;
-    for harvest in results {
-        add(&mut measured, harvest?);
+    for results in others {
+        add(&mut measured, results?);
     }
     if let Some(verifier) = &verifier {
         let verdict = verifier.verdict();
@@ -164,7 +164,7 @@ fn spawn_client<'scope, 'a: 'scope>(
     plan: &'a Plan,
     number: u32,
     links: ClientLinks,
-) -> ScopedJoinHandle<'scope, anyhow::Result<Harvest>> {
+) -> ScopedJoinHandle<'scope, anyhow::Result<ClientResults>> {
     let work = move || {
         let now = shared.clock.at(shared.clock.now_ns());
         let unix_ns =
@@ -185,7 +185,9 @@ fn spawn_client<'scope, 'a: 'scope>(
         .expect("a process that can't start threads can't measure")
 }
 
-fn join(client: ScopedJoinHandle<'_, anyhow::Result<Harvest>>) -> anyhow::Result<Harvest> {
+fn join(
+    client: ScopedJoinHandle<'_, anyhow::Result<ClientResults>>,
+) -> anyhow::Result<ClientResults> {
     client.join().unwrap_or_else(|_| Err(anyhow!("a client thread panicked")))
 }
 
@@ -195,10 +197,11 @@ fn equip<'a>(
     plan: &Plan,
     number: u32,
     times: Times,
-) -> (Book<'a>, Option<Pacer>) {
+) -> (Outstanding<'a>, Option<Pacer>) {
     let requests = plan.spec.requests(number, plan.clients);
     let recorder = Recorder::new(times.from_ns, times.to_ns, plan.rate_ops.is_some());
-    let book = Book::new(plan.window, number as u16 + 1, requests, recorder, shared.verifier);
+    let outstanding =
+        Outstanding::new(plan.window, number as u16 + 1, requests, recorder, shared.verifier);
     let pacer = plan.rate_ops.map(|rate_ops| {
         let ops = rate_ops / f64::from(plan.clients);
         Pacer::new(
@@ -208,7 +211,7 @@ fn equip<'a>(
             mix(plan.spec.seed ^ mix(u64::from(number) | 1 << 32)),
         )
     });
-    (book, pacer)
+    (outstanding, pacer)
 }
 
 /// The session's settings: the defaults, with longer timeouts if nodes are capped. A request that
@@ -231,7 +234,7 @@ fn watch(
     rack: &mut dyn BenchRack,
     plan: &Plan,
     shared: &Shared<'_>,
-    clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>],
+    clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
     progress: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Measured> {
     progress(Progress::Warmup);
@@ -304,7 +307,7 @@ pub(crate) fn changes_within(measured: Duration, every: Duration) -> u32 {
 
 fn wait_until(
     shared: &Shared<'_>,
-    clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>],
+    clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
     until_ns: u64,
     look: &mut dyn FnMut(u64),
 ) -> anyhow::Result<()> {
@@ -321,7 +324,7 @@ fn wait_until(
 
 fn check(
     shared: &Shared<'_>,
-    clients: &[ScopedJoinHandle<'_, anyhow::Result<Harvest>>],
+    clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
 ) -> anyhow::Result<()> {
     anyhow::ensure!(!shared.stop.load(Ordering::Relaxed), STOPPED);
     anyhow::ensure!(
@@ -353,16 +356,16 @@ fn difference(before: &RackStatistics, after: &RackStatistics, scale: f64) -> Ra
     }
 }
 
-fn add(measured: &mut Measured, harvest: Harvest) {
-    measured.recorder.add(&harvest.recorder);
-    measured.unsent += harvest.unsent;
-    measured.late += harvest.late;
-    measured.sent.submitted += harvest.sent.submitted;
-    measured.sent.retries += harvest.sent.retries;
-    measured.sent.timed_out += harvest.sent.timed_out;
-    measured.sent.indeterminate += harvest.sent.indeterminate;
-    measured.sent.ignored_packets += harvest.sent.ignored_packets;
-    measured.sent.epoch_changes += harvest.sent.epoch_changes;
+fn add(measured: &mut Measured, results: ClientResults) {
+    measured.recorder.add(&results.recorder);
+    measured.unsent += results.unsent;
+    measured.late += results.late;
+    measured.sent.submitted += results.sent.submitted;
+    measured.sent.retries += results.sent.retries;
+    measured.sent.timed_out += results.sent.timed_out;
+    measured.sent.indeterminate += results.sent.indeterminate;
+    measured.sent.ignored_packets += results.sent.ignored_packets;
+    measured.sent.epoch_changes += results.sent.epoch_changes;
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::session::BlockingSession;
 use super::{OWN_LANES, Records, Watched};
-use crate::leash::Leashed;
+use crate::process_guard::ProcessGuard;
 use crate::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
 use crate::scratch::Scratch;
 use crate::workload::Preload;
@@ -32,8 +32,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) struct ProcessBench {
-    switch: Option<Leashed>,
-    nodes: Vec<Leashed>,
+    switch: Option<ProcessGuard>,
+    nodes: Vec<ProcessGuard>,
     controller: ControllerPart,
     watched: Watched,
     parts: Parts,
@@ -186,16 +186,16 @@ fn asked(metrics: Option<SocketAddr>) -> anyhow::Result<RackStatus> {
 }
 
 impl Parts {
-    fn switch(&self) -> anyhow::Result<Leashed> {
+    fn switch(&self) -> anyhow::Result<ProcessGuard> {
         self.part("switch", &[]).and_then(ready)
     }
 
-    fn nodes(&self) -> anyhow::Result<Vec<Leashed>> {
+    fn nodes(&self) -> anyhow::Result<Vec<ProcessGuard>> {
         let started: Vec<_> = (0..self.config.nodes.len()).map(|index| self.node(index)).collect();
         started.into_iter().map(|node| node.and_then(ready)).collect()
     }
 
-    fn node(&self, index: usize) -> anyhow::Result<Leashed> {
+    fn node(&self, index: usize) -> anyhow::Result<ProcessGuard> {
         let mut arguments = vec!["--index".to_owned(), index.to_string()];
         if let Some(ops) = self.capacity_ops {
             arguments.extend(["--capacity".to_owned(), ops.to_string()]);
@@ -203,18 +203,18 @@ impl Parts {
         self.part("node", &arguments)
     }
 
-    fn part(&self, part: &str, arguments: &[String]) -> anyhow::Result<Leashed> {
+    fn part(&self, part: &str, arguments: &[String]) -> anyhow::Result<ProcessGuard> {
         let fixed =
             [self.program.as_os_str(), part.as_ref(), "--config".as_ref(), self.file.as_os_str()];
         let command: Vec<&OsStr> =
             fixed.into_iter().chain(arguments.iter().map(OsStr::new)).collect();
-        Leashed::spawn(&command, Stdio::piped(), Stdio::inherit())
+        ProcessGuard::spawn(&command, Stdio::piped(), Stdio::inherit())
             .with_context(|| format!("starting a {part}"))
     }
 }
 
 /// Waits for the line that says that a part is ready.
-fn ready(mut part: Leashed) -> anyhow::Result<Leashed> {
+fn ready(mut part: ProcessGuard) -> anyhow::Result<ProcessGuard> {
     let output = part.output().context("a part's output is taken")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;

@@ -245,7 +245,7 @@ impl Run {
         // An open loop records the latency of each operation that was due, whenever it ended.
         let due = latencies
             .values()
-            .filter_map(|by_whom| by_whom.get("all"))
+            .filter_map(|by_part| by_part.get("all"))
             .map(|latency| latency.count)
             .sum::<u64>();
         let due_ops = context.offered_ops.map(|_| (due + recorder.failed) as f64 / seconds);
@@ -351,13 +351,13 @@ fn latencies(recorder: &Recorder) -> BTreeMap<&'static str, BTreeMap<&'static st
     for (verb, [cache, node]) in Verb::ALL.into_iter().zip(&recorder.latencies) {
         let mut all = cache.clone();
         all.add(node).expect("all histograms have the same bounds");
-        let by_whom = [("cache", cache), ("node", node), ("all", &all)];
-        let by_whom: BTreeMap<_, _> = by_whom
+        let by_part = [("cache", cache), ("node", node), ("all", &all)];
+        let by_part: BTreeMap<_, _> = by_part
             .into_iter()
-            .filter_map(|(whom, histogram)| Some((whom, Latency::of(histogram)?)))
+            .filter_map(|(part, histogram)| Some((part, Latency::of(histogram)?)))
             .collect();
-        if !by_whom.is_empty() {
-            by_verb.insert(verb.name(), by_whom);
+        if !by_part.is_empty() {
+            by_verb.insert(verb.name(), by_part);
         }
     }
     by_verb

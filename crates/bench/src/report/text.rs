@@ -167,10 +167,10 @@ pub(crate) fn text_of_run(run: &Run) -> String {
 fn latency_table(run: &Run) -> String {
     let mut table =
         Table::of_numbers(["latency in us", "count", "mean", "p50", "p99", "p99.9", "max"]);
-    for (verb, by_whom) in &run.latency_us {
-        for whom in ["cache", "node", "all"] {
-            // With one part the sum is that part.
-            let Some(latency) = by_whom.get(whom).filter(|_| whom != "all" || by_whom.len() > 2)
+    for (verb, by_part) in &run.latency_us {
+        for part in ["cache", "node", "all"] {
+            // If only one part answered, the sum is the same.
+            let Some(latency) = by_part.get(part).filter(|_| part != "all" || by_part.len() > 2)
             else {
                 continue;
             };
@@ -178,7 +178,7 @@ fn latency_table(run: &Run) -> String {
             let [mean, p50, p99, p999, max] =
                 [mean, p50, p99, p999, max].map(|us| microseconds(*us));
             table.row([
-                format!("{verb}, {whom}"),
+                format!("{verb}, {part}"),
                 grouped(*count as f64),
                 mean,
                 p50,

@@ -36,7 +36,7 @@ pub(super) enum Next {
 
 /// The outstanding operations, by slot; a slot's number is the token that the session returns with
 /// a completion.
-pub(super) struct Book<'a> {
+pub(super) struct Outstanding<'a> {
     slots: Vec<Operation>,
     free: Vec<u32>,
     writer: u16,
@@ -47,14 +47,14 @@ pub(super) struct Book<'a> {
     swept: u64,
 }
 
-impl<'a> Book<'a> {
+impl<'a> Outstanding<'a> {
     pub(super) fn new(
         window: u32,
         writer: u16,
         requests: Requests,
         recorder: Recorder,
         verifier: Option<&'a Verifier>,
-    ) -> Book<'a> {
+    ) -> Outstanding<'a> {
         let nothing = Operation {
             verb: Verb::Read,
             index: 0,
@@ -66,7 +66,7 @@ impl<'a> Book<'a> {
             cached: true,
             sweep: false,
         };
-        Book {
+        Outstanding {
             slots: vec![nothing; window as usize],
             free: (0..window).rev().collect(),
             writer,
