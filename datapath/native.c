@@ -119,7 +119,7 @@ static bool new_classes(struct switchback *switchback, const struct switchback_c
             return false;
         }
     }
-    // Half full at most: a chain of full buckets is rare then, and most lookups read one line.
+    // Half full at most: a run of full buckets is rare then, and most lookups read one line.
     u64 buckets = power_of_two_from((slots + 1) / 2 + 1);
     switchback->class_count = config->class_count;
     switchback->lookup.mask = (u32)(buckets - 1);

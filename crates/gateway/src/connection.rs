@@ -13,11 +13,11 @@ const POOLED_BYTES_MAX: usize = 64 << 10;
 /// Spare buffers kept.
 const POOLED_MAX: usize = 256;
 
-/// A connection and which of the connections that had this index.
+/// A connection: an index, and the number of the connection among those that had it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub(crate) struct ConnectionId {
     pub(crate) index: u32,
-    pub(crate) generation: u32,
+    pub(crate) serial: u32,
 }
 
 /// Buffers that idle connections don't need.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 #[derive(Debug, Default)]
 struct Entry {
-    generation: u32,
+    serial: u32,
     connection: Option<Box<Connection>>,
 }
 
@@ -31,7 +31,7 @@ impl Connections {
         });
         let entry = &mut self.entries[index as usize];
         entry.connection = Some(Box::new(connection));
-        ConnectionId { index, generation: entry.generation }
+        ConnectionId { index, serial: entry.serial }
     }
 
     /// The index that the next connection will have.
@@ -43,9 +43,9 @@ impl Connections {
         let entry = self
             .entries
             .get_mut(id.index as usize)
-            .filter(|entry| entry.generation == id.generation)?;
+            .filter(|entry| entry.serial == id.serial)?;
         let connection = entry.connection.take()?;
-        entry.generation = entry.generation.wrapping_add(1);
+        entry.serial = entry.serial.wrapping_add(1);
         self.free.push(id.index);
         Some(connection)
     }
@@ -55,7 +55,7 @@ impl Connections {
         let entry = self
             .entries
             .get_mut(id.index as usize)
-            .filter(|entry| entry.generation == id.generation)?;
+            .filter(|entry| entry.serial == id.serial)?;
         entry.connection.as_deref_mut()
     }
 
@@ -64,7 +64,7 @@ impl Connections {
         let entry = self
             .entries
             .get(id.index as usize)
-            .filter(|entry| entry.generation == id.generation)?;
+            .filter(|entry| entry.serial == id.serial)?;
         entry.connection.as_deref()
     }
 
@@ -74,12 +74,12 @@ impl Connections {
         entry
             .connection
             .as_ref()
-            .map(|_| ConnectionId { index: index as u32, generation: entry.generation })
+            .map(|_| ConnectionId { index: index as u32, serial: entry.serial })
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
         self.entries.iter().enumerate().filter_map(|(index, entry)| {
-            let id = ConnectionId { index: index as u32, generation: entry.generation };
+            let id = ConnectionId { index: index as u32, serial: entry.serial };
             entry.connection.as_deref().map(|connection| (id, connection))
         })
     }

@@ -184,7 +184,7 @@ impl Running {
 
     fn queue_names(&self, at: u32) -> [Option<u64>; 2] {
         let operation = &self.operations[at];
-        let connection = (operation.connection.index, operation.connection.generation);
+        let connection = (operation.connection.index, operation.connection.serial);
         let order = self.key_queues.program_order(connection, &operation.key);
         let writes = operation
             .is_read_modify_write()

@@ -344,7 +344,7 @@ fn both_builds_do_the_same() {
         let mut last = String::new();
         let mut totals = [0; 6];
         for turn in 0..steps {
-            // A new life, now and then: every state is left again.
+            // Begins with empty tables now and then, since some states are never left.
             if turn % 500 == 0 {
                 add(&mut totals, &pair.native.statistics());
                 pair = Pair::new(features);

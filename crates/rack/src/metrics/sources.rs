@@ -304,7 +304,7 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
     for (name, help, value) in [
         (
             "switchback_epoch",
-            "Epoch of the rack; it rises with every recovery.",
+            "Epoch of the chain; it rises with every recovery.",
             f64::from(status.epoch),
         ),
         ("switchback_generation", "Snapshot generation.", f64::from(status.generation)),
