@@ -40,10 +40,8 @@ impl Connections {
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Box<Connection>> {
-        let entry = self
-            .entries
-            .get_mut(id.index as usize)
-            .filter(|entry| entry.serial == id.serial)?;
+        let entry =
+            self.entries.get_mut(id.index as usize).filter(|entry| entry.serial == id.serial)?;
         let connection = entry.connection.take()?;
         entry.serial = entry.serial.wrapping_add(1);
         self.free.push(id.index);
@@ -52,19 +50,15 @@ impl Connections {
 
     #[inline]
     pub(crate) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        let entry = self
-            .entries
-            .get_mut(id.index as usize)
-            .filter(|entry| entry.serial == id.serial)?;
+        let entry =
+            self.entries.get_mut(id.index as usize).filter(|entry| entry.serial == id.serial)?;
         entry.connection.as_deref_mut()
     }
 
     #[inline]
     pub(crate) fn get(&self, id: ConnectionId) -> Option<&Connection> {
-        let entry = self
-            .entries
-            .get(id.index as usize)
-            .filter(|entry| entry.serial == id.serial)?;
+        let entry =
+            self.entries.get(id.index as usize).filter(|entry| entry.serial == id.serial)?;
         entry.connection.as_deref()
     }
 
