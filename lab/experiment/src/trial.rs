@@ -222,7 +222,7 @@ impl Bench {
 
     /// Outstanding requests if they arrive at random and the busiest node is busy for the share
     /// [`BUSY`] of the time: those in the nodes' queues (the Pollaczek-Khinchine formula for M/G/1
-    /// queues), and those on links.
+    /// queues: Pollaczek 1930, Khinchine 1932), and those on links.
     fn under_way(&self, limit: &Limit) -> u32 {
         let ops = (BUSY * limit.ops(NODE_WORK)).min(self.case.most_ops);
         let variation = 1.0 + self.profile.service_spread.powi(2) / 3.0;

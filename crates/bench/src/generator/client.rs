@@ -1,7 +1,7 @@
 //! One client thread: a session, its links, and a loop that keeps them busy.
 
 use super::clock::{Clock, Timer};
-use super::outstanding::{Next, Outstanding};
+use super::in_flight::{InFlight, Next};
 use super::pacer::Pacer;
 use super::recorder::Recorder;
 use crate::learner::Learner;
@@ -108,7 +108,7 @@ pub(super) struct Client<'a> {
     packet: Packet,
     key: Vec<u8>,
     value: Vec<u8>,
-    outstanding: Outstanding<'a>,
+    in_flight: InFlight<'a>,
     pacer: Option<Pacer>,
     times: Times,
     stage: Stage,
@@ -133,7 +133,7 @@ impl<'a> Client<'a> {
         number: u32,
         mut session: Session,
         mut links: ClientLinks,
-        equip: impl FnOnce(Times) -> (Outstanding<'a>, Option<Pacer>),
+        equip: impl FnOnce(Times) -> (InFlight<'a>, Option<Pacer>),
     ) -> anyhow::Result<Client<'a>> {
         let mut poll = Poll::new().context("a client's poll")?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).context("a client's waker")?);
@@ -142,7 +142,7 @@ impl<'a> Client<'a> {
         links.control.register(&waker);
         let mut events = Events::with_capacity(64);
         let times = wait_for_start(shared, &mut session, &mut links, &mut poll, &mut events)?;
-        let (outstanding, pacer) = equip(times);
+        let (in_flight, pacer) = equip(times);
         Ok(Client {
             shared,
             number,
@@ -154,7 +154,7 @@ impl<'a> Client<'a> {
             packet: Packet::new(),
             key: Vec::new(),
             value: Vec::new(),
-            outstanding,
+            in_flight,
             pacer,
             times,
             stage: Stage::Running,
@@ -175,15 +175,15 @@ impl<'a> Client<'a> {
         while self.stage != Stage::Done {
             let busy = self.turn()?;
             self.shared.progress[self.number as usize]
-                .store(self.outstanding.recorder.operations, Ordering::Relaxed);
+                .store(self.in_flight.recorder.operations, Ordering::Relaxed);
             if !busy && self.stage != Stage::Done {
                 self.sleep()?;
             }
         }
         self.session.close();
         exchange(&mut self.session, &mut self.links, self.shared.clock.at(self.now_ns));
-        if let Some(verifier) = self.outstanding.verifier() {
-            verifier.add_swept(self.outstanding.swept());
+        if let Some(verifier) = self.in_flight.verifier() {
+            verifier.add_swept(self.in_flight.swept());
         }
         let before = self.sent_before.unwrap_or_default();
         let after = self.sent_after.unwrap_or_else(|| self.session.statistics());
@@ -196,7 +196,7 @@ impl<'a> Client<'a> {
             ..after
         };
         Ok(ClientResults {
-            recorder: self.outstanding.recorder,
+            recorder: self.in_flight.recorder,
             sent,
             unsent: self.unsent,
             late: self.late,
@@ -216,7 +216,7 @@ impl<'a> Client<'a> {
         while let Some(completion) = self.session.poll_completion() {
             busy = true;
             // Only failures are returned here, and they have no next step.
-            self.outstanding.complete(self.now_ns, completion);
+            self.in_flight.complete(self.now_ns, completion);
         }
         self.transmit()?; // retries
         self.mark_times();
@@ -233,12 +233,12 @@ impl<'a> Client<'a> {
         }
         let mut busy = false;
         for _ in 0..BATCH {
-            if !self.refused.is_empty() || !self.outstanding.has_room() {
+            if !self.refused.is_empty() || !self.in_flight.has_room() {
                 break;
             }
             let Some((due_ns, request)) = self.next_operation() else { break };
             busy = true;
-            let slot = self.outstanding.begin(due_ns, request, self.stage == Stage::Sweeping);
+            let slot = self.in_flight.begin(due_ns, request, self.stage == Stage::Sweeping);
             self.submit(slot)?;
         }
         Ok(busy)
@@ -248,15 +248,15 @@ impl<'a> Client<'a> {
     fn next_operation(&mut self) -> Option<(u64, Request)> {
         match (self.stage, &mut self.pacer) {
             (Stage::Running, None) if self.now_ns < self.times.to_ns => {
-                Some((self.now_ns, self.outstanding.requests.next_request()))
+                Some((self.now_ns, self.in_flight.requests.next_request()))
             }
             (Stage::Running, Some(pacer))
                 if pacer.next_ns() <= self.now_ns.min(self.times.to_ns - 1) =>
             {
                 self.late += u64::from(self.now_ns >= self.times.to_ns);
                 let due_ns = pacer.take();
-                self.outstanding.recorder.began(due_ns, self.now_ns);
-                Some((due_ns, self.outstanding.requests.next_request()))
+                self.in_flight.recorder.began(due_ns, self.now_ns);
+                Some((due_ns, self.in_flight.requests.next_request()))
             }
             (Stage::Sweeping, _) => {
                 let index = self.sweep.as_mut()?.next();
@@ -272,11 +272,11 @@ impl<'a> Client<'a> {
     /// Hands the request of a slot to the session and sends it.
     #[inline]
     fn submit(&mut self, slot: u32) -> anyhow::Result<()> {
-        let operation = *self.outstanding.slot(slot);
+        let operation = *self.in_flight.slot(slot);
         self.shared.keys.write_key(operation.index, &mut self.key);
         let key = self.key.as_slice();
         let request = if operation.writing {
-            self.outstanding.stamp(slot).write_value(self.shared.value_bytes, &mut self.value);
+            self.in_flight.stamp(slot).write_value(self.shared.value_bytes, &mut self.value);
             Operation::Write {
                 key,
                 value: &self.value,
@@ -321,7 +321,7 @@ impl<'a> Client<'a> {
         else {
             return Ok(());
         };
-        match self.outstanding.complete(self.now_ns, completion) {
+        match self.in_flight.complete(self.now_ns, completion) {
             Next::Nothing => Ok(()),
             Next::Write(slot) => self.submit(slot),
         }
@@ -337,7 +337,7 @@ impl<'a> Client<'a> {
         }
         if self.now_ns >= self.next_change_ns && self.now_ns < self.times.to_ns {
             self.phase += 1;
-            self.outstanding.requests.set_phase(self.phase);
+            self.in_flight.requests.set_phase(self.phase);
             self.next_change_ns = self.next_change_ns.saturating_add(self.shared.change_ns);
         }
     }
@@ -357,7 +357,7 @@ impl<'a> Client<'a> {
                 self.give_up_due();
                 self.stage = Stage::Draining;
             }
-            Stage::Draining if self.outstanding.is_empty() => match self.outstanding.verifier() {
+            Stage::Draining if self.in_flight.is_empty() => match self.in_flight.verifier() {
                 Some(verifier) => {
                     let clients = self.shared.progress.len() as u64;
                     self.sweep = Some(Box::new(verifier.touched(u64::from(self.number), clients)));
@@ -365,7 +365,7 @@ impl<'a> Client<'a> {
                 }
                 None => self.stage = Stage::Done,
             },
-            Stage::Sweeping if self.sweep.is_none() && self.outstanding.is_empty() => {
+            Stage::Sweeping if self.sweep.is_none() && self.in_flight.is_empty() => {
                 self.stage = Stage::Done
             }
             _ => {}
@@ -376,7 +376,7 @@ impl<'a> Client<'a> {
     fn give_up_due(&mut self) {
         let Some(pacer) = &mut self.pacer else { return };
         while pacer.next_ns() < self.times.to_ns {
-            self.outstanding.give_up_due(pacer.take(), self.now_ns);
+            self.in_flight.give_up_due(pacer.take(), self.now_ns);
             self.unsent += 1;
         }
     }
@@ -389,7 +389,7 @@ impl<'a> Client<'a> {
         if !self.refused.is_empty() {
             until_ns = until_ns.min(self.now_ns + REFUSED_NS);
         } else if let (Some(pacer), Stage::Running, true) =
-            (&self.pacer, self.stage, self.outstanding.has_room())
+            (&self.pacer, self.stage, self.in_flight.has_room())
         {
             until_ns = until_ns.min(pacer.next_ns());
         }

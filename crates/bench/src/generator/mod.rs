@@ -2,7 +2,7 @@
 
 mod client;
 mod clock;
-mod outstanding;
+mod in_flight;
 mod pacer;
 mod recorder;
 
@@ -15,7 +15,7 @@ use crate::workload::{KeySpace, WorkloadSpec, mix};
 use anyhow::{Context as _, anyhow};
 use client::{Client, ClientResults, STOPPED, Shared, Times};
 use clock::Clock;
-use outstanding::Outstanding;
+use in_flight::InFlight;
 use pacer::Pacer;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -197,11 +197,11 @@ fn equip<'a>(
     plan: &Plan,
     number: u32,
     times: Times,
-) -> (Outstanding<'a>, Option<Pacer>) {
+) -> (InFlight<'a>, Option<Pacer>) {
     let requests = plan.spec.requests(number, plan.clients);
     let recorder = Recorder::new(times.from_ns, times.to_ns, plan.rate_ops.is_some());
-    let outstanding =
-        Outstanding::new(plan.window, number as u16 + 1, requests, recorder, shared.verifier);
+    let in_flight =
+        InFlight::new(plan.window, number as u16 + 1, requests, recorder, shared.verifier);
     let pacer = plan.rate_ops.map(|rate_ops| {
         let ops = rate_ops / f64::from(plan.clients);
         Pacer::new(
@@ -211,7 +211,7 @@ fn equip<'a>(
             mix(plan.spec.seed ^ mix(u64::from(number) | 1 << 32)),
         )
     });
-    (outstanding, pacer)
+    (in_flight, pacer)
 }
 
 /// The session's settings: the defaults, with longer timeouts if nodes are capped. A request that

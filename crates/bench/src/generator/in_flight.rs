@@ -1,4 +1,4 @@
-//! The outstanding operations of a client, and what each does next.
+//! The operations of a client that are in flight, and what each does next.
 
 use super::recorder::Recorder;
 use crate::verify::{Known, Verifier};
@@ -6,7 +6,7 @@ use crate::workload::{Request, Requests, Stamp, Verb};
 use switchback_core::client::{Completion, Outcome};
 use switchback_wire::Seq;
 
-/// An outstanding operation.
+/// An operation in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) verb: Verb,
@@ -34,9 +34,9 @@ pub(super) enum Next {
     Write(u32),
 }
 
-/// The outstanding operations, by slot; a slot's number is the token that the session returns with
+/// The operations in flight, by slot; a slot's number is the token that the session returns with
 /// a completion.
-pub(super) struct Outstanding<'a> {
+pub(super) struct InFlight<'a> {
     slots: Vec<Operation>,
     free: Vec<u32>,
     writer: u16,
@@ -47,14 +47,14 @@ pub(super) struct Outstanding<'a> {
     swept: u64,
 }
 
-impl<'a> Outstanding<'a> {
+impl<'a> InFlight<'a> {
     pub(super) fn new(
         window: u32,
         writer: u16,
         requests: Requests,
         recorder: Recorder,
         verifier: Option<&'a Verifier>,
-    ) -> Outstanding<'a> {
+    ) -> InFlight<'a> {
         let nothing = Operation {
             verb: Verb::Read,
             index: 0,
@@ -66,7 +66,7 @@ impl<'a> Outstanding<'a> {
             cached: true,
             sweep: false,
         };
-        Outstanding {
+        InFlight {
             slots: vec![nothing; window as usize],
             free: (0..window).rev().collect(),
             writer,
