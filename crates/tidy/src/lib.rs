@@ -7,6 +7,7 @@
 
 mod banned;
 mod citations;
+mod commands;
 mod reachable;
 mod repository;
 mod shape;
@@ -22,6 +23,7 @@ pub type Rule = (&'static str, fn(&Repository) -> Vec<Finding>);
 /// All of them.
 pub const RULES: &[Rule] = &[
     ("overlong lines", shape::overlong_lines),
+    ("one command a line", commands::one_a_line),
     ("open ends", banned::open_ends),
     ("plain English", words::banned),
     ("pure code stays pure", banned::impurities),
