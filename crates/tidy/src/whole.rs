@@ -25,33 +25,70 @@ fn names_in<'t>(text: &'t str, section: &str) -> Vec<(usize, &'t str, &'t str)> 
     names
 }
 
-/// Every dependency is there for a reason, written down, and used.
+/// Where the reasons for dependencies are.
+const BOOK: &str = "docs/understand/dependencies.md";
+/// Its sections. A dependency stands in the first that one of its users belongs to.
+const SECTIONS: [&str; 3] = ["## In the product", "## In the laboratory", "## In tests"];
+/// A crate that only tests use.
+const FOR_TESTS: &str = "crates/testing/";
+
+/// The section that a dependency belongs to by the manifests; `None` if no crate uses it.
+fn section_by_use(repository: &Repository, name: &str) -> Option<&'static str> {
+    let word = format!("{name} = ");
+    let is_manifest = |file: &&File| file.name() == "Cargo.toml" && file.path.contains('/');
+    let mut sections = Vec::new();
+    for file in repository.files.iter().filter(is_manifest) {
+        let mut is_for_tests = false;
+        for line in file.text.lines() {
+            if line.starts_with('[') {
+                is_for_tests = line.contains("dev-") || file.path.starts_with(FOR_TESTS);
+            } else if line.starts_with(&word) {
+                sections.push(match is_for_tests {
+                    true => 2,
+                    false => usize::from(file.path.starts_with("lab/")),
+                });
+            }
+        }
+    }
+    sections.into_iter().min().map(|section| SECTIONS[section])
+}
+
+/// The section of the book with a row for it.
+fn section_of_row(book: &str, name: &str) -> Option<&'static str> {
+    let mut inside = None;
+    for line in book.lines() {
+        if line.starts_with("## ") {
+            inside = SECTIONS.into_iter().find(|section| line == *section);
+        }
+        let names = line.strip_prefix("| ").and_then(|row| row.split(" | ").next());
+        if inside.is_some() && names.is_some_and(|names| names.contains(&format!("`{name}`"))) {
+            return inside;
+        }
+    }
+    None
+}
+
+/// Every dependency is there for a reason, written down where its users are, and used.
 pub(crate) fn dependencies(repository: &Repository) -> Vec<Finding> {
     let Some(manifest) = repository.file("Cargo.toml") else { return Vec::new() };
-    let book =
-        repository.file("docs/understand/dependencies.md").map_or("", |file| file.text.as_str());
-    let uses = |name: &str| {
-        let mut manifests = repository
-            .files
-            .iter()
-            .filter(|file| file.name() == "Cargo.toml" && file.path != "Cargo.toml");
-        let word = format!("{name} = ");
-        manifests.any(|file| file.text.lines().any(|line| line.starts_with(&word)))
-    };
+    let book = repository.file(BOOK).map_or("", |file| file.text.as_str());
     let mut findings = Vec::new();
     for (line, name, value) in names_in(&manifest.text, "[workspace.dependencies]") {
         if value.contains("path =") {
             continue;
         }
-        if !book.contains(&format!("`{name}`")) {
-            let message = format!(
-                "docs/understand/dependencies.md doesn't say what `{name}` is for, and why it and no other"
-            );
-            findings.push(manifest.finding(line, message));
-        }
-        if !uses(name) {
-            findings.push(manifest.finding(line, format!("no crate uses `{name}`; remove it")));
-        }
+        let used = section_by_use(repository, name);
+        let message = match (used, section_of_row(book, name)) {
+            (None, _) => format!("no crate uses `{name}`; remove it"),
+            (Some(used), None) => format!(
+                "{BOOK} doesn't say under \"{used}\" what `{name}` is for, and why it and no other"
+            ),
+            (Some(used), Some(said)) if used != said => {
+                format!("{BOOK} has `{name}` under \"{said}\"; by the manifests it is \"{used}\"")
+            }
+            _ => continue,
+        };
+        findings.push(manifest.finding(line, message));
     }
     findings
 }
@@ -113,11 +150,41 @@ mod tests {
                 "[workspace.dependencies]\nown = { path = \"x\" }\nused = \"1\"\nlost = \"1\"\n[profile.release]\nx = 1\n",
             ),
             ("crates/a/Cargo.toml", "[dependencies]\nused = { workspace = true }\n"),
-            ("docs/understand/dependencies.md", "| `lost` | why |"),
+            (BOOK, "## In the product\n| `lost` | why |"),
         ]);
         let lines: Vec<_> = dependencies(&repository).iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [3, 4]);
         assert_eq!(lints(&repository).len(), 1);
+    }
+
+    #[test]
+    fn dependencies_stand_where_their_users_are() {
+        let names = ["product", "lab", "tests", "testing", "wrong", "elsewhere"];
+        let workspace: String = names.map(|name| format!("{name} = \"1\"\n")).concat();
+        let manifest = format!("[workspace.dependencies]\n{workspace}");
+        let used = |section: &str, names: &[&str]| {
+            let lines: String =
+                names.iter().map(|name| format!("{name} = {{ workspace = true }}\n")).collect();
+            format!("[{section}]\n{lines}")
+        };
+        let (product, lab, dev, testing) = (
+            used("dependencies", &["product"]) + &used("dev-dependencies", &["lab"]),
+            used("dependencies", &["product", "lab", "wrong"]),
+            used("dev-dependencies", &["product", "tests", "elsewhere"]),
+            used("dependencies", &["testing"]),
+        );
+        let book = "## In the product\n| `product` | |\n| `wrong` | |\n## In the laboratory\n| `lab` | |\n\
+                    ## In tests\n| `tests`, `testing` | `elsewhere` |\n## What was not taken\n| `elsewhere` | |\n";
+        let repository = Repository::of(&[
+            ("Cargo.toml", &manifest),
+            ("crates/a/Cargo.toml", &product),
+            ("lab/b/Cargo.toml", &lab),
+            ("crates/c/Cargo.toml", &dev),
+            ("crates/testing/Cargo.toml", &testing),
+            (BOOK, book),
+        ]);
+        let lines: Vec<_> = dependencies(&repository).iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, [6, 7], "`wrong` and `elsewhere`");
     }
 
     #[test]
