@@ -47,7 +47,7 @@ macro_rules! mechanisms {
 mechanisms! {
     /// The node stores a record that is embedded in a read before it answers (rule 5).
     embedding_store,
-    /// The node stores only what is newer (rule 3).
+    /// The node stores only what is newer (rules 1 and 3).
     seq_compare,
     /// The node stores what comes out of the cache only under an offer, and above the floor of that
     /// (rule 5).

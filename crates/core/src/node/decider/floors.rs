@@ -1,5 +1,5 @@
 //! How a node's floors rise within an epoch, so that fences and tombstones don't live until its end
-//! (rule 3).
+//! (rule 13).
 //!
 //! A number that made a fence, a tombstone or an expiring record becomes its bucket's floor a
 //! period or two later. From then on a write up to the floor is not applied to an absent key: it is
