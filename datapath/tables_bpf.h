@@ -27,7 +27,7 @@ struct parameters {
     u32 counter_base[CLASS_MAX]; // of a class's first slot in `counters`
     u32 chunk_shift[CLASS_MAX];  // a chunk has 2^this slots of a class,
     u32 chunk_base[CLASS_MAX];   // which begin there
-    u32 slot_bytes[CLASS_MAX];   // and take so much each
+    u32 slot_bytes[CLASS_MAX];   // and take this many bytes each
     u32 chunk_bytes;
     struct address endpoint; // where clients send packets
     u16 reserved[3];

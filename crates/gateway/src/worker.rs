@@ -388,8 +388,8 @@ impl Worker {
         self.relieve_memory();
     }
 
-    /// A client that takes no replies for so long, and sends more, may send all its commands before
-    /// it takes any: it would wait for ever.
+    /// A client that takes no replies for `UNREAD_US`, and sends more, may send all its commands
+    /// before it takes any: it would wait for ever.
     fn let_senders_go_on(&mut self) {
         let now_us = self.running.now.monotonic_us;
         let replies = &mut self.running.outbox.replies;

@@ -24,7 +24,7 @@ use switchback_net::{
 use switchback_wire::{Address, Header, Map, Op, Packet};
 use switchback_xdp::XdpTarget;
 
-/// Storage that fails for so long while the rack starts won't mend by itself.
+/// Storage that still fails after this time, while the rack starts, won't mend by itself.
 const STORAGE_ERROR_LASTS: Duration = Duration::from_secs(5);
 
 /// How long the threads of a rack that could not be started may take to end.

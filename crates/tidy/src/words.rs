@@ -15,6 +15,9 @@ const BANNED: &[(&str, &str)] = &[
     ("whoever", "say which part, process or person does"),
     ("whom", "say which part, process or person is meant"),
     ("so many", "name the number or the parameter"),
+    ("so much", "name the number or the parameter"),
+    ("so often", "name the number or the parameter"),
+    ("so long", "name the time or the parameter"),
 ];
 
 /// Files whose text may have them, and why.
@@ -78,10 +81,10 @@ mod tests {
 
     #[test]
     fn banned_words_are_found_in_comments_names_and_messages() {
-        let text = "// Whoever asks\nfn it_hurts_nobody_else() {}\n\"so many of them\"\n";
+        let text = "// Whoever asks\nfn it_hurts_nobody_else() {}\n\"so many of them\" // for so long\n";
         let findings = banned(&Repository::of(&[("crates/core/src/a.rs", text)]));
         let lines: Vec<usize> = findings.iter().map(|finding| finding.line).collect();
-        assert_eq!(lines, [1, 2, 3]);
+        assert_eq!(lines, [1, 2, 3, 3]);
         let plain = "// So manyfold; wholesome; somebodyish\n";
         assert!(banned(&Repository::of(&[("docs/a.md", plain)])).is_empty());
     }

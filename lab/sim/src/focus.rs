@@ -34,7 +34,7 @@ pub enum Focus {
     Disks,
     /// Clients die again and again, and the controller's disk is slow.
     Clients,
-    /// Switches are away for so long that clients send to the nodes.
+    /// Switches are away until clients send to the nodes.
     Bypass,
     /// Keys are deleted, tombstones are dropped at once, and packets arrive long after.
     Floors,
@@ -147,7 +147,7 @@ fn evictions(plan: &mut Plan, random: &mut Random) {
         plan.topology.classes.truncate(2);
     }
     if random.chance(0.3) {
-        // So few writes that packets outlive an eviction and the next admission without being
+        // Few writes, so that packets outlive an eviction and the next admission without being
         // outdated.
         plan.load.mix = [1.0, 0.05, 0.0, 0.0, 0.0, 0.0];
         plan.data.late = 0.3;

@@ -4,8 +4,8 @@
 //! that was counted a few times: an empty slot is worth less than any record. The datapath knows
 //! one threshold; counters that begin below it by less make keys hot earlier.
 
-/// While there is room a key is hot that was counted so often (or as often as in a full cache, if
-/// that is less).
+/// How many times a key was counted that is hot while there is room (or the threshold of a full
+/// cache, if that is less).
 const COUNTED_WITH_ROOM: u32 = 5;
 
 /// One way to count.
@@ -30,9 +30,9 @@ impl Counting {
     }
 }
 
-/// After how many misses to begin anew, if a key is hot that was counted so often: when cold keys
-/// have filled every counter to half of that, the least of a key's four counters still tells hot
-/// from cold.
+/// After how many misses to begin anew, if a key is hot that was counted `counted` times: when cold
+/// keys have filled every counter to half of `counted`, the least of a key's four counters still
+/// tells hot from cold.
 fn misses(sketch_width: u32, counted: u32, sampling: f64) -> u64 {
     let noise = f64::from(counted) / 2.0 * f64::from(sketch_width);
     (noise / sampling.max(1e-6)) as u64 + 1

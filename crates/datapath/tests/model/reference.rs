@@ -30,8 +30,8 @@ pub(crate) enum Expect {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Read,
-    /// `age`: 0 repeats the lane's request, 1 is a new one, -1 an old one. `late`: its number was
-    /// taken so much earlier.
+    /// `age`: 0 repeats the lane's request, 1 is a new one, -1 an old one. `late`: how many
+    /// numbers its bucket's counter is set back before it takes its own.
     Write {
         lane: u8,
         age: i8,

@@ -135,7 +135,7 @@ pub struct Rack {
     pub lease_ms: u64,
     /// Between two signs of life.
     pub heartbeat_ms: u64,
-    /// A switch that is silent for so long is dead.
+    /// A switch that is silent for longer is dead.
     pub switch_timeout_ms: u64,
     /// Between two snapshots of the cache; 0: none but those that are asked for.
     pub snapshot_period_ms: u64,

@@ -201,8 +201,8 @@ impl World {
         }
     }
 
-    /// Clients that were silent for so long that a recovery may go on without them are as good as
-    /// crashed: what they alone keep is lost, as promised. Of others nothing may be lost.
+    /// A client that a recovery went on without, after its lease ran out, is as good as crashed:
+    /// what it alone keeps is lost, as promised. Of others nothing may be lost.
     fn notice_abandoned(&mut self) {
         let Some(controller) = &self.controller.controller else { return };
         if controller.epoch() != self.controller.epoch {

@@ -194,7 +194,7 @@ impl Script {
         }
     }
 
-    /// Goes on for so long.
+    /// Goes on for `us` microseconds.
     pub fn wait_us(&mut self, us: u64) {
         let end_us = self.world.now_us + us;
         while self.world.now_us < end_us {
