@@ -102,14 +102,14 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Looks after what workers left that aren't there any more.
+    /// Starts a thread for each spool of a worker beyond the present number of workers.
     fn start_retired(
         &mut self,
         links: &mut impl FnMut(usize, u64) -> io::Result<WorkerLinks>,
     ) -> Result<(), GatewayError> {
         let Some(directory) = &self.spool_directory else { return Ok(()) };
         for worker in directory.retired(self.shared.inboxes.len())? {
-            // It sends no packets: whose way to the switch it gets is all the same.
+            // It sends no packets, so it may have worker 0's way to the switch.
             let links = links(0, self.shared.config.client_id_base + worker as u64)
                 .map_err(GatewayError::Worker)?;
             let retired =

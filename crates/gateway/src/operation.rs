@@ -264,7 +264,7 @@ impl Operation {
         }
     }
 
-    /// Another writer came between: start over, if it isn't the umpteenth time.
+    /// Another writer came between: starts over, but for an error after `ATTEMPTS_MAX` times.
     pub(crate) fn condition_failed(&mut self) -> Option<Answer<'static>> {
         self.attempts += 1;
         self.step = Step::Read;
@@ -279,8 +279,8 @@ impl Operation {
         seq: Seq,
         now_ms: u64,
     ) -> Option<Answer<'a>> {
-        // Its owner decides what has expired, but what has by our clock has no time to live to tell
-        // of.
+        // The record's owner decides whether it has expired; but one that has by this gateway's
+        // clock has no time to live that TTL could tell, so it counts as absent.
         let found = found.filter(|&(_, expiry_ms)| expiry_ms == 0 || expiry_ms > now_ms);
         let (value, expiry_ms) = found.unwrap_or((&[], 0));
         let exists = found.is_some();
@@ -427,7 +427,7 @@ impl Operation {
         seq: Seq,
         now_ms: u64,
     ) -> Option<Answer<'a>> {
-        // No expiry counts as one in the endless future.
+        // A record without expiry counts as one that expires at the largest time.
         let current =
             if expiry_ms == 0 { i64::MAX } else { i64::try_from(expiry_ms).unwrap_or(i64::MAX) };
         let refused = (when.none && expiry_ms != 0)

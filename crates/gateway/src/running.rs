@@ -216,7 +216,7 @@ impl Running {
         self.current = at;
         while self.operations[at].state == State::Ready {
             let operation = &self.operations[at];
-            // Its connection is gone: what it hasn't begun to write, it needn't.
+            // Its connection is gone, and it hasn't begun to write: it ends here.
             if matches!(operation.parent, Parent::Reply(_))
                 && self.outbox.replies.connections.get(operation.connection).is_none()
             {
@@ -231,7 +231,7 @@ impl Running {
                     }
                 }
                 Err(SubmitError::TooLarge) => self.deliver(at, &Answer::Failed(Failure::KeyLength)),
-                // What is queued may be all that is in its way.
+                // Once the queued requests are sent and answered, the session may take this one.
                 Err(_) if !self.queued.is_empty() => self.pump(link),
                 Err(_) => self.park(at),
             }
@@ -252,8 +252,8 @@ impl Running {
         self.parked.push_back(Work::Operation(at));
     }
 
-    /// Sends what the session has to send, in batches, and takes the answers that come at once. Who
-    /// hasn't finished then, others may have to wait for.
+    /// Sends what the session has to send, in batches, and takes the answers that come at once.
+    /// Operations that are unfinished then are entered in the queues of their keys.
     #[inline]
     pub(crate) fn pump(&mut self, link: &mut Link) {
         loop {

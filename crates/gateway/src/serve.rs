@@ -37,7 +37,7 @@ impl Worker {
         loop {
             match self.execute_input(id) {
                 Turn::Drained => {}
-                // It may be waiting for no more than what it has queued itself.
+                // Sending its own queued requests may be all that it waits for.
                 Turn::Stalled if self.running.settle(&mut self.link) => {}
                 Turn::Stalled => return,
                 Turn::Over => return self.running.outbox.replies.mark_dirty(id),

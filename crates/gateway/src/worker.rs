@@ -24,8 +24,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Packets taken between two looks at the sockets.
 const PACKETS_MAX: usize = 4096;
-/// How often the log tells of connections that were closed for their memory, or not accepted: a
-/// hostile crowd fills no disk with lines.
+/// How often the log tells of connections that were closed for their memory, or not accepted, so
+/// that hostile clients can't fill the disk with lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// How long a client may take none of its replies before its further commands are executed all the
 /// same.
@@ -301,7 +301,7 @@ impl Worker {
                 };
                 if self.shared.connections() >= self.shared.config.max_clients {
                     self.running.outbox.replies.statistics().count_error(ErrorKind::MaxClients);
-                    // It is a courtesy: a client that can't take it at once only sees the end.
+                    // If the socket takes nothing now, the client only sees the connection's end.
                     let _ = socket.write(b"-ERR max number of clients reached\r\n");
                     continue;
                 }

@@ -93,11 +93,12 @@ impl Assembly {
     pub fn start(blueprint: Blueprint) -> anyhow::Result<Assembly> {
         let clock = Clock::default();
         let seed = blueprint.seed.unwrap_or_else(draw_boot);
-        // First, since it may want privileges.
+        // First: it fails without privileges that it needs, and then no file was made.
         let rack = &blueprint.rack;
         let wiring = Wiring::new(blueprint.wires, &rack.pipeline(), rack.nodes, blueprint.clients)?;
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
-        // Before a node's directory is made that the rack has no use for.
+        // Before engines are opened, which makes directories: a rack with another number of nodes
+        // is refused.
         Controller::check(&found, rack.nodes.into(), rack.partitions as usize)
             .with_context(|| rack_in(&blueprint))?;
         let engines = open_engines(&blueprint.nodes)?;

@@ -91,13 +91,13 @@ impl EmbeddedRack {
         match &drained {
             Ok(()) => {
                 assembly.close_sessions();
-                // Its last records came home after the gateway had ended.
+                // The drain stored at the nodes what the ended gateway had left in its spool.
                 if let Some(Err(error)) = spool.map(|spool| SpoolDirectory::clear(&spool)) {
                     tracing::warn!(%error, "the spool stays, though nothing in it is needed any more");
                 }
             }
             Err(_) => {
-                // What no node takes is at least on disk.
+                // What a node didn't take is in this snapshot, for the next start.
                 assembly.snapshot(Duration::from_secs(5));
             }
         }

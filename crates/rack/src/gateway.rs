@@ -63,7 +63,7 @@ pub fn start(
     Ok(Gateway::start(gateway_config, workers, worker_links)?)
 }
 
-/// As many connections as may be and as there are files for.
+/// `max_clients`, or fewer if the process may not open as many files.
 fn max_clients(config: &RackConfig) -> usize {
     let (wanted, clients) = (config.gateway.max_clients, Share::here(config).clients);
     if clients < wanted.into() {

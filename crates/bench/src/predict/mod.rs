@@ -1,9 +1,9 @@
 //! `switchback predict`: whether an in-network cache would help, before there is one.
 //!
 //! A trace is counted by key ([`tally`], [`trace`]), or a load follows from published figures
-//! ([`traffic`]); [`crate::limit`] gives the limit of each scheme on a hypothetical rack
-//! ([`analysis`]). Predictions are limits: the best throughput of each scheme with the hottest
-//! records cached.
+//! ([`traffic`]); [`crate::limit`] says what each scheme can make of it on a rack that is only
+//! thought of ([`analysis`]). What is predicted are limits: the best that each scheme can do with
+//! the hottest records cached.
 
 mod analysis;
 mod columns;
@@ -47,8 +47,8 @@ Nothing has to be running. Exact while the trace has at most --keys-max keys; me
 /// Say from a trace what a cache in the network would gain, or that it would not help.
 ///
 /// Prints the load of each node now; for every scheme the hit ratio, the limit and the gain over no
-/// cache with the hottest records cached; and how many records suffice. The rack is hypothetical:
-/// it has the given number of nodes, to which partitions are dealt evenly.
+/// cache with the hottest records cached; and how many records suffice. No rack has to be there:
+/// --nodes and --partitions say what it would have, with as many partitions at each node.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PredictArgs {
@@ -73,18 +73,16 @@ pub struct PredictArgs {
     #[arg(long, default_value = "1024", value_name = "BYTES", value_parser = ["128", "1024"])]
     slot_bytes: String,
 
-    /// Requests a second that a node serves; with it limits are also printed in operations a
-    /// second.
+    /// Requests a second that a node serves: limits are printed as operations a second, too.
     #[arg(long, value_name = "OPS", value_parser = parse_positive)]
     node_capacity: Option<f64>,
 
-    /// Requests that clients have outstanding while nodes are full: under write-through a write
-    /// keeps its record invalid for as long as a node serves these.
+    /// Requests that clients have outstanding while nodes are full: so long a write keeps its
+    /// record invalid under write-through.
     #[arg(long, default_value_t = 256, value_name = "N")]
     outstanding: u32,
 
-    /// Random partition maps that gains are computed for, since the map of keys to nodes changes
-    /// them.
+    /// Random partition maps that gains are computed for: how keys fall on nodes is chance.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     maps: u32,
 
@@ -92,8 +90,8 @@ pub struct PredictArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
 
-    /// Keys that are counted one by one, about 200 B of memory each; if there are more, those with
-    /// few requests count as spread evenly.
+    /// Keys that are counted one by one, about 200 B of memory each; with more, those with few
+    /// requests count as spread evenly.
     #[arg(long, default_value_t = 2_000_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1 << 30))]
     keys_max: u32,
 
@@ -101,7 +99,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "THETA", value_parser = parse_theta)]
     zipf: Option<f64>,
 
-    /// Writes the prediction to this file, from which `switchback lab draw` draws a figure.
+    /// Writes everything to this file, from which `switchback lab draw` draws a figure.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }

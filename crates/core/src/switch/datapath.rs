@@ -166,7 +166,7 @@ impl DatapathOp {
 }
 
 fn configure(inject: &mut Inject<'_>, config: &SwitchConfig) -> DatapathDone {
-    // Epoch 0 refuses every packet while nothing is what it was.
+    // In epoch 0 every packet is refused while the tables change.
     inject.set_epoch(0, config.generation);
     inject.target.clear();
     for (node, address) in config.nodes.iter().enumerate() {

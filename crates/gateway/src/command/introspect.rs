@@ -193,7 +193,8 @@ const CLIENT_NAMES: &str = "Client names";
 /// Longest name of a connection or library that is kept.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Why this can't be among such names, if it can't.
+/// The error for a name of a connection or library that isn't accepted; `names` says what it
+/// names.
 fn objection(names: &str, name: &[u8]) -> Option<String> {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Some(format!("ERR {names} cannot contain spaces, newlines or special characters."));
@@ -248,7 +249,7 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
                 write::verbatim(out, &text, resp3)
             });
         }
-        // Nothing is evicted here for the time it was last used.
+        // Accepted without effect: the gateway evicts no keys by when they were last used.
         ("no-evict" | "no-touch", 3)
             if [&b"on"[..], b"off"].contains(&&args.get(2).to_ascii_lowercase()[..]) =>
         {

@@ -172,8 +172,8 @@ fn sync<'a>(shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<
     state
 }
 
-/// Deletes a segment. If that fails it is loaded again at the next start, which does no harm: what
-/// is old is known to be.
+/// Deletes a segment. If that fails it is loaded again at the next start, which does no harm:
+/// its records have generations that are durable already.
 fn delete(path: &Path) {
     if let Err(error) = fs::remove_file(path) {
         tracing::warn!(path = %path.display(), %error, "can't delete a segment of the spool");

@@ -125,7 +125,7 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
         }
         (None, None) => 65536,
     };
-    // A number on the command line is being tried out: the file's classes don't apply to it.
+    // The file's `classes` are for its own number of records, not for that of the command line.
     let classes = classes.filter(|_| overrides.cache_records.is_none());
     let cache = Cache {
         records,
@@ -299,7 +299,7 @@ fn password(
     Some(found)
 }
 
-/// A password file, as far as a password can reach: more is too long, whatever follows.
+/// The beginning of a password file: enough to see whether its password is too long.
 fn read_password(file: &Path) -> std::io::Result<String> {
     let mut bytes = Vec::new();
     std::fs::File::open(file)?.take(PASSWORD_BYTES_MAX as u64 + 2).read_to_end(&mut bytes)?;

@@ -19,8 +19,8 @@ pub(super) struct Reader<'a> {
     lines: Lines<'a>,
     problems: Vec<Problem>,
     malformed: bool,
-    /// How many of the problems are of single values; what doesn't hold on its own needs no second
-    /// complaint.
+    /// How many of the problems are of single values. A value that has one gets no second message
+    /// when values are compared.
     of_values: usize,
     places: BTreeMap<String, Range<usize>>,
 }

@@ -172,7 +172,7 @@ pub fn gateway(samples: &mut Samples, counted: &GatewayStatistics) {
         let count = counted.sum(|worker| worker.errors(kind));
         samples.counter("switchback_gateway_errors_total", ERRORS, &[("kind", kind.name())], count);
     }
-    const REFUSED: &str = "Commands refused because Switchback doesn't have them, by name; those it has never heard of are other.";
+    const REFUSED: &str = "Commands refused because Switchback doesn't have them, by name; other: no command of Redis 7.0.";
     for command in Refused::all() {
         let count = counted.sum(|worker| worker.refused(command));
         if count > 0 {

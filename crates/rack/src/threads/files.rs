@@ -46,8 +46,8 @@ pub enum FilesError {
     Io(PathBuf, io::Error),
 }
 
-/// What helps. A rack that has records stays where they are: it knows nothing of them in another
-/// directory.
+/// What an operator can do. Another directory is for a new rack only: the controller of a rack that
+/// has records needs the directory with their hash key.
 fn mend(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",

@@ -32,7 +32,7 @@ pub(super) fn checks(config: &RackConfig) -> Vec<Check> {
     };
     let probe = existing.join(format!(".switchback-doctor-{}", std::process::id()));
     let flush = measure(&probe);
-    // It may not even exist, and there is nothing to do about one that can't be removed.
+    // An error is ignored: the file may not exist, and a check has no remedy for one that stays.
     let _ = fs::remove_file(&probe);
     let flush = match flush {
         Ok(flush) => flush,

@@ -173,7 +173,7 @@ impl Chain {
             }
             self.command_switch(cx, SwitchCommand::Admit(batch));
         }
-        // Not when only the commands under way are many: there may be room enough.
+        // If it was the limit of commands under way that ended the loop, there may be free slots.
         if full {
             self.make_room(cx);
         }
@@ -210,7 +210,7 @@ impl Chain {
                 }
             }
         }
-        // A refused key has no entry in the switch: what remains is what remains after a removal.
+        // A refused key has no entry in the switch. As after a removal, its node clears the offer.
         self.removed(cx, refused);
         self.note_readmission(cx);
     }

@@ -14,7 +14,7 @@ const EVICT_BATCH: usize = 32;
 const EVICTING_MAX: usize = 512;
 
 impl Chain {
-    /// Begins as many evictions as offers wait in vain.
+    /// Begins an eviction for each offer that waits and for which none is under way yet.
     pub(super) fn make_room(&mut self, cx: &mut Context<'_>) {
         let on_their_way = self.cache.evicting();
         let deciding = self.commands.is_evict_begin_out();

@@ -288,8 +288,8 @@ impl Chain {
         self.go_on(cx);
     }
 
-    /// The controller wasn't called for a while. If its process was paused, clients may have spoken
-    /// to deaf ears: they get their time anew.
+    /// The controller wasn't called for `slept_us`. If its process was paused, it may have missed
+    /// what clients sent, so a recovery waits longer for each of them.
     pub(super) fn slept(&mut self, cx: &Context<'_>, slept_us: u64) {
         if let Phase::Recovering(recovery) = &mut self.phase
             && slept_us > SLEEP_RETRIES * cx.config.retry_us

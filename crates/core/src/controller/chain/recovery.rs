@@ -403,7 +403,7 @@ impl Chain {
         times.released_at_us = cx.now.monotonic_us;
         times.missing = self.missing.len() as u64;
         self.times = Some(times);
-        // A client that was waited for in vain is waited for once.
+        // The next recovery doesn't wait for a client that was silent during all of this one.
         let silent = cx.sessions.silent_since(times.started_us, &self.abandoned.1);
         cx.directory.end_recovery(cx.outbox, self.id, &silent);
         cx.sessions.forget(&silent);

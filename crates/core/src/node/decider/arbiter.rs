@@ -41,7 +41,7 @@ pub(in crate::node) enum Arbitration {
 #[derive(Debug)]
 pub(super) struct Arbiter {
     epoch: u32,
-    /// One for all keys: there is but one thread.
+    /// One for all keys, since a node has one thread that serves them.
     counter: u64,
     lanes: BTreeMap<u32, LaneEntry>,
     lanes_max: u32,

@@ -84,7 +84,7 @@ impl Decider {
         mechanisms: Mechanisms,
         now: Now,
     ) -> Decider {
-        // After a restart nothing is known of what is stored, unless nothing is.
+        // After a restart the highest stored number isn't known, unless the engine is empty.
         let known = if loaded.state.is_none() { Seq::NONE } else { Seq(u64::MAX) };
         let mut marks = if mechanisms.durable_offer() { loaded.marks } else { Vec::new() };
         if !mechanisms.durable_fence() {
@@ -334,8 +334,8 @@ impl Decider {
         now: Now,
         period_us: u64,
     ) -> (Vec<(KeyHash, Vec<u8>)>, FloorsToSave) {
-        // Early floors cost late copies of writes their outcome; without them fences would have no
-        // limit.
+        // A floor that rises early makes late copies of writes end as indeterminate; but without it
+        // the number of fences would have no limit.
         let is_early = self.marks.is_crowded() && self.rising.is_saved();
         let gone = match self.rising.is_saved() {
             true => self.sweep_fences(if is_early { SWEEP_BATCH_CROWDED } else { SWEEP_BATCH }),

@@ -308,7 +308,7 @@ impl Shim {
                 self.replica.answer_pull(request, record)
             }
             (Pending::Scan(request, end), Ok(EngineReply::Scanned(keys, next))) => {
-                // Where the engine stopped, marks must stop, too.
+                // The listing ends where the engine stopped: no offered key beyond it.
                 let last = next.map_or(end, |next| next - 1);
                 let offered =
                     self.decider.offered_between(request.header.key_hash.position(), last);

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use switchback_wire::{Address, HashKey, Map};
 
-/// What a state begins with, before a byte for its format. Format 1 began with its epoch instead;
-/// that no epoch is encoded as five times 0xff tells it apart, and makes a program of then refuse
-/// this one.
+/// What a state begins with, before a byte for its format. Format 1 began with its epoch instead.
+/// No epoch is encoded as five bytes of 0xff: so this version knows format 1 by its beginning, and
+/// a program that only knows format 1 refuses this one.
 const MAGIC: [u8; 7] = *b"\xff\xff\xff\xff\xffSN";
 /// The format that this version writes.
 const FORMAT: u8 = 2;
