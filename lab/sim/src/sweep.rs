@@ -83,7 +83,7 @@ pub fn miss_each(checked: Checks, at_least: u64, threads: usize) -> Vec<Missed> 
 /// The table of `docs/understand/guarantees.md`.
 pub fn table(missed: &[Missed]) -> String {
     let mut out = String::from(
-        "| mechanism | `--ablate` | to be caught by | found by | seeds needed | caught in |\n| --- | --- | --- | --- | --- | --- |\n",
+        "| mechanism | `--ablate` | to be caught by one of | found by | seeds needed | caught in |\n| --- | --- | --- | --- | --- | --- |\n",
     );
     for row in missed {
         let needed = row.needed.map_or("not caught".to_owned(), |needed| needed.to_string());
