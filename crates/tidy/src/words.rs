@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn banned_words_are_found_in_comments_names_and_messages() {
-        let text = "// Whoever asks\nfn it_hurts_nobody_else() {}\n\"so many of them\" // for so long\n";
+        let text =
+            "// Whoever asks\nfn it_hurts_nobody_else() {}\n\"so many of them\" // for so long\n";
         let findings = banned(&Repository::of(&[("crates/core/src/a.rs", text)]));
         let lines: Vec<usize> = findings.iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [1, 2, 3, 3]);
