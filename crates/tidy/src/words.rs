@@ -14,6 +14,7 @@ const BANNED: &[(&str, &str)] = &[
     ("no one", "say which part doesn't"),
     ("whoever", "say which part, process or person does"),
     ("whom", "say which part, process or person is meant"),
+    ("whomever", "say which part, process or person is meant"),
     ("so many", "name the number or the parameter"),
     ("so much", "name the number or the parameter"),
     ("so often", "name the number or the parameter"),

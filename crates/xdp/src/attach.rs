@@ -96,8 +96,8 @@ impl Watch {
         self.mode
     }
 
-    /// False once it was taken off, by whomever, another program was put in its place, or the
-    /// interface is gone.
+    /// False once it was taken off (also by another process), another program was put in its place,
+    /// or the interface is gone.
     pub fn is_attached(&self) -> bool {
         let Some(link) = self.link.upgrade() else { return false };
         let says = |field| sys::described(link.as_fd(), field);
@@ -137,7 +137,8 @@ impl Attachment {
             || Error::Interface(format!("{interface}: attached in the unknown mode {attached}"));
         let mode = Mode::of_kernel(attached).ok_or_else(unknown)?;
         let forwarding = Forwarding::enable(interface, endpoint(datapath).is_ipv4())?;
-        // Only the driver loses what is sent without it.
+        // A veth in native mode drops what is sent to an end without a program; in generic mode it
+        // doesn't.
         let peer = match mode {
             Mode::Native => {
                 peer::attach(datapath.loaded.program("switchback_pass"), &found, namespace)?
@@ -170,7 +171,8 @@ fn endpoint(datapath: &XdpDatapath) -> IpAddr {
     IpAddr::from(datapath.endpoint().ip).to_canonical()
 }
 
-/// Of what may be meant, but seldom is.
+/// Warns of an interface that is down, or that hasn't the switch's address: possible on purpose, but
+/// more often a mistake.
 fn warn_of(datapath: &XdpDatapath, interface: &Link) -> Result<(), Error> {
     let name = &interface.name;
     if !interface.is_up {

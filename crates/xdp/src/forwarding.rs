@@ -16,7 +16,7 @@ const SEPARATOR: char = '-';
 /// Forwarding as this process has switched it on; switched off again when dropped, if it was off.
 #[derive(Debug)]
 pub(crate) struct Forwarding {
-    /// Stays the one of its namespace, whichever thread drops it.
+    /// Opened once, so that it stays that of its namespace, also when a thread of another drops it.
     setting: File,
     note: Option<Note>,
 }
@@ -89,7 +89,7 @@ fn read(file: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..length]).trim().to_owned())
 }
 
-/// Never seen without its lock.
+/// Writes a note: into another file, which is locked before it gets the note's name.
 fn write_note(path: &Path, before: &str) -> io::Result<File> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory)?;
@@ -200,13 +200,13 @@ mod tests {
         let machine = Machine::new();
         kill(machine.enable(7, "eth-1"));
         assert_eq!((machine.setting("eth-1"), machine.count()), ("1".into(), 1));
-        // In another namespace: not its business.
+        // A process in another namespace leaves the note alone.
         let elsewhere = machine.enable(8, "eth0");
         assert_eq!((machine.setting("eth-1"), machine.count()), ("1".into(), 2));
         drop(elsewhere);
         let alive = machine.enable(7, "eth0");
         assert_eq!((machine.setting("eth-1"), machine.count()), ("0".into(), 1));
-        // Who lives keeps what it has switched on.
+        // A process that lives keeps what it has switched on.
         restore_left(&machine.notes(), machine.directory.path(), 7);
         assert_eq!((machine.setting("eth0"), machine.count()), ("1".into(), 1));
         drop(alive);

@@ -42,7 +42,7 @@ impl Segment {
             netlink::add_veth(INTERFACE, HOSTS_INTERFACE, hosts, cpus.clamp(1, QUEUES_MAX))
                 .map_err(Error::system("making a veth (CONFIG_VETH)"))?;
             configure(INTERFACE, Segment::SWITCH)?;
-            // For good: this namespace ends with the process.
+            // Never switched off again, since this namespace ends with the process.
             let setting = format!("/proc/sys/net/ipv4/conf/{INTERFACE}/forwarding");
             std::fs::write(setting, "1").map_err(Error::system("letting the veth forward"))
         })?;
