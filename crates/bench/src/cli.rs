@@ -2,7 +2,7 @@
 
 use crate::rack::{Links, RackFactory};
 use crate::redis::RedisArgs;
-use crate::workload::{KEY_BYTES, Pattern, VALUE_BYTES_MIN, Workload};
+use crate::workload::{KEY_BYTES, Pattern, ValueBytes, Workload, is_cacheable};
 use anyhow::Context as _;
 use clap::{Args, Subcommand, ValueEnum};
 use serde::{Serialize, Serializer};
@@ -79,9 +79,11 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "BYTES", value_parser = parse_key_bytes)]
     pub(crate) key_bytes: Option<u32>,
 
-    /// Length of values [default: 128, or as published].
-    #[arg(long, value_name = "BYTES", value_parser = parse_value_bytes)]
-    pub(crate) value_bytes: Option<u32>,
+    /// Length of values, 1 to 65536: a number, uniform:MIN..MAX, zipfian:MIN..MAX (short ones most
+    /// often) or BYTES:WEIGHT,BYTES:WEIGHT,...; a key keeps its length [default: 128, or as
+    /// published].
+    #[arg(long, value_name = "BYTES|DISTRIBUTION")]
+    pub(crate) value_bytes: Option<ValueBytes>,
 
     /// Storage nodes.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -169,11 +171,11 @@ pub(crate) struct LoadArgs {
 }
 
 /// Lengths of keys and values, and the skew of requests.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Shape {
     pub(crate) zipf: f64,
     pub(crate) key_bytes: u32,
-    pub(crate) value_bytes: u32,
+    pub(crate) value_bytes: ValueBytes,
 }
 
 impl LoadArgs {
@@ -184,7 +186,7 @@ impl LoadArgs {
         let mut shape = Shape {
             zipf: self.zipf.unwrap_or(0.99),
             key_bytes: self.key_bytes.unwrap_or(16),
-            value_bytes: self.value_bytes.unwrap_or(128),
+            value_bytes: self.value_bytes.clone().unwrap_or(ValueBytes::constant(128)),
         };
         let Workload::Twitter(cluster) = self.workload else { return Ok((shape, notes)) };
         notes.push(format!(
@@ -204,16 +206,13 @@ impl LoadArgs {
                 ));
             }
         }
-        if let (None, Some(published)) = (self.value_bytes, cluster.value_bytes) {
+        if let (None, Some(published)) = (&self.value_bytes, cluster.value_bytes) {
             anyhow::ensure!(
-                published as usize <= CACHED_VALUE_BYTES_MAX,
+                is_cacheable(published as usize),
                 "values of {cluster} have {published} B, and the cache takes {CACHED_VALUE_BYTES_MAX}: it can't help there (switchback predict --trace \
                  {cluster}). To run its mix with shorter ones, give --value-bytes"
             );
-            shape.value_bytes = published.max(VALUE_BYTES_MIN as u32);
-            if shape.value_bytes != published {
-                notes.push(format!("values have {VALUE_BYTES_MIN} B instead of {published}: the generator's shortest"));
-            }
+            shape.value_bytes = ValueBytes::constant(published as usize);
         }
         Ok((shape, notes))
     }
@@ -306,23 +305,14 @@ pub(crate) fn parse_theta(text: &str) -> Result<f64, String> {
     if theta <= 10.0 { Ok(theta) } else { Err("beyond 10 there is only one key".to_owned()) }
 }
 
-fn parse_in(text: &str, from: usize, to: usize) -> Result<u32, String> {
+fn parse_key_bytes(text: &str) -> Result<u32, String> {
+    let (from, to) = KEY_BYTES;
     let bytes: u32 = text.parse().map_err(|_| format!("`{text}` is not a number of bytes"))?;
     if (from..=to).contains(&(bytes as usize)) {
         Ok(bytes)
     } else {
         Err(format!("it is {from} to {to}"))
     }
-}
-
-fn parse_key_bytes(text: &str) -> Result<u32, String> {
-    parse_in(text, KEY_BYTES.0, KEY_BYTES.1)
-}
-
-fn parse_value_bytes(text: &str) -> Result<u32, String> {
-    // Values that travel in fragments are relayed, not cached: nothing that this benchmark is
-    // about.
-    parse_in(text, VALUE_BYTES_MIN, CACHED_VALUE_BYTES_MAX)
 }
 
 /// Runs the benchmark. The exit code is a failure if `--verify` found a mismatch.
@@ -375,14 +365,19 @@ mod tests {
     #[test]
     fn a_workload_brings_its_own_shape() {
         let shape = |line: &str| parse(line).unwrap().load.shape();
-        let of = |zipf, key_bytes, value_bytes| Shape { zipf, key_bytes, value_bytes };
+        let of = |zipf, key_bytes, bytes| {
+            let value_bytes = ValueBytes::constant(bytes);
+            Shape { zipf, key_bytes, value_bytes }
+        };
         assert_eq!(shape("").unwrap(), (of(0.99, 16, 128), Vec::new()));
         let (published, notes) = shape("--workload twitter:36").unwrap();
         assert_eq!((published, notes.len()), (of(1.2169, 23, 78), 1));
         // Keys of 10 B, values of 1 B.
         let (padded, notes) = shape("--workload twitter:45").unwrap();
         assert!(padded.key_bytes == 16 && notes[1].contains("instead of 10"), "{notes:?}");
-        assert_eq!(shape("--workload twitter:21").unwrap().0.value_bytes, 16);
+        assert_eq!(shape("--workload twitter:21").unwrap().0.value_bytes, ValueBytes::constant(1));
+        let mixed = shape("--value-bytes 128:9,65536:1").unwrap().0.value_bytes;
+        assert_eq!((mixed.to_string().as_str(), mixed.longest()), ("128:9,65536:1", 65_536));
         let error = shape("--workload twitter:37").unwrap_err().to_string();
         assert!(error.contains("20134 B") && error.contains("switchback predict"), "{error}");
         assert_eq!(
@@ -403,8 +398,9 @@ mod tests {
             ("--zipf=-1", "negative"),
             ("--zipf nan", "finite"),
             ("--rate 0", "more than 0"),
-            ("--value-bytes 8", "16 to 1168"),
-            ("--value-bytes 2000", "16 to 1168"),
+            ("--value-bytes 0", "1 to 65536"),
+            ("--value-bytes uniform:1..65537", "1 to 65536"),
+            ("--value-bytes normal", "uniform:MIN..MAX"),
             ("--key-bytes 4", "16 to 128"),
             ("--schemes distcache", "possible values"),
             ("--rate 1e9", "at most 100000000"),

@@ -2,7 +2,7 @@
 //! the most requests so far, at no cost. No cache that has to learn can have better content at that
 //! moment.
 
-use crate::workload::mix;
+use crate::workload::{Lengths, mix};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -23,6 +23,7 @@ struct Counted {
 #[derive(Clone, Debug)]
 pub struct Learner {
     room: usize,
+    lengths: Lengths,
     counted: HashMap<u64, Counted, BuildHasherDefault<Mixed>>,
     content: Vec<u64>,
     /// No record of the content has fewer requests, once it is full.
@@ -35,19 +36,23 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// Nothing is counted yet, nothing is cached.
-    pub fn new(room: usize) -> Learner {
+    /// Nothing is counted yet, nothing is cached. Of records of these lengths it counts and caches
+    /// those that fit a slot.
+    pub fn new(room: usize, lengths: Lengths) -> Learner {
         let (counted, content, coldest) = (HashMap::default(), Vec::new(), Vec::new());
-        Learner { room, counted, content, least: 0, coldest, reads: 0, hits: 0 }
+        Learner { room, lengths, counted, content, least: 0, coldest, reads: 0, hits: 0 }
     }
 
     /// A request for a record.
     #[inline]
     pub fn request(&mut self, index: u64, reads: bool) {
+        self.reads += u64::from(reads);
+        if !self.lengths.is_cacheable(index) {
+            return;
+        }
         let counted = self.counted.entry(index).or_default();
         counted.requests = counted.requests.saturating_add(1);
         let Counted { requests, is_cached } = *counted;
-        self.reads += u64::from(reads);
         self.hits += u64::from(reads && is_cached);
         if is_cached {
             return;
@@ -91,7 +96,7 @@ impl Learner {
         }
     }
 
-    /// The records with the most requests, as many as there is room for.
+    /// The cacheable records with the most requests, as many as there is room for.
     pub fn content(&self) -> &[u64] {
         &self.content
     }
@@ -134,13 +139,29 @@ mod tests {
         sorted
     }
 
+    #[test]
+    fn what_fits_no_slot_is_read_but_never_cached() {
+        let lengths = Lengths::new("128:1,4096:1".parse().unwrap(), 1);
+        let mut learner = Learner::new(10, lengths.clone());
+        // Record 0 is asked for most, and so on.
+        let ranks = (0..40u64).flat_map(|rank| std::iter::repeat_n(rank, 41 - rank as usize));
+        ranks.for_each(|rank| learner.request(rank, true));
+        let mut content = learner.content().to_vec();
+        content.sort_unstable();
+        let fitting = (0..40).filter(|&index| lengths.is_cacheable(index));
+        assert_eq!(content, fitting.take(10).collect::<Vec<_>>());
+        assert!(content[9] > 9, "some of the hottest don't fit");
+        assert_eq!(learner.reads_and_hits().0, (2..=41).sum::<u64>());
+    }
+
     proptest! {
         #[test]
         fn the_content_is_the_hottest_after_every_request(
             room in 0usize..12,
             requests in prop::collection::vec((prop_oneof![0u64..4, 0u64..40], any::<bool>()), 0..400),
         ) {
-            let (mut learner, mut counts) = (Learner::new(room), BTreeMap::new());
+            let (mut learner, mut counts) =
+                (Learner::new(room, Lengths::constant(128)), BTreeMap::new());
             let (mut reads, mut hits) = (0, 0);
             for (index, is_read) in requests {
                 reads += u64::from(is_read);

@@ -8,7 +8,8 @@
 //! L(n) = sum over k of p(k) * (R * read(k) * [tail(k) = n] + W * write(k) * [head(k) = n])
 //! ```
 //!
-//! requests, where `read(k)` and `write(k)` are the shares that the cache leaves to nodes:
+//! requests, where `read(k)` and `write(k)` are the shares that the cache leaves to nodes (a value
+//! that travels in fragments is several requests: [`Work`]):
 //!
 //! | scheme | uncached key | cached key |
 //! | --- | --- | --- |
@@ -33,7 +34,8 @@
 //! 0`, the first read after a write is the only one that misses.
 //!
 //! These limits leave out the cost of cache updates, fenced and conservative reads, admissions and
-//! evictions.
+//! evictions. No content of a cache has a key whose value fits no slot: its requests are its node's
+//! in every limit.
 //!
 //! Three contents of the cache have a limit, each under its own name in every report:
 //!
@@ -50,9 +52,10 @@
 //! found their record in the learner's content; its actual content changes with every insert and
 //! has no limit.
 
-use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares};
+use crate::workload::{Demand, KeySpace, WorkloadSpec, ZipfShares, is_cacheable};
 use std::collections::HashSet;
-use switchback_wire::{HashKey, KeyHash, Map, Scheme};
+use switchback_core::client::FRAGMENTS_AT_ONCE;
+use switchback_wire::{HashKey, KeyHash, Map, Scheme, fragment_bytes, is_large};
 
 /// Number of the hottest keys that are placed one by one; the others count by the expected share of
 /// each partition. Of 100 million keys at Zipf 0.99 the hottest million draw three quarters, and
@@ -75,8 +78,45 @@ pub struct Placement {
     /// The load of these keys on each partition.
     rest_of_partition: Vec<(f64, f64)>,
     map: Map,
-    /// Read shares of the newest record, the one before it and so on, if reads go to the latest.
-    latest: Option<ZipfShares>,
+    latest: Option<Latest>,
+}
+
+/// Reads of the latest records.
+#[derive(Clone, Copy, Debug)]
+struct Latest {
+    /// Shares of the newest record, the one before it and so on.
+    shares: ZipfShares,
+    /// The share of the records that a cache takes.
+    cacheable: f64,
+    /// What a read of one of these takes of its node, over what a read takes on average.
+    work: f64,
+}
+
+/// What one read and one write of a key take of its node. A limit in operations a second of nodes
+/// with a capacity of `C` a second counts it in the unit of `C`.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Work {
+    /// A read.
+    pub read: f64,
+    /// A write.
+    pub write: f64,
+}
+
+impl Work {
+    /// One request each.
+    pub const ONE: Work = Work { read: 1.0, write: 1.0 };
+
+    /// Requests that a node serves for a value of this length. A value that no packet holds is
+    /// staged fragment by fragment before its write; after a read all fragments but the first are
+    /// pulled, [`FRAGMENTS_AT_ONCE`] by one request.
+    pub fn of_value(value_bytes: usize, key_bytes: usize) -> Work {
+        if !is_large(value_bytes, key_bytes) {
+            return Work::ONE;
+        }
+        let fragments = value_bytes.div_ceil(fragment_bytes(key_bytes));
+        let pulls = (fragments - 1).div_ceil(usize::from(FRAGMENTS_AT_ONCE));
+        Work { read: (1 + pulls) as f64, write: (1 + fragments) as f64 }
+    }
 }
 
 /// The load of one key.
@@ -95,6 +135,7 @@ pub struct KeyShare {
 #[derive(Clone, Copy, Debug)]
 struct Hot {
     key: KeyShare,
+    work: Work,
     head: u16,
     tail: u16,
 }
@@ -173,9 +214,15 @@ impl Placement {
 
     /// Places keys with separate shares of reads and writes.
     pub fn of_keys(map: &Map, keys: impl Iterator<Item = KeyShare>) -> Placement {
-        let place = |key: KeyShare| {
+        Placement::of_work(map, keys.map(|key| (key, Work::ONE)), Work::ONE)
+    }
+
+    /// The same of keys whose requests don't take the same of their nodes; `mean` is what those
+    /// without number take on average.
+    fn of_work(map: &Map, keys: impl Iterator<Item = (KeyShare, Work)>, mean: Work) -> Placement {
+        let place = |(key, work): (KeyShare, Work)| {
             let partition = map.of(key.hash);
-            Hot { key, head: partition.head(), tail: partition.tail() }
+            Hot { key, work, head: partition.head(), tail: partition.tail() }
         };
         let hot: Vec<_> = keys.map(place).collect();
         // Small ones first, so that rounding errors stay small.
@@ -183,7 +230,8 @@ impl Placement {
             let left = 1.0 - hot.iter().rev().map(|hot| share(&hot.key)).sum::<f64>();
             if left > ROUNDING { left } else { 0.0 }
         };
-        let (reads, writes) = (left(|key| key.reads), left(|key| key.writes));
+        let reads = left(|key| key.reads) * mean.read;
+        let writes = left(|key| key.writes) * mean.write;
         let rest_of = |place| (reads * map.share(place), writes * map.share(place));
         let rest_of_partition: Vec<_> = (0..map.partitions().len()).map(rest_of).collect();
         let mut rest = vec![(0.0, 0.0); map.nodes()];
@@ -195,7 +243,8 @@ impl Placement {
     }
 
     /// Places a workload on a rack, after `phase` changes of popularity. Workloads without lasting
-    /// hot keys (inserts, read-latest) spread evenly over partitions.
+    /// hot keys (inserts, read-latest) spread evenly over partitions. Nodes have a capacity in
+    /// requests.
     pub fn of_workload(
         spec: &WorkloadSpec,
         phase: u32,
@@ -203,18 +252,44 @@ impl Placement {
         map: &Map,
         hash_key: HashKey,
     ) -> Placement {
+        let requests = |value_bytes| Work::of_value(value_bytes, keys.key_bytes());
+        Placement::of_workload_with(spec, phase, keys, map, hash_key, requests)
+    }
+
+    /// The same with what requests take of nodes by the length of the value.
+    pub fn of_workload_with(
+        spec: &WorkloadSpec,
+        phase: u32,
+        keys: KeySpace,
+        map: &Map,
+        hash_key: HashKey,
+        work: impl Fn(usize) -> Work,
+    ) -> Placement {
         let shares = ZipfShares::new(spec.records, spec.theta);
         let exact = if spec.workload.is_static() { exact_keys(&shares) } else { 0 };
         let lasting = 1.0 - spec.workload.one_hit();
         let mut popularity = spec.popularity();
         popularity.set_phase(phase);
+        let lengths = spec.lengths();
         let mut key = Vec::new();
         let hot = (0..exact).map(|rank| {
-            keys.write_key(popularity.index(rank), &mut key);
-            (hash_key.hash(&key), shares.share(rank) * lasting)
+            let index = popularity.index(rank);
+            keys.write_key(index, &mut key);
+            let (hash, share) = (hash_key.hash(&key), shares.share(rank) * lasting);
+            let value_bytes = lengths.of(index);
+            let cacheable = is_cacheable(value_bytes);
+            (KeyShare { hash, reads: share, writes: share, cacheable }, work(value_bytes))
         });
-        let latest = spec.workload.reads_latest().then_some(shares);
-        Placement { latest, ..Placement::new(map, hot) }
+        let mean = |of: fn(Work) -> f64| spec.value_bytes.mean(|bytes| of(work(bytes)));
+        let mean = Work { read: mean(|work| work.read), write: mean(|work| work.write) };
+        let placement = Placement::of_work(map, hot, mean);
+        let latest = spec.workload.reads_latest().then(|| {
+            let cacheable = spec.value_bytes.cacheable_share();
+            let read = |bytes| if is_cacheable(bytes) { work(bytes).read } else { 0.0 };
+            let read = spec.value_bytes.mean(read) / cacheable.max(f64::MIN_POSITIVE);
+            Latest { shares, cacheable, work: read / mean.read }
+        });
+        Placement { latest, ..placement }
     }
 
     /// Whether contents have a limit: not if the hot keys change with every insert.
@@ -222,9 +297,10 @@ impl Placement {
         self.latest.is_none()
     }
 
-    /// Hashes of the `count` hottest keys.
+    /// Hashes of the `count` hottest cacheable keys.
     pub fn hottest(&self, count: usize) -> HashSet<KeyHash> {
-        self.hot.iter().take(count).map(|hot| hot.key.hash).collect()
+        let cacheable = self.hot.iter().filter(|hot| hot.key.cacheable);
+        cacheable.take(count).map(|hot| hot.key.hash).collect()
     }
 
     /// The share of operations on these keys, if a key has the same share of reads and of writes.
@@ -241,8 +317,9 @@ impl Placement {
         let requests = |reads, writes| demand.reads * reads + demand.writes * writes;
         let rest = self.rest_of_partition.iter();
         let mut load: Vec<_> = rest.map(|(reads, writes)| requests(*reads, *writes)).collect();
-        for Hot { key, .. } in &self.hot {
-            load[self.map.find(key.hash)] += requests(key.reads, key.writes);
+        for Hot { key, work, .. } in &self.hot {
+            load[self.map.find(key.hash)] +=
+                requests(key.reads * work.read, key.writes * work.write);
         }
         load
     }
@@ -269,8 +346,10 @@ impl Placement {
     /// The limit with the `count` hottest cacheable keys cached: the best content of a cache of
     /// that size.
     pub fn limit_of_hottest(&self, demand: Demand, policy: Policy, count: usize) -> Limit {
-        if let Some(latest) = &self.latest {
-            return self.limit_of_hits(demand, policy, latest.head(count as u64));
+        if let Some(Latest { shares, cacheable, .. }) = &self.latest {
+            // The newest `count` that fit a slot lie among more that don't.
+            let newest = (count as f64 / cacheable) as u64;
+            return self.limit_of_hits(demand, policy, cacheable * shares.head(newest));
         }
         let mut room = if policy.scheme.caches() { count } else { 0 };
         let admit = |hot: &Hot| {
@@ -286,6 +365,7 @@ impl Placement {
     /// does: that of read-latest, whose writes are all inserts.
     pub fn limit_of_hits(&self, demand: Demand, policy: Policy, hits: f64) -> Limit {
         let hits = if policy.scheme.caches() { hits } else { 0.0 };
+        let hits = hits * self.latest.map_or(1.0, |latest| latest.work);
         self.limit_of(
             Demand { reads: demand.reads * (1.0 - hits), ..demand },
             policy,
@@ -308,7 +388,8 @@ impl Placement {
                     let (reads, writes) =
                         (demand.reads * hot.key.reads, demand.writes * hot.key.writes);
                     let fetched = if scheme.refreshes() { 1.0 } else { reads / (reads + writes) };
-                    (usize::from(hot.tail), reads * cached, fetched, writes * refresh_services)
+                    let reads = reads * cached * hot.work.read;
+                    (usize::from(hot.tail), reads, fetched, writes * refresh_services)
                 })
                 .filter(|&(_, reads, fetched, writes_a_refresh)| {
                     reads > 0.0 && (fetched < 1.0 || writes_a_refresh > 0.0)
@@ -340,8 +421,8 @@ impl Placement {
         for (hot, &cached) in self.hot.iter().zip(cached) {
             let reads = if policy.scheme.caches() { 1.0 - cached } else { 1.0 };
             let writes = if policy.scheme.absorbs_writes() { 1.0 - cached } else { 1.0 };
-            load[usize::from(hot.tail)] += hot.key.reads * demand.reads * reads;
-            load[usize::from(hot.head)] += hot.key.writes * demand.writes * writes;
+            load[usize::from(hot.tail)] += hot.key.reads * demand.reads * reads * hot.work.read;
+            load[usize::from(hot.head)] += hot.key.writes * demand.writes * writes * hot.work.write;
         }
         load
     }
@@ -363,13 +444,14 @@ impl Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Workload;
+    use crate::workload::{ValueBytes, Workload};
     use proptest::prelude::*;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64Mcg;
 
     fn spec(workload: Workload, records: u64, theta: f64) -> WorkloadSpec {
-        WorkloadSpec { workload, theta, records, change: None, seed: 1 }
+        let value_bytes = ValueBytes::constant(128);
+        WorkloadSpec { workload, theta, records, value_bytes, change: None, seed: 1 }
     }
 
     /// Deals partitions to nodes in turn, as racks do.
@@ -617,6 +699,67 @@ mod tests {
                     > 1.4 * limit(Policy::ideal(Scheme::NoCache))
             );
         }
+    }
+
+    #[test]
+    fn a_hot_key_that_fits_no_slot_lowers_the_limit() {
+        // The hottest key of this seed has a short value, then a long one; the others stay short.
+        let limits = |value_bytes: &str| {
+            let value_bytes: ValueBytes = value_bytes.parse().unwrap();
+            let spec = WorkloadSpec { value_bytes, ..spec(Workload::C, 1000, 0.99) };
+            let keys = KeySpace::new(1, 16);
+            let placement = Placement::of_workload(&spec, 0, keys, &map(64, 4), hash_key(1));
+            let demand = Workload::C.demand();
+            let limit = |scheme, count| {
+                placement.limit_of_hottest(demand, Policy::ideal(scheme), count).ops_per_capacity
+            };
+            let content = placement.hottest(100);
+            assert_eq!(content.len(), 100.min(spec.hottest(u64::MAX).count()));
+            let best = placement.limit(demand, Policy::ideal(Scheme::FarReach), &content);
+            assert_eq!(best.ops_per_capacity, limit(Scheme::FarReach, 100));
+            let hottest = hash_key(1).hash(&keys.key(spec.popularity().index(0)));
+            (limit(Scheme::NoCache, 100), limit(Scheme::FarReach, 100), content.contains(&hottest))
+        };
+        let (none, best, has_hottest) = limits("1168");
+        assert!(has_hottest && best > 1.5 * none, "{best} {none}");
+        // What one packet holds no more: a read and a pull for each.
+        let (large, cached, has_hottest) = limits("1300");
+        assert_eq!((cached, has_hottest), (large, false));
+        assert!((none / large - 2.0).abs() < 1e-9, "{none} {large}");
+        // Of half of the keys: those that fit are cached, the hottest of the others is its node's.
+        let (none, mixed, _) = limits("128:1,1300:1");
+        assert!(mixed > 1.01 * none && mixed < 0.7 * best, "{none} {mixed} {best}");
+    }
+
+    #[test]
+    fn a_large_value_is_as_many_requests_as_its_fragments_take() {
+        let work = |value_bytes| Work::of_value(value_bytes, 16);
+        assert_eq!([work(1), work(1168)], [Work::ONE; 2]);
+        assert_eq!(work(1169), Work { read: 1.0, write: 2.0 }, "one fragment, which is the answer");
+        assert_eq!(work(1281), Work { read: 2.0, write: 3.0 });
+        assert_eq!(work(65_536), Work { read: 3.0, write: 53.0 });
+    }
+
+    #[test]
+    fn the_newest_records_that_fit_no_slot_are_read_from_nodes() {
+        let limit = |value_bytes: &str| {
+            let value_bytes: ValueBytes = value_bytes.parse().unwrap();
+            let spec = WorkloadSpec { value_bytes, ..spec(Workload::D, 10_000, 0.99) };
+            let keys = KeySpace::new(1, 16);
+            let placement = Placement::of_workload(&spec, 0, keys, &map(64, 4), hash_key(1));
+            let reads = Demand { reads: 1.0, writes: 0.0 };
+            let limit =
+                |scheme| placement.limit_of_hottest(reads, Policy::ideal(scheme), 100).node_load[0];
+            (limit(Scheme::NoCache), limit(Scheme::FarReach))
+        };
+        let (_, small) = limit("128");
+        let (none, large) = limit("4000");
+        assert_eq!((none, large), (0.5, 0.5), "a read and a pull each, of four nodes");
+        // Half of the keys: reads of the 200 newest are hits for every other of them.
+        let (none, half) = limit("128:1,4000:1");
+        let head = |count| ZipfShares::new(10_000, 0.99).head(count);
+        assert!((none - 0.375).abs() < 1e-9 && (small - 0.25 * (1.0 - head(100))).abs() < 1e-9);
+        assert!((half - (none - 0.25 * 0.5 * head(200))).abs() < 1e-9, "{half}");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct RackOptions {
     pub clients: u32,
     /// Lanes that each of them asks for.
     pub lanes: u32,
-    /// Length of all values, for the cache's slot classes.
+    /// Length of the longest value, for the cache's slot classes.
     pub value_bytes: u32,
     /// Milliseconds between two snapshots of the cache; 0: none.
     pub snapshot_period_ms: u64,

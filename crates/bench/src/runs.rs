@@ -31,7 +31,7 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
     let settled = LoadArgs {
         zipf: Some(shape.zipf),
         key_bytes: Some(shape.key_bytes),
-        value_bytes: Some(shape.value_bytes),
+        value_bytes: Some(shape.value_bytes.clone()),
         ..args.clone()
     };
     let mut report = Report {
@@ -83,6 +83,7 @@ fn spec(args: &LoadArgs, shape: &Shape) -> WorkloadSpec {
         workload: args.workload,
         theta: shape.zipf,
         records: args.records,
+        value_bytes: shape.value_bytes.clone(),
         change,
         seed: args.seed,
     }
@@ -97,7 +98,7 @@ fn options(args: &LoadArgs, shape: &Shape) -> RackOptions {
         links: args.links,
         clients: args.clients,
         lanes: args.window,
-        value_bytes: shape.value_bytes,
+        value_bytes: shape.value_bytes.longest() as u32,
         snapshot_period_ms: (args.snapshot_period * 1000.0) as u64,
         seed: args.seed,
         data: args.data.clone(),
@@ -140,7 +141,7 @@ fn run_on(
     let keys = KeySpace::new(args.seed, shape.key_bytes as usize);
     let mut objections = Vec::new();
     bar.say("storing records");
-    rack.load(Preload::new(keys, shape.value_bytes as usize, 0..spec.preloaded()))
+    rack.load(Preload::new(keys, spec.lengths(), 0..spec.preloaded()))
         .context("cannot store the records")?;
     if args.preload && scheme.caches() {
         bar.say("filling the cache");
@@ -164,7 +165,7 @@ fn run_on(
     let learns =
         scheme.caches() && !args.preload && args.change.is_none() && args.node_capacity.is_some();
     let learner_records = learns.then_some(args.cache_records as usize);
-    let plan = Plan { crash, learner_records, ..plan(args, shape, spec, keys, rate_ops) };
+    let plan = Plan { crash, learner_records, ..plan(args, spec, keys, rate_ops) };
     let measured = measure(rack, &plan, &mut |progress| bar.update(progress))?;
     let placement = match measured.phase {
         0 => placement,
@@ -181,17 +182,10 @@ fn run_on(
     Ok(Run::new(context, measured, limits))
 }
 
-fn plan(
-    args: &LoadArgs,
-    shape: &Shape,
-    spec: WorkloadSpec,
-    keys: KeySpace,
-    rate_ops: Option<f64>,
-) -> Plan {
+fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f64>) -> Plan {
     Plan {
         spec,
         keys,
-        value_bytes: shape.value_bytes as usize,
         clients: args.clients,
         window: args.window,
         rate_ops,

@@ -11,13 +11,14 @@
 //!   began, and refused only for another version;
 //! - one version has one value for all clients;
 //! - a value is whole, belongs to this record, and is one that its writer has written ([`Stamp`]);
+//!   one of fewer than [`STAMP_BYTES`] only has the record's length;
 //! - a record that was stored is found.
 //!
 //! These are the conditions under which the history of a key is linearizable with versions as its
 //! order, except that a version which two clients never both saw isn't compared. Afterwards every
 //! record in the table is read once more.
 
-use crate::workload::{PRELOADED, Stamp, ValueError, mix};
+use crate::workload::{Lengths, PRELOADED, STAMP_BYTES, Stamp, ValueError, mix};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -120,7 +121,7 @@ pub struct Known(u64);
 pub struct Verifier {
     chunks: Vec<OnceLock<Box<[AtomicU64]>>>,
     preloaded: u64,
-    value_bytes: usize,
+    lengths: Lengths,
     /// Versions that each writer has begun to write, by writer.
     begun: Vec<AtomicU32>,
     verdict: Mutex<Verdict>,
@@ -156,13 +157,27 @@ fn fingerprint(stamp: Stamp) -> u64 {
     (hash >> (64 - PRINT_BITS)).max(1)
 }
 
+/// The same of a value that is too short for a stamp.
+fn fingerprint_of_short(value: &[u8]) -> u64 {
+    let mut padded = [0; STAMP_BYTES];
+    padded[..value.len()].copy_from_slice(value);
+    let number = u128::from_be_bytes(padded);
+    (mix(mix(number as u64) ^ (number >> 64) as u64) >> (64 - PRINT_BITS)).max(1)
+}
+
+/// What a value says of itself.
+fn said(stamp: Stamp) -> String {
+    let Stamp { index, writer, version } = stamp;
+    format!("write {version} of client {writer} to record {index}")
+}
+
 impl Verifier {
     /// A table that knows of `preloaded` records, of any version, and of writers 1 to `writers`.
-    pub fn new(preloaded: u64, value_bytes: usize, writers: u16) -> Verifier {
+    pub fn new(preloaded: u64, lengths: Lengths, writers: u16) -> Verifier {
         Verifier {
             chunks: (0..CHUNKS).map(|_| OnceLock::new()).collect(),
             preloaded,
-            value_bytes,
+            lengths,
             begun: (0..=writers).map(|_| AtomicU32::new(0)).collect(),
             verdict: Mutex::default(),
             verified: AtomicU64::new(0),
@@ -190,8 +205,11 @@ impl Verifier {
     /// Checks the answer of a read.
     pub fn read(&self, index: u64, known: Known, seq: Seq, value: &[u8]) {
         self.verified.fetch_add(1, Ordering::Relaxed);
-        let stamp = match Stamp::read_value(value, self.value_bytes) {
-            Ok(stamp) => stamp,
+        let stamp = match Stamp::read_value(value, self.lengths.of(index)) {
+            Ok(Some(stamp)) => stamp,
+            Ok(None) => {
+                return self.read_version(index, known, seq, fingerprint_of_short(value), None);
+            }
             Err(error) => {
                 let error = match error {
                     ValueError::Length => format!("{} bytes long", value.len()),
@@ -200,25 +218,35 @@ impl Verifier {
                 return self.mismatch(Fault::Corrupt, index, seq, known, Some(error));
             }
         };
-        let says = || {
-            Some(format!(
-                "write {} of client {} to record {}",
-                stamp.version, stamp.writer, stamp.index
-            ))
-        };
         if stamp.index != index {
-            return self.mismatch(Fault::Foreign, index, seq, known, says());
+            return self.mismatch(Fault::Foreign, index, seq, known, Some(said(stamp)));
         }
         if !self.was_begun(stamp) {
-            return self.mismatch(Fault::Invented, index, seq, known, says());
+            return self.mismatch(Fault::Invented, index, seq, known, Some(said(stamp)));
         }
-        let Some(word) = word(seq, fingerprint(stamp)) else { return self.uncheckable() };
+        self.read_version(index, known, seq, fingerprint(stamp), Some(stamp));
+    }
+
+    /// Checks the version that was read, of a value with this fingerprint.
+    fn read_version(&self, index: u64, known: Known, seq: Seq, print: u64, stamp: Option<Stamp>) {
+        let Some(word) = word(seq, print) else { return self.uncheckable() };
         if seq < seq_of(known.0) {
-            return self.mismatch(Fault::Stale, index, seq, known, says());
+            return self.mismatch(Fault::Stale, index, seq, known, stamp.map(said));
         }
         if !self.learn(index, word) {
-            self.mismatch(Fault::Different, index, seq, known, says());
+            self.mismatch(Fault::Different, index, seq, known, stamp.map(said));
         }
+    }
+
+    /// The fingerprint of the value that a write stores.
+    fn fingerprint(&self, stamp: Stamp) -> u64 {
+        let value_bytes = self.lengths.of(stamp.index);
+        if value_bytes >= STAMP_BYTES {
+            return fingerprint(stamp);
+        }
+        let mut value = Vec::with_capacity(STAMP_BYTES);
+        stamp.write_value(value_bytes, &mut value);
+        fingerprint_of_short(&value)
     }
 
     fn was_begun(&self, stamp: Stamp) -> bool {
@@ -247,7 +275,7 @@ impl Verifier {
         {
             return self.mismatch(Fault::Condition, stamp.index, seq, known, None);
         }
-        let Some(word) = word(seq, fingerprint(stamp)) else { return self.uncheckable() };
+        let Some(word) = word(seq, self.fingerprint(stamp)) else { return self.uncheckable() };
         if known.0 != 0 && seq <= seq_of(known.0) {
             return self.mismatch(Fault::Unordered, stamp.index, seq, known, None);
         }
@@ -355,7 +383,7 @@ mod tests {
 
     /// Ten preloaded records; write 1 of record 5 acknowledged as version 7.
     fn table() -> Verifier {
-        let table = Verifier::new(10, BYTES, 2);
+        let table = Verifier::new(10, Lengths::constant(BYTES), 2);
         table.begin_write(stamp(5, 1));
         table.written(stamp(5, 1), table.known(5), None, Seq::new(1, 7));
         table
@@ -451,6 +479,44 @@ mod tests {
             table.begin_write(stamp(5, 2));
             table.written(stamp(5, 2), table.known(5), None, Seq::new(1, 7));
         });
+    }
+
+    #[test]
+    fn a_value_that_is_too_short_for_a_stamp_is_checked_by_version() {
+        let short = |version| {
+            let mut value = Vec::new();
+            stamp(5, version).write_value(3, &mut value);
+            value
+        };
+        let check = |fault: Option<Fault>, seq, value: &[u8]| {
+            let table = Verifier::new(10, Lengths::constant(3), 2);
+            table.begin_write(stamp(5, 1));
+            table.written(stamp(5, 1), table.known(5), None, Seq::new(1, 7));
+            table.read(5, table.known(5), seq, value);
+            assert_eq!(faults(&table), Vec::from_iter(fault));
+        };
+        check(None, Seq::new(1, 7), &short(1));
+        check(None, Seq::new(1, 8), &short(2));
+        check(Some(Fault::Different), Seq::new(1, 7), &short(2));
+        check(Some(Fault::Stale), Seq::new(1, 6), &short(1));
+        check(Some(Fault::Corrupt), Seq::new(1, 7), &short(1)[1..]);
+    }
+
+    #[test]
+    fn each_record_has_its_own_length() {
+        let lengths = Lengths::new("uniform:1..65536".parse().unwrap(), 1);
+        let table = Verifier::new(1000, lengths.clone(), 1);
+        for index in 0..1000 {
+            let mut value = Vec::new();
+            let preloaded = Stamp { index, writer: PRELOADED, version: 0 };
+            preloaded.write_value(lengths.of(index), &mut value);
+            table.read(index, table.known(index), Seq::new(0, 1), &value);
+        }
+        assert_eq!(table.verdict().mismatches, 0, "{:?}", table.verdict().examples);
+        let mut value = Vec::new();
+        stamp(3, 0).write_value(lengths.of(4), &mut value);
+        table.read(3, table.known(3), Seq::new(0, 1), &value);
+        assert_eq!(faults(&table), [Fault::Corrupt]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::effort;
 use crate::experiments::{Context, Experiment, Finding, Memo, label};
 use crate::output::Report;
 use crate::profile::Chosen;
-use crate::trial::Effort;
+use crate::trial::{Case, Effort};
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_bench::rack::RackFactory;
 use switchback_bench::report::say;
+use switchback_bench::workload::ValueBytes;
 
 /// The name of all experiments.
 const ALL: &str = "all";
@@ -39,6 +40,10 @@ pub struct ExperimentArgs {
     /// Seed of the first repetition; the same seed gives the same figures
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]
     seed: u64,
+    /// Length of values: a number, uniform:MIN..MAX, zipfian:MIN..MAX or BYTES:WEIGHT,...; a key
+    /// keeps its length (not of 6 and twitter, which have lengths of their own) [default: 128]
+    #[arg(long, value_name = "BYTES|DISTRIBUTION", conflicts_with = "measured")]
+    value_bytes: Option<ValueBytes>,
     /// Costs of the parts: `paper` (its testbed), `software` (its nodes, this repository's switch),
     /// or a file that `switchback lab calibrate` wrote of a machine
     #[arg(
@@ -114,6 +119,7 @@ pub fn run(args: &ExperimentArgs, racks: &mut dyn RackFactory) -> anyhow::Result
         let context = Context {
             profile: args.profile.profile.clone(),
             effort: args.effort(),
+            value_bytes: args.value_bytes.clone().unwrap_or(Case::default().value_bytes),
             seed: args.seed,
             threads,
             progress: progress(&format!("{} ({} of {all})", label(experiment.name), at + 1)),
@@ -158,11 +164,13 @@ fn progress(name: &str) -> ProgressBar {
 /// The report of what was found so far: an experiment that is interrupted leaves those before it.
 fn report<'a>(args: &'a ExperimentArgs, findings: &'a [Finding]) -> Report<'a> {
     let quick = if args.quick { " --quick" } else { "" };
+    let lengths = args.value_bytes.as_ref().map(|lengths| format!(" --value-bytes {lengths}"));
+    let lengths = lengths.unwrap_or_default();
     let (profile, seed) = (&args.profile.given, args.seed);
     Report {
         profile: &args.profile,
         experiments: args.experiments.join(" "),
-        options: format!("{quick} --profile {profile} --seed {seed}"),
+        options: format!("{quick}{lengths} --profile {profile} --seed {seed}"),
         seed,
         repetitions: args.effort().repetitions,
         findings,
@@ -222,7 +230,13 @@ mod tests {
             parse("experiment 1 --out o --seed 9223372036854775807").unwrap().seed,
             SEED_MAX
         );
-        for wrong in ["--seed 9223372036854775808", "--threads 0", "--profile none"] {
+        for wrong in [
+            "--seed 9223372036854775808",
+            "--threads 0",
+            "--profile none",
+            "--value-bytes 65537",
+            "--value-bytes 64 --measured",
+        ] {
             assert!(parse(&format!("experiment 1 --out o {wrong}")).is_err(), "{wrong}");
         }
     }

@@ -3,7 +3,7 @@
 
 use hashbrown::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use switchback_bench::workload::KeySpace;
+use switchback_bench::workload::{KeySpace, Lengths};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, PutCondition, Record};
 use switchback_wire::{KeyHash, Seq};
 
@@ -33,7 +33,7 @@ impl Hasher for Identity {
 
 /// A node's records. All values have the same length, and their bytes aren't kept.
 pub(crate) struct ModelledStore {
-    value_bytes: usize,
+    lengths: Lengths,
     keys: KeySpace,
     /// Records that were loaded: those with a lower index.
     loaded: u64,
@@ -42,9 +42,9 @@ pub(crate) struct ModelledStore {
 }
 
 impl ModelledStore {
-    /// A store of the first `loaded` records of these keys, with values of this length.
-    pub(crate) fn new(value_bytes: usize, keys: KeySpace, loaded: u64) -> ModelledStore {
-        ModelledStore { value_bytes, keys, loaded, written: ByKey::default() }
+    /// A store of the first `loaded` records of these keys, with values of these lengths.
+    pub(crate) fn new(lengths: Lengths, keys: KeySpace, loaded: u64) -> ModelledStore {
+        ModelledStore { lengths, keys, loaded, written: ByKey::default() }
     }
 
     /// The version of a record, if there is one.
@@ -54,12 +54,18 @@ impl ModelledStore {
             .or_else(|| self.keys.index(key).filter(|index| *index < self.loaded).map(|_| LOADED))
     }
 
+    /// The length of the value that a key has, if it is one of the workload's.
+    pub(crate) fn value_bytes(&self, key: &[u8]) -> usize {
+        let drawn = || self.keys.index(key).map_or(0, |index| self.lengths.of(index));
+        self.lengths.only().unwrap_or_else(drawn)
+    }
+
     /// Carries out one operation.
     pub(crate) fn execute(&mut self, op: EngineOp) -> EngineDone {
         let (id, reply) = match op {
             EngineOp::Get { id, hash, key } => {
-                let record =
-                    |seq| Record { seq, value: vec![b'v'; self.value_bytes], ..Record::default() };
+                let value = || vec![b'v'; self.value_bytes(&key)];
+                let record = |seq| Record { seq, value: value(), ..Record::default() };
                 (id, EngineReply::Got(self.seq(&hash, &key).map(record)))
             }
             EngineOp::Put { id, hash, key, record, condition, .. } => {
@@ -91,7 +97,7 @@ mod tests {
 
     /// Ten records are loaded.
     fn store() -> ModelledStore {
-        ModelledStore::new(8, KeySpace::new(1, 16), 10)
+        ModelledStore::new(Lengths::constant(8), KeySpace::new(1, 16), 10)
     }
 
     fn hash(index: u64) -> KeyHash {

@@ -4,9 +4,9 @@
 use crate::batch::{Batch, Content, Contents, Counters, Learned};
 use crate::profile::Profile;
 use crate::world::{Drive, PARTITIONS, Setup, World};
-use switchback_bench::limit::{Limit, Placement, Policy};
-use switchback_bench::workload::{Change, Demand, KeySpace, Workload, WorkloadSpec};
-use switchback_wire::Scheme;
+use switchback_bench::limit::{Limit, Placement, Policy, Work};
+use switchback_bench::workload::{Change, Demand, KeySpace, ValueBytes, Workload, WorkloadSpec};
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
 /// Records of a rack: the paper's.
 pub(crate) const RECORDS: u64 = 100_000_000;
@@ -101,7 +101,7 @@ pub(crate) struct Case {
     pub(crate) records: u64,
     pub(crate) change: Option<Change>,
     pub(crate) servers: u16,
-    pub(crate) value_bytes: usize,
+    pub(crate) value_bytes: ValueBytes,
     pub(crate) cache_records: u32,
     pub(crate) snapshot_us: u64,
     pub(crate) partitions: u32,
@@ -120,7 +120,7 @@ impl Default for Case {
             records: RECORDS,
             change: None,
             servers: 16,
-            value_bytes: 128,
+            value_bytes: ValueBytes::constant(128),
             cache_records: CACHE_RECORDS,
             snapshot_us: 10_000_000,
             partitions: PARTITIONS,
@@ -175,6 +175,12 @@ impl Measured {
     }
 }
 
+/// How long a node works for a read and for a write, in nanoseconds: the mean over all keys.
+fn mean_work_ns(profile: &Profile, value_bytes: &ValueBytes) -> Work {
+    let mean = |at: usize| value_bytes.mean(|bytes| profile.node_work_ns(bytes)[at] as f64);
+    Work { read: mean(0), write: mean(1) }
+}
+
 /// Everything of a case that its schemes share.
 pub(crate) struct Bench {
     pub(crate) case: Case,
@@ -190,21 +196,29 @@ impl Bench {
         let setup = Bench::setup_of(&case, profile, seed, Scheme::NoCache, 2);
         let keys = KeySpace::new(seed, KEY_BYTES);
         let (map, hash_key) = setup.map();
-        let placement = Placement::of_workload(&setup.workload, 0, keys, &map, hash_key);
+        let mean = mean_work_ns(profile, &case.value_bytes);
+        // Over the mean, which `Bench::work` has.
+        let work = |value_bytes| {
+            let [read, write] = profile.node_work_ns(value_bytes).map(|ns| ns as f64);
+            Work { read: read / mean.read, write: write / mean.write }
+        };
+        let spec = &setup.workload;
+        let placement = Placement::of_workload_with(spec, 0, keys, &map, hash_key, work);
         Bench { case, profile: profile.clone(), seed, placement }
     }
 
     fn setup_of(case: &Case, profile: &Profile, seed: u64, scheme: Scheme, lanes: u32) -> Setup {
         let Case { workload, theta, records, change, .. } = *case;
+        let value_bytes = case.value_bytes.clone();
+        let slot_bytes = value_bytes.longest().min(CACHED_VALUE_BYTES_MAX) as u32;
         Setup {
             scheme,
             servers: case.servers,
             clients: lanes.div_ceil(SESSION_LANES).max(2) as u16,
             lanes,
-            workload: WorkloadSpec { workload, theta, records, change, seed },
+            workload: WorkloadSpec { workload, theta, records, value_bytes, change, seed },
             key_bytes: KEY_BYTES,
-            value_bytes: case.value_bytes,
-            slot_bytes: case.value_bytes as u32,
+            slot_bytes,
             cache_records: case.cache_records,
             snapshot_us: case.snapshot_us,
             partitions: case.partitions,
@@ -225,7 +239,7 @@ impl Bench {
     /// queues: Pollaczek 1930, Khinchine 1932), and those on links.
     fn under_way(&self, limit: &Limit) -> u32 {
         let ops = (BUSY * limit.ops(NODE_WORK)).min(self.case.most_ops);
-        let variation = 1.0 + self.profile.service_spread.powi(2) / 3.0;
+        let variation = (1.0 + self.profile.service_spread.powi(2) / 3.0) * self.dispersion();
         let at_node = |load: &f64| {
             let busy = ops * load / NODE_WORK;
             busy + busy * busy * variation / (2.0 * (1.0 - busy))
@@ -248,15 +262,29 @@ impl Bench {
     /// has in a second.
     fn work(&self) -> Demand {
         let Demand { reads, writes } = self.case.workload.demand();
-        let [read_ns, write_ns] =
-            self.profile.node_work_ns(self.case.value_bytes).map(|ns| ns as f64);
-        Demand { reads: reads * read_ns, writes: writes * write_ns }
+        let mean = mean_work_ns(&self.profile, &self.case.value_bytes);
+        Demand { reads: reads * mean.read, writes: writes * mean.write }
     }
 
     /// How long a node works for a request, on average.
     fn request_ns(&self) -> f64 {
         let (work, demand) = (self.work(), self.case.workload.demand());
         (work.reads + work.writes) / (demand.reads + demand.writes)
+    }
+
+    /// The mean square of what a request takes over the square of the mean: 1 where all values have
+    /// one length. A sum of unlike requests tells as much as one of this many times fewer like
+    /// ones.
+    fn dispersion(&self) -> f64 {
+        let Demand { reads, writes } = self.case.workload.demand();
+        let mean = |power: i32| {
+            let of = |bytes: usize| {
+                let [read, write] = self.profile.node_work_ns(bytes).map(|ns| ns as f64);
+                (reads * read + writes * write).powi(power)
+            };
+            self.case.value_bytes.mean(of)
+        };
+        mean(2) / (mean(1) * mean(1))
     }
 
     /// The limit with the hottest keys cached.
@@ -355,6 +383,7 @@ impl Bench {
     pub(crate) fn throughput(&self, scheme: Scheme, effort: &Effort) -> Measured {
         let mut world = self.warm(scheme, effort);
         let operations = self.operations(scheme, effort);
+        let busiest_requests = effort.busiest_requests / self.dispersion();
         if scheme.invalidates() {
             self.seek_outstanding(&mut world, operations / 2 / TRY);
         }
@@ -363,13 +392,13 @@ impl Bench {
         loop {
             batches.push(self.batch(&mut world, operations / 2));
             let Some(last) = batches.last_chunk::<2>() else { continue };
-            let agree = last[0].agrees(&last[1], effort.busiest_requests / 2.0);
+            let agree = last[0].agrees(&last[1], busiest_requests / 2.0);
             if agree || batches.len() == BATCHES_MAX {
                 let measured = self.concluded(scheme, &world, Batch::joined(last));
                 // The rate of the clients is no limit of the rack.
                 let is_unlimited = measured.content_limit_ops() >= self.case.most_ops;
                 let is_converged =
-                    agree && (is_unlimited || measured.is_within_limit(effort.busiest_requests));
+                    agree && (is_unlimited || measured.is_within_limit(busiest_requests));
                 if is_converged || batches.len() == BATCHES_MAX {
                     return Measured { is_converged, ..measured };
                 }

@@ -7,7 +7,7 @@ use super::recorder::Recorder;
 use crate::learner::Learner;
 use crate::rack::ClientLinks;
 use crate::verify::Verifier;
-use crate::workload::{KeySpace, Request, Verb};
+use crate::workload::{KeySpace, Lengths, Request, Verb};
 use anyhow::Context as _;
 use mio::{Events, Poll, Token, Waker};
 use std::io;
@@ -51,7 +51,7 @@ pub(super) struct Times {
 pub(super) struct Shared<'a> {
     pub(super) clock: Clock,
     pub(super) keys: KeySpace,
-    pub(super) value_bytes: usize,
+    pub(super) lengths: Lengths,
     pub(super) verifier: Option<&'a Verifier>,
     /// Clients that have a session.
     pub(super) ready: AtomicU32,
@@ -276,7 +276,8 @@ impl<'a> Client<'a> {
         self.shared.keys.write_key(operation.index, &mut self.key);
         let key = self.key.as_slice();
         let request = if operation.writing {
-            self.in_flight.stamp(slot).write_value(self.shared.value_bytes, &mut self.value);
+            let value_bytes = self.shared.lengths.of(operation.index);
+            self.in_flight.stamp(slot).write_value(value_bytes, &mut self.value);
             Operation::Write {
                 key,
                 value: &self.value,

@@ -1,8 +1,9 @@
 //! The operations of a client that are in flight, and what each does next.
 
+use super::client::Shared;
 use super::recorder::Recorder;
 use crate::verify::{Known, Verifier};
-use crate::workload::{Request, Requests, Stamp, Verb};
+use crate::workload::{Lengths, Request, Requests, Stamp, Verb};
 use switchback_core::client::{Completion, Outcome};
 use switchback_wire::Seq;
 
@@ -43,6 +44,7 @@ pub(super) struct InFlight<'a> {
     versions: u32,
     pub(super) requests: Requests,
     pub(super) recorder: Recorder,
+    lengths: &'a Lengths,
     verifier: Option<&'a Verifier>,
     swept: u64,
 }
@@ -53,7 +55,7 @@ impl<'a> InFlight<'a> {
         writer: u16,
         requests: Requests,
         recorder: Recorder,
-        verifier: Option<&'a Verifier>,
+        shared: &'a Shared<'a>,
     ) -> InFlight<'a> {
         let nothing = Operation {
             verb: Verb::Read,
@@ -73,7 +75,8 @@ impl<'a> InFlight<'a> {
             versions: 0,
             requests,
             recorder,
-            verifier,
+            lengths: &shared.lengths,
+            verifier: shared.verifier,
             swept: 0,
         }
     }
@@ -152,7 +155,13 @@ impl<'a> InFlight<'a> {
             self.end(slot);
             return Next::Nothing;
         };
-        self.recorder.answered(now_ns, !operation.writing, found, completion.cached);
+        let value_bytes = match completion.outcome {
+            Outcome::Value { value, .. } => value.len(),
+            Outcome::Written { .. } => self.lengths.of(operation.index),
+            _ => 0,
+        };
+        let reads = !operation.writing;
+        self.recorder.answered(now_ns, reads, found, completion.cached, value_bytes);
         let cached = operation.cached && completion.cached;
         if matches!(operation.verb, Verb::Rmw | Verb::Cas) && !operation.writing {
             let expected = (operation.verb == Verb::Cas).then_some(seq);

@@ -11,7 +11,7 @@ pub(crate) use recorder::{Recorder, STEP_NS};
 use crate::learner::Learner;
 use crate::rack::{BenchRack, ClientLinks, RackStatistics};
 use crate::verify::{Verdict, Verifier};
-use crate::workload::{KeySpace, WorkloadSpec, mix};
+use crate::workload::{KeySpace, WorkloadSpec, is_cacheable, mix};
 use anyhow::{Context as _, anyhow};
 use client::{Client, ClientResults, STOPPED, Shared, Times};
 use clock::Clock;
@@ -30,7 +30,6 @@ use switchback_wire::KeyHash;
 pub(crate) struct Plan {
     pub(crate) spec: WorkloadSpec,
     pub(crate) keys: KeySpace,
-    pub(crate) value_bytes: usize,
     pub(crate) clients: u32,
     pub(crate) window: u32,
     /// Operations a second of all clients together; `None`: a closed loop.
@@ -109,18 +108,20 @@ pub(crate) fn measure(
 ) -> anyhow::Result<Measured> {
     let verifier = plan
         .verify
-        .then(|| Verifier::new(plan.spec.preloaded(), plan.value_bytes, plan.clients as u16));
+        .then(|| Verifier::new(plan.spec.preloaded(), plan.spec.lengths(), plan.clients as u16));
     let shared = Shared {
         clock: Clock::start(),
         keys: plan.keys,
-        value_bytes: plan.value_bytes,
+        lengths: plan.spec.lengths(),
         verifier: verifier.as_ref(),
         ready: AtomicU32::new(0),
         times: OnceLock::new(),
         stop: AtomicBool::new(false),
         progress: (0..plan.clients).map(|_| AtomicU64::new(0)).collect(),
         change_ns: plan.change_every.map_or(u64::MAX, |every| every.as_nanos() as u64),
-        learner: plan.learner_records.map(|records| Mutex::new(Learner::new(records))),
+        learner: plan
+            .learner_records
+            .map(|records| Mutex::new(Learner::new(records, plan.spec.lengths()))),
     };
     let links =
         (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
@@ -200,8 +201,7 @@ fn equip<'a>(
 ) -> (InFlight<'a>, Option<Pacer>) {
     let requests = plan.spec.requests(number, plan.clients);
     let recorder = Recorder::new(times.from_ns, times.to_ns, plan.rate_ops.is_some());
-    let in_flight =
-        InFlight::new(plan.window, number as u16 + 1, requests, recorder, shared.verifier);
+    let in_flight = InFlight::new(plan.window, number as u16 + 1, requests, recorder, shared);
     let pacer = plan.rate_ops.map(|rate_ops| {
         let ops = rate_ops / f64::from(plan.clients);
         Pacer::new(
@@ -218,7 +218,10 @@ fn equip<'a>(
 /// waits in a node's queue must not be sent again, since that would add to the measured load.
 fn client_config(plan: &Plan) -> ClientConfig {
     let ours = ClientConfig::default();
-    let outstanding = f64::from(plan.window) * f64::from(plan.clients);
+    // Packets of a session that may wait at nodes: fragments of large values are some of them.
+    let is_small = is_cacheable(plan.spec.value_bytes.longest());
+    let fragments = if is_small { 0 } else { ours.fragments_max };
+    let outstanding = (f64::from(plan.window) + f64::from(fragments)) * f64::from(plan.clients);
     let wait_us = plan.node_capacity_ops.map_or(0, |ops| (4e6 * outstanding / ops) as u64);
     ClientConfig {
         lanes: plan.window,

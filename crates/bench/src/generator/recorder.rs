@@ -23,6 +23,8 @@ pub(crate) struct Recorder {
     /// Reads among them, and reads that found no record.
     pub(crate) reads: u64,
     pub(crate) not_found: u64,
+    /// Bytes of the values that were read and written.
+    pub(crate) value_bytes: u64,
     /// Operations that ended without an outcome: timed out, indeterminate, no space.
     pub(crate) failed: u64,
     /// Operations that ended in each step.
@@ -51,6 +53,7 @@ impl Recorder {
             requests: 0,
             reads: 0,
             not_found: 0,
+            value_bytes: 0,
             failed: 0,
             steps: vec![0; (to_ns - from_ns).div_ceil(STEP_NS) as usize],
             latencies: std::array::from_fn(|_| [histogram(), histogram()]),
@@ -85,12 +88,20 @@ impl Recorder {
 
     /// Records the answer to a request.
     #[inline]
-    pub(crate) fn answered(&mut self, now_ns: u64, read: bool, found: bool, cached: bool) {
+    pub(crate) fn answered(
+        &mut self,
+        now_ns: u64,
+        read: bool,
+        found: bool,
+        cached: bool,
+        value_bytes: usize,
+    ) {
         if self.is_measured(now_ns) {
             self.requests += 1;
             self.cached += u64::from(cached);
             self.reads += u64::from(read);
             self.not_found += u64::from(!found);
+            self.value_bytes += value_bytes as u64;
         }
     }
 
@@ -125,6 +136,7 @@ impl Recorder {
         self.requests += other.requests;
         self.reads += other.reads;
         self.not_found += other.not_found;
+        self.value_bytes += other.value_bytes;
         self.failed += other.failed;
         for (step, more) in self.steps.iter_mut().zip(&other.steps) {
             *step += more;
@@ -144,10 +156,11 @@ mod tests {
     fn warm_up_and_drain_do_not_count() {
         let mut recorder = Recorder::new(1000, 2000, false);
         for (due, end) in [(10, 999), (990, 1000), (1500, 1999), (1999, 2000)] {
-            recorder.answered(end, true, true, end == 1000);
+            recorder.answered(end, true, true, end == 1000, 100);
             recorder.ended(due, end, Verb::Read, end == 1000);
         }
         assert_eq!((recorder.operations, recorder.requests, recorder.cached), (2, 2, 1));
+        assert_eq!(recorder.value_bytes, 200);
         assert_eq!(recorder.latencies[0][0].max(), 10);
         assert_eq!(recorder.latencies[0][1].len(), 1);
     }

@@ -5,18 +5,21 @@ use super::{Measured, Plan, Progress, measure};
 use crate::fake::{Cheat, FakeRack};
 use crate::rack::BenchRack;
 use crate::verify::Fault;
-use crate::workload::{Change, KeySpace, Pattern, Preload, Workload, WorkloadSpec};
+use crate::workload::{
+    Change, KeySpace, Lengths, Pattern, Preload, ValueBytes, Workload, WorkloadSpec,
+};
 use std::time::Duration;
 use switchback_wire::Scheme;
 
 const RECORDS: u64 = 2000;
 
 fn plan(workload: Workload) -> Plan {
-    let spec = WorkloadSpec { workload, theta: 0.99, records: RECORDS, change: None, seed: 1 };
+    let value_bytes = ValueBytes::constant(64);
+    let (theta, records) = (0.99, RECORDS);
+    let spec = WorkloadSpec { workload, theta, records, value_bytes, change: None, seed: 1 };
     Plan {
         spec,
         keys: KeySpace::new(1, 16),
-        value_bytes: 64,
         clients: 2,
         window: 16,
         rate_ops: None,
@@ -33,7 +36,7 @@ fn plan(workload: Workload) -> Plan {
 
 fn run_on(rack: FakeRack, plan: &Plan) -> anyhow::Result<Measured> {
     let mut rack: Box<dyn BenchRack> = Box::new(rack);
-    rack.load(Preload::new(plan.keys, plan.value_bytes, 0..plan.spec.preloaded()))?;
+    rack.load(Preload::new(plan.keys, plan.spec.lengths(), 0..plan.spec.preloaded()))?;
     rack.preload_cache(plan.spec.hottest(100).map(|index| plan.keys.key(index)).collect())?;
     let measured = measure(rack.as_mut(), plan, &mut |_| ());
     rack.stop()?;
@@ -167,7 +170,7 @@ fn popularity_changes_while_it_runs() {
 fn progress_is_told() {
     let plan = Plan { verify: false, ..plan(Workload::A) };
     let mut rack: Box<dyn BenchRack> = Box::new(FakeRack::new(Scheme::NoCache, 2, 0, None));
-    rack.load(Preload::new(plan.keys, plan.value_bytes, 0..RECORDS)).unwrap();
+    rack.load(Preload::new(plan.keys, plan.spec.lengths(), 0..RECORDS)).unwrap();
     let mut told = Vec::new();
     measure(rack.as_mut(), &plan, &mut |progress| told.push(progress)).unwrap();
     assert_eq!((told.first(), told.last()), (Some(&Progress::Warmup), Some(&Progress::Finishing)));
@@ -176,14 +179,15 @@ fn progress_is_told() {
 
 #[test]
 fn a_client_that_fails_ends_the_run_and_says_why() {
+    let value_bytes = ValueBytes::constant(2 << 20);
     let plan = Plan {
-        value_bytes: 2 << 20,
+        spec: WorkloadSpec { value_bytes, ..plan(Workload::A).spec },
         verify: false,
         measured: Duration::from_secs(600),
         ..plan(Workload::A)
     };
     let mut rack: Box<dyn BenchRack> = Box::new(FakeRack::new(Scheme::NoCache, 2, 0, None));
-    rack.load(Preload::new(plan.keys, 64, 0..RECORDS)).unwrap();
+    rack.load(Preload::new(plan.keys, Lengths::constant(64), 0..RECORDS)).unwrap();
     let error = measure(rack.as_mut(), &plan, &mut |_| ()).err().unwrap();
     assert!(format!("{error:#}").contains("a value at most"), "{error:#}");
     rack.stop().unwrap();

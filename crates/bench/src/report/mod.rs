@@ -139,6 +139,8 @@ pub(crate) struct Run {
     pub(crate) unsent: u64,
     /// Requests a second. A read-modify-write is two.
     pub(crate) requests_ops: f64,
+    /// Values that were read and written, in 10^6 bytes a second.
+    pub(crate) values_mb_per_s: f64,
     /// Share of requests that the cache answered.
     pub(crate) hit_ratio: f64,
     /// Share of operations on records that were cached when the measured time ended.
@@ -266,6 +268,7 @@ impl Run {
             late,
             unsent,
             requests_ops: recorder.requests as f64 / seconds,
+            values_mb_per_s: recorder.value_bytes as f64 / 1e6 / seconds,
             hit_ratio: share(recorder.cached, recorder.requests),
             cached_share: limits.cached_share,
             conservative_share: share(rack.conservative_reads, recorder.reads),

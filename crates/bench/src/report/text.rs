@@ -3,9 +3,11 @@
 use super::number::{grouped, percent};
 use super::{Latency, Machine, Run, Spread, Summary};
 use crate::cli::{Arrivals, LoadArgs, Rate, Shape};
+use crate::workload::is_cacheable;
 use clap::ValueEnum;
 use std::fmt::Write as _;
 use switchback_terminal::Table;
+use switchback_wire::CACHED_VALUE_BYTES_MAX;
 
 /// A description of the runs and the machine.
 pub(crate) fn describe(
@@ -24,6 +26,14 @@ pub(crate) fn describe(
         shape.value_bytes,
         args.seed
     );
+    if !is_cacheable(shape.value_bytes.longest()) {
+        let _ = writeln!(
+            text,
+            "values have {} B on average; those of {} of the keys are longer than {CACHED_VALUE_BYTES_MAX} B, which no slot of the cache takes",
+            grouped(shape.value_bytes.mean(|bytes| bytes as f64)),
+            percent(1.0 - shape.value_bytes.cacheable_share())
+        );
+    }
     let capacity = match args.node_capacity {
         Some(ops) => format!("each capped at {} requests/s", grouped(ops)),
         None => "not capped: no limit can be computed (--node-capacity)".to_owned(),
@@ -108,6 +118,7 @@ pub(crate) fn headline(run: &Run, repetitions: u32) -> String {
 /// All results of a run that the headline leaves out.
 pub(crate) fn text_of_run(run: &Run) -> String {
     let mut text = format!("{}:\n", run.scheme);
+    let _ = writeln!(text, "  values of {:.1} MB/s read and written", run.values_mb_per_s);
     let nodes: Vec<_> = run.node_ops.iter().map(|&ops| grouped(ops)).collect();
     let _ = writeln!(
         text,

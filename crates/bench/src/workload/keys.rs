@@ -1,11 +1,13 @@
 //! Keys and values of records: a key follows from the index, a value from index and version.
 
+use super::Lengths;
 use std::ops::Range;
 
 /// Shortest and longest key.
 pub const KEY_BYTES: (usize, usize) = (16, 128);
-/// Bytes of a value's stamp; no value is shorter.
-pub const VALUE_BYTES_MIN: usize = 16;
+/// Bytes of a value's stamp. A shorter value is the beginning of a digest of the stamp: it differs
+/// from others, but names no write.
+pub const STAMP_BYTES: usize = 16;
 /// Writer of the records that are stored before the run.
 pub const PRELOADED: u16 = 0;
 
@@ -123,7 +125,7 @@ pub struct Stamp {
 /// Why bytes are no value that a client wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueError {
-    /// Another length than all values have.
+    /// Another length than the record's values have.
     Length,
     /// Length is right, checksum wrong.
     Checksum,
@@ -134,12 +136,18 @@ impl Stamp {
     ///
     /// 48 bits of index, 16 of writer, 32 of version, CRC-32 of all that isn't the CRC; then
     /// pseudo-random filler, which doesn't compress and differs from version to version, so that a
-    /// torn value can't pass.
+    /// torn value can't pass. Fewer than [`STAMP_BYTES`] are the beginning of a digest.
     #[inline]
     pub fn write_value(&self, value_bytes: usize, value: &mut Vec<u8>) {
-        assert!(value_bytes >= VALUE_BYTES_MIN && self.index <= INDEX_MASK);
+        assert!(value_bytes > 0 && self.index <= INDEX_MASK);
         let head = self.index << 16 | u64::from(self.writer);
         value.clear();
+        if value_bytes < STAMP_BYTES {
+            let first = mix(head ^ mix(u64::from(self.version) + 1));
+            value.extend_from_slice(&first.to_be_bytes());
+            value.extend_from_slice(&mix(first ^ head).to_be_bytes());
+            return value.truncate(value_bytes);
+        }
         value.extend_from_slice(&head.to_be_bytes());
         value.extend_from_slice(&self.version.to_be_bytes());
         value.extend_from_slice(&[0; 4]);
@@ -153,11 +161,15 @@ impl Stamp {
         value[12..16].copy_from_slice(&checksum.to_be_bytes());
     }
 
-    /// The write that made `value`, if it is a whole value of `value_bytes` bytes.
+    /// The write that made `value`, if it is a whole value of `value_bytes` bytes; `None` if such a
+    /// value is too short to name it.
     #[inline]
-    pub fn read_value(value: &[u8], value_bytes: usize) -> Result<Stamp, ValueError> {
-        if value.len() != value_bytes || value.len() < VALUE_BYTES_MIN {
+    pub fn read_value(value: &[u8], value_bytes: usize) -> Result<Option<Stamp>, ValueError> {
+        if value.len() != value_bytes {
             return Err(ValueError::Length);
+        }
+        if value_bytes < STAMP_BYTES {
+            return Ok(None);
         }
         let u32_at =
             |at: usize| u32::from_be_bytes(value[at..at + 4].try_into().expect("four bytes"));
@@ -165,7 +177,7 @@ impl Stamp {
             return Err(ValueError::Checksum);
         }
         let head = u64::from(u32_at(0)) << 32 | u64::from(u32_at(4));
-        Ok(Stamp { index: head >> 16, writer: head as u16, version: u32_at(8) })
+        Ok(Some(Stamp { index: head >> 16, writer: head as u16, version: u32_at(8) }))
     }
 }
 
@@ -182,7 +194,7 @@ fn checksum(value: &[u8]) -> u32 {
 #[derive(Clone, Debug)]
 pub struct Preload {
     keys: KeySpace,
-    value_bytes: usize,
+    lengths: Lengths,
     range: Range<u64>,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -190,8 +202,8 @@ pub struct Preload {
 
 impl Preload {
     /// The records of `range`.
-    pub fn new(keys: KeySpace, value_bytes: usize, range: Range<u64>) -> Preload {
-        Preload { keys, value_bytes, range, key: Vec::new(), value: Vec::new() }
+    pub fn new(keys: KeySpace, lengths: Lengths, range: Range<u64>) -> Preload {
+        Preload { keys, lengths, range, key: Vec::new(), value: Vec::new() }
     }
 
     /// Number of records that are left.
@@ -215,7 +227,7 @@ impl Preload {
         let index = self.range.next()?;
         self.keys.write_key(index, &mut self.key);
         Stamp { index, writer: PRELOADED, version: 0 }
-            .write_value(self.value_bytes, &mut self.value);
+            .write_value(self.lengths.of(index), &mut self.value);
         Some((&self.key, &self.value))
     }
 }
@@ -247,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_preload_are_the_whole() {
-        let whole = Preload::new(KeySpace::new(1, 16), 32, 5..1005);
+        let whole = Preload::new(KeySpace::new(1, 16), Lengths::constant(32), 5..1005);
         let collect = |mut preload: Preload| {
             let mut keys = Vec::new();
             while let Some((key, value)) = preload.next_record() {
@@ -275,13 +287,25 @@ mod tests {
 
         #[test]
         fn a_value_identifies_its_write(
-            index in 0u64..1 << 48, writer in any::<u16>(), version in any::<u32>(), value_bytes in 16usize..1200,
+            index in 0u64..1 << 48, writer in any::<u16>(), version in any::<u32>(), value_bytes in 16usize..70_000,
         ) {
             let stamp = Stamp { index, writer, version };
             let mut value = Vec::new();
             stamp.write_value(value_bytes, &mut value);
             prop_assert_eq!(value.len(), value_bytes);
-            prop_assert_eq!(Stamp::read_value(&value, value_bytes), Ok(stamp));
+            prop_assert_eq!(Stamp::read_value(&value, value_bytes), Ok(Some(stamp)));
+        }
+
+        #[test]
+        fn a_short_value_names_no_write_but_differs_from_others(
+            index in 0u64..1 << 48, version in 0u32..1 << 30, value_bytes in 8usize..16,
+        ) {
+            let (mut value, mut newer) = (Vec::new(), Vec::new());
+            Stamp { index, writer: 1, version }.write_value(value_bytes, &mut value);
+            Stamp { index, writer: 1, version: version + 1 }.write_value(value_bytes, &mut newer);
+            prop_assert!(value.len() == value_bytes && value != newer);
+            prop_assert_eq!(Stamp::read_value(&value, value_bytes), Ok(None));
+            prop_assert_eq!(Stamp::read_value(&value[1..], value_bytes), Err(ValueError::Length));
         }
 
         #[test]

@@ -3,13 +3,15 @@
 //! exactly the same requests.
 
 mod keys;
+mod lengths;
 mod popularity;
 mod requests;
 pub mod twitter;
 mod zipf;
 
 pub(crate) use keys::mix;
-pub use keys::{KEY_BYTES, KeySpace, PRELOADED, Preload, Stamp, VALUE_BYTES_MIN, ValueError};
+pub use keys::{KEY_BYTES, KeySpace, PRELOADED, Preload, STAMP_BYTES, Stamp, ValueError};
+pub use lengths::{Lengths, VALUE_BYTES, ValueBytes, is_cacheable};
 pub use popularity::{Change, Pattern, Popularity};
 pub use requests::{Request, Requests};
 pub use twitter::Cluster;
@@ -203,6 +205,8 @@ pub struct WorkloadSpec {
     /// Records that are stored before the run (for `load`: none are; it is the number that the
     /// limit assumes).
     pub records: u64,
+    /// How long values are.
+    pub value_bytes: ValueBytes,
     /// How popularity changes, if it does.
     pub change: Option<Change>,
     /// The seed of everything.
@@ -225,10 +229,19 @@ impl WorkloadSpec {
         Requests::new(self, client, clients)
     }
 
-    /// The indexes of the `count` hottest records, hottest first.
+    /// The length of each record's value.
+    pub fn lengths(&self) -> Lengths {
+        Lengths::new(self.value_bytes.clone(), self.seed)
+    }
+
+    /// The indexes of the `count` hottest records that a cache takes, hottest first.
     pub fn hottest(&self, count: u64) -> impl Iterator<Item = u64> {
-        let popularity = self.popularity();
-        (0..count.min(self.preloaded())).map(move |rank| popularity.index(rank))
+        let (popularity, lengths) = (self.popularity(), self.lengths());
+        let ranks = if self.value_bytes.cacheable_share() > 0.0 { self.preloaded() } else { 0 };
+        (0..ranks)
+            .map(move |rank| popularity.index(rank))
+            .filter(move |index| lengths.is_cacheable(*index))
+            .take(count as usize)
     }
 }
 

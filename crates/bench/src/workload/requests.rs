@@ -144,13 +144,14 @@ impl Inserts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Change, Pattern};
+    use crate::workload::{Change, Pattern, ValueBytes};
 
     fn spec(workload: &str) -> WorkloadSpec {
         WorkloadSpec {
             workload: workload.parse().unwrap(),
             theta: 0.99,
             records: 1000,
+            value_bytes: ValueBytes::constant(128),
             change: None,
             seed: 1,
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use switchback_wire::{Seq, VALUE_BYTES_MAX, fragment_bytes};
 
 /// Fragments under way at a time, either direction.
-pub(super) const WINDOW: u16 = 32;
+pub const WINDOW: u16 = 32;
 /// Fragments that one FRAGMENT_REPLY's bitmap covers.
 const BITMAP_FRAGMENTS: u16 = 256;
 

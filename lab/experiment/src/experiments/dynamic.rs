@@ -30,7 +30,12 @@ pub(crate) const PATTERNS: [(&str, Option<Pattern>); 4] = [
 ];
 
 /// A case of this experiment or of Exp#8.
-pub(crate) fn case(pattern: Option<Pattern>, is_cold: bool, snapshot_us: u64) -> Case {
+pub(crate) fn case(
+    context: &Context,
+    pattern: Option<Pattern>,
+    is_cold: bool,
+    snapshot_us: u64,
+) -> Case {
     let change = pattern.map(|pattern| Change { pattern, keys: KEYS });
     Case {
         workload: Workload::Mix(100.0),
@@ -38,7 +43,7 @@ pub(crate) fn case(pattern: Option<Pattern>, is_cold: bool, snapshot_us: u64) ->
         change,
         is_cold,
         snapshot_us,
-        ..Case::default()
+        ..context.case()
     }
 }
 
@@ -91,7 +96,7 @@ pub(crate) fn run(context: &Context) -> Finding {
 
 /// One run: a period without a change, then one after every change.
 fn follow(context: &Context, job: &Job) -> Run {
-    let case = case(PATTERNS[job.pattern].1, job.is_cold, Case::default().snapshot_us);
+    let case = case(context, PATTERNS[job.pattern].1, job.is_cold, context.case().snapshot_us);
     let bench = Bench::new(case, &context.profile, job.seed);
     let mut world = bench.warm(job.scheme, &context.effort);
     let (period_ns, changes) = (context.effort.change_ns, context.effort.changes);
@@ -135,7 +140,7 @@ fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
         let mut fields = row(
             &context.profile,
             job.scheme,
-            &case(pattern, job.is_cold, 0),
+            &case(context, pattern, job.is_cold, 0),
             job.seed,
             &run.measured,
         );

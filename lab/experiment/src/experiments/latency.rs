@@ -73,7 +73,7 @@ pub(crate) fn run(context: &Context) -> Finding {
     let columns = [&COLUMNS[..], &["target_ops", "mean_us", "p50_us", "p99_us"]].concat();
     let mut csv = Csv::new(&columns);
     for (job, points) in jobs.iter().zip(&results) {
-        let case = Case { is_cold: job.is_cold, ..Case::default() };
+        let case = Case { is_cold: job.is_cold, ..context.case() };
         for point in points {
             let mut fields = row(&context.profile, job.scheme, &case, job.seed, &point.measured);
             let (mean, p50, p99) = point.latency_us;
@@ -102,7 +102,7 @@ pub(crate) fn run(context: &Context) -> Finding {
 
 /// Measures one target after the other, until the rack is overloaded.
 fn climb(context: &Context, job: &Job) -> Vec<Point> {
-    let case = Case { is_cold: job.is_cold, ..Case::default() };
+    let case = Case { is_cold: job.is_cold, ..context.case() };
     let bench = Bench::new(case, &context.profile, job.seed);
     let mut world = bench.warm_up(bench.setup_with(job.scheme, LANES), &context.effort);
     world.drive(Drive::Script);

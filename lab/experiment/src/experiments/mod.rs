@@ -13,9 +13,10 @@ mod twitter;
 use crate::output::{Csv, Figure, Table};
 use crate::pool;
 use crate::profile::Profile;
-use crate::trial::Effort;
+use crate::trial::{Case, Effort};
 use indicatif::ProgressBar;
 use std::sync::Arc;
+use switchback_bench::workload::ValueBytes;
 
 pub(crate) use memo::Memo;
 
@@ -23,6 +24,8 @@ pub(crate) use memo::Memo;
 pub(crate) struct Context {
     pub(crate) profile: Profile,
     pub(crate) effort: Effort,
+    /// Of the experiments that are not about lengths.
+    pub(crate) value_bytes: ValueBytes,
     pub(crate) seed: u64,
     pub(crate) threads: usize,
     pub(crate) progress: ProgressBar,
@@ -31,6 +34,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The case that an experiment varies.
+    pub(crate) fn case(&self) -> Case {
+        Case { value_bytes: self.value_bytes.clone(), ..Case::default() }
+    }
+
     /// The seeds of the repetitions.
     pub(crate) fn seeds(&self) -> Vec<u64> {
         (0..self.effort.repetitions).map(|repetition| self.seed + repetition).collect()

@@ -106,21 +106,21 @@ pub(crate) fn run(context: &Context) -> Finding {
                   room for; snapshots were taken meanwhile. With the costs of `paper` a million \
                   entries would take 35 s; that isn't run.",
         remarks: Vec::new(),
-        csv: vec![("exp9", csv(&jobs, &results))],
+        csv: vec![("exp9", csv(context, &jobs, &results))],
         figures: kinds(context).into_iter().map(|kind| figure(context, kind, &runs)).collect(),
         tables: kinds(context).into_iter().map(|kind| summary(context, kind, &runs)).collect(),
     }
 }
 
 /// The case of a job.
-fn case(job: &Job<'_>) -> Case {
+fn case(context: &Context, job: &Job<'_>) -> Case {
     let Job { is_cold, cache_records, .. } = *job;
-    Case { workload: Workload::Mix(100.0), cache_records, is_cold, ..Case::default() }
+    Case { workload: Workload::Mix(100.0), cache_records, is_cold, ..context.case() }
 }
 
 /// Crashes the switch of a busy rack, and waits until it has recovered.
 fn recover(context: &Context, job: &Job<'_>) -> Run {
-    let bench = Bench::new(case(job), job.profile, job.seed);
+    let bench = Bench::new(case(context, job), job.profile, job.seed);
     let setup = bench.setup(Scheme::FarReach);
     let mut world = if job.is_cold {
         bench.warm_up(setup, &context.effort)
@@ -159,12 +159,12 @@ fn total_us(times: &RecoveryTimes) -> u64 {
     times.detect_us + times.collect_us + times.store_us + times.readmit_us
 }
 
-fn csv(jobs: &[Job<'_>], results: &[Run]) -> Csv {
+fn csv(context: &Context, jobs: &[Job<'_>], results: &[Run]) -> Csv {
     let more =
         ["gathered", "stored", "detect_us", "collect_us", "store_us", "readmit_us", "total_us"];
     let mut csv = Csv::new(&[&COLUMNS[..], &more].concat());
     for (job, Run { before, times }) in jobs.iter().zip(results) {
-        let mut fields = row(job.profile, Scheme::FarReach, &case(job), job.seed, before);
+        let mut fields = row(job.profile, Scheme::FarReach, &case(context, job), job.seed, before);
         let steps_us =
             [times.detect_us, times.collect_us, times.store_us, times.readmit_us, total_us(times)];
         fields.extend([times.gathered, times.records].map(|records| records.to_string()));

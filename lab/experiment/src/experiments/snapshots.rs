@@ -71,7 +71,7 @@ pub(crate) fn run(context: &Context) -> Finding {
 
 /// One run, at least as long as the longest period.
 fn watch(context: &Context, job: &Job) -> Run {
-    let case = case(PATTERNS[job.pattern].1, job.is_cold, job.period_ms * 1000);
+    let case = case(context, PATTERNS[job.pattern].1, job.is_cold, job.period_ms * 1000);
     let bench = Bench::new(case, &context.profile, job.seed);
     let mut world = bench.warm(Scheme::FarReach, &context.effort);
     world.measure();
@@ -102,7 +102,7 @@ fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
         let mut fields = row(
             &context.profile,
             Scheme::FarReach,
-            &case(pattern, job.is_cold, 0),
+            &case(context, pattern, job.is_cold, 0),
             job.seed,
             &run.measured,
         );

@@ -5,7 +5,7 @@ use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
 use crate::trial::{Case, Measured};
-use switchback_bench::workload::Workload;
+use switchback_bench::workload::{ValueBytes, Workload};
 use switchback_wire::{PerScheme, Scheme};
 
 /// A parameter and its values.
@@ -21,8 +21,8 @@ pub(crate) struct Sweep {
     is_ordered: bool,
     /// Whether both axes of a figure are logarithmic.
     is_logarithmic: bool,
-    /// Values of the parameter: name and case.
-    points: fn() -> Vec<(String, Case)>,
+    /// Values of the parameter: name and case, by the case that is varied.
+    points: fn(&Case) -> Vec<(String, Case)>,
     paper: &'static str,
     differs: &'static str,
 }
@@ -36,10 +36,10 @@ pub(crate) const WORKLOADS: Sweep = Sweep {
     axis: "YCSB workload",
     is_ordered: false,
     is_logarithmic: false,
-    points: || {
+    points: |base| {
         let all = [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F];
         all.into_iter()
-            .map(|workload| (workload.to_string(), Case { workload, ..Case::default() }))
+            .map(|workload| (workload.to_string(), Case { workload, ..base.clone() }))
             .collect()
     },
     paper: "16 servers: FarReach exceeds NoCache by 90.8 % (A), 55.0 % (B), 84.3 % (C), 71.7 % \
@@ -68,10 +68,10 @@ pub(crate) const SERVERS: Sweep = Sweep {
     axis: "servers",
     is_ordered: true,
     is_logarithmic: true,
-    points: || {
+    points: |base| {
         let all = [16, 32, 64, 128, 256, 1024];
         all.into_iter()
-            .map(|servers| (servers.to_string(), Case { servers, ..Case::default() }))
+            .map(|servers| (servers.to_string(), Case { servers, ..base.clone() }))
             .collect()
     },
     paper: "Workload A: FarReach reaches 1.9, 2.5, 3.9 and 6.6 times NoCache with 16, 32, 64 and \
@@ -89,8 +89,8 @@ pub(crate) const WRITES: Sweep = Sweep {
     axis: "share of writes, %",
     is_ordered: true,
     is_logarithmic: false,
-    points: || {
-        let case = |percent| Case { workload: Workload::Mix(percent), ..Case::default() };
+    points: |base| {
+        let case = |percent| Case { workload: Workload::Mix(percent), ..base.clone() };
         [0.0, 25.0, 50.0, 75.0, 100.0]
             .into_iter()
             .map(|percent| (percent.to_string(), case(percent)))
@@ -112,8 +112,8 @@ pub(crate) const SKEW: Sweep = Sweep {
     axis: "Zipf exponent",
     is_ordered: true,
     is_logarithmic: false,
-    points: || {
-        let case = |theta| Case { workload: Workload::Mix(100.0), theta, ..Case::default() };
+    points: |base| {
+        let case = |theta| Case { workload: Workload::Mix(100.0), theta, ..base.clone() };
         [0.0, 0.9, 0.95, 0.99, 1.2]
             .into_iter()
             .map(|theta| (theta.to_string(), case(theta)))
@@ -133,9 +133,12 @@ pub(crate) const VALUES: Sweep = Sweep {
     axis: "size of values, B",
     is_ordered: true,
     is_logarithmic: false,
-    points: || {
-        let case =
-            |value_bytes| Case { workload: Workload::Mix(100.0), value_bytes, ..Case::default() };
+    points: |base| {
+        let case = |bytes| Case {
+            workload: Workload::Mix(100.0),
+            value_bytes: ValueBytes::constant(bytes),
+            ..base.clone()
+        };
         [16, 32, 64, 128, 256, 512, 1024]
             .into_iter()
             .map(|bytes| (bytes.to_string(), case(bytes)))
@@ -159,7 +162,7 @@ struct Run {
 
 /// Runs a sweep.
 pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
-    let points = (sweep.points)();
+    let points = (sweep.points)(&context.case());
     let seeds = context.seeds();
     let wanted: Vec<_> = points
         .iter()

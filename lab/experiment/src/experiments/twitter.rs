@@ -11,7 +11,7 @@ use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
 use crate::trial::{Bench, Case, Effort, Measured};
 use switchback_bench::predict::{Forecast, GAIN_MIN, Verdict, forecast};
-use switchback_bench::workload::{Cluster, Demand, Workload, twitter};
+use switchback_bench::workload::{Cluster, Demand, ValueBytes, Workload, twitter};
 use switchback_wire::{PerScheme, Scheme};
 
 /// Slots of a Tofino, and of the software targets.
@@ -53,7 +53,8 @@ fn case(cluster: &'static Cluster) -> Result<Case, String> {
             SLOTS[1]
         ));
     }
-    let value_bytes = value_bytes.max(16) as usize; // what a value of the model has at least
+    // What a value of the model has at least.
+    let value_bytes = ValueBytes::constant(value_bytes.max(16) as usize);
     Ok(Case { workload, theta, records, value_bytes, most_ops: MOST_OPS, ..Case::default() })
 }
 
@@ -488,6 +489,7 @@ mod tests {
         Context {
             profile: Profile::PAPER,
             effort: Effort::QUICK,
+            value_bytes: Case::default().value_bytes,
             seed: 1,
             threads: 2,
             progress: ProgressBar::hidden(),

@@ -166,7 +166,7 @@ impl World {
         let slot = &mut self.clients[usize::from(client)];
         let state = slot.threads[thread as usize];
         self.keys.write_key(state.index, &mut self.key);
-        let key = &self.key;
+        let (key, value) = (&self.key, &self.value[..self.lengths.of(state.index)]);
         let condition = match state.verb {
             Verb::Add => Some(Seq::NONE),
             Verb::Cas => state.writes_back,
@@ -176,7 +176,7 @@ impl World {
             state.verb == Verb::Read || (state.reads_first() && state.writes_back.is_none());
         let operation = match reads {
             true => Operation::Read { key },
-            false => Operation::Write { key, value: &self.value, expiry_ms: 0, condition },
+            false => Operation::Write { key, value, expiry_ms: 0, condition },
         };
         match slot.session.submit(now, operation, thread.into()) {
             Ok(()) => {

@@ -24,8 +24,9 @@ use rand_pcg::Pcg64Mcg;
 use switch::SwitchSlot;
 use switchback_assembly::{Cache, Limits, Rack, Times};
 use switchback_bench::learner::Learner;
-use switchback_bench::workload::{KeySpace, Verb, WorkloadSpec};
+use switchback_bench::workload::{KeySpace, Lengths, Verb, WorkloadSpec};
 use switchback_core::Now;
+use switchback_core::client::FRAGMENTS_AT_ONCE;
 use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::switch::Counting;
@@ -53,7 +54,6 @@ pub(crate) struct Setup {
     pub(crate) lanes: u32,
     pub(crate) workload: WorkloadSpec,
     pub(crate) key_bytes: usize,
-    pub(crate) value_bytes: usize,
     /// Longest value that the cache takes.
     pub(crate) slot_bytes: u32,
     pub(crate) cache_records: u32,
@@ -76,7 +76,7 @@ impl Setup {
             session_lanes: self.lanes / u32::from(self.clients),
             cache: self.cache(),
             times: self.times(),
-            limits: Limits::default(),
+            limits: self.limits(),
             mechanisms: Mechanisms::ALL,
             left_out: Features::NONE,
         }
@@ -98,11 +98,23 @@ impl Setup {
         }
     }
 
+    /// The rack's many clients are few sessions here: none of their large values waits for others.
+    fn limits(&self) -> Limits {
+        let (ours, lanes) = (Limits::default(), self.lanes / u32::from(self.clients));
+        let fragments = lanes.saturating_mul(FRAGMENTS_AT_ONCE.into()).min(u16::MAX.into()) as u16;
+        let large_bytes = lanes as usize * self.workload.value_bytes.longest();
+        Limits {
+            fragments_max: ours.fragments_max.max(fragments),
+            large_bytes_max: ours.large_bytes_max.max(large_bytes),
+            ..ours
+        }
+    }
+
     /// No packet is lost but in a crash of the switch: a request is sent again only when it must
     /// have been, whatever the queue it waits in.
     fn times(&self) -> Times {
-        let longest_queue_us =
-            u64::from(self.lanes) * self.profile.node_work_ns(self.value_bytes)[1] * 2 / 1000;
+        let longest_ns = self.profile.node_work_ns(self.workload.value_bytes.longest())[1];
+        let longest_queue_us = u64::from(self.lanes) * longest_ns * 2 / 1000;
         let client_retry_us = (longest_queue_us.max(10_000), longest_queue_us.max(500_000));
         Times {
             client_retry_us,
@@ -179,7 +191,9 @@ pub(crate) struct World {
     arrivals: u64,
     keys: KeySpace,
     key: Vec<u8>,
+    /// As long as the longest value.
     value: Vec<u8>,
+    lengths: Lengths,
     learner: Option<Learner>,
     pub(crate) meter: Meter,
     pub(crate) statistics: Statistics,
@@ -197,7 +211,8 @@ impl World {
             ClientSlot::new(session, requests, rack.session_lanes)
         };
         let keys = KeySpace::new(setup.workload.seed, setup.key_bytes);
-        let store = || ModelledStore::new(setup.value_bytes, keys, setup.workload.preloaded());
+        let lengths = setup.workload.lengths();
+        let store = || ModelledStore::new(lengths.clone(), keys, setup.workload.preloaded());
         let mut world = World {
             now_ns: 0,
             timeline: Timeline::default(),
@@ -214,7 +229,8 @@ impl World {
             arrivals: 0,
             keys,
             key: Vec::new(),
-            value: vec![b'v'; setup.value_bytes],
+            value: vec![b'v'; lengths.longest()],
+            lengths,
             learner: None,
             meter: Meter::new(0),
             statistics: Statistics::default(),
@@ -441,7 +457,7 @@ impl World {
 
     /// Lets a perfect learner count every request from now on.
     pub(crate) fn learn_perfectly(&mut self) {
-        self.learner = Some(Learner::new(self.setup.cache_records as usize));
+        self.learner = Some(Learner::new(self.setup.cache_records as usize, self.lengths.clone()));
     }
 
     /// Keys that the perfect learner has cached, if there is one.

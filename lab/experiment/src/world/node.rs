@@ -1,7 +1,7 @@
 //! A node: the production shim, and one server with a queue in front of it. Every operation of the
 //! engine takes its time.
 
-use super::{Event, Part, Setup, World};
+use super::{Event, Part, World};
 use crate::profile::Profile;
 use crate::storage::ModelledStore;
 use crate::timeline::{Flight, Link};
@@ -39,14 +39,15 @@ pub(super) struct NodeSlot {
     pub(super) busy_ns: u64,
 }
 
-/// Time of an operation of the engine, in a group with others or alone. All values that are read
-/// have `value_bytes`.
-fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool, value_bytes: usize) -> u64 {
+/// Time of an operation of the engine, in a group with others or alone.
+fn cost_ns(profile: &Profile, op: &EngineOp, alone: bool, store: &ModelledStore) -> u64 {
     let [read_alone_ns, write_alone_ns] = profile.node_alone_ns;
-    let read = |ns| Profile::of_bytes(ns, profile.node_read_byte_ns, value_bytes);
     match op {
-        EngineOp::Get { .. } if alone => read(read_alone_ns),
-        EngineOp::Get { .. } | EngineOp::Scan { .. } => read(profile.node_read_ns),
+        EngineOp::Get { key, .. } => {
+            let ns = if alone { read_alone_ns } else { profile.node_read_ns };
+            Profile::of_bytes(ns, profile.node_read_byte_ns, store.value_bytes(key))
+        }
+        EngineOp::Scan { .. } => profile.node_read_ns,
         EngineOp::Put { condition, record, .. } => {
             let ns = match condition {
                 PutCondition::Newer { .. } if alone => write_alone_ns,
@@ -140,9 +141,9 @@ impl World {
             }
             std::mem::swap(&mut slot.waiting, &mut slot.serving);
             let alone = slot.queue.is_empty() && slot.serving.len() == 1;
-            let Setup { profile, value_bytes, .. } = &self.setup;
+            let (profile, store) = (&self.setup.profile, &slot.store);
             let work_ns: u64 =
-                slot.serving.iter().map(|op| cost_ns(profile, op, alone, *value_bytes)).sum();
+                slot.serving.iter().map(|op| cost_ns(profile, op, alone, store)).sum();
             let spread = self.setup.profile.service_spread;
             let factor = 1.0 + spread * (2.0 * self.random.random::<f64>() - 1.0);
             let takes_ns = (work_ns as f64 * factor) as u64 + std::mem::take(&mut slot.debt_ns);
@@ -180,13 +181,15 @@ impl World {
                 self.timeline.done(flight);
                 break;
             }
-            if self.setup.scheme.refreshes() && is_cache_update(&flight.packet) {
-                let Setup { profile, value_bytes, .. } = &self.setup;
+            if self.setup.scheme.refreshes()
+                && let Some(value_bytes) = cache_update_bytes(&flight.packet)
+            {
+                let profile = &self.setup.profile;
                 // It sends a value, as an answer to a read does.
                 slot.debt_ns += Profile::of_bytes(
                     profile.cache_update_ns,
                     profile.node_read_byte_ns,
-                    *value_bytes,
+                    value_bytes,
                 );
             }
             flight.from = Part::Node(node).address();
@@ -212,6 +215,8 @@ fn is_request(packet: &Packet) -> bool {
     )
 }
 
-fn is_cache_update(packet: &Packet) -> bool {
-    packet.parse().is_ok_and(|parts| parts.header.op == Op::CacheUpdate)
+/// The length of the value, if it is a cache update.
+fn cache_update_bytes(packet: &Packet) -> Option<usize> {
+    let parts = packet.parse().ok()?;
+    (parts.header.op == Op::CacheUpdate).then_some(parts.value.len())
 }
