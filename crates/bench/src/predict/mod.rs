@@ -29,7 +29,11 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use switchback_wire::CACHED_VALUE_BYTES_MAX;
 use traffic::Traffic;
+
+/// The largest slots: of a Tofino, and of the software targets.
+pub const SLOTS: [u32; 2] = [128, CACHED_VALUE_BYTES_MAX as u32];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,9 +73,9 @@ pub struct PredictArgs {
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     cache_records: u32,
 
-    /// The longest value that the cache holds: 128 on a Tofino, 1024 in software and XDP.
-    #[arg(long, default_value = "1024", value_name = "BYTES", value_parser = ["128", "1024"])]
-    slot_bytes: String,
+    /// The longest value that the cache holds: 128 on a Tofino; software and XDP have the default.
+    #[arg(long, default_value_t = SLOTS[1], value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(SLOTS[1])))]
+    slot_bytes: u32,
 
     /// Requests a second that a node serves: limits are printed as operations a second, too.
     #[arg(long, value_name = "OPS", value_parser = parse_positive)]
@@ -117,14 +121,21 @@ fn parse_partitions(text: &str) -> Result<u32, String> {
 impl PredictArgs {
     fn rack(&self) -> anyhow::Result<Rack> {
         let Self {
-            nodes, partitions, cache_records, node_capacity, outstanding, seed, maps, ..
+            nodes,
+            partitions,
+            cache_records,
+            slot_bytes,
+            node_capacity,
+            outstanding,
+            seed,
+            maps,
+            ..
         } = *self;
         ensure!(
             u32::from(nodes) <= partitions,
             "{nodes} nodes share {partitions} partitions; make it at least {} (--partitions)",
             u32::from(nodes).next_power_of_two()
         );
-        let slot_bytes = self.slot_bytes.parse().context("--slot-bytes")?;
         Ok(Rack {
             nodes,
             partitions,

@@ -1,6 +1,7 @@
 //! A table of all published clusters: which fit a cache, the gain of each scheme, and where
 //! write-back does not pay.
 
+use super::SLOTS;
 use super::analysis::{Outcome, Rack, Verdict, Way, assess};
 use super::text::gain;
 use super::traffic::Traffic;
@@ -12,9 +13,6 @@ use std::fmt::Write as _;
 use switchback_terminal::Table;
 use switchback_wire::Scheme;
 
-/// Slots of a Tofino, and of the software targets.
-const SLOTS: [u32; 2] = [128, 1024];
-
 /// One cluster.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
@@ -23,7 +21,7 @@ pub(super) struct Row {
     value_bytes: Option<u32>,
     rate_ops: Option<f64>,
     alpha: Option<f64>,
-    /// Whether its mean record fits slots of 128 and 1024 B.
+    /// Whether its mean record fits a slot, by [`SLOTS`].
     cacheable: [Option<bool>; 2],
     write_share: Option<f64>,
     outcomes: Vec<Outcome>,
@@ -141,8 +139,10 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
     text += &fitting(rows);
     text += &paying(rows);
     let ways = || Way::all().filter(|way| *way != Way::ideal(Scheme::NoCache));
-    let head = ["cluster", "writes", "zipf", "key", "value", "128 B", "1024 B"].into_iter();
-    let mut table = Table::of_numbers(head.chain(ways().map(Way::short)).chain([""]));
+    let head = ["cluster", "writes", "zipf", "key", "value"].map(str::to_owned).into_iter();
+    let head = head.chain(SLOTS.map(|slot| format!("{slot} B")));
+    let head = head.chain(ways().map(|way| way.short().to_owned()));
+    let mut table = Table::of_numbers(head.chain([String::new()]));
     for row in rows {
         let known = |number: Option<String>| number.unwrap_or_else(|| "?".to_owned());
         let fits =

@@ -146,7 +146,7 @@ pub(crate) const VALUES: Sweep = Sweep {
     },
     paper: "Writes only, 16 to 128 B: FarReach has 2.3 times NoCache's and NetCache's throughput \
             at every size. 256 B do not fit the switch: about 0.7 MOPS with every scheme.",
-    differs: "A slot of this switch holds up to 1024 B, so values beyond 128 B are cached. The \
+    differs: "A slot of this switch holds the longest of these values, so all are cached. The \
               paper gives one service time only, of 128 B; the cost of each further byte was \
               measured on this repository's node. At 256 B the paper's rack has no cache: compare \
               its 0.7 MOPS to NoCache.",

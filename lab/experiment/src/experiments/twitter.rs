@@ -10,12 +10,10 @@ use super::{Context, Finding};
 use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
 use crate::trial::{Bench, Case, Effort, Measured};
-use switchback_bench::predict::{Forecast, GAIN_MIN, Verdict, forecast};
+use switchback_bench::predict::{Forecast, GAIN_MIN, SLOTS, Verdict, forecast};
 use switchback_bench::workload::{Cluster, Demand, ValueBytes, Workload, twitter};
 use switchback_wire::{PerScheme, Scheme};
 
-/// Slots of a Tofino, and of the software targets.
-const SLOTS: [u32; 2] = [128, 1024];
 /// Rate of all clients at most: 20 times the capacity of all nodes. Above it the nodes are not what
 /// limits a rack.
 const MOST_OPS: f64 = 20e6;
@@ -387,13 +385,11 @@ fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
         "write_share",
         "zipf_alpha",
         "one_hit_requests",
-        "fits_128",
-        "fits_1024",
-        "fits_128_at_least",
-        "fits_1024_at_least",
     ]
     .map(str::to_owned)
     .to_vec();
+    columns.extend(SLOTS.map(|slot| format!("fits_{slot}")));
+    columns.extend(SLOTS.map(|slot| format!("fits_{slot}_at_least")));
     columns.extend(Scheme::ALL.map(|scheme| format!("{scheme}_ops")));
     columns.push("farreach_limit_ops".to_owned());
     columns.extend(Scheme::baselines().map(|other| format!("gain_over_{other}")));
@@ -460,6 +456,7 @@ fn figure(context: &Context, rows: &[Row]) -> Figure {
         }
         series
     };
+    let [small, large] = SLOTS;
     let even = |x: f64| (x, Estimate { mean: 1.0, half_width: 0.0 });
     Figure {
         name: "twitter".to_owned(),
@@ -469,8 +466,8 @@ fn figure(context: &Context, rows: &[Row]) -> Figure {
         ticks: Ticks::Numbers,
         is_logarithmic: true,
         series: vec![
-            class("mean value up to 128 B", 2, "128"),
-            class("up to 1024 B", 1, "1024"),
+            class(&format!("mean value up to {small} B"), 2, &small.to_string()),
+            class(&format!("up to {large} B"), 1, &large.to_string()),
             class("larger, not cached", 4, "none"),
             Series::limit("no gain", vec![even(0.0), even(100.0)]),
         ],
