@@ -80,7 +80,7 @@ checked() {
 # Our own generator, with an embedded rack of the same nodes: operations a second.
 ours() {
     "$program" bench --workload "$2" --schemes "$1" --nodes "$nodes" --node-capacity "$capacity" --records "$RECORDS" \
-        --cache-records "$cache" --window "$THREADS" --warmup "$warm_up" --seconds "$seconds" --json "$work/ours.json" >/dev/null
+        --cache-records "$cache" --outstanding "$THREADS" --warmup "$warm_up" --seconds "$seconds" --json "$work/ours.json" >/dev/null
     sed -n 's/^ *"throughput_ops": \([0-9.]*\).*/\1/p' "$work/ours.json" | head -1
 }
 

@@ -1,5 +1,6 @@
 //! `switchback bench`: its arguments, and the run of them.
 
+use crate::generator::LADDER;
 use crate::rack::{Links, RackFactory};
 use crate::redis::RedisArgs;
 use crate::workload::{KEY_BYTES, Pattern, ValueBytes, Workload, is_cacheable};
@@ -30,6 +31,7 @@ Examples:
 /// is limited.
 pub(crate) const OPS_MAX: f64 = 1e8;
 const SECONDS_MAX: f64 = 86_400.0;
+const OUTSTANDING_MAX: u32 = 1 << 16;
 
 /// Loads racks and measures them, beside their limits.
 ///
@@ -110,9 +112,10 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(crate) clients: u32,
 
-    /// Operations that each client has outstanding at most.
-    #[arg(long, default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub(crate) window: u32,
+    /// Operations that each client has outstanding at most; `best`: of 16, 32, 64, 128, 256, 512
+    /// and 1024 those with which the scheme does most, which each run tries first.
+    #[arg(long, default_value_t = Outstanding::Each(256), value_name = "N|best")]
+    pub(crate) outstanding: Outstanding,
 
     /// Open loop: operations a second of all clients together, or a percentage of the limit (70%).
     /// Latency counts from the time an operation was due, not from when it was sent.
@@ -215,6 +218,57 @@ impl LoadArgs {
             shape.value_bytes = ValueBytes::constant(published as usize);
         }
         Ok((shape, notes))
+    }
+}
+
+/// How many operations each client has outstanding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outstanding {
+    /// This number.
+    Each(u32),
+    /// As many of [`LADDER`] as the scheme does best with.
+    Best,
+}
+
+impl Outstanding {
+    /// The most that a client may have.
+    pub(crate) fn most(self) -> u32 {
+        match self {
+            Outstanding::Each(operations) => operations,
+            Outstanding::Best => LADDER[LADDER.len() - 1],
+        }
+    }
+}
+
+impl FromStr for Outstanding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Outstanding, String> {
+        match text.parse() {
+            _ if text == "best" => Ok(Outstanding::Best),
+            Ok(operations) if (1..=OUTSTANDING_MAX).contains(&operations) => {
+                Ok(Outstanding::Each(operations))
+            }
+            _ => Err(format!("it is 1 to {OUTSTANDING_MAX}, or best")),
+        }
+    }
+}
+
+impl fmt::Display for Outstanding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outstanding::Each(operations) => write!(f, "{operations}"),
+            Outstanding::Best => f.write_str("best"),
+        }
+    }
+}
+
+impl Serialize for Outstanding {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Outstanding::Each(operations) => serializer.serialize_u32(*operations),
+            Outstanding::Best => serializer.collect_str(self),
+        }
     }
 }
 
@@ -356,6 +410,9 @@ mod tests {
         let args =
             parse("--warmup 0 --snapshot-period 0 --change hot-in --change-every 5").unwrap().load;
         assert_eq!((args.warmup, args.snapshot_period, args.change_every), (0.0, 0.0, 5.0));
+        let outstanding = |line: &str| parse(line).unwrap().load.outstanding;
+        assert_eq!(outstanding(""), Outstanding::Each(256));
+        assert_eq!(outstanding("--outstanding best"), Outstanding::Best);
         assert!(matches!(
             parse("redis --gateway 127.0.0.1:6380").unwrap().command,
             Some(BenchCommand::Redis(_))
@@ -418,6 +475,8 @@ mod tests {
             ("--node-capacity 1e300", "at most 100000000"),
             ("redis --keys 0", "1..="),
             ("--nodes 257", "1..=256"),
+            ("--outstanding 0", "1 to 65536, or best"),
+            ("--outstanding most", "1 to 65536, or best"),
             ("--cache-records 0", "1..=16777216"),
         ] {
             let error = parse(line).unwrap_err();

@@ -1,7 +1,7 @@
 //! Runs of all schemes and repetitions, in turn.
 
-use crate::cli::{Arrivals, LoadArgs, OPS_MAX, Rate, Shape};
-use crate::generator::{Crash, Learned, Measured, Plan, measure};
+use crate::cli::{Arrivals, LoadArgs, OPS_MAX, Outstanding, Rate, Shape};
+use crate::generator::{Crash, LADDER, Learned, Measured, Plan, measure};
 use crate::limit::{Limit, Placement, Policy};
 use crate::rack::{BenchRack, RackFactory, RackOptions};
 use crate::report::{
@@ -25,6 +25,10 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
             "--rate in percent of the limit needs --node-capacity"
         );
     }
+    anyhow::ensure!(
+        args.outstanding != Outstanding::Best || args.rate.is_none(),
+        "--outstanding best is for a closed loop: with --rate nothing waits for a free place"
+    );
     anyhow::ensure!(!args.schemes.is_empty(), "no scheme to run");
     let (shape, notes) = args.shape()?;
     args.json.as_deref().map(check_writable).transpose()?;
@@ -97,7 +101,7 @@ fn options(args: &LoadArgs, shape: &Shape) -> RackOptions {
         node_capacity_ops: args.node_capacity,
         links: args.links,
         clients: args.clients,
-        lanes: args.window,
+        lanes: args.outstanding.most(),
         value_bytes: shape.value_bytes.longest() as u32,
         snapshot_period_ms: (args.snapshot_period * 1000.0) as u64,
         seed: args.seed,
@@ -187,7 +191,8 @@ fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f6
         spec,
         keys,
         clients: args.clients,
-        window: args.window,
+        outstanding: args.outstanding.most(),
+        ladder: if args.outstanding == Outstanding::Best { LADDER.to_vec() } else { Vec::new() },
         rate_ops,
         poisson: args.arrivals == Arrivals::Poisson,
         warmup: Duration::from_secs_f64(args.warmup),
@@ -201,8 +206,8 @@ fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f6
 }
 
 /// The limit of a scheme with the clients' number of outstanding requests.
-fn closed_loop(args: &LoadArgs, scheme: Scheme) -> Policy {
-    Policy::closed_loop(scheme, f64::from(args.window) * f64::from(args.clients))
+fn closed_loop(args: &LoadArgs, scheme: Scheme, outstanding: u32) -> Policy {
+    Policy::closed_loop(scheme, f64::from(outstanding) * f64::from(args.clients))
 }
 
 /// The rate of an open loop. A percentage is of the scheme's limit with the best content of the
@@ -212,12 +217,8 @@ fn rate_ops(args: &LoadArgs, scheme: Scheme, placement: &Placement) -> Option<f6
         (Rate::Ops(ops), _) => Some(ops),
         (Rate::OfLimit(share), Some(capacity)) => {
             let (demand, records) = (args.workload.demand(), args.cache_records as usize);
-            Some(
-                share
-                    * placement
-                        .limit_of_hottest(demand, closed_loop(args, scheme), records)
-                        .ops(capacity),
-            )
+            let policy = closed_loop(args, scheme, args.outstanding.most());
+            Some(share * placement.limit_of_hottest(demand, policy, records).ops(capacity))
         }
         (Rate::OfLimit(_), None) => None,
     }
@@ -242,7 +243,9 @@ fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Mea
         best: best(ideal),
         learned: measured.learned.as_ref().and_then(learned),
         cached: is_lasting.then(|| of_content(&measured.cached)).flatten(),
-        closed_loop: queues.then(|| best(closed_loop(args, scheme))).flatten(),
+        closed_loop: queues
+            .then(|| best(closed_loop(args, scheme, measured.outstanding)))
+            .flatten(),
         cached_share: placement.share_of(&measured.cached),
     }
 }

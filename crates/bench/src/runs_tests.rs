@@ -21,7 +21,10 @@ fn bench(line: &str, cheat: Option<Cheat>) -> (anyhow::Result<ExitCode>, Value, 
 fn bench_on(line: &str, mut racks: FakeRacks) -> (anyhow::Result<ExitCode>, Value, FakeRacks) {
     let directory = tempfile::tempdir().unwrap();
     let json = directory.path().join("report.json");
-    let always = "--seconds 0.2 --warmup 0.02 --records 2000 --value-bytes 64 --window 16 --cache-records 100 --json";
+    let always =
+        "--seconds 0.2 --warmup 0.02 --records 2000 --value-bytes 64 --cache-records 100 --json";
+    let outstanding = if line.contains("--outstanding") { "" } else { "--outstanding 16 " };
+    let always = &format!("{outstanding}{always}");
     let words =
         std::iter::once("bench").chain(line.split_whitespace()).chain(always.split_whitespace());
     let args = Cli::parse_from(words.chain([json.to_str().unwrap()])).bench;
@@ -123,6 +126,37 @@ fn a_cold_run_is_also_judged_by_what_a_perfect_learner_could_have() {
         assert!((run["of_limit_learned"].as_f64().unwrap() - ours / learned).abs() < 1e-9);
         assert_eq!(run["limit_cached_ops"].is_null(), workload == "d", "what is hot in D moves");
     }
+}
+
+#[test]
+fn each_scheme_is_measured_with_the_number_outstanding_that_it_does_best_with() {
+    let line = "--schemes nocache,farreach --outstanding best --clients 2 --preload --verify";
+    let (code, json, racks) = bench(line, None);
+    assert!(success(&code));
+    assert_eq!(json["arguments"]["outstanding"], "best");
+    assert!(racks.started.iter().all(|(_, options)| options.lanes == 1024));
+    for run in json["runs"].as_array().unwrap() {
+        let number = |value: &Value| value.as_f64().unwrap();
+        let tried: Vec<_> = run["tried"].as_array().unwrap().iter().collect();
+        let outstanding: Vec<_> = tried.iter().map(|tried| number(&tried["outstanding"])).collect();
+        assert_eq!(outstanding, [16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0]);
+        let did = |tried: &&Value| number(&tried["throughput_ops"]);
+        let best = tried.iter().copied().max_by(|a, b| did(a).total_cmp(&did(b))).unwrap();
+        assert_eq!(run["outstanding"], best["outstanding"]);
+        // Little's law: as many were really outstanding, of both clients.
+        let mean_s = number(&run["latency_all_us"]["mean"]) / 1e6;
+        let under_way = mean_s * number(&run["throughput_ops"]);
+        let ratio = under_way / (2.0 * number(&run["outstanding"]));
+        assert!((0.5..1.3).contains(&ratio), "{ratio} {run}");
+    }
+    let error = bench("--outstanding best --rate 100", None).0.unwrap_err();
+    assert!(error.to_string().contains("closed loop"), "{error}");
+    let (_, json, _) = bench("--schemes nocache --outstanding 8", None);
+    assert_eq!(
+        (&json["runs"][0]["outstanding"], &json["arguments"]["outstanding"]),
+        (&8.into(), &8.into())
+    );
+    assert!(json["runs"][0]["tried"].as_array().unwrap().is_empty());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! One run for the report of another crate: the wall-clock counterpart of a model's run.
 
-use crate::cli::{Arrivals, LoadArgs, Rate};
+use crate::cli::{Arrivals, LoadArgs, Outstanding, Rate};
 use crate::generator::Crash;
 use crate::rack::{Links, RackFactory};
 use crate::report::{Latency, Recovery};
@@ -73,7 +73,7 @@ pub fn run(order: &Order, racks: &mut dyn RackFactory) -> anyhow::Result<Outcome
         preload: true,
         links: Links::Processes,
         clients: 1,
-        window: order.window,
+        outstanding: Outstanding::Each(order.window),
         rate: order.rate_ops.map(Rate::Ops),
         arrivals: Arrivals::Poisson,
         seconds: order.measured.as_secs_f64(),

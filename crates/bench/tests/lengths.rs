@@ -47,7 +47,7 @@ fn number(run: &Value, figure: &str) -> f64 {
 fn values_of_a_byte_to_64_kib_come_back_as_they_were_written() {
     let runs = bench(
         "--value-bytes uniform:1..65536 --schemes nocache,farreach --workload f --clients 2 \
-         --window 16 --warmup 0.1 --seconds 0.8",
+         --outstanding 16 --warmup 0.1 --seconds 0.8",
     );
     for run in &runs {
         let mean_kb = 1000.0 * number(run, "values_mb_per_s") / number(run, "requests_ops");
@@ -59,7 +59,7 @@ fn values_of_a_byte_to_64_kib_come_back_as_they_were_written() {
 fn what_fits_a_slot_is_cached_and_the_rest_is_its_nodes() {
     let runs = bench(
         "--value-bytes 1:1,15:1,128:4,1168:1,1169:1,65536:2 --schemes farreach --workload a \
-         --preload --cache-records 400 --window 16 --warmup 0.1 --seconds 0.8",
+         --preload --cache-records 400 --outstanding 16 --warmup 0.1 --seconds 0.8",
     );
     // Seven of ten lengths.
     let cached = number(&runs[0], "cached_records");
@@ -72,7 +72,7 @@ fn the_limit_of_capped_nodes_counts_fragments() {
     // A read of 64 KiB is 3 requests, a write 53.
     let runs = bench(
         "--value-bytes 128:1,65536:1 --schemes nocache --workload a --zipf 0 --node-capacity 2000 \
-         --window 32 --warmup 0.3 --seconds 1.5",
+         --outstanding 32 --warmup 0.3 --seconds 1.5",
     );
     let (ops, limit) = (number(&runs[0], "throughput_ops"), number(&runs[0], "limit_ops"));
     let all_nodes_ops = 2.0 * 2000.0;

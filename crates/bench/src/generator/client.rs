@@ -53,13 +53,15 @@ pub(super) struct Shared<'a> {
     pub(super) keys: KeySpace,
     pub(super) lengths: Lengths,
     pub(super) verifier: Option<&'a Verifier>,
+    /// Operations that each client may have outstanding now.
+    pub(super) outstanding: AtomicU32,
     /// Clients that have a session.
     pub(super) ready: AtomicU32,
     /// Set when all are.
     pub(super) times: OnceLock<Times>,
     /// A client failed, or the run was interrupted.
     pub(super) stop: AtomicBool,
-    /// Operations that each client has ended, for the progress bar.
+    /// Operations that each client has ended since it began.
     pub(super) progress: Vec<AtomicU64>,
     /// Gap between changes of popularity; `u64::MAX`: it doesn't change.
     pub(super) change_ns: u64,
@@ -69,6 +71,11 @@ pub(super) struct Shared<'a> {
 }
 
 impl Shared<'_> {
+    /// Operations that all clients have ended since they began.
+    pub(super) fn operations(&self) -> u64 {
+        self.progress.iter().map(|operations| operations.load(Ordering::Relaxed)).sum()
+    }
+
     pub(super) fn learner(&self) -> Option<MutexGuard<'_, Learner>> {
         self.learner.as_ref().map(|learner| learner.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -175,7 +182,7 @@ impl<'a> Client<'a> {
         while self.stage != Stage::Done {
             let busy = self.turn()?;
             self.shared.progress[self.number as usize]
-                .store(self.in_flight.recorder.operations, Ordering::Relaxed);
+                .store(self.in_flight.ended(), Ordering::Relaxed);
             if !busy && self.stage != Stage::Done {
                 self.sleep()?;
             }
@@ -233,7 +240,7 @@ impl<'a> Client<'a> {
         }
         let mut busy = false;
         for _ in 0..BATCH {
-            if !self.refused.is_empty() || !self.in_flight.has_room() {
+            if !self.refused.is_empty() || !self.has_room() {
                 break;
             }
             let Some((due_ns, request)) = self.next_operation() else { break };
@@ -242,6 +249,12 @@ impl<'a> Client<'a> {
             self.submit(slot)?;
         }
         Ok(busy)
+    }
+
+    /// Whether another operation may be begun.
+    #[inline]
+    fn has_room(&self) -> bool {
+        self.book.has_room(self.shared.outstanding.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -390,7 +403,7 @@ impl<'a> Client<'a> {
         if !self.refused.is_empty() {
             until_ns = until_ns.min(self.now_ns + REFUSED_NS);
         } else if let (Some(pacer), Stage::Running, true) =
-            (&self.pacer, self.stage, self.in_flight.has_room())
+            (&self.pacer, self.stage, self.has_room())
         {
             until_ns = until_ns.min(pacer.next_ns());
         }

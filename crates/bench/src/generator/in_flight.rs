@@ -46,12 +46,13 @@ pub(super) struct InFlight<'a> {
     pub(super) recorder: Recorder,
     lengths: &'a Lengths,
     verifier: Option<&'a Verifier>,
+    ended: u64,
     swept: u64,
 }
 
 impl<'a> InFlight<'a> {
     pub(super) fn new(
-        window: u32,
+        operations: u32,
         writer: u16,
         requests: Requests,
         recorder: Recorder,
@@ -69,14 +70,15 @@ impl<'a> InFlight<'a> {
             sweep: false,
         };
         InFlight {
-            slots: vec![nothing; window as usize],
-            free: (0..window).rev().collect(),
+            slots: vec![nothing; operations as usize],
+            free: (0..operations).rev().collect(),
             writer,
             versions: 0,
             requests,
             recorder,
             lengths: &shared.lengths,
             verifier: shared.verifier,
+            ended: 0,
             swept: 0,
         }
     }
@@ -86,8 +88,13 @@ impl<'a> InFlight<'a> {
     }
 
     #[inline]
-    pub(super) fn has_room(&self) -> bool {
-        !self.free.is_empty()
+    pub(super) fn has_room(&self, outstanding: u32) -> bool {
+        self.slots.len() - self.free.len() < (outstanding as usize).min(self.slots.len())
+    }
+
+    /// Operations that ended, well or not, since it began.
+    pub(super) fn ended(&self) -> u64 {
+        self.ended
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -217,6 +224,7 @@ impl<'a> InFlight<'a> {
             self.requests.inserted(operation.index);
         }
         self.free.push(slot);
+        self.ended += 1;
     }
 
     /// Counts an operation that was due but can't be begun any more: its latency is at least the

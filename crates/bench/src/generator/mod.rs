@@ -17,6 +17,7 @@ use client::{Client, ClientResults, STOPPED, Shared, Times};
 use clock::Clock;
 use in_flight::InFlight;
 use pacer::Pacer;
+use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -31,7 +32,10 @@ pub(crate) struct Plan {
     pub(crate) spec: WorkloadSpec,
     pub(crate) keys: KeySpace,
     pub(crate) clients: u32,
-    pub(crate) window: u32,
+    /// Operations that each client has outstanding at most.
+    pub(crate) outstanding: u32,
+    /// Fewer that are tried before it is measured, and the best of them taken; none to try: empty.
+    pub(crate) ladder: Vec<u32>,
     /// Operations a second of all clients together; `None`: a closed loop.
     pub(crate) rate_ops: Option<f64>,
     pub(crate) poisson: bool,
@@ -44,6 +48,22 @@ pub(crate) struct Plan {
     pub(crate) learner_records: Option<usize>,
     pub(crate) verify: bool,
     pub(crate) node_capacity_ops: Option<f64>,
+}
+
+/// Operations outstanding at a client that are tried to find the best number.
+pub(crate) const LADDER: [u32; 7] = [16, 32, 64, 128, 256, 512, 1024];
+/// How long each of them is tried, of the measured time.
+pub(crate) const TRY_SHARE: f64 = 0.125;
+/// How long each goes on before that without being counted, of the same.
+const SETTLE_SHARE: f64 = TRY_SHARE / 2.0;
+
+/// What a number of outstanding operations did.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub(crate) struct Tried {
+    /// At each client.
+    pub(crate) outstanding: u32,
+    /// Operations a second.
+    pub(crate) throughput_ops: f64,
 }
 
 /// A crash of the switch.
@@ -82,6 +102,9 @@ pub(crate) struct Measured {
     pub(crate) learned: Option<Learned>,
     /// Changes of popularity by then.
     pub(crate) phase: u32,
+    /// Operations that each client had outstanding at most.
+    pub(crate) outstanding: u32,
+    pub(crate) tried: Vec<Tried>,
 }
 
 /// Progress of a run.
@@ -114,6 +137,7 @@ pub(crate) fn measure(
         keys: plan.keys,
         lengths: plan.spec.lengths(),
         verifier: verifier.as_ref(),
+        outstanding: AtomicU32::new(plan.outstanding),
         ready: AtomicU32::new(0),
         times: OnceLock::new(),
         stop: AtomicBool::new(false),
@@ -201,7 +225,7 @@ fn equip<'a>(
 ) -> (InFlight<'a>, Option<Pacer>) {
     let requests = plan.spec.requests(number, plan.clients);
     let recorder = Recorder::new(times.from_ns, times.to_ns, plan.rate_ops.is_some());
-    let in_flight = InFlight::new(plan.window, number as u16 + 1, requests, recorder, shared);
+    let in_flight = InFlight::new(plan.outstanding, number as u16 + 1, requests, recorder, shared);
     let pacer = plan.rate_ops.map(|rate_ops| {
         let ops = rate_ops / f64::from(plan.clients);
         Pacer::new(
@@ -221,10 +245,11 @@ fn client_config(plan: &Plan) -> ClientConfig {
     // Packets of a session that may wait at nodes: fragments of large values are some of them.
     let is_small = is_cacheable(plan.spec.value_bytes.longest());
     let fragments = if is_small { 0 } else { ours.fragments_max };
-    let outstanding = (f64::from(plan.window) + f64::from(fragments)) * f64::from(plan.clients);
+    let outstanding =
+        (f64::from(plan.outstanding) + f64::from(fragments)) * f64::from(plan.clients);
     let wait_us = plan.node_capacity_ops.map_or(0, |ops| (4e6 * outstanding / ops) as u64);
     ClientConfig {
-        lanes: plan.window,
+        lanes: plan.outstanding,
         retry_us: (ours.retry_us.0.max(wait_us), ours.retry_us.1.max(2 * wait_us)),
         deadline_us: ours.deadline_us.max(8 * wait_us),
         ..ours
@@ -247,13 +272,14 @@ fn watch(
     }
     let times = times(plan, shared.clock.now_ns());
     shared.times.set(times).expect("the times are set once");
+    let tried = try_ladder(plan, shared, clients, times)?;
     wait_until(shared, clients, times.from_ns, &mut |_| ())?;
     let before = rack.statistics();
     let reads_before = shared.learner().map(|learner| learner.reads_and_hits());
     let began_ns = shared.clock.now_ns();
+    let operations_before = shared.operations();
     let mut look = |now_ns| {
-        let operations =
-            shared.progress.iter().map(|operations| operations.load(Ordering::Relaxed)).sum();
+        let operations = shared.operations() - operations_before;
         progress(Progress::Measuring(Duration::from_nanos(now_ns - times.from_ns), operations));
     };
     if let Some(crash) = plan.crash {
@@ -290,11 +316,44 @@ fn watch(
         cached,
         learned,
         phase,
+        outstanding: shared.outstanding.load(Ordering::Relaxed),
+        tried,
     })
 }
 
+/// Lets clients have each number of operations outstanding in turn, and leaves them the best.
+fn try_ladder(
+    plan: &Plan,
+    shared: &Shared<'_>,
+    clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
+    times: Times,
+) -> anyhow::Result<Vec<Tried>> {
+    let mut until_ns = times.start_ns + plan.warmup.as_nanos() as u64;
+    let mut tried = Vec::new();
+    for &outstanding in &plan.ladder {
+        wait_until(shared, clients, until_ns, &mut |_| ())?;
+        shared.outstanding.store(outstanding, Ordering::Relaxed);
+        until_ns += plan.measured.mul_f64(SETTLE_SHARE).as_nanos() as u64;
+        wait_until(shared, clients, until_ns, &mut |_| ())?;
+        let (begun_ns, before) = (shared.clock.now_ns(), shared.operations());
+        until_ns += plan.measured.mul_f64(TRY_SHARE).as_nanos() as u64;
+        wait_until(shared, clients, until_ns, &mut |_| ())?;
+        let seconds = (shared.clock.now_ns() - begun_ns) as f64 / 1e9;
+        let throughput_ops = (shared.operations() - before) as f64 / seconds;
+        tried.push(Tried { outstanding, throughput_ops });
+    }
+    if let Some(best) = tried.iter().max_by(|a, b| a.throughput_ops.total_cmp(&b.throughput_ops)) {
+        shared.outstanding.store(best.outstanding, Ordering::Relaxed);
+    }
+    Ok(tried)
+}
+
 fn times(plan: &Plan, start_ns: u64) -> Times {
-    let from_ns = start_ns + plan.warmup.as_nanos() as u64;
+    // After the tries the best number has as long to settle as each of them had.
+    let (tries, settles) = (plan.ladder.len() as f64, (plan.ladder.len() + 1) as f64);
+    let ladder =
+        if plan.ladder.is_empty() { 0.0 } else { tries * TRY_SHARE + settles * SETTLE_SHARE };
+    let from_ns = start_ns + (plan.warmup + plan.measured.mul_f64(ladder)).as_nanos() as u64;
     let to_ns = from_ns + plan.measured.as_nanos() as u64;
     let drain_ns = to_ns + DRAIN.as_nanos() as u64;
     let sweep_ns = if plan.verify { SWEEP.as_nanos() as u64 } else { 0 };

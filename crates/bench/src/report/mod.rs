@@ -10,7 +10,7 @@ pub(crate) use progress::Bar;
 pub(crate) use text::{describe, headline, spelt, text_of_run, text_of_summary};
 
 use crate::cli::LoadArgs;
-use crate::generator::{Measured, Recorder, STEP_NS, changes_within};
+use crate::generator::{Measured, Recorder, STEP_NS, Tried, changes_within};
 use crate::limit::imbalance;
 use crate::rack::RackStatistics;
 use crate::verify::{Mismatch, Verdict};
@@ -120,6 +120,10 @@ pub(crate) struct Run {
     pub(crate) repetition: u32,
     /// Operations a second. A read-modify-write is one.
     pub(crate) throughput_ops: f64,
+    /// Operations that each client had outstanding at most, and those that were tried before, if
+    /// the best was to be found.
+    pub(crate) outstanding: u32,
+    pub(crate) tried: Vec<Tried>,
     /// [`Limits`], and the throughput over them.
     pub(crate) limit_ops: Option<f64>,
     pub(crate) limit_learned_ops: Option<f64>,
@@ -234,7 +238,18 @@ pub(crate) struct RunContext {
 impl Run {
     pub(crate) fn new(context: RunContext, measured: Measured, limits: Limits) -> Run {
         let Measured {
-            recorder, seconds, rack, sent, unsent, late, verdict, unswept, cached, ..
+            recorder,
+            seconds,
+            rack,
+            sent,
+            unsent,
+            late,
+            verdict,
+            unswept,
+            cached,
+            outstanding,
+            tried,
+            ..
         } = measured;
         let throughput_ops = recorder.operations as f64 / seconds;
         let of = |limit: Option<f64>| limit.map(|limit| throughput_ops / limit);
@@ -255,6 +270,8 @@ impl Run {
             scheme: context.scheme,
             repetition: context.repetition,
             throughput_ops,
+            outstanding,
+            tried,
             limit_ops: limits.best,
             limit_learned_ops: limits.learned,
             limit_cached_ops: limits.cached,
@@ -402,6 +419,7 @@ pub(crate) struct Summary {
     pub(crate) conservative_share: Spread,
     pub(crate) node_imbalance: Spread,
     pub(crate) loss: Spread,
+    pub(crate) outstanding: Spread,
 }
 
 /// Median and range of several figures.
@@ -463,6 +481,7 @@ fn summarize_scheme(scheme: Scheme, runs: &[Run]) -> Option<Summary> {
         conservative_share: spread(&|run| Some(run.conservative_share))?,
         node_imbalance: spread(&|run| Some(run.node_imbalance))?,
         loss: spread(&|run| Some(run.loss))?,
+        outstanding: spread(&|run| Some(run.outstanding.into()))?,
     })
 }
 

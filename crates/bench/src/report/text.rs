@@ -2,7 +2,8 @@
 
 use super::number::{grouped, percent};
 use super::{Latency, Machine, Run, Spread, Summary};
-use crate::cli::{Arrivals, LoadArgs, Rate, Shape};
+use crate::cli::{Arrivals, LoadArgs, Outstanding, Rate, Shape};
+use crate::generator::{LADDER, TRY_SHARE};
 use crate::workload::is_cacheable;
 use clap::ValueEnum;
 use std::fmt::Write as _;
@@ -54,8 +55,15 @@ pub(crate) fn describe(
     let _ = writeln!(
         text,
         "{} client thread(s) of {} outstanding, {pace}; {} s measured after {} s of warm-up",
-        args.clients, args.window, args.seconds, args.warmup
+        args.clients, args.outstanding, args.seconds, args.warmup
     );
+    if args.outstanding == Outstanding::Best {
+        let each_s = args.seconds * TRY_SHARE;
+        let _ = writeln!(
+            text,
+            "outstanding: {LADDER:?} are each tried for {each_s} s after the warm-up; the best is what a scheme is measured with"
+        );
+    }
     if let Some(pattern) = args.change {
         let keys = args.change_keys;
         let _ = writeln!(
@@ -99,6 +107,9 @@ pub(crate) fn headline(run: &Run, repetitions: u32) -> String {
         let _ = write!(text, ", {} of a perfect learner's {}", percent(share), grouped(limit));
     }
     let _ = write!(text, ", {} hits", percent(run.hit_ratio));
+    if !run.tried.is_empty() {
+        let _ = write!(text, ", {} outstanding a client", run.outstanding);
+    }
     if let (Some(verified), Some(mismatches)) = (run.verified, run.mismatches) {
         let _ = write!(text, ", {} answers checked, {mismatches} wrong", grouped(verified as f64));
     }
@@ -119,6 +130,13 @@ pub(crate) fn headline(run: &Run, repetitions: u32) -> String {
 pub(crate) fn text_of_run(run: &Run) -> String {
     let mut text = format!("{}:\n", run.scheme);
     let _ = writeln!(text, "  values of {:.1} MB/s read and written", run.values_mb_per_s);
+    if !run.tried.is_empty() {
+        let tried = run.tried.iter();
+        let tried: Vec<_> = tried
+            .map(|tried| format!("{}: {}", tried.outstanding, grouped(tried.throughput_ops)))
+            .collect();
+        let _ = writeln!(text, "  ops/s by operations outstanding: {}", tried.join(", "));
+    }
     let nodes: Vec<_> = run.node_ops.iter().map(|&ops| grouped(ops)).collect();
     let _ = writeln!(
         text,
@@ -221,6 +239,7 @@ pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
         "conservative",
         "imbalance",
         "loss",
+        "outstanding",
         "",
     ]);
     let share = |of: Option<Spread>| of.map_or("-".to_owned(), |share| percent(share.median));
@@ -242,6 +261,7 @@ pub(crate) fn text_of_summary(summaries: &[Summary]) -> String {
             percent(summary.conservative_share.median),
             format!("{:.2}", summary.node_imbalance.median),
             percent(summary.loss.median),
+            grouped(summary.outstanding.median),
             if summary.is_result { String::new() } else { "NOT A RESULT".to_owned() },
         ]);
     }
