@@ -27,9 +27,8 @@ const CONTENT_SAMPLES: u64 = 8;
 /// converged.
 const BATCHES_MAX: usize = 8;
 
-/// Numbers of outstanding requests that are tried for a scheme whose cached records wait for nodes,
-/// beside the number that fills the busiest node: with more a refresh waits longer, with fewer
-/// nodes are idle.
+/// Numbers of outstanding requests that are tried, beside the number that fills the busiest node:
+/// with more, cached records that wait for nodes (NetCache) wait longer, with fewer nodes are idle.
 const OUTSTANDING: [u32; 6] = [16, 32, 64, 128, 256, 512];
 /// Each try is this fraction of a batch.
 const TRY: u64 = 4;
@@ -384,9 +383,7 @@ impl Bench {
         let mut world = self.warm(scheme, effort);
         let operations = self.operations(scheme, effort);
         let busiest_requests = effort.busiest_requests / self.dispersion();
-        if scheme.invalidates() {
-            self.seek_outstanding(&mut world, operations / 2 / TRY);
-        }
+        self.seek_outstanding(&mut world, operations / 2 / TRY);
         world.run_operations((operations / 4).max(10 * u64::from(world.setup().lanes)), FOREVER_NS);
         let mut batches: Vec<Batch> = Vec::new();
         loop {
@@ -554,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_whose_refreshes_wait_in_queues_runs_with_its_best_number_of_outstanding_requests() {
+    fn each_scheme_is_measured_with_its_best_number_of_outstanding_requests() {
         let bench = Bench::new(tiny(Workload::B), &Profile::PAPER, 5);
         let best = bench.throughput(Scheme::NetCache, &TINY);
         let mut world = bench.warm(Scheme::NetCache, &TINY);
@@ -565,10 +562,9 @@ mod tests {
         world.run_operations(40_000, FOREVER_NS);
         let filled_ops = bench.measured(Scheme::NetCache, &world, &counters).throughput_ops;
         assert!(best.throughput_ops > 1.05 * filled_ops, "{} {filled_ops}", best.throughput_ops);
-        // In the other schemes cached records don't wait for nodes, so they are measured with the
-        // nodes filled.
-        let run = bench.throughput(Scheme::FarReach, &TINY);
-        assert_eq!(run.outstanding, bench.setup(Scheme::FarReach).lanes);
+        // No cached record of write-back waits for a node: it is best with all nodes busy.
+        let write_back = bench.throughput(Scheme::FarReach, &TINY);
+        assert!(write_back.outstanding > best.outstanding, "{write_back:?} {best:?}");
     }
 
     #[test]
@@ -586,12 +582,12 @@ mod tests {
     fn a_perfect_learner_is_above_what_was_learned_and_below_the_best_content() {
         for workload in [Workload::A, Workload::D] {
             let case = Case { is_cold: true, ..tiny(workload) };
+            let none_ops = Bench::new(case.clone(), &Profile::PAPER, 9).ideal_ops(Scheme::NoCache);
             let run = throughput(case, Scheme::FarReach, 9);
             let learned_ops = run.limit_learned_ops.unwrap();
-            assert!(
-                learned_ops < run.limit_ops && learned_ops > 0.5 * run.limit_ops,
-                "{workload}: {run:?}"
-            );
+            // In D what is hot moves, so that counts of all requests say less and less of it.
+            let least_ops = if workload.is_static() { 0.5 * run.limit_ops } else { none_ops };
+            assert!(learned_ops < run.limit_ops && learned_ops > least_ops, "{workload}: {run:?}");
             assert!(
                 run.goal_ops() == learned_ops && run.throughput_ops < 1.05 * learned_ops,
                 "{workload}: {run:?}"
@@ -608,8 +604,9 @@ mod tests {
             preloaded.limit_learned_ops.is_none() && preloaded.goal_ops() == preloaded.limit_ops
         );
         let of_best = preloaded.limit_cached_ops.unwrap() / preloaded.limit_ops;
+        // An exchange may bring a colder key of the busiest node, which takes more off that node.
         assert!(
-            (0.98..1.0 + 1e-9).contains(&of_best),
+            (0.98..1.005).contains(&of_best),
             "what was preloaded is the best content, but for exchanges: {of_best}"
         );
     }

@@ -254,7 +254,7 @@ impl<'a> Client<'a> {
     /// Whether another operation may be begun.
     #[inline]
     fn has_room(&self) -> bool {
-        self.book.has_room(self.shared.outstanding.load(Ordering::Relaxed))
+        self.in_flight.has_room(self.shared.outstanding.load(Ordering::Relaxed))
     }
 
     #[inline]
