@@ -568,6 +568,34 @@ mod tests {
     }
 
     #[test]
+    fn values_of_many_lengths_reach_a_limit_that_knows_which_of_them_fit_and_what_they_cost() {
+        let case = |value_bytes: &str, is_cold| {
+            let value_bytes = value_bytes.parse().unwrap();
+            Case { value_bytes, is_cold, ..tiny(Workload::A) }
+        };
+        let short = throughput(case("64", false), Scheme::NoCache, 3);
+        for scheme in [Scheme::NoCache, Scheme::FarReach] {
+            let run = throughput(case("64:3,1168:1,65536:1", false), scheme, 3);
+            let of_limit = run.throughput_ops / run.limit_ops;
+            assert!((0.85..1.1).contains(&of_limit) && run.failed == 0, "{scheme}: {run:?}");
+            // Writes of 64 KiB take a node 16 times as long, reads 9 times.
+            let bench = Bench::new(case("65536", false), &Profile::PAPER, 3);
+            let large_ops = bench.ideal_ops(scheme);
+            assert!(large_ops < short.limit_ops / 10.0);
+            assert!(bench.preloadable().is_empty(), "no slot takes them");
+        }
+        // A slot's share of the keys, the hottest of them, and no others are learned.
+        let run = throughput(case("64:1,4096:1", true), Scheme::FarReach, 9);
+        let learned_ops = run.limit_learned_ops.unwrap();
+        assert!(run.cached > 300 && learned_ops < run.limit_ops, "{run:?}");
+        assert!(run.throughput_ops < 1.05 * learned_ops, "{run:?}");
+        let bench = Bench::new(case("64:1,4096:1", false), &Profile::PAPER, 9);
+        let lengths = bench.setup(Scheme::FarReach).workload.lengths();
+        let preloadable = bench.preloadable();
+        assert!(preloadable.len() == 500 && preloadable.iter().all(|&i| lengths.is_cacheable(i)));
+    }
+
+    #[test]
     fn a_cold_cache_learns_what_is_hot_and_fills() {
         let case = Case { is_cold: true, ..tiny(Workload::A) };
         let (cold, none) =
