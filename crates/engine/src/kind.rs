@@ -26,8 +26,10 @@ pub type Opened = (Box<dyn Engine>, Loaded);
 pub struct Kind {
     /// As `engine` in `[nodes]` spells it.
     pub name: &'static str,
-    /// Its own keys in `[nodes]` and `[[node]]`: the memory that it may take is their sum.
+    /// Its own keys in `[nodes]` and `[[node]]`.
     pub settings: &'static [Setting],
+    /// Memory that it may take, in bytes.
+    pub memory_bytes: fn(&Options) -> u64,
     /// Opens a directory, or makes it; reads all that a shim must know before it starts.
     pub open: fn(&Storage) -> Result<Opened, OpenError>,
 }
@@ -54,28 +56,65 @@ impl FromStr for &'static Kind {
     }
 }
 
-/// A key that an engine has of its own: an amount of memory in MiB, from 1 on.
+/// A key that an engine has of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
     /// As the file spells it.
     pub key: &'static str,
-    /// If the file doesn't say, in MiB.
-    pub default: u32,
+    /// What it takes, and what it is if the file doesn't say.
+    pub takes: Takes,
+}
+
+/// What a setting takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Takes {
+    Integer { least: u64, most: u64, default: u64 },
+    Flag { default: bool },
+    Text { default: &'static str },
+}
+
+/// A setting's value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Value {
+    Integer(u64),
+    Flag(bool),
+    Text(String),
+}
+
+impl Setting {
+    /// What it is if the file doesn't say.
+    pub fn default(&self) -> Value {
+        match self.takes {
+            Takes::Integer { default, .. } => Value::Integer(default),
+            Takes::Flag { default } => Value::Flag(default),
+            Takes::Text { default } => Value::Text(default.to_owned()),
+        }
+    }
 }
 
 /// What is chosen of an engine's own settings. Only the engine knows what they mean.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Options(BTreeMap<&'static str, u32>);
+pub struct Options(BTreeMap<&'static str, Value>);
 
 impl Options {
-    /// Chooses, in MiB.
-    pub fn set(&mut self, setting: &Setting, mb: u32) {
-        self.0.insert(setting.key, mb);
+    /// Chooses.
+    pub fn set(&mut self, setting: &Setting, value: Value) {
+        self.0.insert(setting.key, value);
     }
 
-    /// What was chosen, or the default, in MiB.
-    pub fn get(&self, setting: &Setting) -> u32 {
-        self.0.get(setting.key).copied().unwrap_or(setting.default)
+    /// What was chosen, or the default.
+    pub fn get(&self, setting: &Setting) -> Value {
+        self.0.get(setting.key).cloned().unwrap_or_else(|| setting.default())
+    }
+
+    /// As [`Options::get`], of a setting that takes an integer.
+    pub fn integer(&self, setting: &Setting) -> u64 {
+        match self.get(setting) {
+            Value::Integer(integer) => integer,
+            other => unreachable!("{} takes an integer, not {other:?}", setting.key),
+        }
     }
 }
 

@@ -19,6 +19,6 @@ pub mod rocks;
 
 pub use engine::{Engine, Statistics};
 pub use error::OpenError;
-pub use kind::{ENGINES, Kind, Opened, Options, Setting, Storage};
+pub use kind::{ENGINES, Kind, Opened, Options, Setting, Storage, Takes, Value};
 pub use memory::{Fault, MemoryEngine};
 pub use policy::SyncPolicy;

@@ -16,6 +16,7 @@ use switchback_wire::KeyHash;
 pub(crate) const KIND: crate::Kind = crate::Kind {
     name: "memory",
     settings: &[],
+    memory_bytes: |_| 0,
     open: |storage| Ok((Box::new(MemoryEngine::new(storage.sync)), Loaded::default())),
 };
 

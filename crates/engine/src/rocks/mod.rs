@@ -12,7 +12,7 @@ pub use options::Options;
 use crate::engine::{Engine, Statistics};
 use crate::error::OpenError;
 use crate::group::{Change, Group, RecordHead, Scanned, Store, Version};
-use crate::kind::{Kind, Opened, Setting, Storage};
+use crate::kind::{self, Kind, Opened, Setting, Storage, Takes};
 use crate::policy::SyncPolicy;
 use error::{engine_error, open_error};
 use floor_filter::{FloorFilter, Shared};
@@ -176,13 +176,26 @@ impl Engine for RocksEngine {
 
 /// As the registry lists it.
 pub(crate) const KIND: Kind =
-    Kind { name: "rocksdb", settings: &[BLOCK_CACHE_MB, MEMTABLE_MB], open };
+    Kind { name: "rocksdb", settings: &[BLOCK_CACHE_MB, MEMTABLE_MB], memory_bytes, open };
 
-const BLOCK_CACHE_MB: Setting = Setting { key: "block_cache_mb", default: 256 };
-const MEMTABLE_MB: Setting = Setting { key: "memtable_mb", default: 64 };
+const BLOCK_CACHE_MB: Setting = memory("block_cache_mb", 256);
+const MEMTABLE_MB: Setting = memory("memtable_mb", 64);
+
+/// An amount of memory in MiB, to 1 TiB.
+const fn memory(key: &'static str, default: u64) -> Setting {
+    Setting { key, takes: Takes::Integer { least: 1, most: 1 << 20, default } }
+}
+
+fn bytes(options: &kind::Options, setting: &Setting) -> u64 {
+    options.integer(setting) << 20
+}
+
+fn memory_bytes(options: &kind::Options) -> u64 {
+    bytes(options, &BLOCK_CACHE_MB) + bytes(options, &MEMTABLE_MB)
+}
 
 fn open(storage: &Storage) -> Result<Opened, OpenError> {
-    let bytes = |setting: &Setting| storage.options.get(setting) as usize * (1 << 20);
+    let bytes = |setting| bytes(&storage.options, setting) as usize;
     let options = Options {
         sync: storage.sync,
         block_cache_bytes: bytes(&BLOCK_CACHE_MB),

@@ -225,10 +225,7 @@ fn storage(
     let sync = section.choice(reader, "sync", default.sync);
     let mut options = default.options.clone();
     for setting in default.engine.settings {
-        options.set(
-            setting,
-            section.small(reader, setting.key, 1..=MB_MAX, default.options.get(setting)),
-        );
+        options.set(setting, section.engine_setting(reader, setting, default.options.get(setting)));
     }
     Node { sync: overrides.sync.unwrap_or(sync), options, ..default }
 }

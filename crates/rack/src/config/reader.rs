@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use switchback_engine::{self as engine, Setting, Takes};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -294,6 +295,40 @@ impl<'t, 'a> Section<'t, 'a> {
         }
     }
 
+    /// A setting of a storage engine's own.
+    pub(super) fn engine_setting(
+        &mut self,
+        reader: &mut Reader<'_>,
+        setting: &Setting,
+        default: engine::Value,
+    ) -> engine::Value {
+        use engine::Value::{Flag, Integer, Text};
+        let key = setting.key;
+        match (setting.takes, default) {
+            (Takes::Integer { least, most, .. }, Integer(default)) => {
+                Integer(self.integer(reader, key, least..=most, default))
+            }
+            (Takes::Flag { .. }, Flag(default)) => Flag(self.flag(reader, key, default)),
+            (Takes::Text { .. }, Text(default)) => {
+                Text(self.string(reader, key, "a string").map_or(default, |(text, _)| text))
+            }
+            (takes, default) => unreachable!("{key} takes {takes:?}, not {default:?}"),
+        }
+    }
+
+    /// `true` or `false`.
+    fn flag(&mut self, reader: &mut Reader<'_>, key: &'static str, default: bool) -> bool {
+        let Some(value) = self.value(reader, key) else { return default };
+        match value.get_ref().as_bool() {
+            Some(flag) => flag,
+            None => {
+                let found = describe(value.get_ref());
+                self.wrong_type(reader, key, value.span(), "true or false", &found);
+                default
+            }
+        }
+    }
+
     /// A string, with its place.
     pub(super) fn string(
         &mut self,
@@ -462,5 +497,39 @@ fn describe(value: &DeValue<'_>) -> String {
         DeValue::Datetime(_) => "a date".to_owned(),
         DeValue::Array(_) => "this list".to_owned(),
         DeValue::Table(_) => "a section".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engines_settings_are_read_as_what_they_take() {
+        let settings = [
+            Setting { key: "cache_mb", takes: Takes::Integer { least: 1, most: 9, default: 2 } },
+            Setting { key: "direct", takes: Takes::Flag { default: false } },
+            Setting { key: "compression", takes: Takes::Text { default: "none" } },
+        ];
+        let read = |text: &str| {
+            let (mut reader, document) = Reader::new(text, "rack.toml");
+            let mut root = Section::root(&document);
+            let values = settings.map(|it| root.engine_setting(&mut reader, &it, it.default()));
+            root.finish(&mut reader);
+            (values, reader.finish().map_err(|error| error.to_string()))
+        };
+        let (integer, flag, text) = (engine::Value::Integer, engine::Value::Flag, |text: &str| {
+            engine::Value::Text(text.into())
+        });
+        assert_eq!(read(""), ([integer(2), flag(false), text("none")], Ok(())));
+        let chosen = "cache_mb = 9\ndirect = true\ncompression = \"lz4\"\n";
+        assert_eq!(read(chosen), ([integer(9), flag(true), text("lz4")], Ok(())));
+        let (values, mistakes) = read("cache_mb = 10\ndirect = 1\ncompression = true\n");
+        assert_eq!(values, [integer(2), flag(false), text("none")]);
+        let mistakes = mistakes.unwrap_err();
+        for mistake in ["1 to 9", "direct is true or false, not ", "compression is a string, not "]
+        {
+            assert!(mistakes.contains(mistake), "{mistakes}");
+        }
     }
 }

@@ -52,9 +52,7 @@ fn cores() -> Check {
 
 fn memory(config: &RackConfig) -> Check {
     let mb = |mb: u32| u64::from(mb) << 20;
-    let settings = config.nodes[0].engine.settings;
-    let of_engine =
-        |node: &Node| -> u64 { settings.iter().map(|setting| mb(node.options.get(setting))).sum() };
+    let of_engine = |node: &Node| (node.engine.memory_bytes)(&node.options);
     let nodes: u64 = config.nodes.iter().map(of_engine).sum();
     // A slot has the value, a key of up to 128 bytes and its state.
     let slots: u64 = config
@@ -81,6 +79,7 @@ fn memory(config: &RackConfig) -> Check {
     match available >= needed {
         true => Check::fits(GROUP, "memory", found),
         false => {
+            let settings = config.nodes[0].engine.settings;
             let keys: Vec<_> = settings.iter().map(|setting| setting.key).collect();
             let keys = keys.join(" and ");
             let mend =
