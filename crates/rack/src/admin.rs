@@ -37,7 +37,10 @@ pub trait Admin: Send + Sync {
     }
 
     /// Cached records, at most `limit`.
-    fn cached(&self, limit: usize) -> CachedStatus;
+    ///
+    /// # Errors
+    /// This process has no controller, which knows them.
+    fn cached(&self, limit: usize) -> Result<CachedStatus, AdminError>;
 
     /// Every node.
     fn nodes(&self) -> Vec<NodeStatus>;
@@ -425,7 +428,8 @@ impl Drop for MetricsServer {
 
 /// Says what to do about an address that can't be had.
 fn bind_failed(address: SocketAddr, error: &io::Error) -> io::Error {
-    let mend = "choose another with --metrics ADDR or metrics in [rack] of rack.toml (port 0: any free one)";
+    let mend = "choose another: `metrics` of this part in rack.toml, or --metrics of `switchback up` (port 0: any free \
+                one)";
     let why = address_refused(error);
     io::Error::new(error.kind(), format!("metrics can't be served at {address}: {why}; {mend}"))
 }
@@ -515,9 +519,9 @@ struct Limit {
 async fn cached(
     State(shared): State<Shared>,
     Query(limit): Query<Limit>,
-) -> Result<Json<CachedStatus>, Response> {
+) -> Result<Response, Response> {
     let limit = limit.limit.unwrap_or(CACHED_DEFAULT).min(CACHED_MAX);
-    Ok(Json(blocking(move || shared.admin.cached(limit)).await?))
+    Ok(answer(blocking(move || shared.admin.cached(limit)).await?))
 }
 
 async fn nodes(State(shared): State<Shared>) -> Result<Json<Vec<NodeStatus>>, Response> {

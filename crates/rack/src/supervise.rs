@@ -185,16 +185,13 @@ impl Admin for Supervisor {
         }
     }
 
-    fn cached(&self, limit: usize) -> CachedStatus {
-        let keys = self
-            .controller
-            .as_ref()
-            .and_then(|it| it.call(|controller, _| controller.cached_keys()));
-        let keys = keys.unwrap_or_default();
-        CachedStatus {
+    fn cached(&self, limit: usize) -> Result<CachedStatus, AdminError> {
+        let keys = self.controller()?.call(|controller, _| controller.cached_keys());
+        let keys = keys.ok_or_else(ended)?;
+        Ok(CachedStatus {
             total: keys.len() as u64,
             records: keys.iter().take(limit).map(cached_record).collect(),
-        }
+        })
     }
 
     fn nodes(&self) -> Vec<NodeStatus> {

@@ -15,10 +15,10 @@ impl Admin for Fake {
         let phase = if self.down { "recovering" } else { "serving" };
         RackStatus { name: "test".into(), phase: phase.into(), ..RackStatus::default() }
     }
-    fn cached(&self, limit: usize) -> CachedStatus {
+    fn cached(&self, limit: usize) -> Result<CachedStatus, AdminError> {
         let record =
             |slot| CachedRecord { key: format!("key{slot}"), slot, ..CachedRecord::default() };
-        CachedStatus { total: 500, records: (0..500.min(limit as u32)).map(record).collect() }
+        Ok(CachedStatus { total: 500, records: (0..500.min(limit as u32)).map(record).collect() })
     }
     fn nodes(&self) -> Vec<NodeStatus> {
         vec![NodeStatus { index: 3, alive: Some(true), ..NodeStatus::default() }]
@@ -238,8 +238,8 @@ fn a_taken_port_says_how_to_mend_it() {
     let (admin, sources) = (Arc::new(Fake::default()), Sources::default());
     let error = MetricsServer::start(server.address(), &[], admin, sources).unwrap_err();
     let expected = format!(
-        "metrics can't be served at {}: another program has it, perhaps a rack that runs already; choose another with \
-         --metrics ADDR or metrics in [rack] of rack.toml (port 0: any free one)",
+        "metrics can't be served at {}: another program has it, perhaps a rack that runs already; choose another: \
+         `metrics` of this part in rack.toml, or --metrics of `switchback up` (port 0: any free one)",
         server.address()
     );
     assert_eq!(error.to_string(), expected);
