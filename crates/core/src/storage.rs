@@ -234,6 +234,9 @@ pub enum EngineError {
     /// Stored bytes are damaged. They are never served.
     #[error("stored data is damaged: {0}")]
     Corrupt(String),
+    /// What is stored belongs to another rack than the one that is started.
+    #[error("{0}")]
+    OtherRack(String),
     /// Anything else.
     #[error("storage failed: {0}")]
     Io(String),

@@ -17,7 +17,7 @@ use switchback_bench::racks::LocalRacks;
 /// An address on the command line.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse()
-        .map_err(|_| "it is an IP address with a port, as 127.0.0.1:6380 or [::1]:6380".to_owned())
+        .map_err(|_| "it is an IP address with a port, as 127.0.0.1:9464 or [::1]:9464".to_owned())
 }
 
 /// `switchback bench`. Racks of processes run this program, too.

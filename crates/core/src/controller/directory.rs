@@ -45,7 +45,7 @@ impl Files {
         let file = decode::<DirectoryFile>(self.directory.as_deref(), "directory")?;
         let Some(file) = file else { return Ok(None) };
         let other = |was: usize, what: &str, said: usize, mend: String| {
-            EngineError::Io(format!(
+            EngineError::OtherRack(format!(
                 "this rack was made with {was} {what} and can't be opened with {said}: {mend}"
             ))
         };

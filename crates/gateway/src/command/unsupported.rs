@@ -165,11 +165,11 @@ const REASONS: &[(&str, &[&str])] = &[
     ),
     ("listing all keys at once would block; use SCAN", &["keys", "randomkey"]),
     (
-        "it doesn't change parts of a value on the node; use GET and SET",
+        "it reads and writes whole values; use GET and SET",
         &["getrange", "setrange", "substr", "incrbyfloat", "lcs"],
     ),
     (
-        "replication and persistence belong to the rack's nodes",
+        "nodes persist by themselves, and there is no replication; see switchback ctl",
         &[
             "save",
             "bgsave",
@@ -196,7 +196,7 @@ const REASONS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "it is no Redis inside",
+        "it has none of Redis' internals to show or change",
         &[
             "acl", "debug", "object", "memory", "latency", "slowlog", "module", "monitor",
             "lolwut", "time",

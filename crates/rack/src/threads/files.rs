@@ -17,7 +17,11 @@ const HEADER_BYTES: usize = 8 + 4 + 8;
 #[derive(Debug, Error)]
 pub enum FilesError {
     /// Another process has it.
-    #[error("{} is in use by another process: stop that one, or give this one another directory (--data)", .0.display())]
+    #[error(
+        "{} is in use by another process: stop that one, or give this one another directory (`data` in [controller] \
+         of rack.toml, or --data of `switchback up`)",
+        .0.display()
+    )]
     Locked(PathBuf),
     /// A file is not what it should be.
     #[error(
@@ -52,7 +56,7 @@ fn mend(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room there",
         _ => {
-            "mend that, or, for a new rack only, name another directory with --data or data in [controller] of rack.toml"
+            "mend that, or, for a new rack only, name another directory: `data` in [controller] of rack.toml, or --data of `switchback up`"
         }
     }
 }
