@@ -14,8 +14,8 @@ use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record, ScannedKey};
 use switchback_core::topology::{ByChain, chain_of};
 use switchback_wire::{
-    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, PacketRef, Seq, Status,
-    VALUE_BYTES_MAX, flags, fragment_bytes, record_flags,
+    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, PacketRef, RoutingKey, Seq,
+    Status, VALUE_BYTES_MAX, flags, fragment_bytes, record_flags,
 };
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
@@ -86,10 +86,15 @@ impl Node {
         }
     }
 
-    /// What it answers to this packet.
+    /// What it answers to this packet, as a client would route it.
     fn asked(&mut self, header: Header, value: &[u8], key: &[u8]) -> Vec<Packet> {
         let key_hash = HASH_KEY.hash(key);
-        let header = Header { epoch: EPOCH, key_hash, routing: key_hash.routing(), ..header };
+        self.routed(Header { key_hash, routing: key_hash.routing(), ..header }, value, key)
+    }
+
+    /// The same, with the hash and the routing key that the packet has.
+    fn routed(&mut self, header: Header, value: &[u8], key: &[u8]) -> Vec<Packet> {
+        let header = Header { epoch: EPOCH, ..header };
         self.shim.handle_packet(NOW, SWITCH, &Packet::build(header, value, key));
         self.carry_out();
         let mut packet = Packet::new();
@@ -121,6 +126,24 @@ impl Node {
         };
         let answers = self.asked(header, &[], key);
         answers[0].parse().unwrap().header.status
+    }
+}
+
+/// Its partition was found by the routing key, so the node may not be the one that has the key.
+#[test]
+fn a_packet_that_is_routed_by_another_key_is_dropped() {
+    let mut node = Node::new(NodeLimits::default());
+    let key_hash = HASH_KEY.hash(b"key");
+    let right = key_hash.routing();
+    let ops = [Op::Write, Op::Read, Op::Scan, Op::Delete];
+    for (routing, answers) in [(RoutingKey(right.0 ^ 1), 0), (right, 1)] {
+        for (op, counter) in ops.into_iter().zip(1..) {
+            let seq = Seq::new(EPOCH, counter);
+            let header = Header { key_hash, routing, seq, ..Header::new(op) };
+            let key: &[u8] = if op == Op::Scan { &[0] } else { b"key" };
+            assert_eq!(node.routed(header, &[], key).len(), answers, "{op:?} by {routing:?}");
+        }
+        assert_eq!(node.shim.statistics().dropped_stranger, ops.len() as u64);
     }
 }
 
