@@ -11,9 +11,10 @@ macro_rules! numbered {
             /// All of them.
             pub const ALL: &'static [$name] = &[$($name::$variant,)*];
 
-            /// The one with this number on the wire.
+            /// The one with this number. Outside of this crate packets are parsed, or
+            /// [`crate::op_of`] finds the operation: where a byte is in a packet is known here.
             #[inline]
-            pub const fn from_u8(number: u8) -> Option<$name> {
+            pub(crate) const fn from_u8(number: u8) -> Option<$name> {
                 match number { $($number => Some($name::$variant),)* _ => None }
             }
         }

@@ -235,11 +235,10 @@ impl Model {
         if lane.state != lane_state::NONE && request.request == lane.request {
             return match lane.state {
                 lane_state::FORWARDED => self.forward_again(request, lane),
-                state => Model::reply(
-                    Status::from_u8(lane.status).unwrap(),
-                    lane.seq,
-                    state != lane_state::DONE,
-                ),
+                state => {
+                    let status = Status::ALL.iter().find(|status| **status as u8 == lane.status);
+                    Model::reply(*status.unwrap(), lane.seq, state != lane_state::DONE)
+                }
             };
         }
         self.new_write(request)
