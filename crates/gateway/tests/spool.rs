@@ -156,6 +156,26 @@ fn a_torn_tail_costs_only_what_was_torn() {
     assert_eq!(contents(directory.path()).len(), 20);
 }
 
+/// It isn't read into memory as a whole, nor beyond its last whole record.
+#[test]
+fn a_segment_may_be_longer_than_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let opened = SpoolDirectory::open(directory.path()).unwrap();
+    let open = |preserved: &mut Preservation| {
+        Spool::open(&opened, 0, Durability::Always, u64::MAX, preserved)
+    };
+    let mut preserved = Preservation::default();
+    let mut spool = open(&mut preserved).unwrap();
+    keep(&mut preserved, b"key", 1, 1, b"value");
+    write(&mut spool, &mut preserved);
+    drop(spool);
+    let segment = segments(directory.path()).pop().unwrap();
+    OpenOptions::new().write(true).open(segment).unwrap().set_len(1 << 42).unwrap();
+    let mut again = Preservation::default();
+    open(&mut again).unwrap();
+    assert_eq!(again.iter().map(|kept| &kept.key[..]).collect::<Vec<_>>(), [b"key"]);
+}
+
 #[test]
 fn a_file_beyond_the_last_number_is_no_segment() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! What a spool asks of a directory.
 
-use std::io;
+use std::io::{self, Read};
 
 /// A directory of files. A file's bytes are safe from a crash once the file is synced, its name
 /// (and what became of other names) once the names are.
@@ -17,11 +17,11 @@ pub trait Disk {
     /// The directory can't be read.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// All bytes of a file.
+    /// Opens a file for reading, from its beginning.
     ///
     /// # Errors
     /// It can't be read.
-    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+    fn open(&self, name: &str) -> io::Result<impl Read>;
 
     /// Opens an empty file, which may have existed before.
     ///

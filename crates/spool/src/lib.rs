@@ -14,5 +14,5 @@ mod segment;
 mod spool;
 
 pub use disk::Disk;
-pub use segment::{HEADER, Loaded, Refused, load, parse_name, segment_name, segments};
+pub use segment::{HEADER, LoadError, Loaded, load, parse_name, segment_name, segments};
 pub use spool::{Counts, OpenError, Spool};

@@ -1,6 +1,7 @@
 //! A spooled record's bytes: `crc32 | length | seq | expiry | generation | flags | hash | key
 //! length | key | value`, little-endian. The checksum covers all after it, the length all after it.
 
+use std::io::{self, Read};
 use switchback_core::client::{Preservation, PreservedRecord};
 use switchback_wire::{KEY_BYTES_MAX, KeyHash, Seq, VALUE_BYTES_MAX};
 
@@ -45,13 +46,28 @@ impl Spooled<'_> {
     }
 }
 
+/// Replaces `bytes` by the next record, for [`decode`]; by less than a record at the end of the
+/// file, or where its length can't be right.
+pub(super) fn read(file: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<()> {
+    bytes.clear();
+    file.take(PREFIX_BYTES as u64).read_to_end(bytes)?;
+    if let Some(length) = length(bytes) {
+        file.take(length as u64).read_to_end(bytes)?;
+    }
+    Ok(())
+}
+
+/// How long the record is that begins with `bytes`, without its prefix; `None` if no record is.
+fn length(bytes: &[u8]) -> Option<usize> {
+    let length = u32::from_le_bytes(*bytes.get(4..)?.first_chunk()?) as usize;
+    let lengths = FIXED_BYTES..=FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+    lengths.contains(&length).then_some(length)
+}
+
 /// The record that `bytes` begin with, and its length; `None` if it is torn or damaged.
 pub(super) fn decode(bytes: &[u8]) -> Option<(Spooled<'_>, usize)> {
+    let length = length(bytes)?;
     let (checksum, rest) = bytes.split_first_chunk::<4>()?;
-    let length = u32::from_le_bytes(*rest.first_chunk::<4>()?) as usize;
-    if !(FIXED_BYTES..=FIXED_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX).contains(&length) {
-        return None;
-    }
     let checked = rest.get(..4 + length)?;
     if crc32fast::hash(checked) != u32::from_le_bytes(*checksum) {
         return None;

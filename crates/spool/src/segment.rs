@@ -1,6 +1,7 @@
 //! Segments: `w<worker>-<number>.spool`, a header and records.
 
 use crate::record;
+use std::io::{self, BufRead, BufReader, Read};
 use switchback_core::client::Preservation;
 
 /// What every segment begins with: a magic and the format's version.
@@ -39,52 +40,68 @@ pub struct Loaded {
     pub records: u64,
     /// Length of the undamaged part.
     pub bytes: u64,
-    /// What follows it: the tail of a write that a crash cut off, or damage.
-    pub torn_bytes: u64,
+    /// Something follows it: the tail of a write that a crash cut off, or damage.
+    pub is_torn: bool,
     /// The newest generation of a record.
     pub newest_generation: u32,
 }
 
-/// Why a file is not read as a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refused {
+/// Why a segment can't be loaded.
+#[derive(Debug)]
+pub enum LoadError {
     /// Another version of the format wrote it, this one.
     Version(u8),
     /// It doesn't begin like a segment.
     Foreign,
+    /// The disk failed.
+    Io(io::Error),
 }
 
-/// Reads a segment's records into `preserved`.
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> LoadError {
+        LoadError::Io(error)
+    }
+}
+
+/// Reads a segment's records into `preserved`, up to the first that is damaged. Of a file of any
+/// length one record at a time is in memory.
 ///
 /// # Errors
-/// It is none, or of another version.
-pub fn load(bytes: &[u8], preserved: &mut Preservation) -> Result<Loaded, Refused> {
+/// It is none, or of another version, or can't be read.
+pub fn load(file: impl Read, preserved: &mut Preservation) -> Result<Loaded, LoadError> {
+    let mut file = BufReader::new(file);
     let mut loaded = Loaded::default();
-    match bytes.first_chunk::<8>() {
-        Some(&HEADER) => {}
-        _ if is_torn_header(bytes) => {
-            return Ok(Loaded { torn_bytes: bytes.len() as u64, ..loaded });
-        }
-        Some(header) if header[..7] == HEADER[..7] => return Err(Refused::Version(header[7])),
-        _ => return Err(Refused::Foreign),
+    let mut bytes = Vec::new();
+    file.by_ref().take(HEADER.len() as u64).read_to_end(&mut bytes)?;
+    if bytes != HEADER {
+        return match bytes.split_last() {
+            _ if is_torn_header(&bytes, &mut file)? => {
+                Ok(Loaded { is_torn: !bytes.is_empty(), ..loaded })
+            }
+            Some((version, magic)) if magic == &HEADER[..7] => Err(LoadError::Version(*version)),
+            _ => Err(LoadError::Foreign),
+        };
     }
-    let mut at = HEADER.len();
-    while let Some((spooled, length)) = record::decode(&bytes[at..]) {
+    loaded.bytes = bytes.len() as u64;
+    loop {
+        record::read(&mut file, &mut bytes)?;
+        let Some((spooled, length)) = record::decode(&bytes) else { break };
         spooled.keep(preserved);
         loaded.records += 1;
         loaded.newest_generation = loaded.newest_generation.max(spooled.generation);
-        at += length;
+        loaded.bytes += length as u64;
     }
-    loaded.bytes = at as u64;
-    loaded.torn_bytes = (bytes.len() - at) as u64;
+    loaded.is_torn = !bytes.is_empty();
     Ok(loaded)
 }
 
 /// Whether the machine stopped while the file was created: of the header a part was written, and
 /// nothing, or zeros, after it.
-fn is_torn_header(bytes: &[u8]) -> bool {
-    let written = bytes.iter().zip(&HEADER).take_while(|(byte, wanted)| byte == wanted).count();
-    written < HEADER.len() && bytes[written..].iter().all(|byte| *byte == 0)
+fn is_torn_header(first: &[u8], rest: &mut impl BufRead) -> io::Result<bool> {
+    let written = first.iter().zip(&HEADER).take_while(|(byte, wanted)| byte == wanted).count();
+    let mut after = first[written..].iter().map(|byte| Ok(*byte)).chain(rest.bytes());
+    let end = after.find(|byte| !matches!(byte, Ok(0))).transpose()?;
+    Ok(written < HEADER.len() && end.is_none())
 }
 
 #[cfg(test)]
@@ -93,16 +110,32 @@ mod tests {
 
     #[test]
     fn a_header_that_a_crash_tore_is_told_from_other_files() {
-        let load = |bytes: &[u8]| load(bytes, &mut Preservation::default());
-        let torn = |bytes: u64| Ok(Loaded { torn_bytes: bytes, ..Loaded::default() });
-        assert_eq!((load(b""), load(b"SWSP"), load(b"\0\0")), (torn(0), torn(4), torn(2)));
-        assert_eq!((load(b"SWSP\0\0\0\0"), load(&[0; 20])), (torn(8), torn(20)));
-        assert_eq!(load(&HEADER), Ok(Loaded { bytes: 8, ..Loaded::default() }));
-        assert_eq!(load(b"SWSPOOL\x02"), Err(Refused::Version(2)));
+        let load = |bytes: &[u8]| {
+            load(bytes, &mut Preservation::default()).map_err(|error| match error {
+                LoadError::Version(version) => Some(version),
+                LoadError::Foreign => None,
+                LoadError::Io(error) => panic!("{error}"),
+            })
+        };
+        let torn = |is_torn| Ok(Loaded { is_torn, ..Loaded::default() });
         assert_eq!(
-            (load(b"some text"), load(b"SWSP\0\0\0\0x")),
-            (Err(Refused::Foreign), Err(Refused::Foreign))
+            (load(b""), load(b"SWSP"), load(b"\0\0")),
+            (torn(false), torn(true), torn(true))
         );
+        assert_eq!((load(b"SWSP\0\0\0\0"), load(&[0; 20])), (torn(true), torn(true)));
+        assert_eq!(load(&HEADER), Ok(Loaded { bytes: 8, ..Loaded::default() }));
+        assert_eq!(load(b"SWSPOOL\x02"), Err(Some(2)));
+        assert_eq!((load(b"some text"), load(b"SWSP\0\0\0\0x")), (Err(None), Err(None)));
+    }
+
+    /// Neither does what follows the damage, without end, stay in memory, nor is it waited for.
+    #[test]
+    fn a_file_is_read_up_to_the_damage() {
+        for damage in [0, 0x55, 0xff] {
+            let mut preserved = Preservation::default();
+            let loaded = load(HEADER.chain(io::repeat(damage)), &mut preserved).unwrap();
+            assert_eq!(loaded, Loaded { bytes: 8, is_torn: true, ..Loaded::default() });
+        }
     }
 
     #[test]

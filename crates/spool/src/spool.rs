@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use crate::record;
-use crate::segment::{HEADER, Loaded, Refused, load, segment_name, segments};
+use crate::segment::{HEADER, LoadError, Loaded, load, segment_name, segments};
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use switchback_core::client::{Preservation, PreservedRecord};
@@ -37,8 +37,8 @@ pub struct Counts {
 /// Why a spool can't be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// A segment, which is named, is none.
-    Refused(String, Refused),
+    /// A segment, which is named, can't be loaded.
+    Segment(String, LoadError),
     /// The disk failed at this.
     Io(&'static str, io::Error),
 }
@@ -86,20 +86,14 @@ impl<D: Disk> Spool<D> {
         let mut sealed = VecDeque::new();
         let mut next_number = 1;
         for (name, _, number) in segments(disk.names().map_err(io("list"))?, |of| of == worker) {
-            let bytes = disk.read(&name).map_err(io("read"))?;
-            let loaded = load(&bytes, preserved)
-                .map_err(|refused| OpenError::Refused(name.clone(), refused))?;
-            if loaded.torn_bytes > 0 {
-                let Loaded { bytes, torn_bytes, .. } = loaded;
-                tracing::warn!(
-                    name,
-                    bytes,
-                    torn_bytes,
-                    "the spool's segment ends in a torn record"
-                );
+            let file = disk.open(&name).map_err(LoadError::Io);
+            let loaded = file.and_then(|file| load(file, preserved));
+            let Loaded { bytes, is_torn, newest_generation, .. } =
+                loaded.map_err(|error| OpenError::Segment(name.clone(), error))?;
+            if is_torn {
+                tracing::warn!(name, bytes, "the spool's segment ends in a torn record");
             }
             next_number = number + 1;
-            let Loaded { bytes, newest_generation, .. } = loaded;
             sealed.push_back(Segment { name, bytes, newest_generation });
         }
         let (live, file) =

@@ -119,6 +119,12 @@ impl SpoolDisk {
         Ok(())
     }
 
+    /// The bytes of a file as they are now.
+    fn read(&self, name: &str) -> io::Result<&[u8]> {
+        let file = self.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(self.files.get(file).map_or(&[], |file| &file.now))
+    }
+
     fn file(&mut self, file: u32) -> &mut Bytes {
         self.files.entry(file).or_default()
     }
@@ -135,9 +141,8 @@ impl Disk for SpoolDisk {
         Ok(self.names.keys().cloned().collect())
     }
 
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let file = self.names.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(self.files.get(file).map(|file| file.now.clone()).unwrap_or_default())
+    fn open(&self, name: &str) -> io::Result<impl io::Read> {
+        self.read(name)
     }
 
     fn create(&mut self, name: &str) -> io::Result<u32> {

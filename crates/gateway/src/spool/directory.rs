@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use switchback_core::client::Preservation;
 use switchback_net::directory_refused;
-use switchback_spool::Refused;
+use switchback_spool::LoadError;
 use thiserror::Error;
 
 const LOCK: &str = "lock";
@@ -48,10 +48,12 @@ impl SpoolError {
         move |error| SpoolError::Io { what, path: path.to_owned(), error }
     }
 
-    pub(super) fn refused(path: &Path, refused: Refused) -> SpoolError {
-        match refused {
-            Refused::Version(version) => SpoolError::Version { path: path.to_owned(), version },
-            Refused::Foreign => SpoolError::Foreign(path.to_owned()),
+    /// What is wrong with this segment.
+    pub(super) fn segment(path: &Path, error: LoadError) -> SpoolError {
+        match error {
+            LoadError::Version(version) => SpoolError::Version { path: path.to_owned(), version },
+            LoadError::Foreign => SpoolError::Foreign(path.to_owned()),
+            LoadError::Io(error) => SpoolError::io("read", path)(error),
         }
     }
 }
@@ -158,8 +160,7 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
 
 /// Reads a segment's records into `preserved`; how many.
 fn load(path: &Path, preserved: &mut Preservation) -> Result<u64, SpoolError> {
-    let bytes = fs::read(path).map_err(SpoolError::io("read", path))?;
-    let loaded = switchback_spool::load(&bytes, preserved)
-        .map_err(|refused| SpoolError::refused(path, refused))?;
-    Ok(loaded.records)
+    let file = File::open(path).map_err(SpoolError::io("read", path))?;
+    let loaded = switchback_spool::load(file, preserved);
+    Ok(loaded.map_err(|error| SpoolError::segment(path, error))?.records)
 }

@@ -3,7 +3,7 @@
 use super::background::Background;
 use super::directory::sync_directory;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,8 +43,8 @@ impl Disk for Files {
         names(&self.directory)
     }
 
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        fs::read(self.directory.join(name))
+    fn open(&self, name: &str) -> io::Result<impl Read> {
+        File::open(self.directory.join(name))
     }
 
     fn create(&mut self, name: &str) -> io::Result<Arc<File>> {

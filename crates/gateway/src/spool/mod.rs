@@ -77,7 +77,7 @@ impl Spool {
         let always = durability == Durability::Always;
         let opened = switchback_spool::Spool::open(files, worker, always, bytes_max, preserved);
         let spool = opened.map_err(|error| match error {
-            OpenError::Refused(name, refused) => SpoolError::refused(&path.join(name), refused),
+            OpenError::Segment(name, error) => SpoolError::segment(&path.join(name), error),
             OpenError::Io(what, error) => SpoolError::io(what, path)(error),
         })?;
         Ok(Spool { spool, began: Instant::now(), counted: Counts::default() })

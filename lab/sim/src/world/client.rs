@@ -117,8 +117,8 @@ impl Spooling {
         let mut left = Preservation::default();
         let Err(disk) = &self.spool else { return left };
         for (name, ..) in segments(disk.names().unwrap_or_default(), |_| true) {
-            if let Ok(bytes) = disk.read(&name) {
-                let _ = load(&bytes, &mut left);
+            if let Ok(file) = disk.open(&name) {
+                let _ = load(file, &mut left);
             }
         }
         left
