@@ -6,7 +6,7 @@ use switchback_core::control::{Command, KeyedRecord, NodeCommand, NodeConfig, No
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, Record,
+    EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, OpId, Record,
 };
 use switchback_core::topology::chain_of;
 use switchback_wire::{Address, HashKey, KeyHash, Map};
@@ -21,26 +21,36 @@ fn hello(shim: &mut Shim, now: Now) -> Option<String> {
     hellos.next().expect("it is time for one")
 }
 
-#[test]
-fn what_the_storage_refuses_is_told_for_a_while() {
-    let mut now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
-    let (node, limits) = (Address::in_memory(3, 0), NodeLimits::default());
-    let mut shim = Shim::new(0, 1, node, limits, Mechanisms::ALL, Loaded::default(), now).unwrap();
-    assert_eq!(hello(&mut shim, now), None);
+const START: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
+
+/// Node 0, which has never served.
+fn new_node() -> Shim {
+    let (address, limits) = (Address::in_memory(3, 0), NodeLimits::default());
+    Shim::new(0, 1, address, limits, Mechanisms::ALL, Loaded::default(), START).unwrap()
+}
+
+/// Tells a node of epoch 1 and this map; the operation that makes that durable.
+fn begin(shim: &mut Shim, map: Map) -> OpId {
     let config = NodeConfig {
         hash_key: HashKey([1; 16]),
-        map: Map::equal(vec![vec![0]]),
+        map,
         switch: Some(Address::in_memory(2, 0)),
         lanes: 16,
         write_through: false,
     };
-    shim.handle_message(
-        now,
-        Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) },
-    );
+    let command = Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) };
+    shim.handle_message(START, command);
     let mut ops = Vec::new();
     shim.poll_ops(&mut ops);
     let [EngineOp::SetState { id, .. }] = ops[..] else { panic!("{ops:?}") };
+    id
+}
+
+#[test]
+fn what_the_storage_refuses_is_told_for_a_while() {
+    let (mut shim, mut now) = (new_node(), START);
+    assert_eq!(hello(&mut shim, now), None);
+    let id = begin(&mut shim, Map::equal(vec![vec![0]]));
     shim.handle_done(now, EngineDone { id, result: Err(EngineError::NoSpace("/data".into())) });
     now.monotonic_us += 1_000_000;
     assert_eq!(
@@ -54,23 +64,8 @@ fn what_the_storage_refuses_is_told_for_a_while() {
 /// Else a controller with an old map would take for stored what the partition's head doesn't have.
 #[test]
 fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
-    let now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
-    let (node, limits) = (Address::in_memory(3, 0), NodeLimits::default());
-    let mut shim = Shim::new(0, 1, node, limits, Mechanisms::ALL, Loaded::default(), now).unwrap();
-    let config = NodeConfig {
-        hash_key: HashKey([1; 16]),
-        map: Map::equal(vec![vec![0], vec![1, 0]]),
-        switch: Some(Address::in_memory(2, 0)),
-        lanes: 16,
-        write_through: false,
-    };
-    shim.handle_message(
-        now,
-        Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) },
-    );
-    let mut ops = Vec::new();
-    shim.poll_ops(&mut ops);
-    let [EngineOp::SetState { id, .. }] = ops[..] else { panic!("{ops:?}") };
+    let (mut shim, now) = (new_node(), START);
+    let id = begin(&mut shim, Map::equal(vec![vec![0], vec![1, 0]]));
     shim.handle_done(now, EngineDone { id, result: Ok(EngineReply::Set) });
     let mut refusal = |id, body| {
         shim.handle_message(now, Command { id, chain: chain_of(0), epoch: 1, body });

@@ -205,7 +205,7 @@ impl Decider {
         chain: ChainId,
         hash: &KeyHash,
         record: Record,
-    ) -> (Record, PutCondition) {
+    ) -> Put {
         // Later writes of the bucket must not be taken for newer than this one unread.
         let newest = self.newest_of(chain, hash);
         *newest = (*newest).max(record.seq);
@@ -213,7 +213,8 @@ impl Decider {
             self.rising.note(hash, record.seq);
         }
         let condition = PutCondition::Newer { known: !self.mechanisms.seq_compare() };
-        (Record { since: Record::INHERITED, ..record }, condition)
+        let record = Record { since: Record::INHERITED, ..record };
+        Put { record, condition, completion: None, may_be_older: false }
     }
 
     fn newest_of(&mut self, chain: ChainId, hash: &KeyHash) -> &mut Seq {

@@ -157,9 +157,7 @@ impl Shim {
             let state = std::mem::take::<ServedState>(&mut states[chain]);
             Served::restarted(state, index, chain, mechanisms)
         });
-        let refreshes = |hash: &KeyHash| {
-            known_chain_of(&chains, hash).is_some_and(|chain| chains[chain].refreshes())
-        };
+        let refreshes = |hash: &KeyHash| served_of(&chains, hash).is_some_and(Served::refreshes);
         let marked = loaded.marks.iter().map(|(hash, ..)| *hash);
         let refresh = marked.filter(refreshes).collect();
         let served = ByChain::new(|chain| {
@@ -375,4 +373,9 @@ impl Shim {
 fn known_chain_of(chains: &ByChain<Served>, hash: &KeyHash) -> Option<ChainId> {
     let config = chains.iter().find_map(|(_, served)| served.config())?;
     Some(chain_of(config.partition_of(hash)))
+}
+
+/// What the node is to that chain.
+fn served_of<'a>(chains: &'a ByChain<Served>, hash: &KeyHash) -> Option<&'a Served> {
+    known_chain_of(chains, hash).map(|chain| &chains[chain])
 }

@@ -1,6 +1,6 @@
 //! Packets of the data path: what the decider says of them, the replica does.
 
-use super::{Shim, known_chain_of};
+use super::{Shim, served_of};
 use crate::control::NodeReport;
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
@@ -86,6 +86,10 @@ impl Shim {
     /// Makes a fence durable, before what the next operation answers.
     fn save_fence(&mut self, hash: KeyHash, key: Vec<u8>, mark: Mark) {
         let pending = Pending::Fence { hash, fence: mark.fence, before: self.replica.after_next() };
+        self.save_mark(pending, hash, key, mark);
+    }
+
+    fn save_mark(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, mark: Mark) {
         self.replica.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
     }
 
@@ -98,14 +102,19 @@ impl Shim {
         key: Vec<u8>,
         record: Record,
     ) {
-        let (record, condition) = self.decider.take_from_cache(chain, &hash, record);
+        let put = self.decider.take_from_cache(chain, &hash, record);
+        self.put(pending, hash, key, put);
+    }
+
+    fn put(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, put: Put) {
+        let Put { record, condition, completion, .. } = put;
         self.replica.submit(pending, |id| EngineOp::Put {
             id,
             hash,
             key,
             record,
             condition,
-            completion: None,
+            completion,
         });
     }
 
@@ -161,12 +170,7 @@ impl Shim {
             Verdict::Refuse { mark, told } => {
                 let (hash, key) = (header.key_hash, write.request.key.clone());
                 let pending = Pending::Refusal { request: write.request, told, fence: mark.fence };
-                self.replica.submit(pending, |id| EngineOp::SetMark {
-                    id,
-                    hash,
-                    key,
-                    mark: Some(mark),
-                });
+                self.save_mark(pending, hash, key, mark);
             }
             Verdict::Bounce => {
                 // It runs under a new number if the lane still waits for it, else never. No copy of
@@ -184,21 +188,14 @@ impl Shim {
     /// Hands a write to the engine.
     fn run(&mut self, Write { request, value, .. }: Write) {
         let (header, hash, key) = (request.header, request.header.key_hash, request.key.clone());
-        let Put { record, condition, completion, may_be_older } = self.decider.run(&header, value);
+        let put = self.decider.run(&header, value);
         let refreshes = self.chains[chain_of(header.partition)].refreshes();
         let is_cached = refreshes && (header.has(flags::CACHED) || self.decider.is_offered(&hash));
-        let update = is_cached.then(|| record.value.clone());
-        let again = may_be_older
-            .then(|| if header.has(flags::LARGE) { Vec::new() } else { record.value.clone() });
-        let pending = Pending::Put { request, update, again };
-        self.replica.submit(pending, |id| EngineOp::Put {
-            id,
-            hash,
-            key,
-            record,
-            condition,
-            completion,
-        });
+        let update = is_cached.then(|| put.record.value.clone());
+        let again = put
+            .may_be_older
+            .then(|| if header.has(flags::LARGE) { Vec::new() } else { put.record.value.clone() });
+        self.put(Pending::Put { request, update, again }, hash, key, put);
     }
 
     /// Reads what is stored, which tells what becomes of a write.
@@ -287,10 +284,7 @@ impl Shim {
 
     /// Sends a record's value to the cache until it is acknowledged (NetCache).
     pub(super) fn update_cache(&mut self, hash: KeyHash, key: &[u8], record: &Record) {
-        let Some(served) = known_chain_of(&self.chains, &hash).map(|chain| &self.chains[chain])
-        else {
-            return;
-        };
+        let Some(served) = served_of(&self.chains, &hash) else { return };
         let Some(config) = served.config() else { return };
         let is_sent = self.replica.update_cache(served.epoch(), config, hash, key, record);
         self.statistics.cache_updates += u64::from(is_sent);
@@ -311,9 +305,8 @@ impl Shim {
             Offering::ToSave(mark) => mark,
         };
         self.statistics.offers += 1;
-        let (hash, key) = (*hash, key.to_vec());
-        let pending = Pending::Offer { hash, offer: mark.offer, value_bytes };
-        self.replica.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+        let pending = Pending::Offer { hash: *hash, offer: mark.offer, value_bytes };
+        self.save_mark(pending, *hash, key.to_vec(), mark);
     }
 
     /// The mark of an offer is durable: now it may be sent. Or it isn't: there was no offer.
@@ -328,10 +321,7 @@ impl Shim {
             self.decider.offer_failed(&hash, offer);
             return;
         }
-        let Some(served) = known_chain_of(&self.chains, &hash).map(|chain| &self.chains[chain])
-        else {
-            return;
-        };
+        let Some(served) = served_of(&self.chains, &hash) else { return };
         if let Some(offer) = self.decider.offer_saved(hash, offer, value_bytes, served.is_held()) {
             self.reports
                 .push_back(NodeReport::Offers { epoch: served.epoch(), offers: vec![offer] });
@@ -359,10 +349,7 @@ impl Shim {
     /// Last position of the run of neighbouring partitions, from a key's on, that are this node's
     /// and its chain's.
     fn run_end(&self, from: KeyHash) -> u64 {
-        let Some(served) = known_chain_of(&self.chains, &from).map(|chain| &self.chains[chain])
-        else {
-            return from.position();
-        };
+        let Some(served) = served_of(&self.chains, &from) else { return from.position() };
         let Some(config) = served.config() else { return from.position() };
         let run = &config.map.partitions()[config.map.find(from)..];
         let beyond = run.iter().find(|partition| !served.is_mine(partition.number));
