@@ -102,22 +102,18 @@ fn sessions(config: &RackConfig, reader: &mut Reader<'_>) {
 
 fn timing(config: &RackConfig, reader: &mut Reader<'_>) {
     let rack = &config.rack;
-    let heartbeat = rack.heartbeat_ms;
-    if rack.switch_timeout_ms < 3 * heartbeat {
-        let message = format!(
-            "[rack] switch_timeout_ms = {} would take one late heartbeat for a death; it is at least 3 * heartbeat_ms = {}",
-            rack.switch_timeout_ms,
-            3 * heartbeat
-        );
-        reader.problem_among(&["rack.switch_timeout_ms", "rack.heartbeat_ms"], message);
-    }
-    if rack.lease_ms < 4 * heartbeat {
-        let message = format!(
-            "[rack] lease_ms = {} runs out between heartbeats; it is at least 4 * heartbeat_ms = {}",
-            rack.lease_ms,
-            4 * heartbeat
-        );
-        reader.problem_among(&["rack.lease_ms", "rack.heartbeat_ms"], message);
+    let late = "would take one late heartbeat for a death";
+    for (key, ms, why, heartbeats) in [
+        ("switch_timeout_ms", rack.switch_timeout_ms, late, 3),
+        ("lease_ms", rack.lease_ms, "runs out between heartbeats", 4),
+    ] {
+        let least = heartbeats * rack.heartbeat_ms;
+        if ms < least {
+            let message = format!(
+                "[rack] {key} = {ms} {why}; it is at least {heartbeats} * heartbeat_ms = {least}"
+            );
+            reader.problem_among(&[&format!("rack.{key}"), "rack.heartbeat_ms"], message);
+        }
     }
 }
 

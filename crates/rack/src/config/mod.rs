@@ -62,8 +62,8 @@ impl RackConfig {
         base: &Path,
         overrides: &Overrides,
     ) -> Result<RackConfig, ConfigError> {
-        let (mut reader, document) = reader::Reader::new(text, name);
-        let config = parse::rack_config(&document, &mut reader, base, overrides);
+        let (mut reader, document) = reader::Reader::new(text, name, base);
+        let config = parse::rack_config(&document, &mut reader, overrides);
         reader.values_are_read();
         check::whole(&config, &mut reader, overrides);
         reader.finish().map(|()| config)
@@ -74,8 +74,8 @@ impl Default for RackConfig {
     /// The rack that `switchback up` starts without a file: embedded, four nodes under
     /// `./switchback-data`.
     fn default() -> RackConfig {
-        let (mut reader, document) = reader::Reader::new("", "the defaults");
-        parse::rack_config(&document, &mut reader, Path::new(""), &Overrides::default())
+        let (mut reader, document) = reader::Reader::new("", "the defaults", Path::new(""));
+        parse::rack_config(&document, &mut reader, &Overrides::default())
     }
 }
 

@@ -31,19 +31,18 @@ fn loopback(port: u16) -> SocketAddr {
 pub(super) fn rack_config(
     document: &DeTable<'_>,
     reader: &mut Reader<'_>,
-    base: &Path,
     overrides: &Overrides,
 ) -> RackConfig {
     let mut root = Section::root(document);
-    let rack = rack(root.section(reader, "rack"), reader, base, overrides);
+    let rack = rack(root.section(reader, "rack"), reader, overrides);
     let switches: Vec<_> =
         root.list(reader, "switch").into_iter().map(|section| switch(section, reader)).collect();
-    let nodes = nodes(&mut root, reader, base, &rack.data, overrides);
+    let nodes = nodes(&mut root, reader, &rack.data, overrides);
     let config = RackConfig {
         shape: if switches.is_empty() { Shape::Embedded } else { Shape::Distributed },
         cache: cache(root.section(reader, "cache"), reader, overrides),
-        controller: controller(root.section(reader, "controller"), reader, base, &rack.data),
-        gateway: gateway(root.section(reader, "gateway"), reader, base, &rack.data, overrides),
+        controller: controller(root.section(reader, "controller"), reader, &rack.data),
+        gateway: gateway(root.section(reader, "gateway"), reader, &rack.data, overrides),
         client: client(root.section(reader, "client"), reader),
         links: links(root.section(reader, "links"), reader, overrides),
         rack,
@@ -54,12 +53,7 @@ pub(super) fn rack_config(
     config
 }
 
-fn rack(
-    mut section: Section<'_, '_>,
-    reader: &mut Reader<'_>,
-    base: &Path,
-    overrides: &Overrides,
-) -> Rack {
+fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overrides) -> Rack {
     let name = section.string(reader, "name", "a string");
     if let Some((name, span)) = &name {
         let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
@@ -69,7 +63,8 @@ fn rack(
         }
     }
     let scheme = section.choice(reader, "scheme", Scheme::FarReach);
-    let data = section.path(reader, "data", base).unwrap_or_else(|| base.join("switchback-data"));
+    let data =
+        section.path(reader, "data").unwrap_or_else(|| reader.base().join("switchback-data"));
     let metrics = section.address(reader, "metrics").unwrap_or(loopback(9464));
     let rack = Rack {
         name: name.map_or("rack".to_owned(), |(name, _)| name),
@@ -140,15 +135,10 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
     cache
 }
 
-fn controller(
-    mut section: Section<'_, '_>,
-    reader: &mut Reader<'_>,
-    base: &Path,
-    data: &Path,
-) -> Controller {
+fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, data: &Path) -> Controller {
     let controller = Controller {
         listen: section.address(reader, "listen").unwrap_or(loopback(9460)),
-        data: section.path(reader, "data", base).unwrap_or_else(|| data.join("controller")),
+        data: section.path(reader, "data").unwrap_or_else(|| data.join("controller")),
         lanes: section.small(reader, "lanes", 1..=1 << 24, 65536),
         spool_wait_ms: section.integer(reader, "spool_wait_ms", 0..=DAY_MS, 60_000),
         bypass_ms: section.integer(reader, "bypass_ms", 0..=DAY_MS, 2_000),
@@ -175,7 +165,6 @@ fn switch(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Switch {
 fn nodes(
     root: &mut Section<'_, '_>,
     reader: &mut Reader<'_>,
-    base: &Path,
     data: &Path,
     overrides: &Overrides,
 ) -> Vec<Node> {
@@ -198,7 +187,7 @@ fn nodes(
         let node = storage(&mut section, reader, common.clone(), overrides);
         nodes.push(Node {
             address: section.address(reader, "address"),
-            data: section.path(reader, "data", base).unwrap_or_else(|| node_directory(data, index)),
+            data: section.path(reader, "data").unwrap_or_else(|| node_directory(data, index)),
             metrics: section.address(reader, "metrics"),
             ..node
         });
@@ -233,20 +222,19 @@ fn storage(
 fn gateway(
     mut section: Section<'_, '_>,
     reader: &mut Reader<'_>,
-    base: &Path,
     data: &Path,
     overrides: &Overrides,
 ) -> Gateway {
     let resp = section.address(reader, "resp").unwrap_or(loopback(6380));
     let durability = section.choice(reader, "durability", Durability::Everysec);
     let workers = section.small(reader, "workers", 0..=WORKERS_MAX, 0);
-    let password = password(&mut section, reader, base, overrides);
+    let password = password(&mut section, reader, overrides);
     let gateway = Gateway {
         resp: overrides.resp.unwrap_or(resp),
         metrics: section.address(reader, "metrics"),
         workers: overrides.workers.unwrap_or(workers),
         durability: overrides.durability.unwrap_or(durability),
-        spool: section.path(reader, "spool", base).unwrap_or_else(|| data.join("spool")),
+        spool: section.path(reader, "spool").unwrap_or_else(|| data.join("spool")),
         spool_max_mb: section.small(reader, "spool_max_mb", 1..=MB_MAX, 512),
         password,
         max_clients: section.small(reader, "max_clients", 1..=1_000_000, 10_000),
@@ -264,11 +252,10 @@ fn gateway(
 fn password(
     section: &mut Section<'_, '_>,
     reader: &mut Reader<'_>,
-    base: &Path,
     overrides: &Overrides,
 ) -> Option<String> {
     let here = section.string(reader, "password", "a string");
-    let file = section.path(reader, "password_file", base);
+    let file = section.path(reader, "password_file");
     let file_at = section.path_of("password_file");
     if let (Some((_, span)), Some(_)) = (&here, &file) {
         let message = "[gateway] has both password and password_file; keep one (password_file, if others can read this file)";

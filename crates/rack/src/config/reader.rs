@@ -17,6 +17,7 @@ type Value<'t> = Spanned<DeValue<'t>>;
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     name: &'a str,
+    base: &'a Path,
     lines: Lines<'a>,
     problems: Vec<Problem>,
     malformed: bool,
@@ -27,11 +28,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader, and the document for [`Section::root`].
-    pub(super) fn new(text: &'a str, name: &'a str) -> (Reader<'a>, DeTable<'a>) {
+    /// A reader, and the document for [`Section::root`]. Relative paths in it start at `base`.
+    pub(super) fn new(text: &'a str, name: &'a str, base: &'a Path) -> (Reader<'a>, DeTable<'a>) {
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut reader = Reader {
             name,
+            base,
             lines: Lines::new(text),
             problems: Vec::new(),
             malformed: !errors.is_empty(),
@@ -43,6 +45,11 @@ impl<'a> Reader<'a> {
             reader.problem(error.span(), format!("this is not TOML: {message}"));
         }
         (reader, root.into_inner())
+    }
+
+    /// Where relative paths start.
+    pub(super) fn base(&self) -> &'a Path {
+        self.base
     }
 
     /// The file has syntax errors, so what is missing may just not have been understood.
@@ -208,15 +215,23 @@ impl<'t, 'a> Section<'t, 'a> {
         sections
     }
 
-    fn wrong_type(
-        &self,
+    /// What `take` finds in a key's value, with the value's place. That it finds nothing is a
+    /// mistake: the value is something else than `right`.
+    fn typed<T>(
+        &mut self,
         reader: &mut Reader<'_>,
-        key: &str,
-        at: Range<usize>,
+        key: &'static str,
         right: &str,
-        found: &str,
-    ) {
-        reader.problem(Some(at), format!("{} {key} is {right}, not {found}", self.title()));
+        take: impl FnOnce(&'t DeValue<'a>) -> Option<T>,
+    ) -> Option<(T, Range<usize>)> {
+        let value = self.value(reader, key)?;
+        let taken = take(value.get_ref());
+        if taken.is_none() {
+            let found = describe(value.get_ref());
+            let message = format!("{} {key} is {right}, not {found}", self.title());
+            reader.problem(Some(value.span()), message);
+        }
+        Some((taken?, value.span()))
     }
 
     /// An integer of `range`.
@@ -228,28 +243,20 @@ impl<'t, 'a> Section<'t, 'a> {
         default: u64,
     ) -> u64 {
         let (first, last) = (*range.start(), *range.end());
-        let Some(value) = self.value(reader, key) else { return default };
         let right = format!("an integer from {first} to {last}");
-        let Some(number) = value.get_ref().as_integer() else {
-            self.wrong_type(reader, key, value.span(), &right, &describe(value.get_ref()));
-            return default;
-        };
-        match i128::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) if (i128::from(first)..=i128::from(last)).contains(&number) => number as u64,
+        let found = self.typed(reader, key, &right, DeValue::as_integer);
+        let Some((number, span)) = found else { return default };
+        let message = match i128::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if (i128::from(first)..=i128::from(last)).contains(&number) => {
+                return number as u64;
+            }
             Ok(number) => {
-                let message =
-                    format!("{} {key} = {number} is out of range; it is {right}", self.title());
-                reader.problem(Some(value.span()), message);
-                default
+                format!("{} {key} = {number} is out of range; it is {right}", self.title())
             }
-            Err(_) => {
-                reader.problem(
-                    Some(value.span()),
-                    format!("{} {key} is too long; it is {right}", self.title()),
-                );
-                default
-            }
-        }
+            Err(_) => format!("{} {key} is too long; it is {right}", self.title()),
+        };
+        reader.problem(Some(span), message);
+        default
     }
 
     /// As [`Section::integer`], for what fits 32 bits.
@@ -272,27 +279,19 @@ impl<'t, 'a> Section<'t, 'a> {
         key: &'static str,
         default: f64,
     ) -> f64 {
-        let Some(value) = self.value(reader, key) else { return default };
         let right = "a number above 0, at most 1";
-        let number = match value.get_ref() {
+        let number = |value: &DeValue<'_>| match value {
             DeValue::Float(float) => float.as_str().parse::<f64>().ok(),
             DeValue::Integer(integer) => integer.as_str().parse::<f64>().ok(),
             _ => None,
         };
-        match number {
-            Some(number) if number > 0.0 && number <= 1.0 => number,
-            Some(number) => {
-                reader.problem(
-                    Some(value.span()),
-                    format!("{} {key} = {number} is out of range; it is {right}", self.title()),
-                );
-                default
-            }
-            None => {
-                self.wrong_type(reader, key, value.span(), right, &describe(value.get_ref()));
-                default
-            }
+        let Some((number, span)) = self.typed(reader, key, right, number) else { return default };
+        if number > 0.0 && number <= 1.0 {
+            return number;
         }
+        let message = format!("{} {key} = {number} is out of range; it is {right}", self.title());
+        reader.problem(Some(span), message);
+        default
     }
 
     /// A setting of a storage engine's own.
@@ -318,15 +317,8 @@ impl<'t, 'a> Section<'t, 'a> {
 
     /// `true` or `false`.
     fn flag(&mut self, reader: &mut Reader<'_>, key: &'static str, default: bool) -> bool {
-        let Some(value) = self.value(reader, key) else { return default };
-        match value.get_ref().as_bool() {
-            Some(flag) => flag,
-            None => {
-                let found = describe(value.get_ref());
-                self.wrong_type(reader, key, value.span(), "true or false", &found);
-                default
-            }
-        }
+        let found = self.typed(reader, key, "true or false", DeValue::as_bool);
+        found.map_or(default, |(flag, _)| flag)
     }
 
     /// A string, with its place.
@@ -336,15 +328,7 @@ impl<'t, 'a> Section<'t, 'a> {
         key: &'static str,
         right: &str,
     ) -> Option<(String, Range<usize>)> {
-        let value = self.value(reader, key)?;
-        let span = value.span();
-        match value.get_ref().as_str() {
-            Some(text) => Some((text.to_owned(), span)),
-            None => {
-                self.wrong_type(reader, key, span, right, &describe(value.get_ref()));
-                None
-            }
-        }
+        self.typed(reader, key, right, |value| value.as_str().map(str::to_owned))
     }
 
     /// One of a few words.
@@ -386,13 +370,8 @@ impl<'t, 'a> Section<'t, 'a> {
         }
     }
 
-    /// A directory or file; relative ones start at `base`.
-    pub(super) fn path(
-        &mut self,
-        reader: &mut Reader<'_>,
-        key: &'static str,
-        base: &Path,
-    ) -> Option<PathBuf> {
+    /// A directory or file.
+    pub(super) fn path(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<PathBuf> {
         let (text, span) = self.string(reader, key, "a path, as \"/var/lib/switchback\"")?;
         if text.is_empty() || text.contains('\0') {
             reader.problem(
@@ -401,7 +380,7 @@ impl<'t, 'a> Section<'t, 'a> {
             );
             return None;
         }
-        Some(base.join(text))
+        Some(reader.base.join(text))
     }
 
     /// A list of strings, each with its place.
@@ -411,14 +390,9 @@ impl<'t, 'a> Section<'t, 'a> {
         key: &'static str,
         right: &str,
     ) -> Option<Vec<(String, Range<usize>)>> {
-        let value = self.value(reader, key)?;
         let string = |item: &Value<'_>| Some((item.get_ref().as_str()?.to_owned(), item.span()));
-        let strings =
-            value.get_ref().as_array().and_then(|items| items.iter().map(string).collect());
-        if strings.is_none() {
-            self.wrong_type(reader, key, value.span(), right, &describe(value.get_ref()));
-        }
-        strings
+        let strings = |value: &DeValue<'_>| value.as_array()?.iter().map(string).collect();
+        Some(self.typed(reader, key, right, strings)?.0)
     }
 
     /// A list of pairs of integers.
@@ -428,15 +402,10 @@ impl<'t, 'a> Section<'t, 'a> {
         key: &'static str,
         right: &str,
     ) -> Option<Vec<(u32, u32)>> {
-        let value = self.value(reader, key)?;
-        let pairs = value
-            .get_ref()
-            .as_array()
-            .and_then(|items| items.iter().map(pair).collect::<Option<Vec<_>>>());
-        if pairs.is_none() {
-            self.wrong_type(reader, key, value.span(), right, &describe(value.get_ref()));
-        }
-        pairs
+        let pairs = |value: &DeValue<'_>| {
+            value.as_array()?.iter().map(|item| pair(item.get_ref())).collect()
+        };
+        Some(self.typed(reader, key, right, pairs)?.0)
     }
 
     /// A pair of integers.
@@ -446,12 +415,7 @@ impl<'t, 'a> Section<'t, 'a> {
         key: &'static str,
         right: &str,
     ) -> Option<(u32, u32)> {
-        let value = self.value(reader, key)?;
-        let found = pair(value);
-        if found.is_none() {
-            self.wrong_type(reader, key, value.span(), right, &describe(value.get_ref()));
-        }
-        found
+        Some(self.typed(reader, key, right, pair)?.0)
     }
 
     /// Reports every key that is no setting.
@@ -476,12 +440,12 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 }
 
-fn pair(value: &Value<'_>) -> Option<(u32, u32)> {
+fn pair(value: &DeValue<'_>) -> Option<(u32, u32)> {
     let number = |value: &Value<'_>| {
         let number = value.get_ref().as_integer()?;
         u32::from_str_radix(number.as_str(), number.radix()).ok()
     };
-    match value.get_ref().as_array()?.iter().collect::<Vec<_>>()[..] {
+    match value.as_array()?.iter().collect::<Vec<_>>()[..] {
         [first, second] => Some((number(first)?, number(second)?)),
         _ => None,
     }
@@ -512,7 +476,7 @@ mod tests {
             Setting { key: "compression", takes: Takes::Text { default: "none" } },
         ];
         let read = |text: &str| {
-            let (mut reader, document) = Reader::new(text, "rack.toml");
+            let (mut reader, document) = Reader::new(text, "rack.toml", Path::new(""));
             let mut root = Section::root(&document);
             let values = settings.map(|it| root.engine_setting(&mut reader, &it, it.default()));
             root.finish(&mut reader);
