@@ -6,11 +6,13 @@
 
 mod config;
 mod ffi;
+mod nodes;
 mod routes;
 pub mod state;
 mod statistics;
 
 pub use config::{ABLATIONS, ClassConfig, Config, Features};
+pub use nodes::NodeAddresses;
 pub use routes::{RouteBucket, RouteRange, Routes};
 use statistics::place;
 pub use statistics::{COUNT as STATISTIC_COUNT, DropReason, Statistics};

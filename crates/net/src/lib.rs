@@ -23,7 +23,7 @@ pub use memory::{
     ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, SWITCH_ADDRESS, reply_address,
 };
 pub use meter::{SocketMeter, SocketQueue};
-pub use native::{NativeTarget, NodeAddresses};
+pub use native::NativeTarget;
 pub use port::{Carrier, ControlEvent, MemoryHub, PeerPort};
 pub use refusal::{address_refused, directory_refused};
 pub use tcp::{ControlStatistics, Parts, TcpHub, connect};

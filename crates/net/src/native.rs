@@ -1,20 +1,16 @@
 //! The native datapath as an agent's target.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use switchback_core::control::Location;
 use switchback_core::switch::Target;
-use switchback_datapath::{Datapath, Verdict};
+use switchback_datapath::{Datapath, NodeAddresses, Verdict};
 use switchback_wire::{Address, KeyHash, Map, Packet};
-
-/// Addresses of the nodes, as the controller last told them: where a socket driver forwards to.
-pub type NodeAddresses = Arc<RwLock<Vec<Address>>>;
 
 /// The datapath in this process.
 #[derive(Clone, Debug)]
 pub struct NativeTarget {
     datapath: Arc<Datapath>,
     nodes: NodeAddresses,
-    nodes_max: u16,
     classes: Vec<(u32, u32)>,
     sketch_width: u32,
 }
@@ -23,13 +19,13 @@ impl NativeTarget {
     /// Drives `datapath`, which was made with `config`.
     pub fn new(datapath: Arc<Datapath>, config: &switchback_datapath::Config) -> NativeTarget {
         let classes = config.classes.iter().map(|class| (class.value_bytes, class.slots)).collect();
-        let (nodes_max, sketch_width) = (config.nodes, config.sketch_width);
-        NativeTarget { datapath, nodes: NodeAddresses::default(), nodes_max, classes, sketch_width }
+        let (nodes, sketch_width) = (NodeAddresses::new(config.nodes), config.sketch_width);
+        NativeTarget { datapath, nodes, classes, sketch_width }
     }
 
     /// The nodes' addresses, kept up to date.
     pub fn nodes(&self) -> NodeAddresses {
-        Arc::clone(&self.nodes)
+        self.nodes.clone()
     }
 }
 
@@ -57,21 +53,14 @@ impl Target for NativeTarget {
     }
 
     fn set_node(&mut self, node: u16, address: Address) {
-        if node >= self.nodes_max {
+        if self.nodes.set(node, address) {
+            self.datapath.set_node(node, address);
+        } else {
             tracing::error!(
                 node,
-                "the datapath has room for {} nodes, fewer than the controller says",
-                self.nodes_max
+                "the datapath has no room for as many nodes as the controller says"
             );
-            return;
         }
-        self.datapath.set_node(node, address);
-        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
-        let index = usize::from(node);
-        if nodes.len() <= index {
-            nodes.resize(index + 1, Address::default());
-        }
-        nodes[index] = address;
     }
 
     fn set_lanes(&mut self, lanes: u32) {
@@ -100,23 +89,5 @@ impl Target for NativeTarget {
 
     fn sketch_width(&self) -> u32 {
         self.sketch_width
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use switchback_datapath::Config;
-
-    #[test]
-    fn a_node_for_which_there_is_no_place_is_refused() {
-        let config = Config { nodes: 2, ..Config::default() };
-        let datapath = Arc::new(Datapath::new(&config).expect("the configuration is valid"));
-        let mut target = NativeTarget::new(datapath, &config);
-        target.set_node(u16::MAX, Address::in_memory(3, 0));
-        target.set_node(1, Address::in_memory(3, 1));
-        let nodes = target.nodes();
-        let nodes = nodes.read().expect("no thread panicked");
-        assert_eq!(nodes[..], [Address::default(), Address::in_memory(3, 1)]);
     }
 }

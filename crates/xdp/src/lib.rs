@@ -348,11 +348,6 @@ impl XdpDatapath {
         Ok(())
     }
 
-    /// How many nodes there is room for.
-    pub fn nodes_max(&self) -> u16 {
-        self.config.nodes
-    }
-
     /// Says where a node is; answers are taken only from nodes' addresses.
     ///
     /// # Panics

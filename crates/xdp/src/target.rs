@@ -1,28 +1,29 @@
 //! The kernel datapath as an agent's target.
 
 use crate::XdpDatapath;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use switchback_core::control::Location;
 use switchback_core::switch::Target;
-use switchback_datapath::Verdict;
+use switchback_datapath::{NodeAddresses, Verdict};
 use switchback_wire::{Address, KeyHash, Map, Packet};
 
 /// What an agent drives.
 #[derive(Clone, Debug)]
 pub struct XdpTarget {
     datapath: Arc<XdpDatapath>,
-    nodes: Arc<RwLock<Vec<Address>>>,
+    nodes: NodeAddresses,
 }
 
 impl XdpTarget {
     /// Drives `datapath`.
     pub fn new(datapath: Arc<XdpDatapath>) -> XdpTarget {
-        XdpTarget { datapath, nodes: Arc::default() }
+        let nodes = NodeAddresses::new(datapath.config().nodes);
+        XdpTarget { datapath, nodes }
     }
 
     /// The nodes' addresses, kept up to date.
-    pub fn nodes(&self) -> Arc<RwLock<Vec<Address>>> {
-        Arc::clone(&self.nodes)
+    pub fn nodes(&self) -> NodeAddresses {
+        self.nodes.clone()
     }
 }
 
@@ -50,21 +51,14 @@ impl Target for XdpTarget {
     }
 
     fn set_node(&mut self, node: u16, address: Address) {
-        let nodes_max = self.datapath.nodes_max();
-        if node >= nodes_max {
+        if self.nodes.set(node, address) {
+            self.datapath.set_node(node, address);
+        } else {
             tracing::error!(
                 node,
-                "the datapath has room for {nodes_max} nodes, fewer than the controller says"
+                "the datapath has no room for as many nodes as the controller says"
             );
-            return;
         }
-        self.datapath.set_node(node, address);
-        let mut nodes = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
-        let index = usize::from(node);
-        if nodes.len() <= index {
-            nodes.resize(index + 1, Address::default());
-        }
-        nodes[index] = address;
     }
 
     fn set_lanes(&mut self, lanes: u32) {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_bench::process_guard::ProcessGuard;
 use switchback_bench::report::Spread;
-use switchback_datapath::Shard;
+use switchback_datapath::{NodeAddresses, Shard};
 use switchback_net::UdpLink;
 use switchback_rack::threads::{Stop, SwitchThread};
 use switchback_terminal::Table;
@@ -162,7 +162,7 @@ fn user_space(native: &Native, segment: &Segment) -> anyhow::Result<Round> {
         let thread = SwitchThread {
             datapath: Arc::clone(native.datapath()),
             link,
-            nodes: Default::default(),
+            nodes: NodeAddresses::new(0),
             shard: Shard::default(),
             packet_log: None,
         };

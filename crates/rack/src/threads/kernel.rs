@@ -2,13 +2,14 @@
 //! place, and receivers whose next hop isn't known. And a look now and then whether it is still
 //! there.
 
-use super::{SOCKET, Stop, SwitchHandle, carry_out, poll, spawn, wait};
+use super::{Stop, SwitchHandle, carry_out, socket_poll, wait};
 use mio::Events;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use switchback_net::{NodeAddresses, UdpLink};
+use switchback_datapath::NodeAddresses;
+use switchback_net::UdpLink;
 use switchback_wire::{Address, Packet};
 use switchback_xdp::{Watch, XdpDatapath};
 
@@ -33,12 +34,8 @@ pub struct KernelThread {
 impl KernelThread {
     /// Starts the thread; it ends when `stop` is asked.
     pub fn start(mut self, stop: Stop) -> io::Result<(SwitchHandle, JoinHandle<()>)> {
-        let handle = SwitchHandle::default();
-        let shared = handle.clone();
-        let (poll, _waker) = poll()?;
-        self.link.register(poll.registry(), SOCKET)?;
-        let joined = spawn("switch".into(), move || self.run(poll, &stop, &shared))?;
-        Ok((handle, joined))
+        let poll = socket_poll(&mut self.link)?;
+        SwitchHandle::spawn(move |handle| self.run(poll, &stop, handle))
     }
 
     fn run(mut self, mut poll: mio::Poll, stop: &Stop, handle: &SwitchHandle) {

@@ -22,8 +22,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use switchback_datapath::Verdict;
-use switchback_net::{NodeAddresses, reply_address};
+use switchback_datapath::{NodeAddresses, Verdict};
+use switchback_net::{UdpLink, reply_address};
 use switchback_wire::{Address, Packet};
 
 /// The token of a thread's waker, and of its socket.
@@ -53,6 +53,13 @@ fn poll() -> io::Result<(Poll, Arc<Waker>)> {
     Ok((poll, waker))
 }
 
+/// A poll of a socket alone.
+fn socket_poll(link: &mut UdpLink) -> io::Result<Poll> {
+    let poll = Poll::new()?;
+    link.register(poll.registry(), SOCKET)?;
+    Ok(poll)
+}
+
 /// A named thread.
 fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name).spawn(body)
@@ -78,13 +85,7 @@ fn carry_out(
 ) {
     match verdict {
         Verdict::Reply => send(reply_address(from, packet)),
-        Verdict::Forward(replicas) => {
-            let Ok(nodes) = nodes.read() else { return };
-            replicas
-                .iter()
-                .filter_map(|node| nodes.get(usize::from(*node)))
-                .for_each(|to| send(*to));
-        }
+        Verdict::Forward(replicas) => nodes.each(&replicas, send),
         Verdict::Drop(_) | Verdict::Pass => {}
     }
 }

@@ -1,14 +1,14 @@
 //! The data plane of a switch in user space: a socket around the datapath.
 
-use super::{PacketLog, SOCKET, Stop, carry_out, poll, spawn, wait};
+use super::{PacketLog, Stop, carry_out, socket_poll, spawn, wait};
 use mio::Events;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use switchback_datapath::{BATCH, Datapath, Item, Shard};
-use switchback_net::{Dice, NodeAddresses, UdpLink, unix_ms};
+use switchback_datapath::{BATCH, Datapath, Item, NodeAddresses, Shard};
+use switchback_net::{Dice, UdpLink, unix_ms};
 
 /// Packets taken before answers are sent.
 const BURST: usize = 256;
@@ -20,6 +20,16 @@ pub struct SwitchHandle {
 }
 
 impl SwitchHandle {
+    /// Starts the thread that takes them.
+    pub(super) fn spawn(
+        run: impl FnOnce(&SwitchHandle) + Send + 'static,
+    ) -> io::Result<(SwitchHandle, JoinHandle<()>)> {
+        let handle = SwitchHandle::default();
+        let shared = handle.clone();
+        let joined = spawn("switch".into(), move || run(&shared))?;
+        Ok((handle, joined))
+    }
+
     /// Packets taken from the socket.
     pub fn packets(&self) -> u64 {
         self.packets.load(Ordering::Relaxed)
@@ -47,12 +57,8 @@ pub struct SwitchThread {
 impl SwitchThread {
     /// Starts the thread; it ends when `stop` is asked.
     pub fn start(mut self, stop: Stop) -> io::Result<(SwitchHandle, JoinHandle<()>)> {
-        let handle = SwitchHandle::default();
-        let shared = handle.clone();
-        let (poll, _waker) = poll()?;
-        self.link.register(poll.registry(), SOCKET)?;
-        let joined = spawn("switch".into(), move || self.run(poll, &stop, &shared))?;
-        Ok((handle, joined))
+        let poll = socket_poll(&mut self.link)?;
+        SwitchHandle::spawn(move |handle| self.run(poll, &stop, handle))
     }
 
     fn run(mut self, mut poll: mio::Poll, stop: &Stop, handle: &SwitchHandle) {
