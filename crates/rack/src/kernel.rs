@@ -64,13 +64,11 @@ impl KernelSwitchPart {
         let (in_kernel, nodes) = (Arc::clone(&datapath), target.nodes());
         let thread =
             KernelThread { datapath: in_kernel, link, nodes, watch: attachment.watch().clone() };
-        let (switch, joined) = thread.start(threads.stop.clone())?;
-        threads.joined.push(joined);
+        let switch = threads.start(|stop| thread.start(stop))?;
         let agent = rack.agent(draw_boot(), address.into(), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
-        let (agent, joined) =
-            AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
-        threads.joined.push(joined);
+        let thread = AgentThread { agent, target, port, clock };
+        let agent = threads.start(|stop| thread.start(stop))?;
         Ok(KernelSwitchPart { datapath, agent, switch, address, attachment, threads })
     }
 

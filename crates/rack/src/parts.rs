@@ -9,7 +9,7 @@ use crate::threads::{
     NodeLinks, NodeThread, PacketLog, Stop, SwitchHandle, SwitchThread,
 };
 use anyhow::{Context, anyhow, ensure};
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -30,6 +30,16 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
+    /// Starts one, which is given what will ask it to end; what others may know of it.
+    pub(crate) fn start<Handle>(
+        &mut self,
+        start: impl FnOnce(Stop) -> io::Result<(Handle, JoinHandle<()>)>,
+    ) -> io::Result<Handle> {
+        let (handle, joined) = start(self.stop.clone())?;
+        self.joined.push(joined);
+        Ok(handle)
+    }
+
     pub(crate) fn end(&mut self) {
         self.stop.ask();
         for thread in self.joined.drain(..) {
@@ -111,13 +121,11 @@ impl SwitchPart {
             shard: Shard::new(0),
             packet_log,
         };
-        let (switch, joined) = thread.start(threads.stop.clone())?;
-        threads.joined.push(joined);
+        let switch = threads.start(|stop| thread.start(stop))?;
         let agent = rack.agent(draw_boot(), address.into(), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
-        let (agent, joined) =
-            AgentThread { agent, target, port, clock }.start(threads.stop.clone())?;
-        threads.joined.push(joined);
+        let thread = AgentThread { agent, target, port, clock };
+        let agent = threads.start(|stop| thread.start(stop))?;
         Ok(SwitchPart { datapath, agent, switch, address, meter, threads })
     }
 
@@ -186,8 +194,7 @@ impl NodePart {
             clock,
             capacity_ops,
         };
-        let (node, joined) = thread.start(threads.stop.clone())?;
-        threads.joined.push(joined);
+        let node = threads.start(|stop| thread.start(stop))?;
         Ok(NodePart { node, address, meter, threads })
     }
 
@@ -235,15 +242,9 @@ impl ControllerPart {
         let mut threads = Threads::default();
         let carrier = Arc::clone(&hub) as Arc<dyn Carrier>;
         let inbox = hub.controller_inbox();
-        let (controller, joined) = ControllerThread::start(
-            controller,
-            files,
-            inbox,
-            carrier,
-            clock,
-            threads.stop.clone(),
-        )?;
-        threads.joined.push(joined);
+        let controller = threads.start(|stop| {
+            ControllerThread::start(controller, files, inbox, carrier, clock, stop)
+        })?;
         Ok(ControllerPart { controller, hub, threads })
     }
 
