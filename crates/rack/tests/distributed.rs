@@ -10,13 +10,13 @@ use switchback_net::free_addresses;
 use switchback_rack::config::{Overrides, RackConfig};
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
 use switchback_rack::threads::PacketLog;
+use tempfile::TempDir;
+
+/// The first switch's packets, in the rack's directory.
+const CAPTURE: &str = "packets.pcap";
 
 /// Two switches, two nodes, a controller.
-fn config(directory: &Path) -> RackConfig {
-    config_of(directory, 1024)
-}
-
-fn config_of(directory: &Path, records: u32) -> RackConfig {
+fn config(directory: &Path, records: u32) -> RackConfig {
     let [controller, switch, standby, node, other] = free_addresses().unwrap();
     let text = format!(
         "[rack]\nsnapshot_period_ms = 300\nswitch_timeout_ms = 300\nlease_ms = 2000\n\n\
@@ -71,17 +71,35 @@ async fn warm(client: &Client) {
     }
 }
 
+/// A rack that serves, of which the standby isn't started, and a client of it.
+struct Rack {
+    config: RackConfig,
+    controller: ControllerPart,
+    nodes: [NodePart; 2],
+    switch: SwitchPart,
+    client: Client,
+    directory: TempDir,
+}
+
+impl Rack {
+    /// With room for `records` in its cache, which has begun to serve.
+    async fn start(records: u32) -> Rack {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path(), records);
+        let controller = ControllerPart::start(&config).unwrap();
+        let nodes = [0, 1].map(|index| NodePart::start(&config, index).unwrap());
+        let log = PacketLog::create(&directory.path().join(CAPTURE), 1 << 20).unwrap();
+        let switch = SwitchPart::start(&config, 0, Some(log)).unwrap();
+        let client = Client::connect(config.controller.listen, options()).await.unwrap();
+        warm(&client).await;
+        Rack { config, controller, nodes, switch, client, directory }
+    }
+}
+
 #[tokio::test]
 async fn a_standby_takes_over_and_nothing_is_lost() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let controller = ControllerPart::start(&config).unwrap();
-    let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
-    let capture = directory.path().join("packets.pcap");
-    let log = PacketLog::create(&capture, 1 << 20).unwrap();
-    let first = SwitchPart::start(&config, 0, Some(log)).unwrap();
-    let client = Client::connect(config.controller.listen, options()).await.unwrap();
-    warm(&client).await;
+    let Rack { config, controller, nodes, switch: first, client, directory } =
+        Rack::start(1024).await;
     let large = vec![7; 100_000];
     write(&client, b"large", &large).await;
     for key in 0..50u32 {
@@ -94,7 +112,7 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     // The standby has said hello; then the first is gone, with everything in it.
     tokio::time::sleep(Duration::from_millis(200)).await;
     first.stop();
-    let captured = std::fs::metadata(&capture).unwrap().len();
+    let captured = std::fs::metadata(directory.path().join(CAPTURE)).unwrap().len();
     assert!((10_000..=1 << 20).contains(&captured), "{captured} B of packets");
     for key in 0..50u32 {
         assert_eq!(value(&client, &key.to_be_bytes()).await, Some(vec![1; 100]), "key {key}");
@@ -116,13 +134,8 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
 /// doesn't come back to its cache.
 #[tokio::test]
 async fn without_any_switch_clients_send_to_the_nodes() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let controller = ControllerPart::start(&config).unwrap();
-    let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
-    let switch = SwitchPart::start(&config, 0, None).unwrap();
-    let client = Client::connect(config.controller.listen, options()).await.unwrap();
-    warm(&client).await;
+    let Rack { config, controller, nodes, switch, client, directory: _kept } =
+        Rack::start(1024).await;
     for key in 0..50u32 {
         write(&client, &key.to_be_bytes(), &[1; 100]).await;
     }
@@ -154,13 +167,8 @@ async fn without_any_switch_clients_send_to_the_nodes() {
 
 #[tokio::test]
 async fn a_controller_may_restart_while_the_rack_serves() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config(directory.path());
-    let controller = ControllerPart::start(&config).unwrap();
-    let nodes = [NodePart::start(&config, 0).unwrap(), NodePart::start(&config, 1).unwrap()];
-    let switch = SwitchPart::start(&config, 0, None).unwrap();
-    let client = Client::connect(config.controller.listen, options()).await.unwrap();
-    warm(&client).await;
+    let Rack { config, controller, nodes, switch, client, directory: _kept } =
+        Rack::start(1024).await;
     let epoch = controller.controller.call(|controller, _| controller.epoch()).unwrap();
     let cached = controller.controller.call(|controller, _| controller.cached()).unwrap();
     assert!(cached > 0);
@@ -195,14 +203,8 @@ async fn a_controller_may_restart_while_the_rack_serves() {
 
 #[tokio::test]
 async fn a_dead_nodes_cached_records_are_served_and_stored_when_it_is_back() {
-    let directory = tempfile::tempdir().unwrap();
-    let config = config_of(directory.path(), 64);
-    let controller = ControllerPart::start(&config).unwrap();
-    let node = NodePart::start(&config, 0).unwrap();
-    let victim = NodePart::start(&config, 1).unwrap();
-    let switch = SwitchPart::start(&config, 0, None).unwrap();
-    let client = Client::connect(config.controller.listen, options()).await.unwrap();
-    warm(&client).await;
+    let Rack { config, controller, nodes: [node, victim], switch, client, directory: _kept } =
+        Rack::start(64).await;
     let cached = controller.controller.call(|controller, _| controller.cached_keys()).unwrap();
     let theirs: Vec<_> =
         cached.iter().filter(|key| key.node == 1).map(|key| key.key.clone()).collect();

@@ -1,4 +1,4 @@
-//! For tests of several crates: skips that are counted, and small file systems.
+//! For tests of several crates: skips that are counted, small file systems, command lines.
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 use std::fs::OpenOptions;
@@ -70,6 +70,19 @@ impl Drop for Tmpfs {
     fn drop(&mut self) {
         // Even if something is still open in it.
         let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+/// Fails where a command line contradicts itself, or a subcommand or an argument has no help.
+pub fn check_command_line(mut command: clap::Command) {
+    command.clone().debug_assert();
+    command.build();
+    for subcommand in command.get_subcommands() {
+        assert!(subcommand.get_about().is_some(), "{} has no help", subcommand.get_name());
+        for argument in subcommand.get_arguments() {
+            let (name, id) = (subcommand.get_name(), argument.get_id());
+            assert!(argument.get_help().is_some(), "{name} {id} has no help");
+        }
     }
 }
 

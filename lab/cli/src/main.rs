@@ -71,24 +71,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_makes_sense() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn every_subcommand_says_what_it_does() {
-        let mut command = Cli::command();
-        command.build();
-        for subcommand in command.get_subcommands() {
-            assert!(subcommand.get_about().is_some(), "{} has no help", subcommand.get_name());
-            for argument in subcommand.get_arguments() {
-                assert!(
-                    argument.get_help().is_some(),
-                    "{} {} has no help",
-                    subcommand.get_name(),
-                    argument.get_id()
-                );
-            }
-        }
+    fn the_command_line_makes_sense_and_says_what_it_does() {
+        switchback_testing::check_command_line(Cli::command());
     }
 }

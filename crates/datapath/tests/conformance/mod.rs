@@ -643,6 +643,15 @@ pub(crate) fn check_map<S: Subject>(vector: &MapVector) {
     }
 }
 
+/// Fails where a build does something else than these vectors say.
+pub(crate) fn check_vectors<S: Subject>(vectors: &[(String, Value, Features)]) {
+    std::panic::set_hook(Box::new(|_| {})); // Messages are kept, and told below.
+    let failed = failures::<S>(vectors, Features(0));
+    drop(std::panic::take_hook());
+    let (count, all) = (failed.len(), vectors.len());
+    assert!(failed.is_empty(), "{count} of {all} failed:\n{}", failed.join("\n"));
+}
+
 /// The vectors that fail without these bits, and how.
 pub(crate) fn failures<S: Subject>(
     vectors: &[(String, Value, Features)],

@@ -1,6 +1,6 @@
 //! What building Switchback in a checkout needs.
 
-use super::{Check, first_line, version_in};
+use super::{Check, Verdict, first_line, version_in};
 use std::path::Path;
 
 const BUILD: &str = "building from this checkout";
@@ -21,31 +21,20 @@ fn rust() -> Check {
         Some(line) if version_in(&line) >= version_in(RUST_MIN) => {
             Check::fits(BUILD, "rustc", line)
         }
-        Some(line) => Check::missing(
-            BUILD,
-            "rustc",
-            format!("{line}; {RUST_MIN} or newer is needed"),
-            "rustup update stable",
-        ),
-        None => Check::missing(
-            BUILD,
-            "rustc",
-            "not found",
-            "`make run` prints the command that installs it",
-        ),
+        Some(line) => {
+            let found = format!("{line}; {RUST_MIN} or newer is needed");
+            Check::missing(BUILD, "rustc", found, "rustup update stable")
+        }
+        None => {
+            let mend = "`make run` prints the command that installs it";
+            Check::missing(BUILD, "rustc", "not found", mend)
+        }
     }
 }
 
 fn compiler() -> Check {
-    match first_line("c++", &["--version"]) {
-        Some(line) => Check::fits(BUILD, "C++ compiler", line),
-        None => Check::missing(
-            BUILD,
-            "C++ compiler",
-            "not found",
-            "apt-get install build-essential, for RocksDB",
-        ),
-    }
+    let mend = "apt-get install build-essential, for RocksDB";
+    Check::tool(BUILD, "C++ compiler", "c++", Verdict::Missing, mend)
 }
 
 /// RocksDB's bindings are generated with it.
@@ -73,23 +62,14 @@ fn libclang() -> Check {
         None if std::env::var_os("LIBCLANG_PATH").is_some() => {
             Check::fits(BUILD, "libclang", "by LIBCLANG_PATH")
         }
-        None => Check::missing(
-            BUILD,
-            "libclang",
-            "not found",
-            "apt-get install libclang-dev, for RocksDB's bindings",
-        ),
+        None => {
+            let mend = "apt-get install libclang-dev, for RocksDB's bindings";
+            Check::missing(BUILD, "libclang", "not found", mend)
+        }
     }
 }
 
 fn ccache() -> Check {
-    match first_line("ccache", &["--version"]) {
-        Some(line) => Check::fits(BUILD, "ccache", line),
-        None => Check::optional(
-            BUILD,
-            "ccache",
-            "not found",
-            "apt-get install ccache: RocksDB is rebuilt in a minute instead of ten",
-        ),
-    }
+    let mend = "apt-get install ccache: RocksDB is rebuilt in a minute instead of ten";
+    Check::tool(BUILD, "ccache", "ccache", Verdict::Optional, mend)
 }

@@ -87,13 +87,8 @@ impl Check {
         found: impl Into<String>,
         mend: impl Into<String>,
     ) -> Check {
-        Check {
-            group,
-            name,
-            verdict: Verdict::Optional,
-            found: found.into(),
-            mend: Some(mend.into()),
-        }
+        let mend = Some(mend.into());
+        Check { group, name, verdict: Verdict::Optional, found: found.into(), mend }
     }
 
     fn missing(
@@ -102,12 +97,21 @@ impl Check {
         found: impl Into<String>,
         mend: impl Into<String>,
     ) -> Check {
-        Check {
-            group,
-            name,
-            verdict: Verdict::Missing,
-            found: found.into(),
-            mend: Some(mend.into()),
+        let verdict = Verdict::Missing;
+        Check { verdict, ..Check::optional(group, name, found, mend) }
+    }
+
+    /// Of a program that tells its version, and fits in any.
+    fn tool(
+        group: &'static str,
+        name: &'static str,
+        program: &str,
+        without: Verdict,
+        mend: &str,
+    ) -> Check {
+        match first_line(program, &["--version"]) {
+            Some(line) => Check::fits(group, name, line),
+            None => Check { verdict: without, ..Check::optional(group, name, "not found", mend) },
         }
     }
 }
