@@ -2,10 +2,11 @@
 
 use crate::{Config, TableError};
 use switchback_wire::{Map, RoutingKey};
+use zerocopy::{Immutable, IntoBytes};
 
 /// `struct route_bucket`: the keys that have their top bits in common.
 #[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Immutable, IntoBytes)]
 pub struct RouteBucket {
     /// Of the partition that all these keys belong to, if one.
     pub route: u64,
@@ -20,7 +21,7 @@ pub struct RouteBucket {
 
 /// `struct range`: the keys of a partition.
 #[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Immutable, IntoBytes)]
 pub struct RouteRange {
     /// Upper half of the first key.
     pub start_high: u64,
@@ -79,28 +80,6 @@ impl RouteBucket {
     /// Of a datapath that has no map yet: nothing has a node.
     pub const NONE: RouteBucket =
         RouteBucket { route: u64::MAX, partition: 0, first: 0, last: 0, reserved: 0 };
-
-    /// As it is in memory.
-    pub fn bytes(&self) -> [u8; size_of::<RouteBucket>()] {
-        let mut bytes = [0; size_of::<RouteBucket>()];
-        bytes[..8].copy_from_slice(&self.route.to_ne_bytes());
-        for (i, number) in [self.partition, self.first, self.last].iter().enumerate() {
-            bytes[8 + 2 * i..10 + 2 * i].copy_from_slice(&number.to_ne_bytes());
-        }
-        bytes
-    }
-}
-
-impl RouteRange {
-    /// As it is in memory.
-    pub fn bytes(&self) -> [u8; size_of::<RouteRange>()] {
-        let mut bytes = [0; size_of::<RouteRange>()];
-        for (i, number) in [self.start_high, self.start_low, self.route].iter().enumerate() {
-            bytes[8 * i..8 * (i + 1)].copy_from_slice(&number.to_ne_bytes());
-        }
-        bytes[24..26].copy_from_slice(&self.partition.to_ne_bytes());
-        bytes
-    }
 }
 
 /// Replicas as a word of the tables.

@@ -3,12 +3,27 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// An endpoint of the data plane, as the header carries it.
 ///
 /// In-memory links use addresses too, from a range that no network routes, so that packets look the
 /// same everywhere.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+)]
 #[repr(C)]
 pub struct Address {
     /// IPv6, or IPv4 mapped into it.

@@ -46,6 +46,7 @@ use switchback_datapath::{
 use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet, location};
 use sys::{Calls, Shared};
 use thiserror::Error;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Why there is no kernel datapath.
 #[derive(Debug, Error)]
@@ -108,8 +109,18 @@ impl From<libbpf_rs::Error> for Error {
 }
 
 /// `struct replay` of xdp.bpf.c.
-const REPLAY_BYTES: usize = 48;
-const REPLAY_ROUTE: usize = 8;
+#[repr(C)]
+#[derive(FromBytes, Immutable, IntoBytes)]
+struct Replay {
+    now_ms: u64,
+    route: u64,
+    random: u32,
+    from: Address,
+    reserved: [u16; 5],
+}
+
+const REPLAY_BYTES: usize = size_of::<Replay>();
+const _: () = assert!(REPLAY_BYTES == 48, "as in xdp.bpf.c");
 const DROPPED: u32 = 0x100;
 /// A program's run that this many signals interrupt, one after the other, has failed.
 const INTERRUPTIONS_MAX: u32 = 1000;
@@ -185,7 +196,7 @@ impl XdpDatapath {
             endpoint,
         };
         for index in 0..config.partitions {
-            datapath.update("routes", &index.to_ne_bytes(), &RouteBucket::NONE.bytes());
+            datapath.update("routes", &index.to_ne_bytes(), RouteBucket::NONE.as_bytes());
         }
         // Not all empty tables are zeros.
         datapath.clear();
@@ -260,10 +271,8 @@ impl XdpDatapath {
     pub fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32) -> Verdict {
         let mut bytes = [0; REPLAY_BYTES + PACKET_BYTES_MAX];
         let length = REPLAY_BYTES + packet.bytes().len();
-        bytes[..8].copy_from_slice(&now_ms.to_ne_bytes());
-        bytes[16..20].copy_from_slice(&random.to_ne_bytes());
-        bytes[20..36].copy_from_slice(&from.ip);
-        bytes[36..38].copy_from_slice(&from.port.to_ne_bytes());
+        let replay = Replay { now_ms, route: 0, random, from, reserved: [0; 5] };
+        bytes[..REPLAY_BYTES].copy_from_slice(replay.as_bytes());
         bytes[REPLAY_BYTES..length].copy_from_slice(packet.bytes());
         let mut out = [0; REPLAY_BYTES + PACKET_BYTES_MAX];
         let ran = match self.run("switchback_replay", &bytes[..length], &mut out) {
@@ -275,9 +284,8 @@ impl XdpDatapath {
         };
         let taken = packet.copy_from(&out[REPLAY_BYTES..ran.length.max(REPLAY_BYTES)]);
         debug_assert!(taken.is_some());
-        let route =
-            u64::from_ne_bytes(out[REPLAY_ROUTE..REPLAY_ROUTE + 8].try_into().expect("8 bytes"));
-        verdict_of(ran.value, route)
+        let (replay, _) = Replay::read_from_prefix(&out).expect("longer than a replay");
+        verdict_of(ran.value, replay.route)
     }
 
     /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the
@@ -340,10 +348,10 @@ impl XdpDatapath {
         let Routes { buckets, ranges } = Routes::new(map, &self.config)?;
         let _one_at_a_time = self.tables();
         for (index, range) in (0u32..).zip(&ranges) {
-            self.update("ranges", &index.to_ne_bytes(), &range.bytes());
+            self.update("ranges", &index.to_ne_bytes(), range.as_bytes());
         }
         for (index, bucket) in (0u32..).zip(&buckets) {
-            self.update("routes", &index.to_ne_bytes(), &bucket.bytes());
+            self.update("routes", &index.to_ne_bytes(), bucket.as_bytes());
         }
         Ok(())
     }
@@ -356,7 +364,7 @@ impl XdpDatapath {
         assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
         let _one_at_a_time = self.tables();
         let index = u32::from(node).to_ne_bytes();
-        let new = address_bytes(&address);
+        let new = address.as_bytes();
         let look = |map, key: &[u8]| {
             self.done("say where a node is", || self.calls.lookup(map, key)).flatten()
         };
@@ -365,8 +373,8 @@ impl XdpDatapath {
         {
             let _noted = self.done("forget a node's address", || self.calls.delete("nodes", &old));
         }
-        self.update("node_addresses", &index, &new);
-        self.update("nodes", &new, &index);
+        self.update("node_addresses", &index, new);
+        self.update("nodes", new, &index);
     }
 
     /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets
@@ -462,12 +470,6 @@ fn hash_key(hash: &KeyHash) -> [u8; 16] {
     key[..8].copy_from_slice(&hash.position().to_ne_bytes());
     key[8..].copy_from_slice(&hash.low().to_ne_bytes());
     key
-}
-
-fn address_bytes(address: &Address) -> Vec<u8> {
-    let mut bytes = address.ip.to_vec();
-    bytes.extend(address.port.to_ne_bytes());
-    bytes
 }
 
 #[cfg(test)]

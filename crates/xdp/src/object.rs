@@ -13,6 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, Once, PoisonError};
 use switchback_datapath::Config;
 use switchback_wire::{Address, PACKET_BYTES_MAX};
+use zerocopy::{Immutable, IntoBytes};
 
 /// What can be loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +47,7 @@ pub fn is_built_in() -> bool {
 
 /// `struct parameters` of tables_bpf.h.
 #[repr(C)]
-#[derive(Default)]
+#[derive(Default, Immutable, IntoBytes)]
 struct Parameters {
     features: u64,
     sampling: u64,
@@ -92,34 +93,6 @@ impl Parameters {
             base += class.slots;
         }
         parameters
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        bytes.extend(self.features.to_ne_bytes());
-        bytes.extend(self.sampling.to_ne_bytes());
-        let words = [
-            self.threshold,
-            self.sketch_width,
-            self.route_shift,
-            self.lookup_mask,
-            self.class_count,
-        ];
-        let of_classes = [
-            self.slots,
-            self.value_bytes,
-            self.counter_base,
-            self.chunk_shift,
-            self.chunk_base,
-            self.slot_bytes,
-        ];
-        for word in words.iter().chain(of_classes.as_flattened()).chain(&[self.chunk_bytes]) {
-            bytes.extend(word.to_ne_bytes());
-        }
-        bytes.extend(self.endpoint.ip);
-        bytes.extend(self.endpoint.port.to_ne_bytes());
-        bytes.resize(size_of::<Parameters>(), 0);
-        bytes
     }
 }
 
@@ -238,7 +211,7 @@ fn size(map: &mut OpenMapMut<'_>, config: &Config, endpoint: Address) -> Result<
     let name = map.name().to_string_lossy().into_owned();
     match name.as_str() {
         ".rodata.parameters" => {
-            map.set_initial_value(&Parameters::new(config, endpoint).bytes())?
+            map.set_initial_value(Parameters::new(config, endpoint).as_bytes())?
         }
         "lookups" => map.set_max_entries(buckets(config))?,
         "chunks" => {

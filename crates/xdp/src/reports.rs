@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fmt, io};
 use switchback_datapath::state::bits;
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq, record_flags};
+use zerocopy::FromBytes as _;
 
 /// Reports taken from a ring at once. The others wait in it; what finds no room there is counted.
 const TAKEN_MAX: usize = 64;
@@ -79,10 +80,7 @@ impl Reports {
     }
 
     pub(crate) fn next_unreached(&mut self) -> io::Result<Option<Address>> {
-        let address = |bytes: Vec<u8>| {
-            let port = u16::from_ne_bytes([bytes[16], bytes[17]]);
-            Some(Address { ip: bytes[..16].try_into().ok()?, port })
-        };
+        let address = |bytes: Vec<u8>| Some(Address::read_from_prefix(&bytes).ok()?.0);
         Ok(self.unreached.next()?.and_then(address))
     }
 }
