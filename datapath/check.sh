@@ -68,7 +68,7 @@ if bpf arm64 xdp 2> "$out/refused" || ! grep -q 'memory order .* only implemente
     exit 1
 fi
 if [ "$(uname -m)" != x86_64 ]; then
-    skip "BPF; how to run: on x86_64"
+    skip "$0: BPF" x86_64
     exit 0
 fi
 step "clang-19 -target bpf"

@@ -24,6 +24,15 @@ lacks() {
     rust-sanitizer)
         ! ls "$(rustc --print sysroot 2>/dev/null)"/lib/rustlib/*/lib/librustc-*_rt.asan.a >/dev/null 2>&1
         ;;
+    # CAP_NET_RAW (bit 13), to listen to other programs' packets.
+    net-raw)
+        effective=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
+        [ $((0x$effective >> 13 & 1)) = 0 ]
+        ;;
+    # For 10,000 connections of one process.
+    open-files) [ "$(ulimit -Hn)" != unlimited ] && [ "$(ulimit -Hn)" -lt 10500 ] ;;
+    # (A command of this name comes with util-linux everywhere.)
+    x86_64) [ "$(uname -m)" != x86_64 ] ;;
     namespaces)
         ! unshare --net --mount --pid --fork --kill-child --mount-proc \
             sh -c 'mount -t tmpfs tmpfs /run && ip netns add probe' 2>/dev/null

@@ -1,8 +1,11 @@
 """Hostile peers on the data, control and RESP ports of a rack of real processes: packets replayed, recombined, cut off
 and random, claims of long frames, half frames, thousands of connections. No process ends or takes more memory than is
-stated here, and clients are served meanwhile and after. Run by hostile.sh.
+stated here, and clients are served meanwhile and after. Run by hostile.sh, which says what this machine can't do:
+`--without fragments`, `--without connections` (fewer of these).
 """
 
+import argparse
+import itertools
 import os
 import random
 import re
@@ -30,9 +33,22 @@ def constant(file, name):
     return int(found, 0)
 
 
+def field(name):
+    """Where the header has a field, as the datapath asserts it of its C structure."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../datapath/wire.h")) as source:
+        [(offset, length)] = re.findall(rf"^ +X\({name}, (\d+), (\d+)\)", source.read(), re.MULTILINE)
+    return slice(int(offset), int(offset) + int(length))
+
+
 VERSION = constant("wire/src/lib.rs", "VERSION")
 HEADER_BYTES = constant("wire/src/lib.rs", "HEADER_BYTES")
 FRAGMENT = constant("wire/src/op.rs", "Fragment")
+FRAGMENT_REPLY = constant("wire/src/op.rs", "FragmentReply")
+OP = field("op").start
+# What tells the fragments of one value from those of another: these and the key; and the place of one among them.
+VALUE_FIELDS = [field("lane"), field("request"), field("total_bytes")]
+KEY_FIELDS = [field("hash_high"), field("hash_low")]
+PLACE_FIELDS = [field("fragment_index"), field("fragment_count")]
 CONTROL_VERSION = constant("net/src/tcp.rs", "CONTROL_VERSION")
 # How long the controller keeps a connection that it has refused, and some time for a busy machine.
 REFUSAL_S = 3
@@ -76,8 +92,23 @@ def introduction(client):
     return frame(varint(CONTROL_VERSION) + b"\x03" + varint(client))
 
 
+def value_of(fragment):
+    """Which value a fragment says that it is of."""
+    return tuple(bytes(fragment[of]) for of in VALUE_FIELDS + KEY_FIELDS)
+
+
+def listen():
+    """A socket that hears all IPv4 packets of this machine to itself."""
+    sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_IP))
+    sniffer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
+    sniffer.settimeout(1)
+    sniffer.bind(("lo", ETH_P_IP))
+    return sniffer
+
+
 class Hostile:
-    def __init__(self, rack):
+    def __init__(self, rack, without):
+        self.without = without
         self.rack, self.random, self.addresses = rack, random.Random(SEED), addresses_of(rack.config)
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.open = []
@@ -85,34 +116,33 @@ class Hostile:
     def data_ports(self):
         return self.addresses["switches"] + self.addresses["nodes"]
 
+    def heard(self, sniffer, seconds):
+        """Packets of the rack, for this long or until there is none for a second."""
+        ports, until = {port for _, port in self.data_ports()}, time.monotonic() + seconds
+        while time.monotonic() < until:
+            try:
+                packet = sniffer.recv(65536)
+            except TimeoutError:
+                return
+            start = 4 * (packet[0] & 15)
+            # To a port of the rack, or from one.
+            ends = [int.from_bytes(packet[start + at:start + at + 2], "big") for at in (0, 2)]
+            content = packet[start + 8:]
+            of_rack = packet[9] == socket.IPPROTO_UDP and not ports.isdisjoint(ends)
+            if of_rack and content[:2] == b"SW" and len(content) >= HEADER_BYTES:
+                yield content
+
     def sniffed(self):
-        """Packets of a client that stages large values under keys of different lengths; none where listening is not permitted."""
-        try:
-            sniffer = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_IP))
-        except PermissionError:
-            print("not run: packets that were sniffed (only root may listen)")
-            return []
-        sniffer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 20)
-        sniffer.settimeout(1)
-        sniffer.bind(("lo", ETH_P_IP))
+        """Packets of a client that stages large values under keys of different lengths."""
+        sniffer = listen()
         client = Client(self.rack.resp)
         for key_bytes in (1, 100, 1000):
             client.run("SET", "k" * key_bytes, "v" * 60_000)
             client.run("GET", "k" * key_bytes)
         client.close()
-        ports = {port for _, port in self.data_ports()}
-        packets = []
-        while len(packets) < 5_000:
-            try:
-                packet = sniffer.recv(65536)
-            except TimeoutError:
-                break
-            start = 4 * (packet[0] & 15)
-            is_udp = packet[9] == socket.IPPROTO_UDP
-            if is_udp and int.from_bytes(packet[start + 2:start + 4], "big") in ports:
-                packets.append(packet[start + 8:])
+        packets = list(itertools.islice(self.heard(sniffer, 10), 10_000))
         sniffer.close()
-        return [packet for packet in packets if packet[:2] == b"SW" and len(packet) >= HEADER_BYTES]
+        return packets
 
     def spray(self, packets):
         for packet in packets:
@@ -129,21 +159,48 @@ class Hostile:
         self.spray(packet() for _ in range(5_000))
 
     def replayed_and_recombined(self):
-        packets = self.sniffed()
-        fragments = [packet for packet in packets if packet[3] == FRAGMENT]
-        assert not packets or len({len(packet) for packet in fragments}) > 1, "values were staged under several keys"
-        recombined = []
-        for _ in range(5_000 if fragments else 0):
-            one, other = bytearray(self.random.choice(fragments)), self.random.choice(fragments)
-            # The lane and the request, and perhaps the length and the index, of another value.
-            one[32:44] = other[32:44]
-            if self.random.random() < 0.8:
-                one[108:112] = other[108:112]
-            if self.random.random() < 0.5:
-                one[116:120] = other[116:120]
-            recombined.append(bytes(one))
+        if "fragments" in self.without:
+            return
+        # Fragments are of an epoch, and another one begins now and then if this machine is busy.
+        for _ in range(10):
+            packets = self.sniffed()
+            recombined = self.recombined(packets)
+            if self.is_staged(recombined, packets):
+                break
+        else:
+            raise AssertionError("no recombined fragment was staged: what is refused at once attacks nothing")
         cut = [packet[:self.random.randrange(len(packet))] for packet in packets]
         self.spray(packets + recombined + cut)
+
+    def recombined(self, packets):
+        """Fragments that say that they are of another value than they are."""
+        fragments = [packet for packet in packets if packet[OP] == FRAGMENT]
+        assert len({len(packet) for packet in fragments}) > 1, "values were staged under several keys"
+        recombined = []
+        for _ in range(5_000):
+            one, other = bytearray(self.random.choice(fragments)), self.random.choice(fragments)
+            # The lane and the request, and perhaps the length and the index, of another value.
+            taken = VALUE_FIELDS[:2]
+            if self.random.random() < 0.8:
+                taken = taken + VALUE_FIELDS[2:]
+            if self.random.random() < 0.5:
+                taken = taken + PLACE_FIELDS
+            for of in taken:
+                one[of] = other[of]
+            recombined.append(bytes(one))
+        return recombined
+
+    def is_staged(self, recombined, packets):
+        """Whether a node answers that it has staged one, of a value that there never was."""
+        known = {value_of(packet) for packet in packets}
+        strange = (packet for packet in recombined if value_of(packet) not in known)
+        sniffer = listen()
+        for packet in itertools.islice(strange, 20):
+            self.spray([packet])
+            answers = (answer for answer in self.heard(sniffer, 0.5) if answer[OP] == FRAGMENT_REPLY)
+            if any(value_of(answer) == value_of(packet) for answer in answers):
+                return True
+        return False
 
     def connect(self, address):
         connection = socket.socket()
@@ -198,8 +255,7 @@ class Hostile:
         limit = max(soft, min(wanted, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         count = min(CONNECTIONS, limit - 500)
-        if count < CONNECTIONS:
-            print(f"{count} connections instead of {CONNECTIONS}: this machine allows {hard} open files")
+        assert count == CONNECTIONS or "connections" in self.without, f"only {hard} open files are allowed"
         for address in (self.addresses["controller"], self.addresses["gateway"]):
             for _ in range(count):
                 self.say(address, b"*1\r\n$4\r\n")
@@ -230,6 +286,9 @@ def serves(rack, writers, after):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--without", action="append", default=[], choices=["fragments", "connections"])
+    without = parser.parse_args().without
     print(f"HOSTILE_SEED={SEED}")
     with temporary() as directory:
         rack = Rack(directory)
@@ -238,7 +297,7 @@ def main():
             writers = Writers(rack.resp)
             await_writes(writers, "the start")
             rack.peaks_mb = {name: peak_mb(part.process) for name, part in rack.parts.items()}
-            hostile = Hostile(rack)
+            hostile = Hostile(rack, without)
             for attack in (hostile.nonsense, hostile.replayed_and_recombined, hostile.control_frames):
                 attack()
                 serves(rack, writers, attack.__name__)
