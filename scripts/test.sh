@@ -57,6 +57,7 @@ counted() {
 scripts_in() { if compgen -G "$1" >/dev/null; then for script in $1; do step "$script" "$script"; done; fi; }
 
 step 'format of the Rust sources' cargo fmt --all -- --check
+step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml -- --check
 # The laboratory by itself, as in scripts/build.sh.
 mapfile -t laboratory < <(sed -n 's/^name = "\(switchback-.*\)"$/-p\n\1/p' lab/*/Cargo.toml)
 step 'clippy' cargo clippy --release --quiet --all-targets -- -D warnings
