@@ -1,5 +1,6 @@
 //! What once broke a promise, step by step. Each script is green; `needs` shows that it is red
-//! without the mechanism that mended it.
+//! without the mechanism that mended it. For the others no mechanism can be left out; their comments
+//! say which change makes them red, and the commit that tried it.
 
 use switchback_sim::ablation::Ablation;
 use switchback_sim::history::Answered;
@@ -88,7 +89,8 @@ fn a_series_that_began_below_a_floor_says_nothing_of_older_writes() {
 }
 
 /// A late copy of an older conditional write replaced the completion of its lane's newest at the
-/// node, of which another copy was then refused although it had run.
+/// node, of which another copy was then refused although it had run. Red without the decider's look
+/// at `is_past` before a write (3384bef).
 #[test]
 fn a_late_write_of_a_lane_replaces_no_completion() {
     holds(|mut plan| {
@@ -146,7 +148,7 @@ fn a_declined_offer_is_not_admitted_while_it_is_being_cleared() {
 }
 
 /// A controller that took stock of the cache anew forgot which offers it had told nodes to clear,
-/// and took one of them.
+/// and took one of them. Red with `clear()` in place of `clear_but_offers()` (0eb7959).
 #[test]
 fn taking_stock_forgets_no_offer_that_is_being_cleared() {
     holds(|plan| {
@@ -169,7 +171,8 @@ fn taking_stock_forgets_no_offer_that_is_being_cleared() {
 }
 
 /// An offer that waited was declined when its node repeated it to a full queue, and admitted all
-/// the same: the node then refused to store what the cache had absorbed.
+/// the same: the node then refused to store what the cache had absorbed. Red if an offer that waits
+/// needs room to wait, and goes on waiting when it is declined (41d8295 undoes so much of 5cf4099).
 #[test]
 fn an_offer_that_waits_is_not_declined() {
     holds(|mut plan| {
@@ -192,7 +195,8 @@ fn an_offer_that_waits_is_not_declined() {
 }
 
 /// A record of the cache that was older than its bucket's floor began its series above itself, so
-/// that a write between it and the floor counted as done.
+/// that a write between it and the floor counted as done. Red with `base` in place of
+/// `base.min(record.seq)` in the engines' group (8753be1).
 #[test]
 fn a_record_older_than_its_floor_begins_its_own_series() {
     holds(|mut plan| {
@@ -225,7 +229,8 @@ fn a_record_older_than_its_floor_begins_its_own_series() {
 }
 
 /// A node left a bypass epoch while its engine worked, and answered a refused condition with the
-/// write's own number as the record's.
+/// write's own number as the record's. Red without the check of the epoch before a write is
+/// answered (a3dfd7f).
 #[test]
 fn a_node_that_left_a_bypass_epoch_answers_nothing_of_it() {
     holds(|mut plan| {

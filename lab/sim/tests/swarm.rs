@@ -10,12 +10,14 @@ use switchback_wire::Scheme;
 
 /// Seeds of each scheme.
 const SEEDS: u64 = 300;
+/// Operations of searched histories that a run has at least, on average.
+const SEARCHED_OPS_MIN: u64 = 300;
 
 fn no_seed_breaks_a_promise(scheme: Scheme) {
     let next = AtomicU64::new(0);
     let broken = Mutex::new(Vec::new());
     let operations = AtomicU64::new(0);
-    let [idle, searched_runs, decided, given_up] = [const { AtomicU64::new(0) }; 4];
+    let [idle, searched_runs, searched_ops, decided, given_up] = [const { AtomicU64::new(0) }; 5];
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
@@ -29,6 +31,7 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
                     idle.fetch_add(outcome.statistics.idle, Ordering::Relaxed);
                     searched_runs
                         .fetch_add(u64::from(outcome.searches.decided > 0), Ordering::Relaxed);
+                    searched_ops.fetch_add(outcome.searches.operations, Ordering::Relaxed);
                     decided.fetch_add(outcome.searches.decided, Ordering::Relaxed);
                     given_up.fetch_add(outcome.searches.given_up, Ordering::Relaxed);
                     if outcome.violation.is_some() {
@@ -53,6 +56,11 @@ fn no_seed_breaks_a_promise(scheme: Scheme) {
     assert!(
         searched_runs >= SEEDS / 2,
         "only {searched_runs} of {SEEDS} runs had a history that was searched"
+    );
+    let searched_ops = searched_ops.into_inner();
+    assert!(
+        searched_ops >= SEEDS * SEARCHED_OPS_MIN,
+        "only {searched_ops} operations were searched in {SEEDS} runs"
     );
     let (decided, given_up) = (decided.into_inner(), given_up.into_inner());
     assert!(
