@@ -4,7 +4,7 @@ mod conformance;
 
 use conformance::*;
 use switchback_datapath::*;
-use switchback_wire::{Address, Header, Map, Op, Packet};
+use switchback_wire::{Address, Header, Map, Op, Packet, Scheme};
 
 /// What no vector can tell: a state before has no reports that wait (`lifecycle.rs` has the test).
 const UNNOTICED: [&str; 1] = ["report-first"];
@@ -66,6 +66,15 @@ fn every_mechanism_is_needed_and_only_the_laboratory_can_do_without() {
     let expected =
         if cfg!(feature = "ablations") { UNNOTICED.to_vec() } else { mechanisms.collect() };
     assert_eq!(unnoticed, expected, "no vector fails without these");
+}
+
+#[test]
+fn every_scheme_has_vectors() {
+    let vectors = vectors();
+    for scheme in Scheme::ALL {
+        let is_its = |(_, _, features): &(_, _, Features)| features.0 == Features::of(scheme).0;
+        assert!(vectors.iter().any(is_its), "{scheme}");
+    }
 }
 
 /// Every packet that there is meets the pipeline; `states.json` has each request and answer in each
