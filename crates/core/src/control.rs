@@ -9,6 +9,7 @@ mod delivery;
 mod limits;
 
 pub use delivery::Delivery;
+pub(crate) use limits::LANES_MAX;
 pub use limits::Malformed;
 
 use crate::storage::{OfferId, Record};

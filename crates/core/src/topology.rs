@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
-use switchback_wire::KeyHash;
+use switchback_wire::{KeyHash, Map};
 
 /// Names a chain of switches.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -18,6 +18,12 @@ impl ChainId {
     pub fn number(self) -> u16 {
         0
     }
+}
+
+/// The first chain that a map names and that there isn't, if it does.
+pub(crate) fn unknown_chain(map: &Map) -> Option<u16> {
+    let is_known = |number: u16| ByChain::new(|_| ()).iter().any(|(id, ())| id.number() == number);
+    map.partitions().iter().map(|partition| partition.chain).find(|number| !is_known(*number))
 }
 
 /// The chain that serves a partition.

@@ -2,6 +2,7 @@
 //! here, so that the state machines can rely on it.
 
 use super::*;
+use crate::topology::unknown_chain;
 use switchback_wire::{
     CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, PARTITIONS_MAX,
     VALUE_BYTES_MAX,
@@ -17,7 +18,7 @@ const SLOTS_MAX: u32 = (1 << 30) - 2;
 /// Nodes of a rack: each has a partition.
 const NODES_MAX: usize = PARTITIONS_MAX;
 /// Lanes of a rack.
-const LANES_MAX: u32 = 1 << 24;
+pub(crate) const LANES_MAX: u32 = 1 << 24;
 /// Bytes of a text that says what went wrong.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -93,8 +94,14 @@ fn lanes(lanes: u32) -> Checked {
     check(lanes <= LANES_MAX, "number of lanes")
 }
 
+/// A map of chains that there are.
+fn chains_of(map: &Map) -> Checked {
+    check(unknown_chain(map).is_none(), "chain of a partition")
+}
+
 /// Nodes, among which are all that the map names.
 fn nodes_of(map: &Map, nodes: &[Address]) -> Checked {
+    chains_of(map)?;
     check(nodes.len() <= NODES_MAX, "number of nodes")?;
     check(map.nodes() <= nodes.len(), "replica of a partition")
 }
@@ -184,7 +191,7 @@ impl SwitchReport {
 impl NodeCommand {
     fn check(&self) -> Checked {
         match self {
-            NodeCommand::Epoch(config) => lanes(config.lanes),
+            NodeCommand::Epoch(config) => lanes(config.lanes).and_then(|()| chains_of(&config.map)),
             NodeCommand::Store(records) => batch(records, keyed),
             NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
             NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => {
@@ -245,6 +252,8 @@ impl ClientReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::topology::chain_of;
+    use switchback_wire::Partition;
 
     fn refused(message: &Message) -> bool {
         let bytes = postcard::to_stdvec(message).expect("plain data has an encoding");
@@ -334,6 +343,39 @@ mod tests {
         assert!(!refused(&granted(EPOCH_MAX, 1)));
         assert!(refused(&granted(EPOCH_MAX + 1, 1)));
         assert!(refused(&granted(1, 2)), "a node without an address");
+    }
+
+    #[test]
+    fn a_map_names_chains_that_there_are() {
+        let message = |chain| {
+            let config = NodeConfig {
+                hash_key: HashKey([0; 16]),
+                map: map_of_chain(chain),
+                switch: None,
+                lanes: 1,
+                write_through: false,
+            };
+            Message::ToNode(Command {
+                id: 1,
+                chain: chain_of(0),
+                epoch: 1,
+                body: NodeCommand::Epoch(config),
+            })
+        };
+        assert!(!refused(&message(0)) && refused(&message(1)));
+        let gather = |chain| {
+            let (map, nodes) = (map_of_chain(chain), vec![Address::default()]);
+            destination(&Destination::Nodes { map, nodes })
+        };
+        assert!(gather(0).is_ok());
+        let error = gather(1).unwrap_err().to_string();
+        assert_eq!(error, "a control message whose chain of a partition is outside its limits");
+    }
+
+    /// One partition, of this chain.
+    fn map_of_chain(chain: u16) -> Map {
+        let partition = Map::equal(vec![vec![0]]).partitions()[0].clone();
+        Map::new(vec![Partition { chain, ..partition }]).expect("one partition is a map")
     }
 
     #[test]

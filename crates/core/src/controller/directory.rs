@@ -2,21 +2,27 @@
 
 use super::ControllerConfig;
 use super::outbox::{Outbox, StoreFile};
-use crate::control::{KeyedRecord, Message, Peer};
+use crate::control::{KeyedRecord, LANES_MAX, Message, Peer};
 use crate::storage::EngineError;
-use crate::topology::{ByChain, ChainId};
+use crate::topology::{ByChain, ChainId, unknown_chain};
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use switchback_wire::{HashKey, KeyHash, Map};
+use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, Map};
 
 /// Generations are reserved durably in steps of this many.
 const GENERATIONS_RESERVED: u32 = 1024;
 
+/// Generations and sessions are fewer: one a second would take 68 years.
+const COUNTED_MAX: u32 = 1 << 31;
+/// Starts are fewer: an entry of the cache has its number from the start, above 40 bits of its own,
+/// and is named in 63 bits.
+const STARTS_MAX: u32 = 1 << 23;
+
 /// The controller's files as the driver found them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Files {
     /// Contents of [`StoreFile::Directory`].
     pub directory: Option<Vec<u8>>,
@@ -36,7 +42,8 @@ impl Files {
     /// The directory of a rack with this many nodes and partitions.
     ///
     /// # Errors
-    /// A damaged file, or one of a rack with other nodes or partitions.
+    /// A damaged file, or one of a rack with other nodes or partitions, or with more chains than
+    /// there are.
     fn read_directory(
         &self,
         nodes: usize,
@@ -44,6 +51,16 @@ impl Files {
     ) -> Result<Option<DirectoryFile>, EngineError> {
         let file = decode::<DirectoryFile>(self.directory.as_deref(), "directory")?;
         let Some(file) = file else { return Ok(None) };
+        if !file.is_plausible() {
+            let why = "the controller's directory has numbers that no controller comes to";
+            return Err(EngineError::Corrupt(why.into()));
+        }
+        if let Some(chain) = unknown_chain(&file.map) {
+            return Err(EngineError::Io(format!(
+                "chain {chain} of switches serves partitions of this rack, and this program doesn't know it: use the \
+                 version of Switchback that wrote the directory"
+            )));
+        }
         let other = |was: usize, what: &str, said: usize, mend: String| {
             EngineError::OtherRack(format!(
                 "this rack was made with {was} {what} and can't be opened with {said}: {mend}"
@@ -100,6 +117,22 @@ struct DirectoryFile {
     serving: ByChain<Serving>,
     /// Sessions that may hold preserved records.
     sessions: BTreeMap<u64, SessionEntry>,
+}
+
+impl DirectoryFile {
+    /// Whether a controller may have come to its numbers, so that there is one after each.
+    fn is_plausible(&self) -> bool {
+        self.counters.iter().all(|(_, counters)| {
+            counters.epoch <= EPOCH_MAX
+                && counters.recovered_epoch <= counters.epoch
+                && counters.generation_reserved < COUNTED_MAX
+        }) && self.starts < STARTS_MAX
+            && self.sessions_opened < COUNTED_MAX
+            && self
+                .sessions
+                .values()
+                .all(|session| session.lane_first <= LANES_MAX && session.lanes <= LANES_MAX)
+    }
 }
 
 /// The counters of a chain.
@@ -408,7 +441,52 @@ pub(super) fn decode<T: DeserializeOwned>(
 mod tests {
     use super::*;
     use crate::storage::Record;
-    use switchback_wire::Seq;
+    use crate::topology::chain_of;
+    use switchback_wire::{Partition, Seq};
+
+    /// Whether the directory of a rack with one node and one partition can be opened, changed so.
+    fn opened(change: impl FnOnce(&mut DirectoryFile)) -> Result<(), EngineError> {
+        let mut file = DirectoryFile {
+            counters: ByChain::new(|_| Counters::default()),
+            starts: 1,
+            sessions_opened: 0,
+            hash_key: HashKey([6; 16]),
+            map: Map::equal(vec![vec![0]]),
+            serving: ByChain::new(|_| Serving::default()),
+            sessions: BTreeMap::new(),
+        };
+        change(&mut file);
+        Files { directory: Some(encode(&file)), snapshot: None }.check_directory(1, 1)
+    }
+
+    #[test]
+    fn a_directory_of_another_chain_is_refused_by_its_number() {
+        assert_eq!(opened(|_| ()), Ok(()));
+        let error = opened(|file| {
+            let partition = file.map.partitions()[0].clone();
+            file.map = Map::new(vec![Partition { chain: 1, ..partition }]).expect("a map");
+        });
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("chain 1 of switches serves partitions of this rack"), "{error}");
+    }
+
+    /// The next start, epoch, generation or session would overflow.
+    #[test]
+    fn numbers_that_no_controller_comes_to_are_damage() {
+        let is_damage =
+            |change: fn(&mut DirectoryFile)| matches!(opened(change), Err(EngineError::Corrupt(_)));
+        let chain = chain_of(0);
+        assert!(is_damage(|file| file.starts = u32::MAX));
+        assert!(is_damage(|file| file.sessions_opened = u32::MAX));
+        assert_eq!(opened(|file| file.counters[chain].epoch = EPOCH_MAX), Ok(()));
+        assert!(is_damage(|file| file.counters[chain_of(0)].epoch = u32::MAX));
+        assert!(is_damage(|file| file.counters[chain_of(0)].recovered_epoch = 1));
+        assert!(is_damage(|file| file.counters[chain_of(0)].generation_reserved = u32::MAX));
+        let session =
+            SessionEntry { boot: 1, lane_first: u32::MAX, lanes: 1, number: 1, spooled: false };
+        let with_session = |file: &mut DirectoryFile| drop(file.sessions.insert(1, session));
+        assert!(matches!(opened(with_session), Err(EngineError::Corrupt(_))));
+    }
 
     /// Fails if a rack that exists could not be opened any more.
     #[test]

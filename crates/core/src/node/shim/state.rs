@@ -2,10 +2,10 @@
 
 use crate::control::NodeConfig;
 use crate::storage::EngineError;
-use crate::topology::ByChain;
+use crate::topology::{ByChain, unknown_chain};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
-use switchback_wire::{Address, HashKey, Map};
+use switchback_wire::{Address, EPOCH_MAX, HashKey, Map};
 
 /// What a state begins with, before a byte for its format. Format 1 began with its epoch instead.
 /// No epoch is encoded as five bytes of 0xff: so this version knows format 1 by its beginning, and
@@ -54,7 +54,11 @@ pub(super) fn encode(states: &ByChain<&ServedState>) -> Vec<u8> {
 pub(super) fn decode(bytes: &[u8]) -> Result<ByChain<ServedState>, EngineError> {
     let damaged = |why: &dyn Display| EngineError::Corrupt(format!("the node's own state: {why}"));
     match bytes.strip_prefix(&MAGIC).and_then(<[u8]>::split_first) {
-        Some((&FORMAT, state)) => postcard::from_bytes(state).map_err(|error| damaged(&error)),
+        Some((&FORMAT, state)) => {
+            let states = postcard::from_bytes(state).map_err(|error| damaged(&error))?;
+            check(&states)?;
+            Ok(states)
+        }
         Some((format, _)) => Err(EngineError::Io(format!(
             "the node's own state is of format {format}, and this program reads formats 1 to {FORMAT}: use the \
              version of Switchback that wrote it"
@@ -62,9 +66,25 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ByChain<ServedState>, EngineError> 
         None => {
             let was: ServedState1 = postcard::from_bytes(bytes).map_err(|error| damaged(&error))?;
             let state = was.upgrade().map_err(|error| damaged(&error))?;
-            Ok(ByChain::new(|_| state.clone()))
+            let states = ByChain::new(|_| state.clone());
+            check(&states)?;
+            Ok(states)
         }
     }
+}
+
+/// Whether this version can serve by what it decoded.
+fn check(states: &ByChain<ServedState>) -> Result<(), EngineError> {
+    if states.iter().any(|(_, state)| state.epoch > EPOCH_MAX) {
+        return Err(EngineError::Corrupt("the node's own state: no epoch is as high".into()));
+    }
+    let maps = states.iter().filter_map(|(_, state)| Some(&state.config.as_ref()?.map));
+    maps.filter_map(unknown_chain).next().map_or(Ok(()), |chain| {
+        Err(EngineError::Io(format!(
+            "chain {chain} of switches serves partitions of this node, and this program doesn't know it: use the \
+             version of Switchback that wrote the node's state"
+        )))
+    })
 }
 
 impl ServedState1 {
@@ -127,6 +147,16 @@ mod tests {
     }
 
     #[test]
+    fn a_state_of_another_chain_is_refused_by_its_number() {
+        let mut bytes = written(&state());
+        // The chain of the first partition.
+        assert_eq!(bytes[28..35], [2, 0, 0, 0, 0, 1, 0]);
+        bytes[32] = 1;
+        let error = decode(&bytes).unwrap_err().to_string();
+        assert!(error.contains("chain 1 of switches serves partitions of this node"), "{error}");
+    }
+
+    #[test]
     fn what_is_damaged_or_newer_is_refused() {
         let (whole, whole_1) = (written(&state()), bytes_1(&[2, 1, 0, 1, 1]));
         for cut in 0..whole.len() {
@@ -136,6 +166,7 @@ mod tests {
             assert!(decode(&whole_1[..cut]).is_err(), "{cut}");
         }
         assert!(decode(&bytes_1(&[3, 1, 0, 1, 1, 1, 0])).is_err(), "three ranges");
+        assert!(decode(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0]).is_err(), "the epoch of format 1");
         let mut newer = whole;
         newer[7] = 3;
         let error = decode(&newer).unwrap_err().to_string();
