@@ -151,6 +151,74 @@ pub(crate) fn decode_floor(stored: &[u8]) -> Option<Seq> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// Whatever is decoded has been stored as these very bytes.
+    fn decodes_only_what_is_stored(key: &[u8], stored: &[u8]) {
+        if let Some((head, value)) = decode_record(stored) {
+            let RecordHead { seq, tombstone, expiry_ms, since } = head;
+            let record = Record { seq, tombstone, expiry_ms, since, value: value.to_vec() };
+            let mut again = Vec::new();
+            encode_record(&record, &mut again);
+            assert_eq!(again, stored);
+        }
+        if let Some((hash, name)) = decode_key(key) {
+            let mut again = Vec::new();
+            encode_key(&hash, name, &mut again);
+            assert_eq!(again, key);
+        }
+        if let Some(mark) = decode_mark(stored) {
+            assert_eq!(encode_mark(&mark), stored);
+        }
+        if let Some(completion) = decode_completion(key, stored) {
+            let (lane, rest) = encode_completion(&completion);
+            assert_eq!((&lane[..], &rest[..]), (key, stored));
+        }
+        if let Some(state) = decode_state(stored) {
+            assert_eq!(encode_state(state), stored);
+        }
+        if let Some(floor) = decode_floor(stored) {
+            assert_eq!(encode_state(&floor.0.to_be_bytes()), stored);
+        }
+        if let Some(bucket) = decode_bucket(key) {
+            assert_eq!(encode_bucket(bucket), key);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_were_stored(
+            key in prop::collection::vec(any::<u8>(), 0..40),
+            stored in prop::collection::vec(any::<u8>(), 0..60),
+        ) {
+            decodes_only_what_is_stored(&key, &stored);
+        }
+
+        #[test]
+        fn damaged_bytes_are_refused_or_were_stored(
+            (tombstone, since) in any::<(bool, Option<u64>)>(),
+            value in prop::collection::vec(any::<u8>(), 0..20),
+            (at, to) in (0..64usize, any::<u8>()),
+            kept in 0..64usize,
+        ) {
+            let since = since.map(Seq);
+            let record = Record { seq: Seq(1), tombstone, expiry_ms: 2, since, value };
+            let mark = Mark { fence: Seq(2), offer: OfferId::from_bits(3), floor: Seq(1) };
+            let (lane, completion) =
+                encode_completion(&LaneCompletion { lane: 4, request: 5, seq: Seq(6) });
+            let mut stored_record = Vec::new();
+            encode_record(&record, &mut stored_record);
+            let all =
+                [stored_record, encode_mark(&mark).into(), completion.into(), encode_state(&[7; 8])];
+            for mut stored in all {
+                if let Some(byte) = stored.get_mut(at) {
+                    *byte = to;
+                }
+                stored.truncate(kept);
+                decodes_only_what_is_stored(&lane, &stored);
+            }
+        }
+    }
 
     /// Fails if a field moves: these bytes are on people's disks.
     #[test]

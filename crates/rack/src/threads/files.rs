@@ -211,6 +211,34 @@ mod tests {
         assert!(matches!(open_again(directory.path()), Err(FilesError::Damaged(..))));
     }
 
+    /// Of no file that differs in one bit from what was stored, or ends early, are the contents
+    /// others than those that were stored.
+    #[test]
+    fn a_damaged_file_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("snapshot");
+        let (files, _) = ControllerFiles::open(directory.path()).unwrap();
+        let whole = file_of(StoreFile::FORMAT, b"records");
+        let read = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            files.read(StoreFile::Snapshot)
+        };
+        assert_eq!(read(&whole).unwrap().unwrap(), b"records");
+        for at in 0..whole.len() {
+            assert!(matches!(read(&whole[..at]), Err(FilesError::Damaged(..))), "cut at {at}");
+            for bit in 0..u8::BITS {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                match read(&bytes) {
+                    // A snapshot is the same in format 1.
+                    Ok(contents) => assert_eq!(contents.unwrap(), b"records", "bit {bit} at {at}"),
+                    Err(FilesError::Format(..)) => assert_eq!(at, MAGIC.len()),
+                    Err(error) => assert!(matches!(error, FilesError::Damaged(..)), "{error}"),
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_later_format_is_refused_by_name() {
         let directory = tempfile::tempdir().unwrap();
