@@ -39,7 +39,8 @@ export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth \
     -Zsanitizer=address -Ccodegen-units=1 --cfg fuzzing -Cdebug-assertions"
 # With --target they don't reach build scripts.
-cargo build --release --quiet --locked --manifest-path fuzz/Cargo.toml --target "$host" --target-dir "$target_dir"
+cargo build --release --quiet --locked --manifest-path fuzz/Cargo.toml --target "$host" --target-dir "$target_dir" \
+    "${targets[@]/#/--bin=}"
 if [ "$seconds" = 0 ] && [ -z "$minimize" ]; then exit 0; fi
 
 fuzz() {

@@ -1,9 +1,10 @@
 //! A controller with a standby switch, two nodes and clients: reports of all of them, answers to
-//! its commands in any order, lost connections, slow storage, restarts, operators.
+//! its commands in any order, lost connections, slow storage, operators, restarts over its files,
+//! damaged or of format 1.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use switchback_core::Now;
 use switchback_core::control::{
     ClientReport, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport,
@@ -12,7 +13,7 @@ use switchback_core::control::{
 use switchback_core::controller::{Controller, ControllerConfig, Files, StoreFile, Stored};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::topology::ByChain;
-use switchback_fuzz::{Draw, LANES, START, STEPS_MAX, SWITCH, map, node};
+use switchback_fuzz::{Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
 use switchback_wire::Address;
 
 /// Messages of the controller that may still be answered.
@@ -49,13 +50,55 @@ impl Rack {
     }
 
     /// The controller ends and starts again, over what is on its disk.
-    fn restart(&mut self) {
-        let restarted = Controller::new(Rack::config(), Mechanisms::ALL, &self.files, 2, self.now);
-        self.controller = restarted.expect("it wrote these files");
+    fn restart(&mut self, draw: &mut Draw<'_>) {
+        let files = self.found(draw);
+        match Controller::new(Rack::config(), Mechanisms::ALL, &files, 2, self.now) {
+            Ok(controller) => self.controller = controller,
+            Err(error) => {
+                assert!(files != self.files, "it wrote these files: {error}");
+                return;
+            }
+        }
         self.stores.clear();
         self.drains = 0;
         self.take_effects();
         self.store();
+    }
+
+    /// Its files, mostly as it wrote them.
+    fn found(&self, draw: &mut Draw<'_>) -> Files {
+        let mut files = self.files.clone();
+        match draw.below(8) {
+            4 => files.directory = Some(draw.damaged_file(&files.directory.unwrap_or_default())),
+            5 => files.snapshot = Some(draw.damaged_file(&files.snapshot.unwrap_or_default())),
+            6 | 7 => {
+                let mut directory = Rack::directory_1(draw);
+                if draw.once_in(4) {
+                    directory = draw.damaged_file(&directory);
+                }
+                if let Ok(upgraded) = StoreFile::Directory.upgrade(directory) {
+                    files.directory = Some(upgraded);
+                }
+            }
+            _ => {}
+        }
+        files
+    }
+
+    /// A directory of format 1: counters, hash key, replicas of equal ranges, who serves, and
+    /// sessions by client: boot, first lane, lanes, number, whether it has a spool.
+    fn directory_1(draw: &mut Draw<'_>) -> Vec<u8> {
+        let counters: [u32; 5] = std::array::from_fn(|_| draw.edgy() as u32);
+        let routes: Vec<Vec<u16>> =
+            map().partitions().iter().map(|partition| partition.replicas.clone()).collect();
+        let active = draw.once_in(2).then(|| (draw.below(3) as u16, draw.edgy()));
+        let session = |draw: &mut Draw<'_>| {
+            let lanes = (draw.edgy() as u32, draw.edgy() as u32);
+            (u64::from(draw.below(6)), (draw.edgy(), lanes, draw.edgy() as u32, draw.once_in(2)))
+        };
+        let sessions: BTreeMap<_, _> = draw.some(session).into_iter().collect();
+        let directory = (counters, HASH_KEY, routes, (active, draw.once_in(4)), sessions);
+        postcard::to_stdvec(&directory).expect("plain data has an encoding")
     }
 
     fn hear(&mut self, draw: &mut Draw<'_>, from: Peer, message: Message) {
@@ -312,7 +355,7 @@ fuzz_target!(|bytes: &[u8]| {
                     *draw.one(&[Peer::Switch(0), Peer::Switch(1), Peer::Node(0), Peer::Client(0)]);
                 rack.controller.handle_lost(rack.now, peer);
             }
-            8 if draw.once_in(8) => rack.restart(),
+            8 if draw.once_in(8) => rack.restart(&mut draw),
             8 => rack.store(),
             9 => {
                 draw.pass(&mut rack.now);

@@ -1,19 +1,21 @@
 //! A node that serves, or waits for its release, or bypasses the switch: packets with right and
 //! wrong keys, epochs and lanes, commands of the controller, answers of a storage that fails now
-//! and then, time.
+//! and then, time, restarts over what the storage has, damaged or of format 1.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{Command, Message, NodeCommand, NodeConfig};
+use switchback_core::floors::Floors;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, EngineReply, Loaded, Record, ScannedKey,
+    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, Mark, OfferId, Record,
+    ScannedKey,
 };
 use switchback_core::topology::chain_of;
 use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
-use switchback_wire::{KeyHash, Op, Packet, Seq, VALUE_BYTES_MAX};
+use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq, VALUE_BYTES_MAX};
 
 /// What a node is sent, and once what it isn't.
 const OPS: &[Op] = &[
@@ -33,11 +35,86 @@ struct Node {
     shim: Shim,
     records: BTreeMap<KeyHash, (Vec<u8>, Record)>,
     ops: VecDeque<EngineOp>,
+    /// Its own state and its marks, as they are stored.
+    state: Option<Vec<u8>>,
+    marks: BTreeMap<KeyHash, (Vec<u8>, Mark)>,
+    boot: u64,
     next_command: u64,
     now: switchback_core::Now,
 }
 
+/// The configuration as a node's state of format 1 has it: hash key, replicas of equal ranges,
+/// switch, lanes, whether writes update the cache.
+type Config1 = (HashKey, Vec<Vec<u16>>, Option<Address>, u32, bool);
+
+fn limits() -> NodeLimits {
+    NodeLimits {
+        marks_max: 4,
+        staged_bytes_max: VALUE_BYTES_MAX,
+        operations_max: OPERATIONS_MAX,
+        floor_period_us: 1_000_000,
+        ..NodeLimits::default()
+    }
+}
+
 impl Node {
+    fn new() -> Node {
+        let shim = Shim::new(0, 1, node(0), limits(), Mechanisms::ALL, Loaded::default(), START)
+            .expect("an empty storage");
+        let (records, ops, marks) = Default::default();
+        Node { shim, records, ops, state: None, marks, boot: 1, next_command: 1, now: START }
+    }
+
+    /// It ends, and starts again over what is stored.
+    fn restart(&mut self, draw: &mut Draw<'_>) {
+        let is_whole = draw.once_in(2);
+        let stored = self.state.clone().unwrap_or_default();
+        let state = match draw.below(2) {
+            _ if is_whole => self.state.clone(),
+            0 => Some(draw.damaged_file(&stored)),
+            _ => {
+                let state = Node::state_1(draw);
+                Some(if draw.once_in(4) { draw.damaged_file(&state) } else { state })
+            }
+        };
+        let marks = self.marks.iter().map(|(hash, (key, mark))| (*hash, key.clone(), *mark));
+        let mut marks: Vec<_> = marks.collect();
+        let mut completions = Vec::new();
+        let mut floors = Floors::default();
+        if !is_whole {
+            let epoch = self.shim.epoch();
+            let floor = |draw: &mut Draw<'_>| (draw.edgy() as u16 % 4, draw.seq(epoch));
+            floors = Floors::new(draw.seq(epoch), &draw.some(floor));
+            marks.extend(draw.some(|draw| {
+                let (hash, key) = draw.named_key();
+                let offer = OfferId::from_bits(draw.edgy());
+                (hash, key, Mark { fence: draw.seq(epoch), offer, floor: draw.seq(epoch) })
+            }));
+            completions = draw.some(|draw| {
+                let (lane, request) = (draw.edgy() as u32, draw.edgy());
+                LaneCompletion { lane, request, seq: draw.seq(epoch) }
+            });
+        }
+        let loaded = Loaded { state, floors, marks, completions };
+        self.boot += 1;
+        match Shim::new(0, self.boot, node(0), limits(), Mechanisms::ALL, loaded, self.now) {
+            Ok(shim) => {
+                self.shim = shim;
+                self.ops.clear();
+            }
+            Err(error) => assert!(!is_whole, "it wrote this state: {error}"),
+        }
+    }
+
+    fn state_1(draw: &mut Draw<'_>) -> Vec<u8> {
+        let routes = vec![vec![0]; [1, 2, 4, 3][draw.below(4) as usize]];
+        let switch = (!draw.once_in(4)).then_some(SWITCH);
+        let config: Config1 = (HASH_KEY, routes, switch, LANES, draw.once_in(4));
+        let epoch = draw.edgy() as u32;
+        let state = (epoch, draw.once_in(2), (!draw.once_in(4)).then_some(config));
+        postcard::to_stdvec(&state).expect("plain data has an encoding")
+    }
+
     fn config(bypass: bool, write_through: bool) -> NodeConfig {
         let switch = (!bypass).then_some(SWITCH);
         NodeConfig { hash_key: HASH_KEY, map: map(), switch, lanes: LANES, write_through }
@@ -110,10 +187,20 @@ impl Node {
                 self.records.insert(hash, (key, Record { since: None, ..record }));
                 (id, EngineReply::Put(Ok(())))
             }
-            EngineOp::SetMark { id, .. }
-            | EngineOp::SetState { id, .. }
-            | EngineOp::SetFloor { id, .. }
-            | EngineOp::RaiseFloors { id, .. } => (id, EngineReply::Set),
+            EngineOp::SetMark { id, hash, key, mark } => {
+                match mark {
+                    Some(mark) => drop(self.marks.insert(hash, (key, mark))),
+                    None => drop(self.marks.remove(&hash)),
+                }
+                (id, EngineReply::Set)
+            }
+            EngineOp::SetState { id, state } => {
+                self.state = Some(state);
+                (id, EngineReply::Set)
+            }
+            EngineOp::SetFloor { id, .. } | EngineOp::RaiseFloors { id, .. } => {
+                (id, EngineReply::Set)
+            }
             EngineOp::Scan { id, from, to, .. } => {
                 let wanted = |hash: &KeyHash| (from..=to).contains(&hash.position());
                 let listed = self.records.iter().filter(|(hash, _)| wanted(hash));
@@ -140,17 +227,7 @@ impl Node {
 
 fuzz_target!(|bytes: &[u8]| {
     let mut draw = Draw::new(bytes);
-    let limits = NodeLimits {
-        marks_max: 4,
-        staged_bytes_max: VALUE_BYTES_MAX,
-        operations_max: OPERATIONS_MAX,
-        floor_period_us: 1_000_000,
-        ..NodeLimits::default()
-    };
-    let shim = Shim::new(0, 1, node(0), limits, Mechanisms::ALL, Loaded::default(), START)
-        .expect("an empty storage");
-    let (records, ops) = Default::default();
-    let mut node = Node { shim, records, ops, next_command: 1, now: START };
+    let mut node = Node::new();
     let config = Node::config(draw.once_in(4), draw.once_in(4));
     node.shim.handle_message(
         node.now,
@@ -178,6 +255,7 @@ fuzz_target!(|bytes: &[u8]| {
                 let count = 1 + usize::from(draw.byte() % 8);
                 node.answer(&mut draw, count);
             }
+            _ if draw.once_in(4) => node.restart(&mut draw),
             _ => {
                 draw.pass(&mut node.now);
                 node.shim.handle_timeout(node.now);

@@ -258,6 +258,21 @@ impl<'a> Draw<'a> {
         Message::decode(&bytes).ok()
     }
 
+    /// A file that differs in a byte, or ends early; or any few bytes.
+    pub fn damaged_file(&mut self, whole: &[u8]) -> Vec<u8> {
+        let mut bytes = whole.to_vec();
+        match self.below(4) {
+            0 => bytes = self.some(Draw::number).into_iter().flat_map(u64::to_be_bytes).collect(),
+            1 => bytes.truncate(self.number() as usize % (whole.len() + 1)),
+            _ if whole.is_empty() => {}
+            _ => {
+                let at = self.number() as usize % whole.len();
+                bytes[at] = self.byte();
+            }
+        }
+        bytes
+    }
+
     /// Time passes: a moment, or long enough for anything to be due.
     pub fn pass(&mut self, now: &mut Now) {
         let us = match self.below(8) {
