@@ -183,3 +183,23 @@ impl ControlPlane {
         self.slower = 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchback_core::control::{ClientReport, Message, Peer};
+
+    #[test]
+    fn a_message_that_was_slowed_down_is_waited_for_after_the_faults() {
+        let plan = ControlNetwork { delay_us: 100, jitter_us: 0, breaks: 0.0, reconnect_us: 1 };
+        let mut control = ControlPlane::new(plan, Random::new(1));
+        let message = Message::FromClient(ClientReport::Close { boot: 1 });
+        let envelope = Envelope { from: Peer::Client(0), to: Peer::Controller, message };
+        assert!(matches!(control.send(0, envelope.clone()), Sent::Arrives(_, 100)));
+        assert!(control.is_prompt(0));
+        control.slower = 1_000;
+        assert!(matches!(control.send(0, envelope), Sent::Arrives(_, 100_000)));
+        control.heal();
+        assert!(!control.is_prompt(0) && control.is_prompt(100_000));
+    }
+}

@@ -530,3 +530,115 @@ impl Op {
             .unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One key of several clients; every answer rests on what its client alone keeps.
+    struct Told {
+        witness: Witness,
+        history: History,
+    }
+
+    impl Told {
+        fn new() -> Told {
+            Told { witness: Witness::new(1, 0, Checks::ALL), history: History::default() }
+        }
+
+        fn answer(
+            &mut self,
+            (client, life): (u8, u16),
+            kind: Kind,
+            answered: Answered,
+            seq: Seq,
+            epoch: u32,
+        ) -> Result<OpIndex, Violation> {
+            let mut op = Op::ask(client, life, 0, kind);
+            self.witness.begin(&mut op);
+            let index = self.history.begin(op, 0);
+            let answer = Answer {
+                answered,
+                seq,
+                saw: NO_OP,
+                bytes: 0,
+                expiry_ms: 0,
+                epoch,
+                cached: true,
+                at_risk: true,
+            };
+            self.witness.answered(&mut self.history, index, answer, 0).map(|()| index)
+        }
+
+        /// A write of epoch 1, under this counter.
+        fn write(&mut self, client: (u8, u16), counter: u64) -> OpIndex {
+            let seq = Seq::new(1, counter);
+            self.answer(client, Kind::Write, Answered::Written, seq, 1).expect("it is the newest")
+        }
+
+        /// What is wrong with a read of the next epoch that finds no record, and no trace of one.
+        fn absent(&mut self) -> Option<Check> {
+            let read = self.answer((9, 1), Kind::Read, Answered::Absent, Seq::NONE, 2);
+            read.err().map(|violation| violation.check)
+        }
+
+        fn gives_up(&mut self, client: u8, since_life: u16) {
+            self.witness.weaken(&mut self.history, client, since_life, |_, _| true);
+        }
+    }
+
+    #[test]
+    fn what_a_client_keeps_is_lost_only_with_it() {
+        let mut told = Told::new();
+        told.write((1, 1), 1);
+        assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
+        let mut told = Told::new();
+        told.write((1, 1), 1);
+        told.gives_up(2, 1);
+        assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
+        told.gives_up(1, 1);
+        assert_eq!(told.absent(), None);
+    }
+
+    /// What its spool had kept since an earlier life of the client counts no more either.
+    #[test]
+    fn a_client_is_given_up_since_a_life() {
+        let mut told = Told::new();
+        told.write((1, 2), 1);
+        told.gives_up(1, 3);
+        assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
+        told.gives_up(1, 2);
+        assert_eq!(told.absent(), None);
+    }
+
+    /// The answer had waited for its client's spool.
+    #[test]
+    fn an_answer_that_comes_after_its_client_was_given_up_is_no_evidence() {
+        let mut told = Told::new();
+        told.gives_up(1, 1);
+        let late = told.write((1, 1), 1);
+        assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
+        told.witness.weaken_one(&mut told.history, late);
+        assert_eq!(told.absent(), None);
+    }
+
+    /// It leaves no record, although the client that was told of it is gone.
+    #[test]
+    fn a_delete_may_survive_its_client() {
+        let lost_with = |kind| {
+            let mut told = Told::new();
+            told.write((1, 1), 1);
+            told.answer((2, 1), kind, Answered::Written, Seq::new(1, 2), 1)
+                .expect("it is the newest");
+            told.write((2, 1), 3);
+            told.gives_up(2, 1);
+            told.absent()
+        };
+        assert_eq!(lost_with(Kind::Delete), None);
+        assert_eq!(
+            lost_with(Kind::Write),
+            Some(Check::AcknowledgedWriteLost),
+            "the first client's write is there still"
+        );
+    }
+}
