@@ -45,6 +45,15 @@ fn no_simulator_no_experiment_and_no_plotter_is_linked() {
     }
 }
 
+/// The program that is shipped has the switch's kernel programs and none that measure them.
+#[test]
+fn no_kernel_program_that_measures_is_shipped() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_switchback")).unwrap();
+    let has = |name: &[u8]| program.windows(name.len()).any(|bytes| bytes == name);
+    assert_eq!(has(b"switchback_control"), switchback_xdp::is_built_in());
+    assert!(!has(b"measure_generate"));
+}
+
 /// Runs `switchback lab` as a program in a directory where there may be a laboratory, with nothing
 /// else on PATH.
 fn lab(laboratory: Option<&str>, arguments: &[&str]) -> Output {

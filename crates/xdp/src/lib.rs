@@ -7,9 +7,11 @@
 
 mod attach;
 mod forwarding;
+#[cfg(feature = "measure")]
 mod headers;
 mod inspect;
 mod layout;
+#[cfg(feature = "measure")]
 pub mod measure;
 mod netlink;
 mod object;

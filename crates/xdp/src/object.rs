@@ -21,6 +21,7 @@ pub(crate) enum Object {
     /// xdp.bpf.c.
     Switch,
     /// measure.bpf.c: the same, and what measures it.
+    #[cfg(feature = "measure")]
     Measured,
 }
 
@@ -30,6 +31,7 @@ impl Object {
     fn bytes(self) -> Option<&'static [u8]> {
         Some(match self {
             Object::Switch => include_bytes!(concat!(env!("OUT_DIR"), "/xdp.bpf.o")),
+            #[cfg(feature = "measure")]
             Object::Measured => include_bytes!(concat!(env!("OUT_DIR"), "/measure.bpf.o")),
         })
     }
@@ -115,7 +117,7 @@ impl Loaded {
             size(&mut map, config, endpoint)?;
         }
         // (Not of a switch: with the summary the kernel doesn't give the reason of a refusal.)
-        let asked = open.progs_mut().filter(|_| object == Object::Measured);
+        let asked = open.progs_mut().filter(|_| object != Object::Switch);
         let logs: Vec<_> = asked
             .map(|mut program| (program.name().to_owned(), sys::Log::of(&mut program)))
             .collect();

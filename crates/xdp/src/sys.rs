@@ -7,6 +7,7 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(feature = "measure")]
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -22,6 +23,7 @@ pub(crate) struct Ran {
     /// Bytes of the packet that came out.
     pub(crate) length: usize,
     /// Of one run.
+    #[cfg(feature = "measure")]
     pub(crate) took: Duration,
 }
 
@@ -39,6 +41,7 @@ pub(crate) fn test_run(program: BorrowedFd<'_>, packet: &[u8], out: &mut [u8]) -
 
 /// Runs an XDP program again and again on this CPU, each time on what the last one left of the
 /// packet, as if it had arrived on an interface.
+#[cfg(feature = "measure")]
 pub(crate) fn test_repeat(
     program: BorrowedFd<'_>,
     packet: &[u8],
@@ -61,6 +64,7 @@ pub(crate) fn test_repeat(
 }
 
 /// Lets the kernel make frames, `batch` at a time, and do with each what the program says.
+#[cfg(feature = "measure")]
 pub(crate) fn test_live(
     program: BorrowedFd<'_>,
     packet: &[u8],
@@ -95,6 +99,7 @@ unsafe fn run(
     Ok(Ran {
         value: options.retval,
         length: options.data_size_out as usize,
+        #[cfg(feature = "measure")]
         took: Duration::from_nanos(options.duration.into()),
     })
 }
@@ -143,6 +148,7 @@ impl Log {
 }
 
 /// Has the kernel count what programs take, as long as the descriptor that this returns is open.
+#[cfg(feature = "measure")]
 pub(crate) fn count_run_time() -> io::Result<OwnedFd> {
     // SAFETY: a call without pointers.
     let fd = check(unsafe { bpf::bpf_enable_stats(bpf::BPF_STATS_RUN_TIME) })?;

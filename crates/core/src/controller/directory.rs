@@ -484,7 +484,7 @@ mod tests {
         assert!(is_damage(|file| file.counters[chain_of(0)].generation_reserved = u32::MAX));
         let session =
             SessionEntry { boot: 1, lane_first: u32::MAX, lanes: 1, number: 1, spooled: false };
-        let with_session = |file: &mut DirectoryFile| drop(file.sessions.insert(1, session));
+        let with_session = |file: &mut DirectoryFile| _ = file.sessions.insert(1, session);
         assert!(matches!(opened(with_session), Err(EngineError::Corrupt(_))));
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
+#[path = "../../../crates/xdp/tests/common/mod.rs"]
 mod common;
 
 use common::{KEY, header, may_load, small_switch, switch};

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
+#[path = "../../../crates/xdp/tests/common/mod.rs"]
 mod common;
 
 use common::may_load;
