@@ -172,7 +172,7 @@ fn taking_stock_forgets_no_offer_that_is_being_cleared() {
 
 /// An offer that waited was declined when its node repeated it to a full queue, and admitted all
 /// the same: the node then refused to store what the cache had absorbed. Red if an offer that waits
-/// needs room to wait, and goes on waiting when it is declined (41d8295 undoes so much of 5cf4099).
+/// needs room to wait, and goes on waiting when it is declined (41d8295 undoes that part of 5cf4099).
 #[test]
 fn an_offer_that_waits_is_not_declined() {
     holds(|mut plan| {

@@ -81,8 +81,8 @@ pub struct PredictArgs {
     #[arg(long, value_name = "OPS", value_parser = parse_positive)]
     node_capacity: Option<f64>,
 
-    /// Requests that clients have outstanding while nodes are full: so long a write keeps its
-    /// record invalid under write-through.
+    /// Requests that clients have outstanding while nodes are full: under write-through a write
+    /// keeps its record invalid while it waits behind its node's share of them.
     #[arg(long, default_value_t = 256, value_name = "N")]
     outstanding: u32,
 
