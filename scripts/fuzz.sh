@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes every target, or those named, SECONDS_EACH long (60), as many at a time as there are cores. What ends a target is
-# in fuzz/artifacts/TARGET afterwards. `--minimize` first makes fuzz/corpus/TARGET small: what it keeps is committed.
+# Fuzzes every target, or those named, SECONDS_EACH long (60), one more at a time than there are cores. What ends a
+# target is in fuzz/artifacts/TARGET afterwards. `--minimize` first makes fuzz/corpus/TARGET small: what it keeps is committed.
 # SEED makes a run repeatable as far as it gets in its time. Needs the compiler's own sanitizer runtime (rustup's has
 # it); without one it exits with 77, which is a skip.
 set -euo pipefail
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 seconds=${SECONDS_EACH:-60}
 seed=${SEED:-0} # 0: another one each time
-jobs=${JOBS:-$(nproc)}
+jobs=${JOBS:-$(($(nproc) + 1))}
 target_dir=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
 host=$(rustc -vV | sed -n 's/^host: //p')
 programs=$target_dir/$host/release
