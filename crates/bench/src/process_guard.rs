@@ -18,8 +18,8 @@ pub struct ProcessGuard {
 impl ProcessGuard {
     /// Starts a command.
     ///
-    /// # Errors No shell. A program that doesn't exist is no error here: the process ends with a
-    /// failure.
+    /// # Errors
+    /// No shell. A program that doesn't exist is no error here: the process ends with a failure.
     pub fn spawn(
         command: &[impl AsRef<OsStr>],
         output: Stdio,
@@ -43,7 +43,8 @@ impl ProcessGuard {
 
     /// Its exit status, if it has ended.
     ///
-    /// # Errors The system doesn't return the status.
+    /// # Errors
+    /// The system doesn't return the status.
     pub fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
         self.child.try_wait()
     }

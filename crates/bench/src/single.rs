@@ -21,7 +21,7 @@ pub struct Order {
     pub node_capacity_ops: f64,
     pub cache_records: u32,
     /// Outstanding operations at most.
-    pub window: u32,
+    pub outstanding: u32,
     /// Operations a second of an open loop; `None`: a closed loop.
     pub rate_ops: Option<f64>,
     pub warmup: Duration,
@@ -73,7 +73,7 @@ pub fn run(order: &Order, racks: &mut dyn RackFactory) -> anyhow::Result<Outcome
         preload: true,
         links: Links::Processes,
         clients: 1,
-        outstanding: Outstanding::Each(order.window),
+        outstanding: Outstanding::Each(order.outstanding),
         rate: order.rate_ops.map(Rate::Ops),
         arrivals: Arrivals::Poisson,
         seconds: order.measured.as_secs_f64(),

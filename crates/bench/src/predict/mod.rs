@@ -32,8 +32,10 @@ use std::process::ExitCode;
 use switchback_wire::CACHED_VALUE_BYTES_MAX;
 use traffic::Traffic;
 
+/// The longest value that the software targets cache.
+pub const SLOT_BYTES_MAX: u32 = CACHED_VALUE_BYTES_MAX as u32;
 /// The largest slots: of a Tofino, and of the software targets.
-pub const SLOTS: [u32; 2] = [128, CACHED_VALUE_BYTES_MAX as u32];
+pub const SLOTS: [u32; 2] = [128, SLOT_BYTES_MAX];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,7 +76,7 @@ pub struct PredictArgs {
     cache_records: u32,
 
     /// The longest value that the cache holds: 128 on a Tofino; software and XDP have the default.
-    #[arg(long, default_value_t = SLOTS[1], value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(SLOTS[1])))]
+    #[arg(long, default_value_t = SLOT_BYTES_MAX, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(SLOT_BYTES_MAX)))]
     slot_bytes: u32,
 
     /// Requests a second that a node serves: limits are printed as operations a second, too.
@@ -120,17 +122,7 @@ fn parse_partitions(text: &str) -> Result<u32, String> {
 
 impl PredictArgs {
     fn rack(&self) -> anyhow::Result<Rack> {
-        let Self {
-            nodes,
-            partitions,
-            cache_records,
-            slot_bytes,
-            node_capacity,
-            outstanding,
-            seed,
-            maps,
-            ..
-        } = *self;
+        let (nodes, partitions) = (self.nodes, self.partitions);
         ensure!(
             u32::from(nodes) <= partitions,
             "{nodes} nodes share {partitions} partitions; make it at least {} (--partitions)",
@@ -139,12 +131,12 @@ impl PredictArgs {
         Ok(Rack {
             nodes,
             partitions,
-            cache_records,
-            slot_bytes,
-            node_capacity,
-            outstanding,
-            seed,
-            maps,
+            cache_records: self.cache_records,
+            slot_bytes: self.slot_bytes,
+            node_capacity: self.node_capacity,
+            outstanding: self.outstanding,
+            seed: self.seed,
+            maps: self.maps,
         })
     }
 }

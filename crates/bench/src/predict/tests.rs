@@ -2,7 +2,7 @@
 
 use super::analysis::{Prediction, Rack, Verdict, Way, predict};
 use super::traffic::Traffic;
-use super::{PredictArgs, SLOTS, overview, run, text, trace};
+use super::{PredictArgs, SLOT_BYTES_MAX, overview, run, text, trace};
 use crate::workload::twitter;
 use clap::Parser;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ const RACK: Rack = Rack {
     nodes: 1,
     partitions: 64,
     cache_records: 10,
-    slot_bytes: SLOTS[1],
+    slot_bytes: SLOT_BYTES_MAX,
     node_capacity: None,
     outstanding: 256,
     seed: 1,
@@ -166,7 +166,7 @@ fn values_that_fit_no_slot() {
 #[test]
 fn more_hot_keys_than_the_cache_holds() {
     // Two nodes, of which one has all of 1,000 keys that are asked for most; the cache holds ten.
-    let all = traffic(&csv(&[("a", "set", 1, 1)]), 10, SLOTS[1].into());
+    let all = traffic(&csv(&[("a", "set", 1, 1)]), 10, SLOT_BYTES_MAX.into());
     let first = |at: u64| switchback_wire::HashKey(*b"0123456789abcdef").hash(&at.to_be_bytes());
     let share = |at, share| crate::limit::KeyShare {
         hash: first(at),
@@ -214,7 +214,7 @@ fn more_keys_than_are_counted() {
     }
     let rack = Rack { cache_records: 1, ..RACK };
     let (exact, bounded) =
-        (predicted(&lines, rack), predict(&traffic(&lines, 100, SLOTS[1].into()), rack));
+        (predicted(&lines, rack), predict(&traffic(&lines, 100, SLOT_BYTES_MAX.into()), rack));
     assert!(near(gain(&exact, Way::ideal(Scheme::FarReach)), 2.0) && exact.notes.is_empty());
     assert!(
         near(gain(&bounded, Way::ideal(Scheme::FarReach)), 2.0),
@@ -233,7 +233,7 @@ fn more_keys_than_are_counted() {
 fn a_monitor_log_is_read_and_the_report_says_what_was_left_out() {
     let log = "OK\r\n1.0 [0 127.0.0.1:1] \"set\" \"k\" \"v\"\n2.0 [0 127.0.0.1:1] \"lpush\" \"l\" \"v\"\n\
                3.0 [0 127.0.0.1:1] \"get\" \"other\"\n3.0 [0 127.0.0.1:1] \"ge";
-    let traffic = traffic(log, 10, SLOTS[1].into());
+    let traffic = traffic(log, 10, SLOT_BYTES_MAX.into());
     assert_eq!((traffic.operations, traffic.seconds), (Some(2), Some(2.0)));
     for (note, said) in traffic.notes.iter().zip([
         "33.3 % of the commands",
@@ -250,7 +250,7 @@ fn a_csv_of_a_spreadsheet_is_read_and_a_key_is_no_comment() {
     let traffic = traffic(
         "\u{feff}# exported\r\nkey,op\r\n#tag,get\r\nplain,set\r\n\r\n#tag,get\r\n",
         10,
-        SLOTS[1].into(),
+        SLOT_BYTES_MAX.into(),
     );
     assert_eq!((traffic.operations, traffic.distinct_keys), (Some(3), 2));
 }
@@ -263,7 +263,7 @@ fn escape_sequences_of_a_trace_do_not_reach_the_terminal() {
         assert!(error.contains("\\u{1b}[2J") && !error.contains('\u{1b}'), "{error:?}");
     }
     let log = "1.0 [0 a:1] \"\\x1b[2J\" \"k\"\n1.0 [0 a:1] \"get\" \"k\"\n";
-    assert!(traffic(log, 10, SLOTS[1].into()).notes[0].contains("\\u{1b}[2j 1"));
+    assert!(traffic(log, 10, SLOT_BYTES_MAX.into()).notes[0].contains("\\u{1b}[2j 1"));
     let long = format!("key,op\na,{}\n", "x".repeat(1000));
     let error = format!("{:#}", trace::read_from(&mut Cursor::new(long), "t", 10).unwrap_err());
     assert!(error.len() < 200, "{error}");
@@ -287,7 +287,7 @@ fn mistakes_are_named_by_file_and_line() {
 #[test]
 fn clusters_are_predicted_unless_a_figure_is_unknown() {
     let of = |number: &str, zipf| {
-        Traffic::of_cluster(twitter::cluster(number).unwrap(), zipf, SLOTS[1].into(), 100_000)
+        Traffic::of_cluster(twitter::cluster(number).unwrap(), zipf, SLOT_BYTES_MAX.into(), 100_000)
     };
     assert!(format!("{:#}", of("5", None).unwrap_err()).contains("no figures"));
     assert!(format!("{:#}", of("43", None).unwrap_err()).contains("--zipf"));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use switchback_wire::{Seq, VALUE_BYTES_MAX, fragment_bytes};
 
 /// Fragments under way at a time, either direction.
-pub const WINDOW: u16 = 32;
+pub const FRAGMENTS_AT_ONCE: u16 = 32;
 /// Fragments that one FRAGMENT_REPLY's bitmap covers.
 const BITMAP_FRAGMENTS: u16 = 256;
 
@@ -21,7 +21,7 @@ pub(super) struct FragmentBudget {
 
 impl FragmentBudget {
     pub(super) fn new(fragments: u16) -> FragmentBudget {
-        assert!(fragments >= WINDOW, "a lane has its window");
+        assert!(fragments >= FRAGMENTS_AT_ONCE, "a lane has its window");
         FragmentBudget { free: fragments, waiting: VecDeque::new() }
     }
 
@@ -109,7 +109,7 @@ impl Staging {
             self.next = 0;
         }
         let mut sent = 0;
-        while self.next < self.count() && sent < WINDOW {
+        while self.next < self.count() && sent < FRAGMENTS_AT_ONCE {
             if !self.arrived[usize::from(self.next)] {
                 send(self.next);
                 sent += 1;
@@ -204,7 +204,7 @@ impl PulledValue {
         let first = self.arrived.iter().position(|&arrived| !arrived).unwrap_or(0);
         let count = self.arrived[first..]
             .iter()
-            .take(usize::from(WINDOW))
+            .take(usize::from(FRAGMENTS_AT_ONCE))
             .take_while(|&&arrived| !arrived)
             .count();
         (first as u16, count as u16)

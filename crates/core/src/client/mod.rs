@@ -18,7 +18,7 @@ mod rto;
 mod session;
 mod types;
 
-pub use large::WINDOW as FRAGMENTS_AT_ONCE;
+pub use large::FRAGMENTS_AT_ONCE;
 pub use preserve::{Preservation, PreservedRecord};
 pub use session::Session;
 pub use types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};

@@ -4,7 +4,7 @@
 mod answers;
 mod control;
 
-use super::large::{FragmentBudget, PulledValue, Staging, WINDOW};
+use super::large::{FRAGMENTS_AT_ONCE, FragmentBudget, PulledValue, Staging};
 use super::preserve::Preservation;
 use super::rto::RetryTimer;
 use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
@@ -63,8 +63,8 @@ impl Lane {
     /// Its share of the budget for fragments while it transfers a large value.
     fn share_wanted(&self) -> Option<u16> {
         match &self.state {
-            State::Staging(staging) => Some(staging.count().min(WINDOW)),
-            State::Pulling(pulled, ..) => Some(pulled.count().min(WINDOW)),
+            State::Staging(staging) => Some(staging.count().min(FRAGMENTS_AT_ONCE)),
+            State::Pulling(pulled, ..) => Some(pulled.count().min(FRAGMENTS_AT_ONCE)),
             State::Free | State::Open | State::Committing(_) | State::Done(_) => None,
         }
     }

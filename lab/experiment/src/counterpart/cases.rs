@@ -24,7 +24,7 @@ pub(super) struct Scale {
     pub(super) records: u64,
     pub(super) cache_records: u32,
     /// Outstanding requests in a closed loop.
-    pub(super) window: u32,
+    pub(super) outstanding: u32,
     pub(super) warmup: Duration,
     pub(super) measured: Duration,
     pub(super) change_every: Duration,
@@ -36,7 +36,7 @@ impl Scale {
         capacity_ops: 1000.0,
         records: 100_000,
         cache_records: 1000,
-        window: 256,
+        outstanding: 256,
         warmup: Duration::from_secs(2),
         measured: Duration::from_secs(8),
         change_every: Duration::from_secs(6),

@@ -95,7 +95,7 @@ fn order(counterpart: &Counterpart, scale: &Scale, profile: &Profile, seed: u64)
         nodes: scale.nodes,
         node_capacity_ops: scale.capacity_ops,
         cache_records: scale.cache_records,
-        window: scale.window,
+        outstanding: scale.outstanding,
         rate_ops,
         warmup: scale.warmup,
         measured: scale.measured_of(counterpart),
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_model_stays_below_the_limit_and_each_row_names_its_side() {
-        let scale = Scale { records: 2000, cache_records: 100, window: 64, ..Scale::QUICK };
+        let scale = Scale { records: 2000, cache_records: 100, outstanding: 64, ..Scale::QUICK };
         let profile = scale.profile(&Profile::SOFTWARE);
         let mut csv = Csv::new(&report::COLUMNS);
         for counterpart in cases::of(&EXPERIMENTS, &scale, &profile, 1) {

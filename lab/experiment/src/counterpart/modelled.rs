@@ -19,7 +19,7 @@ pub(super) fn run(
     seed: u64,
 ) -> Figures {
     let bench = Bench::new(scale.case(counterpart), profile, seed);
-    let setup = bench.setup_with(counterpart.scheme, scale.window);
+    let setup = bench.setup_with(counterpart.scheme, scale.outstanding);
     let mut world = bench.warm_up(setup, &Effort::QUICK);
     if let Some(rate_ops) = counterpart.rate_ops {
         world.drive(Drive::Script);

@@ -16,7 +16,7 @@ pub(super) const COLUMNS: [&str; 25] = [
     "node_capacity_ops",
     "records",
     "cache_records",
-    "window",
+    "outstanding",
     "workload",
     "parameter",
     "rate_ops",
@@ -174,7 +174,7 @@ pub(super) fn rows(pair: &Pair, scale: &Scale, seed: u64) -> [Vec<String>; 2] {
             scale.capacity_ops.to_string(),
             scale.records.to_string(),
             scale.cache_records.to_string(),
-            scale.window.to_string(),
+            scale.outstanding.to_string(),
             workload.to_string(),
             parameter.clone(),
             some(*rate_ops),
@@ -212,13 +212,13 @@ pub(super) fn write(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> any
 }
 
 fn markdown(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> String {
-    let Scale { nodes, capacity_ops, records, cache_records, window, measured, .. } = scale;
+    let Scale { nodes, capacity_ops, records, cache_records, outstanding, measured, .. } = scale;
     let loads = pairs.iter().map(|pair| pair.load);
     let (least, most) = (loads.clone().fold(f64::MAX, f64::min), loads.fold(0.0, f64::max));
     let mut text = format!(
         "# The model and the machine\n\n{INTRODUCTION}\n\n{nodes} nodes of {capacity_ops} \
          requests/s, {records} records of 16 + 128 B, a cache of {cache_records}, preloaded; \
-         {window} outstanding requests where the run has no rate; {} s measured; seed {}, commit \
+         {outstanding} outstanding requests where the run has no rate; {} s measured; seed {}, commit \
          {COMMIT}, all other costs of profile {}. The machine's load was {least} to {most}.\n\n",
         measured.as_secs_f64(),
         request.seed,

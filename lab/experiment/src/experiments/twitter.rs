@@ -10,7 +10,7 @@ use super::{Context, Finding};
 use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
 use crate::trial::{Bench, Case, Effort, Measured};
-use switchback_bench::predict::{Forecast, GAIN_MIN, SLOTS, Verdict, forecast};
+use switchback_bench::predict::{Forecast, GAIN_MIN, SLOT_BYTES_MAX, SLOTS, Verdict, forecast};
 use switchback_bench::workload::{Cluster, Demand, ValueBytes, Workload, twitter};
 use switchback_wire::{PerScheme, Scheme};
 
@@ -45,10 +45,10 @@ fn case(cluster: &'static Cluster) -> Result<Case, String> {
     let theta = cluster.alpha.ok_or("no Zipf exponent was published")?;
     let records = cluster.lasting_keys().ok_or("no number of keys was published")?;
     let value_bytes = cluster.value_bytes.ok_or("no length of values was published")?;
-    if cluster.fits(SLOTS[1]) != Some(true) {
+    if cluster.fits(SLOT_BYTES_MAX) != Some(true) {
         return Err(format!(
             "nothing is cached: the mean value has {value_bytes} B, a slot {}",
-            SLOTS[1]
+            SLOT_BYTES_MAX
         ));
     }
     // What a value of the model has at least.
@@ -78,7 +78,7 @@ fn rows(context: &Context, clusters: &[&'static Cluster]) -> Vec<Row> {
             cluster,
             Case::default().servers,
             Case::default().cache_records,
-            SLOTS[1],
+            SLOT_BYTES_MAX,
         )
         .ok(),
     };
@@ -127,7 +127,7 @@ impl Row {
     /// Throughput of write-back over that of another scheme; 1 if no record can be cached.
     fn gain_over(&self, other: Scheme) -> Option<f64> {
         let measured = self.measured_gain_over(other).map(|gain| gain.mean);
-        measured.or((self.cluster.fits(SLOTS[1]) == Some(false)).then_some(1.0))
+        measured.or((self.cluster.fits(SLOT_BYTES_MAX) == Some(false)).then_some(1.0))
     }
 
     /// Whether the clients' rate limits a scheme's throughput, so that a gain would be larger at a
@@ -295,7 +295,7 @@ fn fitting(rows: &[Row]) -> Table {
 fn slot(cluster: &Cluster) -> String {
     match SLOTS.into_iter().find(|slot| cluster.fits(*slot) == Some(true)) {
         Some(slot) => slot.to_string(),
-        None if cluster.fits(SLOTS[1]).is_some() => "none".to_owned(),
+        None if cluster.fits(SLOT_BYTES_MAX).is_some() => "none".to_owned(),
         None => "?".to_owned(),
     }
 }
