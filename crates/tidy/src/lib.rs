@@ -38,6 +38,7 @@ pub const RULES: &[Rule] = &[
     ("rules are proved", citations::proofs),
     ("dependencies have a reason", whole::dependencies),
     ("crates share lints", whole::lints),
+    ("examples are compiled", whole::examples),
     ("nothing generated", whole::generated),
     ("licenses", whole::licenses),
     ("listed skips", skips::listed),

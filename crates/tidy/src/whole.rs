@@ -105,6 +105,32 @@ pub(crate) fn lints(repository: &Repository) -> Vec<Finding> {
         .collect()
 }
 
+/// An example in the documentation of a crate that isn't searched for any would never be compiled.
+pub(crate) fn examples(repository: &Repository) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_skipped = |file: &&File| file.text.contains("doctest = false");
+    for manifest in repository.with(&["toml"]).filter(is_skipped) {
+        let Some(folder) = manifest.path.strip_suffix("Cargo.toml") else { continue };
+        let sources = format!("{folder}src/");
+        for file in repository.with(&["rs"]).filter(|file| file.path.starts_with(&sources)) {
+            let mut is_inside = false;
+            for (index, line) in file.text.lines().enumerate() {
+                let line = line.trim_start();
+                let comment = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"));
+                let fence = comment.and_then(|text| text.trim().strip_prefix("```"));
+                let Some(language) = fence else { continue };
+                if !is_inside && !["text", "sh", "toml", "c"].contains(&language) {
+                    let message =
+                        format!("is never compiled: {} has doctest = false", manifest.path);
+                    findings.push(file.finding(index + 1, message));
+                }
+                is_inside = !is_inside;
+            }
+        }
+    }
+    findings
+}
+
 /// Where files are any bytes: what fuzzing begins with, which scripts/fuzz.sh keeps few and small,
 /// and what older versions wrote, which this one can't.
 const ANY_BYTES: [&str; 2] = ["fuzz/corpus/", "tests/fixtures/"];
@@ -141,6 +167,18 @@ pub(crate) fn licenses(repository: &Repository) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn examples_are_compiled() {
+        let source = "//! ```text\n//! a\n//! ```\n/// ```\n/// b();\n/// ```\n";
+        let lines = |manifest| {
+            let files = [("crates/a/Cargo.toml", manifest), ("crates/a/src/lib.rs", source)];
+            let findings = examples(&Repository::of(&files));
+            findings.iter().map(|finding| finding.line).collect::<Vec<_>>()
+        };
+        assert_eq!(lines("[lib]\ndoctest = false\n"), [4]);
+        assert_eq!(lines("[lib]\n"), [] as [usize; 0]);
+    }
 
     #[test]
     fn dependencies_need_a_reason_and_a_user() {
