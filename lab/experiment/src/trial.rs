@@ -578,10 +578,11 @@ mod tests {
             let run = throughput(case("64:3,1168:1,65536:1", false), scheme, 3);
             let of_limit = run.throughput_ops / run.limit_ops;
             assert!((0.85..1.1).contains(&of_limit) && run.failed == 0, "{scheme}: {run:?}");
-            // Writes of 64 KiB take a node 16 times as long, reads 9 times.
             let bench = Bench::new(case("65536", false), &Profile::PAPER, 3);
-            let large_ops = bench.ideal_ops(scheme);
-            assert!(large_ops < short.limit_ops / 10.0);
+            let nodes = |value_bytes| Profile::PAPER.node_work_ns(value_bytes).iter().sum::<u64>();
+            let times = bench.ideal_ops(scheme) * nodes(65_536) as f64
+                / (short.limit_ops * nodes(64) as f64);
+            assert!((times - 1.0).abs() < 0.05, "{scheme}: {times}");
             assert!(bench.preloadable().is_empty(), "no slot takes them");
         }
         // A slot's share of the keys, the hottest of them, and no others are learned.
