@@ -106,7 +106,9 @@ generate() { # name
     IFS=$'\t' read -r page name command < <(blocks | awk -F '\t' -v name="$1" '$2 == name') || fail "no block $1"
     out=$work/out-$name
     mkdir -p "$out"
-    commit=$(git describe --always --abbrev=12 --exclude='*' --dirty) date=$(date -u +%F) load=
+    commit=$(git describe --always --abbrev=12 --exclude='*') date=$(date -u +%F) load=
+    # The pages change with every block that is made.
+    [ -z "$(git status --porcelain -- . ':!docs/measure')" ] || commit+=-dirty
     if [ -n "$from" ]; then
         [ -f "$from/$name.md" ] || fail "$from has no $name.md"
         out=$from date=$(date -u -r "$from/$name.md" +%F)
