@@ -107,8 +107,8 @@ generate() { # name
     out=$work/out-$name
     mkdir -p "$out"
     commit=$(git describe --always --abbrev=12 --exclude='*') date=$(date -u +%F) load=
-    # The pages change with every block that is made.
-    [ -z "$(git status --porcelain -- . ':!docs/measure')" ] || commit+=-dirty
+    # Documents change with every block that is made.
+    [ -z "$(git status --porcelain -- . ':!*.md' ':!*.svg')" ] || commit+=-dirty
     if [ -n "$from" ]; then
         [ -f "$from/$name.md" ] || fail "$from has no $name.md"
         out=$from date=$(date -u -r "$from/$name.md" +%F)
