@@ -91,11 +91,12 @@ put() { # page, name, origin, file
     cat "$work/page" >"$1"
 }
 
-# What stood where NAME.md was left: without its own origin, pictures beside the page.
+# What stood where NAME.md was left: without its own origin and title, headings below the page's, pictures beside it.
 section() { # file, directory of the page
     local from picture prefix=${pictures#"$2/"}
     from=$(dirname "$1")
-    sed "/^Commit [^ ]*: /d; s|](\([^)/]*\.svg\))|]($prefix/\1)|" "$1" | cat -s | sed '1{/^$/d}; ${/^$/d}'
+    sed "/^Commit [^ ]*: /d; /^# /d; s/^## /#### /; s|$from/||g; s|](\([^)/]*\.svg\))|]($prefix/\1)|" "$1" |
+        cat -s | sed '1{/^$/d}; ${/^$/d}'
     sed -n 's/^!\[.*\](\([^)/]*\.svg\))$/\1/p' "$1" | while read -r picture; do
         cp "$from/$picture" "$pictures/$picture"
     done

@@ -88,13 +88,14 @@ commit=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 columns=kind,generator,scheme,servers,node_capacity_ops,workload,threads,seconds
 echo "$columns,throughput_ops,read_mean_us,read_p99_us,write_mean_us,write_p99_us,load,commit" >"$out/ycsb.csv"
 declare -A ops
+baselines=(nocache writearound netcache) schemes=(nocache writearound netcache farreach)
 # A row: generator, scheme, workload, operations a second, four latencies.
 row() {
     local load
     load=$(cut -d' ' -f1 /proc/loadavg)
     echo "measured,$1,$2,$nodes,$capacity,$3,$THREADS,$seconds,$4,$5,$6,$7,$8,$load,$commit" >>"$out/ycsb.csv"
 }
-for scheme in nocache netcache farreach; do
+for scheme in "${schemes[@]}"; do
     echo "== $scheme" >&2
     start "$scheme"
     checked -load -p maxexecutiontime=600
@@ -124,14 +125,14 @@ whole() { awk -v a="${1:-0}" 'BEGIN { printf "%.0f", a }'; }
 {
     echo "Operations a second (measured): the original YCSB, and in brackets \`switchback bench\`"
     echo
-    echo "| workload | nocache | netcache | farreach | x nocache | x netcache |"
-    echo "| --- | ---: | ---: | ---: | ---: | ---: |"
+    echo "| workload$(printf ' | %s' "${schemes[@]}")$(printf ' | x %s' "${baselines[@]}") |"
+    echo "| ---$(printf ' | ---:%.0s' "${schemes[@]}" "${baselines[@]}") |"
     for workload in a b c f d; do
         line="| $workload |"
-        for scheme in nocache netcache farreach; do
+        for scheme in "${schemes[@]}"; do
             line+=" $(whole "${ops[ycsb,$scheme,$workload]}") ($(whole "${ops[ours,$scheme,$workload]}")) |"
         done
-        for other in nocache netcache; do
+        for other in "${baselines[@]}"; do
             line+=" $(over "${ops[ycsb,farreach,$workload]}" "${ops[ycsb,$other,$workload]}")"
             line+=" ($(over "${ops[ours,farreach,$workload]}" "${ops[ours,$other,$workload]}")) |"
         done
