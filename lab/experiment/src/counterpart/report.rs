@@ -53,10 +53,9 @@ fn why_they_differ(experiment: u8) -> &'static str {
         2 => {
             "Measured latencies count from when an operation was due, and the load generator's \
              thread begins it some tens of microseconds later; the model has no such delay, and \
-             the last figure leaves it out. The rest is due to the CPU: all processes of the rack, \
-             the generator and other programs share it, so that a queue or a sync takes longer \
-             than on an idle CPU, by the milliseconds of a time slice at worst, as the 99th \
-             percentiles show."
+             the last figure leaves it out. All processes of the rack, the generator and other \
+             programs share the CPU, so that a queue or a sync takes longer, by a time slice's \
+             milliseconds at worst."
         }
         7 => {
             "Which keys are found hot depends on a sketch's samples, which are drawn differently; \
@@ -239,7 +238,7 @@ fn section(experiment: u8, pairs: &[&Pair]) -> String {
         format!("## Exp#{experiment}"),
         &["run", "figure", "modelled", "measured", "ratio", "within 10 %"],
     );
-    let (mut all, mut apart) = (0, Vec::new());
+    let (mut all, mut apart) = (0, 0);
     for pair in pairs {
         let Counterpart { scheme, workload, parameter, .. } = &pair.counterpart;
         for compared in compared(pair) {
@@ -247,9 +246,7 @@ fn section(experiment: u8, pairs: &[&Pair]) -> String {
             let ratio = shown(ratio(&compared));
             all += 1;
             let run = format!("{scheme} {workload} {parameter}").trim_end().to_owned();
-            if !agrees(&compared) {
-                apart.push(format!("{run} ({name}, {ratio})"));
-            }
+            apart += u64::from(!agrees(&compared));
             let agrees = if agrees(&compared) { "yes" } else { "no" };
             table.row(vec![
                 run,
@@ -262,16 +259,16 @@ fn section(experiment: u8, pairs: &[&Pair]) -> String {
         }
     }
     let mut text =
-        format!("{}\n{} of {all} figures agree within 10 %.", table.markdown(), all - apart.len());
-    if !apart.is_empty() {
-        text += &format!(" These don't: {}. {}", apart.join(", "), why_they_differ(experiment));
+        format!("{}\n{} of {all} figures agree within 10 %.", table.markdown(), all - apart);
+    if apart > 0 {
+        text += &format!(" {}", why_they_differ(experiment));
     }
     let objections = pairs
         .iter()
         .flat_map(|pair| pair.objections.iter().map(|said| (pair.counterpart.name(), said)));
-    let objections: Vec<_> = objections.map(|(name, said)| format!("{name}: {said}")).collect();
+    let objections: String = objections.map(|(name, said)| format!("\n- {name}: {said}")).collect();
     if !objections.is_empty() {
-        text += &format!("\n\nWhy measured runs may be no results: {}.", objections.join("; "));
+        text += &format!("\n\nWhy measured runs may be no results:\n{objections}");
     }
     text + "\n\n"
 }
