@@ -1,4 +1,4 @@
-//! Logs: to stderr, quiet unless asked.
+//! Logs: to stderr, warnings only unless asked.
 
 use clap::{ArgAction, Args, ValueEnum};
 use std::io::IsTerminal;
@@ -38,8 +38,19 @@ impl LogArgs {
 
 /// Sets the log up for the whole process.
 pub fn start(args: &LogArgs) {
+    start_at("warn", args);
+}
+
+/// The same for a program that makes its parts fail: their warnings say nothing that it wasn't
+/// asked for.
+pub fn start_without_warnings(args: &LogArgs) {
+    start_at("off", args);
+}
+
+/// `unasked` is the level without `--verbose`.
+fn start_at(unasked: &str, args: &LogArgs) {
     let level = match args.verbose {
-        0 => "warn",
+        0 => unasked,
         1 => "info",
         2 => "debug",
         _ => "trace",

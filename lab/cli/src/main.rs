@@ -46,7 +46,10 @@ fn product() -> anyhow::Result<PathBuf> {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    log::start(&cli.log);
+    match cli.command {
+        Command::Sim(_) => log::start_without_warnings(&cli.log),
+        _ => log::start(&cli.log),
+    }
     end_with_the_reader();
     let outcome = match cli.command {
         Command::Sim(args) => sim::run(&args),
