@@ -78,6 +78,9 @@ check '... that names it' holds "$resp" "$work/err2"
 "$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 >"$work/out2" 2>"$work/err2"
 check 'data in use is an error' equal "$?" 1
 check '... that names the directory' holds "$work/data" "$work/err2"
+(ulimit -f 8 && "$program" up --data "$work/data3" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 >"$work/out2" 2>"$work/err2")
+check 'a limit on the size of files is an error' equal "$?" 1
+check '... that names it' holds 'File too large' "$work/err2"
 down TERM
 check 'SIGTERM ends with 0' equal "$code" 0
 

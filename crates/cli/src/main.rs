@@ -8,7 +8,7 @@ mod serve;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use std::process::ExitCode;
-use switchback_terminal::{end_with_the_reader, log};
+use switchback_terminal::{end_with_the_reader, let_large_files_fail, log};
 
 // A release of the whole workspace would give the product what only the laboratory may have.
 // (Editors check it as a whole.)
@@ -78,6 +78,7 @@ impl Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     log::start(&cli.log);
+    let_large_files_fail();
     let is_server = cli.command.is_server();
     if !is_server {
         end_with_the_reader();

@@ -8,7 +8,7 @@ mod table;
 pub use scheme::scheme_parser;
 pub use table::{Align, Table};
 
-use signal_hook::consts::SIGPIPE;
+use signal_hook::consts::{SIGPIPE, SIGXFSZ};
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -82,5 +82,13 @@ pub fn end_with_the_reader() {
         signal_hook::flag::register_conditional_default(SIGPIPE, Arc::new(AtomicBool::new(true)))
     {
         tracing::warn!(%error, "SIGPIPE can't be handled");
+    }
+}
+
+/// Lets a write fail that would make a file larger than the process may have (`ulimit -f`), as it
+/// fails on a full disk; otherwise SIGXFSZ ends the process.
+pub fn let_large_files_fail() {
+    if let Err(error) = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))) {
+        tracing::warn!(%error, "SIGXFSZ can't be handled");
     }
 }

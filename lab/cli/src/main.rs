@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use switchback_terminal::{end_with_the_reader, error, log};
+use switchback_terminal::{end_with_the_reader, error, let_large_files_fail, log};
 
 /// What Switchback is tested, modelled and measured with.
 #[derive(Parser, Debug)]
@@ -51,6 +51,7 @@ fn main() -> ExitCode {
         _ => log::start(&cli.log),
     }
     end_with_the_reader();
+    let_large_files_fail();
     let outcome = match cli.command {
         Command::Sim(args) => sim::run(&args),
         Command::Experiment(args) => experiment::run(&args),
