@@ -108,6 +108,8 @@ done 3<<<"$table"
 # What is left to the user; said all at once.
 todo=()
 install="apt-get install -y --no-install-recommends ${packages[*]-}"
+# c++ is linked at the end of an installation, after ccache has made its own links to the compilers it found.
+[[ " ${packages[*]-} " != *" ccache "* ]] || install+=" && update-ccache-symlinks"
 without="(Missing: $(joined "${optional[@]-}"). It works without: the build is slow, tests are skipped.)"
 if [ ${#packages[@]} = 0 ]; then
     [ ${#missing[@]} = 0 ] || fail "Missing: $(joined "${missing[@]}")." \
@@ -117,7 +119,7 @@ elif [ -z "$sudo" ]; then
     echo "installing ${packages[*]}" >&2
     export DEBIAN_FRONTEND=noninteractive
     # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then it is updated.
-    $install >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && $install >>"$log" 2>&1; } ||
+    sh -c "$install" >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && sh -c "$install" >>"$log" 2>&1; } ||
         fail "apt-get install failed:" "$(tail -n 20 "$log")"
 elif [ ${#missing[@]} = 0 ]; then
     printf '%s\n' "$without" "To install what is missing: sudo sh -c '$update$install'" >&2
