@@ -3,10 +3,13 @@
 //! A [`Rack`] describes the cache, the lanes, the times and the limits of all parts. From it come
 //! the pipeline's configuration, the agent, the controller, the shims and the sessions, the same in
 //! every environment: the embedded rack, the processes of a distributed one, the simulator and the
-//! experiments. An environment brings the rest: addresses, network, storage, clock and threads.
+//! experiments. A [`Part`] has a role, a name and an address, and `part.rs` says what connects
+//! parts. An environment brings the rest: network, storage, clock and threads.
 
+mod part;
 mod times;
 
+pub use part::{Direction, Part, Parts};
 pub use times::{Limits, Times};
 
 use switchback_core::Now;

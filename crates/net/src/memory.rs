@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use switchback_assembly::Part;
 use switchback_core::control::{ClientNotice, ClientReport};
 use switchback_datapath::{Datapath, Shard, Verdict};
 use switchback_wire::{Address, Op, Packet};
@@ -17,14 +18,11 @@ use switchback_wire::{Address, Op, Packet};
 /// A packet in a queue: the sender's address, and its bytes.
 pub type Delivered = (Address, Vec<u8>);
 
-const NODE: u16 = 1;
-const CLIENT: u16 = 2;
-const SWITCH: u16 = 3;
 /// Packets that wait for a part; more are dropped, as by a socket buffer.
 const INBOX_MAX: usize = 1 << 16;
 
 /// Address of the embedded switch.
-pub const SWITCH_ADDRESS: Address = Address::in_memory(SWITCH, 0);
+pub const SWITCH_ADDRESS: Address = Part::Switch(0).address();
 
 /// All in-memory endpoints of a rack, and its datapath.
 #[derive(Debug)]
@@ -49,12 +47,12 @@ impl MemoryFabric {
 
     /// Address of a node.
     pub fn node_address(node: u16) -> Address {
-        Address::in_memory(NODE, node)
+        Part::Node(node).address()
     }
 
     /// Address of a client.
     pub fn client_address(client: u16) -> Address {
-        Address::in_memory(CLIENT, client)
+        Part::Client(client).address()
     }
 
     /// Where packets for a node wait.
@@ -80,11 +78,10 @@ impl MemoryFabric {
     }
 
     fn inbox(&self, to: Address) -> Option<&Arc<Mailbox<Delivered>>> {
-        let index = usize::from(u16::from_be_bytes([to.ip[14], to.ip[15]]));
-        match u16::from_be_bytes([to.ip[12], to.ip[13]]) {
-            NODE => self.nodes.get(index),
-            CLIENT => self.clients.get(index),
-            _ => None,
+        match Part::of_address(&to)? {
+            Part::Node(node) => self.nodes.get(usize::from(node)),
+            Part::Client(client) => self.clients.get(usize::from(client)),
+            Part::Controller | Part::Switch(_) => None,
         }
     }
 

@@ -2,9 +2,10 @@
 //! sent over one connection arrives in order; a connection that breaks loses what is on its way;
 //! while there is none, messages are dropped.
 
-use crate::parts::{PARTS_MAX, Part};
+use crate::parts::{PARTS, PARTS_MAX};
 use crate::plan::ControlNetwork;
 use crate::random::Random;
+use switchback_assembly::{Direction, Part};
 use switchback_core::control::Envelope;
 
 /// A message on its way, and the connection that it is sent over.
@@ -13,7 +14,7 @@ pub(crate) struct UnderWay {
     /// The message.
     pub(crate) envelope: Envelope,
     /// The connection's other end.
-    pub(crate) part: u8,
+    pub(crate) part: u16,
     /// The number of that connection among those of the part.
     pub(crate) number: u32,
 }
@@ -76,8 +77,8 @@ impl ControlPlane {
     pub(crate) fn send(&mut self, now_us: u64, envelope: Envelope) -> Sent {
         self.sent += 1;
         let (from, to) = (Part::of_peer(envelope.from), Part::of_peer(envelope.to));
-        let (part, direction) =
-            if to == Part::Controller { (from.index(), 0) } else { (to.index(), 1) };
+        let (part, direction) = Part::connection(from, to);
+        let part = PARTS.number(part);
         let connection = self.connections[usize::from(part)];
         if !connection.up {
             return Sent::Lost;
@@ -93,10 +94,11 @@ impl ControlPlane {
         self.arrive(now_us, direction, under_way)
     }
 
-    fn arrive(&mut self, now_us: u64, direction: usize, under_way: UnderWay) -> Sent {
+    fn arrive(&mut self, now_us: u64, direction: Direction, under_way: UnderWay) -> Sent {
         let delay_us =
             (self.plan.delay_us + self.random.exponential(self.plan.jitter_us)) * self.slower;
-        let last_us = &mut self.connections[usize::from(under_way.part)].last_us[direction];
+        let last_us =
+            &mut self.connections[usize::from(under_way.part)].last_us[direction as usize];
         *last_us = (*last_us).max(now_us + delay_us);
         let at_us = *last_us;
         Sent::Arrives(self.put(under_way), at_us)
@@ -122,7 +124,7 @@ impl ControlPlane {
 
     /// Breaks a part's connection. Returns when the part may connect again, and the number of that
     /// connection; `None` if there is no connection to break.
-    pub(crate) fn break_connection(&mut self, now_us: u64, part: u8) -> Option<(u64, u32)> {
+    pub(crate) fn break_connection(&mut self, now_us: u64, part: u16) -> Option<(u64, u32)> {
         let connection = &mut self.connections[usize::from(part)];
         if !connection.up {
             return None;
@@ -136,7 +138,7 @@ impl ControlPlane {
     }
 
     /// The connection is up again, if nothing happened to it since.
-    pub(crate) fn reconnect(&mut self, part: u8, number: u32) {
+    pub(crate) fn reconnect(&mut self, part: u16, number: u32) {
         let connection = &mut self.connections[usize::from(part)];
         if connection.number == number {
             connection.up = true;
@@ -144,7 +146,7 @@ impl ControlPlane {
     }
 
     /// Stalls a connection, or undoes it once; messages that arrive thereby, and when.
-    pub(crate) fn stall(&mut self, now_us: u64, part: u8, stalls: bool) -> Vec<(u32, u64)> {
+    pub(crate) fn stall(&mut self, now_us: u64, part: u16, stalls: bool) -> Vec<(u32, u64)> {
         let connection = &mut self.connections[usize::from(part)];
         connection.stalled = if stalls {
             connection.stalled.saturating_add(1)
@@ -160,7 +162,8 @@ impl ControlPlane {
         let released: Vec<UnderWay> = released;
         let mut arriving = Vec::new();
         for under_way in released {
-            let direction = usize::from(Part::of_peer(under_way.envelope.to) != Part::Controller);
+            let Envelope { from, to, .. } = under_way.envelope;
+            let (_, direction) = Part::connection(Part::of_peer(from), Part::of_peer(to));
             if let Sent::Arrives(place, at_us) = self.arrive(now_us, direction, under_way) {
                 arriving.push((place, at_us));
             }

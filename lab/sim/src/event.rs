@@ -6,23 +6,23 @@ pub(crate) enum Event {
     /// A packet arrives: its place among the packets under way.
     Packet(u32),
     /// A part's timer.
-    Wake(u8),
+    Wake(u16),
     /// A control message arrives: its place among the messages under way.
     Message(u32),
     /// A switch's agent gets to the commands that wait for it.
-    Agent(u8, u32),
+    Agent(u16, u32),
     /// A node's engine has committed a group.
-    Committed(u8, u32),
+    Committed(u16, u32),
     /// The controller's oldest store is done.
     Stored(u32),
     /// A client's spool has written what was handed to it.
-    Spooled(u8, u32),
+    Spooled(u16, u32),
     /// A thread of a client's application wants to do something.
-    Submit(u8, u16),
+    Submit(u16, u16),
     /// A control connection is made again.
-    Reconnect(u8, u32),
+    Reconnect(u16, u32),
     /// The controller notices that a connection broke.
-    Lost(u8, u32),
+    Lost(u16, u32),
     /// The next fault.
     Nemesis,
     /// A fault ends: its place in the list.

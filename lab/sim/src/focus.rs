@@ -184,7 +184,7 @@ fn quick_recoveries(plan: &mut Plan, random: &mut Random) {
 fn switches(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 16), (0, 4));
     quick_recoveries(plan, random);
-    plan.topology.switches = random.between(1, 2) as u8;
+    plan.topology.switches = random.between(1, 2) as u16;
     plan.times.snapshot_us = Some(random.logarithmic(5_000, 100_000));
     plan.disks.compaction = random.unit();
     if random.chance(0.3) {
@@ -218,7 +218,7 @@ fn switches(plan: &mut Plan, random: &mut Random) {
 fn splits(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 8), (1, 8));
     quick_recoveries(plan, random);
-    plan.topology.switches = random.between(2, 3) as u8;
+    plan.topology.switches = random.between(2, 3) as u16;
     plan.topology.clients = plan.topology.clients.clamp(3, 6);
     plan.agents.command_us = random.logarithmic(20, 2_000);
     plan.control.delay_us = random.logarithmic(100, 3_000);
@@ -238,7 +238,7 @@ fn splits(plan: &mut Plan, random: &mut Random) {
 fn stragglers(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 4), (1, 4));
     quick_recoveries(plan, random);
-    plan.topology.switches = random.between(2, 3) as u8;
+    plan.topology.switches = random.between(2, 3) as u16;
     plan.topology.clients = plan.topology.clients.clamp(3, 6);
     plan.topology.eviction_sample = random.between(1, 2) as u32;
     plan.topology.threshold = 1;
@@ -269,7 +269,7 @@ fn stragglers(plan: &mut Plan, random: &mut Random) {
 fn restarts(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 8), (0, 6));
     quick_recoveries(plan, random);
-    plan.topology.nodes = random.between(1, 2) as u8;
+    plan.topology.nodes = random.between(1, 2) as u16;
     plan.times.snapshot_us = Some(random.logarithmic(5_000, 100_000));
     plan.disks.store_us = random.logarithmic(20, 20_000);
     plan.data.late = random.unit() * 0.2;
@@ -302,7 +302,7 @@ fn losses(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 16), (0, 2));
     quick_recoveries(plan, random);
     plan.topology.nodes = 1;
-    plan.topology.switches = random.between(1, 2) as u8;
+    plan.topology.switches = random.between(1, 2) as u16;
     plan.topology.clients = plan.topology.clients.clamp(2, 4);
     plan.load.spooled = 0.0;
     plan.load.long_keys = 0.0;
@@ -319,7 +319,7 @@ fn losses(plan: &mut Plan, random: &mut Random) {
 
 fn disks(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (2, 4), (0, 4));
-    plan.topology.nodes = random.between(1, 2) as u8;
+    plan.topology.nodes = random.between(1, 2) as u16;
     plan.disks.commit_fails = random.unit() * 0.1;
     // Large groups: a commit that fails takes much with it.
     plan.disks.commit_us = random.logarithmic(50, 5_000);

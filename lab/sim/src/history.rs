@@ -43,7 +43,7 @@ pub enum Answered {
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
     /// Whose.
-    pub client: u8,
+    pub client: u16,
     /// Which life of that client.
     pub life: u16,
     /// On which key.
@@ -88,7 +88,7 @@ pub struct Op {
 
 impl Op {
     /// A question.
-    pub fn ask(client: u8, life: u16, key: u32, kind: Kind) -> Op {
+    pub fn ask(client: u16, life: u16, key: u32, kind: Kind) -> Op {
         Op {
             client,
             life,

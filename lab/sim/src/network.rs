@@ -1,8 +1,9 @@
 //! The data plane's network: what becomes of a packet on its way.
 
-use crate::parts::{PARTS_MAX, Part};
+use crate::parts::{PARTS, PARTS_MAX};
 use crate::plan::DataNetwork;
 use crate::random::Random;
+use switchback_assembly::Part;
 
 /// Delays of a packet's copies; none: it is lost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,13 +70,14 @@ impl Network {
 
     /// Blocks a direction, or undoes it once.
     pub(crate) fn block(&mut self, from: Part, to: Part, blocks: bool) {
-        let at = &mut self.blocked[usize::from(from.index()) * PARTS_MAX + usize::from(to.index())];
+        let at = &mut self.blocked
+            [usize::from(PARTS.number(from)) * PARTS_MAX + usize::from(PARTS.number(to))];
         *at = if blocks { at.saturating_add(1) } else { at.saturating_sub(1) };
     }
 
     /// What becomes of a packet.
     #[inline]
-    pub(crate) fn send(&mut self, from: u8, to: u8) -> Fate {
+    pub(crate) fn send(&mut self, from: u16, to: u16) -> Fate {
         self.statistics.sent += 1;
         if self.blocked[usize::from(from) * PARTS_MAX + usize::from(to)] > 0 {
             self.statistics.blocked += 1;

@@ -4,7 +4,7 @@
 use crate::ablation::Ablation;
 use crate::check::Checks;
 use crate::focus::Focus;
-use crate::parts::{CLIENTS_MAX, NODES_MAX};
+use crate::parts::PARTS;
 use crate::random::Random;
 use switchback_assembly::{Cache, Limits, Rack, Times};
 use switchback_core::switch::AgentConfig;
@@ -14,11 +14,11 @@ use switchback_wire::{SEQ_COUNTER_BITS, Scheme};
 #[derive(Clone, Debug)]
 pub struct Topology {
     /// Nodes.
-    pub nodes: u8,
+    pub nodes: u16,
     /// Clients.
-    pub clients: u8,
+    pub clients: u16,
     /// Switches, of which one serves.
-    pub switches: u8,
+    pub switches: u16,
     /// Partitions of the key space.
     pub partitions: u32,
     /// Size classes: value bytes and slots.
@@ -325,7 +325,7 @@ impl Plan {
         let topology = &self.topology;
         Rack {
             scheme: self.scheme,
-            nodes: topology.nodes.into(),
+            nodes: topology.nodes,
             partitions: topology.partitions,
             lanes: topology.lanes * u32::from(topology.clients),
             session_lanes: topology.lanes,
@@ -381,9 +381,11 @@ impl Plan {
 }
 
 fn draw_topology(random: &mut Random) -> Topology {
-    let nodes =
-        if random.chance(0.7) { random.between(1, 3) } else { random.between(1, NODES_MAX as u64) }
-            as u8;
+    let nodes = if random.chance(0.7) {
+        random.between(1, 3)
+    } else {
+        random.between(1, PARTS.nodes.into())
+    } as u16;
     let cache_records = match random.below(4) {
         0 | 1 => random.between(2, 8),
         2 => random.between(2, 64),
@@ -398,8 +400,8 @@ fn draw_topology(random: &mut Random) -> Topology {
         clients: if random.chance(0.6) {
             random.between(2, 4)
         } else {
-            random.between(1, CLIENTS_MAX as u64)
-        } as u8,
+            random.between(1, PARTS.clients.into())
+        } as u16,
         switches: *random.pick(&[1, 1, 2, 3]),
         partitions: 16 << random.below(5),
         classes,
@@ -485,7 +487,7 @@ fn draw_data(random: &mut Random) -> DataNetwork {
     }
 }
 
-fn draw_load(random: &mut Random, clients: u8) -> Load {
+fn draw_load(random: &mut Random, clients: u16) -> Load {
     let keys = match random.below(4) {
         0 => random.between(3, 6),
         1 | 2 => random.logarithmic(3, 100),
@@ -529,7 +531,7 @@ fn draw_load(random: &mut Random, clients: u8) -> Load {
     }
 }
 
-fn draw_faults(random: &mut Random, switches: u8) -> Faults {
+fn draw_faults(random: &mut Random, switches: u16) -> Faults {
     if random.chance(0.1) {
         return Faults::default();
     }

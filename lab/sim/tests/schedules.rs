@@ -2,9 +2,9 @@
 //! without the mechanism that mended it. For the others no mechanism can be left out; their comments
 //! say which change makes them red, and the commit that tried it.
 
+use switchback_assembly::Part;
 use switchback_sim::ablation::Ablation;
 use switchback_sim::history::Answered;
-use switchback_sim::parts::Part;
 use switchback_sim::plan::Plan;
 use switchback_sim::run::Outcome;
 use switchback_sim::world::{Act, Script};
@@ -12,8 +12,8 @@ use switchback_wire::Op;
 
 const SWITCH: Part = Part::Switch(0);
 const NODE: Part = Part::Node(0);
-const ONE: u8 = 0;
-const OTHER: u8 = 1;
+const ONE: u16 = 0;
+const OTHER: u16 = 1;
 
 fn is_green(outcome: &Outcome) {
     assert!(outcome.violation.is_none(), "{}", outcome.report);

@@ -1,10 +1,11 @@
 //! A client: the production session, and threads that send requests in a closed loop, from a
 //! script, or at a given rate.
 
-use super::{Part, World};
+use super::World;
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
+use switchback_assembly::Part;
 use switchback_bench::workload::{Requests, Verb};
 use switchback_core::client::{Operation, Outcome, Session, SubmitError};
 use switchback_core::control::ClientNotice;

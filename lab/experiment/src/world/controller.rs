@@ -1,8 +1,9 @@
 //! The controller, its disk, and the control plane: one connection to every part, in order, with a
 //! delay and a rate.
 
-use super::{Event, Part, World};
+use super::{Event, World};
 use std::collections::VecDeque;
+use switchback_assembly::Part;
 use switchback_core::control::{Delivery, Envelope, Message, Peer};
 use switchback_core::controller::{Controller, Store, Stored, merge_stores};
 
@@ -35,20 +36,22 @@ impl ControllerSlot {
 impl World {
     /// Sends a message to the controller.
     pub(super) fn report(&mut self, from: Part, message: impl Into<Message>) {
-        self.carry(from, 0, Envelope::to_controller(from.peer(), message));
+        self.carry(Envelope::to_controller(from.peer(), message));
     }
 
-    fn carry(&mut self, part: Part, direction: usize, envelope: Envelope) {
+    fn carry(&mut self, envelope: Envelope) {
+        let (part, direction) =
+            Part::connection(Part::of_peer(envelope.from), Part::of_peer(envelope.to));
         let plane = &mut self.control;
         let bytes = FRAME_BYTES
             + postcard::experimental::serialized_size(&envelope)
                 .expect("plain data has an encoding");
         plane.bytes += bytes as u64;
-        let connection = part.index(&self.setup);
-        if plane.last_ns.len() <= connection {
-            plane.last_ns.resize(connection + 1, [0; 2]);
+        let number = usize::from(self.setup.parts().number(part));
+        if plane.last_ns.len() <= number {
+            plane.last_ns.resize(number + 1, [0; 2]);
         }
-        let last_ns = &mut plane.last_ns[connection][direction];
+        let last_ns = &mut plane.last_ns[number][direction as usize];
         let rate = self.setup.profile.control_bytes_per_us;
         let transfer_ns = bytes as u64 * 1000 / rate;
         let sent_ns = self.now_ns.max(last_ns.saturating_sub(self.setup.profile.control_link_ns))
@@ -127,7 +130,7 @@ impl World {
                     self.begin_store();
                 }
             } else if let Some(envelope) = self.controller.controller.poll_message() {
-                self.carry(Part::of_peer(envelope.to), 1, envelope);
+                self.carry(envelope);
             } else {
                 break;
             }

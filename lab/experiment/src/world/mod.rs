@@ -9,7 +9,6 @@ mod client;
 mod controller;
 mod meter;
 mod node;
-mod part;
 mod switch;
 
 use crate::profile::Profile;
@@ -18,11 +17,10 @@ use crate::timeline::{Link, Next, Timeline};
 use client::ClientSlot;
 use controller::{ControlPlane, ControllerSlot};
 use node::NodeSlot;
-use part::Part;
 use rand::SeedableRng;
 use rand_pcg::Pcg64Mcg;
 use switch::SwitchSlot;
-use switchback_assembly::{Cache, Limits, Rack, Times};
+use switchback_assembly::{Cache, Limits, Part, Parts, Rack, Times};
 use switchback_bench::learner::Learner;
 use switchback_bench::workload::{KeySpace, Lengths, Verb, WorkloadSpec};
 use switchback_core::Now;
@@ -122,6 +120,12 @@ impl Setup {
             snapshot_us: (self.snapshot_us != 0).then_some(self.snapshot_us),
             ..Times::default()
         }
+    }
+
+    /// Its parts.
+    #[inline]
+    fn parts(&self) -> Parts {
+        Parts { clients: self.clients, switches: 1, nodes: self.servers }
     }
 
     /// A controller of this rack, just made.
@@ -224,7 +228,7 @@ impl World {
                 .map(|node| NodeSlot::new(&rack, node, store(), now))
                 .collect(),
             clients: (0..setup.clients).map(client).collect(),
-            armed_ns: vec![u64::MAX; 2 + usize::from(setup.servers) + usize::from(setup.clients)],
+            armed_ns: vec![u64::MAX; setup.parts().count()],
             drive: Drive::Script,
             arrivals: 0,
             keys,
@@ -289,7 +293,7 @@ impl World {
     fn arm_at(&mut self, part: Part, at_ns: u64) {
         // Later than now, so that a part whose timer is always due can't stop the virtual time.
         let at_ns = at_ns.max(self.now_ns + 1000);
-        let armed_ns = &mut self.armed_ns[part.index(&self.setup)];
+        let armed_ns = &mut self.armed_ns[usize::from(self.setup.parts().number(part))];
         if at_ns < *armed_ns {
             *armed_ns = at_ns;
             self.timeline.push(at_ns, Event::Wake(part));
@@ -297,14 +301,14 @@ impl World {
     }
 
     fn wake(&mut self, part: Part) {
-        let armed_ns = &mut self.armed_ns[part.index(&self.setup)];
+        let armed_ns = &mut self.armed_ns[usize::from(self.setup.parts().number(part))];
         if *armed_ns != self.now_ns {
             return; // it was set to another time since
         }
         *armed_ns = u64::MAX;
         match part {
             Part::Controller => self.wake_controller(),
-            Part::Switch => self.wake_switch(),
+            Part::Switch(_) => self.wake_switch(),
             Part::Node(node) => self.wake_node(node),
             Part::Client(client) => self.wake_client(client),
         }

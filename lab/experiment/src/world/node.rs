@@ -1,12 +1,13 @@
 //! A node: the production shim, and one server with a queue in front of it. Every operation of the
 //! engine takes its time.
 
-use super::{Event, Part, World};
+use super::{Event, World};
 use crate::profile::Profile;
 use crate::storage::ModelledStore;
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
+use switchback_assembly::Part;
 use switchback_assembly::Rack;
 use switchback_core::Now;
 use switchback_core::control::{Command, NodeCommand};

@@ -1,11 +1,12 @@
 //! The switch: the production datapath and agent. A packet takes the pipeline's time, a command the
 //! agent's time for its entries.
 
-use super::{Event, Part, World};
+use super::{Event, World};
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use switchback_assembly::Part;
 use switchback_core::control::{Command, SwitchCommand};
 use switchback_core::switch::{Agent, carry_out};
 use switchback_datapath::{Datapath, Shard, Verdict};
@@ -14,6 +15,9 @@ use switchback_wire::KeyHash;
 
 /// How often the agent looks for reports of the datapath.
 const POLL_NS: u64 = 500_000;
+/// The one switch.
+const SWITCH: Part = Part::Switch(0);
+
 /// The parts of a running switch.
 struct RunningSwitch {
     datapath: Arc<Datapath>,
@@ -39,7 +43,7 @@ impl World {
         let slot = &mut self.switch;
         slot.boot += 1;
         slot.is_busy = false;
-        let agent = self.rack.agent(slot.boot, Part::Switch.address(), now);
+        let agent = self.rack.agent(slot.boot, SWITCH.address(), now);
         slot.running = Some(Box::new(RunningSwitch { datapath, target, agent }));
         let boot = slot.boot;
         self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
@@ -82,7 +86,7 @@ impl World {
                 return;
             }
         };
-        flight.from = Part::Switch.address();
+        flight.from = SWITCH.address();
         let (link, index) = match Part::of_address(&to) {
             Some(Part::Node(node)) => (Link::Node, node),
             Some(Part::Client(client)) => (Link::Client, client),
@@ -161,14 +165,14 @@ impl World {
             reports.push(report);
         }
         for report in reports {
-            self.report(Part::Switch, report);
+            self.report(SWITCH, report);
         }
         if is_taking_snapshot {
             // The next step takes its time.
             let loads = self.rack.limits.loads_a_step as u64;
-            self.arm_at(Part::Switch, self.now_ns + loads * self.setup.profile.agent_load_ns);
+            self.arm_at(SWITCH, self.now_ns + loads * self.setup.profile.agent_load_ns);
         } else {
-            self.arm(Part::Switch, due_us);
+            self.arm(SWITCH, due_us);
         }
     }
 

@@ -468,7 +468,7 @@ impl Witness {
     pub fn weaken(
         &mut self,
         history: &mut History,
-        client: u8,
+        client: u16,
         since_life: u16,
         lost: impl Fn(u32, Seq) -> bool,
     ) {
@@ -548,7 +548,7 @@ mod tests {
 
         fn answer(
             &mut self,
-            (client, life): (u8, u16),
+            (client, life): (u16, u16),
             kind: Kind,
             answered: Answered,
             seq: Seq,
@@ -571,7 +571,7 @@ mod tests {
         }
 
         /// A write of epoch 1, under this counter.
-        fn write(&mut self, client: (u8, u16), counter: u64) -> OpIndex {
+        fn write(&mut self, client: (u16, u16), counter: u64) -> OpIndex {
             let seq = Seq::new(1, counter);
             self.answer(client, Kind::Write, Answered::Written, seq, 1).expect("it is the newest")
         }
@@ -582,7 +582,7 @@ mod tests {
             read.err().map(|violation| violation.check)
         }
 
-        fn gives_up(&mut self, client: u8, since_life: u16) {
+        fn gives_up(&mut self, client: u16, since_life: u16) {
             self.witness.weaken(&mut self.history, client, since_life, |_, _| true);
         }
     }

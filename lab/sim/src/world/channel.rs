@@ -3,7 +3,8 @@
 use super::World;
 use crate::control::Sent;
 use crate::event::Event;
-use crate::parts::Part;
+use crate::parts::PARTS;
+use switchback_assembly::Part;
 use switchback_core::control::{Delivery, Envelope, Message};
 
 impl World {
@@ -30,14 +31,13 @@ impl World {
             Sent::Arrives(place, at_us) => self.queue.push(at_us, Event::Message(place)),
             Sent::Lost => {}
             Sent::Breaks => {
-                let other = if to == Part::Controller { from } else { to };
-                self.break_connection(other.index());
+                self.break_connection(PARTS.number(Part::connection(from, to).0));
             }
         }
     }
 
     /// Breaks the connection between a part and the controller.
-    pub(super) fn break_connection(&mut self, part: u8) {
+    pub(super) fn break_connection(&mut self, part: u16) {
         let Some((again_us, number)) = self.control.break_connection(self.now_us, part) else {
             return;
         };
@@ -46,29 +46,29 @@ impl World {
         self.queue.push(again_us, Event::Reconnect(part, number));
     }
 
-    pub(super) fn connection_lost(&mut self, part: u8) {
-        if self.is_paused(Part::Controller.index(), Event::Lost(part, 0)) {
+    pub(super) fn connection_lost(&mut self, part: u16) {
+        if self.is_paused(PARTS.number(Part::Controller), Event::Lost(part, 0)) {
             return;
         }
-        self.controller_loses(Part::from_index(part));
+        self.controller_loses(PARTS.part(part));
     }
 
     pub(super) fn message_arrives(&mut self, place: u32) {
         // It waits in the receiver's socket while that is paused.
         let Some(under_way) = self.control.take(place) else { return };
         let to = Part::of_peer(under_way.envelope.to);
-        let until_us = self.paused_until_us[usize::from(to.index())];
+        let until_us = self.paused_until_us[usize::from(PARTS.number(to))];
         if until_us > self.now_us {
             let place = self.control.put(under_way);
             self.queue.push(until_us, Event::Message(place));
             return;
         }
-        self.trace.number(u64::from(to.index()));
+        self.trace.number(u64::from(PARTS.number(to)));
         match under_way.envelope.deliver().expect("the controller knows who is who") {
             Delivery::Controller(envelope) => self.controller_hears(envelope),
-            Delivery::Client(client, notice) => self.client_hears(client as u8, notice),
-            Delivery::Switch(switch, command) => self.switch_hears(switch as u8, command),
-            Delivery::Node(node, command) => self.node_hears(node as u8, command),
+            Delivery::Client(client, notice) => self.client_hears(client as u16, notice),
+            Delivery::Switch(switch, command) => self.switch_hears(switch, command),
+            Delivery::Node(node, command) => self.node_hears(node, command),
         }
     }
 }

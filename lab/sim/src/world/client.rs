@@ -8,11 +8,12 @@ use crate::check::{Check, Violation};
 use crate::disk::SpoolDisk;
 use crate::event::Event;
 use crate::history::{Answered, Kind, NO_GUARD, NO_OP, Op, OpIndex, fill_value, writer_of};
-use crate::parts::Part;
+use crate::parts::PARTS;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::workload::Intent;
 use std::collections::BTreeMap;
+use switchback_assembly::Part;
 use switchback_core::client::{
     Completion, Operation, Outcome, Preservation, PreservedRecord, Session, SubmitError,
 };
@@ -195,7 +196,7 @@ fn thread_of(token: u64) -> usize {
 }
 
 impl World {
-    pub(super) fn start_client(&mut self, client: u8) {
+    pub(super) fn start_client(&mut self, client: u16) {
         let now = self.now(Part::Client(client));
         let spooled = self.clients[usize::from(client)].spool.is_some();
         let seed = self.random.bits();
@@ -224,7 +225,7 @@ impl World {
         self.pump_client(client);
     }
 
-    pub(super) fn crash_client(&mut self, client: u8) {
+    pub(super) fn crash_client(&mut self, client: u16) {
         if self.clients[usize::from(client)].spool.is_none() {
             self.weaken_client(client);
         }
@@ -241,7 +242,7 @@ impl World {
 
     /// What a client alone keeps is lost, as promised: answers that rest on it are evidence no
     /// longer.
-    pub(super) fn weaken_client(&mut self, client: u8) {
+    pub(super) fn weaken_client(&mut self, client: u16) {
         if !self.plan.scheme.absorbs_writes() {
             return;
         }
@@ -261,7 +262,7 @@ impl World {
 
     /// The recovery of this epoch no longer waited for the client: what it alone keeps is lost, as
     /// promised.
-    pub(super) fn give_up_client(&mut self, client: u8, epoch: u32) {
+    pub(super) fn give_up_client(&mut self, client: u16, epoch: u32) {
         self.weaken_client(client);
         let slot = &mut self.clients[usize::from(client)];
         slot.abandoned_in = epoch;
@@ -276,7 +277,7 @@ impl World {
         Some((self.workload.number_of(&kept.key)?, kept.record.seq))
     }
 
-    pub(super) fn wake_client(&mut self, client: u8) {
+    pub(super) fn wake_client(&mut self, client: u16) {
         let now = self.now(Part::Client(client));
         let slot = &mut self.clients[usize::from(client)];
         let Some(session) = &mut slot.session else { return };
@@ -289,7 +290,7 @@ impl World {
         self.pump_client(client);
     }
 
-    pub(super) fn client_hears(&mut self, client: u8, notice: ClientNotice) {
+    pub(super) fn client_hears(&mut self, client: u16, notice: ClientNotice) {
         let now = self.now(Part::Client(client));
         if let ClientNotice::Granted(grant) = &notice {
             for (_, chain) in grant.chains.iter() {
@@ -301,7 +302,7 @@ impl World {
         self.pump_client(client);
     }
 
-    pub(super) fn client_receives(&mut self, client: u8, flight: Box<Flight>) {
+    pub(super) fn client_receives(&mut self, client: u16, flight: Box<Flight>) {
         let now = self.now(Part::Client(client));
         let Some(session) = &self.clients[usize::from(client)].session else {
             self.flights.done(flight);
@@ -339,7 +340,7 @@ impl World {
     }
 
     /// An answer may be handed out only when what it rests on is on the disk, if there is a spool.
-    fn spool_or_finish(&mut self, client: u8, done: Done) {
+    fn spool_or_finish(&mut self, client: u16, done: Done) {
         let slot = &mut self.clients[usize::from(client)];
         let Some(session) = &mut slot.session else { return };
         let Some(spool) = &mut slot.spool else {
@@ -357,7 +358,7 @@ impl World {
         }
     }
 
-    fn begin_spooling(&mut self, client: u8) {
+    fn begin_spooling(&mut self, client: u16) {
         let takes_us = 1 + self.random.exponential(self.plan.disks.spool_us);
         let fails = self.random.chance(self.plan.disks.commit_fails) && !self.is_healed();
         let slot = &mut self.clients[usize::from(client)];
@@ -378,8 +379,8 @@ impl World {
         self.queue.push(self.now_us + takes_us, Event::Spooled(client, boot));
     }
 
-    pub(super) fn spooled(&mut self, client: u8, boot: u32) {
-        if self.is_paused(Part::Client(client).index(), Event::Spooled(client, boot)) {
+    pub(super) fn spooled(&mut self, client: u16, boot: u32) {
+        if self.is_paused(PARTS.number(Part::Client(client)), Event::Spooled(client, boot)) {
             return;
         }
         let slot = &mut self.clients[usize::from(client)];
@@ -410,7 +411,7 @@ impl World {
     }
 
     /// Sends what the session has to send, takes the outcomes that no packet brought.
-    pub(super) fn pump_client(&mut self, client: u8) {
+    pub(super) fn pump_client(&mut self, client: u16) {
         let part = Part::Client(client);
         loop {
             let mut flight = self.flights.buffer();
@@ -441,7 +442,7 @@ impl World {
     }
 
     /// An operation is over.
-    fn finish(&mut self, client: u8, done: Done) {
+    fn finish(&mut self, client: u16, done: Done) {
         let thread = (done.token & 0xffff) as u16;
         let op = done.token >> 16;
         self.trace.number(done.token);
@@ -459,7 +460,7 @@ impl World {
     }
 
     /// A scan was answered, or came to nothing.
-    fn finish_scan(&mut self, client: u8, thread: u16) {
+    fn finish_scan(&mut self, client: u16, thread: u16) {
         let slot = &mut self.clients[usize::from(client)];
         let asked = slot.threads[usize::from(thread)].scans.take();
         let Some(listing) = slot.listings[usize::from(thread)].take() else { return };
@@ -481,7 +482,7 @@ impl World {
         }
     }
 
-    fn finish_op(&mut self, client: u8, thread: u16, index: OpIndex, done: Done) {
+    fn finish_op(&mut self, client: u16, thread: u16, index: OpIndex, done: Done) {
         let answer = done.answer;
         let checked = self.witness.answered(&mut self.history, index, answer, self.now_us);
         if answer.at_risk && done.given_up {
@@ -512,7 +513,7 @@ impl World {
     }
 
     /// A thread that has nothing to do wants this now; whether its session took it.
-    pub(super) fn wants(&mut self, client: u8, thread: u16, intent: Intent) -> bool {
+    pub(super) fn wants(&mut self, client: u16, thread: u16, intent: Intent) -> bool {
         let mine = &mut self.clients[usize::from(client)].threads[usize::from(thread)];
         assert!(!mine.waits && mine.wants.is_none(), "client{client}'s thread {thread} is busy");
         mine.wants = Some(intent);
@@ -521,8 +522,8 @@ impl World {
     }
 
     /// A thread of the application wants to do something.
-    pub(super) fn submit(&mut self, client: u8, thread: u16) {
-        if self.is_paused(Part::Client(client).index(), Event::Submit(client, thread)) {
+    pub(super) fn submit(&mut self, client: u16, thread: u16) {
+        if self.is_paused(PARTS.number(Part::Client(client)), Event::Submit(client, thread)) {
             return;
         }
         let mine = self.clients[usize::from(client)].threads[usize::from(thread)];
@@ -591,7 +592,7 @@ impl World {
         self.trace.line(self.now_us, || format!("#{index} begins: key-{} {op}", op.key));
     }
 
-    fn next_intent(&mut self, client: u8, thread: u16) -> Option<Intent> {
+    fn next_intent(&mut self, client: u16, thread: u16) -> Option<Intent> {
         let modifies = self.clients[usize::from(client)].threads[usize::from(thread)].modifies;
         if let Some((key, seq)) = modifies
             && seq != Seq(NO_GUARD)
@@ -614,7 +615,7 @@ impl World {
     }
 
     /// What an intent asks, and how many bytes it writes.
-    fn question(&mut self, client: u8, thread: u16, intent: Intent) -> (Op, usize) {
+    fn question(&mut self, client: u16, thread: u16, intent: Intent) -> (Op, usize) {
         let slot = &self.clients[usize::from(client)];
         let ask = |key, kind| Op::ask(client, slot.life, key, kind);
         match intent {
@@ -622,8 +623,9 @@ impl World {
             Intent::Delete(key) => (ask(key, Kind::Delete), 0),
             Intent::Scan { .. } => (ask(0, Kind::Read), 0),
             Intent::Write(key, bytes, expires_ms) => {
-                let unix_ms =
-                    self.clocks[usize::from(Part::Client(client).index())].now(self.now_us).unix_ms;
+                let unix_ms = self.clocks[usize::from(PARTS.number(Part::Client(client)))]
+                    .now(self.now_us)
+                    .unix_ms;
                 let expiry_ms = if expires_ms == 0 { 0 } else { unix_ms + expires_ms };
                 (Op { expiry_ms, ..ask(key, Kind::Write) }, bytes)
             }
@@ -643,7 +645,7 @@ impl World {
     }
 
     /// Before a client releases what it preserves: all of that must be durable elsewhere.
-    fn check_released(&mut self, client: u8, generation: u32, recovered: u32) {
+    fn check_released(&mut self, client: u16, generation: u32, recovered: u32) {
         let slot = &self.clients[usize::from(client)];
         let Some(session) = &slot.session else { return };
         let goes = |kept: &PreservedRecord| {

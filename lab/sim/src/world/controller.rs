@@ -3,9 +3,10 @@
 use super::World;
 use crate::check::{Check, Violation};
 use crate::event::Event;
-use crate::parts::Part;
+use crate::parts::PARTS;
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
+use switchback_assembly::Part;
 use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};
 use switchback_core::controller::{Controller, Files, Store, StoreFile, Stored, merge_stores};
 use switchback_wire::{KeyHash, Seq};
@@ -133,7 +134,7 @@ impl World {
     }
 
     pub(super) fn stored(&mut self, boot: u32) {
-        if self.is_paused(Part::Controller.index(), Event::Stored(boot)) {
+        if self.is_paused(PARTS.number(Part::Controller), Event::Stored(boot)) {
             return;
         }
         let now = self.now(Part::Controller);
@@ -234,7 +235,7 @@ impl World {
                 );
                 self.fail(Violation::general(Check::LeftBehind, text));
             } else {
-                self.give_up_client(client as u8, epoch);
+                self.give_up_client(client as u16, epoch);
             }
         }
     }

@@ -2,14 +2,15 @@
 
 use super::World;
 use crate::event::Event;
-use crate::parts::Part;
+use crate::parts::PARTS;
+use switchback_assembly::Part;
 use switchback_wire::{Address, Packet};
 
 /// A packet under way. It keeps its buffer from hop to hop.
 pub(super) struct Flight {
     pub(super) packet: Packet,
     pub(super) from: Address,
-    pub(super) to: u8,
+    pub(super) to: u16,
 }
 
 /// All packets under way, and buffers for more.
@@ -70,7 +71,7 @@ impl World {
             return;
         };
         flight.from = from.address();
-        flight.to = to.index();
+        flight.to = PARTS.number(to);
         if let Some(rules) = &mut self.rules
             && !rules.lets_pass(from, to, &flight)
         {
@@ -78,7 +79,7 @@ impl World {
             self.flights.done(flight);
             return;
         }
-        let fate = self.network.send(from.index(), flight.to);
+        let fate = self.network.send(PARTS.number(from), flight.to);
         let (now_us, sent) = (self.now_us, fate.delays());
         self.trace.line(now_us, || describe(from, to, &flight.packet, sent));
         if let Some(&delay_us) = sent.get(1) {
@@ -102,7 +103,7 @@ impl World {
     pub(super) fn inject(&mut self, from: Part, to: Part, bytes: &[u8]) {
         let mut flight = self.flights.buffer();
         flight.from = from.address();
-        flight.to = to.index();
+        flight.to = PARTS.number(to);
         flight.packet.copy_from(bytes).expect("a packet fits a buffer");
         let place = self.flights.put(flight);
         self.queue.push(self.now_us, Event::Packet(place));
@@ -118,13 +119,13 @@ impl World {
         self.trace.packet(
             self.now_us,
             flight.from,
-            Part::from_index(to).address(),
+            PARTS.part(to).address(),
             flight.packet.bytes(),
         );
         // Without the durable generation, which means something in answers only.
         self.trace.bytes(&flight.packet.bytes()[..104]);
         self.trace.bytes(&flight.packet.bytes()[108..switchback_wire::HEADER_BYTES]);
-        match Part::from_index(to) {
+        match PARTS.part(to) {
             Part::Client(client) => self.client_receives(client, flight),
             Part::Switch(switch) => self.switch_receives(switch, flight),
             Part::Node(node) => self.node_receives(node, flight),

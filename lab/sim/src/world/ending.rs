@@ -5,8 +5,8 @@ use crate::check::stored::{Stored, compare};
 use crate::check::{Check, Violation, conditions, scans};
 use crate::clock::START_UNIX_MS;
 use crate::history::{Answered, Op};
-use crate::parts::Part;
 use crate::workload::Intent;
+use switchback_assembly::Part;
 use switchback_wire::CACHED_KEY_BYTES_MAX;
 
 /// How far a run is.
@@ -71,7 +71,7 @@ impl World {
         self.ending_state.since_us = self.now_us.max(self.pauses_end_us());
         self.ending_state.deadline_us = self.ending_state.since_us + self.patience_us();
         // Threads that had nothing to do look again.
-        for client in 0..self.clients.len() as u8 {
+        for client in 0..self.clients.len() as u16 {
             for thread in 0..self.plan.load.threads {
                 self.queue.push(self.now_us + 1, crate::event::Event::Submit(client, thread));
             }
@@ -268,7 +268,7 @@ impl World {
     }
 
     /// What a thread does after the safety phase.
-    pub(super) fn ending_intent(&mut self, client: u8, _thread: u16) -> Option<Intent> {
+    pub(super) fn ending_intent(&mut self, client: u16, _thread: u16) -> Option<Intent> {
         match self.phase {
             Phase::Reading(key) if key < self.workload.keys() => {
                 self.phase = Phase::Reading(key + 1);

@@ -22,7 +22,7 @@ use crate::control::ControlPlane;
 use crate::event::Event;
 use crate::history::History;
 use crate::network::Network;
-use crate::parts::{PARTS_MAX, Part};
+use crate::parts::{PARTS, PARTS_MAX};
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::trace::{Trace, Wanted};
@@ -36,6 +36,7 @@ use node::NodeSlot;
 use script::Rules;
 pub use script::{Act, Script};
 use switch::SwitchSlot;
+use switchback_assembly::Part;
 use switchback_assembly::Rack;
 use switchback_core::Now;
 use switchback_events::EventQueue;
@@ -158,9 +159,9 @@ impl World {
 
     /// All parts, in a fixed order.
     fn parts(&self) -> Vec<Part> {
-        let nodes = (0..self.nodes.len() as u8).map(Part::Node);
-        let switches = (0..self.switches.len() as u8).map(Part::Switch);
-        let clients = (0..self.clients.len() as u8).map(Part::Client);
+        let nodes = (0..self.nodes.len() as u16).map(Part::Node);
+        let switches = (0..self.switches.len() as u16).map(Part::Switch);
+        let clients = (0..self.clients.len() as u16).map(Part::Client);
         std::iter::once(Part::Controller).chain(switches).chain(nodes).chain(clients).collect()
     }
 
@@ -191,13 +192,13 @@ impl World {
 
     #[inline]
     fn now(&self, part: Part) -> Now {
-        self.clocks[usize::from(part.index())].now(self.now_us)
+        self.clocks[usize::from(PARTS.number(part))].now(self.now_us)
     }
 
     /// Sees to it that a part's timer rings at this time of its monotonic clock, if it is set.
     #[inline]
     fn arm(&mut self, part: Part, due_us: Option<u64>) {
-        let index = part.index();
+        let index = PARTS.number(part);
         let Some(monotonic_us) = due_us else { return };
         let asked = &mut self.asked[usize::from(index)];
         if asked.0 != monotonic_us {
@@ -208,7 +209,7 @@ impl World {
     }
 
     #[inline]
-    fn arm_at(&mut self, index: u8, at_us: u64) {
+    fn arm_at(&mut self, index: u16, at_us: u64) {
         // Never at once: a part that always has something to do must not stop the world.
         let at_us = at_us.max(self.now_us + 1);
         if at_us < self.armed_us[usize::from(index)] {
@@ -253,7 +254,7 @@ impl World {
 
     /// Whether a part is paused: then its event comes again when it isn't.
     #[inline]
-    fn is_paused(&mut self, index: u8, event: Event) -> bool {
+    fn is_paused(&mut self, index: u16, event: Event) -> bool {
         let until_us = self.paused_until_us[usize::from(index)];
         if until_us <= self.now_us {
             return false;
@@ -262,7 +263,7 @@ impl World {
         true
     }
 
-    fn wake(&mut self, index: u8) {
+    fn wake(&mut self, index: u16) {
         if self.armed_us[usize::from(index)] != self.now_us {
             return; // it was set to another time since
         }
@@ -271,7 +272,7 @@ impl World {
             return;
         }
         self.armed_us[usize::from(index)] = u64::MAX;
-        match Part::from_index(index) {
+        match PARTS.part(index) {
             Part::Controller => self.wake_controller(),
             Part::Client(client) => self.wake_client(client),
             Part::Switch(switch) => self.wake_switch(switch),
@@ -299,13 +300,13 @@ impl World {
             Part::Switch(switch) => self.crash_switch(switch),
             Part::Node(node) => self.crash_node(node),
         }
-        self.paused_until_us[usize::from(part.index())] = 0;
+        self.paused_until_us[usize::from(PARTS.number(part))] = 0;
         if part == Part::Controller {
             for other in self.parts() {
-                self.break_connection(other.index());
+                self.break_connection(PARTS.number(other));
             }
         } else {
-            self.break_connection(part.index());
+            self.break_connection(PARTS.number(part));
         }
     }
 

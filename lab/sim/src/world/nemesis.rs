@@ -3,10 +3,11 @@
 use super::World;
 use super::ending::Phase;
 use crate::event::Event;
-use crate::parts::Part;
+use crate::parts::PARTS;
 use crate::plan::{FaultKind, Faults};
 use crate::random::Random;
 use std::collections::BTreeMap;
+use switchback_assembly::Part;
 
 /// A fault that lasts.
 enum Lasting {
@@ -17,8 +18,8 @@ enum Lasting {
     Lossy,
     SlowControl,
     /// Whose disk is full, and whether the node is killed and started again once it isn't.
-    Full(u8, bool),
-    Rotten(u8),
+    Full(u16, bool),
+    Rotten(u16),
 }
 
 /// Who breaks things.
@@ -144,7 +145,7 @@ impl World {
             FaultKind::PartitionOneWay => Some(self.partition(false)),
             FaultKind::PartitionControl => {
                 let part = self.pick(|part| !is_controller(part))?;
-                self.control.stall(self.now_us, part.index(), true);
+                self.control.stall(self.now_us, PARTS.number(part), true);
                 Some(Lasting::Stalled(vec![part], self.nemesis.random.chance(0.5)))
             }
             FaultKind::Zombie => {
@@ -161,7 +162,7 @@ impl World {
                     }
                 }
                 for part in &alone {
-                    self.control.stall(self.now_us, part.index(), true);
+                    self.control.stall(self.now_us, PARTS.number(*part), true);
                 }
                 Some(Lasting::Stalled(alone, true))
             }
@@ -177,7 +178,7 @@ impl World {
             FaultKind::BreakConnections => {
                 for part in self.parts() {
                     if !is_controller(part) && self.nemesis.random.chance(0.5) {
-                        self.break_connection(part.index());
+                        self.break_connection(PARTS.number(part));
                     }
                 }
                 Some(Lasting::Blocked(Vec::new()))
@@ -213,16 +214,12 @@ impl World {
     /// The switch that serves, as the controller sees it.
     fn active_switch(&self) -> Option<Part> {
         let status = self.controller.controller.as_ref()?.status(self.now(Part::Controller));
-        status
-            .switches
-            .iter()
-            .find(|switch| switch.active)
-            .map(|switch| Part::Switch(switch.index as u8))
+        status.switches.iter().find(|switch| switch.active).map(|switch| Part::Switch(switch.index))
     }
 
     /// Damages a record of a node where it is stored. (It is mended when the fault ends, as from a
     /// backup.)
-    fn rot_one(&mut self, node: u8) -> bool {
+    fn rot_one(&mut self, node: u16) -> bool {
         let slot = &self.nodes[usize::from(node)];
         let count = slot.engine.records().count() as u64;
         if count == 0 {
@@ -240,7 +237,7 @@ impl World {
 
     fn pause_one(&mut self, parts: impl Fn(Part) -> bool, lasts_us: u64) -> Option<Lasting> {
         let part = self.pick(parts)?;
-        let until_us = &mut self.paused_until_us[usize::from(part.index())];
+        let until_us = &mut self.paused_until_us[usize::from(PARTS.number(part))];
         *until_us = (*until_us).max(self.now_us + lasts_us);
         Some(Lasting::Blocked(Vec::new()))
     }
@@ -284,9 +281,10 @@ impl World {
             Lasting::Stalled(parts, breaks) => {
                 for part in parts {
                     if breaks {
-                        self.break_connection(part.index());
+                        self.break_connection(PARTS.number(part));
                     }
-                    for (place, at_us) in self.control.stall(self.now_us, part.index(), false) {
+                    for (place, at_us) in self.control.stall(self.now_us, PARTS.number(part), false)
+                    {
                         self.queue.push(at_us, Event::Message(place));
                     }
                 }

@@ -3,7 +3,8 @@
 use super::{Flight, World};
 use crate::check::{Check, Violation};
 use crate::event::Event;
-use crate::parts::Part;
+use crate::parts::PARTS;
+use switchback_assembly::Part;
 use switchback_core::control::{Command, NodeCommand};
 use switchback_core::node::Shim;
 use switchback_core::storage::{EngineDone, EngineOp};
@@ -48,14 +49,14 @@ impl NodeSlot {
 }
 
 impl World {
-    pub(super) fn start_node(&mut self, node: u8) {
+    pub(super) fn start_node(&mut self, node: u16) {
         let now = self.now(Part::Node(node));
         let address = Part::Node(node).address();
         let slot = &mut self.nodes[usize::from(node)];
         slot.boot += 1;
         let loaded = slot.engine.loaded();
         let boot = u64::from(slot.boot) << 8 | u64::from(node);
-        match self.rack.shim(node.into(), boot, address, loaded, now) {
+        match self.rack.shim(node, boot, address, loaded, now) {
             Ok(shim) => slot.shim = Some(Box::new(shim)),
             Err(error) => {
                 self.fail(Violation::general(
@@ -68,7 +69,7 @@ impl World {
         self.pump_node(node);
     }
 
-    pub(super) fn crash_node(&mut self, node: u8) {
+    pub(super) fn crash_node(&mut self, node: u16) {
         let slot = &mut self.nodes[usize::from(node)];
         slot.shim = None;
         slot.boot += 1;
@@ -78,7 +79,7 @@ impl World {
         slot.engine.crash(survivors);
     }
 
-    pub(super) fn wake_node(&mut self, node: u8) {
+    pub(super) fn wake_node(&mut self, node: u16) {
         let now = self.now(Part::Node(node));
         let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
         if now.is_due(shim.poll_timeout()) {
@@ -87,7 +88,7 @@ impl World {
         self.pump_node(node);
     }
 
-    pub(super) fn node_receives(&mut self, node: u8, flight: Box<Flight>) {
+    pub(super) fn node_receives(&mut self, node: u16, flight: Box<Flight>) {
         let now = self.now(Part::Node(node));
         let Some(shim) = &mut self.nodes[usize::from(node)].shim else {
             self.flights.done(flight);
@@ -98,7 +99,7 @@ impl World {
         self.pump_node(node);
     }
 
-    pub(super) fn node_hears(&mut self, node: u8, command: Command<NodeCommand>) {
+    pub(super) fn node_hears(&mut self, node: u16, command: Command<NodeCommand>) {
         let now = self.now(Part::Node(node));
         let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
         shim.handle_message(now, command);
@@ -106,7 +107,7 @@ impl World {
     }
 
     /// Passes on what the shim has to say.
-    fn pump_node(&mut self, node: u8) {
+    fn pump_node(&mut self, node: u16) {
         let part = Part::Node(node);
         loop {
             let mut flight = self.flights.buffer();
@@ -134,7 +135,7 @@ impl World {
         self.arm(part, due_us);
     }
 
-    fn begin_commit(&mut self, node: u8) {
+    fn begin_commit(&mut self, node: u16) {
         let fails = self.random.chance(self.plan.disks.commit_fails) && !self.is_healed();
         let takes_us = 1 + self.random.exponential(self.plan.disks.commit_us);
         let late = self.random.chance(0.5);
@@ -155,10 +156,10 @@ impl World {
         self.queue.push(self.now_us + takes_us, Event::Committed(node, boot));
     }
 
-    pub(super) fn committed(&mut self, node: u8, boot: u32) {
+    pub(super) fn committed(&mut self, node: u16, boot: u32) {
         let part = Part::Node(node);
         let event = Event::Committed(node, boot);
-        if self.is_paused(part.index(), event) {
+        if self.is_paused(PARTS.number(part), event) {
             return;
         }
         if let Some(rules) = &mut self.rules

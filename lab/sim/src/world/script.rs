@@ -6,12 +6,12 @@ use crate::check::Violation;
 use crate::event::Event;
 use crate::focus::Focus;
 use crate::history::{Answered, Op, OpIndex};
-use crate::parts::Part;
 use crate::plan::{Agents, Clocks, ControlNetwork, DataNetwork, Disks, Load, Plan, Topology};
 use crate::run::{Outcome, outcome};
 use crate::trace::Wanted;
 use crate::workload::Intent;
 use std::collections::{BTreeMap, VecDeque};
+use switchback_assembly::Part;
 use switchback_assembly::Times;
 use switchback_core::Now;
 use switchback_core::control::Envelope;
@@ -50,7 +50,7 @@ pub(super) struct Rules {
     /// From which part to which no control message arrives, and those that wait there, in order.
     stalled: BTreeMap<(Part, Part), Vec<Envelope>>,
     /// Nodes whose engines end no commit, and the one that waits for that.
-    stopped: BTreeMap<u8, Option<Event>>,
+    stopped: BTreeMap<u16, Option<Event>>,
 }
 
 impl Rules {
@@ -74,7 +74,7 @@ impl Rules {
     }
 
     /// Whether a node's commit may end.
-    pub(super) fn lets_commit(&mut self, node: u8, event: Event) -> bool {
+    pub(super) fn lets_commit(&mut self, node: u16, event: Event) -> bool {
         let Some(waits) = self.stopped.get_mut(&node) else { return true };
         *waits = Some(event);
         false
@@ -89,7 +89,7 @@ impl World {
 
     /// Whether every client may ask.
     fn has_sessions(&self) -> bool {
-        let open = |(client, slot): (u8, &ClientSlot)| {
+        let open = |(client, slot): (u16, &ClientSlot)| {
             let now = self.now(Part::Client(client));
             slot.session.as_ref().is_some_and(|session| session.is_open(now))
         };
@@ -203,7 +203,7 @@ impl Script {
     }
 
     /// A client asks something.
-    fn ask(&mut self, client: u8, intent: Intent) -> OpIndex {
+    fn ask(&mut self, client: u16, intent: Intent) -> OpIndex {
         let index = self.world.history.ops.len() as OpIndex;
         assert!(
             self.world.wants(client, 0, intent),
@@ -213,23 +213,23 @@ impl Script {
     }
 
     /// A client reads a key.
-    pub fn read(&mut self, client: u8, key: u32) -> OpIndex {
+    pub fn read(&mut self, client: u16, key: u32) -> OpIndex {
         self.ask(client, Intent::Read(key))
     }
 
     /// A client writes a key.
-    pub fn write(&mut self, client: u8, key: u32) -> OpIndex {
+    pub fn write(&mut self, client: u16, key: u32) -> OpIndex {
         self.ask(client, Intent::Write(key, 8, 0))
     }
 
     /// A client writes a key if it is at the version that it saw last; never written, if it saw
     /// none.
-    pub fn write_if(&mut self, client: u8, key: u32) -> OpIndex {
+    pub fn write_if(&mut self, client: u16, key: u32) -> OpIndex {
         self.ask(client, Intent::Guess(key, 8, false))
     }
 
     /// A client deletes a key.
-    pub fn delete(&mut self, client: u8, key: u32) -> OpIndex {
+    pub fn delete(&mut self, client: u16, key: u32) -> OpIndex {
         self.ask(client, Intent::Delete(key))
     }
 
@@ -291,7 +291,7 @@ impl Script {
     }
 
     /// A node's engine ends no commit from now on, until [`Script::start_engine`].
-    pub fn stop_engine(&mut self, node: u8) {
+    pub fn stop_engine(&mut self, node: u16) {
         self.rules().stopped.insert(node, None);
     }
 
@@ -302,7 +302,7 @@ impl Script {
     }
 
     /// A node's engine works again.
-    pub fn start_engine(&mut self, node: u8) {
+    pub fn start_engine(&mut self, node: u16) {
         if let Some(Some(commit)) = self.rules().stopped.remove(&node) {
             self.world.queue.push(self.world.now_us, commit);
         }
@@ -318,7 +318,7 @@ impl Script {
     }
 
     /// Waits until a node is in an epoch of which some client hasn't heard.
-    pub fn moves_on(&mut self, node: u8) {
+    pub fn moves_on(&mut self, node: u16) {
         self.until("a node begins an epoch", |world| {
             let shim = world.nodes[usize::from(node)].shim.as_ref();
             shim.is_some_and(|shim| world.epochs().any(|epoch| epoch < shim.epoch()))
@@ -335,7 +335,7 @@ impl Script {
     }
 
     /// Whether the cache absorbs a client's write of a key; what was just admitted is read first.
-    pub fn absorbs(&mut self, client: u8, key: u32) -> bool {
+    pub fn absorbs(&mut self, client: u16, key: u32) -> bool {
         let read = self.read(client, key);
         self.answer(read);
         let write = self.write(client, key);
@@ -359,7 +359,7 @@ impl Script {
     }
 
     /// A node's engine drops what its floors allow to drop; how many records.
-    pub fn compact(&mut self, node: u8) -> usize {
+    pub fn compact(&mut self, node: u16) -> usize {
         let unix_ms = self.world.now(Part::Node(node)).unix_ms;
         let engine = &mut self.world.nodes[usize::from(node)].engine;
         engine.set_now_ms(unix_ms);

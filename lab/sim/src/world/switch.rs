@@ -6,10 +6,11 @@
 use super::{Flight, World};
 use crate::check::{Check, Violation};
 use crate::event::Event;
-use crate::parts::Part;
+use crate::parts::PARTS;
 use crate::plan::Plan;
 use crate::random::Random;
 use std::collections::{BTreeMap, VecDeque};
+use switchback_assembly::Part;
 use switchback_core::Now;
 use switchback_core::control::{Command, KeyedRecord, Location, SwitchCommand, SwitchReport};
 use switchback_core::floors::SEQ_BUCKETS;
@@ -219,7 +220,7 @@ impl Target for Between<'_> {
 }
 
 impl World {
-    pub(super) fn start_switch(&mut self, switch: u8) {
+    pub(super) fn start_switch(&mut self, switch: u16) {
         let part = Part::Switch(switch);
         let now = self.now(part);
         self.rack.limits.loads_a_step = 1 + self.random.below(64) as usize;
@@ -240,7 +241,7 @@ impl World {
         self.agent_acts(switch, now, |agent| agent.handle_timeout(now));
     }
 
-    pub(super) fn crash_switch(&mut self, switch: u8) {
+    pub(super) fn crash_switch(&mut self, switch: u16) {
         let slot = &mut self.switches[usize::from(switch)];
         slot.running = None;
         slot.boot += 1;
@@ -252,7 +253,7 @@ impl World {
         }
     }
 
-    pub(super) fn switch_receives(&mut self, switch: u8, mut flight: Box<Flight>) {
+    pub(super) fn switch_receives(&mut self, switch: u16, mut flight: Box<Flight>) {
         let now = self.now(Part::Switch(switch));
         let interleave = self.plan.data.interleave;
         let slot = &mut self.switches[usize::from(switch)];
@@ -275,12 +276,12 @@ impl World {
         if slot.poll_at_us == u64::MAX {
             slot.poll_at_us = self.now_us + self.plan.agents.poll_us;
             let at_us = slot.poll_at_us;
-            self.arm_at(Part::Switch(switch).index(), at_us);
+            self.arm_at(PARTS.number(Part::Switch(switch)), at_us);
         }
         self.carry_out(switch, flight, verdict);
     }
 
-    fn carry_out(&mut self, switch: u8, flight: Box<Flight>, verdict: Verdict) {
+    fn carry_out(&mut self, switch: u16, flight: Box<Flight>, verdict: Verdict) {
         let part = Part::Switch(switch);
         match verdict {
             Verdict::Reply => {
@@ -291,7 +292,7 @@ impl World {
                 self.send_packet(part, to, flight);
             }
             Verdict::Forward(replicas) => {
-                let to = Part::Node(replicas[0] as u8).address();
+                let to = Part::Node(replicas[0]).address();
                 self.send_packet(part, to, flight);
             }
             Verdict::Drop(reason) => {
@@ -302,7 +303,7 @@ impl World {
         }
     }
 
-    pub(super) fn switch_hears(&mut self, switch: u8, command: Command<SwitchCommand>) {
+    pub(super) fn switch_hears(&mut self, switch: u16, command: Command<SwitchCommand>) {
         let after_us = self.random.exponential(self.plan.agents.command_us);
         let slot = &mut self.switches[usize::from(switch)];
         if slot.running.is_none() {
@@ -316,9 +317,9 @@ impl World {
         }
     }
 
-    pub(super) fn agent_runs(&mut self, switch: u8, boot: u32) {
+    pub(super) fn agent_runs(&mut self, switch: u16, boot: u32) {
         let part = Part::Switch(switch);
-        if self.is_paused(part.index(), Event::Agent(switch, boot)) {
+        if self.is_paused(PARTS.number(part), Event::Agent(switch, boot)) {
             return;
         }
         let now = self.now(part);
@@ -335,7 +336,7 @@ impl World {
         });
     }
 
-    pub(super) fn wake_switch(&mut self, switch: u8) {
+    pub(super) fn wake_switch(&mut self, switch: u16) {
         let now = self.now(Part::Switch(switch));
         self.switches[usize::from(switch)].poll_at_us = u64::MAX;
         self.agent_acts(switch, now, |agent| {
@@ -348,7 +349,7 @@ impl World {
     }
 
     /// Lets the agent do something, with packets in between, and passes on what comes of it.
-    fn agent_acts(&mut self, switch: u8, now: Now, acts: impl FnOnce(&mut Agent)) {
+    fn agent_acts(&mut self, switch: u16, now: Now, acts: impl FnOnce(&mut Agent)) {
         let sequence_start = if self.is_healed() { 0 } else { self.plan.topology.sequence_start };
         let slot = &mut self.switches[usize::from(switch)];
         let Some(running) = &mut slot.running else { return };
@@ -378,7 +379,7 @@ impl World {
         self.pump_agent(switch);
     }
 
-    fn pump_agent(&mut self, switch: u8) {
+    fn pump_agent(&mut self, switch: u16) {
         let part = Part::Switch(switch);
         loop {
             let slot = &mut self.switches[usize::from(switch)];
@@ -392,17 +393,17 @@ impl World {
         let (due_us, poll_at_us) = (running.agent.poll_timeout(), slot.poll_at_us);
         if running.agent.is_taking_snapshot() {
             let step_us = 1 + self.random.exponential(self.plan.agents.step_us);
-            self.arm_at(part.index(), self.now_us + step_us);
+            self.arm_at(PARTS.number(part), self.now_us + step_us);
         } else {
             self.arm(part, due_us);
         }
         if poll_at_us != u64::MAX {
-            self.arm_at(part.index(), poll_at_us);
+            self.arm_at(PARTS.number(part), poll_at_us);
         }
     }
 
     /// A snapshot must be what the cache was when it began.
-    fn follow_snapshot(&mut self, switch: u8, report: &SwitchReport) {
+    fn follow_snapshot(&mut self, switch: u16, report: &SwitchReport) {
         let slot = &mut self.switches[usize::from(switch)];
         match report {
             SwitchReport::SnapshotChunk { index, records, .. } => {
