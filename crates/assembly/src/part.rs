@@ -1,7 +1,7 @@
 //! The parts of a rack by their roles, and what connects them.
 //!
 //! - **Data**: clients and nodes send packets to switches, switches to clients and nodes. A packet
-//!   goes to an address, so no list of links says who may send to whom.
+//!   goes to an address, so there is no list of pairs.
 //! - **Control**: each part but the controller has one connection, to the controller.
 
 use std::fmt;
