@@ -145,3 +145,53 @@ fn all_reports_are_taken_before_the_controller_is_told_of_evictions() {
     }
     assert_eq!(alone.0.poll_op(), None);
 }
+
+/// A writer that was delayed may report, after this snapshot's beginning, the original that the
+/// snapshot before asked for, and then change the record: the snapshot holds what it wrote.
+#[test]
+fn a_late_original_of_the_snapshot_before_gives_way_to_this_ones() {
+    let mut alone = Alone::new();
+    alone.command(2, SwitchCommand::Admit(vec![entry(1)]));
+    assert!(matches!(alone.asks(), DatapathAction::Admit(_)));
+    alone.ends(DatapathDone::Admitted(vec![true]));
+    alone.command(3, SwitchCommand::Snapshot { generation: 4 });
+    assert_eq!(alone.asks(), DatapathAction::TakeReports);
+    alone.ends(DatapathDone::Reports(Vec::new()));
+    assert_eq!(alone.asks(), DatapathAction::BeginSnapshot(4));
+    alone.ends(DatapathDone::SnapshotBegun(true));
+    alone.says();
+    let changed_in = |generation: u32, value: &[u8]| {
+        let mut loaded = LoadedRecord { generation, ..loaded(1) };
+        loaded.keyed.record.value = value.to_vec();
+        loaded
+    };
+    alone.0.handle_readable(NOW);
+    assert_eq!(alone.asks(), DatapathAction::TakeReports);
+    let originals = [changed_in(1, b"of the snapshot before"), changed_in(3, b"of this one")];
+    alone.ends(DatapathDone::Reports(originals.map(DatapathReport::Original).to_vec()));
+    loop {
+        match alone.0.poll_op().map(|op| op.action) {
+            Some(DatapathAction::LoadRecords(entries)) => {
+                let loaded = entries.iter().map(|_| Some(changed_in(4, b"too late")));
+                alone.ends(DatapathDone::Records(loaded.collect()));
+            }
+            Some(DatapathAction::TakeReports) => alone.ends(DatapathDone::Reports(Vec::new())),
+            Some(DatapathAction::ReadMisses) => alone.ends(DatapathDone::Misses(0)),
+            Some(DatapathAction::EndSnapshot) => {
+                alone.ends(DatapathDone::Changed);
+                break;
+            }
+            Some(action) => panic!("{action:?} is no step of a snapshot"),
+            None => alone.0.handle_timeout(NOW),
+        }
+    }
+    let (mut records, mut complete) = (Vec::new(), false);
+    for report in alone.says() {
+        match report {
+            SwitchReport::SnapshotChunk { records: chunk, .. } => records.extend(chunk),
+            SwitchReport::SnapshotEnd { complete: is_complete, .. } => complete = is_complete,
+            other => panic!("{other:?} is no report of a snapshot"),
+        }
+    }
+    assert_eq!((records, complete), (vec![changed_in(3, b"of this one").keyed], true));
+}

@@ -94,6 +94,7 @@ fn snapshot(
         values.push((parts.header.generation < generation).then(|| assert_whole(parts.value)));
     }
     control(datapath, header(Op::SnapshotEnd, b"-"), b"-");
+    let loaded: Vec<bool> = values.iter().map(Option::is_some).collect();
     // The writer may still be reporting what it saw before the end.
     let mut report = Packet::new();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -110,10 +111,11 @@ fn snapshot(
                 (parts.header.op, parts.header.generation < generation),
                 (Op::Original, true)
             );
-            let at = &mut values[parts.header.location as usize];
-            if at.is_none() {
-                *at = Some(assert_whole(parts.value));
-                originals += 1;
+            // The last one counts: a writer that was delayed may still report for the snapshot before.
+            let slot = parts.header.location as usize;
+            if !loaded[slot] {
+                originals += usize::from(values[slot].is_none());
+                values[slot] = Some(assert_whole(parts.value));
             }
         }
     }
