@@ -128,10 +128,19 @@ impl DirectoryFile {
                 && counters.generation_reserved < COUNTED_MAX
         }) && self.starts < STARTS_MAX
             && self.sessions_opened < COUNTED_MAX
-            && self
-                .sessions
-                .values()
-                .all(|session| session.lane_first <= LANES_MAX && session.lanes <= LANES_MAX)
+            && self.lanes_are_disjoint()
+    }
+
+    /// Whether each session has lanes, in range, and no lane has two sessions: a request of one
+    /// would be taken for a repetition of the other's.
+    fn lanes_are_disjoint(&self) -> bool {
+        let mut lanes: Vec<_> =
+            self.sessions.values().map(|session| (session.lane_first, session.lanes)).collect();
+        lanes.sort_unstable();
+        let in_range =
+            |&(first, count): &(u32, u32)| first <= LANES_MAX && (1..=LANES_MAX).contains(&count);
+        lanes.iter().all(in_range)
+            && lanes.is_sorted_by(|(first, count), (next, _)| first + count <= *next)
     }
 }
 
@@ -486,6 +495,23 @@ mod tests {
             SessionEntry { boot: 1, lane_first: u32::MAX, lanes: 1, number: 1, spooled: false };
         let with_session = |file: &mut DirectoryFile| _ = file.sessions.insert(1, session);
         assert!(matches!(opened(with_session), Err(EngineError::Corrupt(_))));
+    }
+
+    #[test]
+    fn sessions_that_share_a_lane_are_damage() {
+        let opened = |lanes: &[(u32, u32)]| {
+            opened(|file| {
+                for (client, &(lane_first, lanes)) in lanes.iter().enumerate() {
+                    let (boot, number) = (7, client as u32);
+                    let session = SessionEntry { boot, lane_first, lanes, number, spooled: false };
+                    file.sessions.insert(client as u64, session);
+                }
+            })
+        };
+        assert_eq!(opened(&[(8, 8), (0, 8)]), Ok(()));
+        for damage in [&[(0, 8), (7, 8)][..], &[(0, 8), (0, 8)], &[(4, 0)], &[(0, 8), (4, 0)]] {
+            assert!(matches!(opened(damage), Err(EngineError::Corrupt(_))), "{damage:?}");
+        }
     }
 
     /// Fails if a rack that exists could not be opened any more.
