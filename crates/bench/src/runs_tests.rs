@@ -143,11 +143,6 @@ fn each_scheme_is_measured_with_the_number_outstanding_that_it_does_best_with() 
         let did = |tried: &&Value| number(&tried["throughput_ops"]);
         let best = tried.iter().copied().max_by(|a, b| did(a).total_cmp(&did(b))).unwrap();
         assert_eq!(run["outstanding"], best["outstanding"]);
-        // Little's law: as many were really outstanding, of both clients.
-        let mean_s = number(&run["latency_all_us"]["mean"]) / 1e6;
-        let under_way = mean_s * number(&run["throughput_ops"]);
-        let ratio = under_way / (2.0 * number(&run["outstanding"]));
-        assert!((0.5..1.3).contains(&ratio), "{ratio} {run}");
     }
     let error = bench("--outstanding best --rate 100", None).0.unwrap_err();
     assert!(error.to_string().contains("closed loop"), "{error}");
