@@ -12,8 +12,8 @@
 
 // How many counters one LOAD_COUNTERS may ask for.
 #define COUNTERS_LOADED_MAX 32u
-// How many counters one RESET_* may clear.
-#define RESET_MAX (1u << 20)
+// How many counters one AGE_* may halve.
+#define AGED_MAX (1u << 20)
 
 STEP u32 control_done(struct packet *packet, struct call *call, u8 status)
 {
@@ -70,8 +70,8 @@ STEP u32 control_admit(struct packet *packet, struct call *call, struct record *
     packet_get_key(packet, call, record);
     u32 *counter = table_counter(call, call->location);
     if (counter != NULL) {
-        // It was hot a moment ago, so it isn't the next victim.
-        store_relaxed(counter, table_threshold(call));
+        // It is worth what was counted of it before.
+        store_relaxed(counter, (u32)call->header.guard);
     }
     return control_done(packet, call, STATUS_OK);
 }
@@ -176,17 +176,24 @@ STAGE u32 control_load_counters(struct packet *packet, struct call *call)
     return REPLY;
 }
 
-static long control_reset_counter(u32 index, void *with)
+// Half of it, `halvings` times. Counted meanwhile or not: an estimate either way.
+STEP void control_age(u32 *counter, u64 halvings)
 {
-    u32 *counter = control_counter(with, index);
+    store_relaxed(counter, halvings < 32 ? load_relaxed(counter) >> halvings : 0u);
+}
+
+static long control_age_counter(u32 index, void *with)
+{
+    struct call *call = with;
+    u32 *counter = control_counter(call, index);
     if (counter == NULL) {
         return 1;
     }
-    store_relaxed(counter, 0u);
+    control_age(counter, call->header.guard);
     return 0;
 }
 
-static long control_reset_column(u32 index, void *with)
+static long control_age_column(u32 index, void *with)
 {
     struct call *call = with;
     u32 column = slot_of(call->location) + index;
@@ -196,21 +203,20 @@ static long control_reset_column(u32 index, void *with)
     for (u32 row = 0; row < SKETCH_ROWS; row++) {
         u32 *counter = table_sketch(call, row, column);
         if (counter != NULL) {
-            // A key needs that much less to be hot.
-            store_relaxed(counter, (u32)call->header.guard);
+            control_age(counter, call->header.guard);
         }
     }
     return 0;
 }
 
-STAGE u32 control_reset(struct packet *packet, struct call *call)
+STAGE u32 control_ageing(struct packet *packet, struct call *call)
 {
     u32 asked = control_count(packet, call);
-    u32 bounded = asked < RESET_MAX ? asked : RESET_MAX;
-    if (call->header.op == OP_RESET_SKETCH) {
-        repeat(bounded, control_reset_column, call);
+    u32 bounded = asked < AGED_MAX ? asked : AGED_MAX;
+    if (call->header.op == OP_AGE_SKETCH) {
+        repeat(bounded, control_age_column, call);
     } else {
-        repeat(bounded, control_reset_counter, call);
+        repeat(bounded, control_age_counter, call);
     }
     return control_done(packet, call, STATUS_OK);
 }
@@ -309,9 +315,9 @@ STEP u32 control(struct packet *packet, struct call *call)
         return control_record(packet, call);
     case OP_LOAD_COUNTERS:
         return control_load_counters(packet, call);
-    case OP_RESET_COUNTERS:
-    case OP_RESET_SKETCH:
-        return control_reset(packet, call);
+    case OP_AGE_COUNTERS:
+    case OP_AGE_SKETCH:
+        return control_ageing(packet, call);
     case OP_LOAD_LANE:
         return control_load_lane(packet, call);
     default:

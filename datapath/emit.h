@@ -62,6 +62,8 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
     wire->ttl -= 1;
     if (verdict == REPLY || has_flag(&call->header, FLAG_EMBEDDED)) {
         encode_record(&call->header, wire);
+    } else if (unlikely(has_flag(&call->header, FLAG_HOT))) {
+        wire->generation = to_be32(call->header.generation);
     }
     if (verdict == REPLY) {
         // One integer releases what clients keep of records that are durable by now.

@@ -88,6 +88,9 @@ const struct switchback_number *switchback_layout(u32 *length)
         PLACE(registers, snapshot)           //
         PLACE(registers, lanes)              //
         PLACE(registers, sequence_used)      //
+        PLACE(registers, sampling)           //
+        PLACE(registers, threshold)          //
+        PLACE(registers, offers)             //
     };
     *length = array_length(numbers);
     return numbers;

@@ -174,11 +174,12 @@ struct switchback *switchback_new(const struct switchback_config *config)
         return NULL;
     }
     switchback->features = config->features;
-    switchback->sampling = config->sampling;
-    switchback->threshold = config->threshold;
     switchback->sketch_mask = config->sketch_width - 1;
     switchback->lane_count = config->lanes;
     switchback->registers.lanes = config->lanes;
+    switchback->registers.sampling = config->sampling;
+    switchback->registers.threshold = config->threshold;
+    switchback->registers.offers = ~0u;
     switchback->sequences = allocate(SEQUENCE_BUCKETS, sizeof(u64));
     switchback->sketch = allocate(SKETCH_ROWS * (u64)config->sketch_width, sizeof(u32));
     switchback->lanes = allocate(config->lanes, sizeof(struct lane));
@@ -362,6 +363,13 @@ void switchback_set_lanes(struct switchback *switchback, u32 granted)
 {
     invariant(granted <= switchback->lane_count);
     store_release(&switchback->registers.lanes, granted);
+}
+
+u32 switchback_set_counting(struct switchback *switchback, u64 sampling, u32 threshold, u32 offers)
+{
+    store_relaxed(&switchback->registers.sampling, sampling);
+    store_relaxed(&switchback->registers.threshold, threshold);
+    return __atomic_exchange_n(&switchback->registers.offers, offers, __ATOMIC_RELAXED);
 }
 
 u32 switchback_sequence_used(struct switchback *switchback)

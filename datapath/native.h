@@ -99,6 +99,10 @@ void switchback_set_routes(struct switchback *switchback, const struct route_buc
                            const struct range *ranges, u32 range_count);
 void switchback_set_node(struct switchback *switchback, u32 node, const struct address *address);
 void switchback_set_lanes(struct switchback *switchback, u32 granted);
+// How keys are counted from now on: a share of the packets, of 2^32; a key is hot from an estimate
+// of `threshold` on; nodes are told of `offers` hot keys. Returned: how many were left of those
+// before. Any thread.
+u32 switchback_set_counting(struct switchback *switchback, u64 sampling, u32 threshold, u32 offers);
 void switchback_clear(struct switchback *switchback);
 
 // How much of an epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half. Any

@@ -3,13 +3,22 @@
 // How often is this key asked for? A count-min sketch (Cormode and Muthukrishnan, J. Algorithms 55,
 // 2005) for keys that aren't cached, an exact counter for those that are; both see a sample. A lost
 // increment is harmless (these are estimates), a locked instruction a row is not.
+//
+// The agent says how large the sample is, how often a key must have been counted to be hot, and how
+// many hot keys nodes may be told of until it says so again: each of them costs the node a durable
+// mark. (crates/core/src/switch/learning.rs)
 #pragma once
 
 #include "packet.h"
 
+// A hot key is told of at every count to TOLD_ALWAYS, then at every TOLD_SELDOM-th: what is told
+// may come to nothing, but one key must not use up what many wait for.
+#define TOLD_ALWAYS 16u
+#define TOLD_SELDOM 8u
+
 STEP bool is_sampled(struct call *call)
 {
-    return table_random(call) < table_sampling(call);
+    return table_random(call) < load_relaxed(&registers_of(call)->sampling);
 }
 
 STEP u32 counter_increment(u32 *counter)
@@ -28,8 +37,25 @@ STEP u32 sketch_row(struct call *call, u32 row, u32 index, u32 estimate)
     return value < estimate ? value : estimate;
 }
 
+// Whether a node is to be told that a key was counted this often. Two packets at once may both take
+// the last of the offers.
+STEP bool is_told(struct call *call, u32 estimate)
+{
+    struct registers *registers = registers_of(call);
+    bool is_turn = estimate < TOLD_ALWAYS || estimate % TOLD_SELDOM == 0;
+    if (likely(estimate < load_relaxed(&registers->threshold) || !is_turn)) {
+        return false;
+    }
+    u32 offers = load_relaxed(&registers->offers);
+    if (offers == 0) {
+        return false;
+    }
+    store_relaxed(&registers->offers, offers - 1);
+    return true;
+}
+
 // A miss: counted in each row by another 32 bits of the hash; the least is the estimate. A hot
-// key's packet says so.
+// key's packet says so, and how often it was counted.
 STEP void track_miss(struct call *call)
 {
     if (!has_feature(call, FEATURE_CACHE) || !is_sampled(call)) {
@@ -39,8 +65,9 @@ STEP void track_miss(struct call *call)
     estimate = sketch_row(call, 1, (u32)call->header.hash_high, estimate);
     estimate = sketch_row(call, 2, (u32)(call->header.hash_low >> 32), estimate);
     estimate = sketch_row(call, 3, (u32)call->header.hash_low, estimate);
-    if (estimate >= table_threshold(call)) {
+    if (is_told(call, estimate)) {
         call->header.flags |= FLAG_HOT;
+        call->header.generation = estimate;
         count(call, COUNTER_hot_misses);
     }
 }

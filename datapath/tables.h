@@ -6,7 +6,7 @@
 // Each target defines these, and nothing else of it is visible to the stages:
 //
 // clang-format off
-//     registers_of(call)                         epoch, generations, lanes: struct registers *
+//     registers_of(call)                         epoch, generations, lanes, counting: struct registers *
 //     has_feature(call, bit)                     a bit of the scheme and its mechanisms
 //     table_location(call)                       of the key hash: hit, miss or contended
 //     table_record(call, location)               struct record *; NULL where there is none
@@ -18,8 +18,6 @@
 //     table_lane(call, lane)                     struct lane *; NULL where there is none
 //     table_sketch(call, row, index)             a counter of the count-min sketch: u32 *
 //     table_sketch_width(call)                   counters in a row of it
-//     table_sampling(call)                       a request counts if table_random(call) is less: u64
-//     table_threshold(call)                      how often a sampled key is hot
 //     table_routes(call)                         the map of partitions
 //     route_bucket(table, hash)                  of that map: where to begin to look
 //     route_range(table, at)                     of that map: one range
@@ -102,6 +100,10 @@ struct registers {
     u64 snapshot;
     u32 lanes; // granted
     u32 sequence_used;
+    // How keys are counted and told of; the agent sets it anew all the time. See sketch.h.
+    u64 sampling;  // of 2^32: a request counts if table_random(call) is less
+    u32 threshold; // estimate from which on a key is hot
+    u32 offers;    // hot keys that nodes may still be told of
 };
 
 // A cache line of the lookup table; see lookup.h.

@@ -16,8 +16,6 @@ _Static_assert(CACHED_VALUE_BYTES_MAX <= VALUE_BOUND, "every value is moved whol
 
 struct parameters {
     u64 features;
-    u64 sampling; // of 2^32
-    u32 threshold;
     u32 sketch_width;
     u32 route_shift; // of a hash's upper half: twice, since there may be one bucket only
     u32 lookup_mask; // buckets, less one
@@ -30,13 +28,11 @@ struct parameters {
     u32 slot_bytes[CLASS_MAX];   // and take this many bytes each
     u32 chunk_bytes;
     struct address endpoint; // where clients send packets
-    u16 reserved[3];
+    u16 reserved[5];
 };
 
 const volatile struct parameters parameters SEC(".rodata.parameters") = {
     .features = (1 << 15) - 1 - FEATURE_WRITE_THROUGH,
-    .sampling = 1ull << 31,
-    .threshold = 20,
     .sketch_width = 1 << 16,
     .route_shift = 32 - 12,
     .lookup_mask = (1 << 14) - 1,
@@ -286,18 +282,6 @@ STEP u32 table_sketch_width(struct call *call)
 {
     (void)call;
     return parameters.sketch_width;
-}
-
-STEP u64 table_sampling(struct call *call)
-{
-    (void)call;
-    return parameters.sampling;
-}
-
-STEP u32 table_threshold(struct call *call)
-{
-    (void)call;
-    return parameters.threshold;
 }
 
 STEP const struct address *sender(const struct call *call)

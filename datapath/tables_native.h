@@ -99,8 +99,6 @@ struct route_table {
 
 struct switchback {
     u64 features;
-    u64 sampling; // of 2^32
-    u32 threshold;
     u32 sketch_mask;
     u32 lane_count;
     u32 class_count;
@@ -246,16 +244,6 @@ STEP u32 *table_sketch(struct call *call, u32 row, u32 index)
 STEP u32 table_sketch_width(struct call *call)
 {
     return call->switchback->sketch_mask + 1;
-}
-
-STEP u64 table_sampling(struct call *call)
-{
-    return call->switchback->sampling;
-}
-
-STEP u32 table_threshold(struct call *call)
-{
-    return call->switchback->threshold;
 }
 
 STEP const struct address *sender(const struct call *call)

@@ -126,8 +126,8 @@ _Static_assert(HEADER_BYTES + CACHED_VALUE_BYTES_MAX + CACHED_KEY_BYTES_MAX == P
     X(REMOVE, 67)                                                                                  \
     X(LOAD_RECORD, 68)                                                                             \
     X(LOAD_COUNTERS, 69)                                                                           \
-    X(RESET_COUNTERS, 70)                                                                          \
-    X(RESET_SKETCH, 71)                                                                            \
+    X(AGE_COUNTERS, 70)                                                                            \
+    X(AGE_SKETCH, 71)                                                                              \
     X(SNAPSHOT_BEGIN, 72)                                                                          \
     X(SNAPSHOT_END, 73)                                                                            \
     X(SET_DURABLE_GENERATION, 74)                                                                  \

@@ -105,7 +105,11 @@ impl Switch {
                 let rising = |(at, entry): (usize, Entry)| Entry { id: next + at as u64, ..entry };
                 SwitchCommand::Admit(entries.map(rising).collect())
             }
-            5 => SwitchCommand::EvictBegin { candidates: draw.some(id), count: draw.edgy() as u32 },
+            5 => SwitchCommand::EvictBegin {
+                candidates: draw.some(id),
+                counts: draw.some(|draw| draw.edgy() as u32),
+                waiting: draw.edgy() as u32,
+            },
             6 => SwitchCommand::Remove(draw.some(id)),
             7 => SwitchCommand::Snapshot { generation: draw.edgy() as u32 },
             8 => SwitchCommand::DurableGeneration(draw.edgy() as u32),
@@ -129,7 +133,13 @@ fuzz_target!(|bytes: &[u8]| {
     let entry = |index: u8| {
         let key = vec![b'k', b'e', b'y', index];
         let at = Location { class: index % 2, slot: u32::from(index / 2) };
-        Entry { id: 1 + u64::from(index), at, hash: switchback_fuzz::HASH_KEY.hash(&key), key }
+        Entry {
+            id: 1 + u64::from(index),
+            at,
+            hash: switchback_fuzz::HASH_KEY.hash(&key),
+            key,
+            count: 1,
+        }
     };
     switch.told(1, SwitchCommand::Admit((0..3).map(entry).collect()));
     for _ in 0..STEPS_MAX {

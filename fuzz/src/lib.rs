@@ -163,13 +163,14 @@ impl<'a> Draw<'a> {
     /// An entry of the cache.
     pub fn entry(&mut self) -> Entry {
         let (hash, key) = self.named_key();
-        Entry { id: self.edgy(), at: self.location(), hash, key }
+        Entry { id: self.edgy(), at: self.location(), hash, key, count: self.edgy() as u32 }
     }
 
     /// An offer of a node.
     pub fn offer(&mut self) -> Offer {
         let (hash, key) = self.named_key();
-        Offer { id: OfferId::from_bits(self.edgy()), hash, key, value_bytes: self.edgy() as u32 }
+        let (value_bytes, count) = (self.edgy() as u32, self.edgy() as u32);
+        Offer { id: OfferId::from_bits(self.edgy()), hash, key, value_bytes, count }
     }
 
     /// An offer, as the controller names it.

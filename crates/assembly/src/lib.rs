@@ -18,7 +18,7 @@ use switchback_core::controller::{Controller, ControllerConfig, Files, deal_part
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineError, Loaded};
-use switchback_core::switch::{Agent, AgentConfig, Counting};
+use switchback_core::switch::{Agent, AgentConfig, LearningConfig};
 use switchback_datapath::{ClassConfig, Config as PipelineConfig, Features};
 use switchback_wire::{Address, Map, Scheme};
 
@@ -61,13 +61,8 @@ pub struct Cache {
     pub eviction_sample: u32,
     /// Counters in a row of the sketch.
     pub sketch_width: u32,
-    /// Share of the packets that are counted.
-    pub sampling: f64,
-    /// Estimate from which on a key is hot.
-    pub threshold: u32,
-    /// How misses are counted while the cache is full. While it has room, that follows from the
-    /// sketch.
-    pub counting: Counting,
+    /// How hot keys are found.
+    pub learning: LearningConfig,
     /// Reports that may wait for the agent.
     pub reports: u32,
 }
@@ -91,8 +86,8 @@ impl Rack {
             partitions: self.partitions,
             nodes: self.nodes,
             sketch_width: cache.sketch_width,
-            sampling: cache.sampling,
-            threshold: cache.threshold,
+            sampling: cache.learning.sampling,
+            threshold: cache.learning.threshold,
             reports: cache.reports,
         }
     }
@@ -102,13 +97,7 @@ impl Rack {
         let (cache, times) = (&self.cache, &self.times);
         let config = AgentConfig {
             heartbeat_us: times.heartbeat_us,
-            reset_us: times.counters_reset_us,
-            counting: cache.counting,
-            counting_with_room: Counting::with_room(
-                cache.sketch_width,
-                cache.threshold,
-                cache.sampling,
-            ),
+            learning: cache.learning,
             records: cache.records as usize,
             retry_us: times.controller_retry_us,
             quiet_us: times.quiet_us,

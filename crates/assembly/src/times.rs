@@ -27,8 +27,6 @@ pub struct Times {
     pub snapshot_us: Option<u64>,
     /// First pause before the controller repeats a command, or the agent a report of evictions.
     pub controller_retry_us: u64,
-    /// The sketch and the counters are cleared at least this often.
-    pub counters_reset_us: u64,
     /// How long there must be little to do for an epoch to be renewed.
     pub quiet_us: u64,
     /// How often a node repeats unanswered offers and cache updates.
@@ -57,7 +55,6 @@ impl Default for Times {
             bypass_us: controller.bypass_us,
             snapshot_us: controller.snapshot_us,
             controller_retry_us: controller.retry_us,
-            counters_reset_us: agent.reset_us,
             quiet_us: agent.quiet_us,
             node_retry_us: node.retry_us,
             floor_period_us: node.floor_period_us,

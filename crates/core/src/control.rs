@@ -141,6 +141,8 @@ pub struct Entry {
     pub hash: KeyHash,
     /// The key.
     pub key: Vec<u8>,
+    /// What its access counter begins at: how often it was counted before.
+    pub count: u32,
 }
 
 /// What the switch needs to know to serve.
@@ -171,12 +173,16 @@ pub enum SwitchCommand {
     NodeAddress(u16, Address),
     /// Admit these keys.
     Admit(Vec<Entry>),
-    /// Begin the eviction of the `count` least accessed of these.
+    /// Begin the eviction of the least accessed of these, each if a key that wants its slot was
+    /// counted more often.
     EvictBegin {
         /// Who may go.
         candidates: Vec<EntryId>,
-        /// How many go.
-        count: u32,
+        /// How often those were counted that want slots, the most often first: none goes beyond
+        /// their number.
+        counts: Vec<u32>,
+        /// How many want slots in all.
+        waiting: u32,
     },
     /// Free these slots.
     Remove(Vec<EntryId>),
@@ -354,6 +360,14 @@ pub struct Offer {
     pub key: Vec<u8>,
     /// Length of its value, for the slot class.
     pub value_bytes: u32,
+    /// How often the switch had counted it, or [`Offer::NAMED`].
+    pub count: u32,
+}
+
+impl Offer {
+    /// The count of a key that is offered because it was named, or was cached before: it outdoes
+    /// any that was counted.
+    pub const NAMED: u32 = u32::MAX;
 }
 
 /// How a node serves the partitions of a chain.

@@ -5,21 +5,31 @@
 use switchback_core::Now;
 use switchback_core::control::{BATCH_MAX, KeyedRecord};
 use switchback_core::control::{
-    Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
+    Command, Entry, Location, Offer, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
 };
 use switchback_core::storage::Record;
 use switchback_core::switch::{
-    Agent, AgentConfig, DatapathAction, DatapathDone, DatapathReport, LoadedRecord,
+    Agent, AgentConfig, Counted, DatapathAction, DatapathDone, DatapathReport, LoadedRecord,
 };
 use switchback_core::topology::chain_of;
 use switchback_wire::{Address, KeyHash, Map, Seq};
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1 };
+const NOTHING: Counted = Counted { requests: 0, misses: 0, offers_left: 0 };
 const MANY: u64 = BATCH_MAX as u64 + 1;
 
 fn entry(id: u64) -> Entry {
     let hash = KeyHash(u128::from(id).to_be_bytes());
-    Entry { id, at: Location { class: 0, slot: id as u32 }, hash, key: id.to_be_bytes().to_vec() }
+    let at = Location { class: 0, slot: id as u32 };
+    Entry { id, at, hash, key: id.to_be_bytes().to_vec(), count: 1 }
+}
+
+fn evict(candidates: &[u64], counts: &[u32]) -> SwitchCommand {
+    SwitchCommand::EvictBegin {
+        candidates: candidates.to_vec(),
+        counts: counts.to_vec(),
+        waiting: 1,
+    }
 }
 
 fn loaded(id: u64) -> LoadedRecord {
@@ -45,8 +55,6 @@ impl Alone {
         alone.command(1, SwitchCommand::Configure(config));
         assert!(matches!(alone.asks(), DatapathAction::Configure(_)));
         alone.ends(DatapathDone::Configured { requests: 0, misses: 0 });
-        assert_eq!(alone.asks(), DatapathAction::ResetCounting { start: 0 });
-        alone.ends(DatapathDone::Changed);
         assert_eq!(
             alone.says(),
             [SwitchReport::Done { id: 1, epoch: 1, result: SwitchResult::Ok }]
@@ -54,8 +62,8 @@ impl Alone {
         alone.0.handle_timeout(NOW);
         assert_eq!(alone.asks(), DatapathAction::ReadMeters);
         alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });
-        assert_eq!(alone.asks(), DatapathAction::ReadMisses);
-        alone.ends(DatapathDone::Misses(0));
+        assert!(matches!(alone.asks(), DatapathAction::SetCounting(_)));
+        alone.ends(DatapathDone::Counted(NOTHING));
         assert_eq!(alone.asks(), DatapathAction::TakeReports);
         alone.ends(DatapathDone::Reports(Vec::new()));
         assert!(matches!(alone.says()[..], [SwitchReport::Hello { epoch: 1, .. }]));
@@ -82,11 +90,31 @@ impl Alone {
     }
 }
 
+/// The least counted goes for the key that was counted most often, the next for the next, until one
+/// is counted as often as what is to take its place.
+#[test]
+fn what_is_cached_gives_way_to_keys_that_were_counted_more_often() {
+    let mut alone = Alone::new();
+    alone.command(2, SwitchCommand::Admit((1..=4).map(entry).collect()));
+    alone.asks();
+    alone.ends(DatapathDone::Admitted(vec![true; 4]));
+    alone.command(3, evict(&[1, 2, 3, 4], &[9, 6, 5]));
+    alone.asks();
+    alone.ends(DatapathDone::Counters(vec![6, 2, 5, 100]));
+    assert_eq!(alone.asks(), DatapathAction::BeginEvictions(vec![entry(2), entry(3)]));
+    alone.ends(DatapathDone::Records(vec![None, None]));
+    alone.command(4, evict(&[1, 4], &[Offer::NAMED, 1]));
+    alone.asks();
+    alone.ends(DatapathDone::Counters(vec![6, u32::MAX - 1]));
+    assert_eq!(alone.asks(), DatapathAction::BeginEvictions(vec![entry(1)]));
+    alone.ends(DatapathDone::Records(vec![None]));
+}
+
 #[test]
 fn commands_wait_in_order_while_an_operation_is_under_way_and_time_does_no_harm() {
     let mut alone = Alone::new();
     alone.command(2, SwitchCommand::Admit(vec![entry(1), entry(2)]));
-    alone.command(3, SwitchCommand::EvictBegin { candidates: vec![1, 2], count: 1 });
+    alone.command(3, evict(&[1, 2], &[10]));
     alone.command(4, SwitchCommand::Lanes(5));
     alone.0.handle_timeout(Now { monotonic_us: u64::MAX, ..NOW });
     alone.0.handle_readable(NOW);
@@ -176,7 +204,7 @@ fn a_late_original_of_the_snapshot_before_gives_way_to_this_ones() {
                 alone.ends(DatapathDone::Records(loaded.collect()));
             }
             Some(DatapathAction::TakeReports) => alone.ends(DatapathDone::Reports(Vec::new())),
-            Some(DatapathAction::ReadMisses) => alone.ends(DatapathDone::Misses(0)),
+            Some(DatapathAction::SetCounting(_)) => alone.ends(DatapathDone::Counted(NOTHING)),
             Some(DatapathAction::EndSnapshot) => {
                 alone.ends(DatapathDone::Changed);
                 break;

@@ -54,11 +54,16 @@ impl Rack {
     }
 
     fn offered(&mut self, at_us: u64, key: u8) {
+        self.counted(at_us, key, 1);
+    }
+
+    fn counted(&mut self, at_us: u64, key: u8, count: u32) {
         let offer = Offer {
             id: OfferId::from_bits(key.into()),
             hash: KeyHash([key; 16]),
             key: vec![key],
             value_bytes: 8,
+            count,
         };
         let offers = NodeReport::Offers { epoch: 1, offers: vec![offer] };
         self.hear(at_us, Peer::Node(0), Message::FromNode(offers));
@@ -100,6 +105,41 @@ fn an_offer_that_waits_is_not_declined_when_it_is_repeated_to_a_full_queue() {
     assert!(rack.declined(5), "no more wait than there are slots");
 }
 
+/// A key that is asked for all the time must not stand behind those that were asked for once.
+#[test]
+fn the_most_counted_offers_wait_and_the_least_counted_is_declined() {
+    let mut rack = Rack::with_slots(2);
+    for key in 1..=4 {
+        rack.offered(key.into(), key);
+    }
+    assert_eq!(rack.controller.status(now(0)).waiting_offers, 2);
+    rack.counted(10, 5, 9);
+    assert!(rack.declined(4) && !rack.declined(5), "the last one gives way");
+    rack.counted(11, 6, 1);
+    assert!(rack.declined(6) && !rack.declined(3), "not counted more often");
+    assert_eq!(rack.controller.status(now(0)).declined_offers.crowded, 2);
+}
+
+/// A node may say an offer twice in one message. One that was declined at its first place, for a
+/// more counted one, would be admitted at its second although its node is told to clear it.
+#[test]
+fn an_offer_that_one_message_brings_twice_is_not_declined_and_kept() {
+    let mut rack = Rack::with_slots(2);
+    rack.offered(1, 1);
+    rack.offered(2, 2);
+    let offers = [(3, 1), (4, 1), (5, 9), (4, 7)].map(|(key, count)| Offer {
+        id: OfferId::from_bits(key.into()),
+        hash: KeyHash([key; 16]),
+        key: vec![key],
+        value_bytes: 8,
+        count,
+    });
+    let offers = NodeReport::Offers { epoch: 1, offers: offers.to_vec() };
+    rack.hear(3, Peer::Node(0), Message::FromNode(offers));
+    assert!(rack.declined(4) && !rack.declined(3) && !rack.declined(5), "3 and 5 wait");
+    assert_eq!(rack.controller.status(now(0)).waiting_offers, 2);
+}
+
 /// What a switch held that died is offered again all at once: nothing of it that there is room for
 /// may be declined, however long the switch takes to admit it.
 #[test]
@@ -114,12 +154,13 @@ fn no_offer_is_declined_that_there_is_room_for() {
             hash: KeyHash(hash),
             key: b"key".to_vec(),
             value_bytes: 8,
+            count: 1,
         }
     };
     let mut declined_of = |range: std::ops::Range<u64>| {
         let offers = NodeReport::Offers { epoch: 1, offers: range.map(offer).collect() };
         rack.hear(0, Peer::Node(0), Message::FromNode(offers));
-        rack.controller.status(now(0)).declined_offers
+        rack.controller.status(now(0)).declined_offers.total()
     };
     assert_eq!(declined_of(0..SLOTS), 0);
     // Beyond that they wait for evictions: not all can.
@@ -136,6 +177,7 @@ fn an_offer_counts_if_the_head_of_its_partition_makes_it() {
             hash: KeyHash([key; 16]),
             key: vec![key],
             value_bytes: 8,
+            count: 1,
         };
         let offers = NodeReport::Offers { epoch: 1, offers: vec![offer] };
         rack.hear(at_us, Peer::Node(node), Message::FromNode(offers));

@@ -123,9 +123,9 @@ pub struct Config {
     pub nodes: u16,
     /// Counters in each of the four rows of the sketch: a power of two.
     pub sketch_width: u32,
-    /// Share of the packets that are counted, 0 to 1.
+    /// Share of the packets that are counted, 0 to 1, until [`crate::Datapath::set_counting`].
     pub sampling: f64,
-    /// Estimate from which on a key counts as hot.
+    /// Estimate from which on a key counts as hot, until then.
     pub threshold: u32,
     /// Reports that wait for the agent at most; rounded up to a power of two.
     pub reports: u32,
@@ -152,6 +152,11 @@ impl Config {
     /// Says what is wrong, if anything.
     pub fn check(&self) -> Result<(), Error> {
         self.to_c().map(|_| ())
+    }
+
+    /// A share of the packets, 0 to 1, as the pipeline has it: of 2^32.
+    pub fn sampled(share: f64) -> u64 {
+        (share.clamp(0.0, 1.0) * f64::from(1u32 << 31) * 2.0) as u64
     }
 
     /// The C form, or what is wrong.
@@ -188,7 +193,7 @@ impl Config {
         }
         let mut c = ffi::Config {
             features: self.features.0,
-            sampling: (self.sampling * f64::from(1u32 << 31) * 2.0) as u64,
+            sampling: Config::sampled(self.sampling),
             class_count: self.classes.len() as u32,
             lanes: self.lanes,
             partitions: self.partitions,

@@ -157,6 +157,12 @@ unsafe extern "C" {
     );
     fn switchback_set_node(handle: *mut Opaque, node: u32, address: *const Address);
     fn switchback_set_lanes(handle: *mut Opaque, granted: u32);
+    fn switchback_set_counting(
+        handle: *mut Opaque,
+        sampling: u64,
+        threshold: u32,
+        offers: u32,
+    ) -> u32;
     fn switchback_clear(handle: *mut Opaque);
     fn switchback_sequence_used(handle: *mut Opaque) -> u32;
     fn switchback_next_report(handle: *mut Opaque, bytes: *mut u8) -> u32;
@@ -256,6 +262,11 @@ impl Handle {
     pub(crate) fn set_lanes(&self, granted: u32) {
         // SAFETY: plain values; C aborts if there are fewer.
         unsafe { switchback_set_lanes(self.0.as_ptr(), granted) }
+    }
+
+    pub(crate) fn set_counting(&self, sampling: u64, threshold: u32, offers: u32) -> u32 {
+        // SAFETY: plain values.
+        unsafe { switchback_set_counting(self.0.as_ptr(), sampling, threshold, offers) }
     }
 
     /// One thread at a time.

@@ -291,6 +291,13 @@ impl Datapath {
         self.handle.set_lanes(granted.min(self.config.lanes));
     }
 
+    /// Says how keys are counted from now on: a share of the packets (0 to 1), from which estimate
+    /// on a key is hot, and how many hot keys nodes are told of. How many were left of those
+    /// before. Any thread.
+    pub fn set_counting(&self, sampling: f64, threshold: u32, offers: u32) -> u32 {
+        self.handle.set_counting(Config::sampled(sampling), threshold, offers)
+    }
+
     /// Takes the next report; false if there is none. Any thread.
     pub fn next_report(&self, packet: &mut Packet) -> bool {
         let length = self.handle.next_report(packet.buffer_mut());

@@ -120,19 +120,27 @@ fn a_cleared_datapath_refuses_everything_until_its_next_epoch() {
 }
 
 #[test]
-fn hot_keys_are_told_after_the_threshold() {
+fn a_hot_key_is_told_of_at_every_count_and_then_at_every_eighth() {
     let rig = Rig::new(&Config { threshold: 3, ..small() });
-    let hot = |rig: &Rig| rig.read(b"k").1.parse().unwrap().header.has(flags::HOT);
-    assert_eq!([hot(&rig), hot(&rig), hot(&rig)], [false, false, true]);
-    let reset = |guard| {
-        rig.control(Header { total_bytes: 1024, guard, ..Header::new(Op::ResetSketch) }, b"-")
+    let told = |rig: &Rig, key: &[u8]| {
+        let header = rig.read(key).1.parse().unwrap().header;
+        header.has(flags::HOT).then_some(header.generation)
     };
-    reset(0);
-    assert!(!hot(&rig));
-    assert_eq!(rig.datapath.statistics().hot_misses, 1);
-    // Counters that begin at 1 need one less.
-    reset(1);
-    assert_eq!([hot(&rig), hot(&rig)], [false, true]);
+    let counts: Vec<_> = (0..20).filter_map(|_| told(&rig, b"k")).collect();
+    assert_eq!(counts, (3..=16).collect::<Vec<_>>());
+    assert_eq!(rig.datapath.statistics().hot_misses, 14);
+    let counts: Vec<_> = (0..20).filter_map(|_| told(&rig, b"k")).collect();
+    assert_eq!(counts, [24, 32, 40]);
+    // Forty, halved four times, are two.
+    let age = Header { total_bytes: 1024, guard: 4, ..Header::new(Op::AgeSketch) };
+    rig.control(age, b"-");
+    assert_eq!(told(&rig, b"k"), Some(3));
+    // The agent allows a number, and hears how many of those before were left.
+    assert_eq!(rig.datapath.set_counting(1.0, 1, 2), u32::MAX - 18);
+    let told_of = [b"a", b"b", b"c"].map(|key| told(&rig, key));
+    assert_eq!(told_of, [Some(1), Some(1), None]);
+    assert_eq!(rig.datapath.set_counting(0.0, 1, 5), 0);
+    assert_eq!((told(&rig, b"d"), rig.datapath.set_counting(1.0, 1, 0)), (None, 5));
 }
 
 /// A record in a snapshot's way changes once its original is reported, and not before there is room

@@ -63,6 +63,7 @@ impl Switch {
                 at: Location { class: 0, slot },
                 hash: header(Op::Read, slot).key_hash,
                 key,
+                count: 1,
             }
         };
         switch.command(SwitchCommand::Admit((0..KEYS).map(entry).collect()));

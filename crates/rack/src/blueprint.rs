@@ -7,7 +7,7 @@ use crate::wiring::{Buffers, Wires};
 use std::sync::Arc;
 use switchback_assembly::{Cache, Limits, Rack, Times};
 use switchback_core::mechanisms::Mechanisms;
-use switchback_core::switch::Counting;
+use switchback_core::switch::LearningConfig;
 use switchback_datapath::Features;
 use switchback_engine::{Storage, SyncPolicy};
 use switchback_wire::{CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX};
@@ -29,9 +29,15 @@ pub fn rack(config: &RackConfig) -> Rack {
             classes: cache.classes.clone(),
             eviction_sample: cache.eviction_sample,
             sketch_width: cache.sketch_width,
-            sampling: cache.sampling,
-            threshold: cache.threshold,
-            counting: Counting::full(cache.sketch_width, cache.threshold, cache.sampling),
+            learning: LearningConfig {
+                threshold: cache.threshold,
+                sampling: cache.sampling,
+                counted_per_s: cache.counted_per_s,
+                admissions_per_s: cache.admissions_per_s,
+                sketch_width: cache.sketch_width,
+                ageing_us: cache.ageing_period_ms * 1000,
+                ..LearningConfig::default()
+            },
             reports: Cache::reports_for(cache.records),
         },
         times: times(config),
@@ -50,7 +56,6 @@ fn times(config: &RackConfig) -> Times {
         snapshot_us: us_unless_zero(rack.snapshot_period_ms),
         spool_wait_us: config.controller.spool_wait_ms * 1000,
         bypass_us: us_unless_zero(config.controller.bypass_ms),
-        counters_reset_us: config.cache.reset_period_ms * 1000,
         // A client may be configured to wait for long: floors should not pass what it waits for.
         floor_period_us: usual.floor_period_us.max(4 * client.deadline_ms * 1000),
         client_retry_us: (client.retry_ms.0 * 1000, client.retry_ms.1 * 1000),

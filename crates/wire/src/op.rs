@@ -65,9 +65,9 @@ numbered! {
         /// Control.
         LoadCounters = 69,
         /// Control.
-        ResetCounters = 70,
+        AgeCounters = 70,
         /// Control.
-        ResetSketch = 71,
+        AgeSketch = 71,
         /// Control.
         SnapshotBegin = 72,
         /// Control.

@@ -38,6 +38,7 @@ use object::{Loaded, Object};
 use reports::Reports;
 use slots::Chunks;
 use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
@@ -203,6 +204,7 @@ impl XdpDatapath {
         // Not all empty tables are zeros.
         datapath.clear();
         datapath.set_lanes(config.lanes);
+        datapath.set_counting(config.sampling, config.threshold, u32::MAX);
         datapath.set_clock();
         match datapath.failure() {
             Some(failure) => Err(Error::Failed(failure.to_owned())),
@@ -383,6 +385,15 @@ impl XdpDatapath {
     /// of others are dropped.
     pub fn set_lanes(&self, granted: u32) {
         self.shared.set_u32(place("registers.lanes"), granted.min(self.config.lanes));
+    }
+
+    /// Says how keys are counted from now on: a share of the packets (0 to 1), from which estimate
+    /// on a key is hot, and how many hot keys nodes are told of. How many were left of those
+    /// before. Any thread.
+    pub fn set_counting(&self, sampling: f64, threshold: u32, offers: u32) -> u32 {
+        self.shared.set_u64(place("registers.sampling"), Config::sampled(sampling));
+        self.shared.set_u32(place("registers.threshold"), threshold);
+        self.shared.u32_at(place("registers.offers")).swap(offers, Ordering::Relaxed)
     }
 
     /// Takes the next report; false if there is none. Any thread.

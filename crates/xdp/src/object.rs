@@ -52,8 +52,6 @@ pub fn is_built_in() -> bool {
 #[derive(Default, Immutable, IntoBytes)]
 struct Parameters {
     features: u64,
-    sampling: u64,
-    threshold: u32,
     sketch_width: u32,
     route_shift: u32,
     lookup_mask: u32,
@@ -66,7 +64,7 @@ struct Parameters {
     slot_bytes: [u32; CLASSES],
     chunk_bytes: u32,
     endpoint: Address,
-    reserved: [u16; 3],
+    reserved: [u16; 5],
 }
 
 impl Parameters {
@@ -74,8 +72,6 @@ impl Parameters {
         let chunks = Chunks::new(config);
         let mut parameters = Parameters {
             features: config.features.0,
-            sampling: (config.sampling * f64::from(1u32 << 31) * 2.0) as u64,
-            threshold: config.threshold,
             sketch_width: config.sketch_width,
             route_shift: 32 - config.partitions.trailing_zeros(),
             lookup_mask: buckets(config) - 1,

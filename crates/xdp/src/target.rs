@@ -3,7 +3,7 @@
 use crate::XdpDatapath;
 use std::sync::Arc;
 use switchback_core::control::Location;
-use switchback_core::switch::Target;
+use switchback_core::switch::{Counting, Target};
 use switchback_datapath::{NodeAddresses, Verdict};
 use switchback_wire::{Address, KeyHash, Map, Packet};
 
@@ -63,6 +63,11 @@ impl Target for XdpTarget {
 
     fn set_lanes(&mut self, lanes: u32) {
         self.datapath.set_lanes(lanes);
+    }
+
+    fn set_counting(&mut self, counting: Counting) -> u32 {
+        let Counting { sampling, threshold, offers } = counting;
+        self.datapath.set_counting(sampling, threshold, offers)
     }
 
     fn next_report(&mut self, packet: &mut Packet) -> bool {

@@ -301,8 +301,8 @@ fn control(random: &mut Random) -> Packet {
         Op::Remove,
         Op::LoadRecord,
         Op::LoadCounters,
-        Op::ResetCounters,
-        Op::ResetSketch,
+        Op::AgeCounters,
+        Op::AgeSketch,
         Op::SnapshotBegin,
         Op::SnapshotEnd,
         Op::SetDurableGeneration,
@@ -317,7 +317,7 @@ fn control(random: &mut Random) -> Packet {
     header.durable_generation = random.below(9);
     header.total_bytes = random.below(80);
     header.lane = random.below(LANES + 1);
-    if op == Op::ResetSketch {
+    if op == Op::AgeSketch {
         header.guard = random.below(4).into();
     }
     if op == Op::SetEpoch && random.one_in(10) {

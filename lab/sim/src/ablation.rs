@@ -306,7 +306,7 @@ impl Ablation {
             "another epoch begins long before the sequence numbers of this one run out",
             Mechanisms { renewal: false, ..ALL },
         )
-        .caught_in(400, None).by(&[Check::Progress, Check::Liveness]),
+        .caught_in(1600, None).by(&[Check::Progress, Check::Liveness]),
         parts(
             "release-before-durable",
             "clients are told of a snapshot once it is durable",

@@ -8,6 +8,7 @@
 use crate::plan::{FaultKind, Faults, Plan};
 use crate::random::Random;
 use std::str::FromStr;
+use switchback_core::switch::LearningConfig;
 
 /// A combination of draws.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,8 +115,18 @@ fn hot_keys(plan: &mut Plan, random: &mut Random, cached: (u64, u64), more: (u64
     for (_, slots) in &mut plan.topology.classes {
         *slots = records as u32 + random.below(2) as u32;
     }
-    plan.topology.threshold = random.between(1, 4) as u32;
-    plan.topology.sampling = 1.0;
+    // What was counted once makes a key hot and is forgotten soon, so that keys take each other's
+    // places all the time; or it takes more, and time for it.
+    let threshold = random.between(1, 4) as u32;
+    let forgotten_us = if threshold == 1 { (100, 20_000) } else { (100_000, 1_000_000) };
+    plan.topology.learning = LearningConfig {
+        period_us: random.logarithmic(100, 2_000),
+        threshold,
+        sketch_width: plan.topology.sketch_width,
+        ageing_misses: random.between(1, 4) as u32,
+        ageing_us: random.logarithmic(forgotten_us.0, forgotten_us.1),
+        ..LearningConfig::default()
+    };
     plan.load.keys = (records + random.between(more.0, more.1)) as u32;
     plan.load.skew = *random.pick(&[0.0, 0.5, 0.99]);
     plan.load.long_keys = 0.0;
@@ -241,7 +252,7 @@ fn stragglers(plan: &mut Plan, random: &mut Random) {
     plan.topology.switches = random.between(2, 3) as u16;
     plan.topology.clients = plan.topology.clients.clamp(3, 6);
     plan.topology.eviction_sample = random.between(1, 2) as u32;
-    plan.topology.threshold = 1;
+    plan.topology.learning.threshold = 1;
     plan.load.threads = plan.load.threads.clamp(4, 8);
     plan.load.think_us = random.logarithmic(500, 2_000);
     plan.load.operations = 10_000;

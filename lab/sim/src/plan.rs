@@ -7,7 +7,7 @@ use crate::focus::Focus;
 use crate::parts::PARTS;
 use crate::random::Random;
 use switchback_assembly::{Cache, Limits, Rack, Times};
-use switchback_core::switch::AgentConfig;
+use switchback_core::switch::LearningConfig;
 use switchback_wire::{SEQ_COUNTER_BITS, Scheme};
 
 /// The parts and the cache.
@@ -25,10 +25,8 @@ pub struct Topology {
     pub classes: Vec<(u32, u32)>,
     /// Keys that the cache may hold.
     pub cache_records: u32,
-    /// Estimate from which on a key is hot.
-    pub threshold: u32,
-    /// Share of packets that are counted.
-    pub sampling: f64,
+    /// How hot keys are found.
+    pub learning: LearningConfig,
     /// Counters in a row of the sketch.
     pub sketch_width: u32,
     /// Reports that may wait for an agent.
@@ -334,9 +332,7 @@ impl Plan {
                 classes: topology.classes.clone(),
                 eviction_sample: topology.eviction_sample,
                 sketch_width: topology.sketch_width,
-                sampling: topology.sampling,
-                threshold: topology.threshold,
-                counting: AgentConfig::default().counting,
+                learning: topology.learning,
                 reports: topology.reports,
             },
             times: self.times.clone(),
@@ -394,6 +390,7 @@ fn draw_topology(random: &mut Random) -> Topology {
     let class_sets: [&[u32]; 5] =
         [&[1168], &[64, 1168], &[128, 256, 512, 1168], &[16, 300], &[128]];
     let slots = (cache_records + random.below(4) as u32).max(2);
+    let sketch_width = 64 << random.below(5);
     let classes = random.pick(&class_sets).iter().map(|bytes| (*bytes, slots)).collect();
     Topology {
         nodes,
@@ -406,14 +403,28 @@ fn draw_topology(random: &mut Random) -> Topology {
         partitions: 16 << random.below(5),
         classes,
         cache_records,
-        threshold: random.logarithmic(1, 30) as u32,
-        sampling: *random.pick(&[1.0, 1.0, 0.5]),
-        sketch_width: 64 << random.below(5),
+        learning: draw_learning(sketch_width, random),
+        sketch_width,
         reports: if random.chance(0.2) { random.between(2, 8) as u32 } else { 1024 },
         lanes: random.between(1, 16) as u32,
         eviction_sample: random.between(1, 8) as u32,
         few_marks: random.chance(0.2),
         sequence_start: draw_sequence_start(random),
+    }
+}
+
+/// Halved seldom or often, counted wholly or in part, admitted one by one or all at once.
+fn draw_learning(sketch_width: u32, random: &mut Random) -> LearningConfig {
+    LearningConfig {
+        period_us: random.logarithmic(500, 10_000),
+        threshold: random.logarithmic(1, 30) as u32,
+        sampling: *random.pick(&[1.0, 1.0, 0.5]),
+        counted_per_s: random.logarithmic(1_000, 1_000_000) as u32,
+        admissions_per_s: random.logarithmic(100, 100_000) as u32,
+        sketch_width,
+        ageing_misses: random.logarithmic(1, 64) as u32,
+        // Longer than a single client needs to make a key hot.
+        ageing_us: random.logarithmic(1_000_000, 10_000_000),
     }
 }
 
@@ -451,8 +462,6 @@ fn draw_times(random: &mut Random) -> (Times, Agents, Clocks) {
         client_retry_us: (retry_us, retry_us * random.between(2, 50)),
         deadline_us: random.logarithmic(100_000, 3_000_000),
         hello_us: random.logarithmic(3_000, 30_000),
-        // Longer than a single client needs to make a key hot.
-        counters_reset_us: random.logarithmic(1_000_000, 10_000_000),
         ..Times::default()
     };
     let command_us = random.logarithmic(1, 500);

@@ -474,7 +474,7 @@ fn cached_text(cached: &CachedStatus, paint: Paint) -> String {
     let more = cached.total.saturating_sub(shown);
     match (shown, more) {
         (0, 0) => {
-            "nothing is cached yet: a key is admitted once it is hot (threshold in [cache] of rack.toml)".to_owned()
+            "nothing is cached yet: a key is admitted once it is asked for ([cache] of rack.toml sets limits)".to_owned()
         }
         (_, 0) => table.painted(paint),
         (_, more) => table.painted(paint) + &format!("and {} more; --limit lists them\n", grouped(more)),

@@ -157,8 +157,9 @@ impl SwitchCommand {
             }
             SwitchCommand::Lanes(count) => lanes(*count),
             SwitchCommand::Admit(entries) => batch(entries, entry),
-            SwitchCommand::EvictBegin { candidates, .. } => {
-                list(candidates, CANDIDATES_MAX, "number of candidates", any)
+            SwitchCommand::EvictBegin { candidates, counts, .. } => {
+                list(candidates, CANDIDATES_MAX, "number of candidates", any)?;
+                list(counts, CANDIDATES_MAX, "number of counts", any)
             }
             SwitchCommand::Remove(entries) => batch(entries, any),
             SwitchCommand::NodeAddress(..)

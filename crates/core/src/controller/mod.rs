@@ -17,6 +17,7 @@ mod sessions;
 mod status;
 mod topology;
 
+pub use chain::Declined;
 pub use config::ControllerConfig;
 pub use directory::Files;
 pub use outbox::{Store, StoreFile, Stored, merge_stores};

@@ -1,7 +1,7 @@
 //! What the controller tells operators.
 
 use super::Controller;
-use super::chain::Chain;
+use super::chain::{Chain, Declined};
 use crate::time::Now;
 
 /// How long the steps of the last recovery took.
@@ -90,7 +90,7 @@ pub struct ControllerStatus {
     pub durable_generation: u32,
     pub cached: usize,
     pub waiting_offers: usize,
-    pub declined_offers: u64,
+    pub declined_offers: Declined,
     pub sessions: usize,
     pub draining: bool,
     pub snapshots_completed: u64,

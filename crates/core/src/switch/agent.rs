@@ -1,8 +1,8 @@
 //! The agent: commands in, operations on the datapath and messages to the controller out.
 
-use super::counting::Counting;
 use super::datapath::{DatapathAction, DatapathDone, DatapathOp, DatapathReport};
 use super::entries::Entries;
+use super::learning::{Counted, Learning, LearningConfig};
 use super::snapshot::Snapshot;
 use super::target::LoadedRecord;
 use super::traffic::Traffic;
@@ -34,13 +34,8 @@ const RENEW_NOW: u32 = 224;
 pub struct AgentConfig {
     /// How often it says hello.
     pub heartbeat_us: u64,
-    /// The sketch and the counters are cleared at least this often.
-    pub reset_us: u64,
-    /// How misses are counted while the cache is full. Counting begins anew after a number of
-    /// misses, not a time, so that a slow rack finds its hot keys, too.
-    pub counting: Counting,
-    /// And while it has room: fewer than `records` keys are cached.
-    pub counting_with_room: Counting,
+    /// How hot keys are found.
+    pub learning: LearningConfig,
     /// How many keys the cache is to hold.
     pub records: usize,
     /// How often evictions that the datapath began are told again.
@@ -55,12 +50,9 @@ pub struct AgentConfig {
 
 impl Default for AgentConfig {
     fn default() -> AgentConfig {
-        let counting = Counting { start: 0, misses: 1 << 18 };
         AgentConfig {
             heartbeat_us: 20_000,
-            reset_us: 60_000_000,
-            counting,
-            counting_with_room: counting,
+            learning: LearningConfig::default(),
             records: 0,
             retry_us: 50_000,
             quiet_us: 1_000_000,
@@ -80,7 +72,7 @@ pub struct AgentStatistics {
     pub evicted_themselves: u64,
     pub snapshots: u64,
     pub originals: u64,
-    pub resets: u64,
+    pub ageings: u64,
 }
 
 /// When an agent does something by itself.
@@ -88,8 +80,8 @@ pub struct AgentStatistics {
 enum AgentTimer {
     /// Says hello.
     Hello,
-    /// Counts anew.
-    Reset,
+    /// Looks at what was counted.
+    Count,
     /// Tells the controller again of evictions that the datapath began.
     Retry,
     /// Goes on with a snapshot: due at once while one is being taken.
@@ -108,7 +100,7 @@ impl TimerKind for AgentTimer {
 enum Step {
     /// Say hello, if it is time.
     Hello,
-    /// Count anew, if it is time or misses are many.
+    /// Look at what was counted, if it is time.
     Count,
     /// Take the datapath's reports, all that there are by then.
     TakeReports {
@@ -125,8 +117,6 @@ enum Step {
     TellAgain,
     /// Set the point of a snapshot.
     BeginSnapshot(CommandId, u32),
-    /// Answer a command: it is done.
-    Answer(CommandId),
 }
 
 /// What comes of the operation under way, once it has ended.
@@ -142,12 +132,13 @@ enum Awaited {
         command: CommandId,
         entries: Vec<Admission>,
     },
-    /// Of these candidates `count` are to be evicted; the counters that are read are those of the
-    /// ones not `evicting`.
+    /// Of these candidates the least counted are to be evicted, as far as those that want their
+    /// slots were counted more often; the counters that are read are those of the ones not
+    /// `evicting`.
     Counters {
         command: CommandId,
         candidates: Vec<Candidate>,
-        count: u32,
+        counts: Vec<u32>,
     },
     /// The evictions of these entries, for a command or because the datapath began them.
     Evicting {
@@ -155,7 +146,7 @@ enum Awaited {
         entries: Vec<EntryId>,
     },
     Hello,
-    Misses,
+    Counted,
     Reports {
         tells: bool,
     },
@@ -198,10 +189,7 @@ pub struct Agent {
     reports: VecDeque<SwitchReport>,
     statistics: AgentStatistics,
     timers: Timers<AgentTimer, 4>,
-    misses_at_reset: u64,
-    counting: Counting,
-    /// Room had to be made since counting began, so there was none.
-    made_room: bool,
+    learning: Learning,
     traffic: Traffic,
     commands: VecDeque<Command<SwitchCommand>>,
     steps: VecDeque<Step>,
@@ -217,7 +205,6 @@ impl Agent {
     pub fn new(boot: u64, address: Address, config: AgentConfig, now: Now) -> Agent {
         let mut timers = Timers::new();
         timers.set(AgentTimer::Hello, now.monotonic_us);
-        timers.set(AgentTimer::Reset, now.in_us(config.reset_us));
         Agent {
             boot,
             address,
@@ -229,9 +216,7 @@ impl Agent {
             reports: VecDeque::new(),
             statistics: AgentStatistics::default(),
             timers,
-            misses_at_reset: 0,
-            counting: config.counting,
-            made_room: false,
+            learning: Learning::new(config.learning, now),
             traffic: Traffic::begin(now, config.quiet_us, 0),
             commands: VecDeque::new(),
             steps: VecDeque::new(),
@@ -275,7 +260,7 @@ impl Agent {
         self.go_on(now);
     }
 
-    /// Says hello, clears counters, goes on with a snapshot, takes the datapath's reports.
+    /// Says hello, looks at what was counted, goes on with a snapshot, takes the datapath's reports.
     pub fn handle_timeout(&mut self, now: Now) {
         let reports = Step::TakeReports { tells: false };
         self.take_steps(
@@ -338,10 +323,10 @@ impl Agent {
                 self.admitted(command, &entries, &admitted);
             }
             (
-                Awaited::Counters { command, candidates, count },
+                Awaited::Counters { command, candidates, counts },
                 DatapathDone::Counters(counters),
             ) => {
-                self.choose(command, &candidates, &counters, count);
+                self.choose(command, &candidates, &counters, &counts);
             }
             (Awaited::Evicting { command, entries }, DatapathDone::Records(records)) => {
                 self.evicting(command, &entries, records);
@@ -349,7 +334,7 @@ impl Agent {
             (Awaited::Hello, DatapathDone::Meters { requests, sequence_used, classes }) => {
                 self.say_hello(now, requests, sequence_used, classes);
             }
-            (Awaited::Misses, DatapathDone::Misses(misses)) => self.count(now, misses),
+            (Awaited::Counted, DatapathDone::Counted(counted)) => self.counted(now, counted),
             (Awaited::Reports { tells }, DatapathDone::Reports(reports)) => {
                 self.reported(reports, tells)
             }
@@ -382,7 +367,11 @@ impl Agent {
                 self.ask(DatapathAction::ReadMeters, Awaited::Hello);
             }
             Step::Hello => {}
-            Step::Count => self.ask(DatapathAction::ReadMisses, Awaited::Misses),
+            Step::Count if self.timers.is_due(AgentTimer::Count, now) => {
+                let counting = self.learning.counting();
+                self.ask(DatapathAction::SetCounting(counting), Awaited::Counted);
+            }
+            Step::Count => {}
             Step::TakeReports { tells } => {
                 self.ask(DatapathAction::TakeReports, Awaited::Reports { tells })
             }
@@ -394,7 +383,6 @@ impl Agent {
                 let awaited = Awaited::SnapshotBegun(command, generation);
                 self.ask(DatapathAction::BeginSnapshot(generation), awaited);
             }
-            Step::Answer(command) => self.answer(command, SwitchResult::Ok),
         }
     }
 
@@ -414,9 +402,9 @@ impl Agent {
                 self.ask(DatapathAction::SetNode(node, address), Awaited::Answer(id));
             }
             SwitchCommand::Admit(entries) => self.admit(id, entries),
-            SwitchCommand::EvictBegin { candidates, count } => {
-                self.makes_room(now);
-                self.evict(id, &candidates, count);
+            SwitchCommand::EvictBegin { candidates, counts, waiting } => {
+                self.learning.room_is_made(now, waiting);
+                self.evict(id, &candidates, counts);
             }
             SwitchCommand::Remove(entries) => self.remove(id, &entries),
             SwitchCommand::Snapshot { generation } => self.begin_snapshot(id, generation),
@@ -455,8 +443,9 @@ impl Agent {
     fn configured(&mut self, now: Now, command: CommandId, requests: u64, misses: u64) {
         self.traffic = Traffic::begin(now, self.config.quiet_us, requests);
         self.timers.set(AgentTimer::Hello, now.monotonic_us);
-        self.begin_counting(now, misses);
-        self.steps.push_front(Step::Answer(command));
+        self.learning.begin(now, requests, misses);
+        self.timers.set(AgentTimer::Count, now.monotonic_us);
+        self.answer(command, SwitchResult::Ok);
     }
 
     fn say_hello(&mut self, now: Now, requests: u64, sequence_used: u32, classes: Vec<(u32, u32)>) {
@@ -473,40 +462,23 @@ impl Agent {
             && (used >= RENEW_NOW || (used >= RENEW_WHEN_QUIET && self.traffic.is_quiet()))
     }
 
-    /// Room is made, so the cache is full: it counts as such from now on.
-    fn makes_room(&mut self, now: Now) {
-        self.made_room = true;
-        if self.counting != self.config.counting {
-            self.timers.set(AgentTimer::Reset, now.monotonic_us);
+    /// Goes on counting by what was counted, and halves all counts if it is time.
+    fn counted(&mut self, now: Now, counted: Counted) {
+        self.timers.set(AgentTimer::Count, now.in_us(self.config.learning.period_us));
+        let (cached, records) = (self.entries.len(), self.config.records);
+        if self.learning.look(now, counted, cached, records) {
+            self.statistics.ageings += 1;
+            self.ask(DatapathAction::Age, Awaited::Nothing);
         }
-    }
-
-    fn count(&mut self, now: Now, misses: u64) {
-        // (None any more, once the datapath has failed.)
-        let counted = misses.saturating_sub(self.misses_at_reset);
-        if self.timers.is_due(AgentTimer::Reset, now) || counted >= self.counting.misses {
-            self.begin_counting(now, misses);
-        }
-    }
-
-    /// Clears counters, and counts as the cache's room asks for.
-    fn begin_counting(&mut self, now: Now, misses: u64) {
-        let has_room = !self.made_room && self.entries.len() < self.config.records;
-        self.counting =
-            if has_room { self.config.counting_with_room } else { self.config.counting };
-        self.made_room = false;
-        self.misses_at_reset = misses;
-        self.timers.set(AgentTimer::Reset, now.in_us(self.config.reset_us));
-        self.statistics.resets += 1;
-        self.ask(DatapathAction::ResetCounting { start: self.counting.start }, Awaited::Nothing);
     }
 
     fn admit(&mut self, command: CommandId, entries: Vec<Entry>) {
         let (mut admissions, mut tried) = (Vec::new(), Vec::new());
-        for entry in entries {
+        for mut entry in entries {
             if self.entries.get(entry.id).is_some() {
                 continue; // repeated
             }
+            entry.count = self.learning.worth(entry.count);
             // Repeated after it was evicted and removed: admitted once more it would be there,
             // unknown to the controller. (Or overtaken by a later command: then its key is offered
             // again.)
@@ -541,8 +513,9 @@ impl Agent {
         self.answer(command, SwitchResult::Admitted { refused });
     }
 
-    /// Evicts the least accessed of the candidates; the same ones if the command is repeated.
-    fn evict(&mut self, command: CommandId, candidates: &[EntryId], count: u32) {
+    /// Evicts the least accessed of the candidates, as many as are outdone: the first of `counts`
+    /// by the least of them, the second by the next. The same ones if the command is repeated.
+    fn evict(&mut self, command: CommandId, candidates: &[EntryId], counts: Vec<u32>) {
         if let Some(chosen) = self.choices.get(&command) {
             self.begin_evictions(Some(command), chosen.clone());
             return;
@@ -557,7 +530,7 @@ impl Agent {
         }
         self.ask(
             DatapathAction::ReadCounters(counters),
-            Awaited::Counters { command, candidates: known, count },
+            Awaited::Counters { command, candidates: known, counts },
         );
     }
 
@@ -566,7 +539,7 @@ impl Agent {
         command: CommandId,
         candidates: &[Candidate],
         counters: &[u32],
-        count: u32,
+        counts: &[u32],
     ) {
         let mut counters = counters.iter();
         let mut next = || counters.next().copied().unwrap_or(0).saturating_add(1);
@@ -576,8 +549,14 @@ impl Agent {
             .map(|candidate| (if candidate.evicting { 0 } else { next() }, candidate.id));
         let mut counted: Vec<_> = counted.collect();
         counted.sort_unstable();
-        let chosen: Vec<_> =
-            counted.into_iter().take(count as usize).map(|(_, chosen)| chosen).collect();
+        if let Some((least, _)) = counted.iter().find(|(counter, _)| *counter > 0) {
+            self.learning.compared(*least - 1);
+        }
+        // (Each counter is one more than it was.)
+        let counts = counts.iter().map(|count| self.learning.worth(*count));
+        let outdone =
+            counted.iter().zip(counts).take_while(|((counter, _), count)| counter <= count);
+        let chosen: Vec<_> = outdone.map(|((_, chosen), _)| *chosen).collect();
         self.choices.insert(command, chosen.clone());
         while self.choices.len() > CHOICES_KEPT {
             self.choices.pop_first();

@@ -1,13 +1,14 @@
 //! What an agent has done to its datapath, as values, and the one place that does it.
 
 use super::agent::Agent;
+use super::learning::{Counted, Counting};
 use super::target::{Inject, LoadedRecord, Target};
 use crate::control::{BATCH_MAX, Entry, Location, SwitchConfig};
 use crate::time::Now;
 use switchback_wire::{Address, Op, Packet};
 
 /// An operation on the datapath, in an epoch.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct DatapathOp {
     /// The agent's epoch.
     pub epoch: u32,
@@ -16,7 +17,7 @@ pub struct DatapathOp {
 }
 
 /// What is to be done to the datapath, and with which [`DatapathDone`] it ends.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum DatapathAction {
     /// Forget everything cached, and serve this rack in the operation's epoch: `Configured`.
     Configure(SwitchConfig),
@@ -41,13 +42,10 @@ pub enum DatapathAction {
     EndSnapshot,
     /// Tell clients that the snapshot which began this generation is durable: `Changed`.
     SetDurableGeneration(u32),
-    /// Clear the access counters, and begin the sketch anew: `Changed`.
-    ResetCounting {
-        /// What the sketch's counters begin at.
-        start: u32,
-    },
-    /// Read how many requests missed the cache: `Misses`.
-    ReadMisses,
+    /// Halve all counts: `Changed`.
+    Age,
+    /// Count so from now on, and read what was counted: `Counted`.
+    SetCounting(Counting),
     /// Read what a heartbeat tells: `Meters`.
     ReadMeters,
     /// Take a batch of reports: `Reports`.
@@ -75,8 +73,8 @@ pub enum DatapathDone {
     Records(Vec<Option<LoadedRecord>>),
     /// Whether the snapshot's generation began.
     SnapshotBegun(bool),
-    /// How many requests missed the cache, ever.
-    Misses(u64),
+    /// What was counted.
+    Counted(Counted),
     /// What a heartbeat tells.
     Meters {
         /// How many reads, writes and deletes came, ever.
@@ -148,8 +146,12 @@ impl DatapathOp {
             DatapathAction::SetDurableGeneration(generation) => {
                 inject.set_durable_generation(generation)
             }
-            DatapathAction::ResetCounting { start } => inject.reset_counting(start),
-            DatapathAction::ReadMisses => return DatapathDone::Misses(inject.target.misses()),
+            DatapathAction::Age => inject.age(),
+            DatapathAction::SetCounting(counting) => {
+                let offers_left = inject.target.set_counting(counting);
+                let (requests, misses) = (inject.target.requests(), inject.target.misses());
+                return DatapathDone::Counted(Counted { requests, misses, offers_left });
+            }
             DatapathAction::ReadMeters => {
                 let (requests, sequence_used) =
                     (inject.target.requests(), inject.target.sequence_used());

@@ -8,14 +8,14 @@
 //! [`carry_out`], and sends what [`Agent::poll_message`] gives.
 
 mod agent;
-mod counting;
 mod datapath;
 mod entries;
+mod learning;
 mod snapshot;
 mod target;
 mod traffic;
 
 pub use agent::{Agent, AgentConfig, AgentStatistics};
-pub use counting::Counting;
 pub use datapath::{DatapathAction, DatapathDone, DatapathOp, DatapathReport, carry_out};
+pub use learning::{Counted, Counting, LearningConfig};
 pub use target::{LoadedRecord, Target};

@@ -1,5 +1,6 @@
 //! What an agent needs of a datapath, and the control packets it injects (protocol, section 6).
 
+use super::learning::Counting;
 use crate::control::{Entry, EntryId, KeyedRecord, Location};
 use crate::storage::Record;
 use switchback_wire::{Address, Header, KeyHash, Map, Op, Packet, Seq, Status, record_flags};
@@ -27,6 +28,9 @@ pub trait Target {
 
     /// Lanes granted.
     fn set_lanes(&mut self, lanes: u32);
+
+    /// How keys are counted from now on; how many offers were left of those before.
+    fn set_counting(&mut self, counting: Counting) -> u32;
 
     /// Takes the next report; false if there is none.
     fn next_report(&mut self, packet: &mut Packet) -> bool;
@@ -111,18 +115,23 @@ impl Inject<'_> {
             && self.packet.parse().is_ok_and(|parts| parts.header.status == Status::Ok)
     }
 
-    fn on_entry(&mut self, op: Op, entry: &Entry) -> bool {
+    fn header(op: Op, entry: &Entry) -> Header {
         let mut header = Header::new(op);
         header.location = entry.at.in_packet();
         header.request = entry.id;
         header.key_hash = entry.hash;
-        self.run(header, &entry.key)
+        header
+    }
+
+    fn on_entry(&mut self, op: Op, entry: &Entry) -> bool {
+        self.run(Inject::header(op, entry), &entry.key)
     }
 
     /// Makes the slot a hollow record, findable, then valid. False if the lookup table refuses the
     /// key.
     pub(super) fn admit(&mut self, entry: &Entry) -> bool {
-        if !self.on_entry(Op::Admit, entry) {
+        let counted = Header { guard: entry.count.into(), ..Inject::header(Op::Admit, entry) };
+        if !self.run(counted, &entry.key) {
             return false;
         }
         if !self.target.lookup_insert(&entry.hash, entry.at) {
@@ -177,28 +186,23 @@ impl Inject<'_> {
         self.run(Header { durable_generation, ..Header::new(Op::SetDurableGeneration) }, &[0]);
     }
 
-    /// Clears the counters, and begins the sketch anew at `start`, a stretch at a time: the
-    /// datapath goes on counting meanwhile.
-    pub(super) fn reset_counting(&mut self, start: u32) {
+    /// Halves all counts, a stretch at a time: the datapath goes on counting meanwhile.
+    pub(super) fn age(&mut self) {
         const STRETCH: u32 = 1024;
         for location in (0..self.target.sketch_width()).step_by(STRETCH as usize) {
             let total_bytes = STRETCH.min(self.target.sketch_width() - location);
-            self.run(
-                Header {
-                    location,
-                    total_bytes,
-                    guard: start.into(),
-                    ..Header::new(Op::ResetSketch)
-                },
-                &[0],
-            );
+            self.halve(Header { location, total_bytes, ..Header::new(Op::AgeSketch) });
         }
         for (class, (_, slots)) in self.target.classes().into_iter().enumerate() {
             for slot in (0..slots).step_by(STRETCH as usize) {
                 let total_bytes = STRETCH.min(slots - slot);
                 let location = Location { class: class as u8, slot }.in_packet();
-                self.run(Header { location, total_bytes, ..Header::new(Op::ResetCounters) }, &[0]);
+                self.halve(Header { location, total_bytes, ..Header::new(Op::AgeCounters) });
             }
         }
+    }
+
+    fn halve(&mut self, header: Header) {
+        self.run(Header { guard: 1, ..header }, &[0]);
     }
 }

@@ -114,7 +114,7 @@ impl Rack {
     pub fn node_offers(&mut self, keys: &[u8]) {
         let offer = |key: &u8| {
             let id = OfferId::from_bits(u64::from(self.controller.epoch()) << 8 | u64::from(*key));
-            Offer { id, hash: KeyHash([*key; 16]), key: vec![*key], value_bytes: 8 }
+            Offer { id, hash: KeyHash([*key; 16]), key: vec![*key], value_bytes: 8, count: 1 }
         };
         let (epoch, offers) = (self.controller.epoch(), keys.iter().map(offer).collect());
         self.hear(Peer::Node(0), Message::FromNode(NodeReport::Offers { epoch, offers }));
@@ -144,8 +144,8 @@ impl Rack {
                 let result = match body {
                     SwitchCommand::Admit(_) => SwitchResult::Admitted { refused: Vec::new() },
                     SwitchCommand::EvictBegin { .. } if !self.evicts => return,
-                    SwitchCommand::EvictBegin { candidates, count } => {
-                        let chosen = candidates.into_iter().take(count as usize);
+                    SwitchCommand::EvictBegin { candidates, counts, .. } => {
+                        let chosen = candidates.into_iter().take(counts.len());
                         SwitchResult::Evicting(chosen.map(|entry| (entry, None)).collect())
                     }
                     SwitchCommand::Snapshot { generation } => {

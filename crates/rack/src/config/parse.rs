@@ -125,10 +125,12 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
     let cache = Cache {
         records,
         classes: classes.unwrap_or_else(|| Cache::classes_for(records)),
-        threshold: section.small(reader, "threshold", 1..=65535, 20),
-        sampling: section.share(reader, "sampling", 0.5),
+        admissions_per_s: section.small(reader, "admissions_per_s", 0..=10_000_000, 20_000),
+        counted_per_s: section.small(reader, "counted_per_s", 1..=1_000_000_000, 1_500_000),
+        threshold: section.small(reader, "threshold", 1..=65535, 1),
+        sampling: section.share(reader, "sampling", 1.0),
         eviction_sample: section.small(reader, "eviction_sample", 1..=256, 8),
-        reset_period_ms: section.integer(reader, "reset_period_ms", 10..=DAY_MS, 60_000),
+        ageing_period_ms: section.integer(reader, "ageing_period_ms", 10..=DAY_MS, 60_000),
         sketch_width: section.small(reader, "sketch_width", 64..=RECORDS_MAX, 65536),
     };
     section.finish(reader);

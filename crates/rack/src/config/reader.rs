@@ -114,6 +114,9 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Settings that had another name once, which is still read: path now, key then.
+const FORMER_NAMES: [(&str, &str); 1] = [("cache.ageing_period_ms", "reset_period_ms")];
+
 /// One table of the document, present or not.
 #[derive(Debug)]
 pub(super) struct Section<'t, 'a> {
@@ -152,7 +155,9 @@ impl<'t, 'a> Section<'t, 'a> {
     fn value(&mut self, reader: &mut Reader<'_>, key: &'static str) -> Option<&'t Value<'a>> {
         self.known.push(key);
         let path = self.path_of(key);
-        let value = self.table?.get(key)?;
+        let before = FORMER_NAMES.iter().find(|(now, _)| *now == path).map(|(_, before)| *before);
+        let table = self.table?;
+        let value = table.get(key).or_else(|| table.get(before?))?;
         // What the parser made up to go on after a syntax error is not the user's mistake.
         if reader.malformed && value.span().is_empty() {
             return None;
@@ -423,7 +428,13 @@ impl<'t, 'a> Section<'t, 'a> {
         let Some(table) = self.table else { return };
         for key in table.keys() {
             let name: &str = key.get_ref();
-            if self.known.contains(&name) || (self.path.is_empty() && reader.malformed) {
+            let is_former = |(now, before): &(&str, &str)| {
+                *before == name && now.rsplit_once('.').is_some_and(|(path, _)| path == self.path)
+            };
+            if self.known.contains(&name)
+                || FORMER_NAMES.iter().any(is_former)
+                || (self.path.is_empty() && reader.malformed)
+            {
                 continue;
             }
             let shown: String = name.chars().take(64).flat_map(char::escape_debug).collect();

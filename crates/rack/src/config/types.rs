@@ -150,14 +150,18 @@ pub struct Cache {
     pub records: u32,
     /// Slots: `(value bytes, slots)`, rising in size.
     pub classes: Vec<(u32, u32)>,
-    /// Sampled accesses within a period that make a key hot.
+    /// Hot keys that nodes are told of in a second, at most.
+    pub admissions_per_s: u32,
+    /// Packets that are counted in a second, at most.
+    pub counted_per_s: u32,
+    /// How many times a key was counted that is hot, at least.
     pub threshold: u32,
-    /// Share of the packets that are counted.
+    /// Share of the packets that are counted, at most.
     pub sampling: f64,
     /// Cached records that are compared to find one that is to go.
     pub eviction_sample: u32,
-    /// Between two resets of the counters.
-    pub reset_period_ms: u64,
+    /// All counts are halved at least this often.
+    pub ageing_period_ms: u64,
     /// Counters in each of the sketch's four rows, a power of two.
     pub sketch_width: u32,
 }

@@ -4,7 +4,7 @@ use super::histogram::HistogramSnapshot;
 use super::samples::Samples;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
-use switchback_core::controller::{ControllerStatus, RecoveryTimes};
+use switchback_core::controller::{ControllerStatus, Declined, RecoveryTimes};
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
@@ -98,7 +98,7 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
     const UPDATED: &str = "Write-through updates that made a record latest.";
     const CONDITIONS: &str = "Conditional writes whose condition didn't hold.";
     const OUTGROWN: &str = "Records that left the cache because a value outgrew the slot.";
-    const HOT: &str = "Sampled misses of keys that the sketch calls hot.";
+    const HOT: &str = "Misses of which a node was told that the key is hot.";
     const REPORTS: &str = "Reports of the pipeline to its agent.";
     for (name, help, count) in [
         ("switchback_absorbed_writes_total", ABSORBED, counted.absorbed_writes),
@@ -271,7 +271,11 @@ pub fn agent(samples: &mut Samples, switch: &str, counted: &AgentStatistics) {
             "Records copied before a write overwrote them, for a snapshot.",
             counted.originals,
         ),
-        ("switchback_counter_resets_total", "Resets of the popularity counters.", counted.resets),
+        (
+            "switchback_ageings_total",
+            "How often all counts of requests were halved.",
+            counted.ageings,
+        ),
     ] {
         samples.counter(name, help, &labels, count);
     }
@@ -344,12 +348,12 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
     {
         samples.counter("switchback_snapshots_total", SNAPSHOTS, &[("result", result)], count);
     }
-    samples.counter(
-        "switchback_declined_offers_total",
-        "Hot keys that were not admitted.",
-        &[],
-        status.declined_offers,
-    );
+    const DECLINED: &str = "Hot keys that were not admitted, by the reason.";
+    let Declined { unfit, crowded, outdone } = status.declined_offers;
+    for (reason, count) in [("unfit", unfit), ("crowded", crowded), ("outdone", outdone)] {
+        let labels = [("reason", reason)];
+        samples.counter("switchback_declined_offers_total", DECLINED, &labels, count);
+    }
     for node in &status.nodes {
         let index = node.index.to_string();
         let labels = [("node", index.as_str())];
@@ -567,7 +571,7 @@ mod tests {
             durable_generation: 8,
             cached: 5,
             waiting_offers: 0,
-            declined_offers: 0,
+            declined_offers: Declined::default(),
             sessions: 1,
             draining: false,
             snapshots_completed: 7,

@@ -80,7 +80,7 @@ mod tests {
     use std::sync::OnceLock;
     use std::sync::mpsc::{Sender, channel};
     use switchback_core::control::{Envelope, Location, Message, Peer, SwitchReport};
-    use switchback_core::switch::AgentConfig;
+    use switchback_core::switch::{AgentConfig, Counting};
     use switchback_net::{Carrier, Mailbox};
     use switchback_wire::{Address, KeyHash, Map, Packet};
 
@@ -99,6 +99,9 @@ mod tests {
         fn set_map(&mut self, _: &Map) {}
         fn set_node(&mut self, _: u16, _: Address) {}
         fn set_lanes(&mut self, _: u32) {}
+        fn set_counting(&mut self, _: Counting) -> u32 {
+            0
+        }
         fn next_report(&mut self, _: &mut Packet) -> bool {
             false
         }

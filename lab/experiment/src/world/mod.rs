@@ -27,7 +27,7 @@ use switchback_core::Now;
 use switchback_core::client::FRAGMENTS_AT_ONCE;
 use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files};
 use switchback_core::mechanisms::Mechanisms;
-use switchback_core::switch::Counting;
+use switchback_core::switch::LearningConfig;
 use switchback_datapath::Features;
 use switchback_wire::{HashKey, KeyHash, Map, Packet, Scheme};
 
@@ -36,9 +36,8 @@ pub(crate) use meter::Meter;
 
 /// The date at which every run begins, in milliseconds since the Unix epoch.
 const START_UNIX_MS: u64 = 1_800_000_000_000;
-/// Counters in a row of the sketch, from which estimate on a key is hot, and the share of packets
-/// that are counted: the paper's, and the product's.
-const SKETCH: (u32, u32, f64) = (1 << 16, 20, 0.5);
+/// Counters in a row of the sketch: the paper's, and the product's.
+const SKETCH_WIDTH: u32 = 1 << 16;
 /// Partitions of a large rack.
 pub(crate) const PARTITIONS: u32 = 4096;
 
@@ -81,17 +80,14 @@ impl Setup {
     }
 
     fn cache(&self) -> Cache {
-        let (sketch_width, threshold, sampling) = SKETCH;
         Cache {
             records: self.cache_records,
             // More than records: entries under eviction keep their slots until their node has
             // stored them.
             classes: vec![(self.slot_bytes, self.cache_records.max(1) * 5 / 4 + 16)],
             eviction_sample: ControllerConfig::default().eviction_sample as u32,
-            sketch_width,
-            sampling,
-            threshold,
-            counting: Counting::full(sketch_width, threshold, sampling),
+            sketch_width: SKETCH_WIDTH,
+            learning: LearningConfig { sketch_width: SKETCH_WIDTH, ..LearningConfig::default() },
             reports: Cache::reports_for(self.cache_records),
         }
     }

@@ -153,6 +153,7 @@ fn entry(slot: u32) -> Entry {
         at: Location { class: 0, slot },
         hash: HASH_KEY.hash(&key),
         key,
+        count: 1,
     }
 }
 

@@ -17,6 +17,7 @@ use switchback_core::Now;
 use switchback_core::control::Envelope;
 use switchback_core::controller::Controller;
 use switchback_core::floors::seq_bucket;
+use switchback_core::switch::LearningConfig;
 use switchback_wire::Op as Verb;
 use switchback_wire::Scheme;
 
@@ -121,8 +122,12 @@ impl Script {
             partitions: 16,
             classes: vec![(1024, 8)],
             cache_records: 8,
-            threshold: 1_000,
-            sampling: 1.0,
+            // A script asks for no key as often.
+            learning: LearningConfig {
+                threshold: 5,
+                sketch_width: 1024,
+                ..LearningConfig::default()
+            },
             sketch_width: 1024,
             reports: 1024,
             lanes: 1,
@@ -146,7 +151,6 @@ impl Script {
             client_retry_us: (2_000, 20_000),
             deadline_us: 500_000,
             hello_us: 5_000,
-            counters_reset_us: 10_000_000,
         };
         plan.agents = Agents { command_us: 20, poll_us: 100, step_us: 20 };
         plan.clocks = Clocks { drift_ppm: 0, skew_ms: 0 };

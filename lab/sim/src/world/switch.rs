@@ -14,7 +14,7 @@ use switchback_assembly::Part;
 use switchback_core::Now;
 use switchback_core::control::{Command, KeyedRecord, Location, SwitchCommand, SwitchReport};
 use switchback_core::floors::SEQ_BUCKETS;
-use switchback_core::switch::{Agent, Target, carry_out};
+use switchback_core::switch::{Agent, Counting, Target, carry_out};
 use switchback_datapath::state::bits;
 use switchback_datapath::{Datapath, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Map, Op, Packet, Seq};
@@ -192,6 +192,11 @@ impl Target for Between<'_> {
 
     fn set_lanes(&mut self, lanes: u32) {
         self.running.set_lanes(lanes);
+    }
+
+    fn set_counting(&mut self, counting: Counting) -> u32 {
+        let Counting { sampling, threshold, offers } = counting;
+        self.running.set_counting(sampling, threshold, offers)
     }
 
     fn next_report(&mut self, packet: &mut Packet) -> bool {

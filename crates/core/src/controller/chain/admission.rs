@@ -5,60 +5,91 @@ use super::work::Work;
 use super::{Chain, Context, Phase};
 use crate::control::{BATCH_MAX, Entry, EntryId, Location, Offer, SwitchCommand};
 use crate::storage::OfferId;
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash};
 
-/// Offers that wait for an eviction; never more than the cache has slots, or the last of them would
-/// wait while the cache is filled anew many times. More wait only where there is room for them. The
-/// others are declined, and come again if their keys stay hot.
-const WAITING_MAX: usize = 16_384;
+/// Offers that wait for an eviction; never more than the cache has slots. More wait only where there
+/// is room for them.
+const WAITING_MAX: usize = 1024;
 /// Admission commands under way at a time: what arrives meanwhile shares the next one.
 const ADMITS_MAX: usize = 4;
+/// What the counter of a key begins at that was named, or cached before: it isn't among the next
+/// victims, but counts no more than others for long.
+const NAMED_COUNT: u32 = 16;
 
-/// Offers that wait for a slot, first come first served.
+/// Offers that were declined, by the reason.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Declined {
+    /// No slot holds such a key or value, or nothing is cached at all.
+    pub unfit: u64,
+    /// Others that were counted more often wait already, as many as may.
+    pub crowded: u64,
+    /// What is cached was counted as often.
+    pub outdone: u64,
+}
+
+impl Declined {
+    /// For any reason.
+    pub fn total(&self) -> u64 {
+        self.unfit + self.crowded + self.outdone
+    }
+}
+
+/// An offer's rank among those that wait: more counted first, then first come.
+type Rank = (Reverse<u32>, u64);
+
+/// Offers that wait for a slot, the most counted first.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    queue: VecDeque<KeyHash>,
-    offers: BTreeMap<KeyHash, Offer>,
-    declined: u64,
+    ranked: BTreeMap<Rank, Offer>,
+    ranks: BTreeMap<KeyHash, Rank>,
+    arrived: u64,
+    declined: Declined,
 }
 
 impl Waiting {
     pub(super) fn len(&self) -> usize {
-        assert_eq!(self.queue.len(), self.offers.len());
-        self.queue.len()
+        assert_eq!(self.ranked.len(), self.ranks.len());
+        self.ranked.len()
     }
 
     pub(super) fn clear(&mut self) {
-        self.queue.clear();
-        self.offers.clear();
+        self.ranked.clear();
+        self.ranks.clear();
     }
 
     /// Offers that were declined so far.
-    pub(super) fn declined(&self) -> u64 {
+    pub(super) fn declined(&self) -> Declined {
         self.declined
     }
 
-    fn contains(&self, hash: &KeyHash) -> bool {
-        self.offers.contains_key(hash)
-    }
-
-    /// The newest offer of a key stands, at the place of its first.
-    fn push(&mut self, offer: Offer) {
-        let hash = offer.hash;
-        if self.offers.insert(hash, offer).is_none() {
-            self.queue.push_back(hash);
+    /// The newest offer of a key stands, at the rank of its count. If more than `limit` wait then,
+    /// the least counted is to be declined.
+    fn push(&mut self, offer: Offer, limit: usize) -> Option<Offer> {
+        self.remove(&offer.hash);
+        let rank = (Reverse(offer.count), self.arrived);
+        self.arrived += 1;
+        self.ranks.insert(offer.hash, rank);
+        self.ranked.insert(rank, offer);
+        if self.len() <= limit {
+            return None;
         }
+        self.declined.crowded += 1;
+        let (_, last) = self.ranked.pop_last()?;
+        self.ranks.remove(&last.hash);
+        Some(last)
     }
 
     fn pop(&mut self) -> Option<Offer> {
-        let hash = self.queue.pop_front()?;
-        self.offers.remove(&hash)
+        let (_, offer) = self.ranked.pop_first()?;
+        self.ranks.remove(&offer.hash);
+        Some(offer)
     }
 
     fn remove(&mut self, hash: &KeyHash) {
-        if self.offers.remove(hash).is_some() {
-            self.queue.retain(|waiting| waiting != hash);
+        if let Some(rank) = self.ranks.remove(hash) {
+            self.ranked.remove(&rank);
         }
     }
 
@@ -67,9 +98,31 @@ impl Waiting {
         std::iter::from_fn(|| self.pop()).collect()
     }
 
+    /// Takes out what was counted `count` times or less, but for the `kept` most counted ones.
+    pub(super) fn take_outdone(&mut self, count: u32, kept: usize) -> Vec<Offer> {
+        let mut outdone = Vec::new();
+        while self.len() > kept
+            && let Some((rank, offer)) = self.ranked.pop_last()
+        {
+            if offer.count > count {
+                self.ranked.insert(rank, offer);
+                break;
+            }
+            self.ranks.remove(&offer.hash);
+            outdone.push(offer);
+        }
+        self.declined.outdone += outdone.len() as u64;
+        outdone
+    }
+
     /// The first of them: keys of its class are evicted.
     pub(super) fn first(&self) -> Option<&Offer> {
-        self.queue.front().map(|hash| &self.offers[hash])
+        self.ranked.values().next()
+    }
+
+    /// The counts of those from place `from` on, `count` of them.
+    pub(super) fn counts(&self, from: usize, count: usize) -> Vec<u32> {
+        self.ranked.values().skip(from).take(count).map(|offer| offer.count).collect()
     }
 }
 
@@ -90,7 +143,8 @@ impl Chain {
             if cx.directory.head_of(&hash) != node {
                 continue;
             }
-            if self.commands.is_clearing(hash, id) && cx.mechanisms.settled_offers() {
+            let is_declined = self.commands.is_clearing(hash, id) || declined.contains(&(hash, id));
+            if is_declined && cx.mechanisms.settled_offers() {
                 // Declined a moment ago: taken now, it would be in the cache and then cleared at
                 // its node.
                 continue;
@@ -104,18 +158,18 @@ impl Chain {
                 let entry = cached.entry.id;
                 self.cache.set_offer(entry, id);
                 held.push((hash, id));
-            } else if self.fits(cx, &offer)
-                && (self.waiting.contains(&hash) || self.has_room_to_wait())
-            {
-                self.waiting.push(offer);
+            } else if self.fits(cx, &offer) {
                 held.push((hash, id));
+                let limit = self.waiting_max();
+                declined.extend(self.waiting.push(offer, limit).map(|last| (last.hash, last.id)));
             } else {
                 // Left to wait it would be admitted under an offer that its node has cleared.
                 self.waiting.remove(&hash);
-                self.waiting.declined += 1;
+                self.waiting.declined.unfit += 1;
                 declined.push((hash, id));
             }
         }
+        held.retain(|offer| !declined.contains(offer));
         // A node repeats what it hasn't heard of; to tell it once is enough, since commands are
         // repeated, too.
         held.retain(|(hash, id)| !self.commands.is_telling(*hash, *id));
@@ -132,9 +186,10 @@ impl Chain {
             && self.cache.class_for(offer.value_bytes).is_some()
     }
 
-    fn has_room_to_wait(&self) -> bool {
+    /// How many offers may wait.
+    fn waiting_max(&self) -> usize {
         let evictions = WAITING_MAX.min(self.cache.capacity());
-        !self.is_draining() && self.waiting.len() < evictions.max(self.cache.room())
+        if self.is_draining() { 0 } else { evictions.max(self.cache.room()) }
     }
 
     /// Says that these offers came to nothing, so that those keys may be offered again.
@@ -181,7 +236,8 @@ impl Chain {
 
     fn new_entry(&mut self, cx: &Context<'_>, offer: Offer, at: Location) -> Entry {
         let partition = cx.directory.partition_of(&offer.hash);
-        let entry = Entry { id: self.next_entry, at, hash: offer.hash, key: offer.key };
+        let count = if offer.count == Offer::NAMED { NAMED_COUNT } else { offer.count };
+        let entry = Entry { id: self.next_entry, at, hash: offer.hash, key: offer.key, count };
         self.next_entry += 1;
         self.cache.insert(CachedKey {
             entry: entry.clone(),

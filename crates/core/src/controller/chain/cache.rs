@@ -86,9 +86,9 @@ impl Cache {
         self.limit.min(slots)
     }
 
-    /// How many more keys it can hold.
+    /// How many more keys it can hold. A switch may be found to hold more than it may by now.
     pub(super) fn room(&self) -> usize {
-        self.capacity() - self.occupied
+        self.capacity().saturating_sub(self.occupied)
     }
 
     /// Whether it holds as many keys as it may.
@@ -260,7 +260,7 @@ mod tests {
         for i in 0..count {
             let at = cache.allocate(0).unwrap();
             let hash = KeyHash([i as u8; 16]);
-            let entry = Entry { id: i.into(), at, hash, key: vec![i as u8] };
+            let entry = Entry { id: i.into(), at, hash, key: vec![i as u8], count: 0 };
             cache.insert(CachedKey {
                 entry,
                 partition: 0,
@@ -309,6 +309,7 @@ mod tests {
                 at: Location { class, slot },
                 hash: KeyHash([slot as u8; 16]),
                 key: vec![7],
+                count: 0,
             };
             cache.adopt(entry, 0, OfferId::NONE);
             cache.len()
@@ -324,16 +325,36 @@ mod tests {
             at: Location { class: 0, slot: 1 },
             hash: KeyHash([9; 16]),
             key: vec![9],
+            count: 0,
         };
         cache.adopt(twice, 0, OfferId::NONE);
         assert_eq!(cache.len(), 2, "a slot holds one key");
     }
 
     #[test]
+    fn a_switch_that_holds_more_than_it_may_has_no_room() {
+        let mut cache = Cache::new(&[(128, 4)], 1);
+        for slot in 0..2 {
+            let at = Location { class: 0, slot };
+            let hash = KeyHash([slot as u8; 16]);
+            cache.adopt(
+                Entry { id: slot.into(), at, hash, key: vec![7], count: 0 },
+                0,
+                OfferId::NONE,
+            );
+        }
+        assert_eq!((cache.len(), cache.room(), cache.is_full()), (2, 0, true));
+    }
+
+    #[test]
     fn an_adopted_entry_keeps_its_slot() {
         let mut cache = Cache::new(&[(128, 4)], 4);
         let at = Location { class: 0, slot: 2 };
-        cache.adopt(Entry { id: 7, at, hash: KeyHash([7; 16]), key: vec![7] }, 0, OfferId::NONE);
+        cache.adopt(
+            Entry { id: 7, at, hash: KeyHash([7; 16]), key: vec![7], count: 0 },
+            0,
+            OfferId::NONE,
+        );
         let others: Vec<_> = (0..3).map(|_| cache.allocate(0).unwrap().slot).collect();
         assert!(!others.contains(&2));
         assert_eq!(cache.allocate(0), None);

@@ -5,7 +5,7 @@ use super::cache::Stage;
 use super::commands::Order;
 use super::work::Work;
 use super::{Chain, Context, Phase};
-use crate::control::{BATCH_MAX, EntryId, KeyedRecord, SwitchCommand};
+use crate::control::{BATCH_MAX, EntryId, KeyedRecord, Offer, SwitchCommand};
 use crate::storage::{OfferId, Record};
 use switchback_wire::KeyHash;
 
@@ -38,29 +38,35 @@ impl Chain {
         candidates.retain(|id| self.cache.get(*id).is_some_and(|key| is_heard(key.partition)));
         // One in `eviction_sample` goes, so that each victim is the least accessed of that many.
         let count = count.min(candidates.len().div_ceil(cx.config.eviction_sample));
-        self.begin_eviction(cx, candidates, count);
+        // Slots that are on their way to be free are for the first that wait.
+        let counts = self.waiting.counts(on_their_way, count);
+        self.begin_eviction(cx, candidates, counts);
     }
 
-    fn begin_eviction(&mut self, cx: &mut Context<'_>, candidates: Vec<EntryId>, count: usize) {
-        if count == 0 {
+    fn begin_eviction(&mut self, cx: &mut Context<'_>, candidates: Vec<EntryId>, counts: Vec<u32>) {
+        if counts.is_empty() {
             return;
         }
         for id in &candidates {
             self.cache.set_stage(*id, Stage::Candidate);
         }
-        self.command_switch(cx, SwitchCommand::EvictBegin { candidates, count: count as u32 });
+        let waiting = self.waiting.len() as u32;
+        self.command_switch(cx, SwitchCommand::EvictBegin { candidates, counts, waiting });
     }
 
-    /// The switch chose: the others stay, these are stored where they are dirty.
+    /// The switch chose: the others stay, these are stored where they are dirty. Keys that were
+    /// counted no more often than what stays are declined.
     pub(super) fn evicting(
         &mut self,
         cx: &mut Context<'_>,
         candidates: Vec<EntryId>,
+        counts: &[u32],
         evicting: Vec<(EntryId, Option<Record>)>,
     ) {
         // One that evicted itself meanwhile is on its way out already.
         let is_candidate =
             |id: EntryId| self.cache.get(id).is_some_and(|key| key.stage == Stage::Candidate);
+        let chosen = evicting.len();
         let evicting: Vec<_> = evicting.into_iter().filter(|(id, _)| is_candidate(*id)).collect();
         for (id, _) in &evicting {
             self.cache.set_stage(*id, Stage::Evicting);
@@ -69,6 +75,11 @@ impl Chain {
             if self.cache.get(id).is_some_and(|key| key.stage == Stage::Candidate) {
                 self.cache.set_stage(id, Stage::Cached);
             }
+        }
+        // A named key is outdone by none: if none gave way to it, candidates were gone.
+        if let Some(&count) = counts.get(chosen).filter(|count| **count != Offer::NAMED) {
+            let outdone = self.waiting.take_outdone(count, self.cache.evicting());
+            self.decline(cx, outdone.into_iter().map(|offer| (offer.hash, offer.id)).collect());
         }
         self.store_evicted(cx, evicting);
     }
@@ -189,7 +200,7 @@ impl Chain {
             return;
         }
         let candidates = self.cache.evictable(BATCH_MAX);
-        let count = candidates.len();
-        self.begin_eviction(cx, candidates, count);
+        let counts = vec![Offer::NAMED; candidates.len()];
+        self.begin_eviction(cx, candidates, counts);
     }
 }

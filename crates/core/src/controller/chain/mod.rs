@@ -30,6 +30,7 @@ use crate::control::{
 };
 use crate::time::Now;
 use crate::topology::ChainId;
+pub use admission::Declined;
 use std::collections::BTreeSet;
 use switchback_wire::KeyHash;
 
@@ -184,8 +185,11 @@ impl Chain {
             (SwitchCommand::Admit(entries), SwitchResult::Admitted { refused }) => {
                 self.admitted(cx, &entries, refused);
             }
-            (SwitchCommand::EvictBegin { candidates, .. }, SwitchResult::Evicting(evicting)) => {
-                self.evicting(cx, candidates, evicting);
+            (
+                SwitchCommand::EvictBegin { candidates, counts, .. },
+                SwitchResult::Evicting(evicting),
+            ) => {
+                self.evicting(cx, candidates, &counts, evicting);
             }
             (SwitchCommand::Remove(entries), _) => self.removed(cx, entries),
             (SwitchCommand::Snapshot { generation }, SwitchResult::Busy) => {

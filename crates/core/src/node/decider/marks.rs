@@ -3,6 +3,7 @@
 //! A fence is a fencing token (Burrows, "The Chubby lock service", OSDI 2006, calls it a sequencer):
 //! the node bounces writes whose sequence number is not above it, however late they come.
 
+use crate::control::Offer;
 use crate::mechanisms::Mechanisms;
 use crate::storage::{Mark, OfferId};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,10 +18,20 @@ pub(super) struct MarkedKey {
     saved_fence: Seq,
     /// Length of the value when it was offered; unknown after a restart.
     pub(super) value_bytes: u32,
+    /// How often the switch had counted it when it was offered.
+    pub(super) count: u32,
     /// The offer's mark is durable, so that it may be sent.
     pub(super) durable: bool,
     /// The controller has confirmed the offer.
     pub(super) known: bool,
+}
+
+impl MarkedKey {
+    /// Its offer.
+    pub(super) fn offer(&self, hash: &KeyHash) -> Offer {
+        let MarkedKey { value_bytes, count, .. } = *self;
+        Offer { id: self.mark.offer, hash: *hash, key: self.key.clone(), value_bytes, count }
+    }
 }
 
 /// What became of a fence that was to be raised.
@@ -55,7 +66,8 @@ impl Marks {
     ) -> Marks {
         let marked = |key, mark: Mark| {
             let saved_fence = mark.fence;
-            MarkedKey { key, mark, saved_fence, value_bytes: 0, durable: true, known: false }
+            let (value_bytes, count) = (0, Offer::NAMED);
+            MarkedKey { key, mark, saved_fence, value_bytes, count, durable: true, known: false }
         };
         let keys: BTreeMap<_, _> =
             loaded.into_iter().map(|(hash, key, mark)| (hash, marked(key, mark))).collect();
@@ -100,6 +112,7 @@ impl Marks {
             mark: Mark::default(),
             saved_fence: Seq::NONE,
             value_bytes: 0,
+            count: 0,
             durable: false,
             known: false,
         })
@@ -144,6 +157,7 @@ impl Marks {
         hash: &KeyHash,
         key: &[u8],
         value_bytes: u32,
+        count: u32,
         floor: Seq,
     ) -> Option<Mark> {
         // Each offer that is cleared may leave a fence, so their room limits offers, too.
@@ -158,6 +172,7 @@ impl Marks {
         marked.mark.offer = offer;
         marked.mark.floor = floor;
         marked.value_bytes = value_bytes;
+        marked.count = count;
         marked.durable = false;
         marked.known = false;
         Some(marked.mark)
@@ -223,11 +238,23 @@ impl Marks {
             .filter(|(_, fence)| *fence > Seq::NONE)
     }
 
+    /// An offered key was counted again. If it was twice as often as the controller knows, and the
+    /// offer may be sent, the controller is to know.
+    pub(super) fn counted(&mut self, hash: &KeyHash, count: u32) -> bool {
+        let Some(marked) = self.keys.get_mut(hash) else { return false };
+        let is_news = marked.durable && count / 2 >= marked.count.max(1);
+        if is_news {
+            marked.count = count;
+        }
+        is_news
+    }
+
     /// Offers every offered key anew that `is_of` a chain: the controller may have forgotten them.
     pub(super) fn offer_all_again(&mut self, is_of: impl Fn(&KeyHash) -> bool) {
         self.to_offer.retain(|hash| !is_of(hash));
         for (hash, marked) in self.keys.iter_mut().filter(|(hash, _)| is_of(hash)) {
             marked.known = false;
+            marked.count = Offer::NAMED;
             if marked.mark.is_offered() && marked.durable {
                 self.to_offer.push_back(*hash);
             }

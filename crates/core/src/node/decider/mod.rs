@@ -40,6 +40,8 @@ pub(super) enum ReadVerdict {
 /// What becomes of a hot key.
 #[derive(Debug)]
 pub(super) enum Offering {
+    /// It is offered already, but the controller doesn't know how hot it is by now.
+    Hotter(Offer),
     /// It is offered already.
     Known,
     /// There is no room for another offer.
@@ -248,13 +250,23 @@ impl Decider {
         offered.map(|(hash, marked)| (hash, &marked.key[..]))
     }
 
-    /// Offers a hot key to the cache, once.
-    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: u32) -> Offering {
+    /// Offers a hot key to the cache, once. `count`: how often the switch has counted it, or
+    /// [`Offer::NAMED`].
+    pub(super) fn offer(
+        &mut self,
+        hash: &KeyHash,
+        key: &[u8],
+        value_bytes: u32,
+        count: u32,
+    ) -> Offering {
         if self.marks.is_offered(hash) {
-            return Offering::Known;
+            let is_news = self.marks.counted(hash, count);
+            let marked = self.marks.get(hash).filter(|_| is_news);
+            return marked.map_or(Offering::Known, |marked| Offering::Hotter(marked.offer(hash)));
         }
         let floor = self.rising.of(hash);
-        self.marks.offer(hash, key, value_bytes, floor).map_or(Offering::Refused, Offering::ToSave)
+        let mark = self.marks.offer(hash, key, value_bytes, count, floor);
+        mark.map_or(Offering::Refused, Offering::ToSave)
     }
 
     /// The mark of an offer could not be made durable: there was no offer.
@@ -275,7 +287,8 @@ impl Decider {
         if is_held {
             return None; // the release offers everything
         }
-        let offer = Offer { id: offer, hash, key: marked.key.clone(), value_bytes };
+        marked.value_bytes = value_bytes;
+        let offer = marked.offer(&hash);
         self.marks.to_offer.push_back(hash);
         Some(offer)
     }
@@ -293,9 +306,7 @@ impl Decider {
             if !marked.mark.is_offered() || marked.known || !marked.durable {
                 continue;
             }
-            let (id, key, value_bytes) =
-                (marked.mark.offer, marked.key.clone(), marked.value_bytes);
-            offers.push(Offer { id, hash, key, value_bytes });
+            offers.push(marked.offer(&hash));
             again.push(hash);
         }
         self.marks.to_offer.extend(again);

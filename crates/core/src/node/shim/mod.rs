@@ -7,7 +7,7 @@ mod state;
 
 use super::decider::Decider;
 use super::replica::{Pending, Replica};
-use crate::control::{CommandId, NodeReport};
+use crate::control::{CommandId, NodeReport, Offer};
 use crate::mechanisms::Mechanisms;
 use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded};
 use crate::time::Now;
@@ -326,7 +326,8 @@ impl Shim {
             (Pending::Command(chain, id), result) => self.command_step(chain, id, result.err()),
             (Pending::State(chain, id), result) => self.state_set(chain, id, result.err()),
             (Pending::Named { hash, key }, Ok(EngineReply::Got(record))) => {
-                self.offer(&hash, &key, record.map_or(0, |record| record.value.len()));
+                let value_bytes = record.map_or(0, |record| record.value.len());
+                self.offer(&hash, &key, value_bytes, Offer::NAMED);
             }
             (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
                 self.update_cache(hash, &key, &record.unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Packets of the data path: what the decider says of them, the replica does.
 
 use super::{Shim, served_of};
-use crate::control::NodeReport;
+use crate::control::{NodeReport, Offer};
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
 use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record};
@@ -122,7 +122,8 @@ impl Shim {
     pub(super) fn answer_read(&mut self, now: Now, request: &Request, record: Option<Record>) {
         let value_bytes = self.replica.answer_read(now, request, record);
         if request.header.has(flags::HOT) {
-            self.offer(&request.header.key_hash, &request.key, value_bytes);
+            let header = &request.header;
+            self.offer(&header.key_hash, &request.key, value_bytes, header.generation);
         }
     }
 
@@ -261,7 +262,7 @@ impl Shim {
             } else {
                 header.value_bytes.into()
             };
-            self.offer(&header.key_hash, &request.key, value_bytes as usize);
+            self.offer(&header.key_hash, &request.key, value_bytes as usize, header.generation);
         }
     }
 
@@ -290,14 +291,16 @@ impl Shim {
         self.statistics.cache_updates += u64::from(is_sent);
     }
 
-    /// Offers a hot key to the cache, once: marks it durably first.
-    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: usize) {
+    /// Offers a hot key to the cache, once: marks it durably first. `count`: how often the switch
+    /// has counted it.
+    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: usize, count: u32) {
         if key.len() > CACHED_KEY_BYTES_MAX || value_bytes > CACHED_VALUE_BYTES_MAX {
             return;
         }
         let value_bytes = value_bytes as u32;
-        let mark = match self.decider.offer(hash, key, value_bytes) {
+        let mark = match self.decider.offer(hash, key, value_bytes, count) {
             Offering::Known => return,
+            Offering::Hotter(offer) => return self.send_offer(offer),
             Offering::Refused => {
                 self.statistics.offers_refused += 1;
                 return;
@@ -323,9 +326,14 @@ impl Shim {
         }
         let Some(served) = served_of(&self.chains, &hash) else { return };
         if let Some(offer) = self.decider.offer_saved(hash, offer, value_bytes, served.is_held()) {
-            self.reports
-                .push_back(NodeReport::Offers { epoch: served.epoch(), offers: vec![offer] });
+            self.send_offer(offer);
         }
+    }
+
+    fn send_offer(&mut self, offer: Offer) {
+        let Some(served) = served_of(&self.chains, &offer.hash) else { return };
+        let (epoch, offers) = (served.epoch(), vec![offer]);
+        self.reports.push_back(NodeReport::Offers { epoch, offers });
     }
 
     /// Forgets an operation: its answer is ignored.

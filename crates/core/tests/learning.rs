@@ -1,4 +1,4 @@
-//! How the agent counts misses: by the cache's room.
+//! How the agent has keys counted, and when it asks for another epoch.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,16 +6,19 @@ use switchback_core::Now;
 use switchback_core::control::{
     Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport,
 };
-use switchback_core::switch::{Agent, AgentConfig, Counting, Target, carry_out};
+use switchback_core::switch::{Agent, AgentConfig, Counting, LearningConfig, Target, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_wire::{Address, KeyHash, Map, Op, Packet};
 
 const RECORDS: u32 = 3;
 
-/// A datapath that does what it is asked, and remembers what its sketch began at.
+/// A datapath that does what it is asked, and remembers what it was told of counting.
 #[derive(Default)]
 struct CountingTarget {
-    starts: Vec<u64>,
+    told: Vec<Counting>,
+    halvings: u64,
+    admitted_with: Vec<u64>,
+    counter: u32,
     misses: u64,
     requests: u64,
     sequence_used: u32,
@@ -24,8 +27,11 @@ struct CountingTarget {
 impl Target for CountingTarget {
     fn inject(&mut self, packet: &mut Packet) -> bool {
         let header = packet.parse().unwrap().header;
-        if header.op == Op::ResetSketch {
-            self.starts.push(header.guard);
+        match header.op {
+            Op::AgeSketch if header.location == 0 => self.halvings += header.guard,
+            Op::Admit => self.admitted_with.push(header.guard),
+            Op::LoadCounters => packet.fill(header, &self.counter.to_be_bytes(), &[0]),
+            _ => {}
         }
         true
     }
@@ -43,6 +49,12 @@ impl Target for CountingTarget {
     fn set_node(&mut self, _: u16, _: Address) {}
 
     fn set_lanes(&mut self, _: u32) {}
+
+    fn set_counting(&mut self, counting: Counting) -> u32 {
+        let before = self.told.last().map_or(0, |counting| counting.offers);
+        self.told.push(counting);
+        before
+    }
 
     fn next_report(&mut self, _: &mut Packet) -> bool {
         false
@@ -79,12 +91,9 @@ struct Switch {
 
 impl Switch {
     fn new() -> Switch {
-        let config = AgentConfig {
-            counting: Counting::full(64, 20, 0.5),
-            counting_with_room: Counting::with_room(64, 20, 0.5),
-            records: RECORDS as usize,
-            ..AgentConfig::default()
-        };
+        let learning =
+            LearningConfig { sketch_width: 64, ageing_misses: 16, ..LearningConfig::default() };
+        let config = AgentConfig { learning, records: RECORDS as usize, ..AgentConfig::default() };
         let now = Now { monotonic_us: 1, unix_ms: 1 };
         let agent = Agent::new(1, Address::default(), config, now);
         let mut switch = Switch { agent, target: CountingTarget::default(), now, commands: 0 };
@@ -114,54 +123,56 @@ impl Switch {
                 at: Location { class: 0, slot: key },
                 hash,
                 key: vec![key as u8],
+                count: 7 + key,
             }
         };
         self.command(SwitchCommand::Admit(keys.map(entry).collect()));
     }
 
-    /// `count` requests miss; what the sketch began at last.
-    fn miss(&mut self, count: u64) -> u64 {
-        self.target.misses += count;
-        self.tick()
+    /// Time passes, until the agent has looked at what was counted twice.
+    fn pass(&mut self) -> Counting {
+        for _ in 0..2 {
+            self.now.monotonic_us += 5_000;
+            self.tick();
+        }
+        *self.target.told.last().unwrap()
     }
 
-    fn tick(&mut self) -> u64 {
+    fn tick(&mut self) {
         self.agent.handle_timeout(self.now);
         carry_out(&mut self.agent, self.now, &mut self.target);
-        *self.target.starts.last().unwrap()
     }
 }
 
 #[test]
-fn five_counted_requests_make_a_key_hot_while_there_is_room_and_the_threshold_does_in_a_full_cache()
-{
+fn the_first_count_is_enough_while_there_is_room_and_more_than_a_victim_in_a_full_cache() {
     let mut switch = Switch::new();
-    assert_eq!(switch.tick(), 15, "nothing is cached yet");
+    let counting = switch.pass();
+    assert_eq!(counting.threshold, 1);
+    assert!(counting.offers > 0, "{counting:?}");
     switch.admit(0..RECORDS);
-    // Counters are half full of five after 5 / 2 * 64 counted misses, of twenty after four times as
-    // many; half of all are counted.
-    assert_eq!(
-        (switch.miss(320), switch.target.starts.len()),
-        (15, 1),
-        "not before the period ends"
-    );
-    assert_eq!(switch.miss(1), 0);
-    assert_eq!((switch.miss(1280), switch.target.starts.len()), (0, 2));
+    assert_eq!(switch.target.admitted_with, [7, 8, 9], "what was counted before");
+    switch.target.counter = 1_000;
+    for _ in 0..20 {
+        let candidates = vec![1, 2, 3];
+        switch.command(SwitchCommand::EvictBegin { candidates, counts: vec![5], waiting: 1 });
+    }
+    let threshold = switch.pass().threshold;
+    assert!((1_000..1_200).contains(&threshold), "{threshold}");
     switch.command(SwitchCommand::Remove(vec![1]));
-    assert_eq!((switch.miss(1), switch.target.starts.len()), (15, 3), "there is room again");
+    switch.now.monotonic_us += 100_000;
+    assert_eq!(switch.pass().threshold, 1, "there is room again");
 }
 
 #[test]
-fn a_cache_in_which_room_must_be_made_counts_as_full_at_once() {
+fn counts_are_halved_by_misses() {
     let mut switch = Switch::new();
-    switch.admit(0..1);
-    switch.command(SwitchCommand::EvictBegin { candidates: vec![1], count: 1 });
-    assert!(switch.now.is_due(switch.agent.poll_timeout()), "the agent is to be called at once");
-    assert_eq!(switch.tick(), 0);
-    // Slots of another class may be free: what counts is that room had to be made.
-    switch.command(SwitchCommand::EvictBegin { candidates: vec![1], count: 1 });
-    assert_eq!(switch.miss(1281), 0);
-    assert_eq!(switch.miss(1281), 15, "a period in which no room had to be made");
+    switch.target.misses += 1_023;
+    switch.pass();
+    assert_eq!((switch.target.halvings, switch.agent.statistics().ageings), (0, 0));
+    switch.target.misses += 1;
+    switch.pass();
+    assert_eq!((switch.target.halvings, switch.agent.statistics().ageings), (1, 1));
 }
 
 /// Fails if sequence numbers run out because nothing else was going on.
@@ -185,9 +196,4 @@ fn another_epoch_is_asked_for_at_a_quiet_moment_or_when_it_is_needed() {
     assert!(!says(223, 1000));
     assert!(says(128, 10), "quiet");
     assert!(says(224, 1000), "they run out");
-}
-
-#[test]
-fn a_threshold_of_less_than_five_stays_what_it_is() {
-    assert_eq!(Counting::with_room(64, 3, 0.5), Counting::full(64, 3, 0.5));
 }

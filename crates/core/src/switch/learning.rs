@@ -1,0 +1,447 @@
+//! Which keys nodes are told of: how large a sample is counted, from which count on a key is hot,
+//! and how many hot keys the control plane has room for.
+//!
+//! The cache learns as TinyLFU does (Einziger, Friedman, Manes, ACM Transactions on Storage 13(4),
+//! 2017): a new key takes the place of a cached one that was counted less, and all counts are
+//! halved now and then, so that old ones are forgotten. Two things are a switch's own. What isn't
+//! cached is counted by a sketch in the pipeline, and what is cached by exact counters. And each
+//! key that is told of costs its node a durable mark and the agent a command, so their number is
+//! limited by a token bucket; what exceeds it is kept away by a threshold that rises.
+
+use crate::control::Offer;
+use crate::time::Now;
+
+/// Offers that are to wait for an eviction: as many as a controller compares at a time, and as many
+/// to be there for the next time. More would be marked and declined in vain.
+const WAITING: u32 = 64;
+/// A controller that said nothing for this long of offers that wait has none: it compares all that
+/// it has.
+const WAITING_US: u64 = 50_000;
+/// A cache that is full has room again when fewer than this share of its keys are there.
+const ROOM_SHARE: usize = 16;
+
+/// How the pipeline counts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Counting {
+    /// Share of the packets that are counted, 0 to 1.
+    pub sampling: f64,
+    /// How many times a key was counted that is hot.
+    pub threshold: u32,
+    /// How many hot keys nodes are told of before the agent looks again.
+    pub offers: u32,
+}
+
+/// What the pipeline has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Reads, writes and deletes that came, ever.
+    pub requests: u64,
+    /// Requests that missed the cache, ever.
+    pub misses: u64,
+    /// How many of the offers weren't used.
+    pub offers_left: u32,
+}
+
+/// Limits within which an agent learns.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LearningConfig {
+    /// How often the agent looks at what was counted.
+    pub period_us: u64,
+    /// A key is hot that was counted this many times, at least: also while there is room.
+    pub threshold: u32,
+    /// Share of the packets that are counted, 0 to 1, at most.
+    pub sampling: f64,
+    /// Packets that are counted in a second, at most: beyond this the share falls.
+    pub counted_per_s: u32,
+    /// Keys that nodes are told of in a second, at most.
+    pub admissions_per_s: u32,
+    /// Counters in a row of the sketch.
+    pub sketch_width: u32,
+    /// All counts are halved when the counters of a row have this many each on average, of misses
+    /// since the beginning, halved with them.
+    pub ageing_misses: u32,
+    /// And at least this often.
+    pub ageing_us: u64,
+}
+
+impl Default for LearningConfig {
+    fn default() -> LearningConfig {
+        LearningConfig {
+            period_us: 5_000,
+            threshold: 1,
+            sampling: 1.0,
+            counted_per_s: 1_500_000,
+            admissions_per_s: 20_000,
+            sketch_width: 1 << 16,
+            ageing_misses: 32,
+            ageing_us: 60_000_000,
+        }
+    }
+}
+
+/// What an agent knows of how its cache learns.
+#[derive(Debug)]
+pub(super) struct Learning {
+    config: LearningConfig,
+    counting: Counting,
+    /// How many offers the pipeline was given last.
+    given: u32,
+    /// Of the token bucket: admissions times microseconds a second, of this.
+    tokens: u64,
+    looked_us: u64,
+    requests: u64,
+    misses: u64,
+    /// Misses in each row of the sketch: halved with the counters.
+    counted_misses: f64,
+    aged_us: u64,
+    /// Room had to be made, and there is none since.
+    is_full: bool,
+    /// How often those were counted that newcomers had to outdo lately.
+    victims: u32,
+    /// By how much the threshold is raised, since more keys were hot than there were offers.
+    raised: u32,
+    /// Offers that wait at the controller: those that it said, and those since.
+    waiting: u32,
+    waiting_us: u64,
+}
+
+const TOKEN: u64 = 1_000_000;
+
+impl Learning {
+    pub(super) fn new(config: LearningConfig, now: Now) -> Learning {
+        let counting =
+            Counting { sampling: config.sampling, threshold: config.threshold, offers: 0 };
+        let mut learning = Learning {
+            config,
+            counting,
+            given: 0,
+            tokens: 0,
+            looked_us: now.monotonic_us,
+            requests: 0,
+            misses: 0,
+            counted_misses: 0.0,
+            aged_us: now.monotonic_us,
+            is_full: false,
+            victims: 0,
+            raised: 0,
+            waiting: 0,
+            waiting_us: now.monotonic_us,
+        };
+        learning.begin(now, 0, 0);
+        learning
+    }
+
+    /// An epoch begins, with nothing cached and nothing counted.
+    pub(super) fn begin(&mut self, now: Now, requests: u64, misses: u64) {
+        (self.requests, self.misses) = (requests, misses);
+        (self.looked_us, self.aged_us) = (now.monotonic_us, now.monotonic_us);
+        (self.is_full, self.victims, self.raised, self.waiting) = (false, 0, 0, 0);
+        self.counted_misses = 0.0;
+        self.counting.threshold = self.config.threshold;
+    }
+
+    /// How the pipeline is to count until the next look.
+    pub(super) fn counting(&self) -> Counting {
+        self.counting
+    }
+
+    /// The controller compares offers with cached keys: so there is no room. `waiting` offers wait
+    /// for it.
+    pub(super) fn room_is_made(&mut self, now: Now, waiting: u32) {
+        self.is_full = true;
+        self.waiting = waiting;
+        self.waiting_us = now.monotonic_us;
+    }
+
+    /// What a key that the sketch counted this often was counted itself, about: the sketch counts
+    /// others, too (Deng and Rafiei, "New estimation algorithms for streaming data: Count-min can do
+    /// more", 2007).
+    pub(super) fn worth(&self, count: u32) -> u32 {
+        if count == Offer::NAMED { count } else { count.saturating_sub(self.noise()) }
+    }
+
+    /// The least of what newcomers were compared with, as often counted as this.
+    pub(super) fn compared(&mut self, least: u32) {
+        let kept = u64::from(self.victims) * 3;
+        self.victims = ((kept + u64::from(least)).div_ceil(4)) as u32;
+    }
+
+    /// Takes what was counted since the last look. Whether all counts are to be halved now.
+    pub(super) fn look(
+        &mut self,
+        now: Now,
+        counted: Counted,
+        cached: usize,
+        records: usize,
+    ) -> bool {
+        let elapsed_us = now.monotonic_us.saturating_sub(self.looked_us);
+        self.looked_us = now.monotonic_us;
+        // (None any more, once the datapath has failed.)
+        let requests = counted.requests.saturating_sub(self.requests);
+        let misses = counted.misses.saturating_sub(self.misses);
+        (self.requests, self.misses) = (counted.requests, counted.misses);
+        self.counted_misses += misses as f64 * self.counting.sampling;
+        // What is evicted leaves before what takes its place arrives, so a few free slots are no room.
+        if cached + records / ROOM_SHARE < records && self.is_controller_silent(now) {
+            self.is_full = false;
+        }
+        let is_full = self.is_full || cached >= records;
+        // What is left is of the offers before those that the pipeline has just been given.
+        let given = std::mem::replace(&mut self.given, self.counting.offers);
+        let left = counted.offers_left.min(given);
+        self.raise(given, left);
+        self.wait(now, given - left, is_full);
+        self.fill(elapsed_us, left, is_full);
+        self.sample(elapsed_us, requests);
+        let contested = if is_full { self.victims.saturating_add(self.victims / 8) } else { 0 };
+        let floor = contested.saturating_add(self.noise());
+        let threshold = floor.saturating_add(self.raised).saturating_add(1);
+        self.counting.threshold = threshold.max(self.config.threshold);
+        self.is_to_age(now)
+    }
+
+    /// What the least of a key's four counters has of other keys, about: their mean, less a standard
+    /// deviation.
+    fn noise(&self) -> u32 {
+        let mean = self.mean();
+        (mean - mean.sqrt()).max(0.0) as u32
+    }
+
+    /// What a counter of the sketch has on average.
+    fn mean(&self) -> f64 {
+        self.counted_misses / f64::from(self.config.sketch_width.max(1))
+    }
+
+    /// More were hot than there were offers: fewer are to be. Or fewer were.
+    fn raise(&mut self, given: u32, left: u32) {
+        if given == 0 {
+            return; // nothing was to be had, so nothing is known of how many were hot
+        }
+        if left == 0 {
+            self.raised = self.raised.saturating_add(1 + self.counting.threshold / 8);
+        } else if left > given / 2 {
+            self.raised -= self.raised.div_ceil(8);
+        }
+    }
+
+    /// Whether nothing was compared for `WAITING_US`, so that nothing waits to be.
+    fn is_controller_silent(&self, now: Now) -> bool {
+        now.monotonic_us.saturating_sub(self.waiting_us) > WAITING_US
+    }
+
+    /// What was told of waits, if there is no room.
+    fn wait(&mut self, now: Now, told: u32, is_full: bool) {
+        if self.is_controller_silent(now) {
+            self.waiting = 0;
+        }
+        self.waiting = if is_full { self.waiting.saturating_add(told) } else { 0 };
+    }
+
+    /// The token bucket of offers: it holds those of two looks, and at least one.
+    fn fill(&mut self, elapsed_us: u64, left: u32, is_full: bool) {
+        let rate = u64::from(self.config.admissions_per_s);
+        let most = (rate * 2 * self.config.period_us).max(if rate > 0 { TOKEN } else { 0 });
+        let more = u64::from(left) * TOKEN + rate.saturating_mul(elapsed_us);
+        self.tokens = (self.tokens + more).min(most);
+        // What the pipeline has already can be used, too, before the next look.
+        let room = if is_full { WAITING.saturating_sub(self.waiting) } else { u32::MAX };
+        self.counting.offers = ((self.tokens / TOKEN) as u32).min(room.saturating_sub(self.given));
+        self.tokens -= u64::from(self.counting.offers) * TOKEN;
+    }
+
+    /// At high rates a smaller share is as good a sample.
+    fn sample(&mut self, elapsed_us: u64, requests: u64) {
+        let most = self.config.counted_per_s as f64 * elapsed_us as f64 / 1e6;
+        let share = most / (requests.max(1)) as f64;
+        // From one look to the next by no more than half, for a short one may see a burst.
+        let (least, greatest) = (self.counting.sampling / 2.0, self.counting.sampling * 2.0);
+        let least = least.min(self.config.sampling);
+        let greatest = greatest.clamp(1e-6, self.config.sampling.max(1e-6));
+        if elapsed_us > 0 && self.config.sampling > 0.0 {
+            self.counting.sampling = share.clamp(least, greatest);
+        }
+    }
+
+    fn is_to_age(&mut self, now: Now) -> bool {
+        let is_late = now.monotonic_us.saturating_sub(self.aged_us) >= self.config.ageing_us;
+        let is_due = is_late || self.mean() >= f64::from(self.config.ageing_misses.max(1));
+        if is_due {
+            self.aged_us = now.monotonic_us;
+            self.counted_misses /= 2.0;
+            self.victims /= 2;
+            self.raised /= 2;
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDS: usize = 100;
+    const PERIOD_US: u64 = 5_000;
+
+    struct Switch {
+        learning: Learning,
+        now: Now,
+        counted: Counted,
+        /// Offers that the pipeline has.
+        offers: u32,
+    }
+
+    impl Switch {
+        fn new(config: LearningConfig) -> Switch {
+            let now = Now { monotonic_us: 0, unix_ms: 0 };
+            let counted = Counted { requests: 0, misses: 0, offers_left: 0 };
+            Switch { learning: Learning::new(config, now), now, counted, offers: 0 }
+        }
+
+        /// A period in which `misses` of `requests` missed, and `hot` keys could be told of.
+        /// Whether counts are to be halved.
+        fn pass(&mut self, requests: u64, misses: u64, hot: u32, cached: usize) -> bool {
+            self.now.monotonic_us += PERIOD_US;
+            self.counted.requests += requests;
+            self.counted.misses += misses;
+            self.counted.offers_left = self.offers.saturating_sub(hot);
+            self.offers = self.learning.counting().offers;
+            self.learning.look(self.now, self.counted, cached, RECORDS)
+        }
+
+        fn threshold(&self) -> u32 {
+            self.learning.counting().threshold
+        }
+    }
+
+    #[test]
+    fn with_room_the_first_count_is_enough() {
+        let mut switch = Switch::new(LearningConfig::default());
+        switch.pass(10, 10, 0, 0);
+        let counting = Counting { sampling: 1.0, threshold: 1, offers: 100 };
+        assert_eq!(switch.learning.counting(), counting);
+    }
+
+    #[test]
+    fn in_a_full_cache_a_key_must_outdo_what_it_would_replace() {
+        let mut switch = Switch::new(LearningConfig::default());
+        switch.learning.room_is_made(switch.now, 3);
+        for _ in 0..64 {
+            switch.learning.compared(40);
+        }
+        switch.pass(10, 10, 0, RECORDS - 1);
+        assert_eq!(switch.threshold(), 46);
+        switch.pass(10, 10, 0, RECORDS / 2);
+        assert_eq!(switch.threshold(), 46, "a moment ago there was none");
+        for _ in 0..WAITING_US / PERIOD_US {
+            switch.pass(10, 10, 0, RECORDS / 2);
+        }
+        assert_eq!(switch.threshold(), 1, "there is room again");
+    }
+
+    #[test]
+    fn no_more_keys_are_told_of_than_are_allowed_and_the_threshold_rises_until_they_are_fewer() {
+        let config = LearningConfig { admissions_per_s: 2_000, ..LearningConfig::default() };
+        let mut switch = Switch::new(config);
+        let mut offers = 0;
+        for _ in 0..200 {
+            switch.pass(1_000, 10, u32::MAX, 0);
+            offers += switch.learning.counting().offers;
+        }
+        assert!((1_900..=2_020).contains(&offers), "{offers} in a second");
+        assert!(switch.threshold() > 100);
+        for _ in 0..200 {
+            switch.pass(1_000, 10, 0, 0);
+        }
+        assert_eq!(switch.threshold(), 1);
+        assert!(switch.learning.counting().offers <= 20, "two periods' at most");
+    }
+
+    #[test]
+    fn few_admissions_a_second_are_some() {
+        let config = LearningConfig { admissions_per_s: 2, ..LearningConfig::default() };
+        let mut switch = Switch::new(config);
+        let mut offers = 0;
+        for _ in 0..2_000 {
+            switch.pass(10, 10, u32::MAX, 0);
+            offers += switch.learning.counting().offers;
+        }
+        assert_eq!(offers, 20, "in ten seconds");
+        let mut switch = Switch::new(LearningConfig { admissions_per_s: 0, ..config });
+        for _ in 0..2_000 {
+            switch.pass(10, 10, 0, 0);
+            assert_eq!(switch.learning.counting().offers, 0);
+        }
+    }
+
+    #[test]
+    fn a_full_cache_is_offered_what_is_soon_compared() {
+        let mut switch = Switch::new(LearningConfig::default());
+        // What is in the pipeline, and what it gets next.
+        let offers = |switch: &Switch| (switch.offers, switch.learning.counting().offers);
+        switch.learning.room_is_made(switch.now, 40);
+        switch.pass(10, 10, 0, RECORDS);
+        assert_eq!(offers(&switch), (0, 24));
+        switch.pass(10, 10, 0, RECORDS);
+        assert_eq!(offers(&switch), (24, 0));
+        switch.pass(10, 10, 20, RECORDS);
+        assert_eq!(offers(&switch), (0, 4), "20 more wait");
+        switch.learning.room_is_made(switch.now, 2_000);
+        switch.pass(10, 10, 0, RECORDS);
+        assert_eq!(offers(&switch), (4, 0));
+        for _ in 0..=WAITING_US / PERIOD_US {
+            switch.pass(10, 10, 0, RECORDS);
+        }
+        let (has, gets) = offers(&switch);
+        assert_eq!(has + gets, WAITING, "none wait any more");
+    }
+
+    #[test]
+    fn the_sketch_s_noise_makes_no_key_hot() {
+        let config = LearningConfig { sketch_width: 1_000, ..LearningConfig::default() };
+        let mut switch = Switch::new(config);
+        switch.pass(4_000, 4_000, 0, 0);
+        assert_eq!(switch.threshold(), 3, "the least of four counters has two of other keys");
+        let worth = [1, 2, 7, Offer::NAMED].map(|count| switch.learning.worth(count));
+        assert_eq!(worth, [0, 0, 5, Offer::NAMED]);
+        for _ in 0..5 {
+            assert!(!switch.pass(5_000, 5_000, 0, 0));
+        }
+        assert_eq!(switch.threshold(), 24);
+        assert!(switch.pass(5_000, 5_000, 0, 0), "halved");
+        switch.pass(0, 0, 0, 0);
+        assert_eq!(switch.threshold(), 13);
+    }
+
+    #[test]
+    fn as_many_packets_are_counted_at_any_rate() {
+        let mut switch = Switch::new(LearningConfig::default());
+        let mut counted = 0.0;
+        for _ in 0..200 {
+            counted += 50_000.0 * switch.learning.counting().sampling;
+            switch.pass(50_000, 0, 0, 0);
+        }
+        assert!((1_500_000.0..1_700_000.0).contains(&counted), "{counted} of ten million");
+        for _ in 0..20 {
+            switch.pass(5, 0, 0, 0);
+        }
+        assert_eq!(switch.learning.counting().sampling, 1.0);
+    }
+
+    #[test]
+    fn counts_are_halved_by_misses_and_by_time() {
+        let config = LearningConfig {
+            sampling: 0.5,
+            sketch_width: 100,
+            ageing_misses: 10,
+            ageing_us: 100 * PERIOD_US,
+            ..LearningConfig::default()
+        };
+        let mut switch = Switch::new(config);
+        assert!(!switch.pass(1_999, 1_999, 0, 0));
+        assert!(switch.pass(2, 2, 0, 0));
+        assert!(!switch.pass(998, 998, 0, 0), "half of them are forgotten");
+        assert!(switch.pass(4, 4, 0, 0));
+        let aged = (0..200).filter(|_| switch.pass(0, 0, 0, 0)).count();
+        assert_eq!(aged, 2);
+    }
+}
