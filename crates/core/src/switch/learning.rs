@@ -86,8 +86,9 @@ pub(super) struct Learning {
     counting: Counting,
     /// How many offers the pipeline was given last.
     given: u32,
-    /// Of the token bucket: admissions times microseconds a second, of this.
+    /// What the token bucket holds, in millionths of an offer.
     tokens: u64,
+    /// When the counts were looked at last.
     looked_us: u64,
     requests: u64,
     misses: u64,
@@ -105,6 +106,7 @@ pub(super) struct Learning {
     waiting_us: u64,
 }
 
+/// An offer in millionths: a rate a second fills the bucket by as many each microsecond.
 const TOKEN: u64 = 1_000_000;
 
 impl Learning {
@@ -153,14 +155,14 @@ impl Learning {
         self.waiting_us = now.monotonic_us;
     }
 
-    /// What a key that the sketch counted this often was counted itself, about: the sketch counts
-    /// others, too (Deng and Rafiei, "New estimation algorithms for streaming data: Count-min can do
+    /// How often a key was asked for, by estimate, if the sketch says `count`: its counters count
+    /// other keys, too (Deng and Rafiei, "New estimation algorithms for streaming data: Count-min can do
     /// more", 2007).
     pub(super) fn worth(&self, count: u32) -> u32 {
         if count == Offer::NAMED { count } else { count.saturating_sub(self.noise()) }
     }
 
-    /// The least of what newcomers were compared with, as often counted as this.
+    /// Newcomers were compared with cached keys, the least counted of which was counted this often.
     pub(super) fn compared(&mut self, least: u32) {
         let kept = u64::from(self.victims) * 3;
         self.victims = ((kept + u64::from(least)).div_ceil(4)) as u32;
@@ -212,7 +214,7 @@ impl Learning {
         self.counted_misses / f64::from(self.config.sketch_width.max(1))
     }
 
-    /// More were hot than there were offers: fewer are to be. Or fewer were.
+    /// Raises the threshold if all offers were used, and lowers it if half of them are left.
     fn raise(&mut self, given: u32, left: u32) {
         if given == 0 {
             return; // nothing was to be had, so nothing is known of how many were hot

@@ -122,7 +122,7 @@ impl Script {
             partitions: 16,
             classes: vec![(1024, 8)],
             cache_records: 8,
-            // A script asks for no key as often.
+            // Five counts make a key hot.
             learning: LearningConfig {
                 threshold: 5,
                 sketch_width: 1024,
