@@ -8,17 +8,28 @@
 
 #include <sys/mman.h>
 
+// Under the address sanitizer all memory is the allocator's, which it watches.
 #if defined(__SANITIZE_ADDRESS__)
-#define HAS_ADDRESS_SANITIZER 1
+#define HAS_HUGE_PAGES 0
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define HAS_ADDRESS_SANITIZER 1
+#define HAS_HUGE_PAGES 0
 #endif
+#endif
+#ifndef HAS_HUGE_PAGES
+#define HAS_HUGE_PAGES 1
 #endif
 
 // ---- memory ----
 
 #define HUGE_PAGE (2ull << 20)
+
+// Large tables lie on huge pages, as far as there are any: a miss in the TLB costs as much as the
+// lookup.
+static bool is_huge(u64 bytes)
+{
+    return HAS_HUGE_PAGES && bytes >= HUGE_PAGE;
+}
 
 static u64 allocation_bytes(u64 count, u64 size)
 {
@@ -26,7 +37,7 @@ static u64 allocation_bytes(u64 count, u64 size)
     return (count * size + align - 1) / align * align;
 }
 
-#ifndef HAS_ADDRESS_SANITIZER
+// Zeroed by the kernel.
 static void *allocate_huge(u64 bytes)
 {
     u8 *at =
@@ -43,36 +54,30 @@ static void *allocate_huge(u64 bytes)
     (void)madvise(at + before, bytes, MADV_HUGEPAGE);
     return at + before;
 }
-#endif
 
-// Zeroed. Large tables lie on huge pages, as far as there are any: a miss in the TLB costs as much
-// as the lookup.
+// Of any content.
+static void *allocate_unset(u64 count, u64 size)
+{
+    u64 bytes = allocation_bytes(count, size);
+    return is_huge(bytes) ? allocate_huge(bytes) : aligned_alloc(CACHE_LINE, bytes);
+}
+
+// Zeroed.
 static void *allocate(u64 count, u64 size)
 {
     u64 bytes = allocation_bytes(count, size);
-#ifndef HAS_ADDRESS_SANITIZER
-    if (bytes >= HUGE_PAGE) {
-        return allocate_huge(bytes);
-    }
-#endif
-    void *at = aligned_alloc(CACHE_LINE, bytes);
-    return at != NULL ? memset(at, 0, bytes) : NULL;
+    void *at = allocate_unset(count, size);
+    return at == NULL || is_huge(bytes) ? at : memset(at, 0, bytes);
 }
 
 static void release(void *at, u64 count, u64 size)
 {
     u64 bytes = allocation_bytes(count, size);
-    if (at == NULL) {
-        return;
-    }
-#ifndef HAS_ADDRESS_SANITIZER
-    if (bytes >= HUGE_PAGE) {
+    if (at != NULL && is_huge(bytes)) {
         (void)munmap(at, bytes);
-        return;
+    } else {
+        free(at);
     }
-#endif
-    (void)bytes;
-    free(at);
 }
 
 static bool is_power_of_two(u64 number)
@@ -157,7 +162,8 @@ static bool new_reports(struct report_ring *ring, u32 reports)
 {
     u64 cells = power_of_two_from(reports < 2 ? 2 : reports);
     ring->mask = cells - 1;
-    ring->cells = allocate(cells, sizeof(struct report_cell));
+    // A cell's bytes are written before they are read, and they are most of what a switch has.
+    ring->cells = allocate_unset(cells, sizeof(struct report_cell));
     for (u64 i = 0; ring->cells != NULL && i < cells; i++) {
         ring->cells[i].turn = i;
     }
