@@ -3,7 +3,7 @@
 use crate::control::CommandId;
 use crate::storage::{EngineOp, OfferId, OpId};
 use crate::topology::ChainId;
-use std::collections::BTreeMap;
+use hashbrown::HashTable;
 use switchback_wire::{Address, Header, KeyHash, Seq};
 
 /// A request packet, as its answer needs it.
@@ -71,13 +71,13 @@ pub(in crate::node) enum Pending {
 #[derive(Debug)]
 pub(super) struct Operations {
     next: OpId,
-    pending: BTreeMap<OpId, Pending>,
+    pending: HashTable<(OpId, Pending)>,
     ops: Vec<EngineOp>,
 }
 
 impl Operations {
     pub(super) fn new() -> Operations {
-        Operations { next: 1, pending: BTreeMap::new(), ops: Vec::new() }
+        Operations { next: 1, pending: HashTable::new(), ops: Vec::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -87,7 +87,7 @@ impl Operations {
     pub(super) fn submit(&mut self, pending: Pending, op: impl FnOnce(OpId) -> EngineOp) -> OpId {
         let id = self.next;
         self.next += 1;
-        self.pending.insert(id, pending);
+        self.pending.insert_unique(hash(id), (id, pending), |(id, _)| hash(*id));
         self.ops.push(op(id));
         id
     }
@@ -98,7 +98,9 @@ impl Operations {
     }
 
     pub(super) fn take(&mut self, id: OpId) -> Option<Pending> {
-        self.pending.remove(&id)
+        let found = self.pending.find_entry(hash(id), |(other, _)| *other == id).ok()?;
+        let ((_, pending), _) = found.remove();
+        Some(pending)
     }
 
     pub(super) fn poll(&mut self, ops: &mut Vec<EngineOp>) {
@@ -108,4 +110,10 @@ impl Operations {
     pub(super) fn has_some(&self) -> bool {
         !self.ops.is_empty()
     }
+}
+
+/// Fibonacci hashing (Knuth, volume 3, section 6.4): ids are consecutive, and nobody else chooses
+/// them.
+fn hash(id: OpId) -> u64 {
+    id.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
