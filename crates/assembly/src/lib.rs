@@ -98,7 +98,7 @@ impl Rack {
         let config = AgentConfig {
             heartbeat_us: times.heartbeat_us,
             learning: cache.learning,
-            records: cache.records as usize,
+            records: if self.scheme.caches() { cache.records as usize } else { 0 },
             retry_us: times.controller_retry_us,
             quiet_us: times.quiet_us,
             loads_a_step: self.limits.loads_a_step,

@@ -42,9 +42,9 @@ fn loaded(id: u64) -> LoadedRecord {
 struct Alone(Agent);
 
 impl Alone {
-    /// It serves epoch 1 with nothing cached, and has said hello.
-    fn new() -> Alone {
-        let mut alone = Alone(Agent::new(7, Address::default(), AgentConfig::default(), NOW));
+    /// It serves epoch 1 with nothing cached.
+    fn configured(config: AgentConfig) -> Alone {
+        let mut alone = Alone(Agent::new(7, Address::default(), config, NOW));
         let config = SwitchConfig {
             boot: 7,
             generation: 1,
@@ -59,6 +59,12 @@ impl Alone {
             alone.says(),
             [SwitchReport::Done { id: 1, epoch: 1, result: SwitchResult::Ok }]
         );
+        alone
+    }
+
+    /// It serves epoch 1 with nothing cached, has said hello and begun to count.
+    fn new() -> Alone {
+        let mut alone = Alone::configured(AgentConfig { records: 100, ..AgentConfig::default() });
         alone.0.handle_timeout(NOW);
         assert_eq!(alone.asks(), DatapathAction::ReadMeters);
         alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });
@@ -88,6 +94,15 @@ impl Alone {
     fn says(&mut self) -> Vec<SwitchReport> {
         std::iter::from_fn(|| self.0.poll_message()).collect()
     }
+}
+
+#[test]
+fn an_agent_of_a_switch_that_caches_nothing_counts_nothing() {
+    let mut alone = Alone::configured(AgentConfig::default());
+    alone.0.handle_timeout(NOW);
+    assert_eq!(alone.asks(), DatapathAction::ReadMeters);
+    alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });
+    assert_eq!(alone.asks(), DatapathAction::TakeReports);
 }
 
 /// The least counted goes for the key that was counted most often, the next for the next, until one

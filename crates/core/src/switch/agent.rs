@@ -36,7 +36,7 @@ pub struct AgentConfig {
     pub heartbeat_us: u64,
     /// How hot keys are found.
     pub learning: LearningConfig,
-    /// How many keys the cache is to hold.
+    /// How many keys the cache is to hold; with none, there is nothing to learn.
     pub records: usize,
     /// How often evictions that the datapath began are told again.
     pub retry_us: u64,
@@ -444,7 +444,9 @@ impl Agent {
         self.traffic = Traffic::begin(now, self.config.quiet_us, requests);
         self.timers.set(AgentTimer::Hello, now.monotonic_us);
         self.learning.begin(now, requests, misses);
-        self.timers.set(AgentTimer::Count, now.monotonic_us);
+        if self.config.records > 0 {
+            self.timers.set(AgentTimer::Count, now.monotonic_us);
+        }
         self.answer(command, SwitchResult::Ok);
     }
 
