@@ -6,7 +6,7 @@ mod scheme;
 mod table;
 
 pub use scheme::scheme_parser;
-pub use table::{Align, Table};
+pub use table::{Align, Column, Table};
 
 use signal_hook::consts::{SIGPIPE, SIGXFSZ};
 use std::io::{IsTerminal, Write};

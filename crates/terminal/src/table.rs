@@ -13,6 +13,9 @@ pub enum Align {
     Right,
 }
 
+/// A column of [`Table::of`].
+pub type Column<'a, T> = (&'a str, Align, &'a dyn Fn(&T) -> String);
+
 /// Rows under headings, columns in line. Shown with two spaces before each line, as below a title.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -41,6 +44,15 @@ impl Table {
         Table::new(
             headings.into_iter().enumerate().map(|(column, heading)| (heading, side(column))),
         )
+    }
+
+    /// A row for each item. Columns have a heading, a side, and what an item's cell says.
+    pub fn of<T>(items: &[T], columns: &[Column<'_, T>]) -> Table {
+        let mut table = Table::new(columns.iter().map(|&(heading, side, _)| (heading, side)));
+        for item in items {
+            table.row(columns.iter().map(|(_, _, cell)| cell(item)));
+        }
+        table
     }
 
     /// One more row, with a cell for each column.

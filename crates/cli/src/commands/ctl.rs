@@ -1,7 +1,8 @@
 //! `switchback ctl`: asks and tells a running rack.
 
 use super::address;
-use crate::output::{self, Align, Paint, Style, Table, bytes, grouped, printable, seconds};
+use crate::output::Align::{Left, Right};
+use crate::output::{self, Paint, Style, Table, bytes, grouped, printable, seconds};
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::de::DeserializeOwned;
@@ -346,66 +347,56 @@ fn recovery_lines(status: &RackStatus, paint: Paint) -> Lines {
 }
 
 fn chains_text(chains: &[ChainStatus], paint: Paint) -> String {
-    let mut table = Table::new([
-        ("chain", Align::Right),
-        ("epoch", Align::Right),
-        ("phase", Align::Left),
-        ("switch", Align::Right),
-        ("generation", Align::Right),
-        ("durable below", Align::Right),
-        ("cached", Align::Right),
-    ]);
-    for chain in chains {
-        table.row(vec![
-            chain.chain.to_string(),
-            chain.epoch.to_string(),
-            printable(&chain.phase),
-            chain.switch.map_or("-".into(), |switch| switch.to_string()),
-            chain.generation.to_string(),
-            chain.durable_generation.to_string(),
-            grouped(chain.cached),
-        ]);
-    }
+    let table = Table::of(
+        chains,
+        &[
+            ("chain", Right, &|chain| chain.chain.to_string()),
+            ("epoch", Right, &|chain| chain.epoch.to_string()),
+            ("phase", Left, &|chain| printable(&chain.phase)),
+            ("switch", Right, &|chain| {
+                chain.switch.map_or("-".into(), |switch| switch.to_string())
+            }),
+            ("generation", Right, &|chain| chain.generation.to_string()),
+            ("durable below", Right, &|chain| chain.durable_generation.to_string()),
+            ("cached", Right, &|chain| grouped(chain.cached)),
+        ],
+    );
     table.painted(paint)
 }
 
 fn partitions_text(partitions: &[PartitionStatus], paint: Paint) -> String {
-    let mut table = Table::new([
-        ("partition", Align::Right),
-        ("first key", Align::Left),
-        ("view", Align::Right),
-        ("chain", Align::Right),
-        ("replicas", Align::Left),
-    ]);
-    for partition in partitions {
+    let replicas = |partition: &PartitionStatus| {
         let replicas: Vec<String> = partition.replicas.iter().map(u16::to_string).collect();
-        table.row(vec![
-            partition.partition.to_string(),
-            printable(&partition.first_key),
-            partition.view.to_string(),
-            partition.chain.to_string(),
-            replicas.join(", "),
-        ]);
-    }
+        replicas.join(", ")
+    };
+    let table = Table::of(
+        partitions,
+        &[
+            ("partition", Right, &|partition| partition.partition.to_string()),
+            ("first key", Left, &|partition| printable(&partition.first_key)),
+            ("view", Right, &|partition| partition.view.to_string()),
+            ("chain", Right, &|partition| partition.chain.to_string()),
+            ("replicas", Left, &replicas),
+        ],
+    );
     table.painted(paint)
 }
 
 fn switches_text(switches: &[SwitchStatus], paint: Paint) -> String {
-    let mut table = Table::new([
-        ("switch", Align::Right),
-        ("address", Align::Left),
-        ("state", Align::Left),
-        ("epoch", Align::Right),
-    ]);
-    for switch in switches {
-        let state = match (switch.alive, switch.active) {
-            (false, _) => "down",
-            (true, true) => "serves",
-            (true, false) => "stands by",
-        };
-        let address = switch.address.clone().unwrap_or_default();
-        table.row(vec![switch.index.to_string(), address, state.into(), switch.epoch.to_string()]);
-    }
+    let state = |switch: &SwitchStatus| match (switch.alive, switch.active) {
+        (false, _) => "down".to_owned(),
+        (true, true) => "serves".to_owned(),
+        (true, false) => "stands by".to_owned(),
+    };
+    let table = Table::of(
+        switches,
+        &[
+            ("switch", Right, &|switch| switch.index.to_string()),
+            ("address", Left, &|switch| switch.address.clone().unwrap_or_default()),
+            ("state", Left, &state),
+            ("epoch", Right, &|switch| switch.epoch.to_string()),
+        ],
+    );
     table.painted(paint)
 }
 
@@ -413,37 +404,27 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
     let load = |node: &NodeStatus| Some(node.reads? + node.writes?);
     // A share says nothing unless all are known.
     let all = nodes.iter().map(load).sum::<Option<u64>>().filter(|all| *all > 0);
-    let mut table = Table::new([
-        ("node", Align::Right),
-        ("address", Align::Left),
-        ("state", Align::Left),
-        ("cached", Align::Right),
-        ("reads", Align::Right),
-        ("writes", Align::Right),
-        ("load", Align::Right),
-        ("disk", Align::Right),
-        ("error", Align::Left),
-    ]);
-    for node in nodes {
-        let state = match (node.alive, node.held) {
-            (None, _) => "-",
-            (Some(false), _) => "down",
-            (Some(true), Some(true)) => "holds",
-            (Some(true), _) => "up",
-        };
-        let share = all.and_then(|all| Some(load(node)? as f64 / all as f64));
-        table.row(vec![
-            node.index.to_string(),
-            node.address.clone().unwrap_or_else(|| "-".into()),
-            state.into(),
-            number(node.cached_keys),
-            number(node.reads),
-            number(node.writes),
-            percent(share),
-            size(node.disk_bytes),
-            node.error.as_deref().map_or(String::new(), printable),
-        ]);
-    }
+    let share = |node: &NodeStatus| Some(load(node)? as f64 / all? as f64);
+    let state = |node: &NodeStatus| match (node.alive, node.held) {
+        (None, _) => "-".to_owned(),
+        (Some(false), _) => "down".to_owned(),
+        (Some(true), Some(true)) => "holds".to_owned(),
+        (Some(true), _) => "up".to_owned(),
+    };
+    let table = Table::of(
+        nodes,
+        &[
+            ("node", Right, &|node| node.index.to_string()),
+            ("address", Left, &|node| node.address.clone().unwrap_or_else(|| "-".into())),
+            ("state", Left, &state),
+            ("cached", Right, &|node| number(node.cached_keys)),
+            ("reads", Right, &|node| number(node.reads)),
+            ("writes", Right, &|node| number(node.writes)),
+            ("load", Right, &|node| percent(share(node))),
+            ("disk", Right, &|node| size(node.disk_bytes)),
+            ("error", Left, &|node| node.error.as_deref().map_or(String::new(), printable)),
+        ],
+    );
     let mut text = table.painted(paint);
     if nodes.iter().any(|node| node.alive.is_some() && node.disk_bytes.is_none()) {
         text += &format!("load and disk are {}\n", asked_at("each node", "its [[node]]"));
@@ -454,22 +435,16 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
 }
 
 fn cached_text(cached: &CachedStatus, paint: Paint) -> String {
-    let mut table = Table::new([
-        ("key", Align::Left),
-        ("node", Align::Right),
-        ("class", Align::Right),
-        ("slot", Align::Right),
-        ("stage", Align::Left),
-    ]);
-    for record in &cached.records {
-        table.row(vec![
-            printable(&record.key),
-            record.node.to_string(),
-            record.class.to_string(),
-            record.slot.to_string(),
-            record.stage.clone(),
-        ]);
-    }
+    let table = Table::of(
+        &cached.records,
+        &[
+            ("key", Left, &|record| printable(&record.key)),
+            ("node", Right, &|record| record.node.to_string()),
+            ("class", Right, &|record| record.class.to_string()),
+            ("slot", Right, &|record| record.slot.to_string()),
+            ("stage", Left, &|record| record.stage.clone()),
+        ],
+    );
     let shown = cached.records.len() as u64;
     let more = cached.total.saturating_sub(shown);
     match (shown, more) {
