@@ -34,63 +34,74 @@ pub struct Samples {
     families: BTreeMap<&'static str, Family>,
 }
 
+/// A metric's name, or its help.
+type Text = &'static str;
+
 /// Labels of a sample: names and values.
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
 impl Samples {
     /// A counter; its name ends in `_total`.
-    pub fn counter(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: Labels<'_>,
-        value: u64,
-    ) {
+    pub fn counter(&mut self, name: Text, help: Text, labels: Labels<'_>, value: u64) {
         self.add(name, help, Kind::Counter, labels, Value::Number(value as f64));
     }
 
     /// A counter of time; its name ends in `_seconds_total`.
-    pub fn counter_us(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: Labels<'_>,
-        us: u64,
-    ) {
+    pub fn counter_us(&mut self, name: Text, help: Text, labels: Labels<'_>, us: u64) {
         debug_assert!(name.ends_with("_seconds_total"), "{name} counts seconds");
         self.add(name, help, Kind::Counter, labels, Value::Number(us as f64 / 1e6));
     }
 
     /// A gauge, in base units (seconds, bytes, ratios from 0 to 1).
-    pub fn gauge(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: Labels<'_>,
-        value: f64,
-    ) {
+    pub fn gauge(&mut self, name: Text, help: Text, labels: Labels<'_>, value: f64) {
         self.add(name, help, Kind::Gauge, labels, Value::Number(value));
+    }
+
+    /// Several counters with the same labels: name, help and value of each.
+    pub fn counters<const N: usize>(
+        &mut self,
+        labels: Labels<'_>,
+        counters: [(Text, Text, u64); N],
+    ) {
+        for (name, help, value) in counters {
+            self.counter(name, help, labels, value);
+        }
+    }
+
+    /// Several gauges with the same labels: name, help and value of each.
+    pub fn gauges<const N: usize>(&mut self, labels: Labels<'_>, gauges: [(Text, Text, f64); N]) {
+        for (name, help, value) in gauges {
+            self.gauge(name, help, labels, value);
+        }
+    }
+
+    /// A counter for each value of one more label, `by`.
+    pub fn counter_by<const N: usize>(
+        &mut self,
+        name: Text,
+        help: Text,
+        labels: Labels<'_>,
+        by: &str,
+        counts: [(&str, u64); N],
+    ) {
+        for (which, count) in counts {
+            let labels: Vec<_> = labels.iter().copied().chain([(by, which)]).collect();
+            self.counter(name, help, &labels, count);
+        }
     }
 
     /// A histogram of latencies; its name ends in `_seconds`.
     pub fn histogram(
         &mut self,
-        name: &'static str,
-        help: &'static str,
+        name: Text,
+        help: Text,
         labels: Labels<'_>,
         value: &HistogramSnapshot,
     ) {
         self.add(name, help, Kind::Histogram, labels, Value::Histogram(Box::new(*value)));
     }
 
-    fn add(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        kind: Kind,
-        labels: Labels<'_>,
-        value: Value,
-    ) {
+    fn add(&mut self, name: Text, help: Text, kind: Kind, labels: Labels<'_>, value: Value) {
         debug_assert_eq!(mistake(name, help, kind), None, "{name}");
         let family =
             self.families.entry(name).or_insert_with(|| Family { help, kind, samples: Vec::new() });

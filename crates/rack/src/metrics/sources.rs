@@ -43,17 +43,16 @@ pub fn datapath(samples: &mut Samples, switch: &str, counted: &Statistics) {
 
 fn requests(samples: &mut Samples, switch: &str, counted: &Statistics) {
     const REQUESTS: &str = "Requests that the switch took from clients, retries included.";
-    for (verb, count) in [
+    let requests = [
         ("read", counted.read),
         ("write", counted.write),
         ("delete", counted.delete),
         ("fragment", counted.fragment),
         ("read_fragment", counted.read_fragment),
         ("scan", counted.scan),
-    ] {
-        let labels = [("switch", switch), ("verb", verb)];
-        samples.counter("switchback_switch_requests_total", REQUESTS, &labels, count);
-    }
+    ];
+    let (name, labels) = ("switchback_switch_requests_total", [("switch", switch)]);
+    samples.counter_by(name, REQUESTS, &labels, "verb", requests);
     const ANSWERS: &str =
         "Answers to clients by kind of request (deletes count as writes) and by who gave them.";
     let from_cache =
@@ -83,10 +82,9 @@ fn lookups(samples: &mut Samples, switch: &str, counted: &Statistics) {
         samples.counter("switchback_cache_lookups_total", LOOKUPS, &labels, count);
     }
     const CONSERVATIVE: &str = "Reads of cached keys that went to the node: fenced (outdated), or embedding the record (being evicted).";
-    for (kind, count) in [("fenced", counted.fenced_reads), ("embedded", counted.embedded_reads)] {
-        let labels = [("switch", switch), ("kind", kind)];
-        samples.counter("switchback_conservative_reads_total", CONSERVATIVE, &labels, count);
-    }
+    let reads = [("fenced", counted.fenced_reads), ("embedded", counted.embedded_reads)];
+    let (name, labels) = ("switchback_conservative_reads_total", [("switch", switch)]);
+    samples.counter_by(name, CONSERVATIVE, &labels, "kind", reads);
 }
 
 fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
@@ -100,7 +98,7 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
     const OUTGROWN: &str = "Records that left the cache because a value outgrew the slot.";
     const HOT: &str = "Misses of which a node was told that the key is hot.";
     const REPORTS: &str = "Reports of the pipeline to its agent.";
-    for (name, help, count) in [
+    let counters = [
         ("switchback_absorbed_writes_total", ABSORBED, counted.absorbed_writes),
         ("switchback_forwarded_writes_total", FORWARDED, counted.forwarded_writes),
         ("switchback_repeated_answers_total", REPEATED, counted.repeated_answers),
@@ -111,9 +109,8 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
         ("switchback_outgrown_records_total", OUTGROWN, counted.self_evictions),
         ("switchback_hot_misses_total", HOT, counted.hot_misses),
         ("switchback_agent_reports_total", REPORTS, counted.reports),
-    ] {
-        samples.counter(name, help, &[("switch", switch)], count);
-    }
+    ];
+    samples.counters(&[("switch", switch)], counters);
 }
 
 /// The control channel of the controller's process.
@@ -187,7 +184,7 @@ pub fn gateway(samples: &mut Samples, counted: &GatewayStatistics) {
 
 fn gateway_worker(samples: &mut Samples, worker: &str, counted: &WorkerStatistics) {
     let labels = [("worker", worker)];
-    for (name, help, counter) in [
+    let counters = [
         (
             "switchback_gateway_accepted_total",
             "Connections accepted.",
@@ -223,18 +220,16 @@ fn gateway_worker(samples: &mut Samples, worker: &str, counted: &WorkerStatistic
             "Epochs that the session moved to.",
             &counted.session_epoch_changes,
         ),
-    ] {
-        samples.counter(name, help, &labels, counter.get());
-    }
+    ];
+    samples.counters(&labels, counters.map(|(name, help, counter)| (name, help, counter.get())));
     const PRESERVED: &str = "Absorbed records that are kept until they are durable elsewhere.";
-    for (name, help, counter) in [
+    let gauges = [
         ("switchback_gateway_connections", "Connections open.", &counted.connections_open),
         ("switchback_spool_bytes", "Size of the spool.", &counted.spool_size),
         ("switchback_preserved_records", PRESERVED, &counted.preserved_records),
         ("switchback_preserved_bytes", "Memory of preserved records.", &counted.preserved_bytes),
-    ] {
-        samples.gauge(name, help, &labels, counter.get() as f64);
-    }
+    ];
+    samples.gauges(&labels, gauges.map(|(name, help, gauge)| (name, help, gauge.get() as f64)));
     for (step, times) in [("write", &counted.spool_writes), ("sync", &counted.spool_syncs)] {
         const SPOOL: &str = "Time of writing to the spool and of forcing it to the disk.";
         let labels = [("worker", worker), ("step", step)];
@@ -251,8 +246,7 @@ fn dropped(samples: &mut Samples, part: &str, index: &str, reason: &str, count: 
 
 /// The agent of one switch.
 pub fn agent(samples: &mut Samples, switch: &str, counted: &AgentStatistics) {
-    let labels = [("switch", switch)];
-    for (name, help, count) in [
+    let counters = [
         ("switchback_admissions_total", "Keys admitted to the cache.", counted.admitted),
         (
             "switchback_refused_admissions_total",
@@ -276,9 +270,8 @@ pub fn agent(samples: &mut Samples, switch: &str, counted: &AgentStatistics) {
             "How often all counts of requests were halved.",
             counted.ageings,
         ),
-    ] {
-        samples.counter(name, help, &labels, count);
-    }
+    ];
+    samples.counters(&[("switch", switch)], counters);
 }
 
 /// Phases as the controller calls them, and their labels.
@@ -305,7 +298,7 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
             is,
         );
     }
-    for (name, help, value) in [
+    let gauges = [
         (
             "switchback_epoch",
             "Epoch of the chain; it rises with every recovery.",
@@ -339,21 +332,15 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
             "Records in the last snapshot.",
             status.snapshot_records as f64,
         ),
-    ] {
-        samples.gauge(name, help, &[], value);
-    }
+    ];
+    samples.gauges(&[], gauges);
     const SNAPSHOTS: &str = "Snapshots, by what became of them.";
-    for (result, count) in
-        [("durable", status.snapshots_completed), ("failed", status.snapshots_failed)]
-    {
-        samples.counter("switchback_snapshots_total", SNAPSHOTS, &[("result", result)], count);
-    }
+    let snapshots = [("durable", status.snapshots_completed), ("failed", status.snapshots_failed)];
+    samples.counter_by("switchback_snapshots_total", SNAPSHOTS, &[], "result", snapshots);
     const DECLINED: &str = "Hot keys that were not admitted, by the reason.";
     let Declined { unfit, crowded, outdone } = status.declined_offers;
-    for (reason, count) in [("unfit", unfit), ("crowded", crowded), ("outdone", outdone)] {
-        let labels = [("reason", reason)];
-        samples.counter("switchback_declined_offers_total", DECLINED, &labels, count);
-    }
+    let declined = [("unfit", unfit), ("crowded", crowded), ("outdone", outdone)];
+    samples.counter_by("switchback_declined_offers_total", DECLINED, &[], "reason", declined);
     for node in &status.nodes {
         let index = node.index.to_string();
         let labels = [("node", index.as_str())];
@@ -402,37 +389,25 @@ fn recovery(samples: &mut Samples, times: &RecoveryTimes) {
 
 /// The shim of one node.
 pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
+    let labels = [("node", node)];
     const REQUESTS: &str = "Requests that the node handled.";
-    for (verb, count) in [
+    let requests = [
         ("read", counted.reads),
         ("write", counted.writes),
         ("scan", counted.scans),
         ("fragment", counted.fragments),
         ("cache_update", counted.cache_updates),
-    ] {
-        samples.counter(
-            "switchback_node_requests_total",
-            REQUESTS,
-            &[("node", node), ("verb", verb)],
-            count,
-        );
-    }
+    ];
+    samples.counter_by("switchback_node_requests_total", REQUESTS, &labels, "verb", requests);
     const WRITES: &str = "Writes at the node, by what became of them.";
-    for (result, count) in [
+    let writes = [
         ("applied", counted.applied),
         ("superseded", counted.superseded),
         ("bounced", counted.bounced),
         ("condition_failed", counted.condition_failed),
-    ] {
-        samples.counter(
-            "switchback_node_writes_total",
-            WRITES,
-            &[("node", node), ("result", result)],
-            count,
-        );
-    }
-    let labels = [("node", node)];
-    for (name, help, count) in [
+    ];
+    samples.counter_by("switchback_node_writes_total", WRITES, &labels, "result", writes);
+    let counters = [
         (
             "switchback_node_fenced_reads_total",
             "Reads that set a fence first.",
@@ -449,9 +424,8 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
             "Operations that the storage engine failed.",
             counted.engine_errors,
         ),
-    ] {
-        samples.counter(name, help, &labels, count);
-    }
+    ];
+    samples.counters(&labels, counters);
     for (reason, count) in [
         ("malformed", counted.dropped_malformed),
         ("epoch", counted.dropped_epoch),
@@ -469,7 +443,7 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
 /// The storage engine of one node.
 pub fn engine(samples: &mut Samples, node: &str, counted: &switchback_engine::Statistics) {
     let labels = [("node", node)];
-    for (name, help, value) in [
+    let gauges = [
         (
             "switchback_engine_disk_bytes",
             "Size of the node's directory, log included.",
@@ -486,10 +460,9 @@ pub fn engine(samples: &mut Samples, node: &str, counted: &switchback_engine::St
             "The most writes that one commit took.",
             counted.largest_group,
         ),
-    ] {
-        samples.gauge(name, help, &labels, value as f64);
-    }
-    for (name, help, count) in [
+    ];
+    samples.gauges(&labels, gauges.map(|(name, help, value)| (name, help, value as f64)));
+    let counters = [
         ("switchback_engine_reads_total", "Reads of the store.", counted.reads),
         ("switchback_engine_groups_total", "Groups of writes that were committed.", counted.groups),
         ("switchback_engine_writes_total", "Writes in those groups.", counted.writes),
@@ -504,9 +477,8 @@ pub fn engine(samples: &mut Samples, node: &str, counted: &switchback_engine::St
             "Tombstones and expired records that compactions dropped.",
             counted.dropped,
         ),
-    ] {
-        samples.counter(name, help, &labels, count);
-    }
+    ];
+    samples.counters(&labels, counters);
     const STALLED: &str =
         "Time for which writes were held back because flushes or compactions lagged.";
     samples.counter_us(
