@@ -6,55 +6,42 @@ use super::{
     SwitchCommand, SwitchReport,
 };
 
-impl From<SwitchReport> for Message {
-    fn from(report: SwitchReport) -> Message {
-        Message::FromSwitch(report)
-    }
+/// A part's reports become messages of one kind.
+macro_rules! sent_as {
+    ($($report:ty => $kind:ident),+) => {
+        $(impl From<$report> for Message {
+            fn from(report: $report) -> Message {
+                Message::$kind(report)
+            }
+        })+
+    };
 }
 
-impl From<NodeReport> for Message {
-    fn from(report: NodeReport) -> Message {
-        Message::FromNode(report)
-    }
+/// A part takes messages of one kind; any other is given back.
+macro_rules! taken_from {
+    ($($command:ty => $kind:ident),+) => {
+        $(impl TryFrom<Message> for $command {
+            type Error = Message;
+
+            fn try_from(message: Message) -> Result<$command, Message> {
+                match message {
+                    Message::$kind(command) => Ok(command),
+                    other => Err(other),
+                }
+            }
+        })+
+    };
 }
 
-impl From<ClientReport> for Message {
-    fn from(report: ClientReport) -> Message {
-        Message::FromClient(report)
-    }
+sent_as! {
+    SwitchReport => FromSwitch,
+    NodeReport => FromNode,
+    ClientReport => FromClient
 }
-
-impl TryFrom<Message> for Command<SwitchCommand> {
-    type Error = Message;
-
-    fn try_from(message: Message) -> Result<Command<SwitchCommand>, Message> {
-        match message {
-            Message::ToSwitch(command) => Ok(command),
-            other => Err(other),
-        }
-    }
-}
-
-impl TryFrom<Message> for Command<NodeCommand> {
-    type Error = Message;
-
-    fn try_from(message: Message) -> Result<Command<NodeCommand>, Message> {
-        match message {
-            Message::ToNode(command) => Ok(command),
-            other => Err(other),
-        }
-    }
-}
-
-impl TryFrom<Message> for ClientNotice {
-    type Error = Message;
-
-    fn try_from(message: Message) -> Result<ClientNotice, Message> {
-        match message {
-            Message::ToClient(notice) => Ok(notice),
-            other => Err(other),
-        }
-    }
+taken_from! {
+    Command<SwitchCommand> => ToSwitch,
+    Command<NodeCommand> => ToNode,
+    ClientNotice => ToClient
 }
 
 /// What has arrived at a part.
