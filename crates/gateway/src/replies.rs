@@ -130,6 +130,15 @@ pub(crate) struct Replies {
     worker: usize,
 }
 
+/// Puts a connection into a list, unless it is there.
+#[inline]
+fn enlist(list: &mut Vec<ConnectionId>, is_listed: &mut bool, id: ConnectionId) {
+    if !*is_listed {
+        *is_listed = true;
+        list.push(id);
+    }
+}
+
 impl Replies {
     pub(crate) fn new(all: Arc<GatewayStatistics>, worker: usize) -> Replies {
         Replies {
@@ -155,22 +164,16 @@ impl Replies {
     /// Has the connection's output written, or its end noticed, at the end of this iteration.
     #[inline]
     pub(crate) fn mark_dirty(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && !connection.in_dirty
-        {
-            connection.in_dirty = true;
-            self.dirty.push(id);
+        if let Some(connection) = self.connections.get_mut(id) {
+            enlist(&mut self.dirty, &mut connection.in_dirty, id);
         }
     }
 
     /// Has the connection gone on with.
     #[inline]
     pub(crate) fn mark_resume(&mut self, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && !connection.in_resume
-        {
-            connection.in_resume = true;
-            self.resume.push(id);
+        if let Some(connection) = self.connections.get_mut(id) {
+            enlist(&mut self.resume, &mut connection.in_resume, id);
         }
     }
 
@@ -188,10 +191,7 @@ impl Replies {
         }
         let id = to.connection;
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if !connection.in_dirty {
-            connection.in_dirty = true;
-            self.dirty.push(id);
-        }
+        enlist(&mut self.dirty, &mut connection.in_dirty, id);
         if connection.first != to.number {
             let at = (to.number - connection.first) as usize;
             let Some(slot) = connection.slots.get_mut(at) else { return };
