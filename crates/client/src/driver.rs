@@ -1,18 +1,16 @@
 //! The thread that drives a client's session.
 
 use crate::{Conflict, Error, Versioned};
-use mio::{Events, Poll, Token, Waker};
 use rand::TryRng;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 use switchback_core::Now;
 use switchback_core::client::{
-    ClientConfig, Completion, Operation, Outcome, Session, SessionStatistics, SubmitError,
+    ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError,
 };
-use switchback_net::{Clock, ControlLink, Mailbox, Sent, Uplink, until};
-use switchback_wire::{Packet, Seq};
+use switchback_net::{Clock, ControlLink, DrivenSession, Mailbox, Uplink};
+use switchback_wire::Seq;
 use tokio::sync::oneshot;
 
 /// What a caller asks.
@@ -60,105 +58,61 @@ pub(crate) fn draw() -> u64 {
 
 /// The thread's state.
 pub(crate) struct Driver {
-    session: Session,
-    uplink: Box<dyn Uplink>,
-    control: Box<dyn ControlLink>,
-    clock: Clock,
+    driven: DrivenSession,
     queue: Arc<Mailbox<Request>>,
     /// Asked, but not yet submitted, each with the time at which it is given up.
     waiting: VecDeque<(Request, u64)>,
     outstanding: BTreeMap<u64, Answering>,
     next_token: u64,
     deadline_us: u64,
-    packet: Packet,
     closing: bool,
 }
 
 impl Driver {
     pub(crate) fn start(
         config: ClientConfig,
-        mut uplink: Box<dyn Uplink>,
-        mut control: Box<dyn ControlLink>,
+        uplink: Box<dyn Uplink>,
+        control: Box<dyn ControlLink>,
         clock: Clock,
         queue: Arc<Mailbox<Request>>,
         opened: oneshot::Sender<()>,
     ) -> io::Result<()> {
-        let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), Token(0))?);
-        uplink.register(poll.registry(), Token(1), &waker)?;
-        control.register(&waker);
-        queue.register(&waker);
-        let boot = draw();
         let deadline_us = config.deadline_us;
-        let session = Session::new(config, boot, boot, clock.now());
+        let (driven, waker) = DrivenSession::new(config, draw(), uplink, control, clock)?;
+        queue.register(&waker);
         let driver = Driver {
-            session,
-            uplink,
-            control,
-            clock,
+            driven,
             queue,
             waiting: VecDeque::new(),
             outstanding: BTreeMap::new(),
             next_token: 0,
             deadline_us,
-            packet: Packet::new(),
             closing: false,
         };
-        std::thread::Builder::new()
-            .name("client".into())
-            .spawn(move || driver.run(poll, opened))?;
+        std::thread::Builder::new().name("client".into()).spawn(move || driver.run(opened))?;
         Ok(())
     }
 
-    fn run(mut self, mut poll: Poll, opened: oneshot::Sender<()>) {
-        let mut events = Events::with_capacity(8);
+    fn run(mut self, opened: oneshot::Sender<()>) {
         let mut opened = Some(opened);
         let mut asked = VecDeque::new();
         while !(self.closing && self.outstanding.is_empty() && self.waiting.is_empty()) {
-            let timeout = until(self.clock.now(), self.session.poll_timeout())
-                .unwrap_or(Duration::from_millis(20));
-            if let Err(error) = poll.poll(&mut events, Some(timeout.min(Duration::from_millis(20))))
-            {
-                tracing::debug!(%error, "waiting was interrupted");
-            }
-            let now = self.clock.now();
-            while let Some(notice) = self.control.receive() {
-                self.session.handle_message(now, notice);
-            }
-            if now.is_due(self.session.poll_timeout()) {
-                self.session.handle_timeout(now);
-            }
-            if self.session.is_open(now)
+            let now = self.driven.wait();
+            if self.driven.session.is_open(now)
                 && let Some(opened) = opened.take()
             {
                 // A caller that doesn't wait for it any more has dropped the client, too.
                 let _ = opened.send(());
             }
-            self.receive(now);
+            self.driven.receive(now, |completion| finish(&mut self.outstanding, completion));
             self.queue.drain_into(&mut asked);
             let give_up_us = now.in_us(self.deadline_us);
             self.waiting.extend(asked.drain(..).map(|request| (request, give_up_us)));
             self.submit_waiting(now);
             self.transmit(now);
-            while let Some(completion) = self.session.poll_completion() {
-                finish(&mut self.outstanding, completion);
-            }
-            while let Some(report) = self.session.poll_message() {
-                self.control.send(report);
-            }
+            self.driven.finish(|completion| finish(&mut self.outstanding, completion));
         }
-        self.session.close();
-        while let Some(report) = self.session.poll_message() {
-            self.control.send(report);
-        }
-    }
-
-    fn receive(&mut self, now: Now) {
-        while self.uplink.receive(&mut self.packet) {
-            if let Some(completion) = self.session.handle_packet(now, &self.packet) {
-                finish(&mut self.outstanding, completion);
-            }
-        }
+        self.driven.close();
     }
 
     /// Submits what waits, in its order, as far as the session has room.
@@ -173,7 +127,7 @@ impl Driver {
                     Operation::Delete { key, condition: *condition }
                 }
                 RequestKind::Statistics => {
-                    let statistics = self.session.statistics();
+                    let statistics = self.driven.session.statistics();
                     answer(request.answer.take(), Ok(Answer::Statistics(statistics)));
                     self.waiting.pop_front();
                     continue;
@@ -184,7 +138,7 @@ impl Driver {
                     continue;
                 }
             };
-            match self.session.submit(now, operation, self.next_token) {
+            match self.driven.session.submit(now, operation, self.next_token) {
                 Ok(()) => {
                     let sender = request.answer.take().expect("operations want an answer");
                     self.outstanding.insert(self.next_token, sender);
@@ -202,14 +156,7 @@ impl Driver {
     }
 
     fn transmit(&mut self, now: Now) {
-        while let Some(to) = self.session.poll_packet(&mut self.packet) {
-            if self.uplink.send(to, &mut self.packet) == Sent::Answered
-                && let Some(completion) = self.session.handle_packet(now, &self.packet)
-            {
-                finish(&mut self.outstanding, completion);
-            }
-        }
-        self.uplink.flush();
+        self.driven.transmit(now, |completion| finish(&mut self.outstanding, completion));
     }
 }
 

@@ -12,6 +12,7 @@ mod meter;
 mod native;
 mod port;
 mod refusal;
+mod session;
 mod tcp;
 mod udp;
 
@@ -26,5 +27,6 @@ pub use meter::{SocketMeter, SocketQueue};
 pub use native::NativeTarget;
 pub use port::{Carrier, ControlEvent, MemoryHub, PeerPort};
 pub use refusal::{address_refused, directory_refused};
+pub use session::DrivenSession;
 pub use tcp::{ControlStatistics, Parts, TcpHub, connect};
 pub use udp::{BATCH, UdpLink};

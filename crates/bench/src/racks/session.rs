@@ -1,52 +1,28 @@
 //! A blocking session, which fills the cache before a run.
 
 use anyhow::ensure;
-use mio::{Events, Poll, Token, Waker};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use switchback_core::client::{ClientConfig, Completion, Operation, Session, SubmitError};
-use switchback_net::{Clock, ControlLink, Sent, Uplink, until};
-use switchback_wire::Packet;
+use switchback_core::client::{ClientConfig, Completion, Operation, SubmitError};
+use switchback_net::{Clock, ControlLink, DrivenSession, Uplink};
 
 const OPEN_LIMIT: Duration = Duration::from_secs(30);
 
 /// A client session with its links, driven by the caller's thread.
-pub(super) struct BlockingSession {
-    session: Session,
-    uplink: Box<dyn Uplink>,
-    control: Box<dyn ControlLink>,
-    clock: Clock,
-    poll: Poll,
-    events: Events,
-    packet: Packet,
-}
+pub(super) struct BlockingSession(DrivenSession);
 
 impl BlockingSession {
     /// Opens a session; waits until it has a lease.
     pub(super) fn open(
         config: ClientConfig,
-        mut uplink: Box<dyn Uplink>,
-        mut control: Box<dyn ControlLink>,
+        uplink: Box<dyn Uplink>,
+        control: Box<dyn ControlLink>,
         clock: Clock,
     ) -> anyhow::Result<BlockingSession> {
-        let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), Token(0))?);
-        uplink.register(poll.registry(), Token(1), &waker)?;
-        control.register(&waker);
         let boot = switchback_rack::assembly::draw_boot();
-        let session = Session::new(config, boot, boot, clock.now());
-        let events = Events::with_capacity(8);
-        let mut opened = BlockingSession {
-            session,
-            uplink,
-            control,
-            clock,
-            poll,
-            events,
-            packet: Packet::new(),
-        };
+        let (driven, _) = DrivenSession::new(config, boot, uplink, control, clock)?;
+        let mut opened = BlockingSession(driven);
         let start = Instant::now();
-        while !opened.session.is_open(opened.clock.now()) {
+        while !opened.0.session.is_open(clock.now()) {
             ensure!(start.elapsed() < OPEN_LIMIT, "the controller grants no session");
             opened.step(&mut |_| {});
         }
@@ -55,42 +31,10 @@ impl BlockingSession {
 
     /// Waits for packets, messages or a timeout, and handles them.
     fn step(&mut self, done: &mut dyn FnMut(Completion<'_>)) {
-        let timeout = until(self.clock.now(), self.session.poll_timeout())
-            .unwrap_or(Duration::from_millis(20));
-        let timeout = timeout.min(Duration::from_millis(20));
-        if let Err(error) = self.poll.poll(&mut self.events, Some(timeout)) {
-            tracing::debug!(%error, "waiting was interrupted");
-        }
-        let now = self.clock.now();
-        while let Some(notice) = self.control.receive() {
-            self.session.handle_message(now, notice);
-        }
-        if now.is_due(self.session.poll_timeout()) {
-            self.session.handle_timeout(now);
-        }
-        while self.uplink.receive(&mut self.packet) {
-            if let Some(completion) = self.session.handle_packet(now, &self.packet) {
-                done(completion);
-            }
-        }
-        self.transmit(done);
-        while let Some(completion) = self.session.poll_completion() {
-            done(completion);
-        }
-        while let Some(report) = self.session.poll_message() {
-            self.control.send(report);
-        }
-    }
-
-    fn transmit(&mut self, done: &mut dyn FnMut(Completion<'_>)) {
-        while let Some(to) = self.session.poll_packet(&mut self.packet) {
-            if self.uplink.send(to, &mut self.packet) == Sent::Answered
-                && let Some(completion) = self.session.handle_packet(self.clock.now(), &self.packet)
-            {
-                done(completion);
-            }
-        }
-        self.uplink.flush();
+        let now = self.0.wait();
+        self.0.receive(now, &mut *done);
+        self.0.transmit(now, &mut *done);
+        self.0.finish(done);
     }
 
     /// Reads all keys, many at a time. Returns the number that the cache answered.
@@ -104,12 +48,13 @@ impl BlockingSession {
                 cached += usize::from(completion.cached);
             };
             while let Some(key) = next {
-                match self.session.submit(self.clock.now(), Operation::Read { key }, 0) {
+                let now = self.0.clock.now();
+                match self.0.session.submit(now, Operation::Read { key }, 0) {
                     Ok(()) => next = keys_left.next(),
                     Err(SubmitError::TooLarge) => anyhow::bail!("a key of {} bytes", key.len()),
                     Err(_) => break,
                 }
-                self.transmit(&mut take);
+                self.0.transmit(now, &mut take);
             }
             self.step(&mut take);
         }
@@ -118,9 +63,6 @@ impl BlockingSession {
 
     /// Ends the session.
     pub(super) fn close(mut self) {
-        self.session.close();
-        while let Some(report) = self.session.poll_message() {
-            self.control.send(report);
-        }
+        self.0.close();
     }
 }
