@@ -1,7 +1,7 @@
 //! The sections, key by key, with their defaults. `docs/run/configuration.md` and `example.toml`
 //! say the same in prose; a test compares.
 
-use super::reader::{Reader, Section};
+use super::reader::{Reader, Section, pair, pairs, strings};
 use super::types::*;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -86,7 +86,7 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overr
 /// Host names, as a `Host` header has them.
 fn hosts(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, key: &'static str) -> Vec<String> {
     let right = "a list of host names, as [\"rack1.example.org\"]";
-    let hosts = section.strings(reader, key, right).unwrap_or_default();
+    let hosts = section.taken(reader, key, right, strings).unwrap_or_default();
     if hosts.len() > HOSTS_MAX {
         let message = format!("[rack] {key} has {} names; it has at most {HOSTS_MAX}", hosts.len());
         reader.problem_at(&section.path_of(key), message);
@@ -107,10 +107,11 @@ fn hosts(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, key: &'static s
 
 fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overrides) -> Cache {
     let records = section.small(reader, "records", 1..=RECORDS_MAX, 0);
-    let classes = section.pairs(
+    let classes = section.taken(
         reader,
         "classes",
         "a list of [value bytes, slots], as [[128, 65536], [1168, 4096]]",
+        pairs,
     );
     let said = overrides.cache_records.or((records > 0).then_some(records));
     let records = match (said, &classes) {
@@ -297,7 +298,7 @@ fn client(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Client {
         lanes: section.small(reader, "lanes", 1..=4096, 1024),
         deadline_ms: section.integer(reader, "deadline_ms", 1..=DAY_MS, 5000),
         retry_ms: section
-            .pair(reader, "retry_ms", "a pair of shortest and longest wait, as [10, 500]")
+            .taken(reader, "retry_ms", "a pair of shortest and longest wait, as [10, 500]", pair)
             .map_or((10, 500), |(first, last)| (first.into(), last.into())),
         preserve_max_mb: section.small(reader, "preserve_max_mb", 1..=MB_MAX, 256),
         large_max_mb: section.small(reader, "large_max_mb", 2..=MB_MAX, 64),

@@ -388,39 +388,15 @@ impl<'t, 'a> Section<'t, 'a> {
         Some(reader.base.join(text))
     }
 
-    /// A list of strings, each with its place.
-    pub(super) fn strings(
+    /// What `take` finds in a key's value, such as [`strings`], [`pairs`] or [`pair`].
+    pub(super) fn taken<T>(
         &mut self,
         reader: &mut Reader<'_>,
         key: &'static str,
         right: &str,
-    ) -> Option<Vec<(String, Range<usize>)>> {
-        let string = |item: &Value<'_>| Some((item.get_ref().as_str()?.to_owned(), item.span()));
-        let strings = |value: &DeValue<'_>| value.as_array()?.iter().map(string).collect();
-        Some(self.typed(reader, key, right, strings)?.0)
-    }
-
-    /// A list of pairs of integers.
-    pub(super) fn pairs(
-        &mut self,
-        reader: &mut Reader<'_>,
-        key: &'static str,
-        right: &str,
-    ) -> Option<Vec<(u32, u32)>> {
-        let pairs = |value: &DeValue<'_>| {
-            value.as_array()?.iter().map(|item| pair(item.get_ref())).collect()
-        };
-        Some(self.typed(reader, key, right, pairs)?.0)
-    }
-
-    /// A pair of integers.
-    pub(super) fn pair(
-        &mut self,
-        reader: &mut Reader<'_>,
-        key: &'static str,
-        right: &str,
-    ) -> Option<(u32, u32)> {
-        Some(self.typed(reader, key, right, pair)?.0)
+        take: impl FnOnce(&'t DeValue<'a>) -> Option<T>,
+    ) -> Option<T> {
+        Some(self.typed(reader, key, right, take)?.0)
     }
 
     /// Reports every key that is no setting.
@@ -451,7 +427,19 @@ impl<'t, 'a> Section<'t, 'a> {
     }
 }
 
-fn pair(value: &DeValue<'_>) -> Option<(u32, u32)> {
+/// A list of strings, each with its place.
+pub(super) fn strings(value: &DeValue<'_>) -> Option<Vec<(String, Range<usize>)>> {
+    let string = |item: &Value<'_>| Some((item.get_ref().as_str()?.to_owned(), item.span()));
+    value.as_array()?.iter().map(string).collect()
+}
+
+/// A list of pairs of integers.
+pub(super) fn pairs(value: &DeValue<'_>) -> Option<Vec<(u32, u32)>> {
+    value.as_array()?.iter().map(|item| pair(item.get_ref())).collect()
+}
+
+/// A pair of integers.
+pub(super) fn pair(value: &DeValue<'_>) -> Option<(u32, u32)> {
     let number = |value: &Value<'_>| {
         let number = value.get_ref().as_integer()?;
         u32::from_str_radix(number.as_str(), number.radix()).ok()
