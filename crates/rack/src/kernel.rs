@@ -1,15 +1,12 @@
 //! A switch whose data plane runs in the kernel, on an interface.
 
-use crate::assembly::draw_boot;
 use crate::blueprint;
 use crate::config::RackConfig;
-use crate::parts::{Threads, bind, no_such};
-use crate::threads::{AgentHandle, AgentThread, KernelThread, SwitchHandle};
+use crate::parts::{Threads, bind, listed};
+use crate::threads::{AgentHandle, KernelThread, SwitchHandle};
 use anyhow::{Context, ensure};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use switchback_core::control::Peer;
-use switchback_net::{Clock, connect};
 use switchback_xdp::{Attachment, Mode, Watch, XdpDatapath, XdpTarget};
 
 /// Interface and agent; the packets are the kernel's.
@@ -34,21 +31,13 @@ impl KernelSwitchPart {
         interface: &str,
         mode: Mode,
     ) -> anyhow::Result<KernelSwitchPart> {
-        let switch = config
-            .switches
-            .get(usize::from(index))
-            .with_context(|| no_such("switch", index, config.switches.len()))?;
-        let address = switch.address;
+        let address = listed(&config.switches, "switch", index)?.address;
         ensure!(
             !address.ip().is_unspecified() && address.port() != 0,
             "the switch's address is {address}: in the kernel it has to be the interface's own address, and a port"
         );
-        let clock = Clock::default();
-        let rack = blueprint::rack(config);
-        let datapath = Arc::new(
-            XdpDatapath::new(&rack.pipeline(), address.into())
-                .context("the switch can't be made")?,
-        );
+        let datapath = XdpDatapath::new(&blueprint::rack(config).pipeline(), address.into());
+        let datapath = Arc::new(datapath.context("the switch can't be made")?);
         // The port is bound, so that no other process gets what the kernel passes on; this process
         // answers it.
         let link = bind(address, config, "the switch")?;
@@ -65,10 +54,7 @@ impl KernelSwitchPart {
         let thread =
             KernelThread { datapath: in_kernel, link, nodes, watch: attachment.watch().clone() };
         let switch = threads.start(|stop| thread.start(stop))?;
-        let agent = rack.agent(draw_boot(), address.into(), clock.now());
-        let port = connect(Peer::Switch(index), config.controller.listen)?;
-        let thread = AgentThread { agent, target, port, clock };
-        let agent = threads.start(|stop| thread.start(stop))?;
+        let agent = threads.start_agent(config, index, address, target)?;
         Ok(KernelSwitchPart { datapath, agent, switch, address, attachment, threads })
     }
 

@@ -14,6 +14,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use switchback_core::control::Peer;
+use switchback_core::switch::Target;
 use switchback_datapath::{Datapath, Shard};
 use switchback_gateway::Gateway;
 use switchback_net::{
@@ -38,6 +39,21 @@ impl Threads {
         let (handle, joined) = start(self.stop.clone())?;
         self.joined.push(joined);
         Ok(handle)
+    }
+
+    /// Starts the agent of switch `index`, which clients reach at `address`.
+    pub(crate) fn start_agent(
+        &mut self,
+        config: &RackConfig,
+        index: u16,
+        address: SocketAddr,
+        target: impl Target + Send + 'static,
+    ) -> anyhow::Result<AgentHandle> {
+        let clock = Clock::default();
+        let agent = blueprint::rack(config).agent(draw_boot(), address.into(), clock.now());
+        let port = connect(Peer::Switch(index), config.controller.listen)?;
+        let thread = AgentThread { agent, target, port, clock };
+        Ok(self.start(|stop| thread.start(stop))?)
     }
 
     pub(crate) fn end(&mut self) {
@@ -102,13 +118,8 @@ impl SwitchPart {
         index: u16,
         packet_log: Option<PacketLog>,
     ) -> anyhow::Result<SwitchPart> {
-        let switch = config
-            .switches
-            .get(usize::from(index))
-            .with_context(|| no_such("switch", index, config.switches.len()))?;
-        let clock = Clock::default();
-        let rack = blueprint::rack(config);
-        let pipeline = rack.pipeline();
+        let switch = listed(&config.switches, "switch", index)?;
+        let pipeline = blueprint::rack(config).pipeline();
         let datapath = Arc::new(Datapath::new(&pipeline).context("the switch can't be made")?);
         let target = NativeTarget::new(Arc::clone(&datapath), &pipeline);
         let link = bind(switch.address, config, "the switch")?;
@@ -122,10 +133,7 @@ impl SwitchPart {
             packet_log,
         };
         let switch = threads.start(|stop| thread.start(stop))?;
-        let agent = rack.agent(draw_boot(), address.into(), clock.now());
-        let port = connect(Peer::Switch(index), config.controller.listen)?;
-        let thread = AgentThread { agent, target, port, clock };
-        let agent = threads.start(|stop| thread.start(stop))?;
+        let agent = threads.start_agent(config, index, address, target)?;
         Ok(SwitchPart { datapath, agent, switch, address, meter, threads })
     }
 
@@ -141,8 +149,11 @@ impl SwitchPart {
     }
 }
 
-pub(crate) fn no_such(what: &str, index: u16, count: usize) -> String {
-    format!("there is no {what} {index}: rack.toml lists {count}, numbered from 0")
+/// Part `index` of those of its kind that rack.toml lists.
+pub(crate) fn listed<'c, T>(parts: &'c [T], what: &str, index: u16) -> anyhow::Result<&'c T> {
+    parts.get(usize::from(index)).with_context(|| {
+        format!("there is no {what} {index}: rack.toml lists {}, numbered from 0", parts.len())
+    })
 }
 
 /// A node: socket, shim, engine.
@@ -168,10 +179,7 @@ impl NodePart {
         index: u16,
         capacity_ops: Option<f64>,
     ) -> anyhow::Result<NodePart> {
-        let node = config
-            .nodes
-            .get(usize::from(index))
-            .with_context(|| no_such("node", index, config.nodes.len()))?;
+        let node = listed(&config.nodes, "node", index)?;
         let address = node.address.context("a node of a distributed rack has an address")?;
         let clock = Clock::default();
         let storage = blueprint::storage(config, usize::from(index));
