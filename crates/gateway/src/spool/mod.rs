@@ -11,7 +11,6 @@ use crate::statistics::WorkerStatistics;
 use files::Files;
 use std::fmt;
 use std::io;
-use std::str::FromStr;
 use std::time::Instant;
 use switchback_core::client::{Preservation, PreservedRecord};
 use switchback_spool::{Counts, OpenError};
@@ -26,19 +25,6 @@ pub enum Durability {
     EverySecond,
     /// At once: lost when this process and the switch die together.
     Memory,
-}
-
-impl FromStr for Durability {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Durability, String> {
-        match name {
-            "always" => Ok(Durability::Always),
-            "everysec" => Ok(Durability::EverySecond),
-            "memory" => Ok(Durability::Memory),
-            other => Err(format!("durability is always, everysec or memory, not '{other}'")),
-        }
-    }
 }
 
 impl fmt::Display for Durability {
