@@ -1,13 +1,12 @@
 //! An embedded rack for the benchmark: every part in threads of this process.
 
 use super::session::BlockingSession;
-use super::{OWN_LANES, Records, Watched, configured};
+use super::{Records, Watched, configured};
 use crate::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
 use crate::scratch::Scratch;
 use crate::workload::Preload;
 use anyhow::Context;
 use std::time::Duration;
-use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
 use switchback_rack::assembly::Assembly;
 use switchback_rack::blueprint;
@@ -45,12 +44,7 @@ impl EmbeddedBench {
     fn session(&self) -> anyhow::Result<BlockingSession> {
         let id = u64::from(self.clients) + 1;
         let (uplink, control) = self.assembly.client(self.clients, id)?;
-        BlockingSession::open(
-            ClientConfig { lanes: OWN_LANES, ..ClientConfig::default() },
-            uplink,
-            control,
-            self.assembly.clock,
-        )
+        BlockingSession::open(ClientLinks { id, uplink, control }, self.assembly.clock)
     }
 }
 

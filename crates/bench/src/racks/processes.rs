@@ -3,7 +3,7 @@
 //! connections as in a process of its own.
 
 use super::session::BlockingSession;
-use super::{OWN_LANES, Records, Watched};
+use super::{Records, Watched};
 use crate::process_guard::ProcessGuard;
 use crate::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
 use crate::scratch::Scratch;
@@ -17,7 +17,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use switchback_core::client::ClientConfig;
 use switchback_core::controller::RecoveryTimes;
 use switchback_net::{Clock, fill_with_free};
 use switchback_rack::admin::RackStatus;
@@ -261,10 +260,8 @@ impl BenchRack for ProcessBench {
     }
 
     fn preload_cache(&mut self, keys: Vec<Vec<u8>>) -> anyhow::Result<usize> {
-        let ClientLinks { uplink, control, .. } = self.links(u64::from(self.clients) + 1)?;
-        let config = ClientConfig { lanes: OWN_LANES, ..ClientConfig::default() };
-        self.watched
-            .fill_cache(&keys, BlockingSession::open(config, uplink, control, Clock::default())?)
+        let links = self.links(u64::from(self.clients) + 1)?;
+        self.watched.fill_cache(&keys, BlockingSession::open(links, Clock::default())?)
     }
 
     fn cached(&self) -> Vec<KeyHash> {

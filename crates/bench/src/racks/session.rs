@@ -1,9 +1,12 @@
 //! A blocking session, which fills the cache before a run.
 
+use super::OWN_LANES;
+use crate::rack::ClientLinks;
 use anyhow::ensure;
 use std::time::{Duration, Instant};
 use switchback_core::client::{ClientConfig, Completion, Operation, SubmitError};
-use switchback_net::{Clock, ControlLink, DrivenSession, Uplink};
+use switchback_net::{Clock, DrivenSession};
+use switchback_rack::assembly::draw_boot;
 
 const OPEN_LIMIT: Duration = Duration::from_secs(30);
 
@@ -12,14 +15,10 @@ pub(super) struct BlockingSession(DrivenSession);
 
 impl BlockingSession {
     /// Opens a session; waits until it has a lease.
-    pub(super) fn open(
-        config: ClientConfig,
-        uplink: Box<dyn Uplink>,
-        control: Box<dyn ControlLink>,
-        clock: Clock,
-    ) -> anyhow::Result<BlockingSession> {
-        let boot = switchback_rack::assembly::draw_boot();
-        let (driven, _) = DrivenSession::new(config, boot, uplink, control, clock)?;
+    pub(super) fn open(links: ClientLinks, clock: Clock) -> anyhow::Result<BlockingSession> {
+        let ClientLinks { uplink, control, .. } = links;
+        let config = ClientConfig { lanes: OWN_LANES, ..ClientConfig::default() };
+        let (driven, _) = DrivenSession::new(config, draw_boot(), uplink, control, clock)?;
         let mut opened = BlockingSession(driven);
         let start = Instant::now();
         while !opened.0.session.is_open(clock.now()) {
