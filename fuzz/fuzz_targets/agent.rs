@@ -12,7 +12,7 @@ use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard};
 use switchback_fuzz::{CLIENT, Draw, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, map, node};
-use switchback_net::NativeTarget;
+use switchback_net::DatapathTarget;
 use switchback_wire::{Map, Op};
 
 const BOOT: u64 = 7;
@@ -33,7 +33,7 @@ const OPS: &[Op] = &[
 
 struct Switch {
     agent: Agent,
-    target: NativeTarget,
+    target: DatapathTarget<Datapath>,
     datapath: Arc<Datapath>,
     next: u64,
     now: Now,
@@ -59,7 +59,7 @@ impl Switch {
             ..Config::default()
         };
         let datapath = Arc::new(Datapath::new(&sizes).expect("the configuration is valid"));
-        let target = NativeTarget::new(Arc::clone(&datapath), &sizes);
+        let target = DatapathTarget::new(Arc::clone(&datapath));
         let agent =
             Agent::new(BOOT, SWITCH, AgentConfig { records: 8, ..AgentConfig::default() }, START);
         Switch { agent, target, datapath, next: 1, now: START }

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
+use switchback_datapath::{ClassConfig, Config, Control, Datapath, Shard, Verdict};
 use switchback_wire::{
     Address, DecodeError, HashKey, Header, KeyHash, Map, Op, Packet, PacketRef, RoutingKey, Seq,
     Status,

@@ -9,7 +9,7 @@
 
 use std::hint::black_box;
 use std::time::Instant;
-use switchback_datapath::{BATCH, ClassConfig, Config, Datapath, Item, Shard, Verdict};
+use switchback_datapath::{BATCH, ClassConfig, Config, Control, Datapath, Item, Shard, Verdict};
 use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet};
 
 const OPERATIONS: usize = 1 << 18;

@@ -5,6 +5,7 @@
 //! the caller is to do with the packet.
 
 mod config;
+mod control;
 mod ffi;
 mod nodes;
 mod routes;
@@ -12,6 +13,7 @@ pub mod state;
 mod statistics;
 
 pub use config::{ABLATIONS, ClassConfig, Config, Features};
+pub use control::Control;
 pub use nodes::NodeAddresses;
 pub use routes::{RouteBucket, RouteRange, Routes};
 use statistics::place;
@@ -231,21 +233,29 @@ impl Datapath {
         }
     }
 
-    /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the
-    /// same packet.
-    pub fn inject(&self, packet: &mut Packet) -> Verdict {
-        let length = packet.bytes().len();
-        let verdict = self.handle.inject(packet.buffer_mut(), length);
-        finish(packet, verdict)
-    }
-
     fn tables(&self) -> MutexGuard<'_, ()> {
         // The guarded value is nothing, so a panic elsewhere can't have left it inconsistent.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes packets of this key find the slot. Between ADMIT and SET_VALID.
-    pub fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
+    /// What was counted so far, summed over the shards.
+    pub fn statistics(&self) -> Statistics {
+        Statistics::from_numbers(&self.handle.statistics())
+    }
+}
+
+impl Control for Datapath {
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn inject(&self, packet: &mut Packet) -> Verdict {
+        let length = packet.bytes().len();
+        let verdict = self.handle.inject(packet.buffer_mut(), length);
+        finish(packet, verdict)
+    }
+
+    fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
         let location = location(class, slot).ok_or(TableError::Slot)?;
         let _one_at_a_time = self.tables();
         match self.handle.lookup_insert(hash, location) {
@@ -256,88 +266,55 @@ impl Datapath {
         }
     }
 
-    /// Takes the entry out again; false if the key isn't there, or at another slot. Before REMOVE.
-    pub fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
+    fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
         let Some(location) = location(class, slot) else { return false };
         let _one_at_a_time = self.tables();
         self.handle.lookup_remove(hash, location)
     }
 
-    /// Says which partition has which keys, and its replicas. The epoch is 0 meanwhile, so that no
-    /// packet is routed by parts of two maps.
-    ///
-    /// # Errors
-    /// A map for which there is no room, or with other nodes; the one before stays.
-    pub fn set_map(&self, map: &Map) -> Result<(), TableError> {
+    fn set_map(&self, map: &Map) -> Result<(), TableError> {
         let routes = Routes::new(map, &self.config)?;
         let _one_at_a_time = self.tables();
         self.handle.set_routes(&routes);
         Ok(())
     }
 
-    /// Says where a node is; answers are taken only from nodes' addresses.
-    ///
-    /// # Panics
-    /// If the node's index isn't below [`Config::nodes`].
-    pub fn set_node(&self, node: u16, address: Address) {
+    fn set_node(&self, node: u16, address: Address) {
         assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
         let _one_at_a_time = self.tables();
         self.handle.set_node(node, &address);
     }
 
-    /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets
-    /// of others are dropped.
-    pub fn set_lanes(&self, granted: u32) {
+    fn set_lanes(&self, granted: u32) {
         self.handle.set_lanes(granted.min(self.config.lanes));
     }
 
-    /// Says how keys are counted from now on: a share of the packets (0 to 1), from which estimate
-    /// on a key is hot, and how many hot keys nodes are told of. How many were left of those
-    /// before. Any thread.
-    pub fn set_counting(&self, sampling: f64, threshold: u32, offers: u32) -> u32 {
+    fn set_counting(&self, sampling: f64, threshold: u32, offers: u32) -> u32 {
         self.handle.set_counting(Config::sampled(sampling), threshold, offers)
     }
 
-    /// Takes the next report; false if there is none. Any thread.
-    pub fn next_report(&self, packet: &mut Packet) -> bool {
+    fn next_report(&self, packet: &mut Packet) -> bool {
         let length = self.handle.next_report(packet.buffer_mut());
         packet.set_length(length);
         length != 0
     }
 
-    /// Requests that missed the cache, since the datapath was made.
-    pub fn misses(&self) -> u64 {
+    fn misses(&self) -> u64 {
         self.handle.statistic(place::read_misses) + self.handle.statistic(place::write_misses)
     }
 
-    /// Reads, writes and deletes that came, since the datapath was made.
-    pub fn requests(&self) -> u64 {
+    fn requests(&self) -> u64 {
         [place::read, place::write, place::delete]
             .iter()
             .map(|place| self.handle.statistic(*place))
             .sum()
     }
 
-    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below
-    /// half.
-    pub fn sequence_used(&self) -> u32 {
+    fn sequence_used(&self) -> u32 {
         self.handle.sequence_used()
     }
 
-    /// What was counted so far, summed over the shards.
-    pub fn statistics(&self) -> Statistics {
-        Statistics::from_numbers(&self.handle.statistics())
-    }
-
-    /// Forgets everything cached: lookup table, records, sketch, counters, completions, sequence
-    /// counters, reports, generations. The map, nodes, granted lanes and statistics stay.
-    ///
-    /// Safe while packets are processed. First the epoch becomes 0, which refuses every packet. A
-    /// packet that was let in before looks at the epoch again once it has locked its lane or
-    /// record. This takes each of these locks once, so it waits for packets that are being
-    /// processed, and no change of the old epoch comes after it. Serving begins again with SET_EPOCH, which
-    /// must name a later epoch, since sequence counters begin anew.
-    pub fn clear(&self) {
+    fn clear(&self) {
         let _one_at_a_time = self.tables();
         self.handle.clear();
     }

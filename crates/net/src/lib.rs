@@ -9,10 +9,10 @@ mod link;
 mod mailbox;
 mod memory;
 mod meter;
-mod native;
 mod port;
 mod refusal;
 mod session;
+mod target;
 mod tcp;
 mod udp;
 
@@ -24,9 +24,9 @@ pub use memory::{
     ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, SWITCH_ADDRESS, reply_address,
 };
 pub use meter::{SocketMeter, SocketQueue};
-pub use native::NativeTarget;
 pub use port::{Carrier, ControlEvent, MemoryHub, PeerPort};
 pub use refusal::{address_refused, directory_refused};
 pub use session::DrivenSession;
+pub use target::DatapathTarget;
 pub use tcp::{ControlStatistics, Parts, TcpHub, connect};
 pub use udp::{BATCH, UdpLink};

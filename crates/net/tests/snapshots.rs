@@ -10,7 +10,7 @@ use switchback_core::control::{
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, DropReason, Shard, Verdict};
-use switchback_net::NativeTarget;
+use switchback_net::DatapathTarget;
 use switchback_wire::{Address, HashKey, Header, Map, Op, Packet};
 
 const KEYS: u32 = 64;
@@ -22,7 +22,7 @@ const NOW: Now = Now { monotonic_us: 1, unix_ms: 1 };
 /// A switch with all keys cached.
 struct Switch {
     agent: Agent,
-    target: NativeTarget,
+    target: DatapathTarget<Datapath>,
     datapath: Arc<Datapath>,
     commands: u64,
     requests: u64,
@@ -44,7 +44,7 @@ impl Switch {
             ..Config::default()
         };
         let datapath = Arc::new(Datapath::new(&config).unwrap());
-        let target = NativeTarget::new(Arc::clone(&datapath), &config);
+        let target = DatapathTarget::new(Arc::clone(&datapath));
         let agent = Agent::new(1, Address::default(), AgentConfig::default(), NOW);
         let mut switch = Switch { agent, target, datapath, commands: 0, requests: 0 };
         let nodes = vec![Address::in_memory(2, 0)];

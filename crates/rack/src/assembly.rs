@@ -16,13 +16,12 @@ use switchback_assembly::Rack;
 use switchback_core::control::Peer;
 use switchback_core::controller::Controller;
 use switchback_core::switch::Target;
-use switchback_datapath::Verdict;
+use switchback_datapath::{Control, Verdict};
 use switchback_engine::{Opened, Storage};
 use switchback_net::{
-    ClientControl, Clock, ControlLink, MemoryHub, NativeTarget, SWITCH_ADDRESS, Uplink,
+    ClientControl, Clock, ControlLink, DatapathTarget, MemoryHub, SWITCH_ADDRESS, Uplink,
 };
 use switchback_wire::{Address, Header, Map, Op, Packet};
-use switchback_xdp::XdpTarget;
 
 /// Storage that still fails after this time, while the rack starts, won't mend by itself.
 const STORAGE_ERROR_LASTS: Duration = Duration::from_secs(5);
@@ -186,7 +185,7 @@ impl Assembly {
         match &self.wiring {
             Wiring::Memory(_, datapath) | Wiring::Udp(_, datapath) => {
                 let datapath = Arc::clone(datapath);
-                let target = NativeTarget::new(Arc::clone(&datapath), &self.rack.pipeline());
+                let target = DatapathTarget::new(Arc::clone(&datapath));
                 if let Some(link) = link {
                     let thread = SwitchThread {
                         datapath,
@@ -202,7 +201,7 @@ impl Assembly {
             Wiring::Kernel(_, mode, segment, datapath) => {
                 let datapath = Arc::clone(datapath);
                 let attachment = segment.attach(&datapath, *mode)?;
-                let target = XdpTarget::new(Arc::clone(&datapath));
+                let target = DatapathTarget::new(Arc::clone(&datapath));
                 let link = link.expect("it has a socket");
                 let thread = KernelThread {
                     datapath,
@@ -261,7 +260,7 @@ impl Assembly {
         datapath.clear();
         self.hub.disconnect(Peer::Switch(0));
         std::thread::sleep(restart);
-        self.start_agent(SWITCH_ADDRESS, NativeTarget::new(datapath, &self.rack.pipeline()))
+        self.start_agent(SWITCH_ADDRESS, DatapathTarget::new(datapath))
     }
 
     /// Waits until the first recovery, which every start is, leaves only clients to wait for.

@@ -7,7 +7,8 @@ use crate::threads::{AgentHandle, KernelThread, SwitchHandle};
 use anyhow::{Context, ensure};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use switchback_xdp::{Attachment, Mode, Watch, XdpDatapath, XdpTarget};
+use switchback_net::DatapathTarget;
+use switchback_xdp::{Attachment, Mode, Watch, XdpDatapath};
 
 /// Interface and agent; the packets are the kernel's.
 pub struct KernelSwitchPart {
@@ -41,7 +42,7 @@ impl KernelSwitchPart {
         // The port is bound, so that no other process gets what the kernel passes on; this process
         // answers it.
         let link = bind(address, config, "the switch")?;
-        let target = XdpTarget::new(Arc::clone(&datapath));
+        let target = DatapathTarget::new(Arc::clone(&datapath));
         let attachment = Attachment::new(&datapath, interface, mode)?;
         tracing::info!(
             interface,

@@ -18,7 +18,7 @@ use switchback_core::switch::Target;
 use switchback_datapath::{Datapath, Shard};
 use switchback_gateway::Gateway;
 use switchback_net::{
-    Carrier, ClientControl, Clock, ControlLink, ControlStatistics, NativeTarget, Parts,
+    Carrier, ClientControl, Clock, ControlLink, ControlStatistics, DatapathTarget, Parts,
     SocketMeter, TcpHub, UdpLink, Uplink, address_refused, connect, directory_refused,
 };
 use switchback_wire::Address;
@@ -121,7 +121,7 @@ impl SwitchPart {
         let switch = listed(&config.switches, "switch", index)?;
         let pipeline = blueprint::rack(config).pipeline();
         let datapath = Arc::new(Datapath::new(&pipeline).context("the switch can't be made")?);
-        let target = NativeTarget::new(Arc::clone(&datapath), &pipeline);
+        let target = DatapathTarget::new(Arc::clone(&datapath));
         let link = bind(switch.address, config, "the switch")?;
         let (address, meter) = (link.address(), Arc::new(link.meter()?));
         let mut threads = Threads::default();

@@ -22,7 +22,6 @@ mod segment;
 mod slots;
 mod state;
 mod sys;
-mod target;
 
 pub use attach::{Attachment, MTU_MIN, Mode, Watch};
 pub use inspect::{Interface, inspect, interfaces};
@@ -31,7 +30,6 @@ pub use object::{is_built_in, map_bytes};
 pub use peer::within;
 pub use resources::{MapResources, ProgramResources};
 pub use segment::Segment;
-pub use target::XdpTarget;
 
 use layout::place;
 use object::{Loaded, Object};
@@ -43,8 +41,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 use switchback_datapath::{
-    Config, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics, TableError,
-    Verdict,
+    Config, Control, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics,
+    TableError, Verdict,
 };
 use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet, location};
 use sys::{Calls, Shared};
@@ -212,13 +210,6 @@ impl XdpDatapath {
         }
     }
 
-    /// Why it can't be driven any more, if so: a system call failed that should have changed or
-    /// read its state, which is not what the agent knows since. It serves nothing then, and takes
-    /// no changes.
-    pub fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
-    }
-
     fn fail(&self, what: &str, error: &dyn fmt::Display) {
         // In memory that is shared with the kernel, so that this can't fail: epoch 0 refuses every
         // packet.
@@ -233,11 +224,6 @@ impl XdpDatapath {
             return None;
         }
         call().map_err(|error| self.fail(what, &error)).ok()
-    }
-
-    /// What it was made with.
-    pub fn config(&self) -> &Config {
-        &self.config
     }
 
     /// Where clients send packets.
@@ -292,19 +278,6 @@ impl XdpDatapath {
         verdict_of(ran.value, replay.route)
     }
 
-    /// Runs one of the agent's control packets; the answer (verdict [`Verdict::Reply`]) is in the
-    /// same packet.
-    pub fn inject(&self, packet: &mut Packet) -> Verdict {
-        let mut out = [0; PACKET_BYTES_MAX];
-        let run = || self.run("switchback_control", packet.bytes(), &mut out);
-        let Some(ran) = self.done("run a control packet", run) else {
-            return Verdict::Drop(DropReason::None);
-        };
-        let taken = packet.copy_from(&out[..ran.length]);
-        debug_assert!(taken.is_some());
-        verdict_of(ran.value, u64::MAX)
-    }
-
     fn tables(&self) -> MutexGuard<'_, ()> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -313,23 +286,6 @@ impl XdpDatapath {
     fn update(&self, map: &str, key: &[u8], value: &[u8]) {
         let _noted =
             self.done(&format!("take an entry of {map}"), || self.calls.update(map, key, value));
-    }
-
-    /// Makes packets of this key find the slot. Between ADMIT and SET_VALID.
-    pub fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
-        let exists =
-            self.config.classes.get(usize::from(class)).is_some_and(|class| slot < class.slots);
-        let location = location(class, slot).filter(|_| exists).ok_or(TableError::Slot)?;
-        match self.change_lookup(hash, location, true) {
-            0 => Ok(()),
-            1 => Err(TableError::Duplicate),
-            _ => Err(TableError::Full),
-        }
-    }
-
-    /// Takes the entry out again; false if the key isn't there, or at another slot. Before REMOVE.
-    pub fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
-        location(class, slot).is_some_and(|location| self.change_lookup(hash, location, false) == 1)
     }
 
     /// `struct lookup_change` of xdp.bpf.c, and what the program says to it.
@@ -343,64 +299,6 @@ impl XdpDatapath {
         self.done("change the lookup table", run).map_or(u32::MAX, |ran| ran.value)
     }
 
-    /// Says which partition has which keys, and its replicas. The epoch is 0 meanwhile, so that no
-    /// packet is routed by parts of two maps.
-    ///
-    /// # Errors
-    /// A map for which there is no room, or with other nodes; the one before stays.
-    pub fn set_map(&self, map: &Map) -> Result<(), TableError> {
-        let Routes { buckets, ranges } = Routes::new(map, &self.config)?;
-        let _one_at_a_time = self.tables();
-        for (index, range) in (0u32..).zip(&ranges) {
-            self.update("ranges", &index.to_ne_bytes(), range.as_bytes());
-        }
-        for (index, bucket) in (0u32..).zip(&buckets) {
-            self.update("routes", &index.to_ne_bytes(), bucket.as_bytes());
-        }
-        Ok(())
-    }
-
-    /// Says where a node is; answers are taken only from nodes' addresses.
-    ///
-    /// # Panics
-    /// If the node's index isn't below [`Config::nodes`].
-    pub fn set_node(&self, node: u16, address: Address) {
-        assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
-        let _one_at_a_time = self.tables();
-        let index = u32::from(node).to_ne_bytes();
-        let new = address.as_bytes();
-        let look = |map, key: &[u8]| {
-            self.done("say where a node is", || self.calls.lookup(map, key)).flatten()
-        };
-        let old = look("node_addresses", &index).filter(|old| *old != new);
-        if let Some(old) = old.filter(|old| look("nodes", old).is_some_and(|owner| owner == index))
-        {
-            let _noted = self.done("forget a node's address", || self.calls.delete("nodes", &old));
-        }
-        self.update("node_addresses", &index, new);
-        self.update("nodes", new, &index);
-    }
-
-    /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets
-    /// of others are dropped.
-    pub fn set_lanes(&self, granted: u32) {
-        self.shared.set_u32(place("registers.lanes"), granted.min(self.config.lanes));
-    }
-
-    /// Says how keys are counted from now on: a share of the packets (0 to 1), from which estimate
-    /// on a key is hot, and how many hot keys nodes are told of. How many were left of those
-    /// before. Any thread.
-    pub fn set_counting(&self, sampling: f64, threshold: u32, offers: u32) -> u32 {
-        self.shared.set_u64(place("registers.sampling"), Config::sampled(sampling));
-        self.shared.set_u32(place("registers.threshold"), threshold);
-        self.shared.u32_at(place("registers.offers")).swap(offers, Ordering::Relaxed)
-    }
-
-    /// Takes the next report; false if there is none. Any thread.
-    pub fn next_report(&self, packet: &mut Packet) -> bool {
-        self.done("give its reports", || self.reports().next(packet)).unwrap_or(false)
-    }
-
     /// Takes the address of a receiver whose next hop the kernel doesn't know; packets to it are
     /// lost until it does.
     pub fn next_unreached(&self) -> Option<Address> {
@@ -409,12 +307,6 @@ impl XdpDatapath {
 
     fn reports(&self) -> MutexGuard<'_, Reports> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below
-    /// half.
-    pub fn sequence_used(&self) -> u32 {
-        self.shared.get_u32(place("registers.sequence_used"))
     }
 
     /// What was counted so far, summed over the CPUs.
@@ -432,8 +324,108 @@ impl XdpDatapath {
         counted
     }
 
-    /// Forgets everything cached, as [`switchback_datapath::Datapath::clear`] does and as safely.
-    pub fn clear(&self) {
+    /// A frame as the attached program makes it: the action, and what came out.
+    pub fn frame(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+        let mut out = vec![0; 2048];
+        let ran = sys::test_run(self.loaded.program("switchback"), frame, &mut out)?;
+        out.truncate(ran.length);
+        Ok((ran.value, out))
+    }
+}
+
+impl Control for XdpDatapath {
+    fn config(&self) -> &Config {
+        &self.config
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    fn misses(&self) -> u64 {
+        let statistics = self.statistics();
+        statistics.read_misses + statistics.write_misses
+    }
+
+    fn requests(&self) -> u64 {
+        let statistics = self.statistics();
+        statistics.read + statistics.write + statistics.delete
+    }
+
+    fn inject(&self, packet: &mut Packet) -> Verdict {
+        let mut out = [0; PACKET_BYTES_MAX];
+        let run = || self.run("switchback_control", packet.bytes(), &mut out);
+        let Some(ran) = self.done("run a control packet", run) else {
+            return Verdict::Drop(DropReason::None);
+        };
+        let taken = packet.copy_from(&out[..ran.length]);
+        debug_assert!(taken.is_some());
+        verdict_of(ran.value, u64::MAX)
+    }
+
+    fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
+        let exists =
+            self.config.classes.get(usize::from(class)).is_some_and(|class| slot < class.slots);
+        let location = location(class, slot).filter(|_| exists).ok_or(TableError::Slot)?;
+        match self.change_lookup(hash, location, true) {
+            0 => Ok(()),
+            1 => Err(TableError::Duplicate),
+            _ => Err(TableError::Full),
+        }
+    }
+
+    fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
+        location(class, slot).is_some_and(|location| self.change_lookup(hash, location, false) == 1)
+    }
+
+    fn set_map(&self, map: &Map) -> Result<(), TableError> {
+        let Routes { buckets, ranges } = Routes::new(map, &self.config)?;
+        let _one_at_a_time = self.tables();
+        for (index, range) in (0u32..).zip(&ranges) {
+            self.update("ranges", &index.to_ne_bytes(), range.as_bytes());
+        }
+        for (index, bucket) in (0u32..).zip(&buckets) {
+            self.update("routes", &index.to_ne_bytes(), bucket.as_bytes());
+        }
+        Ok(())
+    }
+
+    fn set_node(&self, node: u16, address: Address) {
+        assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
+        let _one_at_a_time = self.tables();
+        let index = u32::from(node).to_ne_bytes();
+        let new = address.as_bytes();
+        let look = |map, key: &[u8]| {
+            self.done("say where a node is", || self.calls.lookup(map, key)).flatten()
+        };
+        let old = look("node_addresses", &index).filter(|old| *old != new);
+        if let Some(old) = old.filter(|old| look("nodes", old).is_some_and(|owner| owner == index))
+        {
+            let _noted = self.done("forget a node's address", || self.calls.delete("nodes", &old));
+        }
+        self.update("node_addresses", &index, new);
+        self.update("nodes", new, &index);
+    }
+
+    fn set_lanes(&self, granted: u32) {
+        self.shared.set_u32(place("registers.lanes"), granted.min(self.config.lanes));
+    }
+
+    fn set_counting(&self, sampling: f64, threshold: u32, offers: u32) -> u32 {
+        self.shared.set_u64(place("registers.sampling"), Config::sampled(sampling));
+        self.shared.set_u32(place("registers.threshold"), threshold);
+        self.shared.u32_at(place("registers.offers")).swap(offers, Ordering::Relaxed)
+    }
+
+    fn next_report(&self, packet: &mut Packet) -> bool {
+        self.done("give its reports", || self.reports().next(packet)).unwrap_or(false)
+    }
+
+    fn sequence_used(&self) -> u32 {
+        self.shared.get_u32(place("registers.sequence_used"))
+    }
+
+    fn clear(&self) {
         let _one_at_a_time = self.tables();
         self.shared.set_u32(place("registers.epoch"), 0);
         const XDP_PASS: u32 = 2;
@@ -455,14 +447,6 @@ impl XdpDatapath {
         }
         let mut packet = Packet::new();
         while self.next_report(&mut packet) {}
-    }
-
-    /// A frame as the attached program makes it: the action, and what came out.
-    pub fn frame(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
-        let mut out = vec![0; 2048];
-        let ran = sys::test_run(self.loaded.program("switchback"), frame, &mut out)?;
-        out.truncate(ran.length);
-        Ok((ran.value, out))
     }
 }
 

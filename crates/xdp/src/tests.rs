@@ -6,6 +6,7 @@ use switchback_core::control::{Command, SwitchCommand, SwitchConfig};
 use switchback_core::switch::{Agent, AgentConfig, Target, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::ClassConfig;
+use switchback_net::DatapathTarget;
 use sys::Ran;
 
 #[test]
@@ -102,7 +103,7 @@ const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
 
 /// An agent is told to begin, and goes on for a while.
 fn drive(datapath: &Arc<XdpDatapath>) {
-    let mut target = XdpTarget::new(Arc::clone(datapath));
+    let mut target = DatapathTarget::new(Arc::clone(datapath));
     let mut agent = Agent::new(1, Address::default(), AgentConfig::default(), NOW);
     let mut tell = |number, body| {
         let command = Command { id: number, chain: chain_of(0), epoch: 1, body };

@@ -93,8 +93,8 @@ impl Pair {
             Partition { number, start, view: 0, chain: 0, replicas: vec![number % 2, 3] }
         };
         let map = Map::new((0..).zip(starts).map(partition).collect()).unwrap();
-        Subject::set_map(&pair.native, &map);
-        Subject::set_map(&pair.kernel, &map);
+        pair.native.set_map(&map).unwrap();
+        pair.kernel.set_map(&map).unwrap();
         for node in 0..2 {
             let address = Address { port: NODE.port + node, ..NODE };
             pair.native.set_node(node, address);
@@ -118,8 +118,8 @@ impl Pair {
             let at = location(class, slot).unwrap();
             let header = |op| Header { location: at, key_hash: hash(i), ..Header::new(op) };
             both(header(Op::Admit), &key(i));
-            assert!(Subject::lookup_insert(&self.native, &hash(i), class, slot));
-            assert!(Subject::lookup_insert(&self.kernel, &hash(i), class, slot));
+            self.native.lookup_insert(&hash(i), class, slot).unwrap();
+            self.kernel.lookup_insert(&hash(i), class, slot).unwrap();
             both(header(Op::SetValid), &key(i));
         }
     }
@@ -132,12 +132,8 @@ impl Pair {
                 let native = self.native.lookup_remove(&hash(i), class, slot);
                 assert_eq!(native, self.kernel.lookup_remove(&hash(i), class, slot), "removed");
             } else {
-                let native = Subject::lookup_insert(&self.native, &hash(i), class, slot);
-                assert_eq!(
-                    native,
-                    Subject::lookup_insert(&self.kernel, &hash(i), class, slot),
-                    "inserted"
-                );
+                let native = self.native.lookup_insert(&hash(i), class, slot);
+                assert_eq!(native, self.kernel.lookup_insert(&hash(i), class, slot), "inserted");
             }
             return "table".to_owned();
         }

@@ -9,7 +9,7 @@ use common::{assert_whole, control, may_load, small_switch, value_of};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use switchback_datapath::{DropReason, Verdict};
+use switchback_datapath::{Control, DropReason, Verdict};
 use switchback_wire::*;
 use switchback_xdp::XdpDatapath;
 

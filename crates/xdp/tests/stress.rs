@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use switchback_datapath::{DropReason, Verdict};
+use switchback_datapath::{Control, DropReason, Verdict};
 use switchback_wire::*;
 use switchback_xdp::XdpDatapath;
 

@@ -8,8 +8,8 @@ use crate::requests::{Request, requests};
 use anyhow::{Context as _, ensure};
 use std::net::UdpSocket;
 use std::time::Instant;
-use switchback_datapath::{Statistics, TableError, Verdict};
-use switchback_wire::{Address, KeyHash, Map, Packet};
+use switchback_datapath::{Control, Statistics, Verdict};
+use switchback_wire::{Address, Packet};
 use switchback_xdp::Segment;
 use switchback_xdp::measure::{Meter, Program, Step};
 
@@ -24,20 +24,8 @@ pub(crate) struct Kernel {
 }
 
 impl Tables for Meter {
-    fn inject(&self, packet: &mut Packet) -> Verdict {
-        (**self).inject(packet)
-    }
-
-    fn insert(&self, hash: &KeyHash, slot: u32) -> Result<(), TableError> {
-        self.lookup_insert(hash, 0, slot)
-    }
-
-    fn set_map(&self, map: &Map) -> Result<(), TableError> {
-        (**self).set_map(map)
-    }
-
-    fn set_node(&self, address: Address) {
-        (**self).set_node(0, address);
+    fn control(&self) -> &impl Control {
+        &**self
     }
 
     fn process(&self, packet: &mut Packet) -> Verdict {
@@ -49,7 +37,7 @@ impl Kernel {
     pub(crate) fn new(size: Size, cpus: usize) -> anyhow::Result<Kernel> {
         let config = config(size, cpus);
         let meter = Meter::new(&config)?;
-        fill(&meter, &config, size)?;
+        fill(&meter, size)?;
         let (hits, misses) =
             (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));
         Ok(Kernel { meter, size, hits, misses, current: None })

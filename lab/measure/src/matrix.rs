@@ -7,8 +7,8 @@ use anyhow::ensure;
 use serde::Serialize;
 use std::net::Ipv4Addr;
 use switchback_bench::report::Spread;
-use switchback_datapath::{Config, Statistics, TableError, Verdict};
-use switchback_wire::{Address, Header, KeyHash, Map, Op, Packet};
+use switchback_datapath::{Control, Statistics, Verdict};
+use switchback_wire::{Header, Map, Op, Packet};
 
 /// Packets between two looks at the clock: few enough that most stretches are not preempted on a
 /// busy machine.
@@ -34,25 +34,24 @@ pub(crate) trait Subject {
     fn statistics(&self) -> Statistics;
 }
 
-/// What fills a datapath's tables.
+/// A datapath whose tables are filled.
 pub(crate) trait Tables {
-    fn inject(&self, packet: &mut Packet) -> Verdict;
-    fn insert(&self, hash: &KeyHash, slot: u32) -> Result<(), TableError>;
-    fn set_map(&self, map: &Map) -> Result<(), TableError>;
-    fn set_node(&self, address: Address);
+    fn control(&self) -> &impl Control;
+    /// Runs a client's packet.
     fn process(&self, packet: &mut Packet) -> Verdict;
 }
 
 /// Gives every slot a key, and every key a value.
-pub(crate) fn fill(tables: &impl Tables, config: &Config, size: Size) -> anyhow::Result<()> {
+pub(crate) fn fill(tables: &impl Tables, size: Size) -> anyhow::Result<()> {
+    let datapath = tables.control();
     let control = |header: Header, key: &[u8]| {
         let mut packet = Packet::build(header, &[], key);
-        let verdict = tables.inject(&mut packet);
+        let verdict = datapath.inject(&mut packet);
         ensure!(verdict == Verdict::Reply, "the datapath refuses {:?}: {verdict:?}", header.op);
         Ok(())
     };
-    tables.set_map(&Map::equal(vec![vec![0]; config.partitions as usize]))?;
-    tables.set_node(std::net::SocketAddr::from(NODE).into());
+    datapath.set_map(&Map::equal(vec![vec![0]; datapath.config().partitions as usize]))?;
+    datapath.set_node(0, std::net::SocketAddr::from(NODE).into());
     control(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, b"-")?;
     let value = vec![7; size.value_bytes as usize];
     for slot in 0..size.slots {
@@ -60,7 +59,7 @@ pub(crate) fn fill(tables: &impl Tables, config: &Config, size: Size) -> anyhow:
         let header =
             Header { location: slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
         control(header, &key)?;
-        tables.insert(&hash, slot)?;
+        datapath.lookup_insert(&hash, 0, slot)?;
         control(Header { op: Op::SetValid, ..header }, &key)?;
         write(tables, slot, u64::from(slot / LANES) + 1, &value)?;
     }

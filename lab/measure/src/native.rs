@@ -7,8 +7,8 @@ use crate::requests::{REQUESTS, Request, requests};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Statistics, TableError, Verdict};
-use switchback_wire::{Address, Header, KeyHash, Map, Packet};
+use switchback_datapath::{ClassConfig, Config, Control, Datapath, Shard, Statistics, Verdict};
+use switchback_wire::{Address, Header, Packet};
 
 const CLIENT: Address = Address::in_memory(1, 0);
 /// As many packets as a driver takes from a socket at once.
@@ -25,20 +25,8 @@ pub(crate) struct Native {
 }
 
 impl Tables for Datapath {
-    fn inject(&self, packet: &mut Packet) -> Verdict {
-        self.inject(packet)
-    }
-
-    fn insert(&self, hash: &KeyHash, slot: u32) -> Result<(), TableError> {
-        self.lookup_insert(hash, 0, slot)
-    }
-
-    fn set_map(&self, map: &Map) -> Result<(), TableError> {
-        self.set_map(map)
-    }
-
-    fn set_node(&self, address: Address) {
-        self.set_node(0, address);
+    fn control(&self) -> &impl Control {
+        self
     }
 
     fn process(&self, packet: &mut Packet) -> Verdict {
@@ -56,7 +44,7 @@ impl Native {
     pub(crate) fn new(size: Size, cpus: usize) -> anyhow::Result<Native> {
         let config = config(size, cpus);
         let datapath = Datapath::new(&config)?;
-        fill(&datapath, &config, size)?;
+        fill(&datapath, size)?;
         let made = (0..cpus).map(|cpu| AtomicUsize::new(cpu * REQUESTS / cpus)).collect();
         let (hits, misses) =
             (requests(size.slots, Outcome::Hit), requests(size.slots, Outcome::Miss));

@@ -12,14 +12,8 @@ use switchback_wire::*;
 /// A build of the pipeline: what a vector needs of it.
 pub(crate) trait Subject {
     fn new(config: &Config) -> Self;
-    fn set_map(&self, map: &switchback_wire::Map);
-    fn set_node(&self, node: u16, address: Address);
-    fn set_lanes(&self, lanes: u32);
-    fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> bool;
-    fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool;
+    fn control(&self) -> &impl Control;
     fn process(&self, packet: &mut Packet, from: Address, now_ms: u64, random: u32) -> Verdict;
-    fn inject(&self, packet: &mut Packet) -> Verdict;
-    fn next_report(&self, packet: &mut Packet) -> bool;
     fn statistics(&self) -> Statistics;
     fn peek_registers(&self) -> Registers;
     fn peek_sequence(&self, hash: &KeyHash) -> u64;
@@ -44,20 +38,9 @@ macro_rules! subject {
             fn new(config: &Config) -> Self {
                 $new(config)
             }
-            fn set_map(&self, map: &switchback_wire::Map) {
-                <$inner>::set_map(self, map).unwrap();
-            }
-            fn set_node(&self, node: u16, address: Address) {
-                <$inner>::set_node(self, node, address);
-            }
-            fn set_lanes(&self, lanes: u32) {
-                <$inner>::set_lanes(self, lanes);
-            }
-            fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
-                <$inner>::lookup_insert(self, hash, class, slot).is_ok()
-            }
-            fn lookup_remove(&self, hash: &KeyHash, class: u8, slot: u32) -> bool {
-                <$inner>::lookup_remove(self, hash, class, slot)
+            fn control(&self) -> &impl Control {
+                let this: &$inner = self;
+                this
             }
             fn process(
                 &self,
@@ -68,12 +51,6 @@ macro_rules! subject {
             ) -> Verdict {
                 let $this: &$inner = self;
                 $process
-            }
-            fn inject(&self, packet: &mut Packet) -> Verdict {
-                <$inner>::inject(self, packet)
-            }
-            fn next_report(&self, packet: &mut Packet) -> bool {
-                <$inner>::next_report(self, packet)
             }
             fn statistics(&self) -> Statistics {
                 <$inner>::statistics(self)
@@ -424,9 +401,9 @@ fn new_subject<S: Subject>(features: Features, before: &Before) -> S {
         ..Config::default()
     };
     let datapath = S::new(&config);
-    datapath.set_map(&switchback_wire::Map::equal(vec![vec![0]; 4]));
-    datapath.set_node(0, NODE);
-    datapath.set_lanes(4);
+    datapath.control().set_map(&switchback_wire::Map::equal(vec![vec![0]; 4])).unwrap();
+    datapath.control().set_node(0, NODE);
+    datapath.control().set_lanes(4);
     datapath.poke_registers(&before.state.registers);
     datapath.poke_sequence(&key_hash(), before.state.last);
     datapath.poke_sketch(&key_hash(), before.sketch);
@@ -434,7 +411,7 @@ fn new_subject<S: Subject>(features: Features, before: &Before) -> S {
     if before.has_record {
         assert!(datapath.poke_record(0, SLOT, &before.state.record));
         if before.found {
-            assert!(datapath.lookup_insert(&key_hash(), 0, SLOT));
+            assert!(datapath.control().lookup_insert(&key_hash(), 0, SLOT).is_ok());
         }
     }
     datapath
@@ -448,7 +425,7 @@ fn run_packet<S: Subject>(
 ) -> String {
     let from = fields.get("from").map_or(CLIENT, address);
     let verdict = if from == Address::default() {
-        datapath.inject(packet)
+        datapath.control().inject(packet)
     } else {
         datapath.process(packet, from, 1000, if sampled { 1 } else { u32::MAX })
     };
@@ -465,7 +442,7 @@ fn run_packet<S: Subject>(
 
 fn check_report<S: Subject>(datapath: &S, expected: &Value) {
     let mut packet = Packet::new();
-    assert_eq!(datapath.next_report(&mut packet), expected.is_object(), "a report");
+    assert_eq!(datapath.control().next_report(&mut packet), expected.is_object(), "a report");
     if expected.is_object() {
         let mut header = Header {
             epoch: 5,
@@ -479,7 +456,7 @@ fn check_report<S: Subject>(datapath: &S, expected: &Value) {
         let mut parts = Parts { header, value: Vec::new(), key: b"key".to_vec() };
         apply_packet(&mut parts, expected);
         assert_eq!(parts_of(&packet), parts, "the report");
-        assert!(!datapath.next_report(&mut packet), "one report");
+        assert!(!datapath.control().next_report(&mut packet), "one report");
     }
 }
 
@@ -621,7 +598,7 @@ pub(crate) fn check_map<S: Subject>(vector: &MapVector) {
             packet.parse().unwrap().header.partition,
         )
     };
-    datapath.set_map(map);
+    datapath.control().set_map(map).unwrap();
     for (hash, partition, head) in keys {
         let found = map.of(*hash);
         assert_eq!(

@@ -10,7 +10,7 @@ use switchback_assembly::Part;
 use switchback_core::control::{Command, SwitchCommand};
 use switchback_core::switch::{Agent, carry_out};
 use switchback_datapath::{Datapath, Shard, Verdict};
-use switchback_net::NativeTarget;
+use switchback_net::DatapathTarget;
 use switchback_wire::KeyHash;
 
 /// How often the agent looks for reports of the datapath.
@@ -21,7 +21,7 @@ const SWITCH: Part = Part::Switch(0);
 /// The parts of a running switch.
 struct RunningSwitch {
     datapath: Arc<Datapath>,
-    target: NativeTarget,
+    target: DatapathTarget<Datapath>,
     agent: Agent,
 }
 
@@ -39,7 +39,7 @@ impl World {
         let now = self.now();
         let pipeline = self.rack.pipeline();
         let datapath = Arc::new(Datapath::new(&pipeline).expect("the setup makes sense"));
-        let target = NativeTarget::new(Arc::clone(&datapath), &pipeline);
+        let target = DatapathTarget::new(Arc::clone(&datapath));
         let slot = &mut self.switch;
         slot.boot += 1;
         slot.is_busy = false;

@@ -14,7 +14,7 @@ use switchback_core::control::{
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::chain_of;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
-use switchback_net::NativeTarget;
+use switchback_net::DatapathTarget;
 use switchback_wire::{Address, HashKey, Header, Map, Op, Packet};
 
 /// Rounds of the pipeline are long already.
@@ -63,7 +63,7 @@ fn now() -> Now {
 /// A configured switch with an empty cache.
 struct Testbed {
     datapath: Arc<Datapath>,
-    target: NativeTarget,
+    target: DatapathTarget<Datapath>,
     agent: Agent,
     commands: u64,
 }
@@ -72,7 +72,7 @@ impl Testbed {
     fn new(entries: u32) -> anyhow::Result<Testbed> {
         let config = config(entries);
         let datapath = Arc::new(Datapath::new(&config)?);
-        let target = NativeTarget::new(Arc::clone(&datapath), &config);
+        let target = DatapathTarget::new(Arc::clone(&datapath));
         let agent = Agent::new(BOOT, SWITCH, AgentConfig::default(), now());
         let mut testbed = Testbed { datapath, target, agent, commands: 0 };
         let map = Map::equal(vec![vec![0]; PARTITIONS as usize]);

@@ -16,7 +16,7 @@ use switchback_core::control::{Command, KeyedRecord, Location, SwitchCommand, Sw
 use switchback_core::floors::SEQ_BUCKETS;
 use switchback_core::switch::{Agent, Counting, Target, carry_out};
 use switchback_datapath::state::bits;
-use switchback_datapath::{Datapath, Shard, Verdict};
+use switchback_datapath::{Control, Datapath, Shard, Verdict};
 use switchback_wire::{Address, KeyHash, Map, Op, Packet, Seq};
 
 /// Caches of more keys are compared with their snapshots only now and then.

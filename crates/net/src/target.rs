@@ -1,26 +1,23 @@
-//! The native datapath as an agent's target.
+//! A datapath as an agent's target.
 
 use std::sync::Arc;
 use switchback_core::control::Location;
 use switchback_core::switch::{Counting, Target};
-use switchback_datapath::{Datapath, NodeAddresses, Verdict};
+use switchback_datapath::{Control, NodeAddresses, Verdict};
 use switchback_wire::{Address, KeyHash, Map, Packet};
 
-/// The datapath in this process.
+/// What an agent drives: a datapath of either kind.
 #[derive(Clone, Debug)]
-pub struct NativeTarget {
-    datapath: Arc<Datapath>,
+pub struct DatapathTarget<D> {
+    datapath: Arc<D>,
     nodes: NodeAddresses,
-    classes: Vec<(u32, u32)>,
-    sketch_width: u32,
 }
 
-impl NativeTarget {
-    /// Drives `datapath`, which was made with `config`.
-    pub fn new(datapath: Arc<Datapath>, config: &switchback_datapath::Config) -> NativeTarget {
-        let classes = config.classes.iter().map(|class| (class.value_bytes, class.slots)).collect();
-        let (nodes, sketch_width) = (NodeAddresses::new(config.nodes), config.sketch_width);
-        NativeTarget { datapath, nodes, classes, sketch_width }
+impl<D: Control> DatapathTarget<D> {
+    /// Drives `datapath`.
+    pub fn new(datapath: Arc<D>) -> DatapathTarget<D> {
+        let nodes = NodeAddresses::new(datapath.config().nodes);
+        DatapathTarget { datapath, nodes }
     }
 
     /// The nodes' addresses, kept up to date.
@@ -29,7 +26,7 @@ impl NativeTarget {
     }
 }
 
-impl Target for NativeTarget {
+impl<D: Control> Target for DatapathTarget<D> {
     fn inject(&mut self, packet: &mut Packet) -> bool {
         matches!(self.datapath.inject(packet), Verdict::Reply)
     }
@@ -88,11 +85,16 @@ impl Target for NativeTarget {
         self.datapath.sequence_used()
     }
 
+    fn failure(&self) -> Option<&str> {
+        self.datapath.failure()
+    }
+
     fn classes(&self) -> Vec<(u32, u32)> {
-        self.classes.clone()
+        let classes = &self.datapath.config().classes;
+        classes.iter().map(|class| (class.value_bytes, class.slots)).collect()
     }
 
     fn sketch_width(&self) -> u32 {
-        self.sketch_width
+        self.datapath.config().sketch_width
     }
 }
