@@ -112,8 +112,8 @@ impl Operations {
     }
 }
 
-/// Fibonacci hashing (Knuth, volume 3, section 6.4): ids are consecutive, and nobody else chooses
-/// them.
+/// Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3): ids are consecutive, and
+/// no packet or message chooses one.
 fn hash(id: OpId) -> u64 {
     id.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
