@@ -461,6 +461,37 @@ fn fragments_under_way_are_limited_over_all_lanes() {
     }
 }
 
+/// Once it asked a node to store what was staged, a client can't tell any more: a late copy of an
+/// answer says that fragments are missing, though they were sent anew and stored since.
+#[test]
+fn a_large_write_that_was_asked_for_may_have_happened() {
+    let value = vec![1; LARGE_BYTES];
+    for asks in [false, true] {
+        let mut large = Large::new();
+        let (key, expiry_ms, condition) = (b"k", 0, None);
+        let write = Operation::Write { key, value: &value, expiry_ms, condition };
+        large.session.submit(NOW, write, 0).unwrap();
+        large.transmitted();
+        while asks && large.asked[0].parse().unwrap().header.op == Op::Fragment {
+            large.answer();
+        }
+        if asks {
+            let missing = Header {
+                op: Op::WriteReply,
+                status: Status::FragmentsMissing,
+                ..large.asked[0].parse().unwrap().header
+            };
+            large.hear(missing, &[], key);
+            assert!(large.under_way() > 0, "it sends the fragments anew");
+        }
+        let (chain, destination) = (chain_of(0), Destination::Switch(SWITCH));
+        let gather = ClientNotice::Gather { chain, epoch: EPOCH + 1, destination };
+        large.session.handle_message(NOW, gather);
+        let outcome = large.session.poll_completion().unwrap().outcome;
+        assert_eq!(outcome, if asks { Outcome::Indeterminate } else { Outcome::TimedOut });
+    }
+}
+
 /// One that is given up while it waits, or while others wait for it, costs the others nothing.
 #[test]
 fn a_share_of_the_fragments_comes_back_from_what_is_given_up() {

@@ -66,6 +66,9 @@ pub(super) struct Staging {
     arrived: Vec<bool>,
     missing: u16,
     next: u16,
+    /// The node was asked to store it, so that may happen even if fragments were missing then:
+    /// the packet may be copied, and its copy come after the fragments that are sent anew.
+    pub(super) was_asked_for: bool,
 }
 
 impl Staging {
@@ -79,6 +82,7 @@ impl Staging {
             arrived: vec![false; count],
             missing: count as u16,
             next: 0,
+            was_asked_for: false,
         }
     }
 

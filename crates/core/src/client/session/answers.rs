@@ -188,9 +188,10 @@ impl Session {
         let State::Staging(staging) = &mut lane.state else { return };
         let window_done = staging.arrived(header.fragment_index, bitmap);
         if staging.is_complete() {
-            let State::Staging(staging) = std::mem::take(&mut lane.state) else {
+            let State::Staging(mut staging) = std::mem::take(&mut lane.state) else {
                 unreachable!("matched above")
             };
+            staging.was_asked_for = true;
             lane.state = State::Committing(staging);
             lane.attempt = 0;
             let request = lane.request;

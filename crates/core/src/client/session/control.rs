@@ -86,10 +86,10 @@ impl Session {
     /// Ends an operation without an answer.
     fn give_up(&mut self, now: Now, index: u32) {
         let lane = &mut self.lanes[index as usize];
-        let outcome = match lane.asked() {
-            Op::Read | Op::Scan => Outcome::TimedOut,
+        let outcome = match (lane.asked(), &lane.state) {
+            (Op::Read | Op::Scan, _) => Outcome::TimedOut,
             // What was only staged cannot happen any more: the request number is not used again.
-            _ if matches!(lane.state, State::Staging(_)) && lane.attempt == 0 => Outcome::TimedOut,
+            (_, State::Staging(staging)) if !staging.was_asked_for => Outcome::TimedOut,
             _ => Outcome::Indeterminate,
         };
         match outcome {
