@@ -11,8 +11,8 @@
 
 #include "packet.h"
 
-// A hot key is told of at every count to TOLD_ALWAYS, then at every TOLD_SELDOM-th: what is told
-// may come to nothing, but one key must not use up what many wait for.
+// A hot key is told of at every count to TOLD_ALWAYS, then at every TOLD_SELDOM-th: again, since an
+// offer may be lost or declined, but not each time, since other keys need offers, too.
 #define TOLD_ALWAYS 16u
 #define TOLD_SELDOM 8u
 

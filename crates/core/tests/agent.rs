@@ -64,7 +64,7 @@ impl Alone {
 
     /// It serves epoch 1 with nothing cached, has said hello and begun to count.
     fn new() -> Alone {
-        let mut alone = Alone::configured(AgentConfig { records: 100, ..AgentConfig::default() });
+        let mut alone = Alone::configured(AgentConfig::default());
         alone.0.handle_timeout(NOW);
         assert_eq!(alone.asks(), DatapathAction::ReadMeters);
         alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });
@@ -98,7 +98,7 @@ impl Alone {
 
 #[test]
 fn an_agent_of_a_switch_that_caches_nothing_counts_nothing() {
-    let mut alone = Alone::configured(AgentConfig::default());
+    let mut alone = Alone::configured(AgentConfig { records: 0, ..AgentConfig::default() });
     alone.0.handle_timeout(NOW);
     assert_eq!(alone.asks(), DatapathAction::ReadMeters);
     alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });

@@ -66,8 +66,8 @@ pub(super) struct Staging {
     arrived: Vec<bool>,
     missing: u16,
     next: u16,
-    /// The node was asked to store it, so that may happen even if fragments were missing then:
-    /// the packet may be copied, and its copy come after the fragments that are sent anew.
+    /// A WRITE was sent for it. It may be stored even after FRAGMENTS_MISSING: a copy of the WRITE
+    /// may arrive after the fragments that are sent anew.
     pub(super) was_asked_for: bool,
 }
 

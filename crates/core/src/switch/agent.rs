@@ -53,7 +53,7 @@ impl Default for AgentConfig {
         AgentConfig {
             heartbeat_us: 20_000,
             learning: LearningConfig::default(),
-            records: 0,
+            records: 1 << 16,
             retry_us: 50_000,
             quiet_us: 1_000_000,
             loads_a_step: 256,

@@ -11,11 +11,11 @@
 use crate::control::Offer;
 use crate::time::Now;
 
-/// Offers that are to wait for an eviction: as many as a controller compares at a time, and as many
-/// to be there for the next time. More would be marked and declined in vain.
+/// Offers that may wait at the controller while the cache is full: twice what it compares at a time.
+/// More would be marked by their nodes and declined.
 const WAITING: u32 = 64;
-/// A controller that said nothing for this long of offers that wait has none: it compares all that
-/// it has.
+/// If the controller compared nothing for this long, no offers wait there: it compares them as they
+/// come.
 const WAITING_US: u64 = 50_000;
 /// A cache that is full has room again when fewer than this share of its keys are there.
 const ROOM_SHARE: usize = 16;
@@ -57,10 +57,9 @@ pub struct LearningConfig {
     pub admissions_per_s: u32,
     /// Counters in a row of the sketch.
     pub sketch_width: u32,
-    /// All counts are halved when the counters of a row have this many each on average, of misses
-    /// since the beginning, halved with them.
+    /// All counts are halved when the counters of a row have this many misses each on average.
     pub ageing_misses: u32,
-    /// And at least this often.
+    /// All counts are halved at least this often.
     pub ageing_us: u64,
 }
 
@@ -97,7 +96,7 @@ pub(super) struct Learning {
     aged_us: u64,
     /// Room had to be made, and there is none since.
     is_full: bool,
-    /// How often those were counted that newcomers had to outdo lately.
+    /// Moving average of the least count among the cached keys that newcomers were compared with.
     victims: u32,
     /// By how much the threshold is raised, since more keys were hot than there were offers.
     raised: u32,
@@ -178,17 +177,17 @@ impl Learning {
     ) -> bool {
         let elapsed_us = now.monotonic_us.saturating_sub(self.looked_us);
         self.looked_us = now.monotonic_us;
-        // (None any more, once the datapath has failed.)
+        // A datapath that has failed says 0.
         let requests = counted.requests.saturating_sub(self.requests);
         let misses = counted.misses.saturating_sub(self.misses);
         (self.requests, self.misses) = (counted.requests, counted.misses);
         self.counted_misses += misses as f64 * self.counting.sampling;
-        // What is evicted leaves before what takes its place arrives, so a few free slots are no room.
+        // A slot is free between an eviction and the admission it was for: a few are no room.
         if cached + records / ROOM_SHARE < records && self.is_controller_silent(now) {
             self.is_full = false;
         }
         let is_full = self.is_full || cached >= records;
-        // What is left is of the offers before those that the pipeline has just been given.
+        // The datapath was given new offers just now, and said how many of the ones before are left.
         let given = std::mem::replace(&mut self.given, self.counting.offers);
         let left = counted.offers_left.min(given);
         self.raise(given, left);
