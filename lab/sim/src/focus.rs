@@ -122,6 +122,7 @@ fn hot_keys(plan: &mut Plan, random: &mut Random, cached: (u64, u64), more: (u64
     plan.topology.learning = LearningConfig {
         period_us: random.logarithmic(100, 2_000),
         threshold,
+        deviations: 0.0,
         sketch_width: plan.topology.sketch_width,
         ageing_misses: random.between(1, 4) as u32,
         ageing_us: random.logarithmic(forgotten_us.0, forgotten_us.1),

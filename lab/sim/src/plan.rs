@@ -315,6 +315,10 @@ impl Plan {
             safety_us,
         };
         focus.narrow(&mut plan, &mut random);
+        if focus == Focus::Anything {
+            // Clients of a short run ask for no key so much more often than for another.
+            plan.topology.learning.deviations = *random.pick(&[0.0, 3.0]);
+        }
         plan
     }
 
@@ -421,6 +425,7 @@ fn draw_learning(sketch_width: u32, random: &mut Random) -> LearningConfig {
         sampling: *random.pick(&[1.0, 1.0, 0.5]),
         counted_per_s: random.logarithmic(1_000, 1_000_000) as u32,
         admissions_per_s: random.logarithmic(100, 100_000) as u32,
+        deviations: LearningConfig::default().deviations,
         sketch_width,
         ageing_misses: random.logarithmic(1, 64) as u32,
         // Longer than a single client needs to make a key hot.

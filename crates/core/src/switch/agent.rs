@@ -544,21 +544,23 @@ impl Agent {
         counts: &[u32],
     ) {
         let mut counters = counters.iter();
-        let mut next = || counters.next().copied().unwrap_or(0).saturating_add(1);
-        // One whose eviction has begun (for a controller that is gone) is the first to go.
-        let counted = candidates
-            .iter()
-            .map(|candidate| (if candidate.evicting { 0 } else { next() }, candidate.id));
+        let mut next = || counters.next().copied().unwrap_or(0);
+        // One whose eviction has begun (for a controller that is gone) is the first to go: `None`.
+        let counted = candidates.iter().map(|one| ((!one.evicting).then(&mut next), one.id));
         let mut counted: Vec<_> = counted.collect();
         counted.sort_unstable();
-        if let Some((least, _)) = counted.iter().find(|(counter, _)| *counter > 0) {
-            self.learning.compared(*least - 1);
-        }
-        // (Each counter is one more than it was.)
-        let counts = counts.iter().map(|count| self.learning.worth(*count));
-        let outdone =
-            counted.iter().zip(counts).take_while(|((counter, _), count)| counter <= count);
-        let chosen: Vec<_> = outdone.map(|((_, chosen), _)| *chosen).collect();
+        let counts_of: Vec<_> = counted.iter().filter_map(|(counter, _)| *counter).collect();
+        self.learning.compared(&counts_of);
+        let gives_way = |(counter, worth): (Option<u32>, u32)| {
+            counter.is_none_or(|cached| worth >= self.learning.to_outdo(cached))
+        };
+        let worths = counts.iter().map(|count| self.learning.worth(*count));
+        let chosen: Vec<_> = counted
+            .iter()
+            .zip(worths)
+            .take_while(|((counter, _), worth)| gives_way((*counter, *worth)))
+            .map(|((_, chosen), _)| *chosen)
+            .collect();
         self.choices.insert(command, chosen.clone());
         while self.choices.len() > CHOICES_KEPT {
             self.choices.pop_first();

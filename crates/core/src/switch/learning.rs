@@ -19,6 +19,8 @@ const WAITING: u32 = 64;
 const WAITING_US: u64 = 50_000;
 /// A cache that is full has room again when fewer than this share of its keys are there.
 const ROOM_SHARE: usize = 16;
+/// The moving average of cached keys' counts has this many of them.
+const COMPARED: f64 = 128.0;
 
 /// How the pipeline counts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -55,6 +57,9 @@ pub struct LearningConfig {
     pub counted_per_s: u32,
     /// Keys that nodes are told of in a second, at most.
     pub admissions_per_s: u32,
+    /// If cached keys differ no more than by chance, a key must have been counted more often than
+    /// another one by this many standard deviations to take its place.
+    pub deviations: f64,
     /// Counters in a row of the sketch.
     pub sketch_width: u32,
     /// All counts are halved when the counters of a row have this many misses each on average.
@@ -71,6 +76,7 @@ impl Default for LearningConfig {
             sampling: 1.0,
             counted_per_s: 1_500_000,
             admissions_per_s: 20_000,
+            deviations: 3.0,
             sketch_width: 1 << 16,
             ageing_misses: 32,
             ageing_us: 60_000_000,
@@ -98,11 +104,49 @@ pub(super) struct Learning {
     is_full: bool,
     /// Moving average of the least count among the cached keys that newcomers were compared with.
     victims: u32,
+    cached: CachedCounts,
     /// By how much the threshold is raised, since more keys were hot than there were offers.
     raised: u32,
     /// Offers that wait at the controller: those that it said, and those since.
     waiting: u32,
     waiting_us: u64,
+}
+
+/// How often cached keys were counted: moving averages.
+#[derive(Clone, Copy, Debug)]
+struct CachedCounts {
+    counted: f64,
+    squared: f64,
+}
+
+impl CachedCounts {
+    /// Nothing is known: they differ, until comparisons show that they don't.
+    fn new() -> CachedCounts {
+        CachedCounts { counted: 0.0, squared: COMPARED }
+    }
+
+    fn add(&mut self, counts: &[u32]) {
+        for count in counts {
+            let count = f64::from(*count);
+            self.counted += (count - self.counted) / COMPARED;
+            self.squared += (count * count - self.squared) / COMPARED;
+        }
+    }
+
+    fn halve(&mut self) {
+        self.counted /= 2.0;
+        self.squared /= 4.0;
+    }
+
+    /// Which share of what the counts differ by isn't chance: 0 if they vary like those of keys that
+    /// are asked for equally often (Poisson's law: as much as their mean), nearly 1 if some are
+    /// asked for far more often. A key's rate is its count, drawn to the mean by the rest (empirical
+    /// Bayes; Efron and Morris, "Data analysis using Stein's estimator and its generalizations",
+    /// 1975).
+    fn skew(&self) -> f64 {
+        let variance = self.squared - self.counted * self.counted;
+        if variance > self.counted { 1.0 - self.counted / variance } else { 0.0 }
+    }
 }
 
 /// An offer in millionths: a rate a second fills the bucket by as many each microsecond.
@@ -124,6 +168,7 @@ impl Learning {
             aged_us: now.monotonic_us,
             is_full: false,
             victims: 0,
+            cached: CachedCounts::new(),
             raised: 0,
             waiting: 0,
             waiting_us: now.monotonic_us,
@@ -138,6 +183,7 @@ impl Learning {
         (self.looked_us, self.aged_us) = (now.monotonic_us, now.monotonic_us);
         (self.is_full, self.victims, self.raised, self.waiting) = (false, 0, 0, 0);
         self.counted_misses = 0.0;
+        self.cached = CachedCounts::new();
         self.counting.threshold = self.config.threshold;
     }
 
@@ -161,10 +207,25 @@ impl Learning {
         if count == Offer::NAMED { count } else { count.saturating_sub(self.noise()) }
     }
 
-    /// Newcomers were compared with cached keys, the least counted of which was counted this often.
-    pub(super) fn compared(&mut self, least: u32) {
+    /// Newcomers were compared with cached keys that were counted this often, the least first.
+    pub(super) fn compared(&mut self, counts: &[u32]) {
+        let Some(least) = counts.first() else { return };
         let kept = u64::from(self.victims) * 3;
-        self.victims = ((kept + u64::from(least)).div_ceil(4)) as u32;
+        self.victims = ((kept + u64::from(*least)).div_ceil(4)) as u32;
+        self.cached.add(counts);
+    }
+
+    /// How often a key must have been counted to take the place of one that was counted `cached`
+    /// times: more often, and by more the less cached keys differ. Where all are asked for equally
+    /// often each difference is chance, and an exchange costs nodes three writes.
+    pub(super) fn to_outdo(&self, cached: u32) -> u32 {
+        // Of what the sketch says, and of two counts, each of which varies by its root. (The least of
+        // four counters varies by half as much as one.)
+        let variance = self.mean() / 2.0 + 2.0 * f64::from(cached);
+        let chance = self.config.deviations * (1.0 - self.cached.skew());
+        // The count c for which c - cached = chance * sqrt(variance + c - cached).
+        let more = chance * chance / 2.0 + chance * (variance + chance * chance / 4.0).sqrt();
+        cached.saturating_add((more as u32).max(1))
     }
 
     /// Takes what was counted since the last look. Whether all counts are to be halved now.
@@ -194,9 +255,9 @@ impl Learning {
         self.wait(now, given - left, is_full);
         self.fill(elapsed_us, left, is_full);
         self.sample(elapsed_us, requests);
-        let contested = if is_full { self.victims.saturating_add(self.victims / 8) } else { 0 };
-        let floor = contested.saturating_add(self.noise());
-        let threshold = floor.saturating_add(self.raised).saturating_add(1);
+        let contested = self.victims.saturating_add(self.victims / 8);
+        let least = if is_full { self.to_outdo(contested) } else { 1 };
+        let threshold = self.noise().saturating_add(least).saturating_add(self.raised);
         self.counting.threshold = threshold.max(self.config.threshold);
         self.is_to_age(now)
     }
@@ -271,6 +332,7 @@ impl Learning {
             self.counted_misses /= 2.0;
             self.victims /= 2;
             self.raised /= 2;
+            self.cached.halve();
         }
         is_due
     }
@@ -327,7 +389,7 @@ mod tests {
         let mut switch = Switch::new(LearningConfig::default());
         switch.learning.room_is_made(switch.now, 3);
         for _ in 0..64 {
-            switch.learning.compared(40);
+            switch.learning.compared(&[40, 1_000_000]);
         }
         switch.pass(10, 10, 0, RECORDS - 1);
         assert_eq!(switch.threshold(), 46);
@@ -426,6 +488,27 @@ mod tests {
             switch.pass(5, 0, 0, 0);
         }
         assert_eq!(switch.learning.counting().sampling, 1.0);
+    }
+
+    #[test]
+    fn the_less_cached_keys_differ_the_more_often_must_one_be_counted_that_outdoes_them() {
+        let mut switch = Switch::new(LearningConfig::default());
+        let learning = &mut switch.learning;
+        for _ in 0..100 {
+            learning.compared(&[0, 1, 1, 2, 40, 500]);
+        }
+        assert_eq!(learning.to_outdo(1), 2);
+        for _ in 0..400 {
+            learning.compared(&[2, 3, 4, 4, 5, 7]);
+        }
+        assert_eq!(learning.to_outdo(4), 4 + 14, "three deviations of 4 + 18");
+        learning.counted_misses = 32.0 * f64::from(learning.config.sketch_width);
+        assert_eq!(
+            learning.to_outdo(4),
+            4 + 19,
+            "and what the sketch has of other keys varies, too"
+        );
+        assert_eq!(learning.to_outdo(u32::MAX), Offer::NAMED, "one that is named outdoes all");
     }
 
     #[test]
