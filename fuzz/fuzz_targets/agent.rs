@@ -83,7 +83,7 @@ impl Switch {
         let id = |draw: &mut Draw<'_>| {
             if known.is_empty() || draw.once_in(8) { draw.edgy() } else { *draw.one(&known) }
         };
-        let body = match draw.below(10) {
+        let body = match draw.below(11) {
             0 => {
                 epoch = if draw.once_in(8) {
                     draw.edgy() as u32
@@ -113,6 +113,7 @@ impl Switch {
             6 => SwitchCommand::Remove(draw.some(id)),
             7 => SwitchCommand::Snapshot { generation: draw.edgy() as u32 },
             8 => SwitchCommand::DurableGeneration(draw.edgy() as u32),
+            9 => SwitchCommand::Inspect(draw.some(id)),
             _ => SwitchCommand::ListEntries(draw.once_in(2).then(|| draw.location())),
         };
         let id = if draw.once_in(8) { draw.edgy() } else { self.next };

@@ -145,6 +145,19 @@ pub struct Entry {
     pub count: u32,
 }
 
+/// What the switch has of a cached key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Inspected {
+    /// Its incarnation.
+    pub id: EntryId,
+    /// Its access counter.
+    pub count: u32,
+    /// No node has its record.
+    pub dirty: bool,
+    /// Length of its key and its value.
+    pub bytes: u32,
+}
+
 /// What the switch needs to know to serve.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SwitchConfig {
@@ -195,6 +208,8 @@ pub enum SwitchCommand {
     DurableGeneration(u32),
     /// List the cached keys from this location on.
     ListEntries(Option<Location>),
+    /// Tell how often these were counted, and what they hold.
+    Inspect(Vec<EntryId>),
 }
 
 /// What the switch's agent tells.
@@ -268,6 +283,8 @@ pub enum SwitchResult {
     Evicting(Vec<(EntryId, Option<Record>)>),
     /// Cached keys, and where to go on.
     Entries(Vec<Entry>, Option<Location>),
+    /// What the switch has of those that it was asked for; nothing of one that it doesn't cache.
+    Inspected(Vec<Inspected>),
     /// Not possible now (a snapshot is already running).
     Busy,
 }

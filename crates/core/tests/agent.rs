@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
 use switchback_core::Now;
-use switchback_core::control::{BATCH_MAX, KeyedRecord};
 use switchback_core::control::{
-    Command, Entry, Location, Offer, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
+    BATCH_MAX, Command, Entry, Inspected, KeyedRecord, Location, Offer, SwitchCommand,
+    SwitchConfig, SwitchReport, SwitchResult,
 };
 use switchback_core::storage::Record;
 use switchback_core::switch::{
@@ -148,6 +148,28 @@ fn commands_wait_in_order_while_an_operation_is_under_way_and_time_does_no_harm(
     let evicting = SwitchResult::Evicting(vec![(2, Some(loaded(2).keyed.record))]);
     let admitted = SwitchResult::Admitted { refused: vec![1] };
     assert_eq!(alone.says(), [done(2, admitted), done(3, evicting), done(4, SwitchResult::Ok)]);
+}
+
+/// Fails if an entry is told of with the counter or the record of another one.
+#[test]
+fn an_inspection_tells_of_the_entries_that_the_datapath_has() {
+    let mut alone = Alone::new();
+    alone.command(2, SwitchCommand::Admit((1..=3).map(entry).collect()));
+    alone.asks();
+    alone.ends(DatapathDone::Admitted(vec![true; 3]));
+    alone.says();
+    let known = [3, 1, 2].map(entry).to_vec();
+    let clean = LoadedRecord { dirty: false, ..loaded(2) };
+    let told = |id, count, dirty| Inspected { id, count, dirty, bytes: 8 + 5 };
+    alone.command(3, SwitchCommand::Inspect(vec![3, 9, 1, 2]));
+    alone.command(4, SwitchCommand::Remove(vec![3]));
+    let slots = known.iter().map(|entry| entry.at).collect();
+    assert_eq!(alone.asks(), DatapathAction::ReadCounters(slots));
+    alone.ends(DatapathDone::Counters(vec![50, 60, 70]));
+    assert_eq!(alone.asks(), DatapathAction::LoadRecords(known), "what is removed goes later");
+    alone.ends(DatapathDone::Records(vec![Some(loaded(3)), None, Some(clean)]));
+    let result = SwitchResult::Inspected(vec![told(3, 50, true), told(2, 70, false)]);
+    assert_eq!(alone.says(), [SwitchReport::Done { id: 3, epoch: 1, result }]);
 }
 
 #[test]

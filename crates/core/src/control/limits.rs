@@ -82,6 +82,11 @@ fn entry(entry: &Entry) -> Checked {
     key(&entry.key)
 }
 
+fn inspected(inspected: &Inspected) -> Checked {
+    let bytes_max = CACHED_KEY_BYTES_MAX + CACHED_VALUE_BYTES_MAX;
+    check(inspected.bytes as usize <= bytes_max, "length of a cached record")
+}
+
 fn epoch(epoch: u32) -> Checked {
     check(epoch <= EPOCH_MAX, "epoch")
 }
@@ -161,7 +166,7 @@ impl SwitchCommand {
                 list(candidates, CANDIDATES_MAX, "number of candidates", any)?;
                 list(counts, CANDIDATES_MAX, "number of counts", any)
             }
-            SwitchCommand::Remove(entries) => batch(entries, any),
+            SwitchCommand::Remove(entries) | SwitchCommand::Inspect(entries) => batch(entries, any),
             SwitchCommand::NodeAddress(..)
             | SwitchCommand::Snapshot { .. }
             | SwitchCommand::DurableGeneration(_)
@@ -180,6 +185,7 @@ impl SwitchReport {
                 SwitchResult::Admitted { refused } => batch(refused, any),
                 SwitchResult::Evicting(evicting) => batch(evicting, evicted),
                 SwitchResult::Entries(entries, _) => batch(entries, entry),
+                SwitchResult::Inspected(entries) => batch(entries, inspected),
                 SwitchResult::Ok | SwitchResult::Busy => Ok(()),
             },
             SwitchReport::EvictMe { entries, .. } => batch(entries, evicted),
@@ -299,6 +305,23 @@ mod tests {
             refused(&chunk(CACHED_KEY_BYTES_MAX + 1, 0))
                 && refused(&chunk(1, CACHED_VALUE_BYTES_MAX + 1))
         );
+    }
+
+    #[test]
+    fn an_inspection_has_records_that_a_switch_can_hold() {
+        let told = |entries, bytes| {
+            let inspected = Inspected { id: 1, count: u32::MAX, dirty: true, bytes };
+            let result = SwitchResult::Inspected(vec![inspected; entries]);
+            Message::FromSwitch(SwitchReport::Done { id: 1, epoch: 1, result })
+        };
+        let asked = |entries| {
+            let body = SwitchCommand::Inspect(vec![1; entries]);
+            Message::ToSwitch(Command { id: 1, chain: chain_of(0), epoch: 1, body })
+        };
+        let bytes_max = (CACHED_KEY_BYTES_MAX + CACHED_VALUE_BYTES_MAX) as u32;
+        assert!(!refused(&told(BATCH_MAX, bytes_max)) && !refused(&asked(BATCH_MAX)));
+        assert!(refused(&told(BATCH_MAX + 1, 0)) && refused(&asked(BATCH_MAX + 1)));
+        assert!(refused(&told(1, bytes_max + 1)));
     }
 
     #[test]

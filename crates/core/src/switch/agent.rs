@@ -7,8 +7,8 @@ use super::snapshot::Snapshot;
 use super::target::LoadedRecord;
 use super::traffic::Traffic;
 use crate::control::{
-    BATCH_MAX, Command, CommandId, Entry, EntryId, SwitchCommand, SwitchConfig, SwitchReport,
-    SwitchResult,
+    BATCH_MAX, Command, CommandId, Entry, EntryId, Inspected, SwitchCommand, SwitchConfig,
+    SwitchReport, SwitchResult,
 };
 use crate::mechanisms::Mechanisms;
 use crate::storage::Record;
@@ -153,6 +153,16 @@ enum Awaited {
     Loaded(Vec<EntryId>),
     SnapshotBegun(CommandId, u32),
     SnapshotEnded,
+    /// The counters of these entries, which a command asks for: their records come next.
+    InspectedCounters {
+        command: CommandId,
+        entries: Vec<Entry>,
+    },
+    /// The records of entries that were counted so.
+    InspectedRecords {
+        command: CommandId,
+        counters: Vec<u32>,
+    },
 }
 
 /// An entry that a command admits.
@@ -345,6 +355,13 @@ impl Agent {
                 self.snapshot_begun(now, command, generation, begun);
             }
             (Awaited::SnapshotEnded, DatapathDone::Changed) => self.snapshot_ended(),
+            (Awaited::InspectedCounters { command, entries }, DatapathDone::Counters(counters)) => {
+                let awaited = Awaited::InspectedRecords { command, counters };
+                self.ask(DatapathAction::LoadRecords(entries), awaited);
+            }
+            (Awaited::InspectedRecords { command, counters }, DatapathDone::Records(records)) => {
+                self.inspected(command, counters, records);
+            }
             (awaited, done) => unreachable!("{awaited:?} ends with {done:?}"),
         }
         self.go_on(now);
@@ -419,6 +436,7 @@ impl Agent {
                 let (entries, next) = self.entries.list(from, BATCH_MAX);
                 self.answer(id, SwitchResult::Entries(entries, next));
             }
+            SwitchCommand::Inspect(entries) => self.inspect(id, &entries),
         }
     }
 
@@ -606,6 +624,30 @@ impl Agent {
         let removed =
             entries.iter().filter_map(|id| Some(self.entries.remove(*id)?.entry)).collect();
         self.ask(DatapathAction::Remove(removed), Awaited::Answer(command));
+    }
+
+    fn inspect(&mut self, command: CommandId, entries: &[EntryId]) {
+        let known = entries.iter().filter_map(|id| Some(self.entries.get(*id)?.entry.clone()));
+        let entries: Vec<Entry> = known.collect();
+        let slots = entries.iter().map(|entry| entry.at).collect();
+        self.ask(
+            DatapathAction::ReadCounters(slots),
+            Awaited::InspectedCounters { command, entries },
+        );
+    }
+
+    fn inspected(
+        &mut self,
+        command: CommandId,
+        counters: Vec<u32>,
+        records: Vec<Option<LoadedRecord>>,
+    ) {
+        let inspected = counters.into_iter().zip(records).filter_map(|(count, loaded)| {
+            let LoadedRecord { entry, keyed, dirty, .. } = loaded?;
+            let bytes = (keyed.key.len() + keyed.record.value.len()) as u32;
+            Some(Inspected { id: entry, count, dirty, bytes })
+        });
+        self.answer(command, SwitchResult::Inspected(inspected.collect()));
     }
 
     fn begin_snapshot(&mut self, command: CommandId, generation: u32) {
