@@ -7,10 +7,12 @@ use libfuzzer_sys::fuzz_target;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientReport, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport,
-    SwitchResult,
+    ClientReport, EntryId, Envelope, Inspected, Message, NodeReport, NodeStanding, Peer,
+    SwitchCommand, SwitchReport, SwitchResult,
 };
-use switchback_core::controller::{Controller, ControllerConfig, Files, StoreFile, Stored};
+use switchback_core::controller::{
+    Controller, ControllerConfig, Files, Inspection, StoreFile, Stored,
+};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::topology::ByChain;
 use switchback_fuzz::{Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
@@ -26,6 +28,8 @@ struct Rack {
     /// Its files, as they are on the disk.
     files: Files,
     drains: u32,
+    /// That an operator waits for, and when it began.
+    inspection: Option<(Inspection, Now)>,
     now: Now,
 }
 
@@ -46,7 +50,7 @@ impl Rack {
         let controller =
             Controller::new(Rack::config(), Mechanisms::ALL, &files, 1, START).expect("a new rack");
         let (sent, stores) = Default::default();
-        Rack { controller, sent, stores, files, drains: 0, now: START }
+        Rack { controller, sent, stores, files, drains: 0, inspection: None, now: START }
     }
 
     /// The controller ends and starts again, over what is on its disk.
@@ -60,7 +64,7 @@ impl Rack {
             }
         }
         self.stores.clear();
-        self.drains = 0;
+        (self.drains, self.inspection) = (0, None);
         self.take_effects();
         self.store();
     }
@@ -199,10 +203,17 @@ impl Rack {
                         let next = draw.once_in(4).then(|| draw.location());
                         SwitchResult::Entries(draw.some(Draw::entry), next)
                     }
+                    SwitchCommand::Inspect(entries) => SwitchResult::Inspected(
+                        entries.into_iter().map(|id| Rack::inspected(draw, id)).collect(),
+                    ),
                     SwitchCommand::Snapshot { .. } if draw.once_in(8) => SwitchResult::Busy,
                     _ => SwitchResult::Ok,
                 };
                 let result = match draw.below(16) {
+                    12 => SwitchResult::Inspected(draw.some(|draw| {
+                        let id = draw.edgy();
+                        Rack::inspected(draw, id)
+                    })),
                     13 => SwitchResult::Admitted { refused: draw.some(Draw::edgy) },
                     14 => SwitchResult::Evicting(draw.some(|draw| (draw.edgy(), None))),
                     15 => SwitchResult::Entries(draw.some(Draw::entry), None),
@@ -221,6 +232,11 @@ impl Rack {
             _ => return self.preserved(draw, 1),
         };
         self.hear(draw, to, answer);
+    }
+
+    fn inspected(draw: &mut Draw<'_>, id: EntryId) -> Inspected {
+        let (count, bytes) = (draw.edgy() as u32, draw.edgy() as u32);
+        Inspected { id, count, dirty: draw.once_in(2), bytes }
     }
 
     fn preserved(&mut self, draw: &mut Draw<'_>, client: u64) {
@@ -296,8 +312,19 @@ impl Rack {
         self.hear(draw, Peer::Switch(switch), Message::FromSwitch(report));
     }
 
+    /// Time has passed: the operator has an answer, or is to wait no longer than this.
+    fn inspects(&mut self) {
+        let Some((inspection, began)) = &self.inspection else { return };
+        if self.controller.inspected(inspection, self.now).is_some() {
+            self.inspection = None;
+        } else {
+            let waited_us = self.now.monotonic_us - began.monotonic_us;
+            assert!(waited_us < 10_000_000, "an operator waits for {waited_us} us");
+        }
+    }
+
     fn operator(&mut self, draw: &mut Draw<'_>) {
-        match draw.below(4) {
+        match draw.below(5) {
             0 => {
                 self.controller.snapshot_now(self.now);
             }
@@ -310,6 +337,10 @@ impl Rack {
                 self.drains -= 1;
             }
             2 => {}
+            3 => {
+                let inspection = self.controller.inspect(self.now);
+                self.inspection.get_or_insert((inspection, self.now));
+            }
             _ => self.controller.preload(self.now, draw.some(Draw::key)),
         }
         self.take_effects();
@@ -361,6 +392,7 @@ fuzz_target!(|bytes: &[u8]| {
                 draw.pass(&mut rack.now);
                 rack.controller.handle_timeout(rack.now);
                 rack.take_effects();
+                rack.inspects();
             }
             _ => rack.answer(&mut draw),
         }

@@ -22,7 +22,8 @@ pub use config::ControllerConfig;
 pub use directory::Files;
 pub use outbox::{Store, StoreFile, Stored, merge_stores};
 pub use status::{
-    CachedKeyStatus, ChainStatus, ControllerStatus, NodeStatus, RecoveryTimes, SwitchStatus,
+    CachedKeyStatus, ChainStatus, ControllerStatus, InspectedKeyStatus, Inspection, NodeStatus,
+    RecoveryTimes, SwitchStatus,
 };
 pub use topology::deal_partitions;
 

@@ -2,7 +2,9 @@
 
 use super::Controller;
 use super::chain::{Chain, Declined};
+use crate::control::Inspected;
 use crate::time::Now;
+use crate::topology::ByChain;
 
 /// How long the steps of the last recovery took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -80,6 +82,21 @@ pub struct CachedKeyStatus {
     pub stage: &'static str,
 }
 
+/// A cached key, and what its switch has of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InspectedKeyStatus {
+    /// What the controller knows by itself.
+    pub key: CachedKeyStatus,
+    /// Since it got its slot; `None`: it had it before the controller started.
+    pub age_us: Option<u64>,
+    /// What the switch told; `None` if it didn't.
+    pub switch_has: Option<Inspected>,
+}
+
+/// An inspection of every chain: for [`Controller::inspected`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inspection(ByChain<u64>);
+
 /// The rack as the controller sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
@@ -127,6 +144,27 @@ impl Controller {
     /// Keys that are in the cache or on their way in or out.
     pub fn cached_keys(&self) -> Vec<CachedKeyStatus> {
         self.chains.iter().flat_map(|chain| chain.cached_keys(&self.directory)).collect()
+    }
+
+    /// Asks the switches what they have of their cached keys. [`Controller::inspected`] has the
+    /// answer after some time, which is bounded. Callers that come meanwhile share it.
+    pub fn inspect(&mut self, now: Now) -> Inspection {
+        let (chains, mut cx) = self.split(now);
+        let inspection = Inspection(chains.by_chain(|chain| chain.inspect(&mut cx)));
+        self.go_on(now);
+        inspection
+    }
+
+    /// Keys that are in the cache or on their way in or out, with what the switches told since the
+    /// inspection began; `None` until it has ended.
+    pub fn inspected(&self, inspection: &Inspection, now: Now) -> Option<Vec<InspectedKeyStatus>> {
+        let Inspection(numbers) = inspection;
+        let has_ended = |chain: &Chain| chain.has_inspected(numbers[chain.id()]);
+        let keys = |chain| {
+            let number = numbers[Chain::id(chain)];
+            chain.inspected_keys(&self.directory, now, number)
+        };
+        self.chains.iter().all(has_ended).then(|| self.chains.iter().flat_map(keys).collect())
     }
 
     /// Every chain of switches.

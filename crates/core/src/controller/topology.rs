@@ -31,6 +31,11 @@ impl Chains {
         self.chains.iter_mut().map(|(_, chain)| chain)
     }
 
+    /// What `call` returns for each chain.
+    pub(super) fn by_chain<T>(&mut self, mut call: impl FnMut(&mut Chain) -> T) -> ByChain<T> {
+        ByChain::new(|id| call(&mut self.chains[id]))
+    }
+
     /// The chain that a switch belongs to.
     pub(super) fn of_switch(&mut self, switch: u16) -> &mut Chain {
         &mut self.chains[chain_of_switch(switch)]

@@ -3,10 +3,12 @@
 
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientNotice, ClientReport, Command, Envelope, Message, NodeCommand, NodeReport, NodeStanding,
-    Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    ClientNotice, ClientReport, Command, Entry, EntryId, Envelope, Inspected, Message, NodeCommand,
+    NodeReport, NodeStanding, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
-use switchback_core::controller::{Controller, ControllerConfig, Files, RecoveryTimes, Stored};
+use switchback_core::controller::{
+    Controller, ControllerConfig, Files, RecoveryTimes, StoreFile, Stored,
+};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::OfferId;
 use switchback_core::topology::ByChain;
@@ -22,6 +24,11 @@ pub fn client_hello() -> ClientReport {
     ClientReport::Hello { boot: 7, sent_us: 0, lanes: 4, epochs, pressure: false, spooled: false }
 }
 
+/// What the switch has of an entry.
+pub fn inspected(id: EntryId) -> Inspected {
+    Inspected { id, count: id as u32 & 0xffff, dirty: id % 2 == 1, bytes: 9 }
+}
+
 /// A controller, and what it told its clients.
 pub struct Rack {
     pub now: Now,
@@ -33,7 +40,15 @@ pub struct Rack {
     pub asked_for: Vec<Vec<u8>>,
     /// Whether the switch answers when it is told to evict.
     pub evicts: bool,
+    /// Whether the switch answers when it is asked what it has.
+    pub is_inspected: bool,
+    /// How many keys each inspecting command asked for.
+    pub inspections: Vec<usize>,
     boot: u64,
+    config: ControllerConfig,
+    files: Files,
+    /// What the switch admitted.
+    admitted: Vec<Entry>,
 }
 
 impl Rack {
@@ -47,8 +62,9 @@ impl Rack {
         let node = Address::in_memory(3, 0);
         let config =
             ControllerConfig { nodes: vec![node], map: Map::equal(vec![vec![0]]), ..config };
-        let controller = Controller::new(config, Mechanisms::ALL, &Files::default(), 1, NOW)
-            .expect("a new rack");
+        let files = Files::default();
+        let controller =
+            Controller::new(config.clone(), Mechanisms::ALL, &files, 1, NOW).expect("a new rack");
         let mut rack = Rack {
             now: NOW,
             controller,
@@ -56,21 +72,42 @@ impl Rack {
             snapshots: Vec::new(),
             asked_for: Vec::new(),
             evicts: false,
+            is_inspected: true,
+            inspections: Vec::new(),
             boot: 0,
+            config,
+            files,
+            admitted: Vec::new(),
         };
-        let hello = NodeReport::Hello {
-            boot: 1,
-            address: node,
-            chains: ByChain::new(|_| NodeStanding::default()),
-            failure: None,
-        };
-        rack.hear(Peer::Node(0), Message::FromNode(hello));
+        rack.node_says_hello();
         rack.switch_starts(1);
         for client in clients {
             rack.client_says(*client, client_hello());
         }
         assert!(rack.controller.is_serving());
         rack
+    }
+
+    /// The controller ends and starts again, over what it stored.
+    pub fn controller_restarts(&mut self) {
+        let epoch = self.controller.epoch();
+        let config = self.config.clone();
+        self.controller = Controller::new(config, Mechanisms::ALL, &self.files, 2, self.now)
+            .expect("what it stored");
+        self.carry_out_all();
+        self.node_says_hello();
+        self.switch_says_hello(epoch, false);
+        assert!(self.controller.is_serving());
+    }
+
+    fn node_says_hello(&mut self) {
+        let hello = NodeReport::Hello {
+            boot: 1,
+            address: self.config.nodes[0],
+            chains: ByChain::new(|_| NodeStanding::default()),
+            failure: None,
+        };
+        self.hear(Peer::Node(0), Message::FromNode(hello));
     }
 
     /// The switch has (re)started.
@@ -81,7 +118,7 @@ impl Rack {
 
     /// The switch says hello in this epoch.
     pub fn switch_says_hello(&mut self, epoch: u32, needs_epoch: bool) {
-        let (boot, address, classes) = (self.boot, Address::in_memory(2, 0), vec![(1024, 16)]);
+        let (boot, address, classes) = (self.boot, Address::in_memory(2, 0), vec![(1024, 512)]);
         let hello = SwitchReport::Hello { boot, address, epoch, classes, needs_epoch };
         self.hear(Peer::Switch(0), Message::FromSwitch(hello));
     }
@@ -116,7 +153,12 @@ impl Rack {
             let id = OfferId::from_bits(u64::from(self.controller.epoch()) << 8 | u64::from(*key));
             Offer { id, hash: KeyHash([*key; 16]), key: vec![*key], value_bytes: 8, count: 1 }
         };
-        let (epoch, offers) = (self.controller.epoch(), keys.iter().map(offer).collect());
+        self.node_makes(keys.iter().map(offer).collect());
+    }
+
+    /// The node makes these offers.
+    pub fn node_makes(&mut self, offers: Vec<Offer>) {
+        let epoch = self.controller.epoch();
         self.hear(Peer::Node(0), Message::FromNode(NodeReport::Offers { epoch, offers }));
     }
 
@@ -128,6 +170,9 @@ impl Rack {
     fn carry_out_all(&mut self) {
         loop {
             if let Some(store) = self.controller.poll_op() {
+                if store.file == StoreFile::Directory {
+                    self.files.directory = Some(store.bytes);
+                }
                 self.controller.handle_done(self.now, Stored { id: store.id });
             } else if let Some(envelope) = self.controller.poll_message() {
                 self.deliver(envelope);
@@ -142,11 +187,24 @@ impl Rack {
             Message::ToSwitch(command) => {
                 let Command { id, epoch, body, .. } = command;
                 let result = match body {
-                    SwitchCommand::Admit(_) => SwitchResult::Admitted { refused: Vec::new() },
+                    SwitchCommand::Admit(entries) => {
+                        self.admitted.extend(entries);
+                        SwitchResult::Admitted { refused: Vec::new() }
+                    }
+                    SwitchCommand::ListEntries(_) => {
+                        SwitchResult::Entries(self.admitted.clone(), None)
+                    }
                     SwitchCommand::EvictBegin { .. } if !self.evicts => return,
                     SwitchCommand::EvictBegin { candidates, counts, .. } => {
                         let chosen = candidates.into_iter().take(counts.len());
                         SwitchResult::Evicting(chosen.map(|entry| (entry, None)).collect())
+                    }
+                    SwitchCommand::Inspect(entries) => {
+                        self.inspections.push(entries.len());
+                        if !self.is_inspected {
+                            return;
+                        }
+                        SwitchResult::Inspected(entries.into_iter().map(inspected).collect())
                     }
                     SwitchCommand::Snapshot { generation } => {
                         self.snapshots.push(generation);

@@ -244,6 +244,8 @@ impl Chain {
             partition,
             offer: offer.id,
             stage: Stage::Admitting,
+            admitted_us: Some(cx.now.monotonic_us),
+            inspected: None,
         });
         entry
     }

@@ -1,10 +1,13 @@
 //! The controller's picture of the cache, and the one allocator of its slots.
 
-use crate::control::{Entry, EntryId, Location};
+use crate::control::{Entry, EntryId, Inspected, Location};
+use crate::controller::directory::Directory;
+use crate::controller::status::CachedKeyStatus;
 use crate::storage::OfferId;
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use switchback_wire::KeyHash;
 
 /// A key that is on its way into the cache, in it, or on its way out.
@@ -15,6 +18,28 @@ pub(super) struct CachedKey {
     pub(super) partition: u16,
     pub(super) offer: OfferId,
     pub(super) stage: Stage,
+    /// When it got its slot; `None`: before the controller started.
+    pub(super) admitted_us: Option<u64>,
+    /// What the switch had of it at the last inspection that reached it, and that one's number.
+    pub(super) inspected: Option<(u64, Inspected)>,
+}
+
+impl CachedKey {
+    /// What operators are told of it.
+    pub(super) fn status(&self, directory: &Directory) -> CachedKeyStatus {
+        CachedKeyStatus {
+            key: self.entry.key.clone(),
+            node: directory.head(self.partition),
+            class: self.entry.at.class,
+            slot: self.entry.at.slot,
+            stage: match self.stage {
+                Stage::Admitting => "admitting",
+                Stage::Cached | Stage::Candidate => "cached",
+                Stage::Evicting => "evicting",
+                Stage::Clearing => "clearing",
+            },
+        }
+    }
 }
 
 /// How far a key is.
@@ -113,6 +138,11 @@ impl Cache {
         self.keys.values()
     }
 
+    /// The first `limit` incarnations of these.
+    pub(super) fn ids(&self, of: Range<EntryId>, limit: usize) -> Vec<EntryId> {
+        self.keys.range(of).take(limit).map(|(id, _)| *id).collect()
+    }
+
     /// The smallest class that a value of this length fits.
     pub(super) fn class_for(&self, value_bytes: u32) -> Option<u8> {
         let class = self.classes.iter().position(|class| class.value_bytes >= value_bytes)?;
@@ -170,7 +200,14 @@ impl Cache {
         }
         self.occupied += 1;
         let id = entry.id;
-        self.insert(CachedKey { entry, partition, offer, stage: Stage::Admitting });
+        self.insert(CachedKey {
+            entry,
+            partition,
+            offer,
+            stage: Stage::Admitting,
+            admitted_us: None,
+            inspected: None,
+        });
         self.set_stage(id, Stage::Cached);
     }
 
@@ -202,6 +239,13 @@ impl Cache {
     pub(super) fn set_offer(&mut self, id: EntryId, offer: OfferId) {
         if let Some(key) = self.keys.get_mut(&id) {
             key.offer = offer;
+        }
+    }
+
+    /// The switch told what it has of a key, at the inspection of this number.
+    pub(super) fn set_inspected(&mut self, inspection: u64, inspected: Inspected) {
+        if let Some(key) = self.keys.get_mut(&inspected.id) {
+            key.inspected = Some((inspection, inspected));
         }
     }
 
@@ -266,6 +310,8 @@ mod tests {
                 partition: 0,
                 offer: OfferId::from_bits(1),
                 stage: Stage::Admitting,
+                admitted_us: None,
+                inspected: None,
             });
             cache.set_stage(i.into(), Stage::Cached);
         }

@@ -255,9 +255,13 @@ impl Commands {
     /// But nodes may yet clear the offers that they were told to: those must not be taken
     /// meanwhile.
     pub(super) fn clear_but_offers(&mut self) {
-        let is_clearing = |order: &Order| matches!(order, Order::Work(Work::ClearOffers(_)));
-        let others = self.outstanding.iter().filter(|(_, other)| !is_clearing(&other.order));
-        for id in others.map(|(id, _)| *id).collect::<Vec<_>>() {
+        self.withdraw(|order| !matches!(order, Order::Work(Work::ClearOffers(_))));
+    }
+
+    /// Forgets the commands that `is_meant`: what is answered to them no longer counts.
+    pub(super) fn withdraw(&mut self, is_meant: impl Fn(&Order) -> bool) {
+        let meant = self.outstanding.iter().filter(|(_, other)| is_meant(&other.order));
+        for id in meant.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.remove(id);
         }
     }

@@ -7,6 +7,7 @@ mod cache;
 mod commands;
 mod eviction;
 mod gather;
+mod inspection;
 mod recovery;
 mod renewal;
 mod snapshots;
@@ -14,8 +15,9 @@ mod takeover;
 mod work;
 
 use self::admission::Waiting;
-use self::cache::{Cache, Stage};
+use self::cache::Cache;
 use self::commands::{Commands, Order};
+use self::inspection::Inspections;
 use self::recovery::Recovery;
 use self::renewal::Renewal;
 use self::snapshots::Snapshots;
@@ -66,11 +68,19 @@ enum Timer {
     Gather,
     /// A renewal's drain is given up.
     Renewal,
+    /// An inspection is given up.
+    Inspection,
 }
 
 impl Timer {
-    const ALL: [Timer; 5] =
-        [Timer::Command, Timer::Switch, Timer::Snapshot, Timer::Gather, Timer::Renewal];
+    const ALL: [Timer; 6] = [
+        Timer::Command,
+        Timer::Switch,
+        Timer::Snapshot,
+        Timer::Gather,
+        Timer::Renewal,
+        Timer::Inspection,
+    ];
 }
 
 /// A chain of switches. Epoch and active switch are in the directory, since they must be durable.
@@ -87,6 +97,7 @@ pub(super) struct Chain {
     /// How many callers wait for an empty cache.
     drains: u32,
     renewal: Renewal,
+    inspections: Inspections,
     /// The last sign of life of the switch that serves, or served last.
     active_heard_us: u64,
     /// Keys that were cached when a switch died, until they are cached again or declined.
@@ -122,6 +133,7 @@ impl Chain {
             ),
             drains: 0,
             renewal: Renewal::default(),
+            inspections: Inspections::default(),
             active_heard_us: now.monotonic_us,
             missing: BTreeSet::new(),
             times: None,
@@ -140,6 +152,7 @@ impl Chain {
         self.admit_waiting(cx);
         self.drain_on(cx);
         self.renew_on(cx);
+        self.inspect_on(cx);
         let (directory, outbox) = (&*cx.directory, &mut *cx.outbox);
         self.commands.due(cx.now, |hash| directory.head_of(hash), |envelope| outbox.post(envelope));
     }
@@ -192,6 +205,9 @@ impl Chain {
                 self.evicting(cx, candidates, &counts, evicting);
             }
             (SwitchCommand::Remove(entries), _) => self.removed(cx, entries),
+            (SwitchCommand::Inspect(asked), SwitchResult::Inspected(told)) => {
+                self.inspected(cx, &asked, told);
+            }
             (SwitchCommand::Snapshot { generation }, SwitchResult::Busy) => {
                 self.snapshots.fail(cx.now, generation)
             }
@@ -270,6 +286,7 @@ impl Chain {
                 _ => None,
             },
             Timer::Renewal => self.renewal.deadline_us(),
+            Timer::Inspection => self.inspections.deadline_us(),
         }
     }
 
@@ -380,18 +397,7 @@ impl Chain {
         &self,
         directory: &Directory,
     ) -> impl Iterator<Item = CachedKeyStatus> {
-        self.cache.iter().map(|key| CachedKeyStatus {
-            key: key.entry.key.clone(),
-            node: directory.head(key.partition),
-            class: key.entry.at.class,
-            slot: key.entry.at.slot,
-            stage: match key.stage {
-                Stage::Admitting => "admitting",
-                Stage::Cached | Stage::Candidate => "cached",
-                Stage::Evicting => "evicting",
-                Stage::Clearing => "clearing",
-            },
-        })
+        self.cache.iter().map(|key| key.status(directory))
     }
 
     /// Commands that wait for their answer.
