@@ -57,6 +57,12 @@ check 'status as JSON' holds '"scheme": "farreach"' <(ctl status -o json)
 check 'the chain is served' equal "$(ctl chains | grep -cw serving)" 1
 check 'the switch serves' equal "$(ctl switches | grep -cw serves)" 1
 check 'partitions are listed' holds '"first_key": "0*"' <(ctl partitions --json)
+for _ in $(seq 500); do echo 'GET key:7'; done | redis >/dev/null
+ctl cached --limit 5 >"$work/cached"
+check 'the hottest key is the first that is cached' holds '^key:7 ' <(sed -n 2p "$work/cached")
+check '... with its count, age, dirtiness and size' \
+    holds '^key:7  *[01]  *[1-9][0-9,]*  *[0-9.]* [a-z]*s  *\(yes\|no\)  *12 ' "$work/cached"
+check '... in JSON, too' holds '"count": [1-9]' <(ctl cached --limit 1 --json)
 check 'nodes are up' equal "$(ctl nodes | grep -cw up)" 2
 check 'a snapshot is taken' holds '^durable' <(ctl snapshot)
 check 'a drain brings records home' holds 'brought to their nodes' <(ctl drain)

@@ -36,7 +36,8 @@ pub trait Admin: Send + Sync {
         serving(self.status().phase)
     }
 
-    /// Cached records, at most `limit`.
+    /// Cached records, the most counted first, at most `limit`. Waits for the switch's answer, up
+    /// to some seconds.
     ///
     /// # Errors
     /// This process has no controller, which knows them.
@@ -283,17 +284,26 @@ pub struct NodeStatus {
 pub struct CachedStatus {
     /// How many there are in all.
     pub total: u64,
-    /// Some of them.
+    /// Some of them, the most counted first.
     pub records: Vec<CachedRecord>,
 }
 
-/// An entry of [`CachedStatus`].
+/// An entry of [`CachedStatus`]. Count, dirtiness and size are known to the switch: they are `None`
+/// if it didn't tell them, because it doesn't serve or has no such record (any more).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CachedRecord {
     /// The key; bytes that are no printable ASCII are escaped as `\xNN`.
     pub key: String,
     /// The node that it belongs to.
     pub node: u16,
+    /// Its access counter. Ageing halves it.
+    pub count: Option<u32>,
+    /// Since it got its slot; `None`: it had it before the controller started.
+    pub age_seconds: Option<f64>,
+    /// No node has its record.
+    pub dirty: Option<bool>,
+    /// Length of its key and its value.
+    pub bytes: Option<u64>,
     /// Size class.
     pub class: u8,
     /// Slot in the class.
@@ -470,7 +480,7 @@ const INDEX: &str = "\
 Switchback
 GET  /metrics     for Prometheus
 GET  /status      the rack at a glance (JSON)
-GET  /cached      cached records (JSON; ?limit=N)
+GET  /cached      cached records, the most counted first (JSON; ?limit=N)
 GET  /chains      chains of switches (JSON)
 GET  /switches    switches (JSON)
 GET  /nodes       nodes (JSON)

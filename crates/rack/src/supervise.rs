@@ -9,8 +9,11 @@ use crate::admin::{
 use crate::config::{RackConfig, Shape};
 use crate::gateway::Serves;
 use crate::threads::{AgentHandle, ControllerHandle, NodeHandle};
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
-use switchback_core::controller::{CachedKeyStatus, Controller, ControllerStatus};
+use switchback_core::controller::{
+    CachedKeyStatus, Controller, ControllerStatus, InspectedKeyStatus,
+};
 use switchback_datapath::Statistics;
 use switchback_wire::Partition;
 
@@ -142,6 +145,21 @@ pub(crate) fn take_snapshot(
     Ok(None)
 }
 
+/// Has the switch inspected, and waits until it has told what it has, or until the controller no
+/// longer waits for it. The most counted key is the first, those that it didn't tell of the last.
+fn inspect(controller: &ControllerHandle) -> Result<Vec<InspectedKeyStatus>, AdminError> {
+    let inspection = controller.call(Controller::inspect).ok_or_else(ended)?;
+    loop {
+        let inspection = inspection.clone();
+        let look = move |controller: &mut Controller, now| controller.inspected(&inspection, now);
+        if let Some(mut keys) = controller.call(look).ok_or_else(ended)? {
+            keys.sort_by_key(|key| Reverse(key.switch_has.map(|inspected| inspected.count)));
+            return Ok(keys);
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
 fn ended() -> AdminError {
     AdminError::Failed("the controller's thread has ended: restart it, and see its log".into())
 }
@@ -186,8 +204,7 @@ impl Admin for Supervisor {
     }
 
     fn cached(&self, limit: usize) -> Result<CachedStatus, AdminError> {
-        let keys = self.controller()?.call(|controller, _| controller.cached_keys());
-        let keys = keys.ok_or_else(ended)?;
+        let keys = inspect(self.controller()?)?;
         Ok(CachedStatus {
             total: keys.len() as u64,
             records: keys.iter().take(limit).map(cached_record).collect(),
@@ -298,10 +315,15 @@ pub(crate) fn describe_remaining(keys: &[CachedKeyStatus]) -> Vec<String> {
     by_node.iter().map(line).collect()
 }
 
-fn cached_record(key: &CachedKeyStatus) -> CachedRecord {
+fn cached_record(inspected: &InspectedKeyStatus) -> CachedRecord {
+    let InspectedKeyStatus { key, age_us, switch_has } = inspected;
     CachedRecord {
         key: key.key.escape_ascii().to_string(),
         node: key.node,
+        count: switch_has.map(|has| has.count),
+        age_seconds: age_us.map(|us| us as f64 / 1e6),
+        dirty: switch_has.map(|has| has.dirty),
+        bytes: switch_has.map(|has| has.bytes.into()),
         class: key.class,
         slot: key.slot,
         stage: key.stage.into(),

@@ -7,8 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use switchback_client::{Client, ClientConfig, Error, Options};
 use switchback_net::free_addresses;
+use switchback_rack::admin::Admin;
 use switchback_rack::config::{Overrides, RackConfig};
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
+use switchback_rack::supervise::Supervisor;
 use switchback_rack::threads::PacketLog;
 use tempfile::TempDir;
 
@@ -163,6 +165,32 @@ async fn without_any_switch_clients_send_to_the_nodes() {
     switch.stop();
     controller.stop();
     [first, second].into_iter().for_each(NodePart::stop);
+}
+
+/// Fails if the controller's process can't tell what only the switch's process knows.
+#[tokio::test]
+async fn an_operator_of_the_controller_sees_what_the_switch_counted() {
+    let Rack { config, controller, nodes, switch, client, directory: _kept } =
+        Rack::start(1024).await;
+    for _ in 0..1_000 {
+        write(&client, b"hottest", &[1; 100]).await;
+    }
+    let supervisor =
+        Supervisor { controller: Some(controller.controller.clone()), ..Supervisor::new(&config) };
+    let cached = supervisor.cached(10).unwrap();
+    assert_eq!((cached.records.len(), cached.total > 10), (10, true));
+    let hottest = &cached.records[0];
+    assert_eq!((hottest.key.as_str(), hottest.bytes), ("hottest", Some(107)));
+    assert!(hottest.dirty.is_some() && hottest.age_seconds.is_some(), "{hottest:?}");
+    let counts: Vec<_> = cached.records.iter().map(|record| record.count).collect();
+    assert!(
+        counts.is_sorted_by(|first, next| first >= next) && counts[0] > counts[9],
+        "{counts:?}"
+    );
+    drop(client);
+    switch.stop();
+    controller.stop();
+    nodes.into_iter().for_each(NodePart::stop);
 }
 
 #[tokio::test]

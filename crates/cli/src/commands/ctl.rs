@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchback_rack::admin::{
-    CachedStatus, ChainStatus, DrainResult, NodeStatus, PartitionStatus, RackStatus,
+    CachedRecord, CachedStatus, ChainStatus, DrainResult, NodeStatus, PartitionStatus, RackStatus,
     SnapshotResult, SnapshotStatus, SwitchStatus,
 };
 
@@ -55,7 +55,14 @@ pub(crate) enum OutputForm {
 enum CtlCommand {
     /// The rack at a glance: who answers, what is cached, the last recovery.
     Status,
-    /// Which keys are cached, and where.
+    /// Which keys are cached, the most counted first: how often each was counted, since when it is
+    /// cached, whether a node has its record, its size, where it is.
+    ///
+    /// The count is the switch's access counter, which is halved now and then (ageing): it tells how
+    /// hot a key is of late, not how often it was asked for. The age is the time since the key got
+    /// its slot. A dirty record is in the cache and at no node. Bytes are those of key and value.
+    /// What the switch doesn't tell is a `-`; so is the age of a key that was cached before the
+    /// controller started.
     Cached {
         /// How many to list at most.
         #[arg(long, value_name = "N", default_value_t = 100)]
@@ -435,11 +442,20 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
 }
 
 fn cached_text(cached: &CachedStatus, paint: Paint) -> String {
+    let dirty = |record: &CachedRecord| match record.dirty {
+        None => "-".to_owned(),
+        Some(true) => "yes".to_owned(),
+        Some(false) => "no".to_owned(),
+    };
     let table = Table::of(
         &cached.records,
         &[
             ("key", Left, &|record| printable(&record.key)),
             ("node", Right, &|record| record.node.to_string()),
+            ("count", Right, &|record| number(record.count)),
+            ("age", Right, &|record| record.age_seconds.map_or("-".to_owned(), seconds)),
+            ("dirty", Left, &dirty),
+            ("bytes", Right, &|record| number(record.bytes)),
             ("class", Right, &|record| record.class.to_string()),
             ("slot", Right, &|record| record.slot.to_string()),
             ("stage", Left, &|record| record.stage.clone()),

@@ -6,16 +6,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use switchback_core::control::{
-    Command, Envelope, Message, NodeReport, NodeStanding, Peer, SwitchCommand, SwitchReport,
-    SwitchResult,
+    Command, Envelope, Inspected, Message, NodeReport, NodeStanding, Offer, Peer, SwitchCommand,
+    SwitchReport, SwitchResult,
 };
 use switchback_core::controller::ControllerConfig;
 use switchback_core::mechanisms::Mechanisms;
+use switchback_core::storage::OfferId;
 use switchback_core::topology::ByChain;
 use switchback_net::{Carrier, Clock, ControlEvent, Mailbox};
-use switchback_wire::{Address, Map};
+use switchback_wire::{Address, KeyHash, Map};
 
-/// Does at once what the controller asks, but for snapshots: their generations go to the test.
+/// Does at once what the controller asks, but for snapshots: their generations go to the test. Of
+/// the keys that it caches it has counted the later ones more often; the first it doesn't have.
 struct Played {
     inbox: Arc<Mailbox<ControlEvent>>,
     snapshots: Mutex<Sender<u32>>,
@@ -28,7 +30,15 @@ impl Carrier for Played {
                 if let SwitchCommand::Snapshot { generation } = body {
                     let _the_test_is_over = self.snapshots.lock().unwrap().send(generation);
                 }
-                Message::FromSwitch(SwitchReport::Done { id, epoch, result: SwitchResult::Ok })
+                let result = match body {
+                    SwitchCommand::Admit(_) => SwitchResult::Admitted { refused: Vec::new() },
+                    SwitchCommand::Inspect(ids) => {
+                        let told = |(at, id)| Inspected { id, count: at, dirty: at == 2, bytes: 9 };
+                        SwitchResult::Inspected((0..).zip(ids).skip(1).map(told).collect())
+                    }
+                    _ => SwitchResult::Ok,
+                };
+                Message::FromSwitch(SwitchReport::Done { id, epoch, result })
             }
             Message::ToNode(Command { id, epoch, .. }) => {
                 Message::FromNode(NodeReport::Done { id, epoch, error: None })
@@ -123,6 +133,43 @@ fn chains_switches_and_partitions_are_the_controllers() {
     assert!(matches!(alone.chains(), Err(AdminError::Unsupported(_))));
     assert!(matches!(alone.switches(), Err(AdminError::Unsupported(_))));
     assert!(matches!(alone.partitions(), Err(AdminError::Unsupported(_))));
+    stop.ask();
+}
+
+#[test]
+fn the_most_counted_keys_come_first_and_those_that_the_switch_does_not_have_last() {
+    let directory = tempfile::tempdir().unwrap();
+    let (files, _) = ControllerFiles::open(directory.path()).unwrap();
+    let stop = Stop::default();
+    let (handle, inbox, _snapshots) = controller(files, &stop);
+    let offer = |key: u8| {
+        let (id, hash) = (OfferId::from_bits(key.into()), KeyHash([key; 16]));
+        Offer { id, hash, key: vec![b'k', key], value_bytes: 8, count: 1 }
+    };
+    let epoch = handle.call(|controller, _| controller.epoch()).unwrap();
+    let offers = NodeReport::Offers { epoch, offers: (b'1'..=b'3').map(offer).collect() };
+    said(&inbox, Peer::Node(0), Message::FromNode(offers));
+    let all_cached = |keys: Vec<CachedKeyStatus>| {
+        keys.len() == 3 && keys.iter().all(|key| key.stage == "cached")
+    };
+    until(|| all_cached(handle.call(|controller, _| controller.cached_keys()).unwrap()));
+
+    let supervisor =
+        Supervisor { controller: Some(handle), ..Supervisor::new(&RackConfig::default()) };
+    let CachedStatus { total, records } = supervisor.cached(usize::MAX).unwrap();
+    let told = |record: &CachedRecord| {
+        (record.key.clone(), record.count, record.dirty, record.bytes, record.age_seconds.is_some())
+    };
+    let expected = [
+        ("k3".to_owned(), Some(2), Some(true), Some(9), true),
+        ("k2".to_owned(), Some(1), Some(false), Some(9), true),
+        ("k1".to_owned(), None, None, None, true),
+    ];
+    assert_eq!((total, records.iter().map(told).collect::<Vec<_>>()), (3, expected.to_vec()));
+    let first = supervisor.cached(1).unwrap();
+    assert_eq!((first.total, first.records[0].key.as_str()), (3, "k3"));
+    let alone = Supervisor::new(&RackConfig::default());
+    assert!(matches!(alone.cached(1), Err(AdminError::Unsupported(_))));
     stop.ask();
 }
 

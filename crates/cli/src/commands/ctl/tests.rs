@@ -4,7 +4,7 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use switchback_rack::admin::{
-    CacheStatus, CachedRecord, ClientsStatus, OperationsStatus, RecoveryStatus, SwitchStatus,
+    CacheStatus, ClientsStatus, OperationsStatus, RecoveryStatus, SwitchStatus,
 };
 
 fn status() -> RackStatus {
@@ -215,6 +215,39 @@ fn a_controller_without_room_says_so() {
         status_text(&status, Paint::none())
             .contains("\n            the controller can't use x: no space")
     );
+}
+
+#[test]
+fn cached_keys_are_a_table_with_dashes_for_what_the_switch_did_not_tell() {
+    let told = |key: &str, count, age_seconds, dirty, bytes| CachedRecord {
+        key: key.into(),
+        node: 1,
+        count: Some(count),
+        age_seconds: Some(age_seconds),
+        dirty: Some(dirty),
+        bytes: Some(bytes),
+        class: 0,
+        slot: 7,
+        stage: "cached".into(),
+    };
+    let untold =
+        CachedRecord { key: "c".into(), stage: "admitting".into(), ..CachedRecord::default() };
+    let records =
+        vec![told("user:1", 12_345, 3725.0, true, 1_168), told("b", 2, 0.5, false, 9), untold];
+    let cached = CachedStatus { total: 3, records };
+    assert_eq!(
+        cached_text(&cached, Paint::none()),
+        "\
+key     node   count       age  dirty  bytes  class  slot  stage
+user:1     1  12,345    62 min  yes    1,168      0     7  cached
+b          1       2  500.0 ms  no         9      0     7  cached
+c          0       -         -  -          -      0     0  admitting
+"
+    );
+    let json = serde_json::to_string(&cached.records[2]).unwrap();
+    for name in ["count", "age_seconds", "dirty", "bytes"] {
+        assert!(json.contains(&format!("\"{name}\":null")), "{json}");
+    }
 }
 
 #[test]
