@@ -316,7 +316,7 @@ impl Plan {
         };
         focus.narrow(&mut plan, &mut random);
         if focus == Focus::Anything {
-            // Clients of a short run ask for no key so much more often than for another.
+            // By the default deviations keys of a short run hardly ever take each other's place.
             plan.topology.learning.deviations = *random.pick(&[0.0, 3.0]);
         }
         plan
