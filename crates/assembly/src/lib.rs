@@ -137,6 +137,7 @@ impl Rack {
             scheme: self.scheme,
             cache_records: cache.records as usize,
             eviction_sample: cache.eviction_sample as usize,
+            control_budget: self.limits.control_budget,
             lanes: (self.lanes, self.session_lanes),
             lease_us: times.lease_us,
             drift_us: times.drift_us,

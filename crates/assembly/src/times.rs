@@ -1,7 +1,7 @@
 //! Times and limits of the parts, and what they are unless something else is wanted.
 
 use switchback_core::client::ClientConfig;
-use switchback_core::controller::ControllerConfig;
+use switchback_core::controller::{ControlBudget, ControllerConfig};
 use switchback_core::node::NodeLimits;
 use switchback_core::switch::AgentConfig;
 
@@ -68,6 +68,8 @@ impl Default for Times {
 /// Limits of the parts.
 #[derive(Clone, Debug)]
 pub struct Limits {
+    /// What admissions and evictions may cost on the control channel.
+    pub control_budget: ControlBudget,
     /// Bytes of preserved records that a recovery holds of one client: several times what a client
     /// preserves.
     pub gather_bytes_max: usize,
@@ -94,6 +96,7 @@ impl Default for Limits {
         let (controller, agent) = (ControllerConfig::default(), AgentConfig::default());
         let (node, client) = (NodeLimits::default(), ClientConfig::default());
         Limits {
+            control_budget: controller.control_budget,
             gather_bytes_max: controller.gather_bytes_max,
             loads_a_step: agent.loads_a_step,
             marks_max: node.marks_max,

@@ -39,6 +39,12 @@ pub fn batch_len<'a>(records: impl IntoIterator<Item = &'a KeyedRecord>) -> usiz
     records.into_iter().take(BATCH_MAX).take_while(fits).count()
 }
 
+/// Bytes that this, a message or a part of one, takes on the control channel. Nothing is encoded.
+pub(crate) fn encoded_bytes(part: &impl Serialize) -> u64 {
+    let size = postcard::serialize_with_flavor(part, postcard::ser_flavors::Size::default());
+    size.expect("plain data has an encoding") as u64
+}
+
 /// An endpoint of the control channel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Serialize, Deserialize)]
 pub enum Peer {

@@ -2,6 +2,23 @@
 
 use switchback_wire::{Address, Map, Scheme};
 
+/// What admissions and evictions may cost on the control channel in a second on average, answers
+/// included. 0: nothing is admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub struct ControlBudget {
+    pub messages_per_s: u64,
+    pub bytes_per_s: u64,
+}
+
+/// Enough for 20,000 admissions a second and as many evictions, if none shared a message with
+/// another one and all keys and values were as long as can be: 8 messages and 4,000 bytes each.
+impl Default for ControlBudget {
+    fn default() -> ControlBudget {
+        ControlBudget { messages_per_s: 200_000, bytes_per_s: 100_000_000 }
+    }
+}
+
 /// What a rack is made of, and its times.
 #[derive(Clone, Debug)]
 pub struct ControllerConfig {
@@ -15,6 +32,8 @@ pub struct ControllerConfig {
     pub cache_records: usize,
     /// Cached keys that an eviction compares.
     pub eviction_sample: usize,
+    /// What admissions and evictions may cost on the control channel.
+    pub control_budget: ControlBudget,
     /// Lanes in all, and for one session at most.
     pub lanes: (u32, u32),
     /// Lease of a session.
@@ -52,6 +71,7 @@ impl Default for ControllerConfig {
             scheme: Scheme::FarReach,
             cache_records: 65_536,
             eviction_sample: 8,
+            control_budget: ControlBudget::default(),
             lanes: (65_536, 4_096),
             lease_us: 5_000_000,
             drift_us: 100_000,

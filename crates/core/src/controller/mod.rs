@@ -17,8 +17,8 @@ mod sessions;
 mod status;
 mod topology;
 
-pub use chain::Declined;
-pub use config::ControllerConfig;
+pub use chain::{ControlCost, Declined, Spent};
+pub use config::{ControlBudget, ControllerConfig};
 pub use directory::Files;
 pub use outbox::{Store, StoreFile, Stored, merge_stores};
 pub use status::{

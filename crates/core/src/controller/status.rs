@@ -1,7 +1,7 @@
 //! What the controller tells operators.
 
 use super::Controller;
-use super::chain::{Chain, Declined};
+use super::chain::{Chain, ControlCost, Declined};
 use crate::control::Inspected;
 use crate::time::Now;
 use crate::topology::ByChain;
@@ -108,6 +108,7 @@ pub struct ControllerStatus {
     pub cached: usize,
     pub waiting_offers: usize,
     pub declined_offers: Declined,
+    pub control_cost: ControlCost,
     pub sessions: usize,
     pub draining: bool,
     pub snapshots_completed: u64,
@@ -210,6 +211,7 @@ impl Controller {
             sessions: self.directory.sessions().len(),
             nodes: self.members.node_statuses(now, told.id(), cached_keys),
             switches: self.members.switch_statuses(now, self.directory.active_switch(told.id())),
+            control_cost: told.control_cost(now),
             ..told.status(&self.directory)
         }
     }

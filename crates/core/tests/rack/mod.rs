@@ -3,14 +3,14 @@
 
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientNotice, ClientReport, Command, Entry, EntryId, Envelope, Inspected, Message, NodeCommand,
-    NodeReport, NodeStanding, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    ClientNotice, ClientReport, Command, Entry, EntryId, Envelope, Inspected, KeyedRecord, Message,
+    NodeCommand, NodeReport, NodeStanding, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{
     Controller, ControllerConfig, Files, RecoveryTimes, StoreFile, Stored,
 };
 use switchback_core::mechanisms::Mechanisms;
-use switchback_core::storage::OfferId;
+use switchback_core::storage::{OfferId, Record};
 use switchback_core::topology::ByChain;
 use switchback_wire::{Address, KeyHash, Map};
 
@@ -44,6 +44,12 @@ pub struct Rack {
     pub is_inspected: bool,
     /// How many keys each inspecting command asked for.
     pub inspections: Vec<usize>,
+    /// What it tells of each record that it evicts.
+    pub evicted: Option<Record>,
+    /// Records that the node was told to store.
+    pub stored: Vec<KeyedRecord>,
+    /// Messages between the controller and the other two, and their bytes.
+    pub carried: (u64, u64),
     boot: u64,
     config: ControllerConfig,
     files: Files,
@@ -74,6 +80,9 @@ impl Rack {
             evicts: false,
             is_inspected: true,
             inspections: Vec::new(),
+            evicted: None,
+            stored: Vec::new(),
+            carried: (0, 0),
             boot: 0,
             config,
             files,
@@ -128,6 +137,7 @@ impl Rack {
     }
 
     pub fn hear(&mut self, from: Peer, message: Message) {
+        self.carry(&message);
         self.controller.handle_message(self.now, Envelope { from, to: Peer::Controller, message });
         self.carry_out_all();
     }
@@ -149,9 +159,15 @@ impl Rack {
 
     /// The node offers these keys.
     pub fn node_offers(&mut self, keys: &[u8]) {
+        self.node_offers_of(keys, 1, 8);
+    }
+
+    /// The node offers these keys, of this length and with values of that.
+    pub fn node_offers_of(&mut self, keys: &[u8], key_bytes: usize, value_bytes: u32) {
         let offer = |key: &u8| {
             let id = OfferId::from_bits(u64::from(self.controller.epoch()) << 8 | u64::from(*key));
-            Offer { id, hash: KeyHash([*key; 16]), key: vec![*key], value_bytes: 8, count: 1 }
+            let (hash, key) = (KeyHash([*key; 16]), vec![*key; key_bytes]);
+            Offer { id, hash, key, value_bytes, count: 1 }
         };
         self.node_makes(keys.iter().map(offer).collect());
     }
@@ -182,7 +198,15 @@ impl Rack {
         }
     }
 
+    /// A message is carried, in a frame as over TCP.
+    fn carry(&mut self, message: &Message) {
+        let encoded = postcard::to_stdvec(message).expect("plain data has an encoding");
+        self.carried.0 += 1;
+        self.carried.1 += 4 + encoded.len() as u64;
+    }
+
     fn deliver(&mut self, envelope: Envelope) {
+        self.carry(&envelope.message);
         let answer = match envelope.message {
             Message::ToSwitch(command) => {
                 let Command { id, epoch, body, .. } = command;
@@ -197,7 +221,8 @@ impl Rack {
                     SwitchCommand::EvictBegin { .. } if !self.evicts => return,
                     SwitchCommand::EvictBegin { candidates, counts, .. } => {
                         let chosen = candidates.into_iter().take(counts.len());
-                        SwitchResult::Evicting(chosen.map(|entry| (entry, None)).collect())
+                        let evicted = chosen.map(|entry| (entry, self.evicted.clone()));
+                        SwitchResult::Evicting(evicted.collect())
                     }
                     SwitchCommand::Inspect(entries) => {
                         self.inspections.push(entries.len());
@@ -215,8 +240,12 @@ impl Rack {
                 Message::FromSwitch(SwitchReport::Done { id, epoch, result })
             }
             Message::ToNode(command) => {
-                if let NodeCommand::OfferKeys(keys) = &command.body {
-                    self.asked_for.extend(keys.iter().map(|(_, key)| key.clone()));
+                match &command.body {
+                    NodeCommand::OfferKeys(keys) => {
+                        self.asked_for.extend(keys.iter().map(|(_, key)| key.clone()));
+                    }
+                    NodeCommand::Store(records) => self.stored.extend_from_slice(records),
+                    _ => {}
                 }
                 Message::FromNode(NodeReport::Done {
                     id: command.id,
@@ -232,6 +261,7 @@ impl Rack {
             }
             message => panic!("a controller doesn't send {message:?}"),
         };
+        self.carry(&answer);
         self.controller.handle_message(
             self.now,
             Envelope { from: envelope.to, to: Peer::Controller, message: answer },

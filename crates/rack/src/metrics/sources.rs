@@ -4,7 +4,7 @@ use super::histogram::HistogramSnapshot;
 use super::samples::Samples;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
-use switchback_core::controller::{ControllerStatus, Declined, RecoveryTimes};
+use switchback_core::controller::{ControlCost, ControllerStatus, Declined, RecoveryTimes};
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
@@ -341,6 +341,7 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
     let Declined { unfit, crowded, outdone } = status.declined_offers;
     let declined = [("unfit", unfit), ("crowded", crowded), ("outdone", outdone)];
     samples.counter_by("switchback_declined_offers_total", DECLINED, &[], "reason", declined);
+    control_cost(samples, &status.control_cost);
     for node in &status.nodes {
         let index = node.index.to_string();
         let labels = [("node", index.as_str())];
@@ -365,6 +366,20 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
     if let Some(times) = &status.recovery {
         recovery(samples, times);
     }
+}
+
+/// What keys cost on the control channel on their way into the cache and out of it.
+fn control_cost(samples: &mut Samples, cost: &ControlCost) {
+    const MESSAGES: &str = "Messages about keys on the control channel, by what they were for.";
+    const BYTES: &str = "Bytes of the messages about keys on the control channel.";
+    let purposes =
+        [("offer", cost.offers), ("admission", cost.admissions), ("eviction", cost.evictions)];
+    let messages = purposes.map(|(purpose, spent)| (purpose, spent.messages));
+    let bytes = purposes.map(|(purpose, spent)| (purpose, spent.bytes));
+    samples.counter_by("switchback_cache_messages_total", MESSAGES, &[], "purpose", messages);
+    samples.counter_by("switchback_cache_message_bytes_total", BYTES, &[], "purpose", bytes);
+    const DELAYS: &str = "How often admissions and evictions had to wait for their budget.";
+    samples.counter("switchback_budget_delays_total", DELAYS, &[], cost.delays);
 }
 
 /// The last recovery.
@@ -533,7 +548,7 @@ pub fn process(samples: &mut Samples) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchback_core::controller::{NodeStatus, RecoveryTimes, SwitchStatus};
+    use switchback_core::controller::{NodeStatus, RecoveryTimes, Spent, SwitchStatus};
 
     fn status() -> ControllerStatus {
         ControllerStatus {
@@ -544,6 +559,12 @@ mod tests {
             cached: 5,
             waiting_offers: 0,
             declined_offers: Declined::default(),
+            control_cost: ControlCost {
+                admissions: Spent { messages: 2, bytes: 300 },
+                evictions: Spent { messages: 6, bytes: 4_000 },
+                delays: 1,
+                ..ControlCost::default()
+            },
             sessions: 1,
             draining: false,
             snapshots_completed: 7,
@@ -598,6 +619,10 @@ mod tests {
             number("switchback_switch_answers_total", "switch=\"0\",verb=\"read\",by=\"switch\""),
             Some(7.0)
         );
+        let evictions = "purpose=\"eviction\"";
+        assert_eq!(number("switchback_cache_messages_total", evictions), Some(6.0));
+        assert_eq!(number("switchback_cache_message_bytes_total", evictions), Some(4000.0));
+        assert_eq!(number("switchback_budget_delays_total", ""), Some(1.0));
         assert_eq!(number("switchback_phase", "phase=\"serving\""), Some(1.0));
         assert_eq!(number("switchback_phase", "phase=\"waiting\""), Some(0.0));
         assert_eq!(number("switchback_switch_up", "switch=\"0\""), Some(1.0));

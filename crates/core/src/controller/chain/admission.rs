@@ -1,8 +1,9 @@
 //! Admission: offers of hot keys become entries of the cache (FarReach III-B; rules 4 and 5).
 
+use super::budget::Purpose;
 use super::cache::{CachedKey, Stage};
 use super::work::Work;
-use super::{Chain, Context, Phase};
+use super::{Chain, Context, Directory, Phase};
 use crate::control::{BATCH_MAX, Entry, EntryId, Location, Offer, SwitchCommand};
 use crate::storage::OfferId;
 use std::cmp::Reverse;
@@ -137,6 +138,7 @@ impl Chain {
         if matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing) {
             return; // what is cached isn't known yet; nodes repeat their offers
         }
+        self.budget.received(cx.now, Purpose::Offer, &offers);
         let (mut held, mut declined) = (Vec::new(), Vec::new());
         for offer in offers {
             let (hash, id) = (offer.hash, offer.id);
@@ -189,7 +191,8 @@ impl Chain {
     /// How many offers may wait.
     fn waiting_max(&self) -> usize {
         let evictions = WAITING_MAX.min(self.cache.capacity());
-        if self.is_draining() { 0 } else { evictions.max(self.cache.room()) }
+        let admits = !self.is_draining() && !self.budget.is_closed();
+        if admits { evictions.max(self.cache.room()) } else { 0 }
     }
 
     /// Says that these offers came to nothing, so that those keys may be offered again.
@@ -201,12 +204,17 @@ impl Chain {
         self.command_heads(cx, Work::ClearOffers(offers));
     }
 
-    /// Gives slots to waiting offers, or makes room for them.
-    pub(super) fn admit_waiting(&mut self, cx: &mut Context<'_>) {
+    /// Whether offers wait that could be given slots, or for which room could be made.
+    pub(super) fn wants_slots(&self, directory: &Directory) -> bool {
         // During a recovery the switch may serve already; admissions begin with the first node that
         // is released.
         let is_cache_known = !matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing);
-        if cx.directory.active(self.id).is_none() || !is_cache_known || self.waiting.len() == 0 {
+        directory.active(self.id).is_some() && is_cache_known && self.waiting.len() > 0
+    }
+
+    /// Gives slots to waiting offers, or makes room for them, as far as the budget goes.
+    pub(super) fn admit_waiting(&mut self, cx: &mut Context<'_>) {
+        if !self.wants_slots(cx.directory) || !self.budget.may_begin(cx.now) {
             return;
         }
         let mut full = false;

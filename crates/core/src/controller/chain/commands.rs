@@ -1,6 +1,7 @@
 //! Commands that wait for their answer. Each is repeated until it comes, or until its epoch is
 //! over.
 
+use super::budget::Purpose;
 use super::work::Work;
 use crate::control::{Command, CommandId, Envelope, Message, NodeCommand, Peer, SwitchCommand};
 use crate::storage::OfferId;
@@ -18,6 +19,21 @@ pub(super) enum Order {
     Node(NodeCommand),
     /// To the node that heads the partitions of these keys.
     Work(Work),
+}
+
+impl Order {
+    /// What it is for, if it is about keys that are to be cached, or no longer.
+    pub(super) fn purpose(&self) -> Option<Purpose> {
+        match self {
+            Order::Switch(SwitchCommand::Admit(_)) => Some(Purpose::Admission),
+            Order::Switch(SwitchCommand::EvictBegin { .. } | SwitchCommand::Remove(_))
+            | Order::Work(Work::StoreEvicted(_)) => Some(Purpose::Eviction),
+            Order::Work(Work::ClearOffers(_) | Work::HoldOffers(_) | Work::OfferKeys(_)) => {
+                Some(Purpose::Offer)
+            }
+            Order::Switch(_) | Order::Node(_) | Order::Work(Work::StoreRecovered(_)) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -276,18 +292,16 @@ impl Commands {
         &mut self,
         now: Now,
         head_of: impl Fn(&KeyHash) -> u16,
-        mut send: impl FnMut(Envelope),
+        mut send: impl FnMut(&Order, Envelope),
     ) {
         for id in self.due_now(now) {
             self.follow_heads(now, id, &head_of);
         }
         for id in self.due_now(now) {
             let outstanding = &self.outstanding[&id];
-            send(Envelope {
-                from: Peer::Controller,
-                to: outstanding.to,
-                message: outstanding.message(self.chain, id),
-            });
+            let message = outstanding.message(self.chain, id);
+            let envelope = Envelope { from: Peer::Controller, to: outstanding.to, message };
+            send(&outstanding.order, envelope);
             let pause_us = outstanding.pause_us;
             self.send_at(id, now.in_us(pause_us), (pause_us * 2).min(PAUSE_US_MAX));
         }
@@ -334,7 +348,7 @@ mod tests {
         head_of: impl Fn(&KeyHash) -> u16,
     ) -> Vec<(Peer, CommandId, Vec<KeyHash>)> {
         let mut sent = Vec::new();
-        commands.due(now(at_us), head_of, |envelope| {
+        commands.due(now(at_us), head_of, |_, envelope| {
             let Message::ToNode(Command { id, body: NodeCommand::ClearOffers(offers), .. }) =
                 envelope.message
             else {

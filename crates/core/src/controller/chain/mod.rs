@@ -3,6 +3,7 @@
 //! Today a chain is one switch that serves, and others that may take over.
 
 mod admission;
+mod budget;
 mod cache;
 mod commands;
 mod eviction;
@@ -15,6 +16,7 @@ mod takeover;
 mod work;
 
 use self::admission::Waiting;
+use self::budget::{Budget, Purpose};
 use self::cache::Cache;
 use self::commands::{Commands, Order};
 use self::inspection::Inspections;
@@ -33,6 +35,8 @@ use crate::control::{
 use crate::time::Now;
 use crate::topology::ChainId;
 pub use admission::Declined;
+pub use budget::{ControlCost, Spent};
+use serde::Serialize;
 use std::collections::BTreeSet;
 use switchback_wire::KeyHash;
 
@@ -70,16 +74,19 @@ enum Timer {
     Renewal,
     /// An inspection is given up.
     Inspection,
+    /// The budget has something left for offers that wait.
+    Budget,
 }
 
 impl Timer {
-    const ALL: [Timer; 6] = [
+    const ALL: [Timer; 7] = [
         Timer::Command,
         Timer::Switch,
         Timer::Snapshot,
         Timer::Gather,
         Timer::Renewal,
         Timer::Inspection,
+        Timer::Budget,
     ];
 }
 
@@ -91,6 +98,7 @@ pub(super) struct Chain {
     commands: Commands,
     cache: Cache,
     waiting: Waiting,
+    budget: Budget,
     /// The next entry of the cache gets this id.
     next_entry: EntryId,
     snapshots: Snapshots,
@@ -126,6 +134,7 @@ impl Chain {
             commands: Commands::new(id, directory.starts(), config.retry_us),
             cache: Cache::new(&[], config.cache_records),
             waiting: Waiting::default(),
+            budget: Budget::new(now, config.control_budget),
             next_entry: u64::from(directory.starts()) << 40 | 1,
             snapshots: Snapshots::new(
                 config.snapshot_us.map(|period_us| now.in_us(period_us)),
@@ -153,8 +162,14 @@ impl Chain {
         self.drain_on(cx);
         self.renew_on(cx);
         self.inspect_on(cx);
-        let (directory, outbox) = (&*cx.directory, &mut *cx.outbox);
-        self.commands.due(cx.now, |hash| directory.head_of(hash), |envelope| outbox.post(envelope));
+        let (directory, outbox, budget) = (&*cx.directory, &mut *cx.outbox, &mut self.budget);
+        let head_of = |hash: &KeyHash| directory.head_of(hash);
+        self.commands.due(cx.now, head_of, |order, envelope| {
+            if let Some(purpose) = order.purpose() {
+                budget.sent(cx.now, purpose, &envelope.message);
+            }
+            outbox.post(envelope);
+        });
     }
 
     /// A switch of the chain reported something of the chain's epoch, but for hellos.
@@ -170,7 +185,10 @@ impl Chain {
         match report {
             SwitchReport::Hello { .. } => {}
             SwitchReport::Done { id, result, .. } => self.switch_done(cx, switch, id, result),
-            SwitchReport::EvictMe { entries, .. } => self.evict_themselves(cx, entries),
+            SwitchReport::EvictMe { entries, .. } => {
+                self.budget.received(cx.now, Purpose::Eviction, &entries);
+                self.evict_themselves(cx, entries);
+            }
             SwitchReport::SnapshotChunk { generation, index, records, .. } => {
                 self.snapshots.take_chunk(cx.now, generation, index, records);
             }
@@ -187,7 +205,8 @@ impl Chain {
         id: CommandId,
         result: SwitchResult,
     ) {
-        let Some(Order::Switch(command)) = self.commands.answered(id, Peer::Switch(switch)) else {
+        let Some(Order::Switch(command)) = self.answered(cx, id, Peer::Switch(switch), &result)
+        else {
             return;
         };
         match (command, result) {
@@ -233,7 +252,7 @@ impl Chain {
 
     /// A node did what it was told in the chain's epoch.
     pub(super) fn node_done(&mut self, cx: &mut Context<'_>, node: u16, id: CommandId) {
-        match self.commands.answered(id, Peer::Node(node)) {
+        match self.answered(cx, id, Peer::Node(node), &()) {
             Some(Order::Node(NodeCommand::Epoch(_))) => self.node_moved(cx, node),
             Some(Order::Node(NodeCommand::Release { .. })) => self.node_released(node),
             Some(Order::Work(Work::StoreRecovered(records))) => self.recovered_stored(cx, &records),
@@ -243,6 +262,21 @@ impl Chain {
             Some(Order::Work(Work::ClearOffers(offers))) => self.offers_cleared(offers),
             _ => {}
         }
+    }
+
+    /// Takes the answer to a command, and what it tells: what the command was, if it stood.
+    fn answered(
+        &mut self,
+        cx: &Context<'_>,
+        id: CommandId,
+        from: Peer,
+        told: &impl Serialize,
+    ) -> Option<Order> {
+        let order = self.commands.answered(id, from)?;
+        if let Some(purpose) = order.purpose() {
+            self.budget.received(cx.now, purpose, told);
+        }
+        Some(order)
     }
 
     /// A node can't do now what it was told.
@@ -287,6 +321,7 @@ impl Chain {
             },
             Timer::Renewal => self.renewal.deadline_us(),
             Timer::Inspection => self.inspections.deadline_us(),
+            Timer::Budget => self.budget.ready_us().filter(|_| self.wants_slots(directory)),
         }
     }
 
@@ -403,6 +438,11 @@ impl Chain {
     /// Commands that wait for their answer.
     pub(super) fn commands_outstanding(&self) -> usize {
         self.commands.len()
+    }
+
+    /// What keys cost on the control channel on their way into the cache and out of it.
+    pub(super) fn control_cost(&self, now: Now) -> ControlCost {
+        self.budget.cost(now)
     }
 
     /// The epoch of the last recovery that has gathered, and the clients that it gave up.
