@@ -109,6 +109,8 @@ pub struct RackStatus {
     pub uptime_seconds: f64,
     /// What is cached.
     pub cache: CacheStatus,
+    /// What admissions and evictions cost; known to the controller.
+    pub control: Option<ControlStatus>,
     /// What was asked and who answered; known where the switch is.
     pub operations: Option<OperationsStatus>,
     /// Snapshots; known to the controller.
@@ -138,6 +140,21 @@ pub struct CacheStatus {
     pub evictions: Option<u64>,
     /// Hot keys that wait for admission; known to the controller.
     pub waiting_offers: Option<u64>,
+}
+
+/// Part of [`RackStatus`]: what admissions and evictions cost on the control channel.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ControlStatus {
+    /// Messages in a second, lately.
+    pub messages_per_s: u64,
+    /// Bytes in a second, lately.
+    pub bytes_per_s: u64,
+    /// The budget of messages in a second.
+    pub messages_per_s_max: u64,
+    /// The budget of bytes in a second.
+    pub bytes_per_s_max: u64,
+    /// How often they had to wait for the budget since the start.
+    pub delays: u64,
 }
 
 /// Part of [`RackStatus`]: since the start of the switch.

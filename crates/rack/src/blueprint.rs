@@ -71,6 +71,7 @@ fn limits(config: &RackConfig) -> Limits {
     let preserved = 2 * preserve_bytes_max + config.client.lanes as usize * CACHED_RECORD_BYTES_MAX;
     let usual = Limits::default();
     Limits {
+        control_budget: config.cache.control_budget,
         // Never less than usual, so that a client that was configured for more before its restart
         // is not given up.
         gather_bytes_max: usual.gather_bytes_max.max(2 * preserved),

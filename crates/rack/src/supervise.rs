@@ -3,8 +3,8 @@
 
 use crate::admin::{
     Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ChainStatus, ClientsStatus,
-    DrainResult, NodeStatus, OperationsStatus, PartitionStatus, RackStatus, RecoveryStatus,
-    SnapshotResult, SnapshotStatus, SwitchStatus, serving,
+    ControlStatus, DrainResult, NodeStatus, OperationsStatus, PartitionStatus, RackStatus,
+    RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus, serving,
 };
 use crate::config::{RackConfig, Shape};
 use crate::gateway::Serves;
@@ -356,6 +356,14 @@ fn add_controller(
     status.draining = Some(known.draining);
     status.cache.records = Some(known.cached as u64);
     status.cache.waiting_offers = Some(known.waiting_offers as u64);
+    let (cost, budget) = (known.control_cost, config.cache.control_budget);
+    status.control = Some(ControlStatus {
+        messages_per_s: cost.per_s.messages,
+        bytes_per_s: cost.per_s.bytes,
+        messages_per_s_max: budget.messages_per_s,
+        bytes_per_s_max: budget.bytes_per_s,
+        delays: cost.delays,
+    });
     status.clients.sessions = Some(known.sessions as u64);
     status.snapshots = Some(SnapshotStatus {
         generation: known.generation,

@@ -7,6 +7,10 @@ use switchback_rack::config::{Durability, Overrides, RackConfig};
 use switchback_rack::embedded::EmbeddedRack;
 
 fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
+    EmbeddedRack::start(&config(directory), None).unwrap()
+}
+
+fn config(directory: &tempfile::TempDir) -> RackConfig {
     let any: Option<SocketAddr> = Some("127.0.0.1:0".parse().unwrap());
     let overrides = Overrides {
         nodes: Some(1),
@@ -18,7 +22,7 @@ fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
         cache_records: Some(64),
         ..Overrides::default()
     };
-    EmbeddedRack::start(&RackConfig::load(None, &overrides).unwrap(), None).unwrap()
+    RackConfig::load(None, &overrides).unwrap()
 }
 
 /// The samples of one metric: labels and value, as they are written.
@@ -79,5 +83,30 @@ fn refused_commands_are_counted_by_name() {
         "other\"} 3",
     ];
     assert_eq!(found, expected.map(|sample| format!("{{command=\"{sample}")));
+    rack.shutdown(std::time::Duration::from_secs(30)).unwrap();
+}
+
+/// Asks for a key until the metric has another value than 0.
+fn ask_until(rack: &EmbeddedRack, metric: &str) {
+    while samples(rack, metric).iter().all(|value| value == " 0") {
+        send(rack, &["SET key value"]);
+    }
+}
+
+#[test]
+fn a_key_is_admitted_within_the_budget() {
+    const ADMISSIONS: &str = "switchback_cache_messages_total{purpose=\"admission\"}";
+    const DECLINED: &str = "switchback_declined_offers_total{reason=\"crowded\"}";
+    let directory = tempfile::tempdir().unwrap();
+    let rack = start(&directory);
+    ask_until(&rack, ADMISSIONS);
+    rack.shutdown(std::time::Duration::from_secs(30)).unwrap();
+
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(&directory);
+    config.cache.control_budget.messages_per_s = 0;
+    let rack = EmbeddedRack::start(&config, None).unwrap();
+    ask_until(&rack, DECLINED);
+    assert_eq!(samples(&rack, ADMISSIONS), [" 0"]);
     rack.shutdown(std::time::Duration::from_secs(30)).unwrap();
 }

@@ -1,6 +1,6 @@
 //! `switchback config`: the file that describes a rack.
 
-use crate::output::{self, Paint, Style};
+use crate::output::{self, Paint, Style, grouped};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,6 +47,12 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
                 file.display(),
                 config.shape,
                 config.rack.scheme
+            ))?;
+            let budget = config.cache.control_budget;
+            output::line(&format!(
+                "control plane: at most {} messages/s and {} bytes/s for admissions and evictions",
+                grouped(budget.messages_per_s),
+                grouped(budget.bytes_per_s)
             ))?;
         }
     }

@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 use switchback_rack::admin::{
-    CachedRecord, CachedStatus, ChainStatus, DrainResult, NodeStatus, PartitionStatus, RackStatus,
-    SnapshotResult, SnapshotStatus, SwitchStatus,
+    CachedRecord, CachedStatus, ChainStatus, ControlStatus, DrainResult, NodeStatus,
+    PartitionStatus, RackStatus, SnapshotResult, SnapshotStatus, SwitchStatus,
 };
 
 const EXAMPLES: &str = "\
@@ -266,8 +266,11 @@ fn cache_lines(status: &RackStatus) -> Lines {
         number(cache.admissions),
         number(cache.evictions)
     );
+    let mut lines = vec![("cache", cached)];
+    lines.extend(status.control.as_ref().map(|control| ("control", control_text(control))));
     let Some(operations) = &status.operations else {
-        return vec![("cache", cached), ("operations", asked_at("the switch", "its [[switch]]"))];
+        lines.push(("operations", asked_at("the switch", "its [[switch]]")));
+        return lines;
     };
     let answered = format!(
         "{} reads, {} writes; {} answered by the switch ({}), {} by nodes",
@@ -283,7 +286,19 @@ fn cache_lines(status: &RackStatus) -> Lines {
         grouped(operations.conservative_reads),
         grouped(operations.dropped)
     );
-    vec![("cache", cached), ("operations", answered), ("", more)]
+    lines.extend([("operations", answered), ("", more)]);
+    lines
+}
+
+fn control_text(control: &ControlStatus) -> String {
+    format!(
+        "{} of {} messages/s, {} of {} bytes/s for admissions and evictions; delayed {} times",
+        grouped(control.messages_per_s),
+        grouped(control.messages_per_s_max),
+        grouped(control.bytes_per_s),
+        grouped(control.bytes_per_s_max),
+        grouped(control.delays)
+    )
 }
 
 fn durability_lines(status: &RackStatus, paint: Paint) -> Lines {

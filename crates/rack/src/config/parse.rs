@@ -6,6 +6,7 @@ use super::types::*;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use switchback_core::controller::ControlBudget;
 use switchback_engine::{ENGINES, Options};
 use switchback_wire::Scheme;
 use toml::de::DeTable;
@@ -127,6 +128,7 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
         records,
         classes: classes.unwrap_or_else(|| Cache::classes_for(records)),
         admissions_per_s: section.small(reader, "admissions_per_s", 0..=10_000_000, 20_000),
+        control_budget: control_budget(&mut section, reader),
         counted_per_s: section.small(reader, "counted_per_s", 1..=1_000_000_000, 1_500_000),
         threshold: section.small(reader, "threshold", 1..=65535, 1),
         sampling: section.share(reader, "sampling", 1.0),
@@ -136,6 +138,13 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
     };
     section.finish(reader);
     cache
+}
+
+fn control_budget(section: &mut Section<'_, '_>, reader: &mut Reader<'_>) -> ControlBudget {
+    let ControlBudget { messages_per_s: messages, bytes_per_s: bytes } = ControlBudget::default();
+    let messages = section.integer(reader, "control_messages_per_s", 0..=10_000_000, messages);
+    let bytes = section.integer(reader, "control_bytes_per_s", 0..=10_000_000_000, bytes);
+    ControlBudget { messages_per_s: messages, bytes_per_s: bytes }
 }
 
 fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, data: &Path) -> Controller {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use switchback_core::controller::ControlBudget;
 use switchback_engine::{Kind, Options};
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
@@ -152,6 +153,8 @@ pub struct Cache {
     pub classes: Vec<(u32, u32)>,
     /// Hot keys that nodes are told of in a second, at most.
     pub admissions_per_s: u32,
+    /// What admissions and evictions may cost on the control channel.
+    pub control_budget: ControlBudget,
     /// Packets that are counted in a second, at most.
     pub counted_per_s: u32,
     /// How many times a key was counted that is hot, at least.

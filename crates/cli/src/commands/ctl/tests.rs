@@ -4,7 +4,7 @@ use super::*;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use switchback_rack::admin::{
-    CacheStatus, ClientsStatus, OperationsStatus, RecoveryStatus, SwitchStatus,
+    CacheStatus, ClientsStatus, ControlStatus, OperationsStatus, RecoveryStatus, SwitchStatus,
 };
 
 fn status() -> RackStatus {
@@ -34,6 +34,13 @@ fn status() -> RackStatus {
             waiting_offers: Some(0),
             ..CacheStatus::default()
         },
+        control: Some(ControlStatus {
+            messages_per_s: 120,
+            bytes_per_s: 45_678,
+            messages_per_s_max: 200_000,
+            bytes_per_s_max: 100_000_000,
+            delays: 3,
+        }),
         operations: Some(OperationsStatus {
             reads: 10_000,
             writes: 10_000,
@@ -83,6 +90,7 @@ fn status_reads_well() {
 rack        rack (farreach, embedded, version 0.1.0)
 phase       serving; epoch 2, up 62 min
 cache       5,000 of 65,536 records; 0 wait, 5,100 admitted, 100 evicted
+control     120 of 200,000 messages/s, 45,678 of 100,000,000 bytes/s for admissions and evictions; delayed 3 times
 operations  10,000 reads, 10,000 writes; 15,000 answered by the switch (75.0 %), 5,000 by nodes
             8,000 writes absorbed, 12 conservative reads, 0 packets dropped
 snapshots   372 durable, 0 failed; the last: 0 records, 0 B, 0 us; generation 373, durable below 373
