@@ -7,6 +7,7 @@ use crate::focus::Focus;
 use crate::parts::PARTS;
 use crate::random::Random;
 use switchback_assembly::{Cache, Limits, Rack, Times};
+use switchback_core::controller::ControlBudget;
 use switchback_core::switch::LearningConfig;
 use switchback_wire::{SEQ_COUNTER_BITS, Scheme};
 
@@ -35,6 +36,8 @@ pub struct Topology {
     pub lanes: u32,
     /// Candidates of an eviction.
     pub eviction_sample: u32,
+    /// What admissions and evictions may cost.
+    pub control_budget: ControlBudget,
     /// A node remembers few fences and offers: room for the offers of a full cache and for more
     /// that wait.
     pub few_marks: bool,
@@ -316,8 +319,11 @@ impl Plan {
         };
         focus.narrow(&mut plan, &mut random);
         if focus == Focus::Anything {
-            // By the default deviations keys of a short run hardly ever take each other's place.
+            // By the default deviations keys of a short run hardly ever take each other's place. A
+            // focus favours one kind of event, which a budget's delays would make rarer.
             plan.topology.learning.deviations = *random.pick(&[0.0, 3.0]);
+            let records = plan.topology.cache_records;
+            plan.topology.control_budget = draw_control_budget(records, &mut random);
         }
         plan
     }
@@ -340,7 +346,11 @@ impl Plan {
                 reports: topology.reports,
             },
             times: self.times.clone(),
-            limits: Limits { marks_max: topology.marks_max(), ..Limits::default() },
+            limits: Limits {
+                control_budget: topology.control_budget,
+                marks_max: topology.marks_max(),
+                ..Limits::default()
+            },
             mechanisms: self.ablation.mechanisms,
             left_out: self.ablation.features,
         }
@@ -412,6 +422,7 @@ fn draw_topology(random: &mut Random) -> Topology {
         reports: if random.chance(0.2) { random.between(2, 8) as u32 } else { 1024 },
         lanes: random.between(1, 16) as u32,
         eviction_sample: random.between(1, 8) as u32,
+        control_budget: ControlBudget::default(),
         few_marks: random.chance(0.2),
         sequence_start: draw_sequence_start(random),
     }
@@ -430,6 +441,19 @@ fn draw_learning(sketch_width: u32, random: &mut Random) -> LearningConfig {
         ageing_misses: random.logarithmic(1, 64) as u32,
         // Longer than a single client needs to make a key hot.
         ageing_us: random.logarithmic(1_000_000, 10_000_000),
+    }
+}
+
+/// Now and then admissions and evictions have to wait for their budget, of messages or of bytes. It
+/// brings within seconds what it costs to evict a whole cache.
+fn draw_control_budget(cache_records: u32, random: &mut Random) -> ControlBudget {
+    let (usual, records) = (ControlBudget::default(), u64::from(cache_records));
+    let messages_per_s = 4 * records + random.logarithmic(100, 5_000);
+    let bytes_per_s = 1_000 * records + random.logarithmic(20_000, 500_000);
+    match random.below(6) {
+        0 => ControlBudget { messages_per_s, ..usual },
+        1 => ControlBudget { bytes_per_s, ..usual },
+        _ => usual,
     }
 }
 

@@ -15,7 +15,7 @@ use switchback_assembly::Part;
 use switchback_assembly::Times;
 use switchback_core::Now;
 use switchback_core::control::Envelope;
-use switchback_core::controller::Controller;
+use switchback_core::controller::{ControlBudget, Controller};
 use switchback_core::floors::seq_bucket;
 use switchback_core::switch::LearningConfig;
 use switchback_wire::Op as Verb;
@@ -132,6 +132,7 @@ impl Script {
             reports: 1024,
             lanes: 1,
             eviction_sample: 4,
+            control_budget: ControlBudget::default(),
             few_marks: false,
             sequence_start: 0,
         };
