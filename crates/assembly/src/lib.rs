@@ -148,6 +148,7 @@ impl Rack {
             bypass_us: times.bypass_us,
             snapshot_us: times.snapshot_us,
             retry_us: times.controller_retry_us,
+            eviction_pause_us: times.eviction_pause_us,
         };
         Controller::new(config, self.mechanisms, files, seed, now)
     }
@@ -169,6 +170,7 @@ impl Rack {
         let limits = NodeLimits {
             heartbeat_us: times.heartbeat_us,
             retry_us: times.node_retry_us,
+            defer_us: times.node_defer_us,
             floor_period_us: times.floor_period_us,
             marks_max: limits.marks_max,
             staged_bytes_max: limits.staged_bytes_max,

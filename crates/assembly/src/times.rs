@@ -27,10 +27,14 @@ pub struct Times {
     pub snapshot_us: Option<u64>,
     /// First pause before the controller repeats a command, or the agent a report of evictions.
     pub controller_retry_us: u64,
+    /// Shortest time from one eviction to the next.
+    pub eviction_pause_us: u64,
     /// How long there must be little to do for an epoch to be renewed.
     pub quiet_us: u64,
     /// How often a node repeats unanswered offers and cache updates.
     pub node_retry_us: u64,
+    /// How long a node's marks of offers wait at most for a commit that they can be part of.
+    pub node_defer_us: u64,
     /// Fences and tombstones live for one or two of these.
     pub floor_period_us: u64,
     /// Shortest and longest wait before a client sends a request again.
@@ -55,8 +59,10 @@ impl Default for Times {
             bypass_us: controller.bypass_us,
             snapshot_us: controller.snapshot_us,
             controller_retry_us: controller.retry_us,
+            eviction_pause_us: controller.eviction_pause_us,
             quiet_us: agent.quiet_us,
             node_retry_us: node.retry_us,
+            node_defer_us: node.defer_us,
             floor_period_us: node.floor_period_us,
             client_retry_us: client.retry_us,
             deadline_us: client.deadline_us,

@@ -22,6 +22,7 @@ fn config(records: usize, messages_per_s: u64, bytes_per_s: u64) -> ControllerCo
     ControllerConfig {
         scheme: Scheme::NetCache,
         cache_records: records,
+        eviction_pause_us: 0,
         control_budget: ControlBudget { messages_per_s, bytes_per_s },
         switch_timeout_us: SILENT_US,
         snapshot_us: None,
@@ -105,6 +106,31 @@ fn evictions_wait_for_the_budget() {
     assert_eq!((cost(&rack).evictions.messages, status(&rack).waiting_offers), (0, 1));
     rack.pass(next_us(&rack).expect("it waits"));
     assert_eq!(cost(&rack).evictions.messages, 4, "asked and removed, and two answers");
+}
+
+/// Each eviction costs messages and commits, however many keys it evicts.
+#[test]
+fn evictions_that_are_wanted_soon_after_another_share_a_command() {
+    let config = ControllerConfig {
+        eviction_pause_us: 5_000,
+        eviction_sample: 1,
+        ..config(2, AMPLE, AMPLE)
+    };
+    let mut rack = Rack::new(config, &[]);
+    rack.evicts = true;
+    rack.node_offers(&[1, 2]);
+    rack.node_offers(&[3]);
+    assert_eq!((cost(&rack).evictions.messages, status(&rack).waiting_offers), (4, 0), "at once");
+    rack.pass(1_000);
+    rack.node_offers(&[4]);
+    rack.node_offers(&[5]);
+    assert_eq!((cost(&rack).evictions.messages, status(&rack).waiting_offers), (4, 2));
+    assert_eq!(next_us(&rack), Some(4_000));
+    rack.pass(3_999);
+    assert_eq!(status(&rack).waiting_offers, 2);
+    rack.pass(1);
+    assert_eq!((cost(&rack).evictions.messages, status(&rack).waiting_offers), (8, 0));
+    assert_eq!(next_us(&rack), None, "nothing waits");
 }
 
 /// An offer that waits for an answer of the switch is not one that waits for the budget.

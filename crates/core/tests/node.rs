@@ -9,7 +9,7 @@ use switchback_core::storage::{
     EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, OpId, Record,
 };
 use switchback_core::topology::chain_of;
-use switchback_wire::{Address, HashKey, KeyHash, Map};
+use switchback_wire::{Address, HashKey, KeyHash, Map, Seq};
 
 /// What the shim's next hello says of its storage.
 fn hello(shim: &mut Shim, now: Now) -> Option<String> {
@@ -69,6 +69,7 @@ fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
     shim.handle_done(now, EngineDone { id, result: Ok(EngineReply::Set) });
     let mut refusal = |id, body| {
         shim.handle_message(now, Command { id, chain: chain_of(0), epoch: 1, body });
+        shim.handle_timeout(Now { monotonic_us: now.in_us(10_000), ..now });
         let done = |report| match report {
             NodeReport::Done { id: its, error, .. } if its == id => Some(error),
             _ => None,
@@ -86,4 +87,99 @@ fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
     };
     assert!(refusal(2, store(own)).is_none() && refusal(3, store(other)).is_some());
     assert!(refusal(4, clear(&[own])).is_none() && refusal(5, clear(&[own, other])).is_some());
+}
+
+/// A node of epoch 1 that heads everything, and a key that it is about to offer.
+fn node_with_a_hot_key() -> (Shim, KeyHash) {
+    let (mut shim, hash) = (new_node(), KeyHash([7; 16]));
+    let id = begin(&mut shim, Map::equal(vec![vec![0]]));
+    shim.handle_done(START, EngineDone { id, result: Ok(EngineReply::Set) });
+    tell(&mut shim, 2, NodeCommand::OfferKeys(vec![(hash, vec![1])]));
+    let [EngineOp::Get { id, .. }] = ops(&mut shim)[..] else { panic!("its length is read") };
+    shim.handle_done(START, EngineDone { id, result: Ok(EngineReply::Got(None)) });
+    (shim, hash)
+}
+
+fn tell(shim: &mut Shim, id: u64, body: NodeCommand) {
+    shim.handle_message(START, Command { id, chain: chain_of(0), epoch: 1, body });
+}
+
+fn ops(shim: &mut Shim) -> Vec<EngineOp> {
+    let mut ops = Vec::new();
+    shim.poll_ops(&mut ops);
+    ops
+}
+
+fn later(us: u64) -> Now {
+    Now { monotonic_us: START.in_us(us), ..START }
+}
+
+/// Forcing the log for a mark costs as much as for all that a group of requests writes.
+#[test]
+fn a_mark_waits_for_a_commit_that_it_can_be_part_of() {
+    let (mut shim, hash) = node_with_a_hot_key();
+    assert_eq!((ops(&mut shim), shim.offered()), (vec![], 0));
+    tell(&mut shim, 3, NodeCommand::Release { floor: Seq::NONE });
+    let ops = ops(&mut shim);
+    let [EngineOp::SetState { .. }, EngineOp::SetMark { hash: its, .. }] = &ops[..] else {
+        panic!("{ops:?}")
+    };
+    assert_eq!(*its, hash);
+    assert_eq!(shim.offered(), 1);
+}
+
+#[test]
+fn a_mark_waits_no_longer_than_it_may() {
+    let (mut shim, hash) = node_with_a_hot_key();
+    let defer_us = NodeLimits::default().defer_us;
+    shim.handle_timeout(later(defer_us - 1));
+    assert_eq!(ops(&mut shim), []);
+    assert_eq!(shim.poll_timeout(), Some(later(defer_us).monotonic_us));
+    shim.handle_timeout(later(defer_us));
+    let ops = ops(&mut shim);
+    assert!(matches!(&ops[..], [EngineOp::SetMark { hash: its, .. }] if *its == hash), "{ops:?}");
+    assert!(shim.poll_timeout() > Some(later(defer_us).monotonic_us));
+}
+
+/// It would be offered for ever if the end of the offer before came after the mark.
+#[test]
+fn the_end_of_an_offer_comes_before_the_next_offer_of_the_same_key() {
+    let (mut shim, hash) = node_with_a_hot_key();
+    shim.handle_timeout(later(10_000));
+    let [EngineOp::SetMark { id, mark: Some(mark), .. }] = ops(&mut shim)[..] else {
+        panic!("its mark is due")
+    };
+    shim.handle_done(later(10_000), EngineDone { id, result: Ok(EngineReply::Set) });
+    let clear = NodeCommand::ClearOffers(vec![(hash, mark.offer)]);
+    tell(&mut shim, 3, clear.clone());
+    tell(&mut shim, 3, clear);
+    assert_eq!((ops(&mut shim), shim.offered()), (vec![], 1));
+    shim.handle_timeout(later(20_000));
+    let ops = ops(&mut shim);
+    let [EngineOp::SetMark { id, mark: None, .. }] = ops[..] else { panic!("{ops:?}") };
+    let answers = |shim: &mut Shim| {
+        let is_done = |report: &NodeReport| matches!(report, NodeReport::Done { id: 3, .. });
+        std::iter::from_fn(|| shim.poll_message()).filter(is_done).count()
+    };
+    assert_eq!(answers(&mut shim), 0, "it isn't durable yet");
+    shim.handle_done(later(20_000), EngineDone { id, result: Ok(EngineReply::Set) });
+    assert_eq!(answers(&mut shim), 1, "it was repeated");
+    assert_eq!(shim.offered(), 0);
+}
+
+#[test]
+fn a_bounded_number_of_marks_wait() {
+    let (mut shim, _) = node_with_a_hot_key();
+    let keys = (0..255u16).map(|key| (KeyHash([key as u8; 16]), key.to_be_bytes().to_vec()));
+    tell(&mut shim, 3, NodeCommand::OfferKeys(keys.collect()));
+    for op in ops(&mut shim) {
+        let EngineOp::Get { id, .. } = op else { panic!("{op:?}") };
+        shim.handle_done(START, EngineDone { id, result: Ok(EngineReply::Got(None)) });
+    }
+    assert_eq!((shim.offered(), ops(&mut shim).len()), (0, 0), "one of them waited already");
+    let keys = vec![(KeyHash([255; 16]), vec![1])];
+    tell(&mut shim, 4, NodeCommand::OfferKeys(keys));
+    let [EngineOp::Get { id, .. }] = ops(&mut shim)[..] else { panic!("its length is read") };
+    shim.handle_done(START, EngineDone { id, result: Ok(EngineReply::Got(None)) });
+    assert_eq!((shim.offered(), ops(&mut shim).len()), (256, 256));
 }

@@ -107,7 +107,8 @@ impl Ablation {
             "a fence outlives the eviction of its key",
             Mechanisms { lasting_fence: false, ..ALL },
         )
-        .caught_in(1600, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::Condition]),
+        .caught_in(1600, Some(Focus::Evictions))
+            .by(&[Check::Linearizable, Check::Condition, Check::WriteRanTwice]),
         datapath(
             "no-condition-adm",
             "a forwarded conditional write keeps older answers from promoting",
@@ -134,7 +135,7 @@ impl Ablation {
             "an offer is cleared once the switch's entry is gone, not once its record is stored",
             Mechanisms { late_clearing: false, ..ALL },
         )
-        .caught_in(200, Some(Focus::Stragglers)).by(&[Check::TwoOwners]).seen_by_clients(BlackBox::Hidden(
+        .caught_in(500, Some(Focus::Stragglers)).by(&[Check::TwoOwners]).seen_by_clients(BlackBox::Hidden(
             "it isn't known why clients don't see it: in all runs so far the old epoch's answer was newer than what its reader knew",
         )),
         parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })

@@ -325,6 +325,10 @@ impl Plan {
             let records = plan.topology.cache_records;
             plan.topology.control_budget = draw_control_budget(records, &mut random);
         }
+        // Delays of hot keys, too, make events rarer that a focus favours.
+        let longest_us = if focus == Focus::Anything { 5_000 } else { 50 };
+        plan.times.node_defer_us = random.logarithmic(1, longest_us);
+        plan.times.eviction_pause_us = random.logarithmic(1, longest_us);
         plan
     }
 

@@ -32,6 +32,8 @@ pub struct ControllerConfig {
     pub cache_records: usize,
     /// Cached keys that an eviction compares.
     pub eviction_sample: usize,
+    /// Shortest time from one eviction to the next: those wanted meanwhile begin together.
+    pub eviction_pause_us: u64,
     /// What admissions and evictions may cost on the control channel.
     pub control_budget: ControlBudget,
     /// Lanes in all, and for one session at most.
@@ -71,6 +73,7 @@ impl Default for ControllerConfig {
             scheme: Scheme::FarReach,
             cache_records: 65_536,
             eviction_sample: 8,
+            eviction_pause_us: 5_000,
             control_budget: ControlBudget::default(),
             lanes: (65_536, 4_096),
             lease_us: 5_000_000,

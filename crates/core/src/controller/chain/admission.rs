@@ -214,6 +214,7 @@ impl Chain {
 
     /// Gives slots to waiting offers, or makes room for them, as far as the budget goes.
     pub(super) fn admit_waiting(&mut self, cx: &mut Context<'_>) {
+        self.wants_room = false;
         if !self.wants_slots(cx.directory) || !self.budget.may_begin(cx.now) {
             return;
         }

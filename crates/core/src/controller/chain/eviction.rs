@@ -4,7 +4,7 @@
 use super::cache::Stage;
 use super::commands::Order;
 use super::work::Work;
-use super::{Chain, Context, Phase};
+use super::{Chain, Context, ControllerConfig, Phase};
 use crate::control::{BATCH_MAX, EntryId, KeyedRecord, Offer, SwitchCommand};
 use crate::storage::{OfferId, Record};
 use switchback_wire::KeyHash;
@@ -25,6 +25,11 @@ impl Chain {
         {
             return;
         }
+        if self.eviction_us(cx.config).is_some_and(|at_us| cx.now.monotonic_us < at_us) {
+            self.wants_room = true;
+            return;
+        }
+        self.evicted_us = Some(cx.now.monotonic_us);
         let class = self.cache.class_for(first.value_bytes).expect("checked when it was queued");
         // If it is the number of keys that is used up, and not the slots of a class, any key may
         // go.
@@ -41,6 +46,12 @@ impl Chain {
         // Slots that are on their way to be free are for the first that wait.
         let counts = self.waiting.counts(on_their_way, count);
         self.begin_eviction(cx, candidates, counts);
+    }
+
+    /// When the next evictions may begin, after those before: they share messages, and their nodes
+    /// a commit.
+    pub(super) fn eviction_us(&self, config: &ControllerConfig) -> Option<u64> {
+        self.evicted_us.map(|evicted_us| evicted_us.saturating_add(config.eviction_pause_us))
     }
 
     fn begin_eviction(&mut self, cx: &mut Context<'_>, candidates: Vec<EntryId>, counts: Vec<u32>) {

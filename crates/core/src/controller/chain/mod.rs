@@ -76,10 +76,12 @@ enum Timer {
     Inspection,
     /// The budget has something left for offers that wait.
     Budget,
+    /// Evictions that waited for others are begun.
+    Eviction,
 }
 
 impl Timer {
-    const ALL: [Timer; 7] = [
+    const ALL: [Timer; 8] = [
         Timer::Command,
         Timer::Switch,
         Timer::Snapshot,
@@ -87,6 +89,7 @@ impl Timer {
         Timer::Renewal,
         Timer::Inspection,
         Timer::Budget,
+        Timer::Eviction,
     ];
 }
 
@@ -102,6 +105,10 @@ pub(super) struct Chain {
     /// The next entry of the cache gets this id.
     next_entry: EntryId,
     snapshots: Snapshots,
+    /// When evictions were begun last.
+    evicted_us: Option<u64>,
+    /// Evictions are wanted that wait for others to join them.
+    wants_room: bool,
     /// How many callers wait for an empty cache.
     drains: u32,
     renewal: Renewal,
@@ -140,6 +147,8 @@ impl Chain {
                 config.snapshot_us.map(|period_us| now.in_us(period_us)),
                 last,
             ),
+            evicted_us: None,
+            wants_room: false,
             drains: 0,
             renewal: Renewal::default(),
             inspections: Inspections::default(),
@@ -322,6 +331,7 @@ impl Chain {
             Timer::Renewal => self.renewal.deadline_us(),
             Timer::Inspection => self.inspections.deadline_us(),
             Timer::Budget => self.budget.ready_us().filter(|_| self.wants_slots(directory)),
+            Timer::Eviction => self.eviction_us(config).filter(|_| self.wants_room),
         }
     }
 

@@ -84,6 +84,11 @@ impl Replica {
         self.operations.has_some()
     }
 
+    /// Whether one of them changes what is stored, so that there is a commit.
+    pub(super) fn has_changes(&self) -> bool {
+        self.operations.has_changes()
+    }
+
     /// Fills `packet` with the next one to send.
     pub(super) fn poll_packet(&mut self, packet: &mut Packet) -> Option<Address> {
         let (to, next) = self.packets.pop_front()?;

@@ -73,11 +73,13 @@ pub(super) struct Operations {
     next: OpId,
     pending: HashTable<(OpId, Pending)>,
     ops: Vec<EngineOp>,
+    /// One of `ops` changes what is stored.
+    has_changes: bool,
 }
 
 impl Operations {
     pub(super) fn new() -> Operations {
-        Operations { next: 1, pending: HashTable::new(), ops: Vec::new() }
+        Operations { next: 1, pending: HashTable::new(), ops: Vec::new(), has_changes: false }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -88,7 +90,9 @@ impl Operations {
         let id = self.next;
         self.next += 1;
         self.pending.insert_unique(hash(id), (id, pending), |(id, _)| hash(*id));
-        self.ops.push(op(id));
+        let op = op(id);
+        self.has_changes |= !matches!(op, EngineOp::Get { .. } | EngineOp::Scan { .. });
+        self.ops.push(op);
         id
     }
 
@@ -105,10 +109,15 @@ impl Operations {
 
     pub(super) fn poll(&mut self, ops: &mut Vec<EngineOp>) {
         ops.append(&mut self.ops);
+        self.has_changes = false;
     }
 
     pub(super) fn has_some(&self) -> bool {
         !self.ops.is_empty()
+    }
+
+    pub(super) fn has_changes(&self) -> bool {
+        self.has_changes
     }
 }
 

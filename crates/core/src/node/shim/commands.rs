@@ -15,7 +15,17 @@ const REFRESH_BATCH: usize = 64;
 
 impl Shim {
     /// Takes a command of the controller.
-    pub fn handle_message(&mut self, _now: Now, command: Command<NodeCommand>) {
+    pub fn handle_message(&mut self, now: Now, command: Command<NodeCommand>) {
+        if matches!(command.body, NodeCommand::ClearOffers(_)) {
+            self.deferred.command(command);
+            self.defer(now);
+        } else {
+            self.obey(command);
+        }
+    }
+
+    /// Does what a command says, if it is still meant.
+    pub(super) fn obey(&mut self, command: Command<NodeCommand>) {
         let Command { id, chain, epoch, body } = command;
         let served = &self.chains[chain];
         let raises = matches!(body, NodeCommand::Epoch(_));
@@ -214,6 +224,9 @@ impl Shim {
             chains.into_iter().for_each(|chain| self.send_offers(chain));
             self.repeat_updates();
             self.raise_floors(now);
+        }
+        if self.timers.is_due(NodeTimer::Deferred, now) {
+            self.take_deferred();
         }
     }
 

@@ -1,6 +1,7 @@
 //! The shim's state, and the way of packets and engine answers through it.
 
 mod commands;
+mod deferred;
 mod requests;
 mod served;
 mod state;
@@ -13,6 +14,7 @@ use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
 use crate::topology::{ByChain, ChainId, chain_of};
+use deferred::Deferred;
 use served::Served;
 use state::ServedState;
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +30,8 @@ pub struct NodeLimits {
     pub heartbeat_us: u64,
     /// How often unanswered offers and cache updates are repeated.
     pub retry_us: u64,
+    /// How long marks of offers wait at most for a commit that they can be part of.
+    pub defer_us: u64,
     /// Keys that are offered at most. Half as many others may have a fence: beyond a quarter floors
     /// rise early to replace fences, beyond the half what needs one more is dropped, and no key is
     /// offered.
@@ -52,6 +56,7 @@ impl Default for NodeLimits {
         NodeLimits {
             heartbeat_us: 20_000,
             retry_us: 50_000,
+            defer_us: 5_000,
             marks_max: 1 << 20,
             staged_bytes_max: 64 << 20,
             pulled_bytes_max: 16 << 20,
@@ -104,6 +109,8 @@ enum NodeTimer {
     Hello,
     /// Repeats unanswered offers and cache updates, and raises floors.
     Retry,
+    /// Does what was deferred.
+    Deferred,
 }
 
 impl TimerKind for NodeTimer {
@@ -129,9 +136,11 @@ pub struct Shim {
     /// When the engine last refused something, and why.
     failed: Option<(u64, String)>,
     commands: BTreeMap<CommandId, Progress>,
+    /// What waits for the next commit.
+    deferred: Deferred,
     statistics: NodeStatistics,
     reports: VecDeque<NodeReport>,
-    timers: Timers<NodeTimer, 2>,
+    timers: Timers<NodeTimer, 3>,
 }
 
 impl Shim {
@@ -177,6 +186,7 @@ impl Shim {
             replica: Replica::new(&limits, refresh),
             failed: None,
             commands: BTreeMap::new(),
+            deferred: Deferred::default(),
             statistics: NodeStatistics::default(),
             reports: VecDeque::new(),
             timers,
@@ -297,7 +307,7 @@ impl Shim {
                 self.answer_read(now, &request, record)
             }
             (Pending::Put { request, update, again }, result) => {
-                self.put_done(request, update, again, result)
+                self.put_done(now, request, update, again, result)
             }
             (Pending::LookUp(write), Ok(EngineReply::Got(record))) => {
                 self.looked_up(write, record.as_ref())
@@ -327,7 +337,7 @@ impl Shim {
             (Pending::State(chain, id), result) => self.state_set(chain, id, result.err()),
             (Pending::Named { hash, key }, Ok(EngineReply::Got(record))) => {
                 let value_bytes = record.map_or(0, |record| record.value.len());
-                self.offer(&hash, &key, value_bytes, Offer::NAMED);
+                self.offer(now, &hash, &key, value_bytes, Offer::NAMED);
             }
             (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
                 self.update_cache(hash, &key, &record.unwrap_or_default());
@@ -346,6 +356,9 @@ impl Shim {
 
     /// Appends all operations that are to be carried out, in order: an engine commits many at once.
     pub fn poll_ops(&mut self, ops: &mut Vec<EngineOp>) {
+        if self.replica.has_changes() {
+            self.take_deferred();
+        }
         self.replica.poll_ops(ops);
     }
 

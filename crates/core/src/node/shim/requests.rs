@@ -1,7 +1,8 @@
 //! Packets of the data path: what the decider says of them, the replica does.
 
+use super::deferred::HotKey;
 use super::{Shim, served_of};
-use crate::control::{NodeReport, Offer};
+use crate::control::{BATCH_MAX, NodeReport, Offer};
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
 use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record};
@@ -123,7 +124,7 @@ impl Shim {
         let value_bytes = self.replica.answer_read(now, request, record);
         if request.header.has(flags::HOT) {
             let header = &request.header;
-            self.offer(&header.key_hash, &request.key, value_bytes, header.generation);
+            self.offer(now, &header.key_hash, &request.key, value_bytes, header.generation);
         }
     }
 
@@ -214,6 +215,7 @@ impl Shim {
     /// The engine has stored a write, or not.
     pub(super) fn put_done(
         &mut self,
+        now: Now,
         request: Request,
         update: Option<Vec<u8>>,
         again: Option<Vec<u8>>,
@@ -222,7 +224,7 @@ impl Shim {
         let header = request.header;
         self.decider.decided(&header);
         match result {
-            Ok(EngineReply::Put(Ok(()))) => self.applied(&request, update),
+            Ok(EngineReply::Put(Ok(()))) => self.applied(now, &request, update),
             Ok(EngineReply::Put(Err(stored))) => {
                 self.statistics.condition_failed += u64::from(header.has(flags::CONDITIONAL));
                 let verdict =
@@ -239,7 +241,7 @@ impl Shim {
         }
     }
 
-    fn applied(&mut self, request: &Request, update: Option<Vec<u8>>) {
+    fn applied(&mut self, now: Now, request: &Request, update: Option<Vec<u8>>) {
         let header = request.header;
         self.statistics.applied += 1;
         self.decider.ran(&header);
@@ -262,7 +264,8 @@ impl Shim {
             } else {
                 header.value_bytes.into()
             };
-            self.offer(&header.key_hash, &request.key, value_bytes as usize, header.generation);
+            let (hash, count) = (&header.key_hash, header.generation);
+            self.offer(now, hash, &request.key, value_bytes as usize, count);
         }
     }
 
@@ -293,12 +296,30 @@ impl Shim {
 
     /// Offers a hot key to the cache, once: marks it durably first. `count`: how often the switch
     /// has counted it.
-    pub(super) fn offer(&mut self, hash: &KeyHash, key: &[u8], value_bytes: usize, count: u32) {
+    pub(super) fn offer(
+        &mut self,
+        now: Now,
+        hash: &KeyHash,
+        key: &[u8],
+        value_bytes: usize,
+        count: u32,
+    ) {
         if key.len() > CACHED_KEY_BYTES_MAX || value_bytes > CACHED_VALUE_BYTES_MAX {
             return;
         }
-        let value_bytes = value_bytes as u32;
-        let mark = match self.decider.offer(hash, key, value_bytes, count) {
+        let hot = HotKey { hash: *hash, key: key.to_vec(), value_bytes: value_bytes as u32, count };
+        if self.decider.is_offered(hash) {
+            self.mark_offered(hot);
+        } else {
+            self.deferred.offer(hot);
+            self.defer(now);
+        }
+    }
+
+    /// Marks a hot key as offered, unless it is already.
+    pub(super) fn mark_offered(&mut self, hot: HotKey) {
+        let HotKey { hash, key, value_bytes, count } = hot;
+        let mark = match self.decider.offer(&hash, &key, value_bytes, count) {
             Offering::Known => return,
             Offering::Hotter(offer) => return self.send_offer(offer),
             Offering::Refused => {
@@ -308,8 +329,8 @@ impl Shim {
             Offering::ToSave(mark) => mark,
         };
         self.statistics.offers += 1;
-        let pending = Pending::Offer { hash: *hash, offer: mark.offer, value_bytes };
-        self.save_mark(pending, *hash, key.to_vec(), mark);
+        let pending = Pending::Offer { hash, offer: mark.offer, value_bytes };
+        self.save_mark(pending, hash, key, mark);
     }
 
     /// The mark of an offer is durable: now it may be sent. Or it isn't: there was no offer.
@@ -330,10 +351,20 @@ impl Shim {
         }
     }
 
+    /// Sends an offer, in one message with those before it that wait to be sent.
     fn send_offer(&mut self, offer: Offer) {
         let Some(served) = served_of(&self.chains, &offer.hash) else { return };
-        let (epoch, offers) = (served.epoch(), vec![offer]);
-        self.reports.push_back(NodeReport::Offers { epoch, offers });
+        match self.reports.back_mut() {
+            Some(NodeReport::Offers { epoch, offers })
+                if *epoch == served.epoch() && offers.len() < BATCH_MAX =>
+            {
+                offers.push(offer)
+            }
+            _ => {
+                let (epoch, offers) = (served.epoch(), vec![offer]);
+                self.reports.push_back(NodeReport::Offers { epoch, offers });
+            }
+        }
     }
 
     /// Forgets an operation: its answer is ignored.

@@ -1,0 +1,72 @@
+//! What may wait for a commit: marks of offers, and their ends.
+//!
+//! No client waits for these, but each has to be durable, and forcing the log for one costs as much
+//! as for a hundred. So they travel with the next commit of something else; where nothing else is
+//! written, together, once [`NodeLimits::defer_us`](super::NodeLimits::defer_us) has passed.
+
+use super::{NodeTimer, Shim};
+use crate::control::{Command, NodeCommand};
+use crate::time::Now;
+use switchback_wire::KeyHash;
+
+/// Keys and commands that wait at most: then they no longer wait.
+const DEFERRED_MAX: usize = 256;
+
+/// A key to be offered.
+#[derive(Clone, Debug)]
+pub(super) struct HotKey {
+    pub(super) hash: KeyHash,
+    pub(super) key: Vec<u8>,
+    /// How long its value is.
+    pub(super) value_bytes: u32,
+    /// How often the switch has counted it.
+    pub(super) count: u32,
+}
+
+/// Commands and offers that wait. Nothing is decided of them yet: what they are about may change
+/// meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    commands: Vec<Command<NodeCommand>>,
+    offers: Vec<HotKey>,
+}
+
+impl Deferred {
+    /// A command, unless it waits already.
+    pub(super) fn command(&mut self, command: Command<NodeCommand>) {
+        if self.commands.iter().all(|other| other.id != command.id) {
+            self.commands.push(command);
+        }
+    }
+
+    /// A hot key. What was said last of it stands.
+    pub(super) fn offer(&mut self, hot: HotKey) {
+        match self.offers.iter_mut().find(|other| other.hash == hot.hash) {
+            Some(other) => *other = hot,
+            None => self.offers.push(hot),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.commands.len() >= DEFERRED_MAX || self.offers.len() >= DEFERRED_MAX
+    }
+}
+
+impl Shim {
+    /// Something waits from now on.
+    pub(super) fn defer(&mut self, now: Now) {
+        if self.deferred.is_full() {
+            self.take_deferred();
+        } else {
+            self.timers.set_earlier(NodeTimer::Deferred, now.in_us(self.limits.defer_us));
+        }
+    }
+
+    /// Does what waits. Offers that end come first: the same keys may be offered anew.
+    pub(super) fn take_deferred(&mut self) {
+        self.timers.stop(NodeTimer::Deferred);
+        let Deferred { commands, offers } = std::mem::take(&mut self.deferred);
+        commands.into_iter().for_each(|command| self.obey(command));
+        offers.into_iter().for_each(|hot| self.mark_offered(hot));
+    }
+}
