@@ -4,7 +4,7 @@
 
 use switchback_core::Now;
 use switchback_core::control::{
-    Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport,
+    Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
 };
 use switchback_core::switch::{Agent, AgentConfig, Counting, LearningConfig, Target, carry_out};
 use switchback_core::topology::chain_of;
@@ -162,6 +162,45 @@ fn the_first_count_is_enough_while_there_is_room_and_more_than_a_victim_in_a_ful
     switch.command(SwitchCommand::Remove(vec![1]));
     switch.now.monotonic_us += 100_000;
     assert_eq!(switch.pass().threshold, 1, "there is room again");
+}
+
+/// Keys replace each other that are asked for equally often, until the agent has seen that.
+#[test]
+fn exchanges_that_gain_nothing_come_to_an_end() {
+    let mut switch = Switch::new();
+    let (mut evicted, mut spared) = (0, false);
+    for round in 0..1_000 {
+        let ids = 3 * round + 1..=3 * round + 3;
+        let entry = |id: u64| Entry {
+            id,
+            at: Location { class: 0, slot: id as u32 },
+            hash: KeyHash((u128::from(id)).to_be_bytes()),
+            key: id.to_be_bytes().to_vec(),
+            count: 0,
+        };
+        switch.command(SwitchCommand::Admit(ids.clone().map(entry).collect()));
+        switch.target.counter += 16;
+        // The newcomer that is watched stays, as the spared victim does.
+        let candidates: Vec<_> = ids.skip(usize::from(spared)).collect();
+        let counts = vec![switch.target.counter + 60; candidates.len()];
+        while switch.agent.poll_message().is_some() {}
+        let (wanted, waiting) = (candidates.len(), 3);
+        switch.command(SwitchCommand::EvictBegin { candidates, counts, waiting });
+        let evicting = |report| match report {
+            SwitchReport::Done { result: SwitchResult::Evicting(evicting), .. } => Some(evicting),
+            _ => None,
+        };
+        let chosen = std::iter::from_fn(|| switch.agent.poll_message()).find_map(evicting).unwrap();
+        if chosen.is_empty() {
+            break;
+        }
+        spared = chosen.len() < wanted;
+        evicted += chosen.len();
+        switch.command(SwitchCommand::Remove(chosen.into_iter().map(|(id, _)| id).collect()));
+        switch.target.misses += 64;
+        switch.pass();
+    }
+    assert!((100..500).contains(&evicted), "{evicted}");
 }
 
 #[test]

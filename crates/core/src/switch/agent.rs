@@ -2,12 +2,13 @@
 
 use super::datapath::{DatapathAction, DatapathDone, DatapathOp, DatapathReport};
 use super::entries::Entries;
+use super::gain::Watched;
 use super::learning::{Counted, Learning, LearningConfig};
 use super::snapshot::Snapshot;
 use super::target::LoadedRecord;
 use super::traffic::Traffic;
 use crate::control::{
-    BATCH_MAX, Command, CommandId, Entry, EntryId, Inspected, SwitchCommand, SwitchConfig,
+    BATCH_MAX, Command, CommandId, Entry, EntryId, Inspected, Offer, SwitchCommand, SwitchConfig,
     SwitchReport, SwitchResult,
 };
 use crate::mechanisms::Mechanisms;
@@ -140,6 +141,8 @@ enum Awaited {
         candidates: Vec<Candidate>,
         counts: Vec<u32>,
     },
+    /// The counters of newcomers and of spared victims, in pairs.
+    Watched(Vec<(Watched, Watched)>),
     /// The evictions of these entries, for a command or because the datapath began them.
     Evicting {
         command: Option<CommandId>,
@@ -338,6 +341,9 @@ impl Agent {
             ) => {
                 self.choose(command, &candidates, &counters, &counts);
             }
+            (Awaited::Watched(pairs), DatapathDone::Counters(counters)) => {
+                self.watched(&pairs, &counters)
+            }
             (Awaited::Evicting { command, entries }, DatapathDone::Records(records)) => {
                 self.evicting(command, &entries, records);
             }
@@ -489,6 +495,28 @@ impl Agent {
         if self.learning.look(now, counted, cached, records) {
             self.statistics.ageings += 1;
             self.ask(DatapathAction::Age, Awaited::Nothing);
+        } else {
+            self.look_at_watched();
+        }
+    }
+
+    /// Reads the counters of newcomers and spared victims that were watched for long enough: of
+    /// pairs both of which are cached still.
+    fn look_at_watched(&mut self) {
+        let mut pairs = self.learning.watched();
+        pairs.retain(|(newcomer, victim)| {
+            [newcomer, victim].iter().all(|one| self.entries.get(one.id).is_some())
+        });
+        if !pairs.is_empty() {
+            let slots = pairs.iter().flat_map(|(newcomer, victim)| [newcomer.at, victim.at]);
+            self.ask(DatapathAction::ReadCounters(slots.collect()), Awaited::Watched(pairs));
+        }
+    }
+
+    fn watched(&mut self, pairs: &[(Watched, Watched)], counters: &[u32]) {
+        for ((newcomer, victim), counters) in pairs.iter().zip(counters.chunks_exact(2)) {
+            let hits = |one: &Watched, counter: u32| counter.saturating_sub(one.count);
+            self.learning.seen(hits(newcomer, counters[0]), hits(victim, counters[1]));
         }
     }
 
@@ -512,6 +540,10 @@ impl Agent {
                 self.entries.insert(entry.clone());
                 tried.push(entry);
             }
+        }
+        let counted = tried.iter().filter(|entry| entry.count != Offer::NAMED);
+        if let Some(Entry { id, at, count, .. }) = counted.min_by_key(|entry| entry.count) {
+            self.learning.admitted(Watched { id: *id, at: *at, count: *count });
         }
         self.ask(DatapathAction::Admit(tried), Awaited::Admitted { command, entries: admissions });
     }
@@ -573,17 +605,33 @@ impl Agent {
             counter.is_none_or(|cached| worth >= self.learning.to_outdo(cached))
         };
         let worths = counts.iter().map(|count| self.learning.worth(*count));
-        let chosen: Vec<_> = counted
+        let outdone = counted
             .iter()
             .zip(worths)
             .take_while(|((counter, _), worth)| gives_way((*counter, *worth)))
-            .map(|((_, chosen), _)| *chosen)
-            .collect();
+            .count();
+        let mut chosen: Vec<_> = counted[..outdone].iter().map(|(_, chosen)| *chosen).collect();
+        self.spare(&counted[..outdone], counts, &mut chosen);
         self.choices.insert(command, chosen.clone());
         while self.choices.len() > CHOICES_KEPT {
             self.choices.pop_first();
         }
         self.begin_evictions(Some(command), chosen);
+    }
+
+    /// Spares the last of the `chosen` now and then, if a key wants its place that was counted.
+    fn spare(
+        &mut self,
+        outdone: &[(Option<u32>, EntryId)],
+        counts: &[u32],
+        chosen: &mut Vec<EntryId>,
+    ) {
+        let Some((Some(count), id)) = outdone.last().copied() else { return };
+        let Some(cached) = self.entries.get(id) else { return };
+        if counts[outdone.len() - 1] != Offer::NAMED && self.learning.spares(outdone.len()) {
+            self.learning.spared(Watched { id, at: cached.entry.at, count });
+            chosen.pop();
+        }
     }
 
     /// Marks entries as to-be-evicted, for a command or because the datapath began it.

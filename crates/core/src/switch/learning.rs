@@ -8,6 +8,7 @@
 //! key that is told of costs its node a durable mark and the agent a command, so their number is
 //! limited by a token bucket; what exceeds it is kept away by a threshold that rises.
 
+use super::gain::{Trial, Watched};
 use crate::control::Offer;
 use crate::time::Now;
 
@@ -19,8 +20,10 @@ const WAITING: u32 = 64;
 const WAITING_US: u64 = 50_000;
 /// A cache that is full has room again when fewer than this share of its keys are there.
 const ROOM_SHARE: usize = 16;
-/// The moving average of cached keys' counts has this many of them.
-const COMPARED: f64 = 128.0;
+/// Of the time between two ageings this share is long enough to see what an exchange gained.
+const WATCHED_SHARE: f64 = 0.25;
+/// Pairs of a newcomer and a spared victim that are looked at together.
+const PAIRS: usize = 64;
 
 /// How the pipeline counts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -57,8 +60,8 @@ pub struct LearningConfig {
     pub counted_per_s: u32,
     /// Keys that nodes are told of in a second, at most.
     pub admissions_per_s: u32,
-    /// If cached keys differ no more than by chance, a key must have been counted more often than
-    /// another one by this many standard deviations to take its place.
+    /// Where exchanges gain nothing, a key must have been counted more often than another one by this
+    /// many standard deviations to take its place. 0: that isn't tried.
     pub deviations: f64,
     /// Counters in a row of the sketch.
     pub sketch_width: u32,
@@ -104,49 +107,14 @@ pub(super) struct Learning {
     is_full: bool,
     /// Moving average of the least count among the cached keys that newcomers were compared with.
     victims: u32,
-    cached: CachedCounts,
+    trial: Trial,
+    /// Misses that were counted, ever: what the trial takes for the time.
+    ever_counted: f64,
     /// By how much the threshold is raised, since more keys were hot than there were offers.
     raised: u32,
     /// Offers that wait at the controller: those that it said, and those since.
     waiting: u32,
     waiting_us: u64,
-}
-
-/// How often cached keys were counted: moving averages.
-#[derive(Clone, Copy, Debug)]
-struct CachedCounts {
-    counted: f64,
-    squared: f64,
-}
-
-impl CachedCounts {
-    /// Nothing is known: they differ, until comparisons show that they don't.
-    fn new() -> CachedCounts {
-        CachedCounts { counted: 0.0, squared: COMPARED }
-    }
-
-    fn add(&mut self, counts: &[u32]) {
-        for count in counts {
-            let count = f64::from(*count);
-            self.counted += (count - self.counted) / COMPARED;
-            self.squared += (count * count - self.squared) / COMPARED;
-        }
-    }
-
-    fn halve(&mut self) {
-        self.counted /= 2.0;
-        self.squared /= 4.0;
-    }
-
-    /// Which share of what the counts differ by isn't chance: 0 if they vary like those of keys that
-    /// are asked for equally often (Poisson's law: as much as their mean), nearly 1 if some are
-    /// asked for far more often. A key's rate is its count, drawn to the mean by the rest (empirical
-    /// Bayes; Efron and Morris, "Data analysis using Stein's estimator and its generalizations",
-    /// 1975).
-    fn skew(&self) -> f64 {
-        let variance = self.squared - self.counted * self.counted;
-        if variance > self.counted { 1.0 - self.counted / variance } else { 0.0 }
-    }
 }
 
 /// An offer in millionths: a rate a second fills the bucket by as many each microsecond.
@@ -168,7 +136,8 @@ impl Learning {
             aged_us: now.monotonic_us,
             is_full: false,
             victims: 0,
-            cached: CachedCounts::new(),
+            trial: Trial::default(),
+            ever_counted: 0.0,
             raised: 0,
             waiting: 0,
             waiting_us: now.monotonic_us,
@@ -183,7 +152,7 @@ impl Learning {
         (self.looked_us, self.aged_us) = (now.monotonic_us, now.monotonic_us);
         (self.is_full, self.victims, self.raised, self.waiting) = (false, 0, 0, 0);
         self.counted_misses = 0.0;
-        self.cached = CachedCounts::new();
+        self.trial = Trial::default();
         self.counting.threshold = self.config.threshold;
     }
 
@@ -212,20 +181,51 @@ impl Learning {
         let Some(least) = counts.first() else { return };
         let kept = u64::from(self.victims) * 3;
         self.victims = ((kept + u64::from(*least)).div_ceil(4)) as u32;
-        self.cached.add(counts);
     }
 
     /// How often a key must have been counted to take the place of one that was counted `cached`
-    /// times: more often, and by more the less cached keys differ. Where all are asked for equally
-    /// often each difference is chance, and an exchange costs nodes three writes.
+    /// times: more often; and where exchanges were in vain, by more than chance, for an exchange
+    /// costs nodes three writes.
     pub(super) fn to_outdo(&self, cached: u32) -> u32 {
+        if !self.trial.is_in_vain() {
+            return cached.saturating_add(1);
+        }
         // Of what the sketch says, and of two counts, each of which varies by its root. (The least of
         // four counters varies by half as much as one.)
         let variance = self.mean() / 2.0 + 2.0 * f64::from(cached);
-        let chance = self.config.deviations * (1.0 - self.cached.skew());
+        let chance = self.config.deviations;
         // The count c for which c - cached = chance * sqrt(variance + c - cached).
         let more = chance * chance / 2.0 + chance * (variance + chance * chance / 4.0).sqrt();
         cached.saturating_add((more as u32).max(1))
+    }
+
+    /// `exchanges` entries are to be evicted. Whether the one counted most of them is to be spared,
+    /// to see what exchanging it would have gained.
+    pub(super) fn spares(&mut self, exchanges: usize) -> bool {
+        self.config.deviations > 0.0 && self.trial.spares(exchanges)
+    }
+
+    /// This entry is spared.
+    pub(super) fn spared(&mut self, victim: Watched) {
+        self.trial.spared(victim);
+    }
+
+    /// Of the newcomers that are admitted this one was counted least.
+    pub(super) fn admitted(&mut self, newcomer: Watched) {
+        if self.is_full {
+            self.trial.admitted(self.ever_counted, newcomer);
+        }
+    }
+
+    /// Newcomers and spared victims that were watched for long enough.
+    pub(super) fn watched(&mut self) -> Vec<(Watched, Watched)> {
+        let ageing = f64::from(self.config.ageing_misses) * f64::from(self.config.sketch_width);
+        self.trial.due(self.ever_counted - WATCHED_SHARE * ageing, PAIRS)
+    }
+
+    /// How often a newcomer and a spared victim were asked for while they were watched.
+    pub(super) fn seen(&mut self, newcomer: u32, victim: u32) {
+        self.trial.seen(newcomer, victim);
     }
 
     /// Takes what was counted since the last look. Whether all counts are to be halved now.
@@ -243,6 +243,7 @@ impl Learning {
         let misses = counted.misses.saturating_sub(self.misses);
         (self.requests, self.misses) = (counted.requests, counted.misses);
         self.counted_misses += misses as f64 * self.counting.sampling;
+        self.ever_counted += misses as f64 * self.counting.sampling;
         // A slot is free between an eviction and the admission it was for: a few are no room.
         if cached + records / ROOM_SHARE < records && self.is_controller_silent(now) {
             self.is_full = false;
@@ -332,7 +333,7 @@ impl Learning {
             self.counted_misses /= 2.0;
             self.victims /= 2;
             self.raised /= 2;
-            self.cached.halve();
+            self.trial.forget_watched();
         }
         is_due
     }
@@ -341,6 +342,7 @@ impl Learning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Location;
 
     const RECORDS: usize = 100;
     const PERIOD_US: u64 = 5_000;
@@ -491,16 +493,11 @@ mod tests {
     }
 
     #[test]
-    fn the_less_cached_keys_differ_the_more_often_must_one_be_counted_that_outdoes_them() {
+    fn where_exchanges_gain_nothing_a_newcomer_must_be_ahead_by_more_than_chance() {
         let mut switch = Switch::new(LearningConfig::default());
         let learning = &mut switch.learning;
-        for _ in 0..100 {
-            learning.compared(&[0, 1, 1, 2, 40, 500]);
-        }
-        assert_eq!(learning.to_outdo(1), 2);
-        for _ in 0..400 {
-            learning.compared(&[2, 3, 4, 4, 5, 7]);
-        }
+        assert_eq!(learning.to_outdo(4), 5);
+        (0..256).for_each(|_| learning.seen(1, 1));
         assert_eq!(learning.to_outdo(4), 4 + 14, "three deviations of 4 + 18");
         learning.counted_misses = 32.0 * f64::from(learning.config.sketch_width);
         assert_eq!(
@@ -509,6 +506,33 @@ mod tests {
             "and what the sketch has of other keys varies, too"
         );
         assert_eq!(learning.to_outdo(u32::MAX), Offer::NAMED, "one that is named outdoes all");
+        (0..256).for_each(|_| learning.seen(2, 1));
+        assert_eq!(learning.to_outdo(4), 5);
+    }
+
+    #[test]
+    fn a_pair_is_watched_for_a_quarter_of_the_time_between_two_ageings() {
+        let config =
+            LearningConfig { sketch_width: 100, ageing_misses: 40, ..LearningConfig::default() };
+        let mut switch = Switch::new(config);
+        let watched = |id| Watched { id, at: Location { class: 0, slot: 0 }, count: 0 };
+        switch.learning.room_is_made(switch.now, 1);
+        assert!(switch.learning.spares(16));
+        switch.learning.spared(watched(1));
+        switch.learning.admitted(watched(2));
+        switch.pass(999, 999, 0, RECORDS);
+        assert_eq!(switch.learning.watched(), []);
+        switch.pass(1, 1, 0, RECORDS);
+        assert_eq!(switch.learning.watched(), [(watched(2), watched(1))]);
+
+        assert!(switch.learning.spares(16));
+        switch.learning.spared(watched(3));
+        switch.learning.admitted(watched(4));
+        assert!(switch.pass(3_000, 3_000, 0, RECORDS), "counts are halved");
+        assert_eq!(switch.learning.watched(), []);
+        let mut untried =
+            Switch::new(LearningConfig { deviations: 0.0, ..LearningConfig::default() });
+        assert!(!untried.learning.spares(16));
     }
 
     #[test]

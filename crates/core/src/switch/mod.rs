@@ -10,6 +10,7 @@
 mod agent;
 mod datapath;
 mod entries;
+mod gain;
 mod learning;
 mod snapshot;
 mod target;
