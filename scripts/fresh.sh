@@ -84,6 +84,7 @@ mount_all() {
 
 # Waits until `make run` says that it serves.
 start() {
+    : >"$work/out" # The job below would empty it later, perhaps after it was asked whether it serves.
     "${inside[@]}" make run >"$work/out" &
     make=$!
     until grep -q '^ready' "$work/out"; do

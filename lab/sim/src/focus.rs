@@ -303,16 +303,25 @@ fn snapshots(plan: &mut Plan, random: &mut Random) {
     hot_keys(plan, random, (4, 64), (0, 2));
     plan.times.snapshot_us = Some(random.logarithmic(5_000, 20_000));
     plan.agents.step_us = random.logarithmic(100, 5_000);
+    plan.times.switch_timeout_us += busy_us(plan);
     plan.data.interleave = 1.0;
     plan.topology.reports = if random.chance(0.5) { random.between(2, 8) as u32 } else { 1024 };
     plan.load.threads = plan.load.threads.max(4);
     plan.load.mix[1] += 0.5;
 }
 
+/// For how long an agent that takes a snapshot may say nothing: it says hello between two steps. One
+/// that is silent for longer than the timeout is taken for dead, and an epoch that ends without a
+/// fault looks like a rack that doesn't come back to life.
+fn busy_us(plan: &Plan) -> u64 {
+    10 * plan.agents.step_us
+}
+
 fn losses(plan: &mut Plan, random: &mut Random) {
     snapshots(plan, random);
     hot_keys(plan, random, (2, 16), (0, 2));
     quick_recoveries(plan, random);
+    plan.times.switch_timeout_us += busy_us(plan);
     plan.topology.nodes = 1;
     plan.topology.switches = random.between(1, 2) as u16;
     plan.topology.clients = plan.topology.clients.clamp(2, 4);
