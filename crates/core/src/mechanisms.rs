@@ -52,6 +52,8 @@ mechanisms! {
     /// The node stores what comes out of the cache only under an offer, and above the floor of that
     /// (rule 5).
     offered_stores,
+    /// The node tells nothing of offers that it was told to clear (rule 5).
+    settled_ends,
     /// The node doesn't apply what is below the floor to absent keys (rule 13).
     floor,
     /// The node sets and obeys fences (rules 2 and 3).

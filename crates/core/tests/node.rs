@@ -167,6 +167,65 @@ fn the_end_of_an_offer_comes_before_the_next_offer_of_the_same_key() {
     assert_eq!(shim.offered(), 0);
 }
 
+/// A node that was told to clear an offer which stands, and hasn't done so yet, and the offer.
+fn node_with_an_offer_that_ends() -> (Shim, KeyHash, OfferId) {
+    let (mut shim, hash) = node_with_a_hot_key();
+    tell(&mut shim, 3, NodeCommand::Release { floor: Seq::NONE });
+    let ops = ops(&mut shim);
+    let [EngineOp::SetState { id: state, .. }, EngineOp::SetMark { id, mark: Some(mark), .. }] =
+        ops[..]
+    else {
+        panic!("{ops:?}")
+    };
+    for id in [state, id] {
+        shim.handle_done(START, EngineDone { id, result: Ok(EngineReply::Set) });
+    }
+    assert_eq!(offered(&mut shim), [mark.offer]);
+    tell(&mut shim, 4, NodeCommand::ClearOffers(vec![(hash, mark.offer)]));
+    assert_eq!(shim.offered(), 1);
+    (shim, hash, mark.offer)
+}
+
+/// The offers that a node tells of.
+fn offered(shim: &mut Shim) -> Vec<OfferId> {
+    let offers = |report| match report {
+        NodeReport::Offers { offers, .. } => offers,
+        _ => Vec::new(),
+    };
+    let offers = std::iter::from_fn(|| shim.poll_message()).flat_map(offers);
+    offers.map(|offer| offer.id).collect()
+}
+
+/// A controller that has just started takes what it is told of for what stands: it admitted such a
+/// key, and then the node cleared the offer (seed 9412 of 20,000).
+#[test]
+fn an_offer_that_was_told_to_end_is_not_told_of_again() {
+    let (mut shim, ..) = node_with_an_offer_that_ends();
+    tell(&mut shim, 5, NodeCommand::OfferAgain);
+    assert_eq!((offered(&mut shim), shim.offered()), (vec![], 0));
+    // By itself, when it repeats its offers.
+    let (mut shim, ..) = node_with_an_offer_that_ends();
+    let retry_us = NodeLimits::default().retry_us;
+    assert!(retry_us > 0);
+    tell(&mut shim, 5, NodeCommand::OffersHeld(vec![]));
+    shim.handle_timeout(later(retry_us));
+    assert_eq!((offered(&mut shim), shim.offered()), (vec![], 0));
+    // Because it is hotter by now: it is offered anew.
+    let (mut shim, hash, ended) = node_with_an_offer_that_ends();
+    tell(&mut shim, 5, NodeCommand::OfferKeys(vec![(hash, vec![1])]));
+    let [EngineOp::Get { id, .. }] = ops(&mut shim)[..] else { panic!("its length is read") };
+    shim.handle_done(START, EngineDone { id, result: Ok(EngineReply::Got(None)) });
+    assert_eq!(offered(&mut shim), []);
+    shim.handle_timeout(later(NodeLimits::default().defer_us));
+    let ops = ops(&mut shim);
+    let [EngineOp::SetMark { mark: None, .. }, EngineOp::SetMark { mark: Some(mark), .. }] =
+        ops[..]
+    else {
+        panic!("{ops:?}")
+    };
+    assert_ne!(mark.offer, ended);
+}
+
 #[test]
 fn a_bounded_number_of_marks_wait() {
     let (mut shim, _) = node_with_a_hot_key();

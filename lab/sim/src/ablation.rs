@@ -148,6 +148,13 @@ impl Ablation {
         )
         .caught_in(400, Some(Focus::Floors)).by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
         parts(
+            "offer-what-ended",
+            "a node tells nothing of offers that it was told to clear",
+            Mechanisms { settled_ends: false, ..ALL },
+        )
+        .caught_in(800, Some(Focus::Restarts))
+        .by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
+        parts(
             "take-declined-offers",
             "the controller takes no offer that it has told its node to clear",
             Mechanisms { settled_offers: false, ..ALL },

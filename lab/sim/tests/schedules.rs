@@ -147,6 +147,26 @@ fn a_declined_offer_is_not_admitted_while_it_is_being_cleared() {
     });
 }
 
+/// A node let the end of an offer wait for a commit, and offered the key again to a controller that
+/// had just started: what the cache absorbed under that offer the node then refused to store.
+#[test]
+fn an_offer_that_was_told_to_end_is_not_offered_to_the_next_controller() {
+    needs("offer-what-ended", |mut plan| {
+        plan.times.node_defer_us = 30_000;
+        let mut script = Script::begin(plan);
+        script.drain();
+        script.offer(0);
+        script.wait_us(1_000);
+        script.crash(Part::Controller);
+        script.start(Part::Controller);
+        script.wait_us(15_000);
+        script.absorbs(ONE, 0);
+        script.wait_us(30_000);
+        evicts(&mut script, 0);
+        script.end()
+    });
+}
+
 /// A controller that took stock of the cache anew forgot which offers it had told nodes to clear,
 /// and took one of them. Red with `clear()` in place of `clear_but_offers()` (0eb7959).
 #[test]

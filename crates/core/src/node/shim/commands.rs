@@ -117,6 +117,7 @@ impl Shim {
     }
 
     fn offer_all_again(&mut self, chain: ChainId) {
+        self.end_offers();
         self.decider.offer_all_again(|hash| known_chain_of(&self.chains, hash) == Some(chain));
         self.send_offers(chain);
     }
@@ -198,6 +199,7 @@ impl Shim {
 
     /// Sends the offers of a chain that the controller hasn't confirmed.
     fn send_offers(&mut self, chain: ChainId) {
+        self.end_offers();
         if !self.chains[chain].is_released() {
             return;
         }

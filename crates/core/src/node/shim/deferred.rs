@@ -3,6 +3,11 @@
 //! No client waits for these, but each has to be durable, and forcing the log for one costs as much
 //! as for a hundred. So they travel with the next commit of something else; where nothing else is
 //! written, together, once [`NodeLimits::defer_us`](super::NodeLimits::defer_us) has passed.
+//!
+//! What the node tells the controller must not lag behind what it was told: an offer that it was
+//! told to clear would be taken for one that stands, by a controller that has just started, and its
+//! key would be cached under an offer that the node then clears (rule 5). So nothing is told of
+//! offers before those that wait for their end have come to it.
 
 use super::{NodeTimer, Shim};
 use crate::control::{Command, NodeCommand};
@@ -47,6 +52,14 @@ impl Deferred {
         }
     }
 
+    /// Whether the end of an offer of this key waits.
+    pub(super) fn ends(&self, hash: &KeyHash) -> bool {
+        self.commands.iter().any(|command| match &command.body {
+            NodeCommand::ClearOffers(offers) => offers.iter().any(|(its, _)| its == hash),
+            _ => false,
+        })
+    }
+
     fn is_full(&self) -> bool {
         self.commands.len() >= DEFERRED_MAX || self.offers.len() >= DEFERRED_MAX
     }
@@ -68,5 +81,12 @@ impl Shim {
         let Deferred { commands, offers } = std::mem::take(&mut self.deferred);
         commands.into_iter().for_each(|command| self.obey(command));
         offers.into_iter().for_each(|hot| self.mark_offered(hot));
+    }
+
+    /// Brings offers to their end that were told to end, before anything is told of offers.
+    pub(super) fn end_offers(&mut self) {
+        if self.mechanisms.settled_ends() && !self.deferred.commands.is_empty() {
+            self.take_deferred();
+        }
     }
 }

@@ -308,7 +308,8 @@ impl Shim {
             return;
         }
         let hot = HotKey { hash: *hash, key: key.to_vec(), value_bytes: value_bytes as u32, count };
-        if self.decider.is_offered(hash) {
+        let ends = self.deferred.ends(hash) && self.mechanisms.settled_ends();
+        if self.decider.is_offered(hash) && !ends {
             self.mark_offered(hot);
         } else {
             self.deferred.offer(hot);
