@@ -286,11 +286,12 @@ impl World {
                 self.phase = Phase::Warming(count + 1);
                 let key = (0..self.workload.keys())
                     .find(|&key| self.workload.key(key).len() <= CACHED_KEY_BYTES_MAX);
-                // If the next read fetches what a write made invalid, the one after it is answered.
-                let reads = if self.plan.scheme.absorbs_writes() { 1 } else { 2 };
-                key.map(|key| {
-                    if count % 4 < reads { Intent::Read(key) } else { Intent::Write(key, 8, 0) }
-                })
+                // If the next read fetches what a write made invalid, the one after it is answered,
+                // unless another thread has written meanwhile.
+                let threads = self.plan.load.threads as u32;
+                let reads = if self.plan.scheme.absorbs_writes() { 1 } else { 4 * threads };
+                let is_read = count % (reads + 3) < reads;
+                key.map(|key| if is_read { Intent::Read(key) } else { Intent::Write(key, 8, 0) })
             }
             _ => None,
         }
