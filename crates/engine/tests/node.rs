@@ -155,6 +155,23 @@ fn a_refused_expectation_of_nothing_stays_refused() {
     assert_eq!(node.stored(b"key"), None);
 }
 
+/// Fails if a write is refused whose commit had failed, and a crash then brings to light what the
+/// failed commit left on the disk (seed 16976 of nocache).
+#[test]
+fn a_write_whose_commit_failed_stays_refused() {
+    let mut node = Node::new();
+    assert_eq!(node.hear(request(Op::Delete, Seq::new(1, 5)), b"key"), OK);
+    node.next_epoch(&[]);
+    let write = conditional(0, 1, Seq::new(2, 1), Seq::new(1, 5));
+    node.engine.fail_next(Fault::NoSpace);
+    assert_eq!(node.hear(write, b"key"), [(Op::WriteReply, Status::NoSpace)]);
+    assert_eq!(node.engine.compact(), 1, "what it expected");
+    assert_eq!(node.hear(write, b"key"), REFUSED);
+    node.restart();
+    assert_eq!(node.stored(b"key"), None);
+    assert_eq!(node.hear(write, b"key"), BOUNCED);
+}
+
 /// Fails if a late write of a lane takes the place of a newer one's completion, so that a copy of
 /// that one counts as refused.
 #[test]

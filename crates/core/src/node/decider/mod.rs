@@ -62,6 +62,8 @@ pub(super) struct Decider {
     /// Conditional writes in the engine, by lane and request: a duplicate must not be decided again
     /// meanwhile.
     deciding: BTreeSet<(u32, u64)>,
+    /// No commit has succeeded since one failed: a crash may bring to light what that one wrote.
+    commit_failed: bool,
     chains: ByChain<Numbers>,
 }
 
@@ -104,6 +106,7 @@ impl Decider {
             swept: KeyHash([0; 16]),
             completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
             deciding: BTreeSet::new(),
+            commit_failed: false,
             chains: ByChain::new(|chain| Numbers {
                 newest: vec![known; SEQ_BUCKETS],
                 arbiter: served[chain].and_then(|(epoch, config)| Arbiter::of(epoch, config)),
@@ -117,6 +120,11 @@ impl Decider {
         let numbers = &mut self.chains[chain];
         numbers.newest.fill(Seq::new(epoch, 0));
         numbers.arbiter = Arbiter::of(epoch, config);
+    }
+
+    /// The engine has committed something, or failed to.
+    pub(super) fn committed(&mut self, has_failed: bool) {
+        self.commit_failed = has_failed;
     }
 
     /// Whether a chain is in a bypass epoch, in which writes come without a number.

@@ -137,8 +137,10 @@ impl Decider {
     ) -> Verdict {
         if header.has(flags::CONDITIONAL) {
             let told = self.version_told(stored);
-            let expected_none = header.guard == Seq::NONE.0 && stored < header.seq;
-            return if expected_none {
+            // What it expected may have been dropped since a copy of it ran in a commit that
+            // failed: a crash may bring that to light.
+            let may_run = header.guard == Seq::NONE.0 || self.commit_failed;
+            return if may_run && stored < header.seq {
                 self.refuse_for_good(header, key, told)
             } else {
                 refused(told)
@@ -199,7 +201,8 @@ impl Decider {
 
     /// A write that expected an absent key found a record. Should that vanish (deleted, or expired,
     /// and dropped), a late copy of the write must not run after all: a fence keeps it from that,
-    /// and is durable before the write is answered.
+    /// and is durable before the write is answered. The commit of the fence also buries what
+    /// commits that failed before it may have left.
     fn refuse_for_good(&mut self, header: &Header, key: &[u8], told: Seq) -> Verdict {
         let Header { key_hash: hash, seq, .. } = *header;
         self.rising.note(&hash, seq);

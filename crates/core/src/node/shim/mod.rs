@@ -293,6 +293,11 @@ impl Shim {
                 self.statistics.dropped_no_space += 1;
             }
         }
+        match &done.result {
+            Ok(EngineReply::Put(Ok(())) | EngineReply::Set) => self.decider.committed(false),
+            Ok(_) => {}
+            Err(_) => self.decider.committed(true),
+        }
         if done.result.is_err() {
             match &pending {
                 Pending::Put { request, .. } | Pending::Refusal { request, .. } => {
