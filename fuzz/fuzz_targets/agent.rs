@@ -9,7 +9,7 @@ use switchback_core::control::{
     Command, Entry, Location, Message, SwitchCommand, SwitchConfig, SwitchReport,
 };
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard};
 use switchback_fuzz::{CLIENT, Draw, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, map, node};
 use switchback_net::DatapathTarget;
@@ -68,7 +68,7 @@ impl Switch {
     fn told(&mut self, epoch: u32, body: SwitchCommand) {
         let id = self.next;
         self.next += 1;
-        self.agent.handle_message(self.now, Command { id, chain: chain_of(0), epoch, body });
+        self.agent.handle_message(self.now, Command { id, chain: ChainId::new(0), epoch, body });
         carry_out(&mut self.agent, self.now, &mut self.target);
     }
 
@@ -119,7 +119,7 @@ impl Switch {
         let id = if draw.once_in(8) { draw.edgy() } else { self.next };
         self.next += 1;
         if let Some(Message::ToSwitch(command)) =
-            draw.arrived(&Message::ToSwitch(Command { id, chain: chain_of(0), epoch, body }))
+            draw.arrived(&Message::ToSwitch(Command { id, chain: ChainId::new(0), epoch, body }))
         {
             self.agent.handle_message(self.now, command);
             carry_out(&mut self.agent, self.now, &mut self.target);

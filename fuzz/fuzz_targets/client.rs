@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Operation, Session};
 use switchback_core::control::{ChainGrant, ClientNotice, Destination, Grant, Message};
-use switchback_core::topology::{ByChain, chain_of};
+use switchback_core::controller::deal_to_chains;
+use switchback_core::topology::{ByChain, ChainId, ChainMap};
 use switchback_fuzz::{Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
 use switchback_wire::{
     Header, Op, Packet, Seq, Status, VALUE_BYTES_MAX, flags, fragment_bytes, record_flags,
@@ -28,17 +29,24 @@ fn grant(now: Now, epoch: u32, destination: Destination) -> Grant {
         boot: BOOT,
         hello_us: now.monotonic_us,
         lease_us: 60_000_000,
-        chains: ByChain::new(|_| ChainGrant {
-            epoch,
-            destination: destination.clone(),
-            durable_generation: 0,
-            recovered_epoch: 0,
+        chains: ByChain::new(1, |_| {
+            Some(ChainGrant {
+                epoch,
+                destination: destination.clone(),
+                durable_generation: 0,
+                recovered_epoch: 0,
+            })
         }),
+        served: ChainMap::default(),
         hash_key: HASH_KEY,
         lane_first: 16,
         lanes: LANES,
         request_base: 1 << 32,
     }
+}
+
+fn the_chain(grant: &mut Grant) -> &mut ChainGrant {
+    grant.chains[ChainId::new(0)].as_mut().expect("it has something to offer")
 }
 
 impl Client {
@@ -148,9 +156,10 @@ impl Client {
         let notice = match draw.below(4) {
             0 => ClientNotice::Gathered { epoch, chunk: draw.edgy() as u32 },
             1 => ClientNotice::Gather {
-                chain: chain_of(0),
+                chain: draw.chain(),
                 epoch,
                 destination: Client::destination(draw),
+                served: ChainMap::from(&deal_to_chains(&map(), 1 + draw.below(2) as u16)),
             },
             _ => {
                 let mut grant = grant(self.now, epoch, Client::destination(draw));
@@ -160,8 +169,14 @@ impl Client {
                     6 => grant.request_base = draw.edgy(),
                     8 => grant.hello_us = draw.edgy(),
                     9 => grant.lease_us = draw.edgy(),
-                    10 => grant.chains[chain_of(0)].durable_generation = draw.edgy() as u32,
-                    11 => grant.chains[chain_of(0)].recovered_epoch = draw.edgy() as u32,
+                    10 => the_chain(&mut grant).durable_generation = draw.edgy() as u32,
+                    11 => the_chain(&mut grant).recovered_epoch = draw.edgy() as u32,
+                    7 => {
+                        let more =
+                            grant.chains[ChainId::new(0)].clone().filter(|_| draw.once_in(2));
+                        grant.chains.known(ChainId::new(1), |_| more.clone());
+                        grant.served = ChainMap::from(&deal_to_chains(&map(), 2));
+                    }
                     _ => {}
                 }
                 ClientNotice::Granted(grant)

@@ -11,7 +11,7 @@ use switchback_core::control::{
     SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{
-    Controller, ControllerConfig, Files, Inspection, StoreFile, Stored,
+    Controller, ControllerConfig, Files, Inspection, StoreFile, Stored, deal_to_chains,
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::topology::ByChain;
@@ -22,6 +22,7 @@ use switchback_wire::Address;
 const SENT_MAX: usize = 64;
 
 struct Rack {
+    chains: u16,
     controller: Controller,
     sent: VecDeque<Envelope>,
     stores: VecDeque<Stored>,
@@ -34,10 +35,11 @@ struct Rack {
 }
 
 impl Rack {
-    fn config() -> ControllerConfig {
+    fn config(chains: u16) -> ControllerConfig {
         ControllerConfig {
             nodes: vec![node(0), node(1)],
-            map: map(),
+            chains,
+            map: deal_to_chains(&map(), chains),
             cache_records: 12,
             eviction_sample: 2,
             lanes: (4 * LANES, LANES),
@@ -45,18 +47,18 @@ impl Rack {
         }
     }
 
-    fn new() -> Rack {
-        let files = Files::default();
+    fn new(chains: u16) -> Rack {
+        let (config, files) = (Rack::config(chains), Files::default());
         let controller =
-            Controller::new(Rack::config(), Mechanisms::ALL, &files, 1, START).expect("a new rack");
+            Controller::new(config, Mechanisms::ALL, &files, 1, START).expect("a new rack");
         let (sent, stores) = Default::default();
-        Rack { controller, sent, stores, files, drains: 0, inspection: None, now: START }
+        Rack { chains, controller, sent, stores, files, drains: 0, inspection: None, now: START }
     }
 
     /// The controller ends and starts again, over what is on its disk.
     fn restart(&mut self, draw: &mut Draw<'_>) {
         let files = self.found(draw);
-        match Controller::new(Rack::config(), Mechanisms::ALL, &files, 2, self.now) {
+        match Controller::new(Rack::config(self.chains), Mechanisms::ALL, &files, 2, self.now) {
             Ok(controller) => self.controller = controller,
             Err(error) => {
                 assert!(files != self.files, "it wrote these files: {error}");
@@ -74,13 +76,16 @@ impl Rack {
         let mut files = self.files.clone();
         match draw.below(8) {
             4 => files.directory = Some(draw.damaged_file(&files.directory.unwrap_or_default())),
-            5 => files.snapshot = Some(draw.damaged_file(&files.snapshot.unwrap_or_default())),
+            5 => {
+                let snapshot = files.snapshots.entry(draw.chain()).or_default();
+                *snapshot = draw.damaged_file(snapshot);
+            }
             6 | 7 => {
                 let mut directory = Rack::directory_1(draw);
                 if draw.once_in(4) {
                     directory = draw.damaged_file(&directory);
                 }
-                if let Ok(upgraded) = StoreFile::Directory.upgrade(directory) {
+                if let Ok(upgraded) = StoreFile::Directory.upgrade(1, directory) {
                     files.directory = Some(upgraded);
                 }
             }
@@ -119,7 +124,9 @@ impl Rack {
                 self.stores.push_back(Stored { id: store.id });
                 match store.file {
                     StoreFile::Directory => self.files.directory = Some(store.bytes),
-                    StoreFile::Snapshot => self.files.snapshot = Some(store.bytes),
+                    StoreFile::Snapshot(chain) => {
+                        self.files.snapshots.insert(chain, store.bytes);
+                    }
                 }
             } else if let Some(envelope) = self.controller.poll_message() {
                 let checked = envelope.message.check();
@@ -160,7 +167,7 @@ impl Rack {
         let report = NodeReport::Hello {
             boot: 1 + u64::from(draw.once_in(16)),
             address: node(if draw.once_in(16) { 9 } else { index }),
-            chains: ByChain::new(|_| NodeStanding {
+            chains: ByChain::new(draw.below(4) as u16, |_| NodeStanding {
                 epoch: if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() },
                 held: draw.once_in(4),
                 needs_epoch: draw.once_in(8),
@@ -227,7 +234,9 @@ impl Rack {
             }
             Message::ToNode(command) => {
                 let error = draw.once_in(8).then(|| "no space".into());
-                Message::FromNode(NodeReport::Done { id: command.id, epoch: command.epoch, error })
+                let (id, epoch) = (command.id, command.epoch);
+                let chain = if draw.once_in(16) { draw.chain() } else { command.chain };
+                Message::FromNode(NodeReport::Done { id, chain, epoch, error })
             }
             _ => return self.preserved(draw, 1),
         };
@@ -260,7 +269,7 @@ impl Rack {
                 boot,
                 sent_us: if draw.once_in(8) { draw.edgy() } else { self.now.monotonic_us },
                 lanes: if draw.once_in(4) { draw.edgy() as u32 } else { LANES },
-                epochs: ByChain::new(|_| {
+                epochs: ByChain::new(draw.below(4) as u16, |_| {
                     if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() }
                 }),
                 pressure: draw.once_in(8),
@@ -349,7 +358,8 @@ impl Rack {
 
 fuzz_target!(|bytes: &[u8]| {
     let mut draw = Draw::new(bytes);
-    let mut rack = Rack::new();
+    let chains = 1 + draw.below(2) as u16;
+    let mut rack = Rack::new(chains);
     // Zeros are an input, too: both nodes, a switch and a client say hello, and everything is
     // answered once.
     let mut begins = Draw::new(&[]);
@@ -396,6 +406,6 @@ fuzz_target!(|bytes: &[u8]| {
             }
             _ => rack.answer(&mut draw),
         }
-        assert!(rack.controller.status(rack.now).cached <= 16);
+        assert!(rack.controller.status(rack.now).cached <= 16 * usize::from(chains));
     }
 });

@@ -6,14 +6,14 @@
 use libfuzzer_sys::fuzz_target;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_core::control::{Command, Message, NodeCommand, NodeConfig};
-use switchback_core::floors::Floors;
+use switchback_core::floors::{Bucket, Floors};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{
     EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, Mark, OfferId, Record,
     ScannedKey,
 };
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
 use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq, VALUE_BYTES_MAX};
 
@@ -83,8 +83,14 @@ impl Node {
         let mut floors = Floors::default();
         if !is_whole {
             let epoch = self.shim.epoch();
-            let floor = |draw: &mut Draw<'_>| (draw.edgy() as u16 % 4, draw.seq(epoch));
-            floors = Floors::new(draw.seq(epoch), &draw.some(floor));
+            floors.raise_base(draw.found_chain(), draw.seq(epoch));
+            let floor = |draw: &mut Draw<'_>| {
+                let (chain, number) = (draw.found_chain(), draw.edgy() as u16 % 4);
+                (Bucket { chain, number }, draw.seq(epoch))
+            };
+            for (bucket, floor) in draw.some(floor) {
+                floors.raise(bucket, floor);
+            }
             marks.extend(draw.some(|draw| {
                 let (hash, key) = draw.named_key();
                 let offer = OfferId::from_bits(draw.edgy());
@@ -123,7 +129,8 @@ impl Node {
     fn command(&mut self, draw: &mut Draw<'_>, epoch: u32, body: NodeCommand) {
         let id = if draw.once_in(16) { draw.edgy() } else { self.next_command };
         self.next_command += 1;
-        let message = Message::ToNode(Command { id, chain: chain_of(0), epoch, body });
+        let chain = draw.chain();
+        let message = Message::ToNode(Command { id, chain, epoch, body });
         if let Some(Message::ToNode(command)) = draw.arrived(&message) {
             self.shim.handle_message(self.now, command);
         }
@@ -194,7 +201,7 @@ impl Node {
                 }
                 (id, EngineReply::Set)
             }
-            EngineOp::SetState { id, state } => {
+            EngineOp::SetState { id, state, .. } => {
                 self.state = Some(state);
                 (id, EngineReply::Set)
             }
@@ -231,13 +238,13 @@ fuzz_target!(|bytes: &[u8]| {
     let config = Node::config(draw.once_in(4), draw.once_in(4));
     node.shim.handle_message(
         node.now,
-        Command { id: 1 << 32, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) },
+        Command { id: 1 << 32, chain: ChainId::new(0), epoch: 1, body: NodeCommand::Epoch(config) },
     );
     node.answer(&mut Draw::new(&[]), usize::MAX);
     let release = NodeCommand::Release { floor: Seq::new(1, 0) };
     node.shim.handle_message(
         node.now,
-        Command { id: 2 << 32, chain: chain_of(0), epoch: 1, body: release },
+        Command { id: 2 << 32, chain: ChainId::new(0), epoch: 1, body: release },
     );
     node.answer(&mut Draw::new(&[]), usize::MAX);
     for _ in 0..STEPS_MAX {

@@ -6,6 +6,7 @@ use libfuzzer_sys::arbitrary::Unstructured;
 use switchback_core::Now;
 use switchback_core::control::{Entry, KeyedRecord, Location, Message, Offer};
 use switchback_core::storage::{OfferId, Record};
+use switchback_core::topology::ChainId;
 use switchback_wire::{
     Address, EPOCH_MAX, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, RoutingKey, Seq,
     Status,
@@ -43,6 +44,16 @@ pub const START: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000
 pub struct Draw<'a>(Unstructured<'a>);
 
 impl<'a> Draw<'a> {
+    /// A chain of switches, mostly one that there is.
+    pub fn chain(&mut self) -> ChainId {
+        ChainId::new(if self.once_in(16) { self.edgy() as u16 } else { self.below(2) as u16 })
+    }
+
+    /// A chain that may be found on a disk.
+    pub fn found_chain(&mut self) -> ChainId {
+        ChainId::new(self.below(2) as u16)
+    }
+
     /// Over an input.
     pub fn new(bytes: &'a [u8]) -> Draw<'a> {
         Draw(Unstructured::new(bytes))

@@ -23,7 +23,7 @@ with open(os.path.join(FIXTURE, "expected.json")) as file:
     EXPECTED = json.load(file)
 NODES = ["data/node-0", "data/node-1"]
 # What this version writes: directories of nodes and controllers have one format, spools another.
-FORMAT = 2
+FORMAT = 3
 SPOOL_FORMAT = 1
 # Racks that start at a time: most of a start is waiting.
 PARALLEL = 8

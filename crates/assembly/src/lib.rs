@@ -32,6 +32,8 @@ pub struct Rack {
     pub scheme: Scheme,
     /// How many nodes there are.
     pub nodes: u16,
+    /// How many chains of switches there are. Of each one switch serves, its own keys.
+    pub chains: u16,
     /// Partitions of the key space: a power of two.
     pub partitions: u32,
     /// Lanes of all sessions together.
@@ -53,7 +55,7 @@ pub struct Rack {
 /// The cache, and how hot keys are found.
 #[derive(Clone, Debug)]
 pub struct Cache {
-    /// Keys that it may hold.
+    /// Keys that it may hold, in each chain.
     pub records: u32,
     /// Size classes: value bytes and slots.
     pub classes: Vec<(u32, u32)>,
@@ -107,10 +109,10 @@ impl Rack {
         Agent::new(boot, address, config, now)
     }
 
-    /// Which node has which partition, if the rack is made now: as evenly as can be, drawn from
-    /// `seed`.
+    /// Which node and which chain has which partition, if the rack is made now: as evenly as can be,
+    /// drawn from `seed`.
     pub fn deal(&self, seed: u64) -> Map {
-        deal_partitions(self.nodes, self.partitions, seed)
+        deal_partitions(self.nodes, self.chains, self.partitions, seed)
     }
 
     /// The controller over its files, with the address of each node. `map` is for a rack that
@@ -133,6 +135,7 @@ impl Rack {
         let (cache, times) = (&self.cache, &self.times);
         let config = ControllerConfig {
             nodes,
+            chains: self.chains,
             map,
             scheme: self.scheme,
             cache_records: cache.records as usize,

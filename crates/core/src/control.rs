@@ -13,9 +13,9 @@ pub(crate) use limits::LANES_MAX;
 pub use limits::Malformed;
 
 use crate::storage::{OfferId, Record};
-use crate::topology::{ByChain, ChainId, chain_of};
+use crate::topology::{ByChain, ChainId, ChainMap};
 use serde::{Deserialize, Serialize};
-use switchback_wire::{Address, HashKey, KeyHash, Map, Op, Packet, Seq};
+use switchback_wire::{Address, HashKey, KeyHash, Map, Op, Packet, Partition, Seq};
 
 /// Names a command until it is answered.
 pub type CommandId = u64;
@@ -355,8 +355,9 @@ impl NodeConfig {
     /// Which partitions of a chain have a replica at this node, by their numbers.
     pub(crate) fn partitions_of(&self, node: u16, chain: ChainId) -> Vec<bool> {
         let mut mine = self.map.numbers_of(node);
-        for (number, is_mine) in (0..).zip(&mut mine) {
-            *is_mine &= chain_of(number) == chain;
+        let is_other = |partition: &&Partition| partition.chain != chain.number();
+        for partition in self.map.partitions().iter().filter(is_other) {
+            mine[usize::from(partition.number)] = false;
         }
         mine
     }
@@ -366,9 +367,10 @@ impl NodeConfig {
         self.map.of(*hash).number
     }
 
-    /// Whether a node heads the partition that a key belongs to.
-    pub(crate) fn is_head_of(&self, node: u16, hash: &KeyHash) -> bool {
-        self.map.of(*hash).head() == node
+    /// Whether a node heads the partition that a key belongs to, and this chain serves that.
+    pub(crate) fn is_head_of(&self, node: u16, chain: ChainId, hash: &KeyHash) -> bool {
+        let partition = self.map.of(*hash);
+        partition.head() == node && partition.chain == chain.number()
     }
 }
 
@@ -414,7 +416,7 @@ pub enum NodeReport {
         boot: u64,
         /// Where the switch sends packets.
         address: Address,
-        /// How it serves the partitions of each chain.
+        /// How it serves the partitions of each chain that it was told of.
         chains: ByChain<NodeStanding>,
         /// What its storage has lately refused.
         failure: Option<String>,
@@ -423,7 +425,9 @@ pub enum NodeReport {
     Done {
         /// The command's.
         id: CommandId,
-        /// The one in which it serves the command's chain.
+        /// The command's.
+        chain: ChainId,
+        /// The one in which it serves the chain.
         epoch: u32,
         /// Not done because of this; the controller tries again.
         error: Option<String>,
@@ -451,6 +455,9 @@ pub enum ClientNotice {
         epoch: u32,
         /// Who serves it.
         destination: Destination,
+        /// Which chain serves each key: a client that has just restarted, with what it preserved,
+        /// may have no grant yet.
+        served: ChainMap,
     },
     /// This chunk of preserved records has arrived.
     Gathered {
@@ -527,8 +534,10 @@ pub struct Grant {
     pub hello_us: u64,
     /// How long answers may be accepted, from `hello_us` on.
     pub lease_us: u64,
-    /// What each chain offers.
-    pub chains: ByChain<ChainGrant>,
+    /// What each chain offers; `None`: no switch serves it now, and it has nothing to offer.
+    pub chains: ByChain<Option<ChainGrant>>,
+    /// Which chain serves each key.
+    pub served: ChainMap,
     /// The rack's hash key.
     pub hash_key: HashKey,
     /// First lane.
@@ -550,7 +559,7 @@ pub enum ClientReport {
         sent_us: u64,
         /// Lanes it would like to have.
         lanes: u32,
-        /// Its epoch of each chain; 0 before it has a session.
+        /// Its epoch of each chain that it was told of; 0: none yet.
         epochs: ByChain<u32>,
         /// Preserved bytes are near their limit: take a snapshot soon.
         pressure: bool,

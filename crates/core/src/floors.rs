@@ -1,11 +1,12 @@
 //! Floors: below them a key without a record says nothing any more, because its tombstone may have
 //! been dropped.
 //!
-//! The *base* holds for all keys and rises at the end of a recovery: nothing of an older epoch can
-//! arrive. The floor of a *bucket* of keys rises within an epoch, a while after a write of that
+//! The *base* holds for all keys of a chain and rises at the end of its recovery: nothing of an
+//! older epoch can arrive. The floor of a *bucket* of keys rises within an epoch, a while after a write of that
 //! number passed the node. Then something older may still arrive, but the node neither applies it
 //! to an absent key nor sends it back.
 
+use crate::topology::{ChainId, ChainMap};
 use std::fmt;
 use switchback_wire::{KeyHash, Seq};
 
@@ -13,76 +14,140 @@ use switchback_wire::{KeyHash, Seq};
 /// `datapath/tables.h`): only numbers of one bucket can be compared.
 pub const SEQ_BUCKETS: usize = 1 << 15;
 
-/// The bucket of a key's sequence numbers.
+/// The bucket of a key's sequence numbers, among those of its chain.
 pub fn seq_bucket(hash: &KeyHash) -> u16 {
     (hash.low() as usize & (SEQ_BUCKETS - 1)) as u16
 }
 
-/// The floors of one node.
+/// Keys of one chain that share sequence counters: their numbers can be compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Bucket {
+    /// The chain.
+    pub chain: ChainId,
+    /// The [`seq_bucket`].
+    pub number: u16,
+}
+
+/// The floors of one node: each chain's own, since each numbers its writes by itself (another
+/// chain's number says nothing of what is still on its way).
 #[derive(Clone, Default)]
 pub struct Floors {
+    served: ChainMap,
+    /// From the first chain on, as far as one has risen.
+    chains: Vec<ChainFloors>,
+}
+
+/// The floors of a chain's keys.
+#[derive(Clone, Default)]
+struct ChainFloors {
     base: Seq,
     /// Empty until the first one rises.
     buckets: Vec<u64>,
 }
 
-impl Floors {
-    /// The floors that an engine found.
-    pub fn new(base: Seq, buckets: &[(u16, Seq)]) -> Floors {
-        let mut floors = Floors { base, buckets: Vec::new() };
-        for (bucket, floor) in buckets {
-            floors.raise(*bucket, *floor);
-        }
-        floors
-    }
-
-    /// The floor of all keys.
-    pub fn base(&self) -> Seq {
-        self.base
-    }
-
-    /// The floor of a key.
-    pub fn of(&self, hash: &KeyHash) -> Seq {
-        self.of_bucket(seq_bucket(hash))
-    }
-
-    /// The floor of a bucket.
-    pub fn of_bucket(&self, bucket: u16) -> Seq {
-        let floor = self.buckets.get(usize::from(bucket)).copied();
+impl ChainFloors {
+    fn of_bucket(&self, number: u16) -> Seq {
+        let floor = self.buckets.get(usize::from(number)).copied();
         self.base.max(Seq(floor.unwrap_or(0)))
     }
 
-    /// Raises the floor of all keys. Floors never sink.
-    pub fn raise_base(&mut self, floor: Seq) {
-        self.base = self.base.max(floor);
-    }
-
-    /// Raises the floor of a bucket. Of one that doesn't exist nothing is kept.
-    pub fn raise(&mut self, bucket: u16, floor: Seq) {
-        if self.buckets.is_empty() {
-            self.buckets = vec![0; SEQ_BUCKETS];
-        }
-        if let Some(known) = self.buckets.get_mut(usize::from(bucket)) {
-            *known = floor.0.max(*known);
-        }
-    }
-
     /// The floors of buckets that are above the base.
-    pub fn above_base(&self) -> impl Iterator<Item = (u16, Seq)> {
+    fn above_base(&self) -> impl Iterator<Item = (u16, Seq)> {
         let buckets = self.buckets.iter().enumerate().filter(|(_, floor)| **floor > self.base.0);
         buckets.map(|(bucket, floor)| (bucket as u16, Seq(*floor)))
     }
 }
 
+impl Floors {
+    /// Which chain serves each key from now on.
+    pub fn set_served(&mut self, served: ChainMap) {
+        self.served = served;
+    }
+
+    /// Which chain serves each key.
+    pub fn served(&self) -> &ChainMap {
+        &self.served
+    }
+
+    /// The chain that serves a key.
+    #[inline]
+    pub fn chain_of(&self, hash: &KeyHash) -> ChainId {
+        self.served.of(hash)
+    }
+
+    /// The bucket of a key.
+    pub fn bucket_of(&self, hash: &KeyHash) -> Bucket {
+        Bucket { chain: self.chain_of(hash), number: seq_bucket(hash) }
+    }
+
+    fn of_chain(&self, chain: ChainId) -> Option<&ChainFloors> {
+        self.chains.get(usize::from(chain.number()))
+    }
+
+    fn of_chain_mut(&mut self, chain: ChainId) -> &mut ChainFloors {
+        assert!(chain.is_possible(), "a node serves no such chain");
+        let index = usize::from(chain.number());
+        if self.chains.len() <= index {
+            self.chains.resize_with(index + 1, ChainFloors::default);
+        }
+        &mut self.chains[index]
+    }
+
+    /// The floor of all keys of a chain.
+    pub fn base(&self, chain: ChainId) -> Seq {
+        self.of_chain(chain).map_or(Seq::NONE, |floors| floors.base)
+    }
+
+    /// The floor of a key.
+    pub fn of(&self, hash: &KeyHash) -> Seq {
+        self.of_bucket(self.bucket_of(hash))
+    }
+
+    /// The floor of a bucket.
+    pub fn of_bucket(&self, bucket: Bucket) -> Seq {
+        self.of_chain(bucket.chain).map_or(Seq::NONE, |floors| floors.of_bucket(bucket.number))
+    }
+
+    /// Raises the floor of all keys of a chain. Floors never sink.
+    pub fn raise_base(&mut self, chain: ChainId, floor: Seq) {
+        let floors = self.of_chain_mut(chain);
+        floors.base = floors.base.max(floor);
+    }
+
+    /// Raises the floor of a bucket. Of one that doesn't exist nothing is kept.
+    pub fn raise(&mut self, bucket: Bucket, floor: Seq) {
+        let floors = self.of_chain_mut(bucket.chain);
+        if floors.buckets.is_empty() {
+            floors.buckets = vec![0; SEQ_BUCKETS];
+        }
+        if let Some(known) = floors.buckets.get_mut(usize::from(bucket.number)) {
+            *known = floor.0.max(*known);
+        }
+    }
+
+    /// Each chain's base, and the floors of its buckets that are above it.
+    fn risen(&self) -> impl Iterator<Item = (Seq, Vec<(u16, Seq)>)> {
+        let last = self
+            .chains
+            .iter()
+            .rposition(|floors| floors.base > Seq::NONE || floors.above_base().next().is_some());
+        let risen = &self.chains[..last.map_or(0, |last| last + 1)];
+        risen.iter().map(|floors| (floors.base, floors.above_base().collect()))
+    }
+}
+
 impl fmt::Debug for Floors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entry(&"base", &self.base).entries(self.above_base()).finish()
+        f.debug_struct("Floors")
+            .field("served", &self.served)
+            .field("risen", &self.risen().collect::<Vec<_>>())
+            .finish()
     }
 }
 
 impl PartialEq for Floors {
     fn eq(&self, other: &Floors) -> bool {
-        self.base == other.base && self.above_base().eq(other.above_base())
+        self.served == other.served && self.risen().eq(other.risen())
     }
 }
 
@@ -91,17 +156,47 @@ impl Eq for Floors {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switchback_wire::{Map, Partition};
 
     #[test]
     fn a_floor_is_that_of_its_bucket_or_the_base_and_never_sinks() {
         let (here, there) = (KeyHash([1; 16]), KeyHash([2; 16]));
-        let mut floors = Floors::new(Seq(5), &[(seq_bucket(&here), Seq(9))]);
+        let mut floors = Floors::default();
+        let (chain, bucket) = (floors.chain_of(&here), floors.bucket_of(&here));
+        floors.raise_base(chain, Seq(5));
+        floors.raise(bucket, Seq(9));
         assert_eq!((floors.of(&here), floors.of(&there)), (Seq(9), Seq(5)));
-        floors.raise(seq_bucket(&here), Seq(8));
-        floors.raise_base(Seq(4));
+        floors.raise(bucket, Seq(8));
+        floors.raise_base(chain, Seq(4));
         assert_eq!((floors.of(&here), floors.of(&there)), (Seq(9), Seq(5)));
-        assert_eq!(floors.above_base().collect::<Vec<_>>(), [(seq_bucket(&here), Seq(9))]);
-        floors.raise_base(Seq(10));
-        assert_eq!((floors.of(&here), floors.above_base().count()), (Seq(10), 0));
+        floors.raise_base(chain, Seq(10));
+        assert_eq!(floors.of(&here), Seq(10));
+    }
+
+    #[test]
+    fn a_floor_holds_for_the_keys_of_its_chain_alone() {
+        let halves = Map::equal(vec![vec![0], vec![0]]);
+        let of_chain =
+            |chain: u16| Partition { chain, ..halves.partitions()[usize::from(chain)].clone() };
+        let map = Map::new(vec![of_chain(0), of_chain(1)]).expect("a map");
+        let mut floors = Floors::default();
+        floors.set_served(ChainMap::from(&map));
+        // In one bucket, at both ends of the key space.
+        let (low, high) =
+            (KeyHash([0; 16]), KeyHash([vec![0xff], vec![0; 15]].concat().try_into().unwrap()));
+        assert_eq!(seq_bucket(&low), seq_bucket(&high));
+        floors.raise(floors.bucket_of(&high), Seq::new(9, 3));
+        floors.raise_base(floors.chain_of(&high), Seq::new(9, 0));
+        assert_eq!((floors.of(&low), floors.of(&high)), (Seq::NONE, Seq::new(9, 3)));
+        assert_eq!(floors.base(floors.chain_of(&low)), Seq::NONE);
+    }
+
+    #[test]
+    fn floors_that_never_rose_make_no_difference() {
+        let mut floors = Floors::default();
+        floors.raise_base(ChainId::new(3), Seq::NONE);
+        assert_eq!(floors, Floors::default());
+        floors.raise_base(ChainId::new(3), Seq(1));
+        assert_ne!(floors, Floors::default());
     }
 }

@@ -72,6 +72,13 @@ mechanisms! {
     recover_newest,
     /// Clients are told to release only what is durable (rule 6).
     release_after_durable,
+    /// By a chain's snapshot clients release what that chain serves, and nothing else (rule 6).
+    release_by_chain,
+    /// A grant renews the lease of the chains that it offers, and of no others (rule 9).
+    lease_by_chain,
+    /// The end of a chain's recovery raises the floor of that chain's keys, and of no others (rule
+    /// 13).
+    floors_by_chain,
     /// No snapshot runs during a recovery (rule 10).
     no_snapshot_in_recovery,
     /// Recovery waits for every client (rule 9).

@@ -5,7 +5,8 @@
 //! is not durable yet; but it is answered only when everything it saw is durable. So an engine may
 //! gather writes into one commit (group commit), which callers don't notice.
 
-use crate::floors::Floors;
+use crate::floors::{Bucket, Floors};
+use crate::topology::{ChainId, ChainMap};
 use serde::{Deserialize, Serialize};
 use switchback_wire::{KeyHash, Seq};
 use thiserror::Error;
@@ -151,19 +152,24 @@ pub enum EngineOp {
         /// `None`: clear.
         mark: Option<Mark>,
     },
-    /// Replaces the shim's own durable state (opaque to the engine). Synced to the disk whatever
-    /// the engine's policy.
+    /// Replaces the shim's own durable state (opaque to the engine), and says by which chain's
+    /// floors each key is judged. Synced to the disk whatever the engine's policy.
     SetState {
         /// Repeated in the answer.
         id: OpId,
         /// The state.
         state: Vec<u8>,
+        /// Which chain serves each key.
+        served: ChainMap,
     },
-    /// Absent keys count as stored with this seq from now on, and tombstones and expired records up
-    /// to it may be dropped. Synced. A floor never sinks: a lower one changes nothing.
+    /// Absent keys of a chain count as stored with this seq from now on, and its tombstones and
+    /// expired records up to it may be dropped. Synced. A floor never sinks: a lower one changes
+    /// nothing.
     SetFloor {
         /// Repeated in the answer.
         id: OpId,
+        /// The chain.
+        chain: ChainId,
         /// The floor.
         floor: Seq,
     },
@@ -173,8 +179,8 @@ pub enum EngineOp {
     RaiseFloors {
         /// Repeated in the answer.
         id: OpId,
-        /// Buckets ([`crate::floors::seq_bucket`]) and their floors.
-        floors: Vec<(u16, Seq)>,
+        /// Buckets and their floors.
+        floors: Vec<(Bucket, Seq)>,
     },
     /// Lists stored keys in the order of their hashes, tombstones included.
     Scan {

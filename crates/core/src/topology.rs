@@ -1,71 +1,158 @@
-//! The chains of switches of a rack, and what there is once for each of them.
+//! The chains of switches of a rack, which of them serves a key, and what there is once for each.
 //!
-//! A chain serves the requests of its partitions. Epochs, sequence numbers, snapshot generations
-//! and recoveries are a chain's. There is one, which all switches belong to and which serves all
-//! partitions: nothing but this file relies on that. So far its name takes no room in messages and
-//! files, and what there is once for each chain takes as much as one of it.
+//! A chain serves the requests of its partitions. Epochs, sequence numbers, recoveries and
+//! snapshots are a chain's. A rack has as many as its controller was made with; the other parts
+//! learn from it which there are, and which keys each of them serves.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
-use switchback_wire::{KeyHash, Map};
+use switchback_wire::{KeyHash, Map, PARTITIONS_MAX, RoutingKey};
 
-/// Names a chain of switches.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct ChainId(());
+/// Chains of a rack at most.
+pub const CHAINS_MAX: u16 = 64;
+
+/// Names a chain of switches: its number, from 0.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize,
+)]
+pub struct ChainId(u16);
 
 impl ChainId {
+    /// The chain of this number.
+    pub const fn new(number: u16) -> ChainId {
+        ChainId(number)
+    }
+
     /// Its number, as in [`Partition::chain`](switchback_wire::Partition::chain).
-    pub fn number(self) -> u16 {
-        0
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// Whether a rack may have it.
+    pub const fn is_possible(self) -> bool {
+        self.0 < CHAINS_MAX
     }
 }
 
-/// The first chain that a map names and that there isn't, if it does.
-pub(crate) fn unknown_chain(map: &Map) -> Option<u16> {
-    let is_known = |number: u16| ByChain::new(|_| ()).iter().any(|(id, ())| id.number() == number);
-    map.partitions().iter().map(|partition| partition.chain).find(|number| !is_known(*number))
-}
-
-/// The chain that serves a partition.
-pub fn chain_of(_partition: u16) -> ChainId {
-    ChainId(())
-}
-
-/// The chain that serves a key's partition, also for a part that doesn't know the map.
-pub fn chain_of_key(_hash: &KeyHash) -> ChainId {
-    ChainId(())
-}
-
-/// The chain that a switch belongs to.
-pub fn chain_of_switch(_switch: u16) -> ChainId {
-    ChainId(())
-}
-
-/// One of something for each chain.
+/// Which chain serves each key: ranges of the key space. Of partitions that follow each other and
+/// are served by one chain there is one range.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ByChain<T> {
-    only: T,
+pub struct ChainMap {
+    /// Where each begins, and who serves it, in order.
+    ranges: Vec<(RoutingKey, ChainId)>,
 }
+
+impl ChainMap {
+    /// The chain that serves a key.
+    #[inline]
+    pub fn of(&self, hash: &KeyHash) -> ChainId {
+        if let [(_, only)] = self.ranges[..] {
+            return only;
+        }
+        let key = hash.routing();
+        let beyond = self.ranges.partition_point(|(start, _)| *start <= key);
+        self.ranges[beyond - 1].1
+    }
+
+    /// The chains that serve keys, some of them more than once.
+    pub fn chains(&self) -> impl Iterator<Item = ChainId> {
+        self.ranges.iter().map(|(_, chain)| *chain)
+    }
+
+    /// Its bytes on a disk.
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("plain data has an encoding")
+    }
+
+    /// The map of these bytes; `None`: they are none's.
+    pub fn decode(bytes: &[u8]) -> Option<ChainMap> {
+        let (map, rest) = postcard::take_from_bytes::<ChainMap>(bytes).ok()?;
+        (rest.is_empty() && map.is_plausible() && map.encode() == bytes).then_some(map)
+    }
+
+    /// Whether a map of partitions may have given it.
+    pub fn is_plausible(&self) -> bool {
+        self.ranges.len() <= PARTITIONS_MAX
+            && self.ranges.first().is_some_and(|(start, _)| *start == RoutingKey(0))
+            && self.ranges.is_sorted_by(|(start, _), (next, _)| start < next)
+            && self.chains().all(ChainId::is_possible)
+    }
+}
+
+/// The first chain serves everything.
+impl Default for ChainMap {
+    fn default() -> ChainMap {
+        ChainMap { ranges: vec![(RoutingKey(0), ChainId::default())] }
+    }
+}
+
+impl From<&Map> for ChainMap {
+    fn from(map: &Map) -> ChainMap {
+        let of = |partition: &switchback_wire::Partition| {
+            (partition.start, ChainId::new(partition.chain))
+        };
+        let mut ranges: Vec<_> = map.partitions().iter().map(of).collect();
+        ranges.dedup_by_key(|(_, chain)| *chain);
+        ChainMap { ranges }
+    }
+}
+
+/// One of something for each chain, from the first on. A part that isn't the controller has as many
+/// as it was told of.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ByChain<T>(Vec<T>);
 
 impl<T> ByChain<T> {
-    /// What `make` makes for each chain.
-    pub fn new(mut make: impl FnMut(ChainId) -> T) -> ByChain<T> {
-        ByChain { only: make(ChainId(())) }
+    /// What `make` makes for each of `chains`.
+    pub fn new(chains: u16, make: impl FnMut(ChainId) -> T) -> ByChain<T> {
+        ByChain((0..chains).map(ChainId).map(make).collect())
     }
 
-    /// The same; `None` if it makes none for some chain.
-    pub fn try_new(mut make: impl FnMut(ChainId) -> Option<T>) -> Option<ByChain<T>> {
-        Some(ByChain { only: make(ChainId(()))? })
+    /// Of how many chains there is one.
+    pub fn chains(&self) -> u16 {
+        self.0.len() as u16
+    }
+
+    /// What there is of a chain.
+    #[inline]
+    pub fn get(&self, chain: ChainId) -> Option<&T> {
+        self.0.get(usize::from(chain.0))
+    }
+
+    /// What there is of a chain.
+    #[inline]
+    pub fn get_mut(&mut self, chain: ChainId) -> Option<&mut T> {
+        self.0.get_mut(usize::from(chain.0))
+    }
+
+    /// What there is of a chain; of one that wasn't known, and of those before it, what `make`
+    /// makes.
+    pub fn known(&mut self, chain: ChainId, make: impl FnMut(ChainId) -> T) -> &mut T {
+        let known = self.chains();
+        self.0.extend((known..=chain.0).map(ChainId).map(make));
+        &mut self.0[usize::from(chain.0)]
+    }
+
+    /// What `call` makes of each.
+    pub fn map<'a, U>(&'a self, mut call: impl FnMut(ChainId, &'a T) -> U) -> ByChain<U> {
+        ByChain(self.iter().map(|(chain, it)| call(chain, it)).collect())
     }
 
     /// Each chain, with its own.
     pub fn iter(&self) -> impl Iterator<Item = (ChainId, &T)> {
-        std::iter::once((ChainId(()), &self.only))
+        (0..).map(ChainId).zip(&self.0)
     }
 
     /// Each chain, with its own.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (ChainId, &mut T)> {
-        std::iter::once((ChainId(()), &mut self.only))
+        (0..).map(ChainId).zip(&mut self.0)
+    }
+}
+
+/// Of no chain.
+impl<T> Default for ByChain<T> {
+    fn default() -> ByChain<T> {
+        ByChain(Vec::new())
     }
 }
 
@@ -73,14 +160,66 @@ impl<T> Index<ChainId> for ByChain<T> {
     type Output = T;
 
     #[inline]
-    fn index(&self, _chain: ChainId) -> &T {
-        &self.only
+    fn index(&self, chain: ChainId) -> &T {
+        &self.0[usize::from(chain.0)]
     }
 }
 
 impl<T> IndexMut<ChainId> for ByChain<T> {
     #[inline]
-    fn index_mut(&mut self, _chain: ChainId) -> &mut T {
-        &mut self.only
+    fn index_mut(&mut self, chain: ChainId) -> &mut T {
+        &mut self.0[usize::from(chain.0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchback_wire::Partition;
+
+    fn map_of(chains: &[u16]) -> Map {
+        let equal = Map::equal(vec![vec![0]; chains.len()]);
+        let with_chain = |(partition, chain): (&Partition, &u16)| Partition {
+            chain: *chain,
+            ..partition.clone()
+        };
+        Map::new(equal.partitions().iter().zip(chains).map(with_chain).collect()).expect("a map")
+    }
+
+    #[test]
+    fn a_key_is_served_by_the_chain_of_its_partition() {
+        for chains in [&[0, 0, 0, 0][..], &[0, 0, 1, 1], &[1, 0, 0, 1], &[3, 2, 1, 0]] {
+            let map = map_of(chains);
+            let by_range = ChainMap::from(&map);
+            assert!(by_range.is_plausible());
+            for position in (0..=u64::MAX - 1).step_by(1 << 58) {
+                let hash = KeyHash::at_position(position);
+                assert_eq!(by_range.of(&hash).number(), map.of(hash).chain, "{chains:?}");
+            }
+        }
+        let runs = ChainMap::from(&map_of(&[0, 0, 1, 1]));
+        assert_eq!(runs.chains().map(ChainId::number).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(ChainMap::from(&map_of(&[0, 0])), ChainMap::default());
+    }
+
+    #[test]
+    fn ranges_that_no_map_has_are_not_plausible() {
+        let ranges = |ranges: &[(u128, u16)]| {
+            let range = |(start, chain): &(u128, u16)| (RoutingKey(*start), ChainId(*chain));
+            ChainMap { ranges: ranges.iter().map(range).collect() }
+        };
+        assert!(ranges(&[(0, CHAINS_MAX - 1), (7, 0)]).is_plausible());
+        for wrong in [&[][..], &[(1, 0)], &[(0, CHAINS_MAX)], &[(0, 0), (9, 1), (9, 2)]] {
+            assert!(!ranges(wrong).is_plausible(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_part_comes_to_know_chains_one_after_the_other() {
+        let mut known: ByChain<u16> = ByChain::default();
+        assert_eq!(known.get(ChainId(2)), None);
+        *known.known(ChainId(2), |chain| chain.number()) += 40;
+        assert_eq!(known, ByChain(vec![0, 1, 42]));
+        assert_eq!(*known.known(ChainId(1), |_| 9), 1);
     }
 }

@@ -11,7 +11,7 @@ use switchback_core::storage::Record;
 use switchback_core::switch::{
     Agent, AgentConfig, Counted, DatapathAction, DatapathDone, DatapathReport, LoadedRecord,
 };
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_wire::{Address, KeyHash, Map, Seq};
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1 };
@@ -77,7 +77,7 @@ impl Alone {
     }
 
     fn command(&mut self, id: u64, body: SwitchCommand) {
-        self.0.handle_message(NOW, Command { id, chain: chain_of(0), epoch: 1, body });
+        self.0.handle_message(NOW, Command { id, chain: ChainId::new(0), epoch: 1, body });
     }
 
     /// The operation that it asks for: only this one.

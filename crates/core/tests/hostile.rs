@@ -12,7 +12,7 @@ use switchback_core::control::{
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Loaded, Record, ScannedKey};
-use switchback_core::topology::{ByChain, chain_of};
+use switchback_core::topology::{ByChain, ChainId, ChainMap};
 use switchback_wire::{
     Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Map, Op, Packet, PacketRef, RoutingKey, Seq,
     Status, VALUE_BYTES_MAX, flags, fragment_bytes, record_flags,
@@ -47,7 +47,8 @@ impl Node {
         for (id, body) in
             [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })]
         {
-            node.shim.handle_message(NOW, Command { id, chain: chain_of(0), epoch: EPOCH, body });
+            node.shim
+                .handle_message(NOW, Command { id, chain: ChainId::new(0), epoch: EPOCH, body });
             node.carry_out();
         }
         node
@@ -234,12 +235,15 @@ fn grant(lanes: u32) -> ClientNotice {
         boot: 7,
         hello_us: NOW.monotonic_us,
         lease_us: 1_000_000,
-        chains: ByChain::new(|_| ChainGrant {
-            epoch: EPOCH,
-            destination: Destination::Switch(SWITCH),
-            durable_generation: 0,
-            recovered_epoch: 0,
+        chains: ByChain::new(1, |_| {
+            Some(ChainGrant {
+                epoch: EPOCH,
+                destination: Destination::Switch(SWITCH),
+                durable_generation: 0,
+                recovered_epoch: 0,
+            })
         }),
+        served: ChainMap::default(),
         hash_key: HASH_KEY,
         lane_first: 0,
         lanes,
@@ -484,8 +488,13 @@ fn a_large_write_that_was_asked_for_may_have_happened() {
             large.hear(missing, &[], key);
             assert!(large.under_way() > 0, "it sends the fragments anew");
         }
-        let (chain, destination) = (chain_of(0), Destination::Switch(SWITCH));
-        let gather = ClientNotice::Gather { chain, epoch: EPOCH + 1, destination };
+        let (chain, destination) = (ChainId::new(0), Destination::Switch(SWITCH));
+        let gather = ClientNotice::Gather {
+            chain,
+            epoch: EPOCH + 1,
+            destination,
+            served: ChainMap::default(),
+        };
         large.session.handle_message(NOW, gather);
         let outcome = large.session.poll_completion().unwrap().outcome;
         assert_eq!(outcome, if asks { Outcome::Indeterminate } else { Outcome::TimedOut });

@@ -7,7 +7,7 @@ use switchback_core::control::{
     Command, CommandId, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
 };
 use switchback_core::switch::{Agent, AgentConfig, Counting, LearningConfig, Target, carry_out};
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_wire::{Address, KeyHash, Map, Op, Packet};
 
 const RECORDS: u32 = 3;
@@ -110,7 +110,7 @@ impl Switch {
 
     fn command(&mut self, body: SwitchCommand) {
         self.commands += 1;
-        let command = Command { id: self.commands, chain: chain_of(0), epoch: 1, body };
+        let command = Command { id: self.commands, chain: ChainId::new(0), epoch: 1, body };
         self.agent.handle_message(self.now, command);
         carry_out(&mut self.agent, self.now, &mut self.target);
     }

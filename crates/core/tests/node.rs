@@ -8,7 +8,7 @@ use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{
     EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, OpId, Record,
 };
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_wire::{Address, HashKey, KeyHash, Map, Seq};
 
 /// What the shim's next hello says of its storage.
@@ -38,7 +38,8 @@ fn begin(shim: &mut Shim, map: Map) -> OpId {
         lanes: 16,
         write_through: false,
     };
-    let command = Command { id: 1, chain: chain_of(0), epoch: 1, body: NodeCommand::Epoch(config) };
+    let command =
+        Command { id: 1, chain: ChainId::new(0), epoch: 1, body: NodeCommand::Epoch(config) };
     shim.handle_message(START, command);
     let mut ops = Vec::new();
     shim.poll_ops(&mut ops);
@@ -68,7 +69,7 @@ fn only_the_head_of_a_partition_takes_commands_about_its_keys() {
     let id = begin(&mut shim, Map::equal(vec![vec![0], vec![1, 0]]));
     shim.handle_done(now, EngineDone { id, result: Ok(EngineReply::Set) });
     let mut refusal = |id, body| {
-        shim.handle_message(now, Command { id, chain: chain_of(0), epoch: 1, body });
+        shim.handle_message(now, Command { id, chain: ChainId::new(0), epoch: 1, body });
         shim.handle_timeout(Now { monotonic_us: now.in_us(10_000), ..now });
         let done = |report| match report {
             NodeReport::Done { id: its, error, .. } if its == id => Some(error),
@@ -101,7 +102,7 @@ fn node_with_a_hot_key() -> (Shim, KeyHash) {
 }
 
 fn tell(shim: &mut Shim, id: u64, body: NodeCommand) {
-    shim.handle_message(START, Command { id, chain: chain_of(0), epoch: 1, body });
+    shim.handle_message(START, Command { id, chain: ChainId::new(0), epoch: 1, body });
 }
 
 fn ops(shim: &mut Shim) -> Vec<EngineOp> {

@@ -179,12 +179,13 @@ fn the_shape_of_a_rack_is_that_of_its_first_start() {
         map: Map::equal((0..partitions).map(|partition| vec![partition as u16 % nodes]).collect()),
         ..ControllerConfig::default()
     };
+    let chains = 1;
     let open = |config, files: &Files| Controller::new(config, Mechanisms::ALL, files, 1, NOW);
     let mut controller = open(config(2, 256), &Files::default()).unwrap();
     let Some(Store { file: StoreFile::Directory, bytes, .. }) = controller.poll_op() else {
         panic!("no directory")
     };
-    let files = Files { directory: Some(bytes), snapshot: None };
+    let files = Files { directory: Some(bytes), ..Files::default() };
     assert!(open(config(2, 256), &files).is_ok());
     for (nodes, partitions, expected) in [
         (
@@ -205,6 +206,6 @@ fn the_shape_of_a_rack_is_that_of_its_first_start() {
     ] {
         let error = open(config(nodes, partitions), &files).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
-        assert!(Controller::check(&files, nodes.into(), partitions).is_err());
+        assert!(Controller::check(&files, nodes.into(), partitions, chains).is_err());
     }
 }

@@ -32,11 +32,7 @@ fn a_client_that_closes_its_session_during_a_recovery_is_no_longer_waited_for() 
     assert!(!rack.controller.is_serving(), "another life's Close ended the wait");
     rack.client_says(11, ClientReport::Close { boot: 7 });
     assert!(rack.controller.is_serving(), "it is still waited for");
-    assert_eq!(
-        rack.controller.abandoned_clients(),
-        (2, &[][..]),
-        "it gave nothing up that it had promised to keep"
-    );
+    assert_eq!(rack.abandoned(), (2, &[][..]), "it gave nothing up that it had promised to keep");
 }
 
 #[test]
@@ -118,7 +114,7 @@ fn a_client_that_is_gone_is_waited_for_once() {
             config.lease_us + config.drift_us
         });
         assert!(rack.controller.is_serving());
-        assert_eq!(rack.controller.abandoned_clients(), (2, &[11][..]));
+        assert_eq!(rack.abandoned(), (2, &[11][..]));
         rack.client_says(10, client_hello());
         rack.switch_starts(3);
         rack.answers_gather(10);
@@ -193,7 +189,7 @@ fn a_client_that_sends_more_than_any_preserves_is_given_up() {
     assert!(!rack.controller.is_serving(), "it has not exceeded its limit");
     preserves(&mut rack, 10, 2, 150, 1);
     assert!(rack.controller.is_serving(), "it is still waited for");
-    assert_eq!(rack.controller.abandoned_clients(), (2, &[10][..]));
+    assert_eq!(rack.abandoned(), (2, &[10][..]));
     assert_eq!(rack.recovery().abandoned_clients, 1);
     assert_eq!(rack.recovery().records, 242, "what was within its limit is stored");
 }
@@ -220,5 +216,5 @@ fn a_client_that_numbers_more_chunks_than_any_sends_is_given_up() {
     assert!(!rack.controller.is_serving(), "a client may have that many");
     rack.client_says(10, chunk(200_000));
     assert!(rack.controller.is_serving(), "it is still waited for");
-    assert_eq!(rack.controller.abandoned_clients(), (2, &[10][..]));
+    assert_eq!(rack.abandoned(), (2, &[10][..]));
 }

@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
-use switchback_core::floors::{Floors, seq_bucket};
+use switchback_core::floors::{Bucket, Floors, seq_bucket};
 use switchback_core::storage::{
     EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Mark, OpId, PutCondition,
     Record, ScannedKey,
 };
+use switchback_core::topology::{ChainId, ChainMap};
 use switchback_wire::{KeyHash, Seq};
 
 /// One thing that a commit writes.
@@ -22,12 +23,12 @@ pub(crate) enum Change {
     Completion(LaneCompletion),
     /// A mark, or its end.
     Mark { hash: KeyHash, key: Vec<u8>, mark: Option<Mark> },
-    /// The shim's state.
-    State(Vec<u8>),
-    /// The floor of all keys, already found to rise.
-    Floor(Seq),
+    /// The shim's state, and which chain serves each key.
+    State(Vec<u8>, ChainMap),
+    /// The floor of all keys of a chain, already found to rise.
+    Floor(ChainId, Seq),
     /// Floors of buckets, already found to rise.
-    Floors(Vec<(u16, Seq)>),
+    Floors(Vec<(Bucket, Seq)>),
 }
 
 /// What a scan found: the keys, and where to go on.
@@ -92,8 +93,8 @@ enum Answer {
 /// What a put finds where it is to store.
 struct Found {
     stored: Option<Version>,
-    /// This very group is about to write it.
-    uncommitted: bool,
+    /// This very group is about to write it, or the floor of an absent key.
+    rests_on_commit: bool,
     /// What an absent key counts as.
     floor: Seq,
     /// What may have been dropped here was at most this.
@@ -106,8 +107,9 @@ pub(crate) struct Group {
     changes: Vec<Change>,
     answers: Vec<(OpId, Answer)>,
     overlay: HashMap<KeyHash, usize, BuildHasherDefault<FirstBytes>>,
-    floor: Option<Seq>,
-    raised: BTreeMap<u16, Seq>,
+    served: Option<ChainMap>,
+    bases: BTreeMap<ChainId, Seq>,
+    raised: BTreeMap<Bucket, Seq>,
     sync: bool,
 }
 
@@ -159,11 +161,12 @@ impl Group {
             EngineOp::SetMark { id, hash, key, mark } => {
                 (id, self.set(Change::Mark { hash, key, mark }))
             }
-            EngineOp::SetState { id, state } => {
+            EngineOp::SetState { id, state, served } => {
                 self.sync = true;
-                (id, self.set(Change::State(state)))
+                self.served = Some(served.clone());
+                (id, self.set(Change::State(state, served)))
             }
-            EngineOp::SetFloor { id, floor } => (id, self.set_floor(store, floor)),
+            EngineOp::SetFloor { id, chain, floor } => (id, self.set_floor(store, chain, floor)),
             EngineOp::RaiseFloors { id, floors } => (id, self.raise_floors(store, floors)),
             EngineOp::Scan { id, from, to, limit } => {
                 // A scan reads the store itself, so everything before it goes there first. One
@@ -226,10 +229,14 @@ impl Group {
             Some(change) => (Some(Version::of(self.record_of(change))), true),
             None => (store.read_version(hash, key)?, false),
         };
-        let floor = self.floor.unwrap_or_else(|| store.floors().base());
-        let raised = self.raised.get(&seq_bucket(hash)).copied();
-        let dropped = floor.max(raised.unwrap_or_else(|| store.floors().of(hash)));
-        Ok(Found { stored, uncommitted, floor, dropped })
+        let served = self.served.as_ref().unwrap_or_else(|| store.floors().served());
+        let bucket = Bucket { chain: served.of(hash), number: seq_bucket(hash) };
+        let rising = self.bases.get(&bucket.chain).copied();
+        let floor = rising.unwrap_or_else(|| store.floors().base(bucket.chain));
+        let raised = self.raised.get(&bucket).copied();
+        let dropped = floor.max(raised.unwrap_or_else(|| store.floors().of_bucket(bucket)));
+        let rests_on_commit = uncommitted || (stored.is_none() && rising.is_some());
+        Ok(Found { stored, rests_on_commit, floor, dropped })
     }
 
     /// The refusal of a put with this seq, if it must be refused.
@@ -246,8 +253,11 @@ impl Group {
             return None;
         }
         let reply = EngineReply::Put(Err(newest));
-        let rests_on_commit = found.uncommitted || (stored.is_none() && self.floor.is_some());
-        Some(if rests_on_commit { Answer::IfCommitted(reply) } else { Answer::Now(Ok(reply)) })
+        Some(if found.rests_on_commit {
+            Answer::IfCommitted(reply)
+        } else {
+            Answer::Now(Ok(reply))
+        })
     }
 
     fn set(&mut self, change: Change) -> Answer {
@@ -256,14 +266,15 @@ impl Group {
     }
 
     /// The floor never sinks: what lay below the old one may be gone already.
-    fn set_floor<S: Store>(&mut self, store: &S, floor: Seq) -> Answer {
+    fn set_floor<S: Store>(&mut self, store: &S, chain: ChainId, floor: Seq) -> Answer {
         self.sync = true;
-        let floor = floor.max(self.floor.unwrap_or_else(|| store.floors().base()));
-        self.floor = Some(floor);
-        self.set(Change::Floor(floor))
+        let base = self.bases.entry(chain).or_insert_with(|| store.floors().base(chain));
+        *base = floor.max(*base);
+        let floor = *base;
+        self.set(Change::Floor(chain, floor))
     }
 
-    fn raise_floors<S: Store>(&mut self, store: &S, floors: Vec<(u16, Seq)>) -> Answer {
+    fn raise_floors<S: Store>(&mut self, store: &S, floors: Vec<(Bucket, Seq)>) -> Answer {
         self.sync = true;
         let mut rising = Vec::new();
         for (bucket, floor) in floors {
@@ -302,7 +313,8 @@ impl Group {
         self.answers = answers;
         self.changes.clear();
         self.overlay.clear();
-        self.floor = None;
+        self.served = None;
+        self.bases.clear();
         self.raised.clear();
         self.sync = false;
     }

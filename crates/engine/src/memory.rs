@@ -185,7 +185,8 @@ impl MemoryEngine {
             let head =
                 RecordHead { seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms, since };
             let offered = marks.get(key).is_some_and(Mark::is_offered);
-            let floor = if offered { floors.base() } else { floors.of(&key.0) };
+            let floor =
+                if offered { floors.base(floors.chain_of(&key.0)) } else { floors.of(&key.0) };
             rotten.contains(key) || !is_dead(&head, floor, now_ms)
         });
         before - records.len()
@@ -246,12 +247,13 @@ impl Image {
                 let key = (hash, key);
                 Undo::Mark { before: replace(&mut self.marks, key.clone(), mark), key }
             }
-            Change::State(state) => {
+            Change::State(state, served) => {
                 self.state = Some(state);
+                self.floors.set_served(served);
                 Undo::Nothing
             }
-            Change::Floor(floor) => {
-                self.floors.raise_base(floor);
+            Change::Floor(chain, floor) => {
+                self.floors.raise_base(chain, floor);
                 Undo::Nothing
             }
             Change::Floors(floors) => {

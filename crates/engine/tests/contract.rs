@@ -7,6 +7,7 @@ mod common;
 use common::*;
 use switchback_core::floors::seq_bucket;
 use switchback_core::storage::*;
+use switchback_core::topology::ChainId;
 use switchback_engine::{MemoryEngine, SyncPolicy};
 use switchback_wire::{KeyHash, Seq};
 
@@ -29,6 +30,7 @@ macro_rules! on_both {
 on_both! {
     records_come_back newer_wins known_newer_is_believed if_seq_compares a_group_sees_itself
     refusals_in_a_group_see_the_group floors_speak_for_absent_keys a_floor_never_sinks
+    a_floor_holds_for_the_keys_of_its_chain
     compaction_drops_only_the_dead floors_of_buckets_drop_what_is_not_offered
     a_condition_begins_its_series_at_the_floor nothing_expires_without_a_clock completions_go_with_the_write
     everything_survives_reopening marks_can_be_cleared scans_follow_the_hashes scans_respect_bounds
@@ -127,8 +129,32 @@ fn floors_speak_for_absent_keys(engine: &mut dyn Restartable) {
         stored()
     );
     assert_eq!(run_one(engine, put(b"old", record(4, b"y"), NEWER)), stored());
-    assert_eq!(engine.reopen().floors.base(), Seq(10));
+    assert_eq!(engine.reopen().floors.base(ChainId::default()), Seq(10));
     assert_eq!(run_one(engine, put(b"third", record(10, b"x"), NEWER)), refused(10));
+}
+
+/// Fails if the floor of a chain refuses or drops what another one serves, or if who serves what is
+/// forgotten.
+fn a_floor_holds_for_the_keys_of_its_chain(engine: &mut dyn Restartable) {
+    let (low, high) = (key_of_half(0), key_of_half(1));
+    let served = EngineOp::SetState { id: 0, state: Vec::new(), served: halves() };
+    let floor = EngineOp::SetFloor { id: 0, chain: ChainId::new(1), floor: Seq(10) };
+    let tombstones = [put(&low, tombstone(5), NEWER), put(&high, tombstone(5), NEWER)];
+    run(engine, tombstones);
+    assert_eq!(run(engine, [served, floor]), [SET, SET]);
+    engine.compact_now();
+    let got_both = |engine: &mut dyn Restartable| run(engine, [get(&low), get(&high)]);
+    assert_eq!(got_both(engine), [got(tombstone(5)), Ok(EngineReply::Got(None))]);
+    let floors = engine.reopen().floors;
+    assert_eq!((floors.of(&hash(&low)), floors.of(&hash(&high))), (Seq::NONE, Seq(10)));
+    let put_both = [put(&low, record(7, b"x"), NEWER), put(&high, record(7, b"x"), NEWER)];
+    assert_eq!(run(engine, put_both), [stored(), refused(10)]);
+}
+
+/// A key that this half of the key space has.
+fn key_of_half(half: u16) -> Vec<u8> {
+    let is_there = |key: &Vec<u8>| halves().of(&hash(key)) == ChainId::new(half);
+    (0..u8::MAX).map(|byte| vec![byte]).find(is_there).expect("hashes are spread")
 }
 
 /// Fails if a lower floor replaces a higher one: tombstones below it may be gone.
@@ -136,7 +162,7 @@ fn a_floor_never_sinks(engine: &mut dyn Restartable) {
     assert_eq!(run(engine, [floor(10), floor(7)]), [SET, SET]);
     assert_eq!(run_one(engine, floor(4)), SET);
     assert_eq!(run_one(engine, put(b"a", record(10, b"x"), NEWER)), refused(10));
-    assert_eq!(engine.reopen().floors.base(), Seq(10));
+    assert_eq!(engine.reopen().floors.base(ChainId::default()), Seq(10));
 }
 
 /// Fails if a bucket's floor drops what another bucket, a live record, an offered key or a higher
@@ -256,7 +282,7 @@ fn everything_survives_reopening(engine: &mut dyn Restartable) {
     let mut loaded = engine.reopen();
     loaded.marks.sort_by_key(|(_, key, _)| key.clone());
     assert_eq!(loaded.state.as_deref(), Some(&b"second"[..]));
-    assert_eq!(loaded.floors.base(), Seq(2));
+    assert_eq!(loaded.floors.base(ChainId::default()), Seq(2));
     assert_eq!(
         loaded.marks,
         [(hash(b"a"), b"a".to_vec(), one), (hash(b"b"), b"b".to_vec(), other)]

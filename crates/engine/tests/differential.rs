@@ -7,8 +7,9 @@ mod common;
 use common::model::Model;
 use common::*;
 use proptest::prelude::*;
-use switchback_core::floors::seq_bucket;
+use switchback_core::floors::Bucket;
 use switchback_core::storage::*;
+use switchback_core::topology::{ChainId, ChainMap};
 use switchback_engine::{MemoryEngine, SyncPolicy};
 use switchback_wire::{KeyHash, Seq};
 
@@ -70,10 +71,16 @@ fn op() -> impl Strategy<Value = EngineOp> {
         6 => key().prop_map(|(hash, key)| EngineOp::Get { id: 0, hash, key }),
         12 => put(),
         2 => (key(), mark).prop_map(|((hash, key), mark)| EngineOp::SetMark { id: 0, hash, key, mark }),
-        1 => any::<[u8; 3]>().prop_map(|bytes| state(&bytes)),
-        1 => (0..40u64).prop_map(floor),
-        1 => (key(), 0..40u64).prop_map(|((hash, _), floor)| {
-            EngineOp::RaiseFloors { id: 0, floors: vec![(seq_bucket(&hash), Seq(floor))] }
+        1 => (any::<[u8; 3]>(), any::<bool>()).prop_map(|(bytes, is_halved)| {
+            let served = if is_halved { halves() } else { ChainMap::default() };
+            EngineOp::SetState { id: 0, state: bytes.to_vec(), served }
+        }),
+        1 => (0..2u16, 0..40u64).prop_map(|(chain, floor)| {
+            EngineOp::SetFloor { id: 0, chain: ChainId::new(chain), floor: Seq(floor) }
+        }),
+        1 => (key(), 0..2u16, 0..40u64).prop_map(|((hash, _), chain, floor)| {
+            let bucket = Bucket { chain: ChainId::new(chain), ..bucket(&hash) };
+            EngineOp::RaiseFloors { id: 0, floors: vec![(bucket, Seq(floor))] }
         }),
         2 => (bound(), bound(), 0..6usize).prop_map(|(from, to, limit)| scan(from, to, limit)),
     ]

@@ -7,7 +7,7 @@ use switchback_core::floors::seq_bucket;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::Record;
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_engine::{Engine as _, Fault, MemoryEngine, SyncPolicy};
 use switchback_wire::{Address, HashKey, Header, Map, Op, Packet, Seq, Status, flags};
 
@@ -71,7 +71,7 @@ impl Node {
         self.commands += 1;
         self.shim.handle_message(
             self.now,
-            Command { id: self.commands, chain: chain_of(0), epoch: self.epoch, body },
+            Command { id: self.commands, chain: ChainId::new(0), epoch: self.epoch, body },
         );
         self.work();
     }

@@ -95,30 +95,37 @@ fn other_formats_are_refused() {
     rocks.drop_engine();
     let marker = rocks.dir.path().join(FORMAT_FILE);
     let text = fs::read_to_string(&marker).unwrap();
-    fs::write(&marker, text.replace("format 2", "format 3")).unwrap();
+    fs::write(&marker, text.replace("format 3", "format 4")).unwrap();
     let error = open_error(rocks.dir.path());
     assert!(matches!(error, OpenError::Version { .. }), "{error:?}");
     says(
         &error,
         rocks.dir.path(),
-        &["format 3", "formats 1 to 2", "the version of Switchback that wrote it"],
+        &["format 4", "formats 1 to 3", "the version of Switchback that wrote it"],
     );
     fs::write(&marker, text).unwrap();
     rocks.open();
 }
 
-/// Fails if a directory of format 1 isn't opened, stays one that an older program opens, or is
-/// changed while another process has it.
+/// Fails if a directory of an older format isn't opened, stays one that an older program opens, or
+/// is changed while another process has it.
 #[test]
-fn format_1_is_upgraded_once_it_is_open() {
+fn an_older_format_is_upgraded_once_it_is_open() {
+    for format in ["format 1", "format 2"] {
+        is_upgraded(format);
+    }
+}
+
+fn is_upgraded(format: &str) {
     let mut rocks = Rocks::new();
     assert_eq!(run_one(&mut rocks, put(b"a", record(1, b"x"), NEWER)), stored());
     let marker = rocks.dir.path().join(FORMAT_FILE);
     let text = fs::read_to_string(&marker).unwrap();
-    let of_1 = text.replace("format 2", "format 1");
-    fs::write(&marker, &of_1).unwrap();
+    let older = text.replace("format 3", format);
+    assert_ne!(older, text);
+    fs::write(&marker, &older).unwrap();
     assert!(matches!(open_error(rocks.dir.path()), OpenError::Locked { .. }));
-    assert_eq!(fs::read_to_string(&marker).unwrap(), of_1);
+    assert_eq!(fs::read_to_string(&marker).unwrap(), older);
     rocks.drop_engine();
     // As if killed while the marker was written.
     fs::write(rocks.dir.path().join("SWITCHBACK.tmp"), "Switchback node st").unwrap();

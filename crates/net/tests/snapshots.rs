@@ -8,7 +8,7 @@ use switchback_core::control::{
     Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport,
 };
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_datapath::{ClassConfig, Config, Datapath, DropReason, Shard, Verdict};
 use switchback_net::DatapathTarget;
 use switchback_wire::{Address, HashKey, Header, Map, Op, Packet};
@@ -72,8 +72,10 @@ impl Switch {
 
     fn command(&mut self, body: SwitchCommand) {
         self.commands += 1;
-        self.agent
-            .handle_message(NOW, Command { id: self.commands, chain: chain_of(0), epoch: 1, body });
+        self.agent.handle_message(
+            NOW,
+            Command { id: self.commands, chain: ChainId::new(0), epoch: 1, body },
+        );
         carry_out(&mut self.agent, NOW, &mut self.target);
     }
 

@@ -264,6 +264,8 @@ pub struct SwitchStatus {
     pub address: Option<String>,
     /// It serves; others stand by.
     pub active: bool,
+    /// The chain that it serves, or served last; `None`: it may take over any.
+    pub chain: Option<u16>,
     /// The controller hears it.
     pub alive: bool,
     /// Its epoch.

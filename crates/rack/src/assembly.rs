@@ -87,8 +87,8 @@ impl Assembly {
     /// Starts everything; returns once the rack serves.
     ///
     /// # Errors
-    /// Directories that are locked, damaged or not writable; a rack that was made with other nodes
-    /// or partitions.
+    /// Directories that are locked, damaged or not writable; a rack that was made with other nodes,
+    /// partitions or chains.
     pub fn start(blueprint: Blueprint) -> anyhow::Result<Assembly> {
         let clock = Clock::default();
         let seed = blueprint.seed.unwrap_or_else(draw_boot);
@@ -98,7 +98,7 @@ impl Assembly {
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
         // Before engines are opened, which makes directories: a rack with another number of nodes
         // is refused.
-        Controller::check(&found, rack.nodes.into(), rack.partitions as usize)
+        Controller::check(&found, rack.nodes.into(), rack.partitions as usize, rack.chains)
             .with_context(|| rack_in(&blueprint))?;
         let engines = open_engines(&blueprint.nodes)?;
         let mut assembly = Assembly {

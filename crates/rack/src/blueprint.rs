@@ -21,6 +21,7 @@ pub fn rack(config: &RackConfig) -> Rack {
     Rack {
         scheme: config.rack.scheme,
         nodes: config.nodes.len() as u16,
+        chains: config.topology.chains,
         partitions: config.rack.partitions,
         lanes: config.controller.lanes,
         session_lanes: config.client.lanes,

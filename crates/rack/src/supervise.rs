@@ -338,6 +338,7 @@ fn switch_statuses(known: &ControllerStatus, config: &RackConfig) -> Vec<SwitchS
         index: switch.index,
         address: if config.shape == Shape::Distributed { address(switch.index) } else { None },
         active: switch.active,
+        chain: switch.chain,
         alive: switch.alive,
         epoch: switch.epoch,
     };

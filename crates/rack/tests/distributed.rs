@@ -132,6 +132,76 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     nodes.into_iter().for_each(NodePart::stop);
 }
 
+/// Two chains, a spare for both, two nodes, a controller.
+fn config_of_two_chains(directory: &Path) -> RackConfig {
+    let [controller, switch, other, spare, node, second] = free_addresses().unwrap();
+    let text = format!(
+        "[rack]\nsnapshot_period_ms = 300\nswitch_timeout_ms = 300\nlease_ms = 2000\n\n\
+         [cache]\nrecords = 1024\n\n\
+         [controller]\nlisten = \"{controller}\"\nbypass_ms = 10000\n\n\
+         [topology]\nchains = 2\n\n\
+         [[switch]]\naddress = \"{switch}\"\n\n[[switch]]\naddress = \"{other}\"\n\n\
+         [[switch]]\naddress = \"{spare}\"\n\n\
+         [[node]]\naddress = \"{node}\"\nsync = \"none\"\n\n[[node]]\naddress = \"{second}\"\nsync = \"none\"\n",
+    );
+    match RackConfig::parse(&text, "test.toml", directory, &Overrides::default()) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Fails if two switches don't share the keys, if the death of one loses what it absorbed or begins
+/// an epoch of the other's chain, or if a restarted controller forgets which of them serves what.
+#[tokio::test]
+async fn chains_serve_their_own_keys_and_one_dies_without_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config_of_two_chains(directory.path());
+    let controller = ControllerPart::start(&config).unwrap();
+    let nodes = [0, 1].map(|index| NodePart::start(&config, index).unwrap());
+    let switches = [0, 1].map(|index| SwitchPart::start(&config, index, None).unwrap());
+    let client = Client::connect(config.controller.listen, options()).await.unwrap();
+    warm(&client).await;
+    for key in 0..50u32 {
+        write(&client, &key.to_be_bytes(), &[1; 100]).await;
+    }
+    for switch in &switches {
+        let absorbed = switch.datapath.statistics().absorbed_writes;
+        assert!(absorbed > 10, "{absorbed} writes were absorbed");
+    }
+    controller.stop();
+    let controller = ControllerPart::start(&config).unwrap();
+    let spare = SwitchPart::start(&config, 2, None).unwrap();
+    let chains = |controller: &ControllerPart| {
+        controller.controller.call(|controller, _| controller.chain_statuses()).unwrap()
+    };
+    let start = Instant::now();
+    while !chains(&controller).iter().all(|chain| chain.phase == "serving") {
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", chains(&controller));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let before = chains(&controller);
+    // The spare has said hello; then the first is gone, with everything in it.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let [first, second] = switches;
+    first.stop();
+    for key in 0..50u32 {
+        assert_eq!(value(&client, &key.to_be_bytes()).await, Some(vec![1; 100]), "key {key}");
+    }
+    warm(&client).await;
+    let after = chains(&controller);
+    let of = |switch| before.iter().position(|chain| chain.switch == Some(switch)).unwrap();
+    let (died, lived) = (of(0), of(1));
+    assert_eq!(after[died].switch, Some(2));
+    assert!(after[died].epoch > before[died].epoch);
+    assert_eq!((after[lived].switch, after[lived].epoch), (Some(1), before[lived].epoch));
+    assert!(spare.datapath.statistics().absorbed_writes > 0);
+    drop(client);
+    second.stop();
+    spare.stop();
+    controller.stop();
+    nodes.into_iter().for_each(NodePart::stop);
+}
+
 /// Fails if a rack without any switch serves nothing, loses what the switch had absorbed, or
 /// doesn't come back to its cache.
 #[tokio::test]

@@ -4,7 +4,7 @@ use super::*;
 use switchback_core::Now;
 use switchback_core::control::{Command, SwitchCommand, SwitchConfig};
 use switchback_core::switch::{Agent, AgentConfig, Target, carry_out};
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_datapath::ClassConfig;
 use switchback_net::DatapathTarget;
 use sys::Ran;
@@ -106,7 +106,7 @@ fn drive(datapath: &Arc<XdpDatapath>) {
     let mut target = DatapathTarget::new(Arc::clone(datapath));
     let mut agent = Agent::new(1, Address::default(), AgentConfig::default(), NOW);
     let mut tell = |number, body| {
-        let command = Command { id: number, chain: chain_of(0), epoch: 1, body };
+        let command = Command { id: number, chain: ChainId::new(0), epoch: 1, body };
         agent.handle_message(NOW, command);
         carry_out(&mut agent, NOW, &mut target);
         let later = Now { monotonic_us: NOW.monotonic_us + 100_000_000 * number, ..NOW };

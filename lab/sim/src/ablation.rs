@@ -155,6 +155,25 @@ impl Ablation {
         .caught_in(800, Some(Focus::Restarts))
         .by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts(
+            "release-by-any-chain",
+            "by a chain's snapshot clients release what that chain serves, and nothing else",
+            Mechanisms { release_by_chain: false, ..ALL },
+        )
+        .caught_in(400, None)
+        .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly, Check::SeenValueVanished]),
+        parts(
+            "lease-by-rack",
+            "a grant renews the lease of the chains that it offers, and of no others",
+            Mechanisms { lease_by_chain: false, ..ALL },
+        )
+        .caught_in(200, Some(Focus::Stragglers)).by(&[Check::TwoOwners, Check::Linearizable]),
+        parts(
+            "floors-by-rack",
+            "the end of a chain's recovery raises the floor of that chain's keys, and of no others",
+            Mechanisms { floors_by_chain: false, ..ALL },
+        )
+        .caught_in(400, None).by(&[Check::AcknowledgedWriteLost, Check::Condition]),
+        parts(
             "take-declined-offers",
             "the controller takes no offer that it has told its node to clear",
             Mechanisms { settled_offers: false, ..ALL },

@@ -20,6 +20,8 @@ pub struct Topology {
     pub clients: u16,
     /// Switches, of which one serves.
     pub switches: u16,
+    /// Chains of switches, of one each: the others are spares.
+    pub chains: u16,
     /// Partitions of the key space.
     pub partitions: u32,
     /// Size classes: value bytes and slots.
@@ -331,6 +333,11 @@ impl Plan {
         let (all, restarts) = (Focus::Anything, Focus::Restarts);
         plan.times.node_defer_us = random.logarithmic(1, longest_us(&[all, restarts]));
         plan.times.eviction_pause_us = random.logarithmic(1, longest_us(&[all]));
+        // A switch more for each.
+        if random.chance(0.5) {
+            plan.topology.chains = random.between(2, 4) as u16;
+            plan.topology.switches += plan.topology.chains - 1;
+        }
         plan
     }
 
@@ -340,6 +347,7 @@ impl Plan {
         Rack {
             scheme: self.scheme,
             nodes: topology.nodes,
+            chains: topology.chains,
             partitions: topology.partitions,
             lanes: topology.lanes * u32::from(topology.clients),
             session_lanes: topology.lanes,
@@ -420,6 +428,7 @@ fn draw_topology(random: &mut Random) -> Topology {
             random.between(1, PARTS.clients.into())
         } as u16,
         switches: *random.pick(&[1, 1, 2, 3]),
+        chains: 1,
         partitions: 16 << random.below(5),
         classes,
         cache_records,

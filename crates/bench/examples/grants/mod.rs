@@ -4,7 +4,7 @@ use mio::Waker;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use switchback_core::control::{ChainGrant, ClientNotice, ClientReport, Destination, Grant};
-use switchback_core::topology::ByChain;
+use switchback_core::topology::{ByChain, ChainMap};
 use switchback_net::ControlLink;
 use switchback_wire::{Address, HashKey};
 
@@ -39,12 +39,15 @@ impl ControlLink for Grants {
             boot,
             hello_us: sent_us,
             lease_us: 2_000_000,
-            chains: ByChain::new(|_| ChainGrant {
-                epoch: 1,
-                destination: Destination::Switch(SWITCH),
-                durable_generation: 1,
-                recovered_epoch: 0,
+            chains: ByChain::new(1, |_| {
+                Some(ChainGrant {
+                    epoch: 1,
+                    destination: Destination::Switch(SWITCH),
+                    durable_generation: 1,
+                    recovered_epoch: 0,
+                })
             }),
+            served: ChainMap::default(),
             hash_key: HASH_KEY,
             lane_first: self.index * lanes,
             lanes,

@@ -416,6 +416,7 @@ fn switches_text(switches: &[SwitchStatus], paint: Paint) -> String {
             ("switch", Right, &|switch| switch.index.to_string()),
             ("address", Left, &|switch| switch.address.clone().unwrap_or_default()),
             ("state", Left, &state),
+            ("chain", Right, &|switch| switch.chain.map_or("-".into(), |chain| chain.to_string())),
             ("epoch", Right, &|switch| switch.epoch.to_string()),
         ],
     );

@@ -8,10 +8,10 @@ use super::large::{FRAGMENTS_AT_ONCE, FragmentBudget, PulledValue, Staging};
 use super::preserve::Preservation;
 use super::rto::RetryTimer;
 use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
-use crate::control::{ClientNotice, ClientReport, Destination, Grant, batch_len};
+use crate::control::{ClientNotice, ClientReport, Destination, Grant, KeyedRecord, batch_len};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
-use crate::topology::{ByChain, ChainId, chain_of_key};
+use crate::topology::{ByChain, ChainId, ChainMap};
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use std::collections::VecDeque;
@@ -120,7 +120,10 @@ pub struct Session {
     config: ClientConfig,
     boot: u64,
     random: Pcg32,
+    /// Those that the controller named.
     chains: ByChain<ChainState>,
+    /// Which of them serves each key.
+    served: ChainMap,
     hash_key: HashKey,
     lane_first: u32,
     request_base: u64,
@@ -143,6 +146,9 @@ pub struct Session {
 #[derive(Debug)]
 struct ChainState {
     epoch: u32,
+    /// Until then its answers are accepted. A chain that has nothing to offer renews no lease: the
+    /// client may not have heard of its newest epoch.
+    lease_until_us: u64,
     /// Who serves the epoch.
     destination: Destination,
     durable_generation: u32,
@@ -155,11 +161,18 @@ impl ChainState {
         let destination = Destination::Switch(Address::default());
         ChainState {
             epoch: 0,
+            lease_until_us: 0,
             destination,
             durable_generation: 0,
             recovered_epoch: 0,
             gather: None,
         }
+    }
+
+    /// Whether operations on its keys can be submitted and their answers accepted.
+    #[inline]
+    fn is_open(&self, now: Now) -> bool {
+        now.monotonic_us < self.lease_until_us
     }
 }
 
@@ -183,7 +196,8 @@ impl Session {
             config,
             boot,
             random: Pcg32::seed_from_u64(seed),
-            chains: ByChain::new(|_| ChainState::new()),
+            chains: ByChain::default(),
+            served: ChainMap::default(),
             hash_key: HashKey([0; 16]),
             lane_first: 0,
             request_base: 0,
@@ -222,7 +236,31 @@ impl Session {
         self.chains.iter().map(|(_, chain)| chain.epoch).max().unwrap_or(0)
     }
 
-    /// Whether operations can be submitted and answers accepted.
+    /// The epoch of the chain that serves a key; 0: it has none to offer yet.
+    pub fn epoch_of(&self, hash: &KeyHash) -> u32 {
+        self.chain_of(hash).map_or(0, |chain| chain.epoch)
+    }
+
+    /// Snapshots before this generation are durable, of the chain that serves a key.
+    pub fn durable_generation_of(&self, hash: &KeyHash) -> u32 {
+        self.chain_of(hash).map_or(0, |chain| chain.durable_generation)
+    }
+
+    /// The epoch of each chain.
+    pub fn epochs(&self) -> impl Iterator<Item = u32> {
+        self.chains.iter().map(|(_, chain)| chain.epoch)
+    }
+
+    fn chain_of(&self, hash: &KeyHash) -> Option<&ChainState> {
+        self.chains.get(self.served.of(hash))
+    }
+
+    /// Whether operations on a key can be submitted and their answers accepted.
+    pub fn is_open_for(&self, now: Now, hash: &KeyHash) -> bool {
+        self.chain_of(hash).is_some_and(|chain| chain.is_open(now))
+    }
+
+    /// Whether operations can be submitted and answers accepted, at least of the keys of one chain.
     #[inline]
     pub fn is_open(&self, now: Now) -> bool {
         now.monotonic_us < self.lease_until_us
@@ -270,8 +308,16 @@ impl Session {
         {
             return Err(SubmitError::Backpressure);
         }
+        let hash = match operation {
+            Operation::Scan { position, .. } => KeyHash::at_position(position),
+            _ => self.hash_key.hash(key),
+        };
+        let chain = self.served.of(&hash);
+        if !self.chains.get(chain).is_some_and(|chain| chain.is_open(now)) {
+            return Err(SubmitError::NoSession);
+        }
         let index = self.free.pop().ok_or(SubmitError::Busy)?;
-        let header = self.request_header(operation, key, index);
+        let header = self.request_header(operation, hash, chain, index);
         let lane = &mut self.lanes[index as usize];
         assert!(matches!(lane.state, State::Free | State::Done(_)));
         lane.request += 1;
@@ -280,7 +326,7 @@ impl Session {
         lane.attempt = 0;
         lane.refused = None;
         lane.state = State::Open;
-        lane.chain = chain_of_key(&header.key_hash);
+        lane.chain = chain;
         lane.hash = header.key_hash;
         lane.expiry_ms = header.expiry_ms;
         let header = Header { request: lane.request, ..header };
@@ -317,7 +363,13 @@ impl Session {
     }
 
     #[inline]
-    fn request_header(&self, operation: Operation<'_>, key: &[u8], index: u32) -> Header {
+    fn request_header(
+        &self,
+        operation: Operation<'_>,
+        hash: KeyHash,
+        chain: ChainId,
+        index: u32,
+    ) -> Header {
         let (op, condition, expiry_ms) = match operation {
             Operation::Read { .. } => (Op::Read, None, 0),
             Operation::Write { condition, expiry_ms, .. } => (Op::Write, condition, expiry_ms),
@@ -325,15 +377,12 @@ impl Session {
             Operation::Scan { .. } => (Op::Scan, None, 0),
         };
         let mut header = Header::new(op);
-        header.key_hash = match operation {
-            Operation::Scan { position, .. } => KeyHash::at_position(position),
-            _ => self.hash_key.hash(key),
-        };
+        header.key_hash = hash;
         if let Operation::Scan { count_only: true, .. } = operation {
             header.fragment_count = 1;
         }
         header.routing = header.key_hash.routing();
-        let chain = &self.chains[chain_of_key(&header.key_hash)];
+        let chain = &self.chains[chain];
         header.partition = chain.destination.partition(&header.key_hash);
         header.epoch = chain.epoch;
         header.lane = self.lane_first + index;
@@ -457,7 +506,7 @@ impl Session {
         // (rule 8).
         let fenced =
             self.config.mechanisms.epoch_fence() && header.epoch != self.chains[chain].epoch;
-        let expired = self.config.mechanisms.lease() && !self.is_open(now);
+        let expired = self.config.mechanisms.lease() && !self.chains[chain].is_open(now);
         if fenced || expired {
             self.statistics.ignored_packets += 1;
             return None;

@@ -78,10 +78,10 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::chain_of;
+    use crate::topology::ChainId;
 
     fn command<T>(body: T) -> Command<T> {
-        Command { id: 7, chain: chain_of(0), epoch: 3, body }
+        Command { id: 7, chain: ChainId::new(0), epoch: 3, body }
     }
 
     #[test]

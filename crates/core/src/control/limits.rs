@@ -2,7 +2,7 @@
 //! here, so that the state machines can rely on it.
 
 use super::*;
-use crate::topology::unknown_chain;
+use crate::topology::{CHAINS_MAX, ChainId, ChainMap};
 use switchback_wire::{
     CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, PARTITIONS_MAX,
     VALUE_BYTES_MAX,
@@ -99,9 +99,19 @@ fn lanes(lanes: u32) -> Checked {
     check(lanes <= LANES_MAX, "number of lanes")
 }
 
-/// A map of chains that there are.
+fn chain(chain: ChainId) -> Checked {
+    check(chain.is_possible(), "chain")
+}
+
+/// A map of chains that there may be.
 fn chains_of(map: &Map) -> Checked {
-    check(unknown_chain(map).is_none(), "chain of a partition")
+    check(ChainMap::from(map).is_plausible(), "chain of a partition")
+}
+
+/// Something of each chain.
+fn each_chain<T>(chains: &ByChain<T>, each: impl Fn(&T) -> Checked) -> Checked {
+    check(chains.chains() <= CHAINS_MAX, "number of chains")?;
+    chains.iter().try_for_each(|(_, it)| each(it))
 }
 
 /// Nodes, among which are all that the map names.
@@ -143,13 +153,21 @@ impl Message {
     /// What is outside its limits.
     pub fn check(&self) -> Result<(), Malformed> {
         match self {
-            Message::ToSwitch(command) => epoch(command.epoch).and_then(|()| command.body.check()),
-            Message::ToNode(command) => epoch(command.epoch).and_then(|()| command.body.check()),
+            Message::ToSwitch(command) => command.check(SwitchCommand::check),
+            Message::ToNode(command) => command.check(NodeCommand::check),
             Message::ToClient(notice) => notice.check(),
             Message::FromSwitch(report) => report.check(),
             Message::FromNode(report) => report.check(),
             Message::FromClient(report) => report.check(),
         }
+    }
+}
+
+impl<T> Command<T> {
+    fn check(&self, body: impl Fn(&T) -> Checked) -> Checked {
+        chain(self.chain)?;
+        epoch(self.epoch)?;
+        body(&self.body)
     }
 }
 
@@ -213,10 +231,10 @@ impl NodeReport {
     fn check(&self) -> Checked {
         match self {
             NodeReport::Hello { chains, failure, .. } => {
-                chains.iter().try_for_each(|(_, standing)| epoch(standing.epoch))?;
+                each_chain(chains, |standing| epoch(standing.epoch))?;
                 text(failure)
             }
-            NodeReport::Done { error, .. } => text(error),
+            NodeReport::Done { chain: its, error, .. } => chain(*its).and_then(|()| text(error)),
             NodeReport::Offers { offers, .. } => batch(offers, |offer| key(&offer.key)),
         }
     }
@@ -226,8 +244,11 @@ impl ClientNotice {
     fn check(&self) -> Checked {
         match self {
             ClientNotice::Granted(grant) => grant.check(),
-            ClientNotice::Gather { epoch: its, destination: next, .. } => {
-                epoch(*its).and_then(|()| destination(next))
+            ClientNotice::Gather { chain: its, epoch: its_epoch, destination: next, served } => {
+                chain(*its)?;
+                epoch(*its_epoch)?;
+                check(served.is_plausible(), "map of the chains")?;
+                destination(next)
             }
             ClientNotice::Gathered { .. } => Ok(()),
         }
@@ -236,10 +257,16 @@ impl ClientNotice {
 
 impl Grant {
     fn check(&self) -> Checked {
-        for (_, chain) in self.chains.iter() {
-            epoch(chain.epoch)?;
-            destination(&chain.destination)?;
-        }
+        each_chain(&self.chains, |granted| {
+            let Some(granted) = granted else { return Ok(()) };
+            epoch(granted.epoch)?;
+            destination(&granted.destination)
+        })?;
+        let is_granted = |chain: ChainId| self.chains.get(chain).is_some();
+        check(
+            self.served.is_plausible() && self.served.chains().all(is_granted),
+            "map of the chains",
+        )?;
         lanes(self.lanes)?;
         check(self.lane_first <= LANES_MAX, "first lane")?;
         // A lane counts its requests from here on.
@@ -251,7 +278,8 @@ impl ClientReport {
     fn check(&self) -> Checked {
         match self {
             ClientReport::Preserved { records, .. } => batch(records, keyed),
-            ClientReport::Hello { .. } | ClientReport::Close { .. } => Ok(()),
+            ClientReport::Hello { epochs, .. } => each_chain(epochs, any),
+            ClientReport::Close { .. } => Ok(()),
         }
     }
 }
@@ -259,7 +287,6 @@ impl ClientReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::chain_of;
     use switchback_wire::Partition;
 
     fn refused(message: &Message) -> bool {
@@ -316,7 +343,7 @@ mod tests {
         };
         let asked = |entries| {
             let body = SwitchCommand::Inspect(vec![1; entries]);
-            Message::ToSwitch(Command { id: 1, chain: chain_of(0), epoch: 1, body })
+            Message::ToSwitch(Command { id: 1, chain: ChainId::new(0), epoch: 1, body })
         };
         let bytes_max = (CACHED_KEY_BYTES_MAX + CACHED_VALUE_BYTES_MAX) as u32;
         assert!(!refused(&told(BATCH_MAX, bytes_max)) && !refused(&asked(BATCH_MAX)));
@@ -352,12 +379,15 @@ mod tests {
                 boot: 1,
                 hello_us: 0,
                 lease_us: 1,
-                chains: ByChain::new(|_| ChainGrant {
-                    epoch,
-                    destination: Destination::Nodes { map: map.clone(), nodes: nodes.clone() },
-                    durable_generation: 0,
-                    recovered_epoch: 0,
+                chains: ByChain::new(1, |_| {
+                    Some(ChainGrant {
+                        epoch,
+                        destination: Destination::Nodes { map: map.clone(), nodes: nodes.clone() },
+                        durable_generation: 0,
+                        recovered_epoch: 0,
+                    })
                 }),
+                served: ChainMap::from(&map),
                 hash_key: HashKey([0; 16]),
                 lane_first: 0,
                 lanes: 1,
@@ -370,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_names_chains_that_there_are() {
+    fn a_map_names_chains_that_there_may_be() {
         let message = |chain| {
             let config = NodeConfig {
                 hash_key: HashKey([0; 16]),
@@ -381,18 +411,19 @@ mod tests {
             };
             Message::ToNode(Command {
                 id: 1,
-                chain: chain_of(0),
+                chain: ChainId::new(0),
                 epoch: 1,
                 body: NodeCommand::Epoch(config),
             })
         };
-        assert!(!refused(&message(0)) && refused(&message(1)));
+        assert!(!refused(&message(0)) && !refused(&message(CHAINS_MAX - 1)));
+        assert!(refused(&message(CHAINS_MAX)));
         let gather = |chain| {
             let (map, nodes) = (map_of_chain(chain), vec![Address::default()]);
             destination(&Destination::Nodes { map, nodes })
         };
         assert!(gather(0).is_ok());
-        let error = gather(1).unwrap_err().to_string();
+        let error = gather(CHAINS_MAX).unwrap_err().to_string();
         assert_eq!(error, "a control message whose chain of a partition is outside its limits");
     }
 
@@ -400,6 +431,26 @@ mod tests {
     fn map_of_chain(chain: u16) -> Map {
         let partition = Map::equal(vec![vec![0]]).partitions()[0].clone();
         Map::new(vec![Partition { chain, ..partition }]).expect("one partition is a map")
+    }
+
+    #[test]
+    fn a_message_is_about_a_chain_that_there_may_be() {
+        let about = |chain| {
+            let body = NodeCommand::OfferAgain;
+            refused(&Message::ToNode(Command { id: 1, chain: ChainId::new(chain), epoch: 1, body }))
+        };
+        assert!(!about(CHAINS_MAX - 1) && about(CHAINS_MAX));
+        let hello = |chains| {
+            let standing = ByChain::new(chains, |_| NodeStanding::default());
+            let (address, failure) = (Address::default(), None);
+            refused(&Message::FromNode(NodeReport::Hello {
+                boot: 1,
+                address,
+                chains: standing,
+                failure,
+            }))
+        };
+        assert!(!hello(CHAINS_MAX) && hello(CHAINS_MAX + 1));
     }
 
     #[test]

@@ -24,17 +24,20 @@ impl Default for ControlBudget {
 pub struct ControllerConfig {
     /// Address of each node.
     pub nodes: Vec<Address>,
-    /// Partitions and their replicas, for a rack that is made now; an existing one keeps its own.
+    /// How many chains of switches there are.
+    pub chains: u16,
+    /// Partitions, their replicas and chains, for a rack that is made now; an existing one keeps
+    /// its own.
     pub map: Map,
     /// What the cache does.
     pub scheme: Scheme,
-    /// Keys that the cache may hold.
+    /// Keys that the cache of each chain may hold.
     pub cache_records: usize,
     /// Cached keys that an eviction compares.
     pub eviction_sample: usize,
     /// Shortest time from one eviction to the next: those wanted meanwhile begin together.
     pub eviction_pause_us: u64,
-    /// What admissions and evictions may cost on the control channel.
+    /// What admissions and evictions of all chains may cost on the control channel.
     pub control_budget: ControlBudget,
     /// Lanes in all, and for one session at most.
     pub lanes: (u32, u32),
@@ -69,6 +72,7 @@ impl Default for ControllerConfig {
     fn default() -> ControllerConfig {
         ControllerConfig {
             nodes: Vec::new(),
+            chains: 1,
             map: Map::equal(vec![vec![0]]),
             scheme: Scheme::FarReach,
             cache_records: 65_536,

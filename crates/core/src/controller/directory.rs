@@ -4,11 +4,11 @@ use super::ControllerConfig;
 use super::outbox::{Outbox, StoreFile};
 use crate::control::{KeyedRecord, LANES_MAX, Message, Peer};
 use crate::storage::EngineError;
-use crate::topology::{ByChain, ChainId, unknown_chain};
+use crate::topology::{ByChain, CHAINS_MAX, ChainId, ChainMap};
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, Map};
 
@@ -26,40 +26,39 @@ const STARTS_MAX: u32 = 1 << 23;
 pub struct Files {
     /// Contents of [`StoreFile::Directory`].
     pub directory: Option<Vec<u8>>,
-    /// Contents of [`StoreFile::Snapshot`].
-    pub snapshot: Option<Vec<u8>>,
+    /// Contents of [`StoreFile::Snapshot`], of each chain that has one.
+    pub snapshots: BTreeMap<ChainId, Vec<u8>>,
 }
 
 impl Files {
-    /// The last complete snapshot; an empty one if there is none.
+    /// The last complete snapshot of each chain; an empty one if there is none.
     ///
     /// # Errors
     /// A damaged file.
-    pub(super) fn read_snapshot(&self) -> Result<SnapshotFile, EngineError> {
-        Ok(decode(self.snapshot.as_deref(), "snapshot")?.unwrap_or_default())
+    pub(super) fn read_snapshots(&self, chains: u16) -> Result<ByChain<SnapshotFile>, EngineError> {
+        let mut snapshots = ByChain::new(chains, |_| SnapshotFile::default());
+        for (chain, snapshot) in snapshots.iter_mut() {
+            let found = self.snapshots.get(&chain).map(Vec::as_slice);
+            *snapshot = decode(found, "snapshot")?.unwrap_or_default();
+        }
+        Ok(snapshots)
     }
 
-    /// The directory of a rack with this many nodes and partitions.
+    /// The directory of a rack with this many nodes, partitions and chains of switches.
     ///
     /// # Errors
-    /// A damaged file, or one of a rack with other nodes or partitions, or with more chains than
-    /// there are.
+    /// A damaged file, or one of a rack with others.
     fn read_directory(
         &self,
         nodes: usize,
         partitions: usize,
+        chains: u16,
     ) -> Result<Option<DirectoryFile>, EngineError> {
         let file = decode::<DirectoryFile>(self.directory.as_deref(), "directory")?;
         let Some(file) = file else { return Ok(None) };
         if !file.is_plausible() {
             let why = "the controller's directory has numbers that no controller comes to";
             return Err(EngineError::Corrupt(why.into()));
-        }
-        if let Some(chain) = unknown_chain(&file.map) {
-            return Err(EngineError::Io(format!(
-                "chain {chain} of switches serves partitions of this rack, and this program doesn't know it: use the \
-                 version of Switchback that wrote the directory"
-            )));
         }
         let other = |was: usize, what: &str, said: usize, mend: String| {
             EngineError::OtherRack(format!(
@@ -84,37 +83,47 @@ impl Files {
                 format!("say partitions = {was} under [rack]"),
             ));
         }
+        let was = usize::from(file.chains.chains());
+        if was != usize::from(chains) {
+            return Err(other(
+                was,
+                if was == 1 { "chain of switches" } else { "chains of switches" },
+                chains.into(),
+                format!("say chains = {was} under [topology]"),
+            ));
+        }
         Ok(Some(file))
     }
 
-    /// Whether a rack with this many nodes and partitions has this directory.
+    /// Whether a rack with this many nodes, partitions and chains of switches has this directory.
     ///
     /// # Errors
-    /// A damaged file, or one of a rack with other nodes or partitions.
+    /// A damaged file, or one of a rack with others.
     pub(super) fn check_directory(
         &self,
         nodes: usize,
         partitions: usize,
+        chains: u16,
     ) -> Result<(), EngineError> {
-        self.read_directory(nodes, partitions).map(|_| ())
+        self.read_directory(nodes, partitions, chains).map(|_| ())
     }
 }
 
 /// The durable directory, as it is in the file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct DirectoryFile {
-    /// Epochs and generations of each chain.
-    counters: ByChain<Counters>,
+    /// Each chain.
+    chains: ByChain<ChainEntry>,
+    /// No generation of a snapshot above this was ever used, of any chain.
+    generation_reserved: u32,
     /// How often a controller of this rack was started: makes ids unique over restarts.
     starts: u32,
     /// Sessions opened so far: makes request counters rise over the sessions of a lane.
     sessions_opened: u32,
     /// Key of the rack's key hashes.
     hash_key: HashKey,
-    /// Partitions and their replicas.
+    /// Partitions, their replicas and chains.
     map: Map,
-    /// Who serves the epoch of each chain.
-    serving: ByChain<Serving>,
     /// Sessions that may hold preserved records.
     sessions: BTreeMap<u64, SessionEntry>,
 }
@@ -122,11 +131,14 @@ struct DirectoryFile {
 impl DirectoryFile {
     /// Whether a controller may have come to its numbers, so that there is one after each.
     fn is_plausible(&self) -> bool {
-        self.counters.iter().all(|(_, counters)| {
-            counters.epoch <= EPOCH_MAX
-                && counters.recovered_epoch <= counters.epoch
-                && counters.generation_reserved < COUNTED_MAX
-        }) && self.starts < STARTS_MAX
+        (1..=CHAINS_MAX).contains(&self.chains.chains())
+            && ChainMap::from(&self.map).chains().all(|chain| self.chains.get(chain).is_some())
+            && self
+                .chains
+                .iter()
+                .all(|(_, chain)| chain.epoch <= EPOCH_MAX && chain.recovered_epoch <= chain.epoch)
+            && self.generation_reserved < COUNTED_MAX
+            && self.starts < STARTS_MAX
             && self.sessions_opened < COUNTED_MAX
             && self.lanes_are_disjoint()
     }
@@ -144,64 +156,76 @@ impl DirectoryFile {
     }
 }
 
-/// The counters of a chain.
+/// A chain, as it must survive the controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-struct Counters {
-    /// The chain's epoch. Each new one, of any chain, is the next number.
+struct ChainEntry {
+    /// Its epoch. Each new one, of any chain, is the next number.
     epoch: u32,
-    /// The epoch whose recovery is complete.
+    /// Recovery of its epochs before this one is durable.
     recovered_epoch: u32,
-    /// No generation above this was ever used.
-    generation_reserved: u32,
-}
-
-/// Who serves a chain's epoch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-struct Serving {
-    /// A switch, and its boot.
+    /// Who serves the epoch: a switch, and its boot.
     active: Option<(u16, u64)>,
     /// No switch: clients send to the nodes.
     bypass: bool,
 }
 
-/// The directory in format 1, which knew one chain, and as many equal ranges as there were lists of
-/// replicas.
+/// The directory in formats 1 and 2, which knew one chain. `M`: as many equal ranges as there were
+/// lists of replicas, or the map of partitions.
 #[derive(Serialize, Deserialize)]
-struct DirectoryFile1 {
-    counters: Counters,
+struct DirectoryOfOne<M> {
+    epoch: u32,
+    recovered_epoch: u32,
+    generation_reserved: u32,
     starts: u32,
     sessions_opened: u32,
     hash_key: HashKey,
-    routes: Vec<Vec<u16>>,
-    serving: Serving,
+    map: M,
+    active: Option<(u16, u64)>,
+    bypass: bool,
     sessions: BTreeMap<u64, SessionEntry>,
+}
+
+impl<M> DirectoryOfOne<M> {
+    fn upgrade<E>(self, map: impl FnOnce(M) -> Result<Map, E>) -> Result<DirectoryFile, E> {
+        let DirectoryOfOne { epoch, recovered_epoch, active, bypass, .. } = self;
+        Ok(DirectoryFile {
+            chains: ByChain::new(1, |_| ChainEntry { epoch, recovered_epoch, active, bypass }),
+            generation_reserved: self.generation_reserved,
+            starts: self.starts,
+            sessions_opened: self.sessions_opened,
+            hash_key: self.hash_key,
+            map: map(self.map)?,
+            sessions: self.sessions,
+        })
+    }
 }
 
 impl StoreFile {
     /// The format of the files that this version writes.
-    pub const FORMAT: u8 = 2;
+    pub const FORMAT: u8 = 3;
 
-    /// Contents of format 1 in the format of this version. A snapshot is the same in both.
+    /// Contents of an older format, 1 or 2, in the format of this version. A snapshot is the same
+    /// in all.
     ///
     /// # Errors
     /// They are damaged.
-    pub fn upgrade(self, contents: Vec<u8>) -> Result<Vec<u8>, EngineError> {
-        if self == StoreFile::Snapshot {
+    pub fn upgrade(self, format: u8, contents: Vec<u8>) -> Result<Vec<u8>, EngineError> {
+        assert!((1..StoreFile::FORMAT).contains(&format), "an older format");
+        if matches!(self, StoreFile::Snapshot(_)) {
             return Ok(contents);
         }
         let damaged =
             |why: &dyn Display| EngineError::Corrupt(format!("the controller's directory: {why}"));
-        let was: DirectoryFile1 =
-            postcard::from_bytes(&contents).map_err(|error| damaged(&error))?;
-        Ok(encode(&DirectoryFile {
-            counters: ByChain::new(|_| was.counters),
-            starts: was.starts,
-            sessions_opened: was.sessions_opened,
-            hash_key: was.hash_key,
-            map: Map::try_equal(was.routes).map_err(|error| damaged(&error))?,
-            serving: ByChain::new(|_| was.serving),
-            sessions: was.sessions,
-        }))
+        let file = if format == 1 {
+            let was = postcard::from_bytes::<DirectoryOfOne<Vec<Vec<u16>>>>(&contents);
+            was.map_err(|error| damaged(&error))?
+                .upgrade(Map::try_equal)
+                .map_err(|error| damaged(&error))?
+        } else {
+            let was = postcard::from_bytes::<DirectoryOfOne<Map>>(&contents);
+            was.map_err(|error| damaged(&error))?.upgrade(Ok::<Map, EngineError>)?
+        };
+        Ok(encode(&file))
     }
 }
 
@@ -227,6 +251,10 @@ pub(super) struct SnapshotFile {
 #[derive(Debug)]
 pub(super) struct Directory {
     file: DirectoryFile,
+    /// Which chain serves each key, by the file's map.
+    served: ChainMap,
+    /// The last generation that was used in this run of the controller; 0: none yet.
+    generation: u32,
     /// The store of its last change.
     last_store: u64,
 }
@@ -236,47 +264,51 @@ impl Directory {
     /// `random`. The new start is counted.
     ///
     /// # Errors
-    /// A damaged file, or one of a rack with other nodes or partitions.
+    /// A damaged file, or one of a rack with other nodes, partitions or chains.
     pub(super) fn open(
         files: &Files,
         config: &ControllerConfig,
         random: &mut Pcg32,
         outbox: &mut Outbox,
     ) -> Result<Directory, EngineError> {
-        let found = files.read_directory(config.nodes.len(), config.map.partitions().len())?;
+        let (nodes, partitions) = (config.nodes.len(), config.map.partitions().len());
+        let found = files.read_directory(nodes, partitions, config.chains)?;
         let mut file = found.unwrap_or_else(|| DirectoryFile {
-            counters: ByChain::new(|_| Counters::default()),
+            chains: ByChain::new(config.chains, |_| ChainEntry::default()),
+            generation_reserved: 0,
             starts: 0,
             sessions_opened: 0,
             hash_key: HashKey(random.random()),
             map: config.map.clone(),
-            serving: ByChain::new(|_| Serving::default()),
             sessions: BTreeMap::new(),
         });
+        assert!(file.is_plausible(), "partitions of chains that there are");
         file.starts += 1;
-        let mut directory = Directory { file, last_store: 0 };
+        let served = ChainMap::from(&file.map);
+        let mut directory = Directory { file, served, generation: 0, last_store: 0 };
         directory.save(outbox);
         Ok(directory)
     }
 
+    /// How many chains of switches there are.
+    pub(super) fn chains(&self) -> u16 {
+        self.file.chains.chains()
+    }
+
     /// The epoch of a chain that is, or is becoming, durable.
     pub(super) fn epoch(&self, chain: ChainId) -> u32 {
-        self.file.counters[chain].epoch
+        self.file.chains[chain].epoch
     }
 
     /// The newest epoch of all chains.
     pub(super) fn last_epoch(&self) -> u32 {
-        self.file
-            .counters
-            .iter()
-            .map(|(_, counters)| counters.epoch)
-            .max()
-            .expect("a rack has a chain")
+        let epochs = self.file.chains.iter().map(|(_, chain)| chain.epoch);
+        epochs.max().expect("a rack has a chain")
     }
 
     /// Recovery of the chain's epochs before this one is durable, or is becoming so.
     pub(super) fn recovered_epoch(&self, chain: ChainId) -> u32 {
-        self.file.counters[chain].recovered_epoch
+        self.file.chains[chain].recovered_epoch
     }
 
     /// Whether nothing is left to recover in a chain's epoch.
@@ -286,7 +318,7 @@ impl Directory {
 
     /// The switch that serves a chain's epoch, and its boot.
     pub(super) fn active(&self, chain: ChainId) -> Option<(u16, u64)> {
-        self.file.serving[chain].active
+        self.file.chains[chain].active
     }
 
     /// The switch that serves a chain's epoch.
@@ -294,14 +326,20 @@ impl Directory {
         self.active(chain).map(|(switch, _)| switch)
     }
 
-    /// Whether no switch serves a chain's epoch, and clients send to the nodes.
-    pub(super) fn is_bypass(&self, chain: ChainId) -> bool {
-        self.file.serving[chain].bypass
+    /// The chain whose epoch a switch serves, or was the last to serve.
+    pub(super) fn chain_of_switch(&self, switch: u16) -> Option<ChainId> {
+        let mut chains = self.file.chains.iter().map(|(chain, _)| chain);
+        chains.find(|chain| self.active_switch(*chain) == Some(switch))
     }
 
-    /// Whether clients have something to send their packets to, of whichever chain.
+    /// Whether no switch serves a chain's epoch, and clients send to the nodes.
+    pub(super) fn is_bypass(&self, chain: ChainId) -> bool {
+        self.file.chains[chain].bypass
+    }
+
+    /// Whether clients have something to send packets to, at least of one chain.
     pub(super) fn is_served(&self) -> bool {
-        self.file.serving.iter().all(|(_, serving)| serving.active.is_some() || serving.bypass)
+        self.file.chains.iter().any(|(_, chain)| chain.active.is_some() || chain.bypass)
     }
 
     /// How often a controller of this rack was started.
@@ -314,9 +352,14 @@ impl Directory {
         self.file.hash_key
     }
 
-    /// Partitions and their replicas.
+    /// Partitions, their replicas and chains.
     pub(super) fn map(&self) -> &Map {
         &self.file.map
+    }
+
+    /// Which chain serves each key.
+    pub(super) fn served(&self) -> &ChainMap {
+        &self.served
     }
 
     /// The partition that a key belongs to.
@@ -327,6 +370,13 @@ impl Directory {
     /// The nodes that store a partition, its head first.
     pub(super) fn replicas(&self, partition: u16) -> &[u16] {
         &self.file.map.numbered(partition).replicas
+    }
+
+    /// The nodes that store partitions of a chain.
+    pub(super) fn holders(&self, chain: ChainId) -> BTreeSet<u16> {
+        let partitions = self.file.map.partitions().iter();
+        let of_chain = partitions.filter(|partition| partition.chain == chain.number());
+        of_chain.flat_map(|partition| &partition.replicas).copied().collect()
     }
 
     /// The node that decides about a partition's keys now.
@@ -347,34 +397,35 @@ impl Directory {
         chain: ChainId,
         active: Option<(u16, u64)>,
     ) -> u64 {
-        self.file.counters[chain].epoch = self.last_epoch() + 1;
-        self.file.serving[chain] = Serving { active, bypass: active.is_none() };
+        let (epoch, bypass) = (self.last_epoch() + 1, active.is_none());
+        let entry = &mut self.file.chains[chain];
+        *entry = ChainEntry { epoch, active, bypass, ..*entry };
         self.save(outbox)
     }
 
     /// A chain's epoch is recovered; sessions of `gone` are forgotten.
     pub(super) fn end_recovery(&mut self, outbox: &mut Outbox, chain: ChainId, gone: &[u64]) {
-        self.file.counters[chain].recovered_epoch = self.epoch(chain);
+        self.file.chains[chain].recovered_epoch = self.epoch(chain);
         self.close_sessions(outbox, gone);
     }
 
-    /// No generation of a chain above this was ever used, in any run of the controller.
-    pub(super) fn generation_reserved(&self, chain: ChainId) -> u32 {
-        self.file.counters[chain].generation_reserved
+    /// The lowest generation that [`Directory::next_generation`] may give.
+    pub(super) fn first_generation(&self) -> u32 {
+        match self.generation {
+            0 => self.file.generation_reserved + 1,
+            used => used + 1,
+        }
     }
 
-    /// Sees to it that a chain's generation is reserved before it is used.
-    pub(super) fn reserve_generation(
-        &mut self,
-        outbox: &mut Outbox,
-        chain: ChainId,
-        generation: u32,
-    ) {
-        let reserved = &mut self.file.counters[chain].generation_reserved;
-        if generation > *reserved {
-            *reserved = generation + GENERATIONS_RESERVED;
+    /// The next generation, reserved before it is used: never one that any chain had, even if the
+    /// controller restarted; unless they may begin anew (`rises`: they may not).
+    pub(super) fn next_generation(&mut self, outbox: &mut Outbox, rises: bool) -> u32 {
+        self.generation = if rises { self.first_generation() } else { self.generation + 1 };
+        if rises && self.generation > self.file.generation_reserved {
+            self.file.generation_reserved = self.generation + GENERATIONS_RESERVED;
             self.save(outbox);
         }
+        self.generation
     }
 
     /// A client's session.
@@ -450,33 +501,52 @@ pub(super) fn decode<T: DeserializeOwned>(
 mod tests {
     use super::*;
     use crate::storage::Record;
-    use crate::topology::chain_of;
     use switchback_wire::{Partition, Seq};
 
-    /// Whether the directory of a rack with one node and one partition can be opened, changed so.
-    fn opened(change: impl FnOnce(&mut DirectoryFile)) -> Result<(), EngineError> {
-        let mut file = DirectoryFile {
-            counters: ByChain::new(|_| Counters::default()),
+    fn directory() -> DirectoryFile {
+        DirectoryFile {
+            chains: ByChain::new(1, |_| ChainEntry::default()),
+            generation_reserved: 0,
             starts: 1,
             sessions_opened: 0,
             hash_key: HashKey([6; 16]),
             map: Map::equal(vec![vec![0]]),
-            serving: ByChain::new(|_| Serving::default()),
             sessions: BTreeMap::new(),
-        };
+        }
+    }
+
+    /// Whether the directory of a rack with one node, partition and chain can be opened, changed
+    /// so.
+    fn opened(change: impl FnOnce(&mut DirectoryFile)) -> Result<(), EngineError> {
+        let mut file = directory();
         change(&mut file);
-        Files { directory: Some(encode(&file)), snapshot: None }.check_directory(1, 1)
+        let files = Files { directory: Some(encode(&file)), ..Files::default() };
+        files.check_directory(1, 1, 1)
+    }
+
+    fn with_chain(map: &Map, chain: u16) -> Map {
+        let partition = map.partitions()[0].clone();
+        Map::new(vec![Partition { chain, ..partition }]).expect("a map")
     }
 
     #[test]
-    fn a_directory_of_another_chain_is_refused_by_its_number() {
+    fn a_partition_of_a_chain_that_there_is_not_is_damage() {
         assert_eq!(opened(|_| ()), Ok(()));
+        let damaged = opened(|file| file.map = with_chain(&file.map, 1));
+        assert!(matches!(damaged, Err(EngineError::Corrupt(_))), "{damaged:?}");
+        let none = opened(|file| file.chains = ByChain::default());
+        assert!(matches!(none, Err(EngineError::Corrupt(_))), "{none:?}");
+    }
+
+    #[test]
+    fn another_number_of_chains_is_refused_by_it() {
         let error = opened(|file| {
-            let partition = file.map.partitions()[0].clone();
-            file.map = Map::new(vec![Partition { chain: 1, ..partition }]).expect("a map");
+            file.chains = ByChain::new(2, |_| ChainEntry::default());
+            file.map = with_chain(&file.map, 1);
         });
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("chain 1 of switches serves partitions of this rack"), "{error}");
+        assert!(error.contains("this rack was made with 2 chains of switches"), "{error}");
+        assert!(error.contains("say chains = 2 under [topology]"), "{error}");
     }
 
     /// The next start, epoch, generation or session would overflow.
@@ -484,17 +554,39 @@ mod tests {
     fn numbers_that_no_controller_comes_to_are_damage() {
         let is_damage =
             |change: fn(&mut DirectoryFile)| matches!(opened(change), Err(EngineError::Corrupt(_)));
-        let chain = chain_of(0);
+        let chain = |file: &mut DirectoryFile, entry| file.chains = ByChain::new(1, |_| entry);
+        let entry = ChainEntry::default();
         assert!(is_damage(|file| file.starts = u32::MAX));
         assert!(is_damage(|file| file.sessions_opened = u32::MAX));
-        assert_eq!(opened(|file| file.counters[chain].epoch = EPOCH_MAX), Ok(()));
-        assert!(is_damage(|file| file.counters[chain_of(0)].epoch = u32::MAX));
-        assert!(is_damage(|file| file.counters[chain_of(0)].recovered_epoch = 1));
-        assert!(is_damage(|file| file.counters[chain_of(0)].generation_reserved = u32::MAX));
+        assert!(is_damage(|file| file.generation_reserved = u32::MAX));
+        let opened_with = |entry| opened(|file| chain(file, entry));
+        assert_eq!(opened_with(ChainEntry { epoch: EPOCH_MAX, ..entry }), Ok(()));
+        assert!(opened_with(ChainEntry { epoch: u32::MAX, ..entry }).is_err());
+        assert!(opened_with(ChainEntry { recovered_epoch: 1, ..entry }).is_err());
         let session =
             SessionEntry { boot: 1, lane_first: u32::MAX, lanes: 1, number: 1, spooled: false };
         let with_session = |file: &mut DirectoryFile| _ = file.sessions.insert(1, session);
         assert!(matches!(opened(with_session), Err(EngineError::Corrupt(_))));
+    }
+
+    #[test]
+    fn generations_rise_over_chains_and_starts() {
+        let (mut random, mut outbox) = (rand::SeedableRng::seed_from_u64(1), Outbox::new());
+        let config =
+            ControllerConfig { nodes: vec![Default::default()], ..ControllerConfig::default() };
+        let mut start = |files: &Files| {
+            Directory::open(files, &config, &mut random, &mut outbox).expect("a directory")
+        };
+        let mut directory = start(&Files::default());
+        let mut outbox = Outbox::new();
+        assert_eq!(directory.first_generation(), 1);
+        assert_eq!(directory.next_generation(&mut outbox, true), 1);
+        assert_eq!(directory.next_generation(&mut outbox, true), 2);
+        let files = Files { directory: Some(encode(&directory.file)), ..Files::default() };
+        let mut restarted = start(&files);
+        let first = restarted.first_generation();
+        assert!(first > 2);
+        assert_eq!(restarted.next_generation(&mut outbox, true), first);
     }
 
     #[test]
@@ -518,32 +610,33 @@ mod tests {
     #[test]
     fn the_form_of_the_files_stays() {
         let session = SessionEntry { boot: 7, lane_first: 8, lanes: 9, number: 10, spooled: true };
+        let entry =
+            ChainEntry { epoch: 1, recovered_epoch: 2, active: Some((11, 12)), bypass: false };
         let directory = DirectoryFile {
-            counters: ByChain::new(|_| Counters {
-                epoch: 1,
-                recovered_epoch: 2,
-                generation_reserved: 3,
-            }),
+            chains: ByChain::new(1, |_| entry),
+            generation_reserved: 3,
             starts: 4,
             sessions_opened: 5,
             hash_key: HashKey([6; 16]),
             map: Map::equal(vec![vec![0], vec![1]]),
-            serving: ByChain::new(|_| Serving { active: Some((11, 12)), bypass: false }),
             sessions: BTreeMap::from([(13, session)]),
         };
         // Two partitions: number, start with its bits in reverse order, view, chain, replicas.
         let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
-        let rest = [1, 11, 12, 0, 1, 13, 7, 8, 9, 10, 1];
-        let bytes = [&[1, 2, 3, 4, 5][..], &[6; 16], &map, &rest].concat();
+        let sessions = [1, 13, 7, 8, 9, 10, 1];
+        let bytes = [&[1, 1, 2, 1, 11, 12, 0, 3, 4, 5][..], &[6; 16], &map, &sessions].concat();
         assert_eq!(encode(&directory), bytes);
-        let routes_1 = [2, 1, 0, 1, 1];
-        let bytes_1 = [&[1, 2, 3, 4, 5][..], &[6; 16], &routes_1, &rest].concat();
-        assert_eq!(StoreFile::Directory.upgrade(bytes_1.clone()), Ok(bytes));
-        for cut in 0..bytes_1.len() {
-            assert!(StoreFile::Directory.upgrade(bytes_1[..cut].to_vec()).is_err());
+        let of_one =
+            |map: &[u8]| [&[1, 2, 3, 4, 5][..], &[6; 16], map, &[1, 11, 12, 0], &sessions].concat();
+        for (format, was) in [(1, of_one(&[2, 1, 0, 1, 1])), (2, of_one(&map))] {
+            let upgraded = |bytes: &[u8]| StoreFile::Directory.upgrade(format, bytes.to_vec());
+            assert_eq!(upgraded(&was), Ok(bytes.clone()));
+            for cut in 0..was.len() {
+                assert!(upgraded(&was[..cut]).is_err());
+            }
         }
-        let three = [&[1, 2, 3, 4, 5][..], &[6; 16], &[3, 1, 0, 1, 1, 1, 0], &rest].concat();
-        let error = StoreFile::Directory.upgrade(three).unwrap_err().to_string();
+        let three = of_one(&[3, 1, 0, 1, 1, 1, 0]);
+        let error = StoreFile::Directory.upgrade(1, three).unwrap_err().to_string();
         assert!(error.contains("equal ranges are a power of two"), "{error}");
         let record = Record { seq: Seq(3), value: vec![4], expiry_ms: 5, ..Record::default() };
         let record = KeyedRecord { hash: KeyHash([6; 16]), key: vec![7], record };

@@ -31,7 +31,7 @@ pub(super) struct NodeHello {
     pub(super) boot: u64,
     /// Where the switch sends packets.
     pub(super) address: Address,
-    /// How it serves the partitions of each chain.
+    /// How it serves the partitions of each chain that it was told of.
     pub(super) chains: ByChain<NodeStanding>,
     /// What its storage has lately refused.
     pub(super) failure: Option<String>,
@@ -63,6 +63,10 @@ impl Node {
     fn is_heard(&self, now: Now) -> bool {
         now.monotonic_us.saturating_sub(self.heard_us) < NODE_SILENT_US
     }
+
+    fn standings(&self) -> impl Iterator<Item = &NodeStanding> {
+        self.hello.chains.iter().map(|(_, standing)| standing)
+    }
 }
 
 /// What a node's hello shows beside what it says.
@@ -85,7 +89,7 @@ impl Membership {
     /// The configured nodes; nothing was heard of any.
     pub(super) fn new(config: &ControllerConfig) -> Membership {
         let node = |address: &Address| {
-            let chains = ByChain::new(|_| NodeStanding::default());
+            let chains = ByChain::default();
             let hello = NodeHello { boot: 0, address: *address, chains, failure: None };
             Node { hello, heard_us: 0, refusal: None }
         };
@@ -125,11 +129,10 @@ impl Membership {
         self.switches.get(&switch).map(|state| state.dead_at_us)
     }
 
-    /// A switch other than `active` that lives.
-    pub(super) fn standby(&self, now: Now, active: u16) -> Option<u16> {
-        let standby =
-            self.switches.iter().find(|(id, state)| **id != active && state.is_alive(now));
-        standby.map(|(id, _)| *id)
+    /// A switch that lives, of those that aren't taken.
+    pub(super) fn spare(&self, now: Now, is_taken: impl Fn(u16) -> bool) -> Option<u16> {
+        let mut living = self.switches.iter().filter(|(_, state)| state.is_alive(now));
+        living.find(|(id, _)| !is_taken(**id)).map(|(id, _)| *id)
     }
 
     /// How many nodes there are. They are numbered from 0.
@@ -140,6 +143,11 @@ impl Membership {
     /// Address of each node.
     pub(super) fn node_addresses(&self) -> Vec<Address> {
         self.nodes.iter().map(|node| node.hello.address).collect()
+    }
+
+    /// How a node serves the partitions of a chain, by its last hello.
+    pub(super) fn standing(&self, node: u16, chain: ChainId) -> NodeStanding {
+        self.node(node).chains.get(chain).copied().unwrap_or_default()
     }
 
     /// A node's last hello.
@@ -166,11 +174,16 @@ impl Membership {
         self.nodes[usize::from(node)].refusal = refusal;
     }
 
-    /// All switches, of which `active` serves.
-    pub(super) fn switch_statuses(&self, now: Now, active: Option<u16>) -> Vec<SwitchStatus> {
+    /// All switches, and the chain that each serves.
+    pub(super) fn switch_statuses(
+        &self,
+        now: Now,
+        chain_of: impl Fn(u16) -> Option<u16>,
+    ) -> Vec<SwitchStatus> {
         let status = |(index, switch): (&u16, &Switch)| SwitchStatus {
             index: *index,
-            active: active == Some(*index),
+            active: chain_of(*index).is_some(),
+            chain: chain_of(*index),
             alive: switch.is_alive(now),
             epoch: switch.hello.epoch,
             silent_us: now.monotonic_us.saturating_sub(switch.heard_us),
@@ -178,18 +191,17 @@ impl Membership {
         self.switches.iter().map(status).collect()
     }
 
-    /// All nodes, how each serves a chain, and the number of its cached keys.
+    /// All nodes, and the number of cached keys of each.
     pub(super) fn node_statuses(
         &self,
         now: Now,
-        chain: ChainId,
         cached_keys: impl Fn(u16) -> usize,
     ) -> Vec<NodeStatus> {
         let status = |(index, node): (usize, &Node)| NodeStatus {
             index: index as u16,
             alive: node.hello.boot != 0 && node.is_heard(now),
-            epoch: node.hello.chains[chain].epoch,
-            held: node.hello.chains[chain].held,
+            epoch: node.standings().map(|standing| standing.epoch).max().unwrap_or(0),
+            held: node.standings().any(|standing| standing.held),
             silent_us: now.monotonic_us.saturating_sub(node.heard_us),
             cached_keys: cached_keys(index as u16),
             error: node.hello.failure.clone().or_else(|| node.refusal.clone()),

@@ -25,7 +25,7 @@ pub use status::{
     CachedKeyStatus, ChainStatus, ControllerStatus, InspectedKeyStatus, Inspection, NodeStatus,
     RecoveryTimes, SwitchStatus,
 };
-pub use topology::deal_partitions;
+pub use topology::{deal_partitions, deal_to_chains};
 
 use crate::control::{
     ClientNotice, ClientReport, Envelope, Message, NodeReport, Peer, SwitchReport,
@@ -33,8 +33,8 @@ use crate::control::{
 use crate::mechanisms::Mechanisms;
 use crate::storage::EngineError;
 use crate::time::Now;
-use crate::topology::ByChain;
-use chain::Chain;
+use crate::topology::{ByChain, ChainId};
+use chain::{Budget, Chain};
 use directory::Directory;
 use membership::{Membership, NodeHello, SwitchHello};
 use outbox::Outbox;
@@ -56,6 +56,7 @@ pub struct Controller {
     members: Membership,
     sessions: Sessions,
     chains: Chains,
+    budget: Budget,
     outbox: Outbox,
     /// When it was last called.
     awake_us: u64,
@@ -70,10 +71,25 @@ struct Context<'a> {
     directory: &'a mut Directory,
     members: &'a Membership,
     sessions: &'a mut Sessions,
+    budget: &'a mut Budget,
     outbox: &'a mut Outbox,
 }
 
+/// The same, as far as deadlines follow from it.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    config: &'a ControllerConfig,
+    directory: &'a Directory,
+    members: &'a Membership,
+    budget: &'a Budget,
+}
+
 impl Context<'_> {
+    fn known(&self) -> Known<'_> {
+        let Context { config, directory, members, budget, .. } = self;
+        Known { config, directory, members, budget }
+    }
+
     /// Tells a client.
     fn notify(&mut self, client: u64, notice: ClientNotice) {
         self.outbox.send(Peer::Client(client), Message::ToClient(notice));
@@ -81,20 +97,25 @@ impl Context<'_> {
 }
 
 impl Controller {
-    /// Whether a controller with this many nodes and partitions would accept these files. Asked
-    /// before anything of a node is made.
+    /// Whether a controller with this many nodes, partitions and chains would accept these files.
+    /// Asked before anything of a node is made.
     ///
     /// # Errors
     /// Those of [`Controller::new`].
-    pub fn check(files: &Files, nodes: usize, partitions: usize) -> Result<(), EngineError> {
-        files.check_directory(nodes, partitions)
+    pub fn check(
+        files: &Files,
+        nodes: usize,
+        partitions: usize,
+        chains: u16,
+    ) -> Result<(), EngineError> {
+        files.check_directory(nodes, partitions, chains)
     }
 
     /// A controller over its files; without any, of a new rack. `seed` makes the rack's hash key
     /// and feeds sampling.
     ///
     /// # Errors
-    /// Files that are damaged, or of a rack with other nodes or partitions.
+    /// Files that are damaged, or of a rack with other nodes, partitions or chains.
     pub fn new(
         config: ControllerConfig,
         mechanisms: Mechanisms,
@@ -106,13 +127,16 @@ impl Controller {
         let mut random = Pcg32::seed_from_u64(seed);
         let mut outbox = Outbox::new();
         let directory = Directory::open(files, &config, &mut random, &mut outbox)?;
-        let snapshot = files.read_snapshot()?;
+        let snapshots = files.read_snapshots(directory.chains())?;
+        let new = |chain: ChainId, snapshot: &directory::SnapshotFile| {
+            Chain::new(chain, now, &config, &directory, snapshot.clone())
+        };
+        let chains = Chains::new(snapshots.map(new));
         Ok(Controller {
             members: Membership::new(&config),
             sessions: Sessions::new(now, &config, &directory),
-            chains: Chains::new(|chain| {
-                Chain::new(chain, now, &config, &directory, snapshot.clone())
-            }),
+            chains,
+            budget: Budget::new(now, config.control_budget),
             config,
             mechanisms,
             random,
@@ -125,6 +149,11 @@ impl Controller {
     /// The newest epoch of a chain that is, or is becoming, durable.
     pub fn epoch(&self) -> u32 {
         self.directory.last_epoch()
+    }
+
+    /// The epoch of a chain that is, or is becoming, durable.
+    pub fn chain_epoch(&self, chain: ChainId) -> u32 {
+        self.directory.epoch(chain)
     }
 
     /// The rack's hash key.
@@ -149,8 +178,9 @@ impl Controller {
 
     /// When to call [`Controller::handle_timeout`] next, of the monotonic clock.
     pub fn poll_timeout(&self) -> Option<u64> {
-        let timeout =
-            |chain: &Chain| chain.poll_timeout(&self.config, &self.directory, &self.members);
+        let Controller { config, directory, members, budget, .. } = self;
+        let known = Known { config, directory, members, budget };
+        let timeout = |chain: &Chain| chain.poll_timeout(known);
         self.chains.iter().filter_map(timeout).min()
     }
 
@@ -202,7 +232,7 @@ impl Controller {
                     SwitchHello { boot, address, epoch, classes },
                 );
                 let (chains, mut cx) = self.split(now);
-                chains.of_switch(switch).switch_said_hello(&mut cx, switch, needs_epoch);
+                chains.switch_said_hello(&mut cx, switch, needs_epoch);
                 return;
             }
             SwitchReport::Done { epoch, .. }
@@ -224,13 +254,14 @@ impl Controller {
                 let (chains, mut cx) = self.split(now);
                 chains.iter_mut().for_each(|chain| chain.node_said_hello(&mut cx, node, change));
             }
-            NodeReport::Done { id, epoch, error } => {
+            NodeReport::Done { id, chain, epoch, error } => {
                 let is_done = error.is_none();
                 self.members.node_answered(node, error);
                 let (chains, mut cx) = self.split(now);
+                let Some(chain) = chains.get_mut(chain) else { return };
                 if !is_done {
-                    chains.iter_mut().for_each(|chain| chain.node_refused(now, id));
-                } else if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
+                    chain.node_refused(now, id);
+                } else if epoch == cx.directory.epoch(chain.id()) {
                     chain.node_done(&mut cx, node, id);
                 }
             }
@@ -252,7 +283,7 @@ impl Controller {
                 let request = SessionRequest { boot, lanes, spooled };
                 self.client_said_hello(now, client, request, sent_us, epochs);
                 if pressure && self.directory.is_served() {
-                    self.chains.iter_mut().for_each(|chain| _ = chain.hurry_snapshot(now));
+                    self.chains.iter_mut().for_each(|chain| chain.hurry_snapshot(now));
                 }
             }
             ClientReport::Preserved { epoch, chunk, last, records } => {
@@ -285,8 +316,9 @@ impl Controller {
         let (chains, mut cx) = self.split(now);
         chains
             .iter_mut()
-            .for_each(|chain| chain.client_said_hello(&mut cx, client, epochs[chain.id()]));
-        if let Some(chains) = chains.grants(&cx) {
+            .for_each(|chain| chain.client_said_hello(&mut cx, client, epochs.get(chain.id())));
+        let chains = chains.grants(&cx);
+        if chains.iter().any(|(_, grant)| grant.is_some()) {
             cx.sessions.grant(now, client, hello_us, chains, cx.directory, cx.outbox);
         }
     }
@@ -302,9 +334,10 @@ impl Controller {
     /// Takes a snapshot as soon as possible. Returns the lowest generation of one that began after
     /// this call: one that is under way already lacks what was absorbed since it began.
     pub fn snapshot_now(&mut self, now: Now) -> u32 {
-        let first = self.chains.iter_mut().map(|chain| chain.hurry_snapshot(now)).max();
+        let first = self.directory.first_generation();
+        self.chains.iter_mut().for_each(|chain| chain.hurry_snapshot(now));
         self.handle_timeout(now);
-        first.expect("a rack has a chain")
+        first
     }
 
     /// Asks the nodes to offer these keys (a preload).
@@ -357,9 +390,21 @@ impl Controller {
             members,
             sessions,
             chains,
+            budget,
             outbox,
             ..
         } = self;
-        (chains, Context { now, config, mechanisms, random, directory, members, sessions, outbox })
+        let cx = Context {
+            now,
+            config,
+            mechanisms,
+            random,
+            directory,
+            members,
+            sessions,
+            budget,
+            outbox,
+        };
+        (chains, cx)
     }
 }

@@ -1,15 +1,16 @@
 //! What the controller wants done: messages to send, and files to store.
 
 use crate::control::{Envelope, Message, Peer};
+use crate::topology::ChainId;
 use std::collections::VecDeque;
 
 /// A file of the controller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum StoreFile {
-    /// Epoch, sessions, the map of partitions.
+    /// Epochs, sessions, the map of partitions.
     Directory,
-    /// The last complete snapshot.
-    Snapshot,
+    /// The last complete snapshot of a chain.
+    Snapshot(ChainId),
 }
 
 /// A file to be stored whole: written, synced, renamed into place, the old one kept until then.
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn stores_that_wait_are_merged_in_order() {
-        let (directory, snapshot) = (StoreFile::Directory, StoreFile::Snapshot);
+        let (directory, snapshot) = (StoreFile::Directory, StoreFile::Snapshot(ChainId::new(1)));
         let mut pending =
             VecDeque::from([store(directory, 5, 5), store(snapshot, 6, 6), store(directory, 7, 7)]);
         merge_stores(&mut pending);

@@ -5,8 +5,8 @@ use super::directory::{Directory, SessionEntry};
 use super::outbox::Outbox;
 use crate::control::{ChainGrant, ClientNotice, Grant, Message, Peer};
 use crate::time::Now;
-use crate::topology::ByChain;
-use std::collections::BTreeMap;
+use crate::topology::{ByChain, ChainId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A client with a session.
 #[derive(Clone, Debug)]
@@ -17,6 +17,14 @@ pub(super) struct Client {
     pub(super) spooled: bool,
     /// When something was last heard of it; 0: not in this run of the controller.
     pub(super) heard_us: u64,
+    /// Chains whose recoveries it was silent in since then. They don't wait for it again.
+    given_up_by: BTreeSet<ChainId>,
+}
+
+impl Client {
+    fn new(lease_until_us: u64, spooled: bool, heard_us: u64) -> Client {
+        Client { lease_until_us, spooled, heard_us, given_up_by: BTreeSet::new() }
+    }
 }
 
 /// What a client asks for in its hello.
@@ -50,14 +58,19 @@ impl Sessions {
         let (lanes, lease_us, drift_us) = (config.lanes, config.lease_us, config.drift_us);
         let lease_until_us = now.in_us(lease_us + drift_us);
         let client = |(id, session): (u64, &SessionEntry)| {
-            (id, Client { lease_until_us, spooled: session.spooled, heard_us: 0 })
+            (id, Client::new(lease_until_us, session.spooled, 0))
         };
         Sessions { clients: directory.sessions().map(client).collect(), lanes, lease_us, drift_us }
     }
 
     /// All clients, and what is known of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Client)> {
+    fn iter(&self) -> impl Iterator<Item = (u64, &Client)> {
         self.clients.iter().map(|(id, client)| (*id, client))
+    }
+
+    /// The clients that a chain's recovery waits for.
+    pub(super) fn waited_for(&self, chain: ChainId) -> impl Iterator<Item = (u64, &Client)> {
+        self.iter().filter(move |(_, client)| !client.given_up_by.contains(&chain))
     }
 
     /// For how long a lease may last by the controller's clock.
@@ -69,14 +82,30 @@ impl Sessions {
     pub(super) fn heard(&mut self, now: Now, client: u64) {
         if let Some(state) = self.clients.get_mut(&client) {
             state.heard_us = now.monotonic_us;
+            state.given_up_by.clear();
         }
     }
 
-    /// Those of `clients` that nothing was heard of since then.
-    pub(super) fn silent_since(&self, since_us: u64, clients: &[u64]) -> Vec<u64> {
-        let is_silent =
-            |client: &&u64| self.clients.get(client).is_some_and(|state| state.heard_us < since_us);
-        clients.iter().filter(is_silent).copied().collect()
+    /// A chain's recovery, which began at `since_us`, has given `clients` up: those that were
+    /// silent during all of it are not waited for again. Those that no chain waits for any more.
+    pub(super) fn give_up(
+        &mut self,
+        chain: ChainId,
+        since_us: u64,
+        clients: &[u64],
+        chains: u16,
+    ) -> Vec<u64> {
+        let mut gone = Vec::new();
+        for client in clients {
+            let Some(state) = self.clients.get_mut(client) else { continue };
+            if state.heard_us < since_us {
+                state.given_up_by.insert(chain);
+            }
+            if state.given_up_by.len() == usize::from(chains) {
+                gone.push(*client);
+            }
+        }
+        gone
     }
 
     /// Opens the client's session unless it is open. If there are no lanes left, clients whose
@@ -110,7 +139,7 @@ impl Sessions {
         // Request numbers rise over the sessions of a lane, so nothing of an earlier one can be
         // taken for this one's.
         directory.open_session(outbox, client, boot, lanes, spooled);
-        let state = Client { lease_until_us: 0, spooled, heard_us: now.monotonic_us };
+        let state = Client::new(0, spooled, now.monotonic_us);
         self.clients.entry(client).or_insert(state).spooled = spooled;
     }
 
@@ -181,7 +210,7 @@ impl Sessions {
         now: Now,
         client: u64,
         hello_us: u64,
-        chains: ByChain<ChainGrant>,
+        chains: ByChain<Option<ChainGrant>>,
         directory: &Directory,
         outbox: &mut Outbox,
     ) {
@@ -194,6 +223,7 @@ impl Sessions {
             hello_us,
             lease_us: self.lease_us,
             chains,
+            served: directory.served().clone(),
             hash_key: directory.hash_key(),
             lane_first: session.lane_first,
             lanes: session.lanes,

@@ -4,7 +4,7 @@ use super::Controller;
 use super::chain::{Chain, ControlCost, Declined};
 use crate::control::Inspected;
 use crate::time::Now;
-use crate::topology::ByChain;
+use crate::topology::{ByChain, ChainId};
 
 /// How long the steps of the last recovery took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,6 +52,8 @@ pub struct NodeStatus {
 pub struct SwitchStatus {
     pub index: u16,
     pub active: bool,
+    /// The chain that it serves, or served last; `None`: it may take over any.
+    pub chain: Option<u16>,
     pub alive: bool,
     pub epoch: u32,
     pub silent_us: u64,
@@ -97,7 +99,8 @@ pub struct InspectedKeyStatus {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inspection(ByChain<u64>);
 
-/// The rack as the controller sees it.
+/// The rack as the controller sees it: of several chains the one that is farthest from serving,
+/// the sums of what they count, and the last recovery of any.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs)]
 pub struct ControllerStatus {
@@ -190,10 +193,12 @@ impl Controller {
         self.chains.iter().map(Chain::snapshots_completed).sum()
     }
 
-    /// The epoch of the last recovery that has gathered, and the clients that it gave up (see
-    /// [`RecoveryTimes::abandoned_clients`]): what they alone preserved is lost.
-    pub fn abandoned_clients(&self) -> (u32, &[u64]) {
-        self.chains.told().abandoned_clients()
+    /// The epoch of a chain's last recovery that has gathered, and the clients that it gave up (see
+    /// [`RecoveryTimes::abandoned_clients`]): what they alone preserved of that chain is lost.
+    pub fn abandoned_clients(&self, chain: ChainId) -> (u32, &[u64]) {
+        let mut chains = self.chains.iter();
+        let chain = chains.find(|known| known.id() == chain);
+        chain.map_or((0, &[]), Chain::abandoned_clients)
     }
 
     /// Commands that wait for their answer.
@@ -203,16 +208,49 @@ impl Controller {
 
     /// Everything at a glance.
     pub fn status(&self, now: Now) -> ControllerStatus {
-        let told = self.chains.told();
         let cached_keys = |node| {
             self.chains.iter().map(|chain| chain.cached_of_head(&self.directory, node)).sum()
         };
+        let chain_of = |switch| self.directory.chain_of_switch(switch).map(ChainId::number);
+        let of_chains = self.chains.iter().map(|chain| chain.status(&self.directory));
         ControllerStatus {
             sessions: self.directory.sessions().len(),
-            nodes: self.members.node_statuses(now, told.id(), cached_keys),
-            switches: self.members.switch_statuses(now, self.directory.active_switch(told.id())),
-            control_cost: told.control_cost(now),
-            ..told.status(&self.directory)
+            nodes: self.members.node_statuses(now, cached_keys),
+            switches: self.members.switch_statuses(now, chain_of),
+            control_cost: self.budget.cost(now),
+            ..of_chains.reduce(ControllerStatus::and).expect("a rack has a chain")
         }
+    }
+}
+
+/// What a chain is doing, the farthest from serving first.
+const PHASES: [&str; 5] =
+    [PHASE_WAITING, PHASE_RECOVERING, PHASE_RESYNCING, PHASE_BYPASS, PHASE_SERVING];
+pub(super) const PHASE_WAITING: &str = "waiting for a switch";
+pub(super) const PHASE_RECOVERING: &str = "recovering";
+pub(super) const PHASE_RESYNCING: &str = "resynchronizing";
+pub(super) const PHASE_BYPASS: &str = "serving without a switch";
+pub(super) const PHASE_SERVING: &str = "serving";
+
+impl ControllerStatus {
+    /// Of this chain and another one.
+    fn and(mut self, other: ControllerStatus) -> ControllerStatus {
+        let rank = |phase: &&str| PHASES.iter().position(|known| known == phase);
+        self.phase = std::cmp::min_by_key(self.phase, other.phase, |phase| rank(phase));
+        self.epoch = self.epoch.max(other.epoch);
+        self.generation = self.generation.max(other.generation);
+        self.durable_generation = self.durable_generation.min(other.durable_generation);
+        self.cached += other.cached;
+        self.waiting_offers += other.waiting_offers;
+        self.declined_offers += other.declined_offers;
+        self.draining |= other.draining;
+        self.snapshots_completed += other.snapshots_completed;
+        self.snapshots_failed += other.snapshots_failed;
+        self.snapshot_duration_us = self.snapshot_duration_us.max(other.snapshot_duration_us);
+        self.snapshot_bytes += other.snapshot_bytes;
+        self.snapshot_records += other.snapshot_records;
+        let started_us = |times: &Option<RecoveryTimes>| times.map(|times| times.started_us);
+        self.recovery = std::cmp::max_by_key(self.recovery, other.recovery, started_us);
+        self
     }
 }

@@ -4,11 +4,11 @@ use super::Context;
 use super::chain::Chain;
 use super::directory::Directory;
 use crate::control::ChainGrant;
-use crate::topology::{ByChain, ChainId, chain_of, chain_of_switch};
+use crate::topology::{ByChain, CHAINS_MAX, ChainId};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
-use switchback_wire::Map;
+use switchback_wire::{Map, Partition};
 
 /// The rack's chains of switches.
 #[derive(Debug)]
@@ -17,8 +17,13 @@ pub(super) struct Chains {
 }
 
 impl Chains {
-    pub(super) fn new(chain: impl FnMut(ChainId) -> Chain) -> Chains {
-        Chains { chains: ByChain::new(chain) }
+    pub(super) fn new(chains: ByChain<Chain>) -> Chains {
+        Chains { chains }
+    }
+
+    /// One of them; `None`: there is no such chain.
+    pub(super) fn get_mut(&mut self, chain: ChainId) -> Option<&mut Chain> {
+        self.chains.get_mut(chain)
     }
 
     /// All chains.
@@ -33,12 +38,21 @@ impl Chains {
 
     /// What `call` returns for each chain.
     pub(super) fn by_chain<T>(&mut self, mut call: impl FnMut(&mut Chain) -> T) -> ByChain<T> {
-        ByChain::new(|id| call(&mut self.chains[id]))
+        ByChain::new(self.chains.chains(), |id| call(&mut self.chains[id]))
     }
 
-    /// The chain that a switch belongs to.
-    pub(super) fn of_switch(&mut self, switch: u16) -> &mut Chain {
-        &mut self.chains[chain_of_switch(switch)]
+    /// A switch said hello: the chain that it serves, or served last, hears of it; if there is
+    /// none, the first that lacks a switch takes it.
+    pub(super) fn switch_said_hello(
+        &mut self,
+        cx: &mut Context<'_>,
+        switch: u16,
+        needs_epoch: bool,
+    ) {
+        match cx.directory.chain_of_switch(switch) {
+            Some(chain) => self.chains[chain].switch_said_hello(cx, switch, needs_epoch),
+            None => _ = self.iter_mut().any(|chain| chain.takes_spare(cx, switch)),
+        }
     }
 
     /// The chain that is in this epoch; `None`: none is any more, or yet.
@@ -52,35 +66,43 @@ impl Chains {
         directory: &Directory,
         keys: Vec<Vec<u8>>,
     ) -> impl Iterator<Item = (&'a mut Chain, Vec<Vec<u8>>)> + use<'a> {
-        let mut of_chain = ByChain::new(|_| Vec::new());
+        let mut of_chain = ByChain::new(self.chains.chains(), |_| Vec::new());
         for key in keys {
             let hash = directory.hash_key().hash(&key);
-            of_chain[chain_of(directory.partition_of(&hash))].push(key);
+            of_chain[directory.served().of(&hash)].push(key);
         }
         self.chains.iter_mut().map(move |(id, chain)| (chain, std::mem::take(&mut of_chain[id])))
     }
 
-    /// What the chains offer to a client; `None` while one of them has nothing to offer.
-    pub(super) fn grants(&self, cx: &Context<'_>) -> Option<ByChain<ChainGrant>> {
-        ByChain::try_new(|chain| self.chains[chain].grant(cx))
-    }
-
-    /// The chain that the status tells of, which has room for one.
-    pub(super) fn told(&self) -> &Chain {
-        &self.chains[chain_of(0)]
+    /// What each chain offers to a client.
+    pub(super) fn grants(&self, cx: &Context<'_>) -> ByChain<Option<ChainGrant>> {
+        self.chains.map(|_, chain| chain.grant(cx))
     }
 }
 
 /// Equal ranges, of which every node gets as many as any other, give or take one, in an order drawn
-/// from `seed`.
-pub fn deal_partitions(nodes: u16, partitions: u32, seed: u64) -> Map {
+/// from `seed`. Chains serve them as [`deal_to_chains`] says.
+pub fn deal_partitions(nodes: u16, chains: u16, partitions: u32, seed: u64) -> Map {
     assert!(nodes > 0 && partitions >= u32::from(nodes));
     let mut random = Pcg32::seed_from_u64(seed ^ 0x7061_7274);
     let first = random.random_range(0..nodes);
     let mut heads: Vec<u16> =
         (0..partitions).map(|p| ((p + u32::from(first)) % u32::from(nodes)) as u16).collect();
     heads.shuffle(&mut random);
-    Map::equal(heads.into_iter().map(|node| vec![node]).collect())
+    let map = Map::equal(heads.into_iter().map(|node| vec![node]).collect());
+    deal_to_chains(&map, chains)
+}
+
+/// The same partitions, of which every chain serves as many, give or take one, that follow each
+/// other: so it takes little to say which of them serves a key.
+pub fn deal_to_chains(map: &Map, chains: u16) -> Map {
+    let partitions = map.partitions().len() as u64;
+    assert!((1..=CHAINS_MAX).contains(&chains) && partitions >= u64::from(chains));
+    let of_chain = |(place, partition): (u64, &Partition)| {
+        let chain = (place * u64::from(chains) / partitions) as u16;
+        Partition { chain, ..partition.clone() }
+    };
+    Map::new((0..).zip(map.partitions()).map(of_chain).collect()).expect("as good as the other")
 }
 
 #[cfg(test)]
@@ -90,14 +112,33 @@ mod tests {
     #[test]
     fn partitions_are_dealt_out_evenly() {
         for nodes in [1, 3, 4, 16] {
-            let map = deal_partitions(nodes, 256, 7);
+            let map = deal_partitions(nodes, 1, 256, 7);
             let heads: Vec<u16> =
                 map.partitions().iter().map(|partition| partition.head()).collect();
             let counts: Vec<_> =
                 (0..nodes).map(|node| heads.iter().filter(|head| **head == node).count()).collect();
             assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
         }
-        assert_eq!(deal_partitions(4, 256, 7), deal_partitions(4, 256, 7));
-        assert_ne!(deal_partitions(4, 256, 7), deal_partitions(4, 256, 8));
+        assert_eq!(deal_partitions(4, 1, 256, 7), deal_partitions(4, 1, 256, 7));
+        assert_ne!(deal_partitions(4, 1, 256, 7), deal_partitions(4, 1, 256, 8));
+    }
+    #[test]
+    fn every_chain_serves_as_many_partitions_of_all_nodes() {
+        let map = deal_partitions(4, 3, 256, 7);
+        assert_eq!(
+            map.partitions().iter().map(Partition::head).collect::<Vec<_>>(),
+            deal_partitions(4, 1, 256, 7)
+                .partitions()
+                .iter()
+                .map(Partition::head)
+                .collect::<Vec<_>>(),
+        );
+        for chain in 0..3 {
+            let of_chain = || map.partitions().iter().filter(|it| it.chain == chain);
+            assert!((85..=86).contains(&of_chain().count()), "{}", of_chain().count());
+            for node in 0..4 {
+                assert!(of_chain().any(|partition| partition.head() == node));
+            }
+        }
     }
 }

@@ -4,14 +4,14 @@
 use switchback_core::Now;
 use switchback_core::control::{
     ClientNotice, ClientReport, Command, Entry, EntryId, Envelope, Inspected, KeyedRecord, Message,
-    NodeCommand, NodeReport, NodeStanding, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    NodeCommand, NodeReport, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{
     Controller, ControllerConfig, Files, RecoveryTimes, StoreFile, Stored,
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::{OfferId, Record};
-use switchback_core::topology::ByChain;
+use switchback_core::topology::{ByChain, ChainId};
 use switchback_wire::{Address, KeyHash, Map};
 
 pub const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
@@ -20,7 +20,7 @@ pub const LATER: Now = Now { monotonic_us: 2_000_000, unix_ms: 1_800_000_001_000
 
 /// What a client says that has no session yet.
 pub fn client_hello() -> ClientReport {
-    let epochs = ByChain::new(|_| 0);
+    let epochs = ByChain::default();
     ClientReport::Hello { boot: 7, sent_us: 0, lanes: 4, epochs, pressure: false, spooled: false }
 }
 
@@ -113,7 +113,7 @@ impl Rack {
         let hello = NodeReport::Hello {
             boot: 1,
             address: self.config.nodes[0],
-            chains: ByChain::new(|_| NodeStanding::default()),
+            chains: ByChain::default(),
             failure: None,
         };
         self.hear(Peer::Node(0), Message::FromNode(hello));
@@ -176,6 +176,11 @@ impl Rack {
     pub fn node_makes(&mut self, offers: Vec<Offer>) {
         let epoch = self.controller.epoch();
         self.hear(Peer::Node(0), Message::FromNode(NodeReport::Offers { epoch, offers }));
+    }
+
+    /// The epoch of the last recovery that has gathered, and the clients that it gave up.
+    pub fn abandoned(&self) -> (u32, &[u64]) {
+        self.controller.abandoned_clients(ChainId::default())
     }
 
     /// What the controller tells of its last recovery.
@@ -249,6 +254,7 @@ impl Rack {
                 }
                 Message::FromNode(NodeReport::Done {
                     id: command.id,
+                    chain: command.chain,
                     epoch: command.epoch,
                     error: None,
                 })

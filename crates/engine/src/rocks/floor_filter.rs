@@ -89,8 +89,9 @@ impl CompactionFilter for OneCompaction {
             return CompactionDecision::Keep;
         };
         // A key that is offered from now on has at least these floors in its mark.
+        let base = self.floors.base(self.floors.chain_of(&hash));
         let dead = is_dead(&record, self.floors.of(&hash), self.now_ms)
-            && (is_dead(&record, self.floors.base(), self.now_ms) || !self.shared.is_offered(key));
+            && (is_dead(&record, base, self.now_ms) || !self.shared.is_offered(key));
         if dead {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return CompactionDecision::Remove;

@@ -6,13 +6,18 @@
 //! | `records` | key hash (16), key | flags u8 (1: tombstone, 2: since), seq u64, expiry u64, since u64 if flagged, value |
 //! | `marks` | key hash (16), key | fence u64, offer u64, floor u64 |
 //! | `completions` | lane u32 | request u64, seq u64 |
-//! | `state` | `shim`, `floor`, or `floor` and bucket u16 | the shim's state, or u64 |
+//! | `state` | `shim` | the shim's state |
+//! | | `served` | which chain serves each key |
+//! | | `floor`, of the first chain, or `floor` and chain u16 and ffff | the floor of all keys of a chain, u64 |
+//! | | `floor` and bucket u16, of the first chain, or `floor`, chain u16 and bucket u16 | the floor of a bucket, u64 |
 //!
 //! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the
 //! order of scans.
 
 use crate::group::RecordHead;
+use switchback_core::floors::{Bucket, SEQ_BUCKETS};
 use switchback_core::storage::{LaneCompletion, Mark, OfferId, Record};
+use switchback_core::topology::{ChainId, ChainMap};
 use switchback_wire::{KeyHash, Seq};
 
 pub(crate) const RECORDS: &str = "records";
@@ -22,7 +27,11 @@ pub(crate) const STATE: &str = "state";
 
 /// Keys of the `state` column family.
 pub(crate) const STATE_SHIM: &[u8] = b"shim";
-pub(crate) const STATE_FLOOR: &[u8] = b"floor";
+pub(crate) const STATE_SERVED: &[u8] = b"served";
+const STATE_FLOOR: &[u8] = b"floor";
+/// In the place of a bucket: all of a chain's.
+const ALL_BUCKETS: u16 = u16::MAX;
+const _: () = assert!(SEQ_BUCKETS <= ALL_BUCKETS as usize);
 
 const VERSION: u8 = 1;
 const TOMBSTONE: u8 = 1;
@@ -91,18 +100,58 @@ fn encode_pair(first: u64, second: u64) -> [u8; 17] {
     out
 }
 
-/// The key of a bucket's floor in the `state` column family.
-pub(crate) fn encode_bucket(bucket: u16) -> [u8; STATE_FLOOR.len() + 2] {
-    let mut out = [0; STATE_FLOOR.len() + 2];
-    out[..STATE_FLOOR.len()].copy_from_slice(STATE_FLOOR);
-    out[STATE_FLOOR.len()..].copy_from_slice(&bucket.to_be_bytes());
-    out
+/// What a floor is of: its key in the `state` column family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FloorOf {
+    /// Of all keys of a chain.
+    Chain(ChainId),
+    /// Of a bucket.
+    Bucket(Bucket),
 }
 
-/// The bucket whose floor has this key.
-pub(crate) fn decode_bucket(key: &[u8]) -> Option<u16> {
-    let bucket: [u8; 2] = key.strip_prefix(STATE_FLOOR)?.try_into().ok()?;
-    Some(u16::from_be_bytes(bucket))
+impl FloorOf {
+    /// Those of the first chain are as they were when there was no other.
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let (chain, number) = match self {
+            FloorOf::Chain(chain) => (chain, ALL_BUCKETS),
+            FloorOf::Bucket(Bucket { chain, number }) => (chain, number),
+        };
+        let (of_chain, of_bucket) = (chain.number().to_be_bytes(), number.to_be_bytes());
+        match (chain.number(), number) {
+            (0, ALL_BUCKETS) => STATE_FLOOR.to_vec(),
+            (0, _) => [STATE_FLOOR, &of_bucket].concat(),
+            _ => [STATE_FLOOR, &of_chain, &of_bucket].concat(),
+        }
+    }
+
+    /// What this key's floor is of; `None`: it is no floor's.
+    pub(crate) fn decode(key: &[u8]) -> Option<FloorOf> {
+        let number = |bytes: &[u8]| Some(u16::from_be_bytes(bytes.try_into().ok()?));
+        let of = key.strip_prefix(STATE_FLOOR)?;
+        let (chain, bucket) = match of.len() {
+            0 => (0, ALL_BUCKETS),
+            2 => (0, number(of)?),
+            _ => (number(of.get(..2)?)?, number(&of[2..])?),
+        };
+        let chain = ChainId::new(chain);
+        let floor_of = match bucket {
+            ALL_BUCKETS => FloorOf::Chain(chain),
+            number => FloorOf::Bucket(Bucket { chain, number }),
+        };
+        let is_possible = chain.is_possible()
+            && (bucket == ALL_BUCKETS || usize::from(bucket) < SEQ_BUCKETS)
+            && floor_of.encode() == key;
+        is_possible.then_some(floor_of)
+    }
+}
+
+/// The stored form of the map of chains.
+pub(crate) fn encode_served(served: &ChainMap) -> Vec<u8> {
+    encode_state(&served.encode())
+}
+
+pub(crate) fn decode_served(stored: &[u8]) -> Option<ChainMap> {
+    ChainMap::decode(versioned(stored)?)
 }
 
 fn versioned(stored: &[u8]) -> Option<&[u8]> {
@@ -180,8 +229,11 @@ mod tests {
         if let Some(floor) = decode_floor(stored) {
             assert_eq!(encode_state(&floor.0.to_be_bytes()), stored);
         }
-        if let Some(bucket) = decode_bucket(key) {
-            assert_eq!(encode_bucket(bucket), key);
+        if let Some(floor_of) = FloorOf::decode(key) {
+            assert_eq!(floor_of.encode(), key);
+        }
+        if let Some(served) = decode_served(stored) {
+            assert_eq!(encode_served(&served), stored);
         }
     }
 
@@ -243,10 +295,18 @@ mod tests {
         assert_eq!((head.since, head.tombstone, value), (Some(Seq(5)), true, &b"v"[..]));
         let mark = Mark { fence: Seq(2), offer: OfferId::from_bits(3), floor: Seq(1) };
         assert_eq!(encode_mark(&mark)[8..], [2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(
-            (decode_mark(&encode_mark(&mark)), decode_bucket(&encode_bucket(258))),
-            (Some(mark), Some(258))
-        );
+        assert_eq!(decode_mark(&encode_mark(&mark)), Some(mark));
+        let bucket = |chain, number| FloorOf::Bucket(Bucket { chain, number });
+        let (first, third) = (ChainId::new(0), ChainId::new(2));
+        for (floor_of, key) in [
+            (FloorOf::Chain(first), &b"floor"[..]),
+            (bucket(first, 258), b"floor\x01\x02"),
+            (FloorOf::Chain(third), b"floor\x00\x02\xff\xff"),
+            (bucket(third, 258), b"floor\x00\x02\x01\x02"),
+        ] {
+            assert_eq!((&floor_of.encode()[..], FloorOf::decode(key)), (key, Some(floor_of)));
+        }
+        assert_eq!(encode_served(&ChainMap::default()), [1, 1, 0, 0]);
     }
 
     /// Fails if bytes of another version, unknown flags or short bytes are taken for a record.
@@ -265,7 +325,12 @@ mod tests {
                 && decode_mark(&[1; 26]).is_none()
                 && decode_mark(&[2; 25]).is_none()
         );
-        assert!(decode_bucket(STATE_FLOOR).is_none() && decode_bucket(STATE_SHIM).is_none());
+        for strange in
+            [STATE_SHIM, b"floor\xff\xff", b"floor\x00\x00\x01\x02", b"floor\x00\x40\x01\x02"]
+        {
+            assert_eq!(FloorOf::decode(strange), None, "{strange:?}");
+        }
+        assert!(decode_served(&[1]).is_none() && decode_served(&[1, 0]).is_none());
         assert!(
             decode_floor(&[1; 8]).is_none()
                 && decode_state(&[]).is_none()

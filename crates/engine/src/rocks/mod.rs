@@ -16,7 +16,7 @@ use crate::kind::{self, Kind, Opened, Setting, Storage, Takes};
 use crate::policy::SyncPolicy;
 use error::{engine_error, open_error};
 use floor_filter::{FloorFilter, Shared};
-use format::{COMPLETIONS, MARKS, RECORDS, STATE, STATE_FLOOR, STATE_SHIM};
+use format::{COMPLETIONS, FloorOf, MARKS, RECORDS, STATE, STATE_SERVED, STATE_SHIM};
 use open::Stage;
 use options::Tuning;
 use rocksdb::statistics::Ticker;
@@ -260,20 +260,21 @@ impl RocksStore {
                         None => batch.delete_cf(self.family(MARKS), &key),
                     }
                 }
-                Change::State(state) => {
-                    batch.put_cf(self.family(STATE), STATE_SHIM, format::encode_state(state))
+                Change::State(state, served) => {
+                    let (states, served) = (self.family(STATE), format::encode_served(served));
+                    batch.put_cf(states, STATE_SHIM, format::encode_state(state));
+                    batch.put_cf(states, STATE_SERVED, served);
                 }
-                Change::Floor(floor) => {
-                    batch.put_cf(
-                        self.family(STATE),
-                        STATE_FLOOR,
-                        format::encode_state(&floor.0.to_be_bytes()),
-                    );
+                Change::Floor(chain, floor) => {
+                    let place = FloorOf::Chain(*chain);
+                    let stored = format::encode_state(&floor.0.to_be_bytes());
+                    batch.put_cf(self.family(STATE), place.encode(), stored);
                 }
                 Change::Floors(floors) => {
                     for (bucket, floor) in floors {
+                        let place = FloorOf::Bucket(*bucket);
                         let stored = format::encode_state(&floor.0.to_be_bytes());
-                        batch.put_cf(self.family(STATE), format::encode_bucket(*bucket), stored);
+                        batch.put_cf(self.family(STATE), place.encode(), stored);
                     }
                 }
             }
@@ -375,8 +376,12 @@ impl RocksStore {
         for change in changes {
             match change {
                 Change::Mark { hash, key, mark } => self.shared.mark(hash, key, mark.as_ref()),
-                Change::Floor(floor) => {
-                    self.floors.raise_base(*floor);
+                Change::State(_, served) => {
+                    self.floors.set_served(served.clone());
+                    rises = true;
+                }
+                Change::Floor(chain, floor) => {
+                    self.floors.raise_base(*chain, *floor);
                     rises = true;
                 }
                 Change::Floors(floors) => {
@@ -385,7 +390,7 @@ impl RocksStore {
                     }
                     rises = true;
                 }
-                Change::Record { .. } | Change::Completion(_) | Change::State(_) => {}
+                Change::Record { .. } | Change::Completion(_) => {}
             }
         }
         if rises {
@@ -425,8 +430,15 @@ fn load(db: &DB, path: &Path) -> Result<Loaded, OpenError> {
     each(db, path, STATE, |key, stored| {
         match key {
             STATE_SHIM => loaded.state = Some(format::decode_state(stored)?.to_vec()),
-            STATE_FLOOR => loaded.floors.raise_base(format::decode_floor(stored)?),
-            _ => loaded.floors.raise(format::decode_bucket(key)?, format::decode_floor(stored)?),
+            STATE_SERVED => loaded.floors.set_served(format::decode_served(stored)?),
+            _ => match FloorOf::decode(key)? {
+                FloorOf::Chain(chain) => {
+                    loaded.floors.raise_base(chain, format::decode_floor(stored)?)
+                }
+                FloorOf::Bucket(bucket) => {
+                    loaded.floors.raise(bucket, format::decode_floor(stored)?)
+                }
+            },
         }
         Some(())
     })?

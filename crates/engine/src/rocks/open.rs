@@ -7,9 +7,9 @@ use std::path::Path;
 
 /// The file that makes a directory ours.
 pub const FORMAT_FILE: &str = "SWITCHBACK";
-/// The storage format that this version writes. Format 1, which it reads too, differs in the node's
-/// own state alone, which says itself what format it has.
-pub const FORMAT_VERSION: u32 = 2;
+/// The storage format that this version writes. Formats 1 and 2, which it reads too, differ in the
+/// node's own state, which says itself what format it has, and know one chain of switches.
+pub const FORMAT_VERSION: u32 = 3;
 /// The oldest format that this version reads.
 const FORMAT_OLDEST: u32 = 1;
 

@@ -5,11 +5,12 @@
 
 pub mod model;
 
-use switchback_core::floors::seq_bucket;
+use switchback_core::floors::{Bucket, seq_bucket};
 use switchback_core::storage::*;
+use switchback_core::topology::{ChainId, ChainMap};
 use switchback_engine::rocks::{Options, RocksEngine};
 use switchback_engine::{Engine, MemoryEngine, Statistics, SyncPolicy};
-use switchback_wire::{HashKey, KeyHash, Seq};
+use switchback_wire::{HashKey, KeyHash, Map, Partition, Seq};
 use tempfile::TempDir;
 
 pub const KNOWN: PutCondition = PutCondition::Newer { known: true };
@@ -56,15 +57,28 @@ pub fn mark(key: &[u8], mark: Option<Mark>) -> EngineOp {
 }
 
 pub fn state(state: &[u8]) -> EngineOp {
-    EngineOp::SetState { id: 0, state: state.to_vec() }
+    EngineOp::SetState { id: 0, state: state.to_vec(), served: ChainMap::default() }
+}
+
+/// Two chains serve a half of the keys each.
+pub fn halves() -> ChainMap {
+    let equal = Map::equal(vec![vec![0], vec![0]]);
+    let of_chain = |(chain, it): (u16, &Partition)| Partition { chain, ..it.clone() };
+    let map = Map::new((0..).zip(equal.partitions()).map(of_chain).collect());
+    ChainMap::from(&map.expect("two halves"))
 }
 
 pub fn floor(floor: u64) -> EngineOp {
-    EngineOp::SetFloor { id: 0, floor: Seq(floor) }
+    EngineOp::SetFloor { id: 0, chain: ChainId::default(), floor: Seq(floor) }
 }
 
 pub fn floor_of(key: &[u8], floor: u64) -> EngineOp {
-    EngineOp::RaiseFloors { id: 0, floors: vec![(seq_bucket(&hash(key)), Seq(floor))] }
+    EngineOp::RaiseFloors { id: 0, floors: vec![(bucket(&hash(key)), Seq(floor))] }
+}
+
+/// The bucket of a key, where there is one chain.
+pub fn bucket(hash: &KeyHash) -> Bucket {
+    Bucket { chain: ChainId::default(), number: seq_bucket(hash) }
 }
 
 pub fn scan(from: u64, to: u64, limit: usize) -> EngineOp {

@@ -34,12 +34,13 @@ impl Model {
                 };
                 EngineReply::Set
             }
-            EngineOp::SetState { state, .. } => {
+            EngineOp::SetState { state, served, .. } => {
                 self.state = Some(state);
+                self.floors.set_served(served);
                 EngineReply::Set
             }
-            EngineOp::SetFloor { floor, .. } => {
-                self.floors.raise_base(floor);
+            EngineOp::SetFloor { chain, floor, .. } => {
+                self.floors.raise_base(chain, floor);
                 EngineReply::Set
             }
             EngineOp::RaiseFloors { floors, .. } => {
@@ -60,7 +61,7 @@ impl Model {
         trace: Option<LaneCompletion>,
     ) -> Result<(), Seq> {
         let stored = self.records.get(&key).map(|record| record.seq);
-        let counts_as = stored.unwrap_or(self.floors.base());
+        let counts_as = stored.unwrap_or(self.floors.base(self.floors.chain_of(&key.0)));
         let due = match when {
             PutCondition::Newer { known } => known || record.seq > counts_as,
             PutCondition::IfSeq(expected) => {
@@ -105,7 +106,8 @@ impl Model {
     pub fn compact(&mut self, now_ms: u64) {
         self.records.retain(|key, record| {
             let offered = self.marks.get(key).is_some_and(Mark::is_offered);
-            let floor = if offered { self.floors.base() } else { self.floors.of(&key.0) };
+            let base = self.floors.base(self.floors.chain_of(&key.0));
+            let floor = if offered { base } else { self.floors.of(&key.0) };
             let expired = record.expiry_ms > 0 && record.expiry_ms <= now_ms;
             record.seq > floor || !(record.tombstone || expired)
         });

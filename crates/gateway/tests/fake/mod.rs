@@ -16,7 +16,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use switchback_core::control::{ChainGrant, ClientNotice, ClientReport, Destination, Grant};
-use switchback_core::topology::ByChain;
+use switchback_core::topology::{ByChain, ChainMap};
 use switchback_gateway::{Durability, Gateway, GatewayConfig, GatewayError, WorkerLinks};
 use switchback_net::{ControlLink, Sent, Uplink};
 use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, flags};
@@ -215,12 +215,15 @@ impl ControlLink for FakeControl {
             boot,
             hello_us: sent_us,
             lease_us: 2_000_000,
-            chains: ByChain::new(|_| ChainGrant {
-                epoch: 1,
-                destination: Destination::Switch(Address::in_memory(1, 0)),
-                durable_generation: records.knobs.durable_generation,
-                recovered_epoch: 0,
+            chains: ByChain::new(1, |_| {
+                Some(ChainGrant {
+                    epoch: 1,
+                    destination: Destination::Switch(Address::in_memory(1, 0)),
+                    durable_generation: records.knobs.durable_generation,
+                    recovered_epoch: 0,
+                })
             }),
+            served: ChainMap::default(),
             hash_key: HASH_KEY,
             lane_first: self.worker * LANES,
             lanes: records.knobs.lanes.unwrap_or(LANES).min(asked),

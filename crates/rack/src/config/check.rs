@@ -21,6 +21,33 @@ pub(super) fn whole(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Ov
     directories(config, reader);
 }
 
+/// Each chain has a switch to serve it, and partitions to serve.
+fn chains(config: &RackConfig, reader: &mut Reader<'_>) {
+    let chains = usize::from(config.topology.chains);
+    let (switches, partitions) = (config.switches.len(), config.rack.partitions as usize);
+    if chains > 1 && config.shape == Shape::Embedded {
+        let message = format!(
+            "[topology] chains = {chains} is for a rack that lists its switches, one process each: list {chains} as [[switch]], with \
+             their addresses, or leave chains out"
+        );
+        reader.problem_at("topology.chains", message);
+    } else if chains > switches.max(1) {
+        let message = format!(
+            "[topology] chains = {chains} needs as many switches that serve, and {switches} {} listed; add [[switch]]es, or make \
+             chains at most {switches}",
+            if switches == 1 { "is" } else { "are" }
+        );
+        reader.problem_at("topology.chains", message);
+    }
+    if chains > partitions {
+        let message = format!(
+            "{chains} chains share {partitions} partitions; make it at least {} ([rack] partitions)",
+            chains.next_power_of_two()
+        );
+        reader.problem_among(&["rack.partitions", "topology.chains"], message);
+    }
+}
+
 fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
     let partitions = config.rack.partitions;
     if !partitions.is_power_of_two() {
@@ -39,6 +66,7 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
         );
         reader.problem_among(&["rack.partitions", "nodes.count", "node[0]"], message);
     }
+    chains(config, reader);
     node_flag(nodes, reader, overrides);
     if listed && reader.line_of("nodes.count").is_some() {
         let message = "[nodes] count and [[node]] are both given; the list says how many there are, so leave count out";

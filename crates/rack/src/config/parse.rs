@@ -7,6 +7,7 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use switchback_core::controller::ControlBudget;
+use switchback_core::topology::CHAINS_MAX;
 use switchback_engine::{ENGINES, Options};
 use switchback_wire::Scheme;
 use toml::de::DeTable;
@@ -39,6 +40,7 @@ pub(super) fn rack_config(
     let switches: Vec<_> =
         root.list(reader, "switch").into_iter().map(|section| switch(section, reader)).collect();
     let nodes = nodes(&mut root, reader, &rack.data, overrides);
+    let topology = topology(root.section(reader, "topology"), reader);
     let config = RackConfig {
         shape: if switches.is_empty() { Shape::Embedded } else { Shape::Distributed },
         cache: cache(root.section(reader, "cache"), reader, overrides),
@@ -47,6 +49,7 @@ pub(super) fn rack_config(
         client: client(root.section(reader, "client"), reader),
         links: links(root.section(reader, "links"), reader, overrides),
         rack,
+        topology,
         switches,
         nodes,
     };
@@ -82,6 +85,12 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overr
     };
     section.finish(reader);
     rack
+}
+
+fn topology(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Topology {
+    let chains = section.small(reader, "chains", 1..=u32::from(CHAINS_MAX), 1);
+    section.finish(reader);
+    Topology { chains: chains as u16 }
 }
 
 /// Host names, as a `Host` header has them.

@@ -112,7 +112,7 @@ fn the_examples_distributed_part_is_right() {
 #[test]
 fn every_key_is_documented() {
     let text = "[rack]\nqqqqqqqq=1\n[cache]\nqqqqqqqq=1\n[controller]\nqqqqqqqq=1\n[nodes]\nqqqqqqqq=1\n[gateway]\nqqqqqqqq=1\n\
-                [client]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
+                [client]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n[topology]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
     let error = parse(text).unwrap_err();
     let book = std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run/configuration.md"),
@@ -132,7 +132,7 @@ fn every_key_is_documented() {
             );
         }
     }
-    assert_eq!(sections, 9);
+    assert_eq!(sections, 10);
 }
 
 #[test]

@@ -103,7 +103,9 @@ pub struct RackConfig {
     pub cache: Cache,
     /// `[controller]`
     pub controller: Controller,
-    /// `[[switch]]`: none in an embedded rack; one serves, the others stand by.
+    /// `[topology]`
+    pub topology: Topology,
+    /// `[[switch]]`: none in an embedded rack; one serves each chain, the others stand by.
     pub switches: Vec<Switch>,
     /// `[[node]]`, never empty.
     pub nodes: Vec<Node>,
@@ -142,6 +144,13 @@ pub struct Rack {
     pub snapshot_period_ms: u64,
     /// How long a shutdown may take to bring every cached record to its node.
     pub drain_timeout_ms: u64,
+}
+
+/// `[topology]`: how switches share the keys.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Topology {
+    /// Chains of switches, each of which serves its own keys: as many serve at a time.
+    pub chains: u16,
 }
 
 /// `[cache]`: what a switch caches.

@@ -301,7 +301,7 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
     let gauges = [
         (
             "switchback_epoch",
-            "Epoch of the chain; it rises with every recovery.",
+            "Newest epoch of a chain of switches; it rises with every recovery.",
             f64::from(status.epoch),
         ),
         ("switchback_generation", "Snapshot generation.", f64::from(status.generation)),
@@ -361,7 +361,12 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
         let up = f64::from(u8::from(heard.is_some_and(|switch| switch.alive)));
         samples.gauge("switchback_switch_up", "1 if the controller hears it.", &labels, up);
         let active = f64::from(u8::from(heard.is_some_and(|switch| switch.active)));
-        samples.gauge("switchback_switch_active", "1 for the switch that serves.", &labels, active);
+        samples.gauge(
+            "switchback_switch_active",
+            "1 for a switch that serves a chain.",
+            &labels,
+            active,
+        );
     }
     if let Some(times) = &status.recovery {
         recovery(samples, times);
@@ -585,6 +590,7 @@ mod tests {
             switches: vec![SwitchStatus {
                 index: 0,
                 active: true,
+                chain: Some(0),
                 alive: true,
                 epoch: 3,
                 silent_us: 0,

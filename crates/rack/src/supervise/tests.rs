@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use switchback_core::control::{
-    Command, Envelope, Inspected, Message, NodeReport, NodeStanding, Offer, Peer, SwitchCommand,
-    SwitchReport, SwitchResult,
+    Command, Envelope, Inspected, Message, NodeReport, Offer, Peer, SwitchCommand, SwitchReport,
+    SwitchResult,
 };
 use switchback_core::controller::ControllerConfig;
 use switchback_core::mechanisms::Mechanisms;
@@ -40,8 +40,8 @@ impl Carrier for Played {
                 };
                 Message::FromSwitch(SwitchReport::Done { id, epoch, result })
             }
-            Message::ToNode(Command { id, epoch, .. }) => {
-                Message::FromNode(NodeReport::Done { id, epoch, error: None })
+            Message::ToNode(Command { id, chain, epoch, .. }) => {
+                Message::FromNode(NodeReport::Done { id, chain, epoch, error: None })
             }
             _ => return,
         };
@@ -81,12 +81,8 @@ fn controller(
         clock,
         stop.clone(),
     );
-    let hello = NodeReport::Hello {
-        boot: 1,
-        address: node,
-        chains: ByChain::new(|_| NodeStanding::default()),
-        failure: None,
-    };
+    let hello =
+        NodeReport::Hello { boot: 1, address: node, chains: ByChain::default(), failure: None };
     said(&inbox, Peer::Node(0), Message::FromNode(hello));
     let address = Address::in_memory(2, 0);
     let hello = SwitchReport::Hello {

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use switchback_core::controller::{Files, StoreFile};
+use switchback_core::topology::{CHAINS_MAX, ChainId};
 use switchback_net::directory_refused;
 use thiserror::Error;
 
@@ -68,10 +69,12 @@ pub struct ControllerFiles {
     _lock: File,
 }
 
-fn name(file: StoreFile) -> &'static str {
+/// The first chain's snapshot has the name that it had when there was no other.
+fn name(file: StoreFile) -> String {
     match file {
-        StoreFile::Directory => "directory",
-        StoreFile::Snapshot => "snapshot",
+        StoreFile::Directory => "directory".to_owned(),
+        StoreFile::Snapshot(chain) if chain == ChainId::default() => "snapshot".to_owned(),
+        StoreFile::Snapshot(chain) => format!("snapshot-{}", chain.number()),
     }
 }
 
@@ -85,10 +88,12 @@ impl ControllerFiles {
             return Err(FilesError::Locked(directory.to_path_buf()));
         }
         let files = ControllerFiles { directory: directory.to_path_buf(), _lock: lock };
-        let loaded = Files {
-            directory: files.read(StoreFile::Directory)?,
-            snapshot: files.read(StoreFile::Snapshot)?,
-        };
+        let mut loaded = Files { directory: files.read(StoreFile::Directory)?, ..Files::default() };
+        for chain in (0..CHAINS_MAX).map(ChainId::new) {
+            if let Some(snapshot) = files.read(StoreFile::Snapshot(chain))? {
+                loaded.snapshots.insert(chain, snapshot);
+            }
+        }
         Ok((files, loaded))
     }
 
@@ -118,7 +123,7 @@ impl ControllerFiles {
             return Ok(Some(content.to_vec()));
         }
         // The controller stores its directory as it starts, and so replaces the file.
-        let upgraded = file.upgrade(content.to_vec());
+        let upgraded = file.upgrade(format, content.to_vec());
         upgraded.map(Some).map_err(|_| FilesError::Damaged(path, "its contents can't be decoded"))
     }
 
@@ -167,7 +172,7 @@ mod tests {
     fn a_file_comes_back_whole_or_is_called_damaged() {
         let directory = tempfile::tempdir().unwrap();
         let (files, found) = ControllerFiles::open(directory.path()).unwrap();
-        assert!(found.directory.is_none() && found.snapshot.is_none());
+        assert!(found.directory.is_none() && found.snapshots.is_empty());
         files.store(StoreFile::Directory, b"one").unwrap();
         files.store(StoreFile::Directory, b"two").unwrap();
         assert!(matches!(ControllerFiles::open(directory.path()), Err(FilesError::Locked(_))));
@@ -182,6 +187,33 @@ mod tests {
         assert!(matches!(open_again(directory.path()), Err(FilesError::Damaged(..))));
     }
 
+    const SNAPSHOT: StoreFile = StoreFile::Snapshot(ChainId::new(0));
+
+    #[test]
+    fn each_chain_has_a_snapshot_of_its_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let (files, _) = ControllerFiles::open(directory.path()).unwrap();
+        let chains = [0, 1, CHAINS_MAX - 1].map(ChainId::new);
+        for chain in chains {
+            files.store(StoreFile::Snapshot(chain), &[chain.number() as u8]).unwrap();
+        }
+        drop(files);
+        let (_, found) = open_again(directory.path()).unwrap();
+        let contents = chains.map(|chain| (chain, vec![chain.number() as u8]));
+        assert_eq!(found.snapshots, chains_to(contents));
+        let names = [("snapshot", 0), ("snapshot-1", 1), ("snapshot-63", 63)];
+        for (name, content) in names {
+            let stored = fs::read(directory.path().join(name)).unwrap();
+            assert_eq!(stored, file_of(StoreFile::FORMAT, &[content]), "{name}");
+        }
+    }
+
+    fn chains_to<const N: usize>(
+        contents: [(ChainId, Vec<u8>); N],
+    ) -> std::collections::BTreeMap<ChainId, Vec<u8>> {
+        contents.into()
+    }
+
     /// A file of this format, with these contents.
     fn file_of(format: u8, content: &[u8]) -> Vec<u8> {
         let sum = crc32fast::hash(content).to_be_bytes();
@@ -189,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn format_1_is_read_and_the_next_store_replaces_it() {
+    fn an_older_format_is_read_and_the_next_store_replaces_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("directory");
         // Two partitions and no sessions, as controller/directory.rs of core has them.
@@ -198,11 +230,11 @@ mod tests {
         fs::write(directory.path().join("snapshot"), file_of(1, b"the same")).unwrap();
         let (files, found) = ControllerFiles::open(directory.path()).unwrap();
         let upgraded = found.directory.unwrap();
-        assert_eq!(Ok(&upgraded), StoreFile::Directory.upgrade(was.clone()).as_ref());
-        assert_eq!(found.snapshot.as_deref(), Some(&b"the same"[..]));
+        assert_eq!(Ok(&upgraded), StoreFile::Directory.upgrade(1, was.clone()).as_ref());
+        assert_eq!(found.snapshots[&ChainId::new(0)], b"the same");
         assert_eq!(fs::read(&path).unwrap(), file_of(1, &was), "opening changes nothing");
         files.store(StoreFile::Directory, &upgraded).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), file_of(2, &upgraded));
+        assert_eq!(fs::read(&path).unwrap(), file_of(3, &upgraded));
         drop(files);
         // As if killed while the file was replaced.
         fs::write(directory.path().join("directory.new"), b"SBCT").unwrap();
@@ -221,7 +253,7 @@ mod tests {
         let whole = file_of(StoreFile::FORMAT, b"records");
         let read = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
-            files.read(StoreFile::Snapshot)
+            files.read(SNAPSHOT)
         };
         assert_eq!(read(&whole).unwrap().unwrap(), b"records");
         for at in 0..whole.len() {
@@ -230,7 +262,7 @@ mod tests {
                 let mut bytes = whole.clone();
                 bytes[at] ^= 1 << bit;
                 match read(&bytes) {
-                    // A snapshot is the same in format 1.
+                    // A snapshot is the same in older formats.
                     Ok(contents) => assert_eq!(contents.unwrap(), b"records", "bit {bit} at {at}"),
                     Err(FilesError::Format(..)) => assert_eq!(at, MAGIC.len()),
                     Err(error) => assert!(matches!(error, FilesError::Damaged(..)), "{error}"),
@@ -248,7 +280,7 @@ mod tests {
             let error =
                 ControllerFiles::open(directory.path()).map(|_| ()).unwrap_err().to_string();
             let expected = format!(
-                "{} is of format {format}, and this program reads formats 1 to 2",
+                "{} is of format {format}, and this program reads formats 1 to 3",
                 path.display()
             );
             assert!(
@@ -264,14 +296,14 @@ mod tests {
         let Some(mounted) = Tmpfs::mount(1 << 10) else { return };
         let directory = mounted.path().join("controller");
         let (files, _) = ControllerFiles::open(&directory).unwrap();
-        files.store(StoreFile::Snapshot, &[1; 300_000]).unwrap();
-        let error = files.store(StoreFile::Snapshot, &[2; 900_000]).unwrap_err();
+        files.store(SNAPSHOT, &[1; 300_000]).unwrap();
+        let error = files.store(SNAPSHOT, &[2; 900_000]).unwrap_err();
         assert!(error.to_string().contains("no space is left on its device"), "{error}");
         drop(files);
         let (files, found) = open_again(&directory).unwrap();
-        assert_eq!(found.snapshot.unwrap(), [1; 300_000]);
-        files.store(StoreFile::Snapshot, &[3; 300_000]).unwrap();
+        assert_eq!(found.snapshots[&ChainId::new(0)], [1; 300_000]);
+        files.store(SNAPSHOT, &[3; 300_000]).unwrap();
         drop(files);
-        assert_eq!(open_again(&directory).unwrap().1.snapshot.unwrap(), [3; 300_000]);
+        assert_eq!(open_again(&directory).unwrap().1.snapshots[&ChainId::new(0)], [3; 300_000]);
     }
 }

@@ -67,6 +67,7 @@ impl Setup {
         Rack {
             scheme: self.scheme,
             nodes: self.servers,
+            chains: 1,
             // At least one for each server.
             partitions: self.partitions.max(u32::from(self.servers).next_power_of_two()),
             lanes: self.lanes,

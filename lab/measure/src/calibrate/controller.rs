@@ -4,6 +4,7 @@ use super::{Effort, sample, timed};
 use std::path::Path;
 use switchback_calibration::Controller;
 use switchback_core::controller::StoreFile;
+use switchback_core::topology::ChainId;
 use switchback_rack::threads::ControllerFiles;
 
 /// A sync takes milliseconds: this many tell enough.
@@ -12,7 +13,9 @@ const LARGE_FILES: usize = 7;
 
 pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Controller> {
     let (files, _) = ControllerFiles::open(&scratch.join("controller"))?;
-    let store = |content: &[u8]| timed(|| Ok(files.store(StoreFile::Snapshot, content)?));
+    let store = |content: &[u8]| {
+        timed(|| Ok(files.store(StoreFile::Snapshot(ChainId::default()), content)?))
+    };
     let empty =
         (0..FILES.min(effort.rounds)).map(|_| store(&[])).collect::<anyhow::Result<Vec<_>>>()?;
     let file_ms = sample(empty.iter().map(|took| took.as_secs_f64() * 1e3).collect());

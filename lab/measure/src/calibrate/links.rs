@@ -12,7 +12,7 @@ use switchback_core::control::{
     Command, Envelope, KeyedRecord, Message, NodeCommand, NodeReport, Peer, SwitchReport,
 };
 use switchback_core::storage::Record;
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_net::{Carrier, ControlEvent, Parts, PeerPort, TcpHub, UdpLink, connect};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, Seq};
 
@@ -206,11 +206,13 @@ fn delay(rounds: usize) -> anyhow::Result<Vec<f64>> {
     let peer = Peer::Node(0);
     let mut channel = Channel::open(peer)?;
     let Channel { hub, hub_sleeps, arrived, port, port_sleeps } = &mut channel;
-    let done = || Message::FromNode(NodeReport::Done { id: 1, epoch: 1, error: None });
+    let done = || {
+        Message::FromNode(NodeReport::Done { id: 1, chain: ChainId::new(0), epoch: 1, error: None })
+    };
     let again = || {
         Message::ToNode(Command {
             id: 1,
-            chain: chain_of(0),
+            chain: ChainId::new(0),
             epoch: 1,
             body: NodeCommand::OfferAgain,
         })

@@ -18,7 +18,7 @@ use switchback_core::control::{Command, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineDone, EngineOp, Loaded, Mark, OfferId, PutCondition, Record};
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_engine::rocks::{Options, RocksEngine};
 use switchback_engine::{Engine, MemoryEngine, SyncPolicy};
 use switchback_net::{Clock, UdpLink};
@@ -255,7 +255,7 @@ impl<E: Engine> Testbed<E> {
         {
             testbed.shim.handle_message(
                 testbed.clock.now(),
-                Command { id, chain: chain_of(0), epoch: EPOCH, body },
+                Command { id, chain: ChainId::new(0), epoch: EPOCH, body },
             );
             testbed.ask_engine();
         }

@@ -12,7 +12,7 @@ use switchback_core::control::{
     BATCH_MAX, Command, Entry, Location, SwitchCommand, SwitchConfig, SwitchReport, SwitchResult,
 };
 use switchback_core::switch::{Agent, AgentConfig, carry_out};
-use switchback_core::topology::chain_of;
+use switchback_core::topology::ChainId;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
 use switchback_net::DatapathTarget;
 use switchback_wire::{Address, HashKey, Header, Map, Op, Packet};
@@ -86,7 +86,7 @@ impl Testbed {
     fn command(&mut self, body: SwitchCommand) -> anyhow::Result<()> {
         self.commands += 1;
         let id = self.commands;
-        self.agent.handle_message(now(), Command { id, chain: chain_of(0), epoch: 1, body });
+        self.agent.handle_message(now(), Command { id, chain: ChainId::new(0), epoch: 1, body });
         carry_out(&mut self.agent, now(), &mut self.target);
         let report = self.agent.poll_message().context("the agent says nothing")?;
         let done = match &report {

@@ -19,6 +19,7 @@ use switchback_core::client::{
 };
 use switchback_core::control::ClientNotice;
 use switchback_core::mechanisms::Mechanisms;
+use switchback_core::topology::ChainId;
 use switchback_spool::{Disk, OpenError, Spool, load, segments};
 use switchback_wire::{Header, Seq, flags, record_flags, scan_entries};
 
@@ -140,7 +141,7 @@ pub(super) struct ClientSlot {
     pub(super) life: u16,
     boot: u32,
     /// What it preserved of earlier epochs was given up.
-    pub(super) abandoned_in: u32,
+    pub(super) abandoned_in: BTreeMap<ChainId, u32>,
     /// When this controller got its last message.
     pub(super) heard_us: u64,
     threads: Vec<Thread>,
@@ -158,7 +159,7 @@ impl ClientSlot {
             session: None,
             life: 0,
             boot: 0,
-            abandoned_in: 0,
+            abandoned_in: BTreeMap::new(),
             heard_us: 0,
             threads: vec![Thread::default(); usize::from(plan.load.threads)],
             listings: vec![None; usize::from(plan.load.threads)],
@@ -227,7 +228,7 @@ impl World {
 
     pub(super) fn crash_client(&mut self, client: u16) {
         if self.clients[usize::from(client)].spool.is_none() {
-            self.weaken_client(client);
+            self.weaken_client(client, None);
         }
         let slot = &mut self.clients[usize::from(client)];
         let Some(session) = slot.session.take() else { return };
@@ -240,18 +241,21 @@ impl World {
         }
     }
 
-    /// What a client alone keeps is lost, as promised: answers that rest on it are evidence no
-    /// longer.
-    pub(super) fn weaken_client(&mut self, client: u16) {
+    /// What a client alone keeps (of one chain, or all) is lost, as promised: answers that rest on
+    /// it are evidence no longer.
+    fn weaken_client(&mut self, client: u16, chain: Option<ChainId>) {
         if !self.plan.scheme.absorbs_writes() {
             return;
         }
         let slot = &self.clients[usize::from(client)];
-        let kept: BTreeMap<u32, Seq> = match (&slot.session, &slot.spool) {
-            (Some(session), _) => {
-                session.preserved().iter().filter_map(|kept| self.kept(kept)).collect()
-            }
-            (None, Some(spool)) => spool.left().iter().filter_map(|kept| self.kept(kept)).collect(),
+        let is_of =
+            |kept: &&PreservedRecord| chain.is_none_or(|chain| self.chain_of(&kept.hash) == chain);
+        let kept = |preserved: &Preservation| -> BTreeMap<u32, Seq> {
+            preserved.iter().filter(is_of).filter_map(|kept| self.kept(kept)).collect()
+        };
+        let kept = match (&slot.session, &slot.spool) {
+            (Some(session), _) => kept(session.preserved()),
+            (None, Some(spool)) => kept(&spool.left()),
             (None, None) => return,
         };
         // A spool outlives the lives that wrote it.
@@ -262,10 +266,10 @@ impl World {
 
     /// The recovery of this epoch no longer waited for the client: what it alone keeps is lost, as
     /// promised.
-    pub(super) fn give_up_client(&mut self, client: u16, epoch: u32) {
-        self.weaken_client(client);
+    pub(super) fn give_up_client(&mut self, client: u16, chain: ChainId, epoch: u32) {
+        self.weaken_client(client, Some(chain));
         let slot = &mut self.clients[usize::from(client)];
-        slot.abandoned_in = epoch;
+        slot.abandoned_in.insert(chain, epoch);
         if let Some(spool) = &mut slot.spool {
             for done in spool.answers.iter_mut().chain(&mut spool.next_answers) {
                 done.given_up = true;
@@ -293,8 +297,10 @@ impl World {
     pub(super) fn client_hears(&mut self, client: u16, notice: ClientNotice) {
         let now = self.now(Part::Client(client));
         if let ClientNotice::Granted(grant) = &notice {
-            for (_, chain) in grant.chains.iter() {
-                self.check_released(client, chain.durable_generation, chain.recovered_epoch);
+            for (chain, granted) in grant.chains.iter() {
+                let Some(granted) = granted else { continue };
+                let (generation, epoch) = (granted.durable_generation, granted.recovered_epoch);
+                self.check_released(client, chain, generation, epoch);
             }
         }
         let Some(session) = &mut self.clients[usize::from(client)].session else { return };
@@ -310,16 +316,17 @@ impl World {
         };
         let answer = Header::decode(flight.packet.bytes()).ok();
         if let Some(answer) = &answer
-            && answer.durable_generation > session.durable_generation()
-            && answer.epoch == session.epoch()
-            && session.is_open(now)
+            && answer.durable_generation > session.durable_generation_of(&answer.key_hash)
+            && answer.epoch == session.epoch_of(&answer.key_hash)
+            && session.is_open_for(now, &answer.key_hash)
         {
-            self.check_released(client, answer.durable_generation, 0);
+            let chain = self.chain_of(&answer.key_hash);
+            self.check_released(client, chain, answer.durable_generation, 0);
         }
         let is_write_back = self.plan.scheme.absorbs_writes();
         let slot = &mut self.clients[usize::from(client)];
         let Some(session) = &mut slot.session else { return };
-        let session_epoch = session.epoch();
+        let session_epoch = answer.as_ref().map_or(0, |answer| session.epoch_of(&answer.key_hash));
         let at_risk = is_write_back && answer.is_some_and(|answer| rests_on_client(&answer));
         let completion = session.handle_packet(now, &flight.packet);
         if let Some(completion) = &completion
@@ -426,6 +433,7 @@ impl World {
         }
         loop {
             let Some(session) = &mut self.clients[usize::from(client)].session else { return };
+            // That of the key's chain isn't known here; an operation that came to nothing needs none.
             let epoch = session.epoch();
             let Some(completion) = session.poll_completion() else { break };
             let done = take_apart(&completion, epoch, false);
@@ -645,19 +653,24 @@ impl World {
     }
 
     /// Before a client releases what it preserves: all of that must be durable elsewhere.
-    fn check_released(&mut self, client: u16, generation: u32, recovered: u32) {
+    fn check_released(&mut self, client: u16, chain: ChainId, generation: u32, recovered: u32) {
         let slot = &self.clients[usize::from(client)];
         let Some(session) = &slot.session else { return };
+        let abandoned_in = slot.abandoned_in.get(&chain).copied().unwrap_or(0);
         let goes = |kept: &PreservedRecord| {
-            let promised = kept.record.seq.epoch() >= slot.abandoned_in;
-            promised && (kept.generation < generation || kept.record.seq.epoch() < recovered)
+            let promised = kept.record.seq.epoch() >= abandoned_in;
+            let is_of = self.chain_of(&kept.hash) == chain;
+            is_of
+                && promised
+                && (kept.generation < generation || kept.record.seq.epoch() < recovered)
         };
         let going: Vec<_> = session.preserved().iter().filter(|kept| goes(kept)).collect();
         let mut lost = None;
         for kept in &going {
             let seq = kept.record.seq;
-            let in_snapshot =
-                self.controller.snapshot.records.get(&kept.hash).is_some_and(|there| *there >= seq);
+            let snapshot = self.controller.chains.get(&chain).map(|chain| &chain.snapshot);
+            let there = snapshot.and_then(|snapshot| snapshot.records.get(&kept.hash));
+            let in_snapshot = there.is_some_and(|there| *there >= seq);
             if !in_snapshot && !self.is_at_node(&kept.hash, seq) {
                 lost = Some(format!(
                     "client{client} is told to forget {seq} of {} (generation {}), which is neither at its node nor in a snapshot",

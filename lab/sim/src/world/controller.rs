@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use switchback_assembly::Part;
 use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};
 use switchback_core::controller::{Controller, Files, Store, StoreFile, Stored, merge_stores};
+use switchback_core::topology::ChainId;
 use switchback_wire::{KeyHash, Seq};
 
 /// The controller and its disk.
@@ -18,6 +19,13 @@ pub(super) struct ControllerSlot {
     boot: u32,
     files: Files,
     stores: VecDeque<Store>,
+    /// What is known of each chain that was heard of.
+    pub(super) chains: BTreeMap<ChainId, ChainSlot>,
+}
+
+/// What is known of a chain.
+#[derive(Default)]
+pub(super) struct ChainSlot {
     /// What the snapshot on the disk holds.
     pub(super) snapshot: DurableSnapshot,
     /// Recovery that was noticed last.
@@ -47,22 +55,23 @@ impl ControllerSlot {
         self.controller.is_some()
     }
 
-    /// Whether no store is under way.
+    /// Whether no store is under way but those of snapshots, which never end.
     pub(super) fn is_idle(&self) -> bool {
-        self.stores.is_empty()
+        self.stores.iter().all(|store| matches!(store.file, StoreFile::Snapshot(_)))
     }
 
     /// A file is on the disk.
     fn keep(&mut self, Store { file, bytes, .. }: Store) {
         match file {
             StoreFile::Directory => self.files.directory = Some(bytes),
-            StoreFile::Snapshot => {
+            StoreFile::Snapshot(chain) => {
                 let read: SnapshotFile =
                     postcard::from_bytes(&bytes).expect("the controller wrote it");
                 let records =
                     read.records.into_iter().map(|keyed| (keyed.hash, keyed.record.seq)).collect();
-                self.snapshot = DurableSnapshot { generation: read.generation, records };
-                self.files.snapshot = Some(bytes);
+                let snapshot = DurableSnapshot { generation: read.generation, records };
+                self.chains.entry(chain).or_default().snapshot = snapshot;
+                self.files.snapshots.insert(chain, bytes);
             }
         }
     }
@@ -184,20 +193,30 @@ impl World {
 
     /// No part may be told of a snapshot that isn't on the disk.
     fn check_release(&mut self, message: &Message) {
-        let told = match message {
-            Message::ToSwitch(command) => match command.body {
-                SwitchCommand::DurableGeneration(generation) => generation,
-                _ => return,
-            },
-            Message::ToClient(ClientNotice::Granted(grant)) => {
-                let told = grant.chains.iter().map(|(_, chain)| chain.durable_generation);
-                told.max().expect("a rack has a chain")
+        match message {
+            Message::ToSwitch(command) => {
+                if let SwitchCommand::DurableGeneration(generation) = command.body {
+                    self.check_durable(command.chain, generation);
+                }
             }
-            _ => return,
-        };
-        let durable = self.controller.snapshot.generation;
+            Message::ToClient(ClientNotice::Granted(grant)) => {
+                for (chain, granted) in grant.chains.iter() {
+                    if let Some(granted) = granted {
+                        self.check_durable(chain, granted.durable_generation);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn check_durable(&mut self, chain: ChainId, told: u32) {
+        let durable = self.controller.chains.entry(chain).or_default().snapshot.generation;
         if told > durable {
-            let text = format!("generation {told} is called durable, but the disk has {durable}");
+            let text = format!(
+                "generation {told} of chain {} is called durable, but the disk has {durable}",
+                chain.number()
+            );
             self.fail(Violation::general(Check::ReleasedTooEarly, text));
         }
     }
@@ -205,17 +224,25 @@ impl World {
     /// A client that a recovery went on without, after its lease ran out, is as good as crashed:
     /// what it alone keeps is lost, as promised. Of others nothing may be lost.
     fn notice_abandoned(&mut self) {
-        let Some(controller) = &self.controller.controller else { return };
-        if controller.epoch() != self.controller.epoch {
-            self.controller.epoch = controller.epoch();
-            self.controller.epoch_since_us = self.now_us;
+        for chain in (0..self.plan.topology.chains).map(ChainId::new) {
+            self.notice_abandoned_by(chain);
         }
-        let (epoch, abandoned) = controller.abandoned_clients();
-        if epoch <= self.controller.recovered {
+    }
+
+    fn notice_abandoned_by(&mut self, chain: ChainId) {
+        let Some(controller) = &self.controller.controller else { return };
+        let slot = self.controller.chains.entry(chain).or_default();
+        let epoch = controller.chain_epoch(chain);
+        if epoch != slot.epoch {
+            (slot.epoch, slot.epoch_since_us) = (epoch, self.now_us);
+        }
+        let (epoch, abandoned) = controller.abandoned_clients(chain);
+        if epoch <= slot.recovered {
             return;
         }
+        slot.recovered = epoch;
+        let waited_us = self.now_us - slot.epoch_since_us;
         let abandoned = abandoned.to_vec();
-        self.controller.recovered = epoch;
         self.statistics.recoveries += 1;
         for client in abandoned {
             self.trace.line(self.now_us, || {
@@ -225,7 +252,6 @@ impl World {
             // Clocks differ by a few per cent.
             let times = &self.plan.times;
             let silent_us = self.now_us - slot.heard_us;
-            let waited_us = self.now_us - self.controller.epoch_since_us;
             if slot.heard_us != 0
                 && silent_us < times.lease_us * 9 / 10
                 && waited_us < times.spool_wait_us * 9 / 10
@@ -235,7 +261,7 @@ impl World {
                 );
                 self.fail(Violation::general(Check::LeftBehind, text));
             } else {
-                self.give_up_client(client as u16, epoch);
+                self.give_up_client(client as u16, chain, epoch);
             }
         }
     }

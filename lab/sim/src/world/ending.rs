@@ -218,16 +218,17 @@ impl World {
 
     pub(super) fn is_settled(&self) -> bool {
         let Some(controller) = &self.controller.controller else { return false };
-        let epoch = controller.epoch();
+        let chains = controller.chain_statuses();
         let idle = self.clients.iter().all(super::ClientSlot::is_idle);
         let moved = self
             .clients
             .iter()
             .filter_map(|slot| slot.session.as_ref())
-            .all(|s| s.epoch() == epoch);
+            .all(|session| session.epochs().eq(chains.iter().map(|chain| chain.epoch)));
         // The controller may not have noticed yet that its switch died.
-        let running = self.switches.iter().filter_map(|slot| slot.running.as_ref());
-        let switched = running.map(|running| running.agent.epoch()).any(|at| at == epoch);
+        let running = || self.switches.iter().filter_map(|slot| slot.running.as_ref());
+        let serves = |epoch| running().any(|running| running.agent.epoch() == epoch);
+        let switched = chains.iter().all(|chain| serves(chain.epoch));
         let serves = switched && controller.is_serving() && !controller.is_bypassing();
         idle && moved && serves && self.control.is_prompt(self.now_us)
     }

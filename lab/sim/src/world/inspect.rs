@@ -6,6 +6,7 @@ use crate::event::Event;
 use crate::parts::PARTS;
 use switchback_assembly::Part;
 use switchback_core::storage::Record;
+use switchback_core::topology::ChainId;
 use switchback_engine::MemoryEngine;
 use switchback_wire::{KeyHash, Seq};
 
@@ -63,7 +64,8 @@ impl World {
             );
         }
         if let Some(controller) = &self.controller.controller {
-            bound("keys cached, as the controller sees it", controller.cached(), records);
+            let chains = usize::from(self.rack.chains);
+            bound("keys cached, as the controller sees it", controller.cached(), chains * records);
             bound("commands of the controller", controller.commands_outstanding(), 4096);
         }
         bound("packets under way", self.flights.len(), 1 << 18);
@@ -71,6 +73,11 @@ impl World {
         if let Some(text) = broken {
             self.fail(Violation::general(Check::Bounds, text));
         }
+    }
+
+    /// The chain that serves a key.
+    pub(super) fn chain_of(&self, hash: &KeyHash) -> ChainId {
+        ChainId::new(self.map.of(*hash).chain)
     }
 
     fn engine_of(&self, hash: &KeyHash) -> &MemoryEngine {

@@ -39,6 +39,7 @@ use switch::SwitchSlot;
 use switchback_assembly::Part;
 use switchback_assembly::Rack;
 use switchback_core::Now;
+use switchback_core::controller::deal_to_chains;
 use switchback_events::EventQueue;
 use switchback_wire::Map;
 
@@ -138,7 +139,7 @@ impl World {
             rules: None,
             workload,
             random,
-            map: Map::equal(heads.collect()),
+            map: deal_to_chains(&Map::equal(heads.collect()), rack.chains),
             rack,
             plan,
         };

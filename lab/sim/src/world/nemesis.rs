@@ -150,11 +150,10 @@ impl World {
             }
             FaultKind::Zombie => {
                 // It may go on serving clients that haven't heard either.
-                let active = self.active_switch();
-                let mut alone =
-                    vec![self.pick(|part| {
-                        is_switch(part) && active.is_none_or(|active| part == active)
-                    })?];
+                let active = self.active_switches();
+                let mut alone = vec![self.pick(|part| {
+                    is_switch(part) && (active.is_empty() || active.contains(&part))
+                })?];
                 let share = *self.nemesis.random.pick(&[0.0, 0.5, 0.5, 1.0]);
                 for part in self.parts().into_iter().filter(|part| is_client(*part)) {
                     if self.nemesis.random.chance(share) {
@@ -211,10 +210,12 @@ impl World {
         Some(vec![part])
     }
 
-    /// The switch that serves, as the controller sees it.
-    fn active_switch(&self) -> Option<Part> {
-        let status = self.controller.controller.as_ref()?.status(self.now(Part::Controller));
-        status.switches.iter().find(|switch| switch.active).map(|switch| Part::Switch(switch.index))
+    /// The switches that serve, as the controller sees it.
+    fn active_switches(&self) -> Vec<Part> {
+        let Some(controller) = &self.controller.controller else { return Vec::new() };
+        let status = controller.status(self.now(Part::Controller));
+        let active = status.switches.iter().filter(|switch| switch.active);
+        active.map(|switch| Part::Switch(switch.index)).collect()
     }
 
     /// Damages a record of a node where it is stored. (It is mended when the fault ends, as from a

@@ -119,6 +119,7 @@ impl Script {
             nodes: 1,
             clients: 2,
             switches: 1,
+            chains: 1,
             partitions: 16,
             classes: vec![(1024, 8)],
             cache_records: 8,

@@ -65,6 +65,7 @@ fn status() -> RackStatus {
         },
         switches: vec![SwitchStatus {
             active: true,
+            chain: Some(0),
             alive: true,
             epoch: 2,
             ..SwitchStatus::default()
@@ -163,6 +164,7 @@ chain  epoch  phase    switch  generation  durable below  cached
         index,
         address: Some(format!("10.0.0.{index}:7000")),
         active,
+        chain: active.then_some(0),
         alive,
         epoch: 12,
     };
@@ -170,10 +172,10 @@ chain  epoch  phase    switch  generation  durable below  cached
     assert_eq!(
         switches_text(&switches, Paint::none()),
         "\
-switch  address        state      epoch
-     0  10.0.0.0:7000  serves        12
-     1  10.0.0.1:7000  stands by     12
-     2  10.0.0.2:7000  down          12
+switch  address        state      chain  epoch
+     0  10.0.0.0:7000  serves         0     12
+     1  10.0.0.1:7000  stands by      -     12
+     2  10.0.0.2:7000  down           -     12
 "
     );
     let partition = |partition, first: u128, replicas| PartitionStatus {

@@ -69,7 +69,7 @@ impl Session {
         if header.has(flags::CACHED)
             && dirty
             && preserves
-            && header.generation >= self.durable_generation_of(index)
+            && header.generation >= self.lane_durable_generation(index)
         {
             let (_, key) = self.lanes[index as usize].packet.value_and_key();
             let (seq, expiry_ms) = (header.seq, header.expiry_ms);
@@ -91,7 +91,7 @@ impl Session {
 
     /// Snapshots before this generation are durable, of the chain that serves a lane's key.
     #[inline]
-    fn durable_generation_of(&self, index: u32) -> u32 {
+    fn lane_durable_generation(&self, index: u32) -> u32 {
         self.chains[self.lanes[index as usize].chain].durable_generation
     }
 
@@ -101,7 +101,7 @@ impl Session {
         let preserves = self.config.mechanisms.preservation();
         if header.has(flags::CACHED)
             && preserves
-            && header.generation >= self.durable_generation_of(index)
+            && header.generation >= self.lane_durable_generation(index)
         {
             let lane = &self.lanes[index as usize];
             let (value, key) = lane.packet.value_and_key();

@@ -41,7 +41,7 @@ impl Session {
             boot: self.boot,
             sent_us: now.monotonic_us,
             lanes: self.config.lanes,
-            epochs: ByChain::new(|chain| self.chains[chain].epoch),
+            epochs: self.chains.map(|_, chain| chain.epoch),
             pressure,
             spooled: self.config.spooled,
         });
@@ -113,7 +113,8 @@ impl Session {
     pub fn handle_message(&mut self, now: Now, notice: ClientNotice) {
         match notice {
             ClientNotice::Granted(grant) => self.granted(now, grant),
-            ClientNotice::Gather { chain, epoch, destination } => {
+            ClientNotice::Gather { chain, epoch, destination, served } => {
+                self.served = served;
                 self.gather(now, chain, epoch, destination)
             }
             ClientNotice::Gathered { epoch, chunk } => self.gathered(epoch, chunk),
@@ -144,14 +145,20 @@ impl Session {
         let is_mine = grant.boot == self.boot || !self.config.mechanisms.client_life();
         // More lanes than were asked for are of another session, or of no controller.
         let is_mine = is_mine && grant.lanes <= self.config.lanes;
-        let is_old =
-            grant.chains.iter().any(|(chain, granted)| granted.epoch < self.chains[chain].epoch);
+        let is_old = grant.chains.iter().any(|(chain, granted)| {
+            let known = self.chains.get(chain).map_or(0, |known| known.epoch);
+            granted.as_ref().is_some_and(|granted| granted.epoch < known)
+        });
         if !is_mine || is_old || grant.hello_us > now.monotonic_us {
             return;
         }
+        self.served = grant.served.clone();
         for (chain, granted) in grant.chains.iter() {
-            let epoch = self.chains[chain].epoch;
-            if granted.epoch > epoch && epoch != 0 {
+            let known = self.chains.known(chain, |_| ChainState::new()).epoch;
+            let Some(granted) = granted else { continue };
+            if known == 0 {
+                self.chains[chain].epoch = granted.epoch;
+            } else if granted.epoch > known {
                 self.gather(now, chain, granted.epoch, granted.destination.clone());
             }
         }
@@ -163,17 +170,27 @@ impl Session {
             self.open(now, &grant);
         }
         self.lease_us = grant.lease_us;
-        self.lease_until_us =
-            self.lease_until_us.max(grant.hello_us.saturating_add(grant.lease_us));
+        let lease_until_us = grant.hello_us.saturating_add(grant.lease_us);
+        self.lease_until_us = self.lease_until_us.max(lease_until_us);
         for (chain, granted) in grant.chains.iter() {
-            self.chains[chain].destination = granted.destination.clone();
+            let known = &mut self.chains[chain];
+            if granted.is_some() || !self.config.mechanisms.lease_by_chain() {
+                known.lease_until_us = known.lease_until_us.max(lease_until_us);
+            }
+            let Some(granted) = granted else { continue };
+            known.destination = granted.destination.clone();
             self.generation_is_durable(chain, granted.durable_generation);
             if granted.recovered_epoch > self.chains[chain].recovered_epoch {
                 self.chains[chain].recovered_epoch = granted.recovered_epoch;
-                let is_of = |hash: &KeyHash| chain_of_key(hash) == chain;
-                self.preserved.release_older_epochs(granted.recovered_epoch, is_of);
+                self.release_older_epochs(chain, granted.recovered_epoch);
             }
         }
+    }
+
+    /// A chain's recovery up to this epoch is durable.
+    fn release_older_epochs(&mut self, chain: ChainId, epoch: u32) {
+        let served = &self.served;
+        self.preserved.release_older_epochs(epoch, |hash| served.of(hash) == chain);
     }
 
     /// A chain's snapshot that began this generation is durable.
@@ -181,8 +198,9 @@ impl Session {
     pub(super) fn generation_is_durable(&mut self, chain: ChainId, generation: u32) {
         if generation > self.chains[chain].durable_generation {
             self.chains[chain].durable_generation = generation;
-            self.preserved
-                .release_older_generations(generation, |hash| chain_of_key(hash) == chain);
+            let (served, any) = (&self.served, !self.config.mechanisms.release_by_chain());
+            let is_of = |hash: &KeyHash| any || served.of(hash) == chain;
+            self.preserved.release_older_generations(generation, is_of);
         }
     }
 
@@ -194,7 +212,9 @@ impl Session {
             }
         }
         for (chain, granted) in grant.chains.iter() {
-            self.chains[chain].epoch = granted.epoch;
+            if let Some(granted) = granted {
+                self.chains[chain].epoch = granted.epoch;
+            }
         }
         self.hash_key = grant.hash_key;
         self.lane_first = grant.lane_first;
@@ -206,7 +226,7 @@ impl Session {
             share: 0,
             token: 0,
             packet: Packet::new(),
-            chain: chain_of_key(&KeyHash::default()),
+            chain: ChainId::default(),
             hash: KeyHash::default(),
             expiry_ms: 0,
             refused: None,
@@ -220,7 +240,7 @@ impl Session {
 
     /// Moves to a chain's new epoch and answers the gather, in one step (rule 9).
     fn gather(&mut self, now: Now, chain: ChainId, epoch: u32, destination: Destination) {
-        let known = &self.chains[chain];
+        let known = self.chains.known(chain, |_| ChainState::new());
         let answering = known.gather.as_ref().is_some_and(|gather| gather.epoch == epoch);
         if epoch < known.epoch || answering {
             return;
@@ -229,9 +249,8 @@ impl Session {
         if epoch > known.epoch {
             self.change_epoch(now, chain, epoch, destination);
         }
-        let is_of = |hash: &KeyHash| chain_of_key(hash) == chain;
-        let mut records: VecDeque<_> =
-            self.preserved.keyed().filter(|record| is_of(&record.hash)).collect();
+        let is_of = |record: &KeyedRecord| self.served.of(&record.hash) == chain;
+        let mut records: VecDeque<_> = self.preserved.keyed().filter(is_of).collect();
         let mut chunks = Vec::new();
         while chunks.is_empty() || !records.is_empty() {
             let count = batch_len(&records);
@@ -247,7 +266,7 @@ impl Session {
         self.chains[chain].gather = Some(Gather { epoch, chunks });
         self.timers.set(SessionTimer::Gather, now.in_us(self.config.hello_us));
         if !self.config.mechanisms.release_after_recovery() {
-            self.preserved.release_older_epochs(epoch, |hash| chain_of_key(hash) == chain);
+            self.release_older_epochs(chain, epoch);
         }
     }
 
@@ -295,5 +314,6 @@ impl Session {
     pub fn close(&mut self) {
         self.messages.push_back(ClientReport::Close { boot: self.boot });
         self.lease_until_us = 0;
+        self.chains.iter_mut().for_each(|(_, chain)| chain.lease_until_us = 0);
     }
 }

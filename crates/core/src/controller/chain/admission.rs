@@ -1,6 +1,6 @@
 //! Admission: offers of hot keys become entries of the cache (FarReach III-B; rules 4 and 5).
 
-use super::budget::Purpose;
+use super::budget::{Budget, Purpose};
 use super::cache::{CachedKey, Stage};
 use super::work::Work;
 use super::{Chain, Context, Directory, Phase};
@@ -8,6 +8,7 @@ use crate::control::{BATCH_MAX, Entry, EntryId, Location, Offer, SwitchCommand};
 use crate::storage::OfferId;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash};
 
 /// Offers that wait for an eviction; never more than the cache has slots. More wait only where there
@@ -28,6 +29,14 @@ pub struct Declined {
     pub crowded: u64,
     /// What is cached was counted as often.
     pub outdone: u64,
+}
+
+impl AddAssign for Declined {
+    fn add_assign(&mut self, more: Declined) {
+        self.unfit += more.unfit;
+        self.crowded += more.crowded;
+        self.outdone += more.outdone;
+    }
 }
 
 impl Declined {
@@ -138,11 +147,12 @@ impl Chain {
         if matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing) {
             return; // what is cached isn't known yet; nodes repeat their offers
         }
-        self.budget.received(cx.now, Purpose::Offer, &offers);
+        cx.budget.received(cx.now, Purpose::Offer, &offers);
         let (mut held, mut declined) = (Vec::new(), Vec::new());
         for offer in offers {
             let (hash, id) = (offer.hash, offer.id);
-            if cx.directory.head_of(&hash) != node {
+            let is_of = cx.directory.served().of(&hash) == self.id;
+            if !is_of || cx.directory.head_of(&hash) != node {
                 continue;
             }
             let is_declined = self.commands.is_clearing(hash, id) || declined.contains(&(hash, id));
@@ -162,7 +172,7 @@ impl Chain {
                 held.push((hash, id));
             } else if self.fits(cx, &offer) {
                 held.push((hash, id));
-                let limit = self.waiting_max();
+                let limit = self.waiting_max(cx.budget);
                 declined.extend(self.waiting.push(offer, limit).map(|last| (last.hash, last.id)));
             } else {
                 // Left to wait it would be admitted under an offer that its node has cleared.
@@ -189,9 +199,9 @@ impl Chain {
     }
 
     /// How many offers may wait.
-    fn waiting_max(&self) -> usize {
+    fn waiting_max(&self, budget: &Budget) -> usize {
         let evictions = WAITING_MAX.min(self.cache.capacity());
-        let admits = !self.is_draining() && !self.budget.is_closed();
+        let admits = !self.is_draining() && !budget.is_closed();
         if admits { evictions.max(self.cache.room()) } else { 0 }
     }
 
@@ -215,7 +225,13 @@ impl Chain {
     /// Gives slots to waiting offers, or makes room for them, as far as the budget goes.
     pub(super) fn admit_waiting(&mut self, cx: &mut Context<'_>) {
         self.wants_room = false;
-        if !self.wants_slots(cx.directory) || !self.budget.may_begin(cx.now) {
+        let wants_slots = self.wants_slots(cx.directory);
+        let must_wait = wants_slots && !cx.budget.may_begin(cx.now);
+        if must_wait && !self.awaits_budget {
+            cx.budget.delays();
+        }
+        self.awaits_budget = must_wait;
+        if !wants_slots || must_wait {
             return;
         }
         let mut full = false;

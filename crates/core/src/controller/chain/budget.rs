@@ -133,27 +133,24 @@ impl Rate {
     }
 }
 
-/// The budget of admissions and evictions, and what they and offers have cost.
+/// The budget of admissions and evictions of all chains, and what they and offers have cost.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(in crate::controller) struct Budget {
     messages: Bucket,
     bytes: Bucket,
     filled_us: u64,
-    /// Something waits for it.
-    is_delaying: bool,
     /// But for `per_s`.
     cost: ControlCost,
     rate: Rate,
 }
 
 impl Budget {
-    pub(super) fn new(now: Now, limits: ControlBudget) -> Budget {
+    pub(in crate::controller) fn new(now: Now, limits: ControlBudget) -> Budget {
         let (spent, before) = Default::default();
         Budget {
             messages: Bucket::new(limits.messages_per_s),
             bytes: Bucket::new(limits.bytes_per_s),
             filled_us: now.monotonic_us,
-            is_delaying: false,
             cost: ControlCost::default(),
             rate: Rate { since_us: now.monotonic_us, spent, before },
         }
@@ -167,16 +164,17 @@ impl Budget {
     /// Whether an admission or an eviction that is wanted may begin now.
     pub(super) fn may_begin(&mut self, now: Now) -> bool {
         self.fill(now);
-        let may_begin = self.wait_us() == Some(0);
-        self.cost.delays += u64::from(!may_begin && !self.is_delaying);
-        self.is_delaying = !may_begin;
-        may_begin
+        self.wait_us() == Some(0)
     }
 
-    /// When what waits for it may begin; `None`: nothing waits, or it waits for ever.
+    /// Something that is wanted has to wait from now on.
+    pub(super) fn delays(&mut self) {
+        self.cost.delays += 1;
+    }
+
+    /// When something may begin; `None`: never.
     pub(super) fn ready_us(&self) -> Option<u64> {
-        let wait_us = self.wait_us().filter(|_| self.is_delaying)?;
-        Some(self.filled_us.saturating_add(wait_us))
+        Some(self.filled_us.saturating_add(self.wait_us()?))
     }
 
     /// A message is sent, for the first time or again.
@@ -190,7 +188,7 @@ impl Budget {
     }
 
     /// What it has paid for, and offers.
-    pub(super) fn cost(&self, now: Now) -> ControlCost {
+    pub(in crate::controller) fn cost(&self, now: Now) -> ControlCost {
         ControlCost { per_s: self.rate.at(now), ..self.cost }
     }
 

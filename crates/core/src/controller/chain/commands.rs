@@ -331,7 +331,7 @@ impl Commands {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::chain_of;
+    use crate::topology::ChainId;
 
     fn now(monotonic_us: u64) -> Now {
         Now { monotonic_us, unix_ms: 0 }
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_head_hears_of_all_its_partitions_in_one_message() {
-        let mut commands = Commands::new(chain_of(0), 1, 1000);
+        let mut commands = Commands::new(ChainId::new(0), 1, 1000);
         let offers = (0..4).map(|number| (key(number), OfferId::from_bits(7))).collect();
         let parity = |hash: &KeyHash| u16::from(hash.0[0] % 2);
         commands.command_heads(now(0), 1, Work::ClearOffers(offers), parity);
@@ -375,7 +375,7 @@ mod tests {
 
     #[test]
     fn work_follows_its_partitions_to_another_head() {
-        let mut commands = Commands::new(chain_of(0), 1, 1000);
+        let mut commands = Commands::new(ChainId::new(0), 1, 1000);
         let offer = OfferId::from_bits(7);
         let offers = vec![(key(0), offer), (key(1), offer)];
         commands.command_heads(now(0), 1, Work::ClearOffers(offers), |_| 0);

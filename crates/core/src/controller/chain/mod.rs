@@ -16,7 +16,7 @@ mod takeover;
 mod work;
 
 use self::admission::Waiting;
-use self::budget::{Budget, Purpose};
+use self::budget::Purpose;
 use self::cache::Cache;
 use self::commands::{Commands, Order};
 use self::inspection::Inspections;
@@ -25,9 +25,12 @@ use self::renewal::Renewal;
 use self::snapshots::Snapshots;
 use self::work::Work;
 use super::directory::{Directory, SnapshotFile};
-use super::membership::{Membership, NodeChange};
-use super::status::{CachedKeyStatus, ControllerStatus, RecoveryTimes};
-use super::{Context, ControllerConfig};
+use super::membership::NodeChange;
+use super::status::{
+    CachedKeyStatus, ControllerStatus, PHASE_BYPASS, PHASE_RECOVERING, PHASE_RESYNCING,
+    PHASE_SERVING, PHASE_WAITING, RecoveryTimes,
+};
+use super::{Context, ControllerConfig, Known};
 use crate::control::{
     ChainGrant, CommandId, Destination, EntryId, NodeCommand, Peer, SwitchCommand, SwitchReport,
     SwitchResult,
@@ -35,6 +38,7 @@ use crate::control::{
 use crate::time::Now;
 use crate::topology::ChainId;
 pub use admission::Declined;
+pub(super) use budget::Budget;
 pub use budget::{ControlCost, Spent};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -101,7 +105,8 @@ pub(super) struct Chain {
     commands: Commands,
     cache: Cache,
     waiting: Waiting,
-    budget: Budget,
+    /// Offers wait for the budget.
+    awaits_budget: bool,
     /// The next entry of the cache gets this id.
     next_entry: EntryId,
     snapshots: Snapshots,
@@ -141,7 +146,7 @@ impl Chain {
             commands: Commands::new(id, directory.starts(), config.retry_us),
             cache: Cache::new(&[], config.cache_records),
             waiting: Waiting::default(),
-            budget: Budget::new(now, config.control_budget),
+            awaits_budget: false,
             next_entry: u64::from(directory.starts()) << 40 | 1,
             snapshots: Snapshots::new(
                 config.snapshot_us.map(|period_us| now.in_us(period_us)),
@@ -171,7 +176,7 @@ impl Chain {
         self.drain_on(cx);
         self.renew_on(cx);
         self.inspect_on(cx);
-        let (directory, outbox, budget) = (&*cx.directory, &mut *cx.outbox, &mut self.budget);
+        let (directory, outbox, budget) = (&*cx.directory, &mut *cx.outbox, &mut *cx.budget);
         let head_of = |hash: &KeyHash| directory.head_of(hash);
         self.commands.due(cx.now, head_of, |order, envelope| {
             if let Some(purpose) = order.purpose() {
@@ -195,7 +200,7 @@ impl Chain {
             SwitchReport::Hello { .. } => {}
             SwitchReport::Done { id, result, .. } => self.switch_done(cx, switch, id, result),
             SwitchReport::EvictMe { entries, .. } => {
-                self.budget.received(cx.now, Purpose::Eviction, &entries);
+                cx.budget.received(cx.now, Purpose::Eviction, &entries);
                 self.evict_themselves(cx, entries);
             }
             SwitchReport::SnapshotChunk { generation, index, records, .. } => {
@@ -253,7 +258,7 @@ impl Chain {
             self.command_switch(cx, SwitchCommand::NodeAddress(node, address));
         }
         self.node_lags(cx, node);
-        let standing = cx.members.node(node).chains[self.id];
+        let standing = cx.members.standing(node, self.id);
         if standing.needs_epoch && standing.epoch == cx.directory.epoch(self.id) {
             self.node_needs_epoch(cx);
         }
@@ -276,14 +281,14 @@ impl Chain {
     /// Takes the answer to a command, and what it tells: what the command was, if it stood.
     fn answered(
         &mut self,
-        cx: &Context<'_>,
+        cx: &mut Context<'_>,
         id: CommandId,
         from: Peer,
         told: &impl Serialize,
     ) -> Option<Order> {
         let order = self.commands.answered(id, from)?;
         if let Some(purpose) = order.purpose() {
-            self.budget.received(cx.now, purpose, told);
+            cx.budget.received(cx.now, purpose, told);
         }
         Some(order)
     }
@@ -301,28 +306,14 @@ impl Chain {
     }
 
     /// When [`Chain::handle_timeout`] has something to do.
-    pub(super) fn poll_timeout(
-        &self,
-        config: &ControllerConfig,
-        directory: &Directory,
-        members: &Membership,
-    ) -> Option<u64> {
-        Timer::ALL
-            .iter()
-            .filter_map(|timer| self.deadline_us(*timer, config, directory, members))
-            .min()
+    pub(super) fn poll_timeout(&self, known: Known<'_>) -> Option<u64> {
+        Timer::ALL.iter().filter_map(|timer| self.deadline_us(*timer, known)).min()
     }
 
-    fn deadline_us(
-        &self,
-        timer: Timer,
-        config: &ControllerConfig,
-        directory: &Directory,
-        members: &Membership,
-    ) -> Option<u64> {
+    fn deadline_us(&self, timer: Timer, known: Known<'_>) -> Option<u64> {
         match timer {
             Timer::Command => self.commands.next_us(),
-            Timer::Switch => self.switch_deadline_us(config, directory, members),
+            Timer::Switch => self.switch_deadline_us(known),
             Timer::Snapshot => self.snapshots.next_us(),
             Timer::Gather => match &self.phase {
                 Phase::Recovering(recovery) => recovery.gather_deadline_us(),
@@ -330,13 +321,16 @@ impl Chain {
             },
             Timer::Renewal => self.renewal.deadline_us(),
             Timer::Inspection => self.inspections.deadline_us(),
-            Timer::Budget => self.budget.ready_us().filter(|_| self.wants_slots(directory)),
-            Timer::Eviction => self.eviction_us(config).filter(|_| self.wants_room),
+            Timer::Budget => {
+                let waits = self.awaits_budget && self.wants_slots(known.directory);
+                known.budget.ready_us().filter(|_| waits)
+            }
+            Timer::Eviction => self.eviction_us(known.config).filter(|_| self.wants_room),
         }
     }
 
     fn is_due(&self, cx: &Context<'_>, timer: Timer) -> bool {
-        let deadline_us = self.deadline_us(timer, cx.config, cx.directory, cx.members);
+        let deadline_us = self.deadline_us(timer, cx.known());
         deadline_us.is_some_and(|deadline_us| cx.now.monotonic_us >= deadline_us)
     }
 
@@ -450,11 +444,6 @@ impl Chain {
         self.commands.len()
     }
 
-    /// What keys cost on the control channel on their way into the cache and out of it.
-    pub(super) fn control_cost(&self, now: Now) -> ControlCost {
-        self.budget.cost(now)
-    }
-
     /// The epoch of the last recovery that has gathered, and the clients that it gave up.
     pub(super) fn abandoned_clients(&self) -> (u32, &[u64]) {
         (self.abandoned.0, &self.abandoned.1)
@@ -464,11 +453,11 @@ impl Chain {
     pub(super) fn status(&self, directory: &Directory) -> ControllerStatus {
         let status = ControllerStatus {
             phase: match &self.phase {
-                Phase::Waiting { .. } => "waiting for a switch",
-                Phase::Resyncing => "resynchronizing",
-                Phase::Recovering(_) => "recovering",
-                Phase::Serving if directory.is_bypass(self.id) => "serving without a switch",
-                Phase::Serving => "serving",
+                Phase::Waiting { .. } => PHASE_WAITING,
+                Phase::Resyncing => PHASE_RESYNCING,
+                Phase::Recovering(_) => PHASE_RECOVERING,
+                Phase::Serving if directory.is_bypass(self.id) => PHASE_BYPASS,
+                Phase::Serving => PHASE_SERVING,
             },
             epoch: directory.epoch(self.id),
             cached: self.cache.len(),

@@ -11,6 +11,7 @@ use crate::control::{
 };
 use crate::controller::status::RecoveryTimes;
 use crate::time::Now;
+use crate::topology::ChainId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_wire::Seq;
 
@@ -23,7 +24,8 @@ pub(super) struct Recovery {
     /// The store that makes the new epoch durable: no part is told of it before.
     stored_by: u64,
     switch_ready: bool,
-    nodes: Vec<NodeRecovery>,
+    /// Those that store partitions of the chain.
+    nodes: BTreeMap<u16, NodeRecovery>,
     /// Partitions whose records aren't all stored.
     partitions: BTreeMap<u16, PartitionRecovery>,
     /// `None` until the new epoch is durable.
@@ -53,12 +55,12 @@ impl Recovery {
         epoch: u32,
         stored_by: u64,
         silent_since_us: u64,
-        nodes: u16,
+        holders: BTreeSet<u16>,
     ) -> Recovery {
         Recovery {
             stored_by,
             switch_ready: false,
-            nodes: (0..nodes).map(|_| NodeRecovery::default()).collect(),
+            nodes: holders.into_iter().map(|node| (node, NodeRecovery::default())).collect(),
             partitions: BTreeMap::new(),
             gather: None,
             times: RecoveryTimes {
@@ -72,7 +74,7 @@ impl Recovery {
 
     /// Whether switch and nodes have moved to the new epoch.
     pub(super) fn waits_for_clients_only(&self) -> bool {
-        self.gather.is_some() && self.switch_ready && self.nodes.iter().all(|node| node.moved)
+        self.gather.is_some() && self.switch_ready && self.nodes.values().all(|node| node.moved)
     }
 
     /// When its gathering has something to do without a message.
@@ -92,13 +94,13 @@ impl Recovery {
     }
 
     fn is_over(&self) -> bool {
-        self.is_merged() && self.switch_ready && self.nodes.iter().all(|node| node.released)
+        self.is_merged() && self.switch_ready && self.nodes.values().all(|node| node.released)
     }
 
     /// Nodes that have moved to the epoch, and weren't told that they are released.
     fn unreleased(&self) -> Vec<u16> {
-        let nodes = (0..).zip(&self.nodes).filter(|(_, node)| node.moved && !node.releasing);
-        nodes.map(|(node, _)| node).collect()
+        let nodes = self.nodes.iter().filter(|(_, node)| node.moved && !node.releasing);
+        nodes.map(|(node, _)| *node).collect()
     }
 
     /// Records for a node that heads these partitions, as many as go into a message.
@@ -137,7 +139,7 @@ impl Chain {
 
     /// The new epoch is durable: tell all parts.
     fn begin_recovery(&mut self, cx: &mut Context<'_>) {
-        let generation = self.snapshots.next_generation(cx, self.id);
+        let generation = self.snapshots.next_generation(cx);
         if let Some((_, boot)) = cx.directory.active(self.id) {
             let config = SwitchConfig {
                 boot,
@@ -148,12 +150,12 @@ impl Chain {
             };
             self.command_switch(cx, SwitchCommand::Configure(config));
         }
-        for node in 0..cx.members.nodes() {
+        for node in cx.directory.holders(self.id) {
             self.send_epoch(cx, node);
         }
         let ask_again_us = cx.now.in_us(cx.config.retry_us);
-        let gather =
-            Gather::new(clients_to_gather_from(cx), cx.config.gather_bytes_max, ask_again_us);
+        let from = clients_to_gather_from(cx, self.id);
+        let gather = Gather::new(from, cx.config.gather_bytes_max, ask_again_us);
         let clients = gather.clients();
         let Phase::Recovering(recovery) = &mut self.phase else {
             unreachable!("called while recovering")
@@ -172,10 +174,8 @@ impl Chain {
         let Some(destination) = self.destination(cx) else { return };
         let (chain, epoch) = (self.id, cx.directory.epoch(self.id));
         for client in clients {
-            cx.notify(
-                *client,
-                ClientNotice::Gather { chain, epoch, destination: destination.clone() },
-            );
+            let (destination, served) = (destination.clone(), cx.directory.served().clone());
+            cx.notify(*client, ClientNotice::Gather { chain, epoch, destination, served });
         }
     }
 
@@ -216,9 +216,9 @@ impl Chain {
         &mut self,
         cx: &mut Context<'_>,
         client: u64,
-        client_epoch: u32,
+        client_epoch: Option<&u32>,
     ) {
-        let has_moved = client_epoch == cx.directory.epoch(self.id);
+        let has_moved = client_epoch == Some(&cx.directory.epoch(self.id));
         if self.gather_mut().is_some_and(|gather| gather.is_to_be_asked(client, has_moved)) {
             self.ask(cx, &[client]);
         }
@@ -327,23 +327,22 @@ impl Chain {
     }
 
     fn begin_release(&mut self, cx: &Context<'_>, node: u16) {
-        if let Phase::Recovering(recovery) = &mut self.phase {
-            recovery.nodes[usize::from(node)].releasing = true;
+        if let Some(node) = self.recovering(node) {
+            node.releasing = true;
         }
         self.release_node(cx, node);
     }
 
     /// A node has moved to the epoch.
     pub(super) fn node_moved(&mut self, cx: &Context<'_>, node: u16) {
-        match &mut self.phase {
-            Phase::Recovering(recovery) => recovery.nodes[usize::from(node)].moved = true,
-            // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
-            Phase::Serving if cx.members.node(node).chains[self.id].held => {
-                self.release_node(cx, node)
-            }
-            // While the rack waits for a switch, a recovery may have been cut short: what it was to
-            // store is still missing.
-            _ => {}
+        if let Some(node) = self.recovering(node) {
+            node.moved = true;
+        }
+        // It lost its epoch (an empty disk, say) while the rack served: nothing is held for it.
+        // While the rack waits for a switch, a recovery may have been cut short: what it was to
+        // store is still missing.
+        if self.is_serving() && cx.members.standing(node, self.id).held {
+            self.release_node(cx, node);
         }
     }
 
@@ -363,8 +362,16 @@ impl Chain {
 
     /// A node holds nothing any more.
     pub(super) fn node_released(&mut self, node: u16) {
-        if let Phase::Recovering(recovery) = &mut self.phase {
-            recovery.nodes[usize::from(node)].released = true;
+        if let Some(node) = self.recovering(node) {
+            node.released = true;
+        }
+    }
+
+    /// A node that a recovery is under way with.
+    fn recovering(&mut self, node: u16) -> Option<&mut NodeRecovery> {
+        match &mut self.phase {
+            Phase::Recovering(recovery) => recovery.nodes.get_mut(&node),
+            _ => None,
         }
     }
 
@@ -376,7 +383,7 @@ impl Chain {
 
     /// A node said hello: is it where it should be?
     pub(super) fn node_lags(&mut self, cx: &Context<'_>, node: u16) {
-        if !matches!(self.phase, Phase::Serving) {
+        if !self.is_serving() || !cx.directory.holders(self.id).contains(&node) {
             return;
         }
         let moves = |order: &Order| {
@@ -385,7 +392,7 @@ impl Chain {
         if self.commands.any(|to, order| to == Peer::Node(node) && moves(order)) {
             return;
         }
-        let standing = cx.members.node(node).chains[self.id];
+        let standing = cx.members.standing(node, self.id);
         if standing.epoch < cx.directory.epoch(self.id) {
             self.send_epoch(cx, node);
         } else if standing.held && standing.epoch == cx.directory.epoch(self.id) {
@@ -404,17 +411,18 @@ impl Chain {
         times.missing = self.missing.len() as u64;
         self.times = Some(times);
         // The next recovery doesn't wait for a client that was silent during all of this one.
-        let silent = cx.sessions.silent_since(times.started_us, &self.abandoned.1);
-        cx.directory.end_recovery(cx.outbox, self.id, &silent);
-        cx.sessions.forget(&silent);
+        let (since_us, chains) = (times.started_us, cx.directory.chains());
+        let gone = cx.sessions.give_up(self.id, since_us, &self.abandoned.1, chains);
+        cx.directory.end_recovery(cx.outbox, self.id, &gone);
+        cx.sessions.forget(&gone);
         self.phase = Phase::Serving;
         self.snapshots.hurry(cx.now);
     }
 }
 
-/// Every client, and how long it is waited for: the new epoch took its time to become durable, and
+/// The clients that a chain waits for, and for how long: the new epoch took its time to become durable, and
 /// none was asked before.
-fn clients_to_gather_from(cx: &Context<'_>) -> BTreeMap<u64, Client> {
+fn clients_to_gather_from(cx: &Context<'_>, chain: ChainId) -> BTreeMap<u64, Client> {
     let lease_us = cx.sessions.lease_us();
     let now_us = cx.now.monotonic_us;
     let gather_from = |(id, client): (u64, &crate::controller::sessions::Client)| {
@@ -427,5 +435,5 @@ fn clients_to_gather_from(cx: &Context<'_>) -> BTreeMap<u64, Client> {
         let deadline_us_max = cx.now.in_us(cx.config.spool_wait_us).max(deadline_us);
         (id, Client::new(deadline_us, deadline_us_max))
     };
-    cx.sessions.iter().map(gather_from).collect()
+    cx.sessions.waited_for(chain).map(gather_from).collect()
 }

@@ -79,21 +79,11 @@ impl Snapshots {
         self.completed
     }
 
-    /// The lowest generation that a snapshot may begin from now on.
-    pub(super) fn first_later(&self) -> u32 {
-        self.generation.max(self.last.generation) + 1
-    }
-
-    /// The next generation; never one that was used before, even if the controller restarted.
-    pub(super) fn next_generation(&mut self, cx: &mut Context<'_>, chain: ChainId) -> u32 {
-        self.generation = match self.generation {
-            used if !cx.mechanisms.rising_generations() => used + 1,
-            0 => cx.directory.generation_reserved(chain) + 1,
-            _ => self.first_later(),
-        };
-        if cx.mechanisms.rising_generations() {
-            cx.directory.reserve_generation(cx.outbox, chain, self.generation);
-        }
+    /// The next generation: of the chains' common ones, so that those of two chains can be
+    /// compared.
+    pub(super) fn next_generation(&mut self, cx: &mut Context<'_>) -> u32 {
+        let rises = cx.mechanisms.rising_generations();
+        self.generation = cx.directory.next_generation(cx.outbox, rises);
         self.generation
     }
 
@@ -184,7 +174,7 @@ impl Snapshots {
         generation: u32,
         chunks: u32,
         complete: bool,
-        epoch: u32,
+        (chain, epoch): (ChainId, u32),
         outbox: &mut Outbox,
     ) {
         let Some(taking) = &mut self.taking else { return };
@@ -200,7 +190,7 @@ impl Snapshots {
         let bytes = encode(&self.last);
         self.last_bytes = bytes.len() as u64;
         self.last_records = self.last.records.len() as u64;
-        taking.store = Some(outbox.store(StoreFile::Snapshot, bytes));
+        taking.store = Some(outbox.store(StoreFile::Snapshot(chain), bytes));
         taking.progress_us = now.monotonic_us;
     }
 
@@ -240,11 +230,9 @@ impl Snapshots {
 }
 
 impl Chain {
-    /// Takes a snapshot as soon as possible. Returns the lowest generation of one that began after
-    /// this call: one that is under way already lacks what was absorbed since it began.
-    pub(in crate::controller) fn hurry_snapshot(&mut self, now: Now) -> u32 {
+    /// Takes a snapshot as soon as possible.
+    pub(in crate::controller) fn hurry_snapshot(&mut self, now: Now) {
         self.snapshots.hurry(now);
-        self.snapshots.first_later()
     }
 
     /// Complete snapshots so far.
@@ -265,7 +253,7 @@ impl Chain {
         if cx.directory.active(self.id).is_none() || !ready || !cx.config.scheme.absorbs_writes() {
             return;
         }
-        let generation = self.snapshots.next_generation(cx, self.id);
+        let generation = self.snapshots.next_generation(cx);
         // A snapshot has at most one record of each key that has a slot, and no empty chunk. The
         // cache holds more than it is configured for if the controller was restarted with a lower
         // number; then none is admitted until fewer are left.
@@ -282,8 +270,8 @@ impl Chain {
         chunks: u32,
         complete: bool,
     ) {
-        let epoch = cx.directory.epoch(self.id);
-        self.snapshots.end(cx.now, generation, chunks, complete, epoch, cx.outbox);
+        let of = (self.id, cx.directory.epoch(self.id));
+        self.snapshots.end(cx.now, generation, chunks, complete, of, cx.outbox);
         if !cx.mechanisms.release_after_durable() && self.snapshots.is_storing() {
             self.publish_snapshot(cx);
         }

@@ -4,14 +4,12 @@ use super::cache::{Cache, Stage};
 use super::recovery::Recovery;
 use super::{Chain, Context, Phase};
 use crate::control::{Entry, Location, NodeCommand, SwitchCommand};
-use crate::controller::ControllerConfig;
-use crate::controller::directory::Directory;
-use crate::controller::membership::Membership;
+use crate::controller::Known;
 use crate::storage::OfferId;
 use switchback_wire::EPOCH_MAX;
 
 impl Chain {
-    /// A switch of the chain said hello. `needs_epoch`: the sequence numbers of its epoch will run
+    /// The switch that serves the chain, or served it last, said hello. `needs_epoch`: the sequence numbers of its epoch will run
     /// out.
     pub(in crate::controller) fn switch_said_hello(
         &mut self,
@@ -21,31 +19,20 @@ impl Chain {
     ) {
         let hello = cx.members.switch(switch).expect("it said hello");
         let (boot, epoch) = (hello.boot, hello.epoch);
-        let active = cx.directory.active(self.id);
-        let is_active = active == Some((switch, boot));
-        let is_other_life = active.is_some_and(|(id, known)| id == switch && known != boot);
-        if is_active {
+        let is_same_life = cx.directory.active(self.id) == Some((switch, boot));
+        if is_same_life {
             self.active_heard_us = cx.now.monotonic_us;
         }
         match self.phase {
             Phase::Waiting { .. }
-                if is_active
+                if is_same_life
                     && epoch == cx.directory.epoch(self.id)
                     && cx.directory.is_recovered(self.id) =>
             {
                 self.resync(cx, switch);
             }
-            Phase::Waiting { since_us } => {
-                // The switch that served last is preferred for a while: it may hold the cache, and
-                // answer a moment later.
-                let is_preferred = active.is_none_or(|(id, _)| id == switch);
-                if is_preferred || cx.now.monotonic_us >= since_us + cx.config.switch_timeout_us {
-                    self.start_recovery(cx, Some(switch));
-                }
-            }
-            _ if cx.directory.is_bypass(self.id) || is_other_life => {
-                self.start_recovery(cx, Some(switch))
-            }
+            Phase::Waiting { .. } => self.start_recovery(cx, Some(switch)),
+            _ if !is_same_life => self.start_recovery(cx, Some(switch)),
             _ => {}
         }
         // Not if the epoch has changed just now.
@@ -57,6 +44,23 @@ impl Chain {
         }
     }
 
+    /// A switch that serves no chain said hello. Whether this one takes it.
+    pub(in crate::controller) fn takes_spare(&mut self, cx: &mut Context<'_>, switch: u16) -> bool {
+        let takes = match self.phase {
+            // The switch that served last is preferred for a while: it may hold the cache, and
+            // answer a moment later.
+            Phase::Waiting { since_us } => {
+                cx.directory.active(self.id).is_none()
+                    || cx.now.monotonic_us >= since_us + cx.config.switch_timeout_us
+            }
+            _ => cx.directory.is_bypass(self.id),
+        };
+        if takes {
+            self.start_recovery(cx, Some(switch));
+        }
+        takes
+    }
+
     /// A node asks for another epoch: it can't serve this one, in which no switch does.
     pub(super) fn node_needs_epoch(&mut self, cx: &mut Context<'_>) {
         if cx.directory.is_bypass(self.id) {
@@ -65,12 +69,8 @@ impl Chain {
     }
 
     /// When the switch that serves counts as dead, or nodes serve without one.
-    pub(super) fn switch_deadline_us(
-        &self,
-        config: &ControllerConfig,
-        directory: &Directory,
-        members: &Membership,
-    ) -> Option<u64> {
+    pub(super) fn switch_deadline_us(&self, known: Known<'_>) -> Option<u64> {
+        let Known { config, directory, members, .. } = known;
         match self.phase {
             Phase::Waiting { since_us } if directory.epoch(self.id) > 0 => {
                 config.bypass_us.map(|bypass_us| since_us.saturating_add(bypass_us))
@@ -89,9 +89,12 @@ impl Chain {
             self.start_recovery(cx, None);
             return;
         }
-        let Some(active) = cx.directory.active_switch(self.id) else { return };
-        match cx.members.standby(cx.now, active) {
-            Some(standby) => self.start_recovery(cx, Some(standby)),
+        if cx.directory.active_switch(self.id).is_none() {
+            return;
+        }
+        let is_taken = |switch| cx.directory.chain_of_switch(switch).is_some();
+        match cx.members.spare(cx.now, is_taken) {
+            Some(spare) => self.start_recovery(cx, Some(spare)),
             None => self.phase = Phase::Waiting { since_us: cx.now.monotonic_us },
         }
     }
@@ -125,7 +128,7 @@ impl Chain {
             cx.directory.epoch(self.id),
             stored_by,
             silent_since_us,
-            cx.members.nodes(),
+            cx.directory.holders(self.id),
         );
         self.phase = Phase::Recovering(Box::new(recovery));
     }
@@ -158,7 +161,7 @@ impl Chain {
             return;
         }
         self.phase = Phase::Serving;
-        for node in 0..cx.members.nodes() {
+        for node in cx.directory.holders(self.id) {
             self.command_node(cx, node, NodeCommand::OfferAgain);
         }
     }

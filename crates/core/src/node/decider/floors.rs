@@ -13,9 +13,10 @@
 //! overwrites what is older, as long as the offer lasts. To an absent key the engine applies
 //! nothing up to the base.)
 
-use crate::floors::{Floors, seq_bucket};
+use crate::floors::{Bucket, Floors};
 use crate::time::Now;
-use std::collections::BTreeMap;
+use crate::topology::{ChainId, ChainMap};
+use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::{KeyHash, Seq};
 
 /// Marks that are looked at in one step, and when fences are many.
@@ -25,10 +26,10 @@ pub(super) const SWEEP_BATCH_CROWDED: usize = 4 * SWEEP_BATCH;
 /// Floors that are to be made durable.
 #[derive(Debug, Default)]
 pub(in crate::node) struct FloorsToSave {
-    /// The floor of all keys.
-    pub(in crate::node) base: Option<Seq>,
+    /// Floors of all keys of a chain.
+    pub(in crate::node) bases: Vec<(ChainId, Seq)>,
     /// Floors of buckets: each list is one operation.
-    pub(in crate::node) buckets: Vec<Vec<(u16, Seq)>>,
+    pub(in crate::node) buckets: Vec<Vec<(Bucket, Seq)>>,
     /// How many have just risen.
     pub(in crate::node) raised: usize,
 }
@@ -38,14 +39,14 @@ pub(in crate::node) struct FloorsToSave {
 pub(super) struct RisingFloors {
     floors: Floors,
     /// Highest number of each bucket that is to be covered, of this period and of the one before.
-    noted: BTreeMap<u16, Seq>,
-    due: BTreeMap<u16, Seq>,
+    noted: BTreeMap<Bucket, Seq>,
+    due: BTreeMap<Bucket, Seq>,
     next_period_us: u64,
     /// Floors that are on their way to the disk, and those that failed to get there: until all are
     /// saved, no fence is dropped.
     saving: usize,
-    base_failed: bool,
-    failed: BTreeMap<u16, Seq>,
+    bases_failed: BTreeSet<ChainId>,
+    failed: BTreeMap<Bucket, Seq>,
 }
 
 impl RisingFloors {
@@ -56,14 +57,36 @@ impl RisingFloors {
             due: BTreeMap::new(),
             next_period_us: now.monotonic_us,
             saving: 0,
-            base_failed: false,
+            bases_failed: BTreeSet::new(),
             failed: BTreeMap::new(),
         }
     }
 
-    /// The floor of all keys.
-    pub(super) fn base(&self) -> Seq {
-        self.floors.base()
+    /// Which chain serves each key from now on.
+    pub(super) fn set_served(&mut self, served: ChainMap) {
+        self.floors.set_served(served);
+    }
+
+    /// Which chain serves each key.
+    pub(super) fn served(&self) -> &ChainMap {
+        self.floors.served()
+    }
+
+    /// The chain that serves a key.
+    #[inline]
+    pub(super) fn chain_of(&self, hash: &KeyHash) -> ChainId {
+        self.floors.chain_of(hash)
+    }
+
+    /// The bucket of a key.
+    #[inline]
+    pub(super) fn bucket_of(&self, hash: &KeyHash) -> Bucket {
+        self.floors.bucket_of(hash)
+    }
+
+    /// The floor of all keys of a key's chain.
+    pub(super) fn base_of(&self, hash: &KeyHash) -> Seq {
+        self.floors.base(self.chain_of(hash))
     }
 
     /// The floor of a key.
@@ -73,32 +96,32 @@ impl RisingFloors {
 
     /// A fence, a tombstone or an expiring record of this number waits to be covered.
     pub(super) fn note(&mut self, hash: &KeyHash, seq: Seq) {
-        let noted = self.noted.entry(seq_bucket(hash)).or_default();
+        let noted = self.noted.entry(self.floors.bucket_of(hash)).or_default();
         *noted = (*noted).max(seq);
     }
 
     /// Whether all floors are on the disk.
     pub(super) fn is_saved(&self) -> bool {
-        self.saving == 0 && !self.base_failed && self.failed.is_empty()
+        self.saving == 0 && self.bases_failed.is_empty() && self.failed.is_empty()
     }
 
-    /// The end of a recovery: nothing older can arrive at all. The floor to save, if it rises.
-    pub(super) fn raise_base(&mut self, floor: Seq) -> Option<Seq> {
-        if floor <= self.floors.base() {
-            return None;
+    /// The end of a chain's recovery: nothing older can arrive at all. Whether the floor rises, and
+    /// is to be saved.
+    pub(super) fn raise_base(&mut self, chain: ChainId, floor: Seq) -> bool {
+        let rises = floor > self.floors.base(chain);
+        if rises {
+            self.floors.raise_base(chain, floor);
+            self.saving += 1;
         }
-        self.floors.raise_base(floor);
-        self.saving += 1;
-        Some(floor)
+        rises
     }
 
     /// Raises what is due, or what waits longest if it `is_early`, and says what is to be saved:
     /// that, and what failed before.
     pub(super) fn raise(&mut self, now: Now, period_us: u64, is_early: bool) -> FloorsToSave {
         let mut to_save = FloorsToSave::default();
-        if std::mem::take(&mut self.base_failed) {
-            to_save.base = Some(self.floors.base());
-        }
+        let bases = std::mem::take(&mut self.bases_failed).into_iter();
+        to_save.bases = bases.map(|chain| (chain, self.floors.base(chain))).collect();
         to_save.buckets.push(std::mem::take(&mut self.failed).into_iter().collect());
         if now.monotonic_us >= self.next_period_us || is_early {
             self.next_period_us = now.in_us(period_us);
@@ -107,26 +130,34 @@ impl RisingFloors {
             to_save.buckets.push(raised);
         }
         to_save.buckets.retain(|floors| !floors.is_empty());
-        self.saving += usize::from(to_save.base.is_some()) + to_save.buckets.len();
+        self.saving += to_save.bases.len() + to_save.buckets.len();
         to_save
     }
 
     /// The floors that rise now. They count at once: more is refused then, never less.
-    fn period_over(&mut self) -> Vec<(u16, Seq)> {
+    fn period_over(&mut self) -> Vec<(Bucket, Seq)> {
         let due = std::mem::replace(&mut self.due, std::mem::take(&mut self.noted));
         for (bucket, floor) in &due {
             self.floors.raise(*bucket, *floor);
         }
-        due.into_iter().filter(|(_, floor)| *floor > self.floors.base()).collect()
+        let floors = &self.floors;
+        due.into_iter().filter(|(bucket, floor)| *floor > floors.base(bucket.chain)).collect()
     }
 
-    /// Floors are on the disk, or are to be written again; the base's has no bucket.
-    pub(super) fn saved(&mut self, floors: Vec<(u16, Seq)>, is_saved: bool) {
+    /// The floor of all keys of a chain is on the disk, or is to be written again.
+    pub(super) fn base_saved(&mut self, chain: ChainId, is_saved: bool) {
+        self.saving -= 1;
+        if !is_saved {
+            self.bases_failed.insert(chain);
+        }
+    }
+
+    /// Floors of buckets are on the disk, or are to be written again.
+    pub(super) fn saved(&mut self, floors: Vec<(Bucket, Seq)>, is_saved: bool) {
         self.saving -= 1;
         if is_saved {
             return;
         }
-        self.base_failed |= floors.is_empty();
         for (bucket, floor) in floors {
             let failed = self.failed.entry(bucket).or_default();
             *failed = (*failed).max(floor);

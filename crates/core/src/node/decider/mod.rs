@@ -10,11 +10,11 @@ mod marks;
 mod writes;
 
 use crate::control::{NodeConfig, Offer};
-use crate::floors::{SEQ_BUCKETS, seq_bucket};
+use crate::floors::{Bucket, SEQ_BUCKETS};
 use crate::mechanisms::Mechanisms;
 use crate::storage::{LaneCompletion, Loaded, Mark, OfferId, PutCondition, Record};
 use crate::time::Now;
-use crate::topology::{ByChain, ChainId, chain_of};
+use crate::topology::{ByChain, ChainId, ChainMap};
 use arbiter::Arbiter;
 use floors::{RisingFloors, SWEEP_BATCH, SWEEP_BATCH_CROWDED};
 use marks::Marks;
@@ -67,8 +67,8 @@ pub(super) struct Decider {
     chains: ByChain<Numbers>,
 }
 
-/// What is known of the sequence numbers of a chain's partitions.
-#[derive(Debug)]
+/// What is known of the sequence numbers of a chain.
+#[derive(Debug, Default)]
 struct Numbers {
     /// Highest number that was handed to the engine, by bucket; a higher one needs no read to be
     /// known as newer.
@@ -79,7 +79,7 @@ struct Numbers {
 
 impl Decider {
     /// Knows what the engine found, and with which epoch and configuration the node served each
-    /// chain, if it did.
+    /// chain that it knew, if it did.
     pub(super) fn new(
         loaded: Loaded,
         served: ByChain<Option<(u32, &NodeConfig)>>,
@@ -107,9 +107,9 @@ impl Decider {
             completions: loaded.completions.into_iter().map(|done| (done.lane, done)).collect(),
             deciding: BTreeSet::new(),
             commit_failed: false,
-            chains: ByChain::new(|chain| Numbers {
+            chains: served.map(|_, served| Numbers {
                 newest: vec![known; SEQ_BUCKETS],
-                arbiter: served[chain].and_then(|(epoch, config)| Arbiter::of(epoch, config)),
+                arbiter: served.and_then(|(epoch, config)| Arbiter::of(epoch, config)),
             }),
         }
     }
@@ -117,8 +117,9 @@ impl Decider {
     /// A new epoch of a chain begins. Everything stored of its partitions is of an older one, so
     /// every write of the new one is newer than all of it.
     pub(super) fn begin_epoch(&mut self, chain: ChainId, epoch: u32, config: &NodeConfig) {
-        let numbers = &mut self.chains[chain];
-        numbers.newest.fill(Seq::new(epoch, 0));
+        self.rising.set_served(ChainMap::from(&config.map));
+        let numbers = self.chains.known(chain, |_| Numbers::default());
+        numbers.newest = vec![Seq::new(epoch, 0); SEQ_BUCKETS];
         numbers.arbiter = Arbiter::of(epoch, config);
     }
 
@@ -127,18 +128,31 @@ impl Decider {
         self.commit_failed = has_failed;
     }
 
-    /// Whether a chain is in a bypass epoch, in which writes come without a number.
-    pub(super) fn arbitrates(&self, chain: ChainId) -> bool {
-        self.chains[chain].arbiter.is_some()
+    /// Which chain serves each key.
+    pub(super) fn served(&self) -> &ChainMap {
+        self.rising.served()
+    }
+
+    /// The chain that serves a key, as far as the node knows the rack's partitions.
+    #[inline]
+    pub(super) fn chain_of(&self, hash: &KeyHash) -> ChainId {
+        self.rising.chain_of(hash)
+    }
+
+    /// Whether the chain of a key is in a bypass epoch, in which writes come without a number.
+    pub(super) fn arbitrates(&self, hash: &KeyHash) -> bool {
+        self.chains.get(self.chain_of(hash)).is_some_and(|numbers| numbers.arbiter.is_some())
     }
 
     /// Whether half of the sequence numbers of a chain's bypass epoch are used.
     pub(super) fn is_half_used(&self, chain: ChainId) -> bool {
-        self.chains[chain].arbiter.as_ref().is_some_and(Arbiter::is_half_used)
+        let arbiter = self.chains.get(chain).and_then(|numbers| numbers.arbiter.as_ref());
+        arbiter.is_some_and(Arbiter::is_half_used)
     }
 
     fn arbiter_of(&mut self, header: &Header) -> Option<&mut Arbiter> {
-        self.chains[chain_of(header.partition)].arbiter.as_mut()
+        let chain = self.chain_of(&header.key_hash);
+        self.chains.get_mut(chain)?.arbiter.as_mut()
     }
 
     /// Arbitrates a write that came from a client directly.
@@ -210,14 +224,9 @@ impl Decider {
     }
 
     /// How a record of the cache is stored: iff it is newer.
-    pub(super) fn take_from_cache(
-        &mut self,
-        chain: ChainId,
-        hash: &KeyHash,
-        record: Record,
-    ) -> Put {
+    pub(super) fn take_from_cache(&mut self, hash: &KeyHash, record: Record) -> Put {
         // Later writes of the bucket must not be taken for newer than this one unread.
-        let newest = self.newest_of(chain, hash);
+        let newest = self.newest_of(hash);
         *newest = (*newest).max(record.seq);
         if record.tombstone || record.expiry_ms != 0 {
             self.rising.note(hash, record.seq);
@@ -227,8 +236,9 @@ impl Decider {
         Put { record, condition, completion: None, may_be_older: false }
     }
 
-    fn newest_of(&mut self, chain: ChainId, hash: &KeyHash) -> &mut Seq {
-        &mut self.chains[chain].newest[usize::from(seq_bucket(hash))]
+    fn newest_of(&mut self, hash: &KeyHash) -> &mut Seq {
+        let Bucket { chain, number } = self.rising.bucket_of(hash);
+        &mut self.chains[chain].newest[usize::from(number)]
     }
 
     /// How many keys are marked as offered.
@@ -301,12 +311,12 @@ impl Decider {
         Some(offer)
     }
 
-    /// The offers that the controller hasn't confirmed, of keys that `is_of` a chain.
-    pub(super) fn open_offers(&mut self, is_of: impl Fn(&KeyHash) -> bool) -> Vec<Offer> {
+    /// The offers of a chain's keys that the controller hasn't confirmed.
+    pub(super) fn open_offers(&mut self, chain: ChainId) -> Vec<Offer> {
         let mut offers = Vec::new();
         let mut again = Vec::new();
         while let Some(hash) = self.marks.to_offer.pop_front() {
-            if !is_of(&hash) {
+            if self.chain_of(&hash) != chain {
                 again.push(hash);
                 continue;
             }
@@ -321,9 +331,10 @@ impl Decider {
         offers
     }
 
-    /// The controller may have forgotten every offer of keys that `is_of` a chain.
-    pub(super) fn offer_all_again(&mut self, is_of: impl Fn(&KeyHash) -> bool) {
-        self.marks.offer_all_again(is_of);
+    /// The controller may have forgotten every offer of a chain's keys.
+    pub(super) fn offer_all_again(&mut self, chain: ChainId) {
+        let rising = &self.rising;
+        self.marks.offer_all_again(|hash| rising.chain_of(hash) == chain);
     }
 
     /// The controller knows this offer.
@@ -341,10 +352,10 @@ impl Decider {
         self.marks.clear_offer(hash, offer)
     }
 
-    /// The end of a recovery: nothing up to this floor can arrive at all. The floor to save, if it
-    /// rises.
-    pub(super) fn raise_base(&mut self, floor: Seq) -> Option<Seq> {
-        self.rising.raise_base(floor)
+    /// The end of a chain's recovery: nothing up to this floor can arrive at all. Whether the floor
+    /// rises, and is to be saved.
+    pub(super) fn raise_base(&mut self, chain: ChainId, floor: Seq) -> bool {
+        self.rising.raise_base(chain, floor)
     }
 
     /// Drops fences that saved floors stand for, and raises floors that are due. The keys whose
@@ -372,8 +383,13 @@ impl Decider {
         gone
     }
 
-    /// Floors are on the disk, or are to be written again; the floor of all keys has no bucket.
-    pub(super) fn floors_saved(&mut self, floors: Vec<(u16, Seq)>, is_saved: bool) {
+    /// The floor of all keys of a chain is on the disk, or is to be written again.
+    pub(super) fn base_saved(&mut self, chain: ChainId, is_saved: bool) {
+        self.rising.base_saved(chain, is_saved);
+    }
+
+    /// Floors of buckets are on the disk, or are to be written again.
+    pub(super) fn floors_saved(&mut self, floors: Vec<(Bucket, Seq)>, is_saved: bool) {
         self.rising.saved(floors, is_saved);
     }
 }

@@ -2,9 +2,8 @@
 
 use super::{Decider, RaisedFence};
 use crate::storage::{LaneCompletion, Mark, PutCondition, Record};
-use crate::topology::chain_of;
 use std::ops::Bound;
-use switchback_wire::{Header, Op, Seq, Status, flags};
+use switchback_wire::{Header, KeyHash, Op, Seq, Status, flags};
 
 /// What is to be done about a write next.
 #[derive(Debug)]
@@ -95,7 +94,7 @@ impl Decider {
             self.rising.note(&hash, seq);
         }
         let seq_compare = self.mechanisms.seq_compare();
-        let newest = self.newest_of(chain_of(header.partition), &hash);
+        let newest = self.newest_of(&hash);
         let known = seq > *newest || !seq_compare;
         *newest = (*newest).max(seq);
         let conditional = header.has(flags::CONDITIONAL);
@@ -136,7 +135,7 @@ impl Decider {
         may_be_older: bool,
     ) -> Verdict {
         if header.has(flags::CONDITIONAL) {
-            let told = self.version_told(stored);
+            let told = self.version_told(&header.key_hash, stored);
             // What it expected may have been dropped since a copy of it ran in a commit that
             // failed: a crash may bring that to light.
             let may_run = header.guard == Seq::NONE.0 || self.commit_failed;
@@ -161,7 +160,7 @@ impl Decider {
     ) -> Verdict {
         let seq = header.seq;
         let floor = self.rising.of(&header.key_hash);
-        let stored = record.map_or(self.rising.base(), |record| record.seq);
+        let stored = record.map_or(self.rising.base_of(&header.key_hash), |record| record.seq);
         let base = record.map_or(stored, Record::base);
         let base = if self.mechanisms.dependent() { base } else { stored };
         // Such a series may have begun upon an absent key, below a floor: which older writes ran
@@ -172,7 +171,7 @@ impl Decider {
         if conditional && self.was_applied(header) {
             Verdict::Answer(Status::Ok, seq)
         } else if conditional && seq <= stored {
-            refused(self.version_told(stored))
+            refused(self.version_told(&header.key_hash, stored))
         } else if seq == stored {
             Verdict::Superseded
         } else if (record.is_none() || is_unsure) && seq <= floor && self.mechanisms.floor() {
@@ -218,8 +217,8 @@ impl Decider {
 
     /// The version that a failed condition is told: of an absent key none, as a read says, not the
     /// floor that its writes have to exceed.
-    fn version_told(&self, stored: Seq) -> Seq {
-        if stored == self.rising.base() { Seq::NONE } else { stored }
+    fn version_told(&self, hash: &KeyHash, stored: Seq) -> Seq {
+        if stored == self.rising.base_of(hash) { Seq::NONE } else { stored }
     }
 }
 
@@ -245,7 +244,7 @@ mod tests {
     fn decider() -> Decider {
         Decider::new(
             Loaded::default(),
-            ByChain::new(|_| None),
+            ByChain::new(1, |_| None),
             8,
             1,
             Mechanisms::ALL,

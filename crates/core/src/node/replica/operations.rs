@@ -1,6 +1,7 @@
 //! Operations of the engine that are under way, and what each was for.
 
 use crate::control::CommandId;
+use crate::floors::Bucket;
 use crate::storage::{EngineOp, OfferId, OpId};
 use crate::topology::ChainId;
 use hashbrown::HashTable;
@@ -53,8 +54,10 @@ pub(in crate::node) enum Pending {
     Fence { hash: KeyHash, fence: Seq, before: OpId },
     /// An offer to send once its mark is durable.
     Offer { hash: KeyHash, offer: OfferId, value_bytes: u32 },
-    /// Floors of buckets, or of everything.
-    Floors(Vec<(u16, Seq)>),
+    /// The floor of all keys of a chain.
+    Base(ChainId),
+    /// Floors of buckets.
+    Floors(Vec<(Bucket, Seq)>),
     /// One of several operations of a command.
     Command(ChainId, CommandId),
     /// The state with a new epoch, or of a release.

@@ -1,13 +1,13 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
-use super::{NodeTimer, Progress, Shim, known_chain_of, state};
+use super::{NodeTimer, Progress, Served, Shim, state};
 use crate::control::{
     BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding,
 };
 use crate::node::replica::Pending;
 use crate::storage::{EngineError, EngineOp, OfferId};
 use crate::time::Now;
-use crate::topology::{ByChain, ChainId, chain_of};
+use crate::topology::ChainId;
 use switchback_wire::{KeyHash, Seq};
 
 /// Keys whose value is read for the cache at a time, after a restart (NetCache).
@@ -27,14 +27,15 @@ impl Shim {
     /// Does what a command says, if it is still meant.
     pub(super) fn obey(&mut self, command: Command<NodeCommand>) {
         let Command { id, chain, epoch, body } = command;
-        let served = &self.chains[chain];
+        let (index, mechanisms) = (self.index, self.mechanisms);
+        let served = self.chains.known(chain, |_| Served::untold(mechanisms));
         let raises = matches!(body, NodeCommand::Epoch(_));
         if self.mechanisms.epoch_fence()
             && (epoch < served.epoch() || (epoch > served.epoch() && !raises))
         {
             return; // an old controller's, or one that this node has still to catch up with
         }
-        if self.commands.contains_key(&id) {
+        if self.commands.contains_key(&(chain, id)) {
             return; // repeated while it is being done
         }
         let serves = matches!(body, NodeCommand::Epoch(_) | NodeCommand::Release { .. });
@@ -45,13 +46,10 @@ impl Shim {
             return;
         }
         if !body.all_keys(|hash| {
-            served.config().is_some_and(|config| config.is_head_of(self.index, hash))
+            served.config().is_some_and(|config| config.is_head_of(index, chain, hash))
         }) {
-            self.done(
-                chain,
-                id,
-                Some("this node doesn't head the partitions of these keys".into()),
-            );
+            let error = "this node doesn't head partitions of this chain that have these keys";
+            self.done(chain, id, Some(error.into()));
             return;
         }
         match body {
@@ -74,7 +72,12 @@ impl Shim {
     }
 
     fn done(&mut self, chain: ChainId, id: CommandId, error: Option<String>) {
-        self.reports.push_back(NodeReport::Done { id, epoch: self.chains[chain].epoch(), error });
+        self.reports.push_back(NodeReport::Done {
+            id,
+            chain,
+            epoch: self.chains[chain].epoch(),
+            error,
+        });
     }
 
     /// Rule 8. Nothing of the chain is served from here on until the new state is durable.
@@ -93,7 +96,8 @@ impl Shim {
         }
         if epoch > served.epoch() {
             self.decider.begin_epoch(chain, epoch, &config);
-            self.replica.forget_updates(|hash| chain_of(config.partition_of(hash)) == chain);
+            let decider = &self.decider;
+            self.replica.forget_updates(|hash| decider.chain_of(hash) == chain);
         }
         served.change_epoch(epoch, config, self.index, chain);
         self.set_state(chain, id);
@@ -101,13 +105,18 @@ impl Shim {
 
     /// Makes durable how the node serves each chain; a command about one asks for it.
     fn set_state(&mut self, chain: ChainId, id: CommandId) {
-        let state = state::encode(&ByChain::new(|chain| self.chains[chain].state()));
-        self.commands.insert(id, Progress { remaining: 1, error: None });
-        self.replica.submit(Pending::State(chain, id), |op| EngineOp::SetState { id: op, state });
+        let state = state::encode(&self.chains.map(|_, served| served.state()));
+        let served = self.decider.served().clone();
+        self.commands.insert((chain, id), Progress { remaining: 1, error: None });
+        self.replica.submit(Pending::State(chain, id), |op| EngineOp::SetState {
+            id: op,
+            state,
+            served,
+        });
     }
 
     pub(super) fn state_set(&mut self, chain: ChainId, id: CommandId, error: Option<EngineError>) {
-        self.commands.remove(&id);
+        self.commands.remove(&(chain, id));
         // After an error the controller repeats the command; until then the node is silent.
         self.chains[chain].saved(error.is_none());
         self.done(chain, id, error.map(|error| error.to_string()));
@@ -118,7 +127,7 @@ impl Shim {
 
     fn offer_all_again(&mut self, chain: ChainId) {
         self.end_offers();
-        self.decider.offer_all_again(|hash| known_chain_of(&self.chains, hash) == Some(chain));
+        self.decider.offer_all_again(chain);
         self.send_offers(chain);
     }
 
@@ -131,9 +140,9 @@ impl Shim {
             self.done(chain, id, None);
             return;
         }
-        self.commands.insert(id, Progress { remaining: new.len(), error: None });
+        self.commands.insert((chain, id), Progress { remaining: new.len(), error: None });
         for KeyedRecord { hash, key, record } in new {
-            self.store(chain, Pending::Command(chain, id), hash, key, record);
+            self.store(Pending::Command(chain, id), hash, key, record);
         }
     }
 
@@ -143,13 +152,15 @@ impl Shim {
         id: CommandId,
         error: Option<EngineError>,
     ) {
-        let progress = self.commands.get_mut(&id).expect("a command lives until its last step");
+        let command = (chain, id);
+        let progress =
+            self.commands.get_mut(&command).expect("a command lives until its last step");
         progress.remaining -= 1;
         if let Some(error) = error {
             progress.error.get_or_insert(error.to_string());
         }
         if progress.remaining == 0 {
-            let error = self.commands.remove(&id).and_then(|progress| progress.error);
+            let error = self.commands.remove(&command).and_then(|progress| progress.error);
             self.done(chain, id, error);
         }
     }
@@ -160,8 +171,12 @@ impl Shim {
             self.done(chain, id, None);
             return;
         }
-        if let Some(floor) = self.decider.raise_base(floor) {
-            self.save_base(floor);
+        let by_chain = self.mechanisms.floors_by_chain();
+        let all = self.chains.iter().map(|(chain, _)| chain);
+        for chain in all.filter(|it| *it == chain || !by_chain).collect::<Vec<_>>() {
+            if self.decider.raise_base(chain, floor) {
+                self.save_base(chain, floor);
+            }
         }
         self.chains[chain].release();
         self.set_state(chain, id);
@@ -183,7 +198,7 @@ impl Shim {
         if steps == 0 {
             self.done(chain, id, None);
         } else {
-            self.commands.insert(id, Progress { remaining: steps, error: None });
+            self.commands.insert((chain, id), Progress { remaining: steps, error: None });
         }
     }
 
@@ -203,8 +218,7 @@ impl Shim {
         if !self.chains[chain].is_released() {
             return;
         }
-        let offers =
-            self.decider.open_offers(|hash| known_chain_of(&self.chains, hash) == Some(chain));
+        let offers = self.decider.open_offers(chain);
         let epoch = self.chains[chain].epoch();
         for batch in offers.chunks(BATCH_MAX) {
             self.reports.push_back(NodeReport::Offers { epoch, offers: batch.to_vec() });
@@ -216,7 +230,7 @@ impl Shim {
         if self.timers.is_due(NodeTimer::Hello, now) {
             self.timers.set(NodeTimer::Hello, now.in_us(self.limits.heartbeat_us));
             let (boot, address) = (self.boot, self.address);
-            let chains = ByChain::new(|chain| self.standing(chain));
+            let chains = self.chains.map(|chain, served| self.standing(chain, served));
             let failure = self.failure(now).map(str::to_owned);
             self.reports.push_back(NodeReport::Hello { boot, address, chains, failure });
         }
@@ -232,8 +246,7 @@ impl Shim {
         }
     }
 
-    fn standing(&self, chain: ChainId) -> NodeStanding {
-        let served = &self.chains[chain];
+    fn standing(&self, chain: ChainId, served: &Served) -> NodeStanding {
         let is_used = self.decider.is_half_used(chain) && self.mechanisms.renewal();
         let needs_epoch = served.is_outlived() || is_used;
         NodeStanding { epoch: served.epoch(), held: served.is_held(), needs_epoch }
@@ -263,8 +276,8 @@ impl Shim {
                 mark: None,
             });
         }
-        if let Some(floor) = to_save.base {
-            self.save_base(floor);
+        for (chain, floor) in to_save.bases {
+            self.save_base(chain, floor);
         }
         for floors in to_save.buckets {
             self.replica
@@ -273,7 +286,7 @@ impl Shim {
         self.statistics.floors_raised += to_save.raised as u64;
     }
 
-    fn save_base(&mut self, floor: Seq) {
-        self.replica.submit(Pending::Floors(Vec::new()), |id| EngineOp::SetFloor { id, floor });
+    fn save_base(&mut self, chain: ChainId, floor: Seq) {
+        self.replica.submit(Pending::Base(chain), |id| EngineOp::SetFloor { id, chain, floor });
     }
 }

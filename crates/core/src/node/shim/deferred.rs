@@ -39,7 +39,8 @@ pub(super) struct Deferred {
 impl Deferred {
     /// A command, unless it waits already.
     pub(super) fn command(&mut self, command: Command<NodeCommand>) {
-        if self.commands.iter().all(|other| other.id != command.id) {
+        if self.commands.iter().all(|other| (other.chain, other.id) != (command.chain, command.id))
+        {
             self.commands.push(command);
         }
     }

@@ -8,15 +8,14 @@ mod state;
 
 use super::decider::Decider;
 use super::replica::{Pending, Replica};
-use crate::control::{CommandId, NodeReport, Offer};
+use crate::control::{CommandId, NodeConfig, NodeReport, Offer};
 use crate::mechanisms::Mechanisms;
 use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
-use crate::topology::{ByChain, ChainId, chain_of};
+use crate::topology::{ByChain, ChainId};
 use deferred::Deferred;
 use served::Served;
-use state::ServedState;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{Address, KeyHash, Op, Packet, PacketRef};
 
@@ -127,7 +126,7 @@ pub struct Shim {
     address: Address,
     limits: NodeLimits,
     mechanisms: Mechanisms,
-    /// How it serves the partitions of each chain.
+    /// How it serves the partitions of each chain that it was told of.
     chains: ByChain<Served>,
     /// Decides requests.
     decider: Decider,
@@ -135,7 +134,7 @@ pub struct Shim {
     replica: Replica,
     /// When the engine last refused something, and why.
     failed: Option<(u64, String)>,
-    commands: BTreeMap<CommandId, Progress>,
+    commands: BTreeMap<(ChainId, CommandId), Progress>,
     /// What waits for the next commit.
     deferred: Deferred,
     statistics: NodeStatistics,
@@ -158,20 +157,18 @@ impl Shim {
         now: Now,
     ) -> Result<Shim, EngineError> {
         assert!(boot != 0);
-        let mut states = match &loaded.state {
-            None => ByChain::new(|_| ServedState::default()),
+        let states = match &loaded.state {
+            None => ByChain::default(),
             Some(bytes) => state::decode(bytes)?,
         };
-        let chains = ByChain::new(|chain| {
-            let state = std::mem::take::<ServedState>(&mut states[chain]);
-            Served::restarted(state, index, chain, mechanisms)
-        });
-        let refreshes = |hash: &KeyHash| served_of(&chains, hash).is_some_and(Served::refreshes);
+        let chains =
+            states.map(|chain, state| Served::restarted(state.clone(), index, chain, mechanisms));
+        let refreshes = |hash: &KeyHash| {
+            chains.get(loaded.floors.chain_of(hash)).is_some_and(Served::refreshes)
+        };
         let marked = loaded.marks.iter().map(|(hash, ..)| *hash);
         let refresh = marked.filter(refreshes).collect();
-        let served = ByChain::new(|chain| {
-            chains[chain].config().map(|config| (chains[chain].epoch(), config))
-        });
+        let served = chains.map(|_, served| Some((served.epoch(), served.config()?)));
         let decider = Decider::new(loaded, served, limits.marks_max, boot, mechanisms, now);
         let mut timers = Timers::new();
         timers.set(NodeTimer::Hello, now.monotonic_us);
@@ -232,7 +229,7 @@ impl Shim {
             self.statistics.dropped_overload += 1;
             return;
         }
-        let parts = match self.decider.arbitrates(chain_of(parts.header.partition)) {
+        let parts = match self.decider.arbitrates(&parts.header.key_hash) {
             true => self.take_from_client(from, parts),
             false => Some(parts),
         };
@@ -258,8 +255,8 @@ impl Shim {
     /// The checks before anything else; counts what they refuse.
     fn is_welcome(&mut self, from: Address, parts: &PacketRef<'_>) -> bool {
         let header = &parts.header;
-        let served = &self.chains[chain_of(header.partition)];
-        let Some(config) = served.config().filter(|_| served.is_serving()) else {
+        let told = self.told(&header.key_hash);
+        let Some((served, config)) = told.filter(|(served, _)| served.is_serving()) else {
             self.statistics.dropped_epoch += 1;
             return false;
         };
@@ -281,6 +278,17 @@ impl Shim {
             return false;
         }
         true
+    }
+
+    /// How the node serves the chain of a key; `None` while it wasn't told of it.
+    fn served(&self, hash: &KeyHash) -> Option<&Served> {
+        self.chains.get(self.decider.chain_of(hash))
+    }
+
+    /// The same, and what the controller told.
+    fn told(&self, hash: &KeyHash) -> Option<(&Served, &NodeConfig)> {
+        let served = self.served(hash)?;
+        Some((served, served.config()?))
     }
 
     /// Takes an answer of the engine.
@@ -337,6 +345,7 @@ impl Shim {
             (Pending::Offer { hash, offer, value_bytes }, result) => {
                 self.offer_marked(hash, offer, value_bytes, result.is_ok());
             }
+            (Pending::Base(chain), result) => self.decider.base_saved(chain, result.is_ok()),
             (Pending::Floors(floors), result) => self.decider.floors_saved(floors, result.is_ok()),
             (Pending::Command(chain, id), result) => self.command_step(chain, id, result.err()),
             (Pending::State(chain, id), result) => self.state_set(chain, id, result.err()),
@@ -386,15 +395,4 @@ impl Shim {
     pub fn poll_timeout(&self) -> Option<u64> {
         self.timers.next_us()
     }
-}
-
-/// The chain that serves a key; `None` while the node doesn't know the rack's partitions.
-fn known_chain_of(chains: &ByChain<Served>, hash: &KeyHash) -> Option<ChainId> {
-    let config = chains.iter().find_map(|(_, served)| served.config())?;
-    Some(chain_of(config.partition_of(hash)))
-}
-
-/// What the node is to that chain.
-fn served_of<'a>(chains: &'a ByChain<Served>, hash: &KeyHash) -> Option<&'a Served> {
-    known_chain_of(chains, hash).map(|chain| &chains[chain])
 }

@@ -1,13 +1,12 @@
 //! Packets of the data path: what the decider says of them, the replica does.
 
 use super::deferred::HotKey;
-use super::{Shim, served_of};
+use super::{Served, Shim};
 use crate::control::{BATCH_MAX, NodeReport, Offer};
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
 use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record};
 use crate::time::Now;
-use crate::topology::{ChainId, chain_of};
 use switchback_wire::{
     Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef, Seq,
     Status, flags, record_flags,
@@ -70,14 +69,8 @@ impl Shim {
             ReadVerdict::Embedded => {
                 self.statistics.embedded_stored += 1;
                 let before = self.replica.after_next();
-                let chain = chain_of(header.partition);
-                self.store(
-                    chain,
-                    Pending::Step { before },
-                    hash,
-                    key.clone(),
-                    embedded(&header, value),
-                );
+                let record = embedded(&header, value);
+                self.store(Pending::Step { before }, hash, key.clone(), record);
             }
         }
         let request = Request { header, key: key.clone(), switch: from };
@@ -95,15 +88,8 @@ impl Shim {
     }
 
     /// Stores a record of the cache iff it is newer.
-    pub(super) fn store(
-        &mut self,
-        chain: ChainId,
-        pending: Pending,
-        hash: KeyHash,
-        key: Vec<u8>,
-        record: Record,
-    ) {
-        let put = self.decider.take_from_cache(chain, &hash, record);
+    pub(super) fn store(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, record: Record) {
+        let put = self.decider.take_from_cache(&hash, record);
         self.put(pending, hash, key, put);
     }
 
@@ -191,7 +177,7 @@ impl Shim {
     fn run(&mut self, Write { request, value, .. }: Write) {
         let (header, hash, key) = (request.header, request.header.key_hash, request.key.clone());
         let put = self.decider.run(&header, value);
-        let refreshes = self.chains[chain_of(header.partition)].refreshes();
+        let refreshes = self.served(&hash).is_some_and(Served::refreshes);
         let is_cached = refreshes && (header.has(flags::CACHED) || self.decider.is_offered(&hash));
         let update = is_cached.then(|| put.record.value.clone());
         let again = put
@@ -278,7 +264,7 @@ impl Shim {
     /// Answers a write. `seq` is its number, or the version because of which its condition failed.
     fn answer_write(&mut self, request: &Request, status: Status, seq: Seq) {
         let header = &request.header;
-        let epoch = self.chains[chain_of(header.partition)].epoch();
+        let epoch = self.served(&header.key_hash).map_or(0, Served::epoch);
         if header.epoch != epoch && self.mechanisms.epoch_fence() {
             return; // the engine took its time: the client takes the outcome for unknown
         }
@@ -288,7 +274,7 @@ impl Shim {
 
     /// Sends a record's value to the cache until it is acknowledged (NetCache).
     pub(super) fn update_cache(&mut self, hash: KeyHash, key: &[u8], record: &Record) {
-        let Some(served) = served_of(&self.chains, &hash) else { return };
+        let Some(served) = self.chains.get(self.decider.chain_of(&hash)) else { return };
         let Some(config) = served.config() else { return };
         let is_sent = self.replica.update_cache(served.epoch(), config, hash, key, record);
         self.statistics.cache_updates += u64::from(is_sent);
@@ -346,7 +332,7 @@ impl Shim {
             self.decider.offer_failed(&hash, offer);
             return;
         }
-        let Some(served) = served_of(&self.chains, &hash) else { return };
+        let Some(served) = self.served(&hash) else { return };
         if let Some(offer) = self.decider.offer_saved(hash, offer, value_bytes, served.is_held()) {
             self.send_offer(offer);
         }
@@ -354,15 +340,15 @@ impl Shim {
 
     /// Sends an offer, in one message with those before it that wait to be sent.
     fn send_offer(&mut self, offer: Offer) {
-        let Some(served) = served_of(&self.chains, &offer.hash) else { return };
+        let epoch = self.served(&offer.hash).map_or(0, Served::epoch);
         match self.reports.back_mut() {
-            Some(NodeReport::Offers { epoch, offers })
-                if *epoch == served.epoch() && offers.len() < BATCH_MAX =>
+            Some(NodeReport::Offers { epoch: of, offers })
+                if *of == epoch && offers.len() < BATCH_MAX =>
             {
                 offers.push(offer)
             }
             _ => {
-                let (epoch, offers) = (served.epoch(), vec![offer]);
+                let offers = vec![offer];
                 self.reports.push_back(NodeReport::Offers { epoch, offers });
             }
         }
@@ -389,8 +375,7 @@ impl Shim {
     /// Last position of the run of neighbouring partitions, from a key's on, that are this node's
     /// and its chain's.
     fn run_end(&self, from: KeyHash) -> u64 {
-        let Some(served) = served_of(&self.chains, &from) else { return from.position() };
-        let Some(config) = served.config() else { return from.position() };
+        let Some((served, config)) = self.told(&from) else { return from.position() };
         let run = &config.map.partitions()[config.map.find(from)..];
         let beyond = run.iter().find(|partition| !served.is_mine(partition.number));
         beyond.map_or(u64::MAX, |next| next.start.position().saturating_sub(1).max(from.position()))

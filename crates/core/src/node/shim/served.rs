@@ -19,6 +19,11 @@ pub(super) struct Served {
 }
 
 impl Served {
+    /// How a node serves a chain that it wasn't told of.
+    pub(super) fn untold(mechanisms: Mechanisms) -> Served {
+        Served::restarted(ServedState::default(), 0, ChainId::default(), mechanisms)
+    }
+
     /// How node `index` goes on with a chain after a restart.
     pub(super) fn restarted(
         state: ServedState,

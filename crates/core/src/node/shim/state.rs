@@ -2,7 +2,7 @@
 
 use crate::control::NodeConfig;
 use crate::storage::EngineError;
-use crate::topology::{ByChain, unknown_chain};
+use crate::topology::{ByChain, CHAINS_MAX, ChainMap};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 use switchback_wire::{Address, EPOCH_MAX, HashKey, Map};
@@ -12,7 +12,9 @@ use switchback_wire::{Address, EPOCH_MAX, HashKey, Map};
 /// a program that only knows format 1 refuses this one.
 const MAGIC: [u8; 7] = *b"\xff\xff\xff\xff\xffSN";
 /// The format that this version writes.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
+/// The format that knew one chain, and had no number of chains.
+const FORMAT_OF_ONE: u8 = 2;
 
 /// How a node served the partitions of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -40,51 +42,50 @@ struct NodeConfig1 {
     write_through: bool,
 }
 
-/// The state of a node: how it serves each chain.
+/// The state of a node: how it serves each chain that it was told of.
 pub(super) fn encode(states: &ByChain<&ServedState>) -> Vec<u8> {
     let mut bytes = [&MAGIC[..], &[FORMAT]].concat();
     bytes.extend(postcard::to_stdvec(states).expect("plain data has an encoding"));
     bytes
 }
 
-/// The state in this format, or in format 1; the next one to be stored replaces it.
+/// The state in this format, or in an older one; the next one to be stored replaces it.
 ///
 /// # Errors
 /// A damaged state, and one of a later format.
 pub(super) fn decode(bytes: &[u8]) -> Result<ByChain<ServedState>, EngineError> {
     let damaged = |why: &dyn Display| EngineError::Corrupt(format!("the node's own state: {why}"));
-    match bytes.strip_prefix(&MAGIC).and_then(<[u8]>::split_first) {
-        Some((&FORMAT, state)) => {
-            let states = postcard::from_bytes(state).map_err(|error| damaged(&error))?;
-            check(&states)?;
-            Ok(states)
+    let of_one = |state: ServedState| ByChain::new(1, |_| state.clone());
+    let states = match bytes.strip_prefix(&MAGIC).and_then(<[u8]>::split_first) {
+        Some((&FORMAT, state)) => postcard::from_bytes(state).map_err(|error| damaged(&error))?,
+        Some((&FORMAT_OF_ONE, state)) => {
+            of_one(postcard::from_bytes(state).map_err(|error| damaged(&error))?)
         }
-        Some((format, _)) => Err(EngineError::Io(format!(
-            "the node's own state is of format {format}, and this program reads formats 1 to {FORMAT}: use the \
-             version of Switchback that wrote it"
-        ))),
+        Some((format, _)) => {
+            return Err(EngineError::Io(format!(
+                "the node's own state is of format {format}, and this program reads formats 1 to {FORMAT}: use the version of \
+                 Switchback that wrote it"
+            )));
+        }
         None => {
             let was: ServedState1 = postcard::from_bytes(bytes).map_err(|error| damaged(&error))?;
-            let state = was.upgrade().map_err(|error| damaged(&error))?;
-            let states = ByChain::new(|_| state.clone());
-            check(&states)?;
-            Ok(states)
+            of_one(was.upgrade().map_err(|error| damaged(&error))?)
         }
-    }
+    };
+    check(&states).map_err(|why| damaged(&why))?;
+    Ok(states)
 }
 
-/// Whether this version can serve by what it decoded.
-fn check(states: &ByChain<ServedState>) -> Result<(), EngineError> {
-    if states.iter().any(|(_, state)| state.epoch > EPOCH_MAX) {
-        return Err(EngineError::Corrupt("the node's own state: no epoch is as high".into()));
+/// Whether a node can serve by what it decoded.
+fn check(states: &ByChain<ServedState>) -> Result<(), &'static str> {
+    let ensure = |holds, why| if holds { Ok(()) } else { Err(why) };
+    ensure(states.chains() <= CHAINS_MAX, "no rack has as many chains")?;
+    for (_, state) in states.iter() {
+        ensure(state.epoch <= EPOCH_MAX, "no epoch is as high")?;
+        let map = state.config.as_ref().map(|config| ChainMap::from(&config.map));
+        ensure(map.is_none_or(|map| map.is_plausible()), "no rack has as many chains")?;
     }
-    let maps = states.iter().filter_map(|(_, state)| Some(&state.config.as_ref()?.map));
-    maps.filter_map(unknown_chain).next().map_or(Ok(()), |chain| {
-        Err(EngineError::Io(format!(
-            "chain {chain} of switches serves partitions of this node, and this program doesn't know it: use the \
-             version of Switchback that wrote the node's state"
-        )))
-    })
+    Ok(())
 }
 
 impl ServedState1 {
@@ -116,11 +117,18 @@ mod tests {
             lanes: 9,
             write_through: true,
         };
-        ByChain::new(|_| ServedState { epoch: 300, held: true, config: Some(config.clone()) })
+        ByChain::new(1, |_| ServedState { epoch: 300, held: true, config: Some(config.clone()) })
     }
 
     fn written(states: &ByChain<ServedState>) -> Vec<u8> {
-        encode(&ByChain::new(|chain| &states[chain]))
+        encode(&states.map(|_, state| state))
+    }
+
+    /// As format 2 was written.
+    fn bytes_2() -> Vec<u8> {
+        let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
+        let served = [&[0xac, 0x02, 1, 1][..], &[6; 16], &map, &[0, 9, 1]].concat();
+        [&b"\xff\xff\xff\xff\xffSN\x02"[..], &served].concat()
     }
 
     /// As format 1 was written.
@@ -133,27 +141,31 @@ mod tests {
     fn the_form_of_the_state_stays() {
         let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
         let bytes =
-            [b"\xff\xff\xff\xff\xffSN\x02", &[0xac, 0x02, 1, 1][..], &[6; 16], &map, &[0, 9, 1]]
+            [b"\xff\xff\xff\xff\xffSN\x03", &[1, 0xac, 0x02, 1, 1][..], &[6; 16], &map, &[0, 9, 1]]
                 .concat();
         assert_eq!(written(&state()), bytes);
         assert_eq!(decode(&bytes), Ok(state()));
     }
 
     #[test]
-    fn format_1_is_read_and_doesnt_read_this_one() {
+    fn older_formats_are_read_and_the_first_doesnt_read_this_one() {
         assert_eq!(decode(&bytes_1(&[2, 1, 0, 1, 1])), Ok(state()));
-        assert_eq!(decode(&[0, 0, 0]), Ok(ByChain::new(|_| ServedState::default())));
+        assert_eq!(decode(&bytes_2()), Ok(state()));
+        assert_eq!(decode(&[0, 0, 0]), Ok(ByChain::new(1, |_| ServedState::default())));
         assert!(postcard::from_bytes::<ServedState1>(&written(&state())).is_err());
     }
 
     #[test]
-    fn a_state_of_another_chain_is_refused_by_its_number() {
+    fn a_state_of_a_chain_that_no_rack_has_is_damaged() {
         let mut bytes = written(&state());
         // The chain of the first partition.
-        assert_eq!(bytes[28..35], [2, 0, 0, 0, 0, 1, 0]);
-        bytes[32] = 1;
-        let error = decode(&bytes).unwrap_err().to_string();
-        assert!(error.contains("chain 1 of switches serves partitions of this node"), "{error}");
+        assert_eq!(bytes[29..36], [2, 0, 0, 0, 0, 1, 0]);
+        bytes[33] = CHAINS_MAX as u8 - 1;
+        assert!(decode(&bytes).is_ok());
+        bytes[33] = CHAINS_MAX as u8;
+        assert!(matches!(decode(&bytes), Err(EngineError::Corrupt(_))));
+        let many = ByChain::new(CHAINS_MAX + 1, |_| ServedState::default());
+        assert!(matches!(decode(&written(&many)), Err(EngineError::Corrupt(_))));
     }
 
     #[test]
@@ -168,8 +180,8 @@ mod tests {
         assert!(decode(&bytes_1(&[3, 1, 0, 1, 1, 1, 0])).is_err(), "three ranges");
         assert!(decode(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0]).is_err(), "the epoch of format 1");
         let mut newer = whole;
-        newer[7] = 3;
+        newer[7] = 4;
         let error = decode(&newer).unwrap_err().to_string();
-        assert!(error.contains("is of format 3, and this program reads formats 1 to 2"), "{error}");
+        assert!(error.contains("is of format 4, and this program reads formats 1 to 3"), "{error}");
     }
 }
