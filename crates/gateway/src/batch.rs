@@ -8,6 +8,7 @@ use crate::connection::ConnectionId;
 use crate::failure::Failure;
 use crate::operation::{Action, Answer};
 use crate::resp::{Args, Range, write};
+use crate::strings::{Common, LcsOptions, View, common};
 use switchback_core::client::Operation as Request;
 use switchback_wire::scan_entries;
 
@@ -23,9 +24,25 @@ pub(crate) enum Kind {
     Set,
     Delete,
     Exists,
+    Lcs(LcsOptions),
     Scan,
     Count,
     Flush,
+}
+
+impl Kind {
+    /// Whether it touches keys that its arguments don't name.
+    fn scans(self) -> bool {
+        self.lists_keys() || matches!(self, Kind::Count | Kind::Flush)
+    }
+
+    fn lists_keys(self) -> bool {
+        self == Kind::Scan
+    }
+
+    fn reads_values(self) -> bool {
+        matches!(self, Kind::Get | Kind::Lcs(_))
+    }
 }
 
 /// What a batch does next.
@@ -66,6 +83,7 @@ pub(crate) struct Batch {
     scan_ended: bool,
     scan_running: bool,
     options: Option<ScanOptions>,
+    common: Option<Common>,
 }
 
 impl Batch {
@@ -83,8 +101,9 @@ impl Batch {
         self.held_bytes = 0;
         self.position = 0;
         self.scans = 0;
-        self.scan_ended = !matches!(kind, Kind::Scan | Kind::Count | Kind::Flush);
+        self.scan_ended = !kind.scans();
         self.options = None;
+        self.common = None;
         self.results.clear();
         self.result_ranges.clear();
         self.clear_keys();
@@ -98,11 +117,12 @@ impl Batch {
 
     /// Takes over the keys (and values) of a command.
     pub(crate) fn fill(&mut self, args: Args<'_>) {
-        for argument in args.from(1) {
+        let keys = if matches!(self.kind, Kind::Lcs(_)) { 2 } else { args.len() };
+        for argument in args.from(1).take(keys) {
             self.push_key(argument);
         }
         self.held_bytes = self.bytes.len();
-        if self.kind == Kind::Get {
+        if self.kind.reads_values() {
             self.result_ranges.resize(self.parts(), None);
         }
     }
@@ -146,12 +166,7 @@ impl Batch {
 
     /// Whether all parts have been started, so that later commands can see what keys they touch.
     pub(crate) fn is_all_started(&self) -> bool {
-        self.scan_ended && self.next == self.parts() && !self.needs_idle()
-    }
-
-    /// Whether it touches keys that its arguments don't name.
-    fn needs_idle(&self) -> bool {
-        matches!(self.kind, Kind::Scan | Kind::Count | Kind::Flush)
+        self.scan_ended && self.next == self.parts() && !self.kind.scans()
     }
 
     pub(crate) fn next(&mut self, is_wanted: bool) -> Next {
@@ -170,6 +185,14 @@ impl Batch {
         if goes_on && !self.scan_ended && !self.is_scan_satisfied() {
             return Next::Scan;
         }
+        if let Kind::Lcs(_) = self.kind
+            && goes_on
+        {
+            match common(self.value(0), self.value(1)) {
+                Ok(common) => self.common = Some(common),
+                Err(failure) => self.fail(failure),
+            }
+        }
         Next::Finished
     }
 
@@ -178,15 +201,23 @@ impl Batch {
         self.scans >= SCANS_MAX || self.result_ranges.len() >= options.count
     }
 
+    /// The value of a part; empty if there was none.
+    fn value(&self, part: usize) -> &[u8] {
+        let range = self.result_ranges[part];
+        range.map_or(&[], |range| &self.results[range.from()..range.to()])
+    }
+
     /// What a part does, and with what.
     pub(crate) fn part(&self, part: u32) -> (Action, &[u8], &[u8]) {
         let part = part as usize;
         let argument = |at: usize| &self.bytes[self.ranges[at].from()..self.ranges[at].to()];
         match self.kind {
-            Kind::Get => (Action::Get, argument(part), &[]),
+            Kind::Get | Kind::Lcs(_) => (Action::Get, argument(part), &[]),
             Kind::Set => (Action::Set { expiry_ms: 0 }, argument(2 * part), argument(2 * part + 1)),
             Kind::Delete => (Action::Delete, argument(part), &[]),
-            Kind::Exists | Kind::Scan | Kind::Count => (Action::Exists, argument(part), &[]),
+            Kind::Exists | Kind::Scan | Kind::Count => {
+                (Action::View(View::Exists), argument(part), &[])
+            }
             Kind::Flush => (Action::Erase, argument(part), &[]),
         }
     }
@@ -196,7 +227,7 @@ impl Batch {
         self.running -= 1;
         match (answer, self.kind) {
             (Answer::Failed(failure), _) => self.fail(failure.clone()),
-            (Answer::Bulk(value), Kind::Get) => {
+            (Answer::Bulk(value), kind) if kind.reads_values() => {
                 if self.results.len() + value.len() > result_bytes_max {
                     return self.fail(Failure::ReplyLength(result_bytes_max));
                 }
@@ -204,15 +235,20 @@ impl Batch {
                 self.results.extend_from_slice(value);
                 self.result_ranges[part as usize] = Some(Range::new(from, self.results.len()));
             }
-            (Answer::Integer(1), Kind::Scan) => {
+            (Answer::Integer(1), kind) if kind.lists_keys() => {
                 let range = self.ranges[part as usize];
                 let from = self.results.len();
                 self.results.extend_from_slice(&self.bytes[range.from()..range.to()]);
-                self.result_ranges.push(Some(Range::new(from, self.results.len())));
+                self.listed(from);
             }
             (Answer::Integer(number), _) => self.sum += number,
             _ => {}
         }
+    }
+
+    /// The results have one more key, from here on.
+    fn listed(&mut self, from: usize) {
+        self.result_ranges.push(Some(Range::new(from, self.results.len())));
     }
 
     /// An outcome that can't be known outranks every other failure.
@@ -251,10 +287,10 @@ impl Batch {
                 continue;
             }
             match self.kind {
-                Kind::Scan if !maybe_cached => {
+                kind if kind.lists_keys() && !maybe_cached => {
                     let from = self.results.len();
                     self.results.extend_from_slice(key);
-                    self.result_ranges.push(Some(Range::new(from, self.results.len())));
+                    self.listed(from);
                 }
                 Kind::Count if !maybe_cached => {}
                 _ => self.push_key(key),
@@ -280,6 +316,11 @@ impl Batch {
         match self.kind {
             Kind::Set | Kind::Flush => write::simple(out, "OK"),
             Kind::Delete | Kind::Exists | Kind::Count => write::integer(out, self.sum),
+            Kind::Lcs(options) => {
+                if let Some(common) = &self.common {
+                    common.write(options, out, resp3);
+                }
+            }
             Kind::Get => {
                 write::array(out, self.result_ranges.len());
                 for range in &self.result_ranges {

@@ -3,7 +3,7 @@
 use crate::batch::Kind;
 use crate::command::introspect::{self, Answer};
 use crate::command::options::{self, Expiry, SetIf, SetOptions, Unit};
-use crate::command::{Refused, Verb, why_unsupported};
+use crate::command::{Refused, Verb, parts, why_unsupported};
 use crate::connection::{Connection, ConnectionId};
 use crate::failure::{ErrorKind, Failure};
 use crate::operation::Action;
@@ -12,6 +12,7 @@ use crate::resp::{Args, parse_i64, write};
 use crate::running::{Link, Running};
 use crate::shared::Shared;
 use crate::statistics::Answerer;
+use crate::strings::{Update, View};
 use std::fmt::Write;
 
 /// Whether a command was dealt with.
@@ -26,8 +27,10 @@ pub(crate) enum Flow {
 /// What a command turns out to be.
 enum Plan<'a> {
     One(Action, [&'a [u8]; 2]),
+    /// With an argument that was made of several.
+    Made(Action, &'a [u8], Vec<u8>),
     Many(Kind),
-    Scan(options::ScanOptions),
+    Scan(Kind, options::ScanOptions),
     /// Answered by the gateway itself.
     Here(Answer),
     /// The same, once all that is under way is out: it changes how replies look, or ends them.
@@ -99,7 +102,10 @@ pub(crate) fn execute(
         Ok(Plan::One(action, [key, argument])) => {
             running.start(link, id, verb, action, key, argument)
         }
-        Ok(Plan::Many(Kind::Flush | Kind::Count)) | Ok(Plan::Scan(_)) if !is_idle => {
+        Ok(Plan::Made(action, key, argument)) => {
+            running.start(link, id, verb, action, key, &argument)
+        }
+        Ok(Plan::Many(Kind::Flush | Kind::Count)) | Ok(Plan::Scan(..)) if !is_idle => {
             return Flow::Wait;
         }
         Ok(Plan::Many(kind)) => running.start_batch(link, id, verb, kind, |batch| {
@@ -107,8 +113,8 @@ pub(crate) fn execute(
                 batch.fill(args);
             }
         }),
-        Ok(Plan::Scan(options)) => {
-            running.start_batch(link, id, verb, Kind::Scan, |batch| batch.fill_scan(options));
+        Ok(Plan::Scan(kind, options)) => {
+            running.start_batch(link, id, verb, kind, |batch| batch.fill_scan(options));
         }
         Ok(Plan::HereAlone(_)) if !is_idle => return Flow::Wait,
         Ok(Plan::Here(answer) | Plan::HereAlone(answer)) => answer(running, shared, id, args),
@@ -214,7 +220,7 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
     if keys.0 > 0 {
         match keys.1 {
             1 => check_key(args.get(1))?,
-            _ => Running::check_keys(args, keys.2 as usize)?,
+            last => Running::check_keys(args, last, keys.2 as usize)?,
         }
     }
     let one = |action| Ok(Plan::One(action, [args.get(1), &[]]));
@@ -224,41 +230,35 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
         Verb::Set => write(set_action(args, now_ms)?, 2),
         Verb::SetEx => write(set_expiring(args, now_ms, true, "setex")?, 3),
         Verb::PSetEx => write(set_expiring(args, now_ms, false, "psetex")?, 3),
-        Verb::SetNx => {
-            let options = SetOptions { only_if: SetIf::Missing, get: false, expiry: Expiry::At(0) };
-            write(Action::SetIf(options, true), 2)
-        }
-        Verb::GetSet => {
-            let options = SetOptions { only_if: SetIf::Always, get: true, expiry: Expiry::At(0) };
-            write(Action::SetIf(options, false), 2)
-        }
+        Verb::SetNx => write(Action::SetIf(SetOptions::plain(SetIf::Missing, false), true), 2),
+        Verb::GetSet => write(Action::SetIf(SetOptions::plain(SetIf::Always, true), false), 2),
         Verb::GetDel => one(Action::GetDel),
         Verb::GetEx => one(Action::GetEx(options::getex(args, now_ms)?)),
-        Verb::Append => write(Action::Append, 2),
-        Verb::StrLen => one(Action::StrLen),
-        Verb::Type => one(Action::Type),
-        Verb::Incr => one(Action::Increment(1)),
-        Verb::Decr => one(Action::Increment(-1)),
+        Verb::Append => write(Action::Update(Update::Append), 2),
+        Verb::StrLen => one(Action::View(View::Length)),
+        Verb::Type => one(Action::View(View::Type)),
+        Verb::Incr => one(Action::Update(Update::Increment(1))),
+        Verb::Decr => one(Action::Update(Update::Increment(-1))),
         Verb::IncrBy => {
-            one(Action::Increment(parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?))
+            let by = parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?;
+            one(Action::Update(Update::Increment(by)))
         }
         Verb::DecrBy => {
             let by = parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?;
-            one(Action::Increment(
-                by.checked_neg().ok_or(Failure::Static("ERR decrement would overflow"))?,
-            ))
+            let by = by.checked_neg().ok_or(Failure::Static("ERR decrement would overflow"))?;
+            one(Action::Update(Update::Increment(by)))
         }
-        Verb::Expire => {
-            one(expire(args, now_ms, Unit { seconds: true, relative: true }, "expire")?)
-        }
-        Verb::PExpire => {
-            one(expire(args, now_ms, Unit { seconds: false, relative: true }, "pexpire")?)
-        }
-        Verb::ExpireAt => {
-            one(expire(args, now_ms, Unit { seconds: true, relative: false }, "expireat")?)
-        }
-        Verb::PExpireAt => {
-            one(expire(args, now_ms, Unit { seconds: false, relative: false }, "pexpireat")?)
+        Verb::IncrByFloat => write(Action::Update(Update::IncrementFloat), 2),
+        Verb::GetRange | Verb::SubStr => one(Action::View(View::Range(parts::range(args)?))),
+        Verb::SetRange => write(Action::Update(parts::set_range(args)?), 3),
+        Verb::GetBit => one(Action::View(View::Bit(parts::bit_offset(args.get(2))?))),
+        Verb::SetBit => one(Action::Update(parts::set_bit(args)?)),
+        Verb::BitCount => one(Action::View(parts::count_bits(args))),
+        Verb::BitPos => one(Action::View(parts::find_bit(args)?)),
+        Verb::BitField | Verb::BitFieldRo => fields(verb, args),
+        Verb::Lcs => Ok(Plan::Many(Kind::Lcs(parts::lcs(args)?))),
+        Verb::Expire | Verb::PExpire | Verb::ExpireAt | Verb::PExpireAt => {
+            one(expire(verb, args, now_ms)?)
         }
         Verb::Ttl => one(Action::Expiry { seconds: true, absolute: false }),
         Verb::PTtl => one(Action::Expiry { seconds: false, absolute: false }),
@@ -266,7 +266,7 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
         Verb::PExpireTime => one(Action::Expiry { seconds: false, absolute: true }),
         Verb::Persist => one(Action::Persist),
         Verb::Del | Verb::Unlink if args.len() == 2 => one(Action::Delete),
-        Verb::Exists | Verb::Touch if args.len() == 2 => one(Action::Exists),
+        Verb::Exists | Verb::Touch if args.len() == 2 => one(Action::View(View::Exists)),
         Verb::Del | Verb::Unlink => Ok(Plan::Many(Kind::Delete)),
         Verb::Exists | Verb::Touch => Ok(Plan::Many(Kind::Exists)),
         Verb::MGet => Ok(Plan::Many(Kind::Get)),
@@ -274,7 +274,7 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
             Err(Failure::Static("ERR wrong number of arguments for 'mset' command"))
         }
         Verb::MSet => Ok(Plan::Many(Kind::Set)),
-        Verb::Scan => Ok(Plan::Scan(options::scan(args)?)),
+        Verb::Scan => Ok(Plan::Scan(Kind::Scan, options::scan(args)?)),
         Verb::DbSize => Ok(Plan::Many(Kind::Count)),
         Verb::FlushAll | Verb::FlushDb => match args.len() {
             1 => Ok(Plan::Many(Kind::Flush)),
@@ -318,6 +318,12 @@ fn set_action(args: Args<'_>, now_ms: u64) -> Result<Action, Failure> {
     })
 }
 
+fn fields(verb: Verb, args: Args<'_>) -> Result<Plan<'_>, Failure> {
+    let (list, writes) = parts::fields(args, verb == Verb::BitFieldRo)?;
+    let (view, update) = (Action::View(View::Fields), Action::Update(Update::Fields));
+    Ok(Plan::Made(if writes { update } else { view }, args.get(1), list))
+}
+
 fn set_expiring(
     args: Args<'_>,
     now_ms: u64,
@@ -330,9 +336,13 @@ fn set_expiring(
     }
 }
 
-fn expire(args: Args<'_>, now_ms: u64, unit: Unit, name: &'static str) -> Result<Action, Failure> {
+fn expire(verb: Verb, args: Args<'_>, now_ms: u64) -> Result<Action, Failure> {
+    let unit = Unit {
+        seconds: matches!(verb, Verb::Expire | Verb::ExpireAt),
+        relative: matches!(verb, Verb::Expire | Verb::PExpire),
+    };
     let when = options::expire(args)?;
     let number = parse_i64(args.get(2)).ok_or(Failure::NotAnInteger)?;
-    let at_ms = unit.instant(number, now_ms).ok_or(Failure::ExpireTime(name))?;
+    let at_ms = unit.instant(number, now_ms).ok_or(Failure::ExpireTime(verb.name()))?;
     Ok(Action::Expire(at_ms, when))
 }

@@ -10,6 +10,10 @@ pub(crate) enum Failure {
     Syntax,
     #[error("ERR value is not an integer or out of range")]
     NotAnInteger,
+    #[error("ERR value is not a valid float")]
+    NotAFloat,
+    #[error("ERR increment would produce NaN or Infinity")]
+    NotFinite,
     #[error("ERR increment or decrement would overflow")]
     Overflow,
     #[error("ERR invalid expire time in '{0}' command")]

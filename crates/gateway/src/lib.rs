@@ -23,6 +23,7 @@ mod serve;
 mod shared;
 pub mod spool;
 mod statistics;
+mod strings;
 mod worker;
 
 pub use command::{Refused, Spec, VERBS, Verb};

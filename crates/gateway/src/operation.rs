@@ -9,9 +9,10 @@ use crate::command::options::{ExpireIf, Expiry, SetIf, SetOptions};
 use crate::connection::ConnectionId;
 use crate::failure::Failure;
 use crate::key_queues::Place;
-use crate::resp::parse_i64;
+use crate::strings::{Change, Reply, Update, View};
+use std::borrow::Cow;
 use switchback_core::client::Operation as Request;
-use switchback_wire::{CACHED_VALUE_BYTES_MAX, Seq, VALUE_BYTES_MAX};
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, Seq};
 
 /// Conditional writes of one operation that may fail before it gives up.
 pub(crate) const ATTEMPTS_MAX: u32 = 256;
@@ -23,9 +24,7 @@ const KEPT_BYTES_MAX: usize = 4096;
 pub(crate) enum Action {
     #[default]
     Get,
-    StrLen,
-    Exists,
-    Type,
+    View(View),
     /// Time to live or expiry, in ms or s.
     Expiry {
         seconds: bool,
@@ -38,8 +37,7 @@ pub(crate) enum Action {
     SetIf(SetOptions, bool),
     GetDel,
     GetEx(Expiry),
-    Append,
-    Increment(i64),
+    Update(Update),
     /// At this time, of the Unix epoch in milliseconds.
     Expire(i64, ExpireIf),
     Persist,
@@ -53,17 +51,9 @@ impl Action {
     /// Whether it reads before it writes.
     fn is_read_modify_write(self) -> bool {
         match self {
-            Action::Get
-            | Action::StrLen
-            | Action::Exists
-            | Action::Type
-            | Action::Expiry { .. } => false,
+            Action::Get | Action::View(_) | Action::Expiry { .. } => false,
             Action::Set { .. } | Action::Erase | Action::GetEx(Expiry::Keep) => false,
-            Action::SetIf(..)
-            | Action::GetDel
-            | Action::GetEx(_)
-            | Action::Append
-            | Action::Increment(_) => true,
+            Action::SetIf(..) | Action::GetDel | Action::GetEx(_) | Action::Update(_) => true,
             Action::Expire(..) | Action::Persist | Action::Delete => true,
         }
     }
@@ -88,6 +78,8 @@ pub(crate) enum Answer<'a> {
     Status(&'static str),
     Integer(i64),
     Bulk(&'a [u8]),
+    /// An array of integers and nulls.
+    Fields(Cow<'a, [Option<i64>]>),
     Failed(Failure),
 }
 
@@ -115,16 +107,6 @@ enum Step {
     Delete(Option<Seq>),
 }
 
-/// The answer once the write has happened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Planned {
-    #[default]
-    Ok,
-    Null,
-    Integer(i64),
-    Stored,
-}
-
 #[derive(Debug, Default)]
 pub(crate) struct Operation {
     pub(crate) state: State,
@@ -136,8 +118,11 @@ pub(crate) struct Operation {
     argument: Vec<u8>,
     /// What the record held, or is to hold.
     stored: Vec<u8>,
+    /// The answers of a BITFIELD.
+    fields: Vec<Option<i64>>,
     step: Step,
-    planned: Planned,
+    /// The answer once the write has happened.
+    planned: Reply,
     expiry_ms: u64,
     attempts: u32,
     /// Everything so far was answered by the cache.
@@ -168,7 +153,7 @@ impl Operation {
         self.action = action;
         self.attempts = 0;
         self.cached = true;
-        self.planned = Planned::Ok;
+        self.planned = Reply::Ok;
         self.expiry_ms = 0;
         self.step = match action {
             Action::Set { expiry_ms } => {
@@ -176,7 +161,7 @@ impl Operation {
                 Step::WriteArgument(None)
             }
             Action::Erase => {
-                self.planned = Planned::Integer(1);
+                self.planned = Reply::Integer(1);
                 Step::Delete(None)
             }
             _ => Step::Read,
@@ -201,6 +186,9 @@ impl Operation {
             if buffer.capacity() > KEPT_BYTES_MAX {
                 *buffer = Vec::new();
             }
+        }
+        if self.fields.capacity() > KEPT_BYTES_MAX / size_of::<Option<i64>>() {
+            self.fields = Vec::new();
         }
     }
 
@@ -257,10 +245,11 @@ impl Operation {
     #[inline]
     pub(crate) fn written(&self) -> Answer<'_> {
         match self.planned {
-            Planned::Ok => Answer::Ok,
-            Planned::Null => Answer::Null,
-            Planned::Integer(number) => Answer::Integer(number),
-            Planned::Stored => Answer::Bulk(&self.stored),
+            Reply::Ok => Answer::Ok,
+            Reply::Null => Answer::Null,
+            Reply::Integer(number) => Answer::Integer(number),
+            Reply::Value => Answer::Bulk(&self.stored),
+            Reply::Fields => Answer::Fields(Cow::Borrowed(&self.fields)),
         }
     }
 
@@ -288,9 +277,7 @@ impl Operation {
             Action::Get | Action::GetEx(Expiry::Keep) => {
                 Some(if exists { Answer::Bulk(value) } else { Answer::Null })
             }
-            Action::StrLen => Some(Answer::Integer(value.len() as i64)),
-            Action::Exists => Some(Answer::Integer(i64::from(exists))),
-            Action::Type => Some(Answer::Status(if exists { "string" } else { "none" })),
+            Action::View(view) => Some(view.of(found.map(|(value, _)| value), &self.argument)),
             Action::Expiry { seconds, absolute } => {
                 Some(Answer::Integer(match (exists, expiry_ms) {
                     (false, _) => -2,
@@ -299,8 +286,7 @@ impl Operation {
                 }))
             }
             Action::SetIf(options, as_integer) => self.set_if(options, as_integer, found, seq),
-            Action::Increment(by) => self.increment(by, found, seq),
-            Action::Append => self.append(value, expiry_ms, seq),
+            Action::Update(update) => self.update(update, found, seq),
             Action::Expire(at_ms, when) if exists => {
                 self.expire(at_ms, when, value, expiry_ms, seq, now_ms)
             }
@@ -311,16 +297,16 @@ impl Operation {
                 Some(Answer::Failed(Failure::ExpireTime("getex")))
             }
             Action::GetEx(Expiry::At(at_ms)) if exists => {
-                self.restore(value, at_ms, Planned::Stored, seq)
+                self.restore(value, at_ms, Reply::Value, seq)
             }
             Action::Persist if exists && expiry_ms != 0 => {
-                self.restore(value, 0, Planned::Integer(1), seq)
+                self.restore(value, 0, Reply::Integer(1), seq)
             }
             Action::GetDel if exists => {
                 self.keep(value);
-                self.plan(Step::Delete(Some(seq)), 0, Planned::Stored)
+                self.plan(Step::Delete(Some(seq)), 0, Reply::Value)
             }
-            Action::Delete if exists => self.plan(Step::Delete(Some(seq)), 0, Planned::Integer(1)),
+            Action::Delete if exists => self.plan(Step::Delete(Some(seq)), 0, Reply::Integer(1)),
             Action::GetEx(_) | Action::GetDel => Some(Answer::Null),
             Action::Expire(..) | Action::Persist | Action::Delete => Some(Answer::Integer(0)),
             // These begin with a write; no read of theirs is under way.
@@ -336,7 +322,7 @@ impl Operation {
     }
 
     #[inline]
-    fn plan<'a>(&mut self, step: Step, expiry_ms: u64, planned: Planned) -> Option<Answer<'a>> {
+    fn plan<'a>(&mut self, step: Step, expiry_ms: u64, planned: Reply) -> Option<Answer<'a>> {
         self.step = step;
         self.expiry_ms = expiry_ms;
         self.planned = planned;
@@ -348,7 +334,7 @@ impl Operation {
         &mut self,
         value: &[u8],
         expiry_ms: u64,
-        planned: Planned,
+        planned: Reply,
         seq: Seq,
     ) -> Option<Answer<'a>> {
         self.keep(value);
@@ -377,11 +363,11 @@ impl Operation {
         let planned = match found {
             Some((value, _)) if options.get => {
                 self.keep(value);
-                Planned::Stored
+                Reply::Value
             }
-            None if options.get => Planned::Null,
-            _ if as_integer => Planned::Integer(1),
-            _ => Planned::Ok,
+            None if options.get => Reply::Null,
+            _ if as_integer => Reply::Integer(1),
+            _ => Reply::Ok,
         };
         let expiry_ms = match options.expiry {
             Expiry::Keep | Expiry::Invalid { .. } => found.map_or(0, |(_, expiry_ms)| expiry_ms),
@@ -391,31 +377,18 @@ impl Operation {
     }
 
     #[inline]
-    fn increment<'a>(
+    fn update<'a>(
         &mut self,
-        by: i64,
+        update: Update,
         found: Option<(&[u8], u64)>,
         seq: Seq,
     ) -> Option<Answer<'a>> {
-        let (value, expiry_ms) = found.unwrap_or((b"0", 0));
-        let Some(number) = parse_i64(value) else {
-            return Some(Answer::Failed(Failure::NotAnInteger));
-        };
-        let Some(number) = number.checked_add(by) else {
-            return Some(Answer::Failed(Failure::Overflow));
-        };
-        self.keep(itoa::Buffer::new().format(number).as_bytes());
-        self.plan(Step::WriteStored(Some(seq)), expiry_ms, Planned::Integer(number))
-    }
-
-    fn append<'a>(&mut self, value: &[u8], expiry_ms: u64, seq: Seq) -> Option<Answer<'a>> {
-        let length = value.len() + self.argument.len();
-        if length > VALUE_BYTES_MAX {
-            return Some(Answer::Failed(Failure::ValueLength));
+        let (old, expiry_ms) = (found.map(|(value, _)| value), found.map_or(0, |found| found.1));
+        match update.apply(old, &self.argument, &mut self.stored, &mut self.fields) {
+            Ok(Change::Write(reply)) => self.plan(Step::WriteStored(Some(seq)), expiry_ms, reply),
+            Ok(Change::Nothing(length)) => Some(Answer::Integer(length)),
+            Err(failure) => Some(Answer::Failed(failure)),
         }
-        self.keep(value);
-        self.stored.extend_from_slice(&self.argument);
-        self.plan(Step::WriteStored(Some(seq)), expiry_ms, Planned::Integer(length as i64))
     }
 
     fn expire<'a>(
@@ -438,9 +411,9 @@ impl Operation {
             return Some(Answer::Integer(0));
         }
         if at_ms <= now_ms as i64 {
-            return self.plan(Step::Delete(Some(seq)), 0, Planned::Integer(1));
+            return self.plan(Step::Delete(Some(seq)), 0, Reply::Integer(1));
         }
-        self.restore(value, at_ms as u64, Planned::Integer(1), seq)
+        self.restore(value, at_ms as u64, Reply::Integer(1), seq)
     }
 }
 

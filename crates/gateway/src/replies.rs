@@ -254,6 +254,15 @@ impl Replies {
             Answer::Status(text) => write::simple(out, text),
             Answer::Integer(number) => write::integer(out, *number),
             Answer::Bulk(bytes) => write::bulk(out, bytes),
+            Answer::Fields(fields) => {
+                write::array(out, fields.len());
+                for field in fields.iter() {
+                    match field {
+                        Some(number) => write::integer(out, *number),
+                        None => write::null(out, resp3),
+                    }
+                }
+            }
             Answer::Failed(failure) => write::error(out, &failure.text()),
         });
     }

@@ -158,10 +158,15 @@ impl Running {
         self.drive(link);
     }
 
-    /// Whether a key can be asked for at all.
-    pub(crate) fn check_keys(args: Args<'_>, step: usize) -> Result<(), Failure> {
+    /// Whether keys, up to argument `last` or all if that is negative, can be asked for at all.
+    pub(crate) fn check_keys(args: Args<'_>, last: i32, step: usize) -> Result<(), Failure> {
         let fits = |key: &[u8]| !key.is_empty() && key.len() <= switchback_wire::KEY_BYTES_MAX;
-        if args.from(1).step_by(step).all(fits) { Ok(()) } else { Err(Failure::KeyLength) }
+        let count = usize::try_from(last).unwrap_or(usize::MAX);
+        if args.from(1).take(count).step_by(step).all(fits) {
+            Ok(())
+        } else {
+            Err(Failure::KeyLength)
+        }
     }
 
     /// Lets an operation run, or wait for those before it.

@@ -52,6 +52,55 @@ fn the_core_commands() {
     gateway.stop();
 }
 
+/// Commands that read, compute and write, after another writer came between.
+#[test]
+fn what_is_computed_anew_is_computed_of_the_new_value() {
+    for (failures, setup, command, reply, wanted) in [
+        (3, "SET k 1.5", "INCRBYFLOAT k 1", "$3\r\n2.5\r\n", "2.5"),
+        (3, "SET k abc", "SETRANGE k 1 xyz", ":4\r\n", "axyz"),
+        (3, "SET k a", "SETBIT k 6 1", ":0\r\n", "c"),
+        (3, "SET k aa", "BITFIELD k INCRBY u8 8 1 GET u8 0", "*2\r\n:98\r\n:97\r\n", "ab"),
+        (255, "SET k a", "SETRANGE k 0 b", ":1\r\n", "b"),
+    ] {
+        let rack = FakeRack::default();
+        let gateway = rack.start(config());
+        let mut client = Client::connect(&gateway);
+        assert_eq!(client.ask(setup), "+OK\r\n");
+        let writes = rack.writes();
+        rack.set(|knobs| knobs.fail_conditions = failures);
+        assert_eq!(client.ask(command), reply, "{command}");
+        assert_eq!(rack.value(b"k").unwrap(), wanted.as_bytes(), "{command}");
+        assert_eq!(rack.writes(), writes + 1, "{command}");
+        rack.set(|knobs| knobs.fail_conditions = 1000);
+        let reply = client.ask("SETRANGE k 0 never");
+        assert!(reply.starts_with("-ERR others kept writing this key"), "{reply}");
+        assert_eq!(rack.value(b"k").unwrap(), wanted.as_bytes());
+        gateway.stop();
+    }
+}
+
+#[test]
+fn computed_writes_of_many_connections_lose_nothing() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.nothing_cached = true);
+    let gateway = rack.try_start(config(), 2).unwrap();
+    let address = gateway.local_addr();
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            scope.spawn(move || {
+                let mut client = Client::to(address);
+                let field = format!("BITFIELD f INCRBY u16 #{number} 1");
+                for round in 1..=100 {
+                    assert_eq!(client.ask(&field), format!("*1\r\n:{round}\r\n"));
+                    assert_eq!(client.ask("INCRBYFLOAT n 0.5").as_bytes()[0], b'$');
+                }
+            });
+        }
+    });
+    assert_eq!(rack.value(b"f").unwrap(), [0, 100].repeat(4));
+    assert_eq!(rack.value(b"n").unwrap(), b"200");
+}
+
 #[test]
 fn info_tells_of_memory_and_not_of_keys() {
     let rack = FakeRack::default();

@@ -58,7 +58,7 @@ fn moods() -> Vec<(&'static str, Knobs)> {
 
 #[test]
 fn the_script_is_answered_as_by_redis() {
-    let Some(redis) = Redis::start(&[]) else { return };
+    let Some(redis) = Redis::start(LIKE_SWITCHBACK) else { return };
     for (mood, knobs) in moods() {
         for version in ["2", "3"] {
             let rack = FakeRack::default();
@@ -79,6 +79,9 @@ fn the_script_is_answered_as_by_redis() {
         }
     }
 }
+
+/// Settings with which redis-server has the limits of Switchback.
+const LIKE_SWITCHBACK: &[&str] = &["--proto-max-bulk-len", "1mb"];
 
 /// What may stand for `o` in a command.
 const OPTIONS: &[&str] = &[
@@ -140,6 +143,26 @@ const COMMANDS: &[&str] = &[
     "INCRBY k v",
     "DECRBY k v",
     "TYPE k",
+    "GETRANGE k i i",
+    "SETRANGE k i v",
+    "SETRANGE k n v",
+    "GETBIT k i",
+    "SETBIT k i n",
+    "SETBIT k n 1",
+    "BITCOUNT k",
+    "BITCOUNT k i i u",
+    "BITPOS k n i i u",
+    "BITPOS k 1 i",
+    "BITPOS k 0",
+    "BITFIELD k GET f n",
+    "BITFIELD k w SET f n i INCRBY f n i w SET f i v GET f #1",
+    "BITFIELD_RO k GET f n GET f i",
+    "INCRBYFLOAT k d",
+    "INCRBYFLOAT k v",
+    "SET k d",
+    "LCS k k",
+    "LCS k k1 IDX WITHMATCHLEN",
+    "LCS k a LEN",
     "GET",
     "DBSIZE",
     "ECHO v",
@@ -173,21 +196,62 @@ fn commands() -> impl Strategy<Value = String> {
     ]);
     let option = prop::sample::select(OPTIONS);
     let verb = prop::sample::select(COMMANDS);
-    (verb, key, value, time, option).prop_map(|(verb, key, value, time, option)| {
-        let word = |word: &str| match word {
+    let integers = prop::collection::vec(integers(), 8);
+    let part = (integers, unit_and_type(), floats());
+    (verb, key, value, time, option, part).prop_map(|(verb, key, value, time, option, part)| {
+        let (integers, (unit, kind, overflow), float) = part;
+        let mut integers = integers.into_iter();
+        let mut word = |word: &str| match word {
             "k" => key.to_string(),
             "v" => value.to_string(),
             "t" => time.to_string(),
             "o" => option.to_string(),
+            "i" => integers.next().unwrap(),
+            // One that is small and not negative, mostly.
+            "n" => integers.next().unwrap().trim_start_matches('-').chars().take(2).collect(),
+            "u" => unit.clone(),
+            "f" => kind.clone(),
+            "w" => format!("OVERFLOW {overflow}"),
+            "d" => float.clone(),
             other => other.to_string(),
         };
-        verb.split(' ').map(word).collect::<Vec<_>>().join(" ").trim_end().to_string()
+        verb.split(' ').map(&mut word).collect::<Vec<_>>().join(" ").trim_end().to_string()
     })
+}
+
+/// Offsets and operands, in and out of every range.
+fn integers() -> impl Strategy<Value = String> {
+    prop_oneof![
+        6 => (-40..40i64).prop_map(|number| number.to_string()),
+        2 => any::<i64>().prop_map(|number| number.to_string()),
+        1 => prop::sample::select(vec!["x", "9223372036854775808", "1048576", "8388608"])
+            .prop_map(str::to_string),
+    ]
+}
+
+fn unit_and_type() -> impl Strategy<Value = (String, String, String)> {
+    let unit = prop::sample::select(vec!["", "BIT", "BYTE", "bogus"]);
+    let overflow = prop::sample::select(vec!["WRAP", "SAT", "FAIL"]);
+    let kind = (prop::sample::select(vec!['i', 'u']), 1..65u8);
+    (unit, kind, overflow).prop_map(|(unit, (sign, bits), overflow)| {
+        (unit.to_string(), format!("{sign}{bits}"), overflow.to_string())
+    })
+}
+
+/// Decimals of every length and size, and hexadecimal ones.
+fn floats() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "-?[0-9]{1,20}",
+        "-?[0-9]{1,25}[.][0-9]{0,25}",
+        "-?[0-9]{1,3}[.]?[0-9]{0,30}e-?[0-9]{1,4}",
+        "-?0x[0-9a-f]{1,20}(p-?[0-9]{1,5})?",
+        "-?(0|5e-18|15e-18|0x1p-18|0x1p64|1e19|9007199254740993)",
+    ]
 }
 
 #[test]
 fn random_commands_are_answered_as_by_redis_one_by_one_and_pipelined() {
-    let Some(redis) = Redis::start(&[]) else { return };
+    let Some(redis) = Redis::start(LIKE_SWITCHBACK) else { return };
     for (mood, knobs) in moods() {
         let cases = if mood == "lossy" { 10 } else { 60 };
         let rack = FakeRack::default();
@@ -229,6 +293,43 @@ fn random_commands_are_answered_as_by_redis_one_by_one_and_pipelined() {
     }
 }
 
+/// Values of the greatest length, and commands that would make longer ones. (Where one message in
+/// ten is lost, a value of that length can take longer than a command may.)
+#[test]
+fn the_greatest_length_is_that_of_redis() {
+    let Some(redis) = Redis::start(LIKE_SWITCHBACK) else { return };
+    for nothing_cached in [false, true] {
+        let rack = FakeRack::default();
+        rack.set(|knobs| knobs.nothing_cached = nothing_cached);
+        let gateway = rack.start(config());
+        let (mut theirs, mut ours) = (redis.client(), Client::connect(&gateway));
+        theirs.ask("FLUSHALL");
+        for line in [
+            "SETRANGE r 1048575 x",
+            "STRLEN r",
+            "SETRANGE r 1048576 x",
+            "SETRANGE r 3000000 |",
+            "SETRANGE r 1048574 xyz",
+            "GETRANGE r 1048570 -1",
+            "APPEND r x",
+            "SETBIT b 8388607 1",
+            "STRLEN b",
+            "BITPOS b 1",
+            "BITCOUNT b",
+            "BITCOUNT b -1 -1 BIT",
+            "BITPOS b 0 -1",
+            "BITFIELD b SET i64 8388544 -1 GET u63 8388600 INCRBY u8 8388600 1",
+            "BITPOS b 1",
+            "GETRANGE b -9 -1",
+            "LCS r r",
+            "LCS r missing",
+        ] {
+            let words = words(line);
+            assert_eq!(call(&mut ours, &words), call(&mut theirs, &words), "{line}");
+        }
+    }
+}
+
 #[test]
 fn authentication_is_as_with_redis() {
     let Some(redis) = Redis::start(&["--requirepass", "secret"]) else { return };
@@ -263,7 +364,7 @@ fn fake_config_with_password() -> switchback_gateway::GatewayConfig {
 /// Streams that break the protocol: what is answered before the connection is closed.
 #[test]
 fn broken_streams_are_answered_as_by_redis() {
-    let Some(redis) = Redis::start(&[]) else { return };
+    let Some(redis) = Redis::start(LIKE_SWITCHBACK) else { return };
     let gateway = FakeRack::default().start(config());
     let inline = "x".repeat(70_000);
     for stream in [

@@ -267,8 +267,8 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
 fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &[u8]) {
     let command = verb.name();
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]).into_owned();
-    let known = match command {
-        "client" => [
+    let known: &[&str] = match verb {
+        Verb::Client => &[
             "caching",
             "getredir",
             "help",
@@ -280,14 +280,11 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
             "trackinginfo",
             "unblock",
             "unpause",
-        ]
-        .contains(&sub.to_ascii_lowercase().as_str()),
-        "config" => {
-            ["set", "rewrite", "resetstat", "help"].contains(&sub.to_ascii_lowercase().as_str())
-        }
-        _ => ["getkeys", "getkeysandflags", "help"].contains(&sub.to_ascii_lowercase().as_str()),
+        ],
+        Verb::Config => &["set", "rewrite", "resetstat", "help"],
+        _ => &["getkeys", "getkeysandflags", "help"],
     };
-    if known {
+    if known.contains(&sub.to_ascii_lowercase().as_str()) {
         let text =
             format!("ERR '{command}|{}' is not supported by Switchback", sub.to_ascii_lowercase());
         return refuse_command(running, id, verb, ErrorKind::Unsupported, &text);

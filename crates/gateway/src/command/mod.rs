@@ -3,6 +3,7 @@
 pub(crate) mod glob;
 pub(crate) mod introspect;
 pub(crate) mod options;
+pub(crate) mod parts;
 mod table;
 mod unsupported;
 

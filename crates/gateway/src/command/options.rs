@@ -30,6 +30,13 @@ pub(crate) struct SetOptions {
     pub(crate) expiry: Expiry,
 }
 
+impl SetOptions {
+    /// Those of a record without expiry.
+    pub(crate) fn plain(only_if: SetIf, get: bool) -> SetOptions {
+        SetOptions { only_if, get, expiry: Expiry::At(0) }
+    }
+}
+
 /// On what an EXPIRE depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct ExpireIf {
@@ -95,7 +102,7 @@ fn time_at<'a>(
 /// Options of SET, from argument 3 on.
 #[inline]
 pub(crate) fn set(args: Args<'_>, now_ms: u64) -> Result<SetOptions, Failure> {
-    let mut options = SetOptions { only_if: SetIf::Always, get: false, expiry: Expiry::At(0) };
+    let mut options = SetOptions::plain(SetIf::Always, false);
     let mut time: Option<(Unit, &[u8])> = None;
     let mut at = 3;
     while at < args.len() {

@@ -52,6 +52,10 @@ pub struct Spec {
 commands! {
     Append "append" 3 [write denyoom fast] 1 1 1 "string" "2.0.0" "Appends a string to the value of a key.";
     Auth "auth" -2 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0" "Authenticates the connection.";
+    BitCount "bitcount" -2 [readonly] 1 1 1 "bitmap" "2.6.0" "Counts the bits of a value that are set.";
+    BitField "bitfield" -2 [write denyoom] 1 1 1 "bitmap" "3.2.0" "Reads and changes integers of any size within a value.";
+    BitFieldRo "bitfield_ro" -2 [readonly fast] 1 1 1 "bitmap" "6.0.0" "Reads integers of any size within a value.";
+    BitPos "bitpos" -3 [readonly] 1 1 1 "bitmap" "2.8.7" "Finds the first bit of a value that is set, or that is clear.";
     Client "client" -2 [noscript loading stale] 0 0 0 "connection" "2.4.0" "A container for client connection commands.";
     Command "command" -1 [loading stale] 0 0 0 "server" "2.8.13" "Returns information about the commands.";
     Config "config" -2 [admin noscript loading stale] 0 0 0 "server" "2.0.0" "A container for configuration commands.";
@@ -67,13 +71,17 @@ commands! {
     FlushAll "flushall" -1 [write] 0 0 0 "server" "1.0.0" "Deletes all keys.";
     FlushDb "flushdb" -1 [write] 0 0 0 "server" "1.0.0" "Deletes all keys.";
     Get "get" 2 [readonly fast] 1 1 1 "string" "1.0.0" "Returns the value of a key.";
+    GetBit "getbit" 3 [readonly fast] 1 1 1 "bitmap" "2.2.0" "Returns a bit of a value.";
     GetDel "getdel" 2 [write fast] 1 1 1 "string" "6.2.0" "Returns the value of a key after deleting it.";
     GetEx "getex" -2 [write fast] 1 1 1 "string" "6.2.0" "Returns the value of a key after setting its expiration.";
+    GetRange "getrange" 4 [readonly] 1 1 1 "string" "2.4.0" "Returns a part of a value.";
     GetSet "getset" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Returns the old value of a key after setting a new one.";
     Hello "hello" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.0.0" "Handshakes with the server.";
     Incr "incr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by one.";
     IncrBy "incrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by a number.";
+    IncrByFloat "incrbyfloat" 3 [write denyoom fast] 1 1 1 "string" "2.6.0" "Increments the floating point value of a key by a number.";
     Info "info" -1 [loading stale] 0 0 0 "server" "1.0.0" "Returns information and statistics about the gateway.";
+    Lcs "lcs" -3 [readonly] 1 2 1 "string" "7.0.0" "Finds the longest common subsequence of two values.";
     MGet "mget" -2 [readonly fast] 1 -1 1 "string" "1.0.0" "Returns the values of keys.";
     MSet "mset" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys.";
     Persist "persist" 2 [write fast] 1 1 1 "generic" "2.2.0" "Removes the expiration of a key.";
@@ -88,9 +96,12 @@ commands! {
     Scan "scan" -2 [readonly] 0 0 0 "generic" "2.8.0" "Iterates over the keys.";
     Select "select" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Changes the selected database; there is only number 0.";
     Set "set" -3 [write denyoom] 1 1 1 "string" "1.0.0" "Sets the value of a key.";
+    SetBit "setbit" 4 [write denyoom] 1 1 1 "bitmap" "2.2.0" "Sets or clears a bit of a value; returns what it was.";
     SetEx "setex" 4 [write denyoom] 1 1 1 "string" "2.0.0" "Sets the value and expiration of a key.";
     SetNx "setnx" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Sets the value of a key only if it doesn't exist.";
+    SetRange "setrange" 4 [write denyoom] 1 1 1 "string" "2.2.0" "Overwrites a part of a value.";
     StrLen "strlen" 2 [readonly fast] 1 1 1 "string" "2.2.0" "Returns the length of a value.";
+    SubStr "substr" 4 [readonly] 1 1 1 "string" "1.0.0" "Returns a part of a value.";
     Touch "touch" -2 [readonly fast] 1 -1 1 "generic" "3.2.1" "Returns how many of the keys exist.";
     Ttl "ttl" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the time to live of a key in seconds.";
     Type "type" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the type of the value of a key.";
@@ -98,16 +109,16 @@ commands! {
 }
 
 /// Longest name in the table, and longer than it need be.
-const NAME_MAX: usize = 16;
+const NAME_MAX: usize = 15;
 
-/// A name as a number, in which it takes one comparison to find it. Upper and lower case differ in
-/// one bit, which is set; what isn't a letter doesn't become one by that.
+/// A name in lower case as a number, in which it takes one comparison to find it. A 1 comes first,
+/// so that zeros count, too.
 #[inline]
 const fn packed(name: &[u8]) -> u128 {
     assert!(name.len() <= NAME_MAX);
-    let (mut number, mut at) = (0, 0);
+    let (mut number, mut at) = (1, 0);
     while at < name.len() {
-        number = number << 8 | (name[at] | 0x20) as u128;
+        number = number << 8 | name[at].to_ascii_lowercase() as u128;
         at += 1;
     }
     number
@@ -171,7 +182,7 @@ mod tests {
         assert_eq!(Verb::from_name(b""), None);
         assert_eq!(Verb::from_name(&[b'a'; 100]), None);
         assert_eq!(Verb::from_name(b"g\xffet"), None);
-        for near in ["get\0", "\0get", "get ", "g\u{5}t", "ge", "gett", "G%T"] {
+        for near in ["get\0", "\0get", "get ", "g\u{5}t", "ge", "gett", "G%T", "bitfield\x7fro"] {
             assert_eq!(Verb::from_name(near.as_bytes()), None, "{near:?}");
         }
     }

@@ -129,13 +129,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "xrevrange",
             "xsetid",
             "xtrim",
-            "bitcount",
-            "bitfield",
-            "bitfield_ro",
             "bitop",
-            "bitpos",
-            "getbit",
-            "setbit",
             "sort",
             "sort_ro",
         ],
@@ -164,10 +158,6 @@ const REASONS: &[(&str, &[&str])] = &[
         &["msetnx", "rename", "renamenx", "copy", "move", "swapdb"],
     ),
     ("listing all keys at once would block; use SCAN", &["keys", "randomkey"]),
-    (
-        "it reads and writes whole values; use GET and SET",
-        &["getrange", "setrange", "substr", "incrbyfloat", "lcs"],
-    ),
     (
         "nodes persist by themselves, and there is no replication; see switchback ctl",
         &[
