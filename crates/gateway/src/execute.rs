@@ -2,7 +2,7 @@
 
 use crate::batch::Kind;
 use crate::command::introspect::{self, Answer};
-use crate::command::options::{self, Expiry, SetIf, SetOptions, Unit};
+use crate::command::options::{self, Expiry, OnlyIf, SetOptions, Unit};
 use crate::command::{Refused, Verb, parts, why_unsupported};
 use crate::connection::{Connection, ConnectionId};
 use crate::failure::{ErrorKind, Failure};
@@ -27,6 +27,8 @@ pub(crate) enum Flow {
 /// What a command turns out to be.
 enum Plan<'a> {
     One(Action, [&'a [u8]; 2]),
+    /// With the value that there should be.
+    Comparing(Action, [&'a [u8]; 3]),
     /// With an argument that was made of several.
     Made(Action, &'a [u8], Vec<u8>),
     Many(Kind),
@@ -101,6 +103,9 @@ pub(crate) fn execute(
     match plan(verb, args, running.now.unix_ms) {
         Ok(Plan::One(action, [key, argument])) => {
             running.start(link, id, verb, action, key, argument)
+        }
+        Ok(Plan::Comparing(action, [key, argument, expected])) => {
+            running.start_comparing(link, id, verb, action, [key, argument, expected])
         }
         Ok(Plan::Made(action, key, argument)) => {
             running.start(link, id, verb, action, key, &argument)
@@ -227,11 +232,11 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
     let write = |action, at: usize| Ok(Plan::One(action, [args.get(1), args.get(at)]));
     match verb {
         Verb::Get => one(Action::Get),
-        Verb::Set => write(set_action(args, now_ms)?, 2),
+        Verb::Set => set(args, now_ms),
         Verb::SetEx => write(set_expiring(args, now_ms, true, "setex")?, 3),
         Verb::PSetEx => write(set_expiring(args, now_ms, false, "psetex")?, 3),
-        Verb::SetNx => write(Action::SetIf(SetOptions::plain(SetIf::Missing, false), true), 2),
-        Verb::GetSet => write(Action::SetIf(SetOptions::plain(SetIf::Always, true), false), 2),
+        Verb::SetNx => write(Action::SetIf(SetOptions::plain(OnlyIf::Missing, false), true), 2),
+        Verb::GetSet => write(Action::SetIf(SetOptions::plain(OnlyIf::Always, true), false), 2),
         Verb::GetDel => one(Action::GetDel),
         Verb::GetEx => one(Action::GetEx(options::getex(args, now_ms)?)),
         Verb::Append => write(Action::Update(Update::Append), 2),
@@ -257,6 +262,7 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
         Verb::BitPos => one(Action::View(parts::find_bit(args)?)),
         Verb::BitField | Verb::BitFieldRo => fields(verb, args),
         Verb::Lcs => Ok(Plan::Many(Kind::Lcs(parts::lcs(args)?))),
+        Verb::DelEx => delex(args),
         Verb::Expire | Verb::PExpire | Verb::ExpireAt | Verb::PExpireAt => {
             one(expire(verb, args, now_ms)?)
         }
@@ -309,12 +315,15 @@ fn is_either(option: &[u8], one: &str, other: &str) -> bool {
 }
 
 #[inline]
-fn set_action(args: Args<'_>, now_ms: u64) -> Result<Action, Failure> {
+fn set<'a>(args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
+    let [key, value] = [args.get(1), args.get(2)];
     Ok(match options::set(args, now_ms)? {
-        SetOptions { only_if: SetIf::Always, get: false, expiry: Expiry::At(expiry_ms) } => {
-            Action::Set { expiry_ms }
+        (SetOptions { only_if: OnlyIf::Always, get: false, expiry: Expiry::At(expiry_ms) }, _) => {
+            Plan::One(Action::Set { expiry_ms }, [key, value])
         }
-        options => Action::SetIf(options, false),
+        (options, expected) => {
+            Plan::Comparing(Action::SetIf(options, false), [key, value, expected])
+        }
     })
 }
 
@@ -322,6 +331,14 @@ fn fields(verb: Verb, args: Args<'_>) -> Result<Plan<'_>, Failure> {
     let (list, writes) = parts::fields(args, verb == Verb::BitFieldRo)?;
     let (view, update) = (Action::View(View::Fields), Action::Update(Update::Fields));
     Ok(Plan::Made(if writes { update } else { view }, args.get(1), list))
+}
+
+fn delex(args: Args<'_>) -> Result<Plan<'_>, Failure> {
+    let key = args.get(1);
+    Ok(match options::delex(args)? {
+        (OnlyIf::Always, _) => Plan::One(Action::Delete, [key, &[]]),
+        (only_if, expected) => Plan::Comparing(Action::DeleteIf(only_if), [key, &[], expected]),
+    })
 }
 
 fn set_expiring(

@@ -5,7 +5,7 @@
 //! number, which the owner of the record decides; if another writer came between, it starts over.
 
 use crate::command::Verb;
-use crate::command::options::{ExpireIf, Expiry, SetIf, SetOptions};
+use crate::command::options::{ExpireIf, Expiry, OnlyIf, SetOptions};
 use crate::connection::ConnectionId;
 use crate::failure::Failure;
 use crate::key_queues::Place;
@@ -43,6 +43,8 @@ pub(crate) enum Action {
     Persist,
     /// Counts whether there was something.
     Delete,
+    /// The same, of something that it may be done to.
+    DeleteIf(OnlyIf),
     /// An unconditional delete.
     Erase,
 }
@@ -54,7 +56,7 @@ impl Action {
             Action::Get | Action::View(_) | Action::Expiry { .. } => false,
             Action::Set { .. } | Action::Erase | Action::GetEx(Expiry::Keep) => false,
             Action::SetIf(..) | Action::GetDel | Action::GetEx(_) | Action::Update(_) => true,
-            Action::Expire(..) | Action::Persist | Action::Delete => true,
+            Action::Expire(..) | Action::Persist | Action::Delete | Action::DeleteIf(_) => true,
         }
     }
 }
@@ -116,6 +118,8 @@ pub(crate) struct Operation {
     action: Action,
     pub(crate) key: Vec<u8>,
     argument: Vec<u8>,
+    /// What the value is compared with.
+    expected: Vec<u8>,
     /// What the record held, or is to hold.
     stored: Vec<u8>,
     /// The answers of a BITFIELD.
@@ -176,13 +180,19 @@ impl Operation {
         self.argument.extend_from_slice(argument);
     }
 
+    /// What the value is to be compared with.
+    pub(crate) fn expect(&mut self, expected: &[u8]) {
+        self.expected.extend_from_slice(expected);
+    }
+
     /// Gives everything back but small buffers.
     #[inline]
     pub(crate) fn end(&mut self) {
         self.state = State::Free;
         self.connection = ConnectionId::default();
         self.parent = Parent::None;
-        for buffer in [&mut self.argument, &mut self.stored] {
+        self.expected.clear();
+        for buffer in [&mut self.argument, &mut self.expected, &mut self.stored] {
             if buffer.capacity() > KEPT_BYTES_MAX {
                 *buffer = Vec::new();
             }
@@ -222,7 +232,7 @@ impl Operation {
 
     /// Bytes of memory that it holds while it isn't finished.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.key.len() + self.argument.len()
+        self.key.len() + self.argument.len() + self.expected.len()
     }
 
     /// The request to submit next.
@@ -307,8 +317,13 @@ impl Operation {
                 self.plan(Step::Delete(Some(seq)), 0, Reply::Value)
             }
             Action::Delete if exists => self.plan(Step::Delete(Some(seq)), 0, Reply::Integer(1)),
+            Action::DeleteIf(only_if) if exists && self.may_happen(only_if, found) => {
+                self.plan(Step::Delete(Some(seq)), 0, Reply::Integer(1))
+            }
             Action::GetEx(_) | Action::GetDel => Some(Answer::Null),
-            Action::Expire(..) | Action::Persist | Action::Delete => Some(Answer::Integer(0)),
+            Action::Expire(..) | Action::Persist | Action::Delete | Action::DeleteIf(_) => {
+                Some(Answer::Integer(0))
+            }
             // These begin with a write; no read of theirs is under way.
             Action::Set { .. } | Action::Erase => {
                 Some(Answer::Failed(Failure::Static("ERR internal error")))
@@ -341,6 +356,17 @@ impl Operation {
         self.plan(Step::WriteStored(Some(seq)), expiry_ms, planned)
     }
 
+    fn may_happen(&self, only_if: OnlyIf, found: Option<(&[u8], u64)>) -> bool {
+        let is_expected = || found.is_some_and(|(value, _)| value == self.expected);
+        match only_if {
+            OnlyIf::Always => true,
+            OnlyIf::Missing => found.is_none(),
+            OnlyIf::Exists => found.is_some(),
+            OnlyIf::Equal => is_expected(),
+            OnlyIf::Unequal => !is_expected(),
+        }
+    }
+
     fn set_if<'a>(
         &mut self,
         options: SetOptions,
@@ -348,12 +374,7 @@ impl Operation {
         found: Option<(&'a [u8], u64)>,
         seq: Seq,
     ) -> Option<Answer<'a>> {
-        let happens = match options.only_if {
-            SetIf::Always => true,
-            SetIf::Missing => found.is_none(),
-            SetIf::Exists => found.is_some(),
-        };
-        if !happens {
+        if !self.may_happen(options.only_if, found) {
             return Some(match found {
                 Some((value, _)) if options.get => Answer::Bulk(value),
                 _ if as_integer => Answer::Integer(0),

@@ -144,6 +144,33 @@ impl Running {
         key: &[u8],
         argument: &[u8],
     ) {
+        self.start_filled(link, id, verb, action, |operation| operation.fill(key, argument));
+    }
+
+    /// The same, of one that compares the record's value: key, argument, and what is expected.
+    pub(crate) fn start_comparing(
+        &mut self,
+        link: &mut Link,
+        id: ConnectionId,
+        verb: Verb,
+        action: Action,
+        [key, argument, expected]: [&[u8]; 3],
+    ) {
+        self.start_filled(link, id, verb, action, |operation| {
+            operation.fill(key, argument);
+            operation.expect(expected);
+        });
+    }
+
+    #[inline]
+    fn start_filled(
+        &mut self,
+        link: &mut Link,
+        id: ConnectionId,
+        verb: Verb,
+        action: Action,
+        fill: impl FnOnce(&mut Operation),
+    ) {
         let Some(connection) = self.outbox.replies.connections.get_mut(id) else { return };
         let number = connection.next_reply();
         connection.unfinished += 1;
@@ -151,7 +178,7 @@ impl Running {
         let operation = &mut self.operations[at];
         operation.begin(id, Parent::Reply(number), verb, action);
         operation.arrived_us = self.now.monotonic_us;
-        operation.fill(key, argument);
+        fill(operation);
         connection.held_bytes += operation.held_bytes();
         self.outbox.replies.reserve(id);
         self.begin(link, at);

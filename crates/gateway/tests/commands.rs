@@ -52,6 +52,56 @@ fn the_core_commands() {
     gateway.stop();
 }
 
+/// What Redis has since 8.4, so that there may be none to compare with.
+#[test]
+fn writes_that_compare_the_value() {
+    for nothing_cached in [false, true] {
+        let rack = FakeRack::default();
+        rack.set(|knobs| knobs.nothing_cached = nothing_cached);
+        let gateway = rack.start(config());
+        let mut client = Client::connect(&gateway);
+        for (command, reply) in [
+            ("SET k new IFEQ old", "$-1\r\n"),
+            ("EXISTS k", ":0\r\n"),
+            ("SET k one IFNE old", "+OK\r\n"),
+            ("SET k two IFNE one", "$-1\r\n"),
+            ("SET k two ifeq On", "$-1\r\n"),
+            ("SET k two ifeq onee", "$-1\r\n"),
+            ("GET k", "$3\r\none\r\n"),
+            ("SET k two IFEQ one EX 100", "+OK\r\n"),
+            ("TTL k", ":100\r\n"),
+            ("SET k three GET IFEQ one", "$3\r\ntwo\r\n"),
+            ("SET k three KEEPTTL IFEQ two GET", "$3\r\ntwo\r\n"),
+            ("GET k", "$5\r\nthree\r\n"),
+            ("TTL k", ":100\r\n"),
+            ("SET fresh 1 IFNE 1 GET", "$-1\r\n"),
+            ("GET fresh", "$1\r\n1\r\n"),
+            ("SET k 1 IFEQ", "-ERR syntax error\r\n"),
+            ("SET k 1 NX IFEQ three", "-ERR syntax error\r\n"),
+            ("SET k 1 IFEQ three XX", "-ERR syntax error\r\n"),
+            ("SET k 1 IFEQ three IFEQ three", "-ERR syntax error\r\n"),
+            ("SET k 1 IFEQ three IFNE three", "-ERR syntax error\r\n"),
+            ("SET k 1 IFEQ three EX 0", "-ERR invalid expire time in 'set' command\r\n"),
+            ("DELEX k IFEQ thre", ":0\r\n"),
+            ("DELEX k IFNE three", ":0\r\n"),
+            ("DELEX k IFXX three", "-ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE\r\n"),
+            ("DELEX k IFEQ", "-ERR wrong number of arguments for 'delex' command\r\n"),
+            ("DELEX k IFEQ three x", "-ERR wrong number of arguments for 'delex' command\r\n"),
+            ("DELEX missing IFNE x", ":0\r\n"),
+            ("DELEX missing IFEQ x", ":0\r\n"),
+            ("DELEX missing", ":0\r\n"),
+            ("DELEX k ifeq three", ":1\r\n"),
+            ("GET k", "$-1\r\n"),
+            ("DELEX fresh IFNE 2", ":1\r\n"),
+            ("SET k 1", "+OK\r\n"),
+            ("DELEX k", ":1\r\n"),
+        ] {
+            assert_eq!(client.ask(command), reply, "{command}");
+        }
+        gateway.stop();
+    }
+}
+
 /// Commands that read, compute and write, after another writer came between.
 #[test]
 fn what_is_computed_anew_is_computed_of_the_new_value() {
@@ -60,6 +110,7 @@ fn what_is_computed_anew_is_computed_of_the_new_value() {
         (3, "SET k abc", "SETRANGE k 1 xyz", ":4\r\n", "axyz"),
         (3, "SET k a", "SETBIT k 6 1", ":0\r\n", "c"),
         (3, "SET k aa", "BITFIELD k INCRBY u8 8 1 GET u8 0", "*2\r\n:98\r\n:97\r\n", "ab"),
+        (3, "SET k a", "SET k b IFEQ a GET", "$1\r\na\r\n", "b"),
         (255, "SET k a", "SETRANGE k 0 b", ":1\r\n", "b"),
     ] {
         let rack = FakeRack::default();

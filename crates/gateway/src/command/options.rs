@@ -3,12 +3,16 @@
 use crate::failure::Failure;
 use crate::resp::{Args, parse_i64};
 
-/// On what a SET depends.
+/// On what a SET or DELEX depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum SetIf {
+pub(crate) enum OnlyIf {
     Always,
     Missing,
     Exists,
+    /// The value is the expected one.
+    Equal,
+    /// It isn't, or there is none.
+    Unequal,
 }
 
 /// What becomes of a record's expiry.
@@ -25,14 +29,14 @@ pub(crate) enum Expiry {
 /// Options of SET.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SetOptions {
-    pub(crate) only_if: SetIf,
+    pub(crate) only_if: OnlyIf,
     pub(crate) get: bool,
     pub(crate) expiry: Expiry,
 }
 
 impl SetOptions {
     /// Those of a record without expiry.
-    pub(crate) fn plain(only_if: SetIf, get: bool) -> SetOptions {
+    pub(crate) fn plain(only_if: OnlyIf, get: bool) -> SetOptions {
         SetOptions { only_if, get, expiry: Expiry::At(0) }
     }
 }
@@ -99,19 +103,28 @@ fn time_at<'a>(
     (may_follow && at + 1 < args.len()).then(|| (unit, args.get(at + 1)))
 }
 
-/// Options of SET, from argument 3 on.
+/// Options of SET, from argument 3 on, and the value that they compare with.
 #[inline]
-pub(crate) fn set(args: Args<'_>, now_ms: u64) -> Result<SetOptions, Failure> {
-    let mut options = SetOptions::plain(SetIf::Always, false);
+pub(crate) fn set<'a>(args: Args<'a>, now_ms: u64) -> Result<(SetOptions, &'a [u8]), Failure> {
+    let mut options = SetOptions::plain(OnlyIf::Always, false);
     let mut time: Option<(Unit, &[u8])> = None;
+    let mut expected = &[][..];
     let mut at = 3;
     while at < args.len() {
         let option = args.get(at);
         let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
-        if is("nx") && options.only_if != SetIf::Exists {
-            options.only_if = SetIf::Missing;
-        } else if is("xx") && options.only_if != SetIf::Missing {
-            options.only_if = SetIf::Exists;
+        let may_be = |only_if| [OnlyIf::Always, only_if].contains(&options.only_if);
+        if is("nx") && may_be(OnlyIf::Missing) {
+            options.only_if = OnlyIf::Missing;
+        } else if is("xx") && may_be(OnlyIf::Exists) {
+            options.only_if = OnlyIf::Exists;
+        } else if let Some(only_if) = comparison(option)
+            && options.only_if == OnlyIf::Always
+            && at + 1 < args.len()
+        {
+            options.only_if = only_if;
+            at += 1;
+            expected = args.get(at);
         } else if is("get") {
             options.get = true;
         } else if is("keepttl") && time.is_none() {
@@ -130,7 +143,28 @@ pub(crate) fn set(args: Args<'_>, now_ms: u64) -> Result<SetOptions, Failure> {
     if let Some((unit, text)) = time {
         options.expiry = unit.expiry(text, now_ms, "set")?;
     }
-    Ok(options)
+    Ok((options, expected))
+}
+
+fn comparison(option: &[u8]) -> Option<OnlyIf> {
+    match () {
+        () if option.eq_ignore_ascii_case(b"ifeq") => Some(OnlyIf::Equal),
+        () if option.eq_ignore_ascii_case(b"ifne") => Some(OnlyIf::Unequal),
+        () => None,
+    }
+}
+
+/// The condition of DELEX, and the value that it compares with.
+pub(crate) fn delex<'a>(args: Args<'a>) -> Result<(OnlyIf, &'a [u8]), Failure> {
+    match args.len() {
+        2 => Ok((OnlyIf::Always, &[])),
+        4 => {
+            let only_if = comparison(args.get(2))
+                .ok_or(Failure::Static("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE"))?;
+            Ok((only_if, args.get(3)))
+        }
+        _ => Err(Failure::Static("ERR wrong number of arguments for 'delex' command")),
+    }
 }
 
 /// Options of GETEX, from argument 2 on.

@@ -63,6 +63,7 @@ commands! {
     Decr "decr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by one.";
     DecrBy "decrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by a number.";
     Del "del" -2 [write] 1 -1 1 "generic" "1.0.0" "Deletes keys.";
+    DelEx "delex" -2 [write fast] 1 1 1 "string" "8.4.0" "Deletes a key depending on its value.";
     Echo "echo" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Returns the given string.";
     Exists "exists" -2 [readonly fast] 1 -1 1 "generic" "1.0.0" "Determines how many of the keys exist.";
     Expire "expire" -3 [write fast] 1 1 1 "generic" "1.0.0" "Sets the expiration of a key in seconds.";
