@@ -16,6 +16,8 @@ use switchback_wire::scan_entries;
 const WINDOW: usize = 64;
 /// Scan requests that one SCAN makes at most.
 const SCANS_MAX: u32 = 32;
+/// Keys that one KEYS answers at most.
+const KEYS_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Kind {
@@ -26,6 +28,10 @@ pub(crate) enum Kind {
     Exists,
     Lcs(LcsOptions),
     Scan,
+    /// All keys of a pattern.
+    Keys,
+    /// Any key.
+    Random,
     Count,
     Flush,
 }
@@ -37,7 +43,7 @@ impl Kind {
     }
 
     fn lists_keys(self) -> bool {
-        self == Kind::Scan
+        matches!(self, Kind::Scan | Kind::Keys | Kind::Random)
     }
 
     fn reads_values(self) -> bool {
@@ -83,6 +89,8 @@ pub(crate) struct Batch {
     scan_ended: bool,
     scan_running: bool,
     options: Option<ScanOptions>,
+    /// A scan for any key came to the end, and begins at the beginning.
+    wrapped: bool,
     common: Option<Common>,
 }
 
@@ -103,6 +111,7 @@ impl Batch {
         self.scans = 0;
         self.scan_ended = !kind.scans();
         self.options = None;
+        self.wrapped = false;
         self.common = None;
         self.results.clear();
         self.result_ranges.clear();
@@ -197,8 +206,12 @@ impl Batch {
     }
 
     fn is_scan_satisfied(&self) -> bool {
-        let Some(options) = &self.options else { return false };
-        self.scans >= SCANS_MAX || self.result_ranges.len() >= options.count
+        let found = self.result_ranges.len();
+        match (&self.options, self.kind) {
+            (Some(options), Kind::Scan) => self.scans >= SCANS_MAX || found >= options.count,
+            (_, Kind::Random) => found > 0,
+            _ => false,
+        }
     }
 
     /// The value of a part; empty if there was none.
@@ -215,7 +228,7 @@ impl Batch {
             Kind::Get | Kind::Lcs(_) => (Action::Get, argument(part), &[]),
             Kind::Set => (Action::Set { expiry_ms: 0 }, argument(2 * part), argument(2 * part + 1)),
             Kind::Delete => (Action::Delete, argument(part), &[]),
-            Kind::Exists | Kind::Scan | Kind::Count => {
+            Kind::Exists | Kind::Scan | Kind::Keys | Kind::Random | Kind::Count => {
                 (Action::View(View::Exists), argument(part), &[])
             }
             Kind::Flush => (Action::Erase, argument(part), &[]),
@@ -249,6 +262,9 @@ impl Batch {
     /// The results have one more key, from here on.
     fn listed(&mut self, from: usize) {
         self.result_ranges.push(Some(Range::new(from, self.results.len())));
+        if self.kind == Kind::Keys && self.result_ranges.len() > KEYS_MAX {
+            self.fail(Failure::TooManyKeys(KEYS_MAX));
+        }
     }
 
     /// An outcome that can't be known outranks every other failure.
@@ -277,7 +293,9 @@ impl Batch {
             return self.fail(Failure::Static("ERR a node's scan went backwards"));
         }
         self.position = next;
-        self.scan_ended = next == 0;
+        let begins_again = self.kind == Kind::Random && !self.wrapped;
+        self.scan_ended = next == 0 && !begins_again;
+        self.wrapped |= next == 0;
         if self.kind == Kind::Count {
             self.sum += i64::from(live);
         }
@@ -319,6 +337,21 @@ impl Batch {
             Kind::Lcs(options) => {
                 if let Some(common) = &self.common {
                     common.write(options, out, resp3);
+                }
+            }
+            Kind::Random => match &self.result_ranges[..] {
+                [] => write::null(out, resp3),
+                // The scan began at random, and so does the choice among what it found.
+                _ => {
+                    let random = self.options.as_ref().map_or(0, |options| options.cursor);
+                    let at = (random % self.result_ranges.len() as u64) as usize;
+                    write::bulk(out, self.value(at));
+                }
+            },
+            Kind::Keys => {
+                write::array(out, self.result_ranges.len());
+                for range in self.result_ranges.iter().flatten() {
+                    write::bulk(out, result(range));
                 }
             }
             Kind::Get => {

@@ -12,7 +12,7 @@ use crate::resp::{Args, parse_i64, write};
 use crate::running::{Link, Running};
 use crate::shared::Shared;
 use crate::statistics::Answerer;
-use crate::strings::{Update, View};
+use crate::strings::{self, Update, View};
 use std::fmt::Write;
 
 /// Whether a command was dealt with.
@@ -263,6 +263,16 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
         Verb::BitField | Verb::BitFieldRo => fields(verb, args),
         Verb::Lcs => Ok(Plan::Many(Kind::Lcs(parts::lcs(args)?))),
         Verb::DelEx => delex(args),
+        Verb::Dump => one(Action::View(View::Dump)),
+        Verb::Restore => restore(args, now_ms),
+        Verb::Object => object(args),
+        Verb::Memory => memory(args),
+        Verb::Keys => Ok(Plan::Scan(Kind::Keys, options::keys(args.get(1)))),
+        Verb::RandomKey => Ok(Plan::Scan(Kind::Random, options::random_key())),
+        Verb::Time => Ok(Plan::Here(introspect::time)),
+        Verb::ReadOnly | Verb::ReadWrite => {
+            Err(Failure::Static("ERR This instance has cluster support disabled"))
+        }
         Verb::Expire | Verb::PExpire | Verb::ExpireAt | Verb::PExpireAt => {
             one(expire(verb, args, now_ms)?)
         }
@@ -327,6 +337,14 @@ fn set<'a>(args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
     })
 }
 
+fn restore<'a>(args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
+    let (replaces, expiry_ms) = options::restore(args, now_ms)?;
+    let restored = expiry_ms.and_then(|ms| Ok((ms, strings::restore(args.get(3))?)));
+    let expiry_ms = restored.as_ref().map(|&(expiry_ms, _)| expiry_ms).map_err(|&text| text);
+    let value = restored.map_or(Vec::new(), |(_, value)| value);
+    Ok(Plan::Made(Action::Restore { replaces, expiry_ms }, args.get(1), value))
+}
+
 fn fields(verb: Verb, args: Args<'_>) -> Result<Plan<'_>, Failure> {
     let (list, writes) = parts::fields(args, verb == Verb::BitFieldRo)?;
     let (view, update) = (Action::View(View::Fields), Action::Update(Update::Fields));
@@ -339,6 +357,41 @@ fn delex(args: Args<'_>) -> Result<Plan<'_>, Failure> {
         (OnlyIf::Always, _) => Plan::One(Action::Delete, [key, &[]]),
         (only_if, expected) => Plan::Comparing(Action::DeleteIf(only_if), [key, &[], expected]),
     })
+}
+
+fn object(args: Args<'_>) -> Result<Plan<'_>, Failure> {
+    if !args.get(1).eq_ignore_ascii_case(b"encoding") {
+        return Ok(Plan::Here(introspect::no_subcommand));
+    }
+    if args.len() != 3 {
+        return Err(Failure::Static("ERR wrong number of arguments for 'object|encoding' command"));
+    }
+    check_key(args.get(2))?;
+    Ok(Plan::One(Action::View(View::Encoding), [args.get(2), &[]]))
+}
+
+fn memory(args: Args<'_>) -> Result<Plan<'_>, Failure> {
+    if !args.get(1).eq_ignore_ascii_case(b"usage") {
+        return Ok(Plan::Here(introspect::no_subcommand));
+    }
+    match args.len() {
+        3 => {}
+        // A string is no collection of which some elements would be looked at.
+        5 if args.get(3).eq_ignore_ascii_case(b"samples") => {
+            let samples = parse_i64(args.get(4)).ok_or(Failure::NotAnInteger)?;
+            if samples < 0 {
+                return Err(Failure::Syntax);
+            }
+        }
+        ..3 => {
+            let text = "ERR wrong number of arguments for 'memory|usage' command";
+            return Err(Failure::Static(text));
+        }
+        _ => return Err(Failure::Syntax),
+    }
+    let key = args.get(2);
+    check_key(key)?;
+    Ok(Plan::One(Action::View(View::Memory { key_bytes: key.len() as u32 }), [key, &[]]))
 }
 
 fn set_expiring(

@@ -42,6 +42,8 @@ pub(crate) enum Failure {
         "ERR backpressure: writes wait for a snapshot to become durable, this one for {0} ms; nothing was sent"
     )]
     Backpressure(u64),
+    #[error("ERR more than {0} keys match; use SCAN")]
+    TooManyKeys(usize),
     #[error("ERR the reply would be longer than {0} bytes")]
     ReplyLength(usize),
     #[error("{0}")]
@@ -138,9 +140,10 @@ impl Failure {
             Failure::NoSession(_) => ErrorKind::NoSession,
             Failure::Busy(_) => ErrorKind::Busy,
             Failure::Backpressure(_) => ErrorKind::Backpressure,
-            Failure::ValueLength | Failure::KeyLength | Failure::ReplyLength(_) => {
-                ErrorKind::Length
-            }
+            Failure::ValueLength
+            | Failure::KeyLength
+            | Failure::TooManyKeys(_)
+            | Failure::ReplyLength(_) => ErrorKind::Length,
             _ => ErrorKind::Command,
         }
     }

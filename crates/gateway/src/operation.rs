@@ -45,6 +45,12 @@ pub(crate) enum Action {
     Delete,
     /// The same, of something that it may be done to.
     DeleteIf(OnlyIf),
+    /// Writes a value that must not be there yet, or may be if it `replaces`: one that expires
+    /// then, if it isn't 0. An error is answered where it would be written.
+    Restore {
+        replaces: bool,
+        expiry_ms: Result<u64, &'static str>,
+    },
     /// An unconditional delete.
     Erase,
 }
@@ -55,7 +61,11 @@ impl Action {
         match self {
             Action::Get | Action::View(_) | Action::Expiry { .. } => false,
             Action::Set { .. } | Action::Erase | Action::GetEx(Expiry::Keep) => false,
-            Action::SetIf(..) | Action::GetDel | Action::GetEx(_) | Action::Update(_) => true,
+            Action::SetIf(..)
+            | Action::GetDel
+            | Action::GetEx(_)
+            | Action::Update(_)
+            | Action::Restore { .. } => true,
             Action::Expire(..) | Action::Persist | Action::Delete | Action::DeleteIf(_) => true,
         }
     }
@@ -80,6 +90,8 @@ pub(crate) enum Answer<'a> {
     Status(&'static str),
     Integer(i64),
     Bulk(&'a [u8]),
+    /// A bulk string that is nowhere else.
+    Made(Vec<u8>),
     /// An array of integers and nulls.
     Fields(Cow<'a, [Option<i64>]>),
     Failed(Failure),
@@ -297,6 +309,9 @@ impl Operation {
             }
             Action::SetIf(options, as_integer) => self.set_if(options, as_integer, found, seq),
             Action::Update(update) => self.update(update, found, seq),
+            Action::Restore { replaces, expiry_ms } => {
+                self.restore_dumped(replaces, expiry_ms, exists, seq, now_ms)
+            }
             Action::Expire(at_ms, when) if exists => {
                 self.expire(at_ms, when, value, expiry_ms, seq, now_ms)
             }
@@ -409,6 +424,28 @@ impl Operation {
             Ok(Change::Write(reply)) => self.plan(Step::WriteStored(Some(seq)), expiry_ms, reply),
             Ok(Change::Nothing(length)) => Some(Answer::Integer(length)),
             Err(failure) => Some(Answer::Failed(failure)),
+        }
+    }
+
+    fn restore_dumped<'a>(
+        &mut self,
+        replaces: bool,
+        expiry_ms: Result<u64, &'static str>,
+        exists: bool,
+        seq: Seq,
+        now_ms: u64,
+    ) -> Option<Answer<'a>> {
+        if exists && !replaces {
+            let text = "BUSYKEY Target key name already exists.";
+            return Some(Answer::Failed(Failure::Static(text)));
+        }
+        match expiry_ms {
+            Err(text) => Some(Answer::Failed(Failure::Static(text))),
+            Ok(at_ms) if at_ms == 0 || at_ms > now_ms => {
+                self.plan(Step::WriteArgument(Some(seq)), at_ms, Reply::Ok)
+            }
+            Ok(_) if exists => self.plan(Step::Delete(Some(seq)), 0, Reply::Ok),
+            Ok(_) => Some(Answer::Ok),
         }
     }
 

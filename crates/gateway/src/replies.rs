@@ -254,6 +254,7 @@ impl Replies {
             Answer::Status(text) => write::simple(out, text),
             Answer::Integer(number) => write::integer(out, *number),
             Answer::Bulk(bytes) => write::bulk(out, bytes),
+            Answer::Made(bytes) => write::bulk(out, bytes),
             Answer::Fields(fields) => {
                 write::array(out, fields.len());
                 for field in fields.iter() {

@@ -38,6 +38,10 @@ fn the_core_commands() {
         ("TTL x", ":-2\r\n"),
         ("TYPE z", "+string\r\n"),
         ("DBSIZE", ":2\r\n"),
+        ("MEMORY USAGE a", ":4\r\n"),
+        ("OBJECT ENCODING a", "$6\r\nembstr\r\n"),
+        ("OBJECT FREQ a", "-ERR 'object|freq' is not supported by Switchback\r\n"),
+        ("MEMORY STATS", "-ERR 'memory|stats' is not supported by Switchback\r\n"),
         ("FLUSHALL", "+OK\r\n"),
         ("DBSIZE", ":0\r\n"),
         ("CLIENT SETNAME ~", "-ERR Client names cannot be longer than 256 bytes\r\n"),
@@ -150,6 +154,66 @@ fn computed_writes_of_many_connections_lose_nothing() {
     });
     assert_eq!(rack.value(b"f").unwrap(), [0, 100].repeat(4));
     assert_eq!(rack.value(b"n").unwrap(), b"200");
+}
+
+#[test]
+fn keys_are_listed_up_to_a_limit() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let set = |client: &mut Client, numbers: std::ops::Range<u32>| {
+        for chunk in numbers.collect::<Vec<_>>().chunks(500) {
+            let words: Vec<_> = chunk.iter().flat_map(|i| [format!("k{i}"), "v".into()]).collect();
+            let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+            assert_eq!(client.call(&[&[&b"MSET"[..]], &words[..]].concat()), b"+OK\r\n");
+        }
+    };
+    set(&mut client, 0..10_000);
+    let reply = client.ask("KEYS *");
+    assert!(reply.starts_with("*10000\r\n"), "{}", &reply[..20]);
+    let mut keys: Vec<&str> = reply.lines().filter(|line| line.starts_with('k')).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 10_000);
+    set(&mut client, 10_000..10_001);
+    assert_eq!(client.ask("KEYS *"), "-ERR more than 10000 keys match; use SCAN\r\n");
+    assert!(client.ask("KEYS k1*").starts_with("*1112\r\n"));
+    assert_eq!(client.ask("KEYS k9999"), "*1\r\n$5\r\nk9999\r\n");
+    assert_eq!(client.ask("KEYS x*"), "*0\r\n");
+}
+
+#[test]
+fn any_key_may_be_the_random_one() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("RANDOMKEY"), "$-1\r\n");
+    client.ask("MSET a 1 b 2 c 3 d 4 e 5 f 6 g 7 h 8");
+    client.ask("DEL a b");
+    let mut seen = std::collections::BTreeSet::new();
+    // That one of the six is missing after 10,000 draws has no chance worth naming.
+    for _ in 0..10_000 {
+        let reply = client.ask("RANDOMKEY");
+        assert!(["c", "d", "e", "f", "g", "h"].contains(&reply.lines().nth(1).unwrap()), "{reply}");
+        seen.insert(reply);
+        if seen.len() == 6 {
+            return;
+        }
+    }
+    panic!("never seen but {seen:?}");
+}
+
+#[test]
+fn the_time_is_that_of_the_clock() {
+    let gateway = FakeRack::default().start(config());
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let before = now();
+    let reply = Client::connect(&gateway).ask("TIME");
+    let lines: Vec<&str> = reply.lines().collect();
+    assert_eq!(lines[0], "*2");
+    let (seconds, micros) = (lines[2].parse().unwrap(), lines[4].parse().unwrap());
+    let time = std::time::Duration::from_secs(seconds) + std::time::Duration::from_micros(micros);
+    assert!(before.as_micros() <= time.as_micros() && time <= now());
 }
 
 #[test]

@@ -80,8 +80,8 @@ fn the_script_is_answered_as_by_redis() {
     }
 }
 
-/// Settings with which redis-server has the limits of Switchback.
-const LIKE_SWITCHBACK: &[&str] = &["--proto-max-bulk-len", "1mb"];
+/// Settings with which redis-server has the limits of Switchback, and DUMP compresses nothing.
+const LIKE_SWITCHBACK: &[&str] = &["--proto-max-bulk-len", "1mb", "--rdbcompression", "no"];
 
 /// What may stand for `o` in a command.
 const OPTIONS: &[&str] = &[
@@ -163,6 +163,7 @@ const COMMANDS: &[&str] = &[
     "LCS k k",
     "LCS k k1 IDX WITHMATCHLEN",
     "LCS k a LEN",
+    "DUMP k",
     "GET",
     "DBSIZE",
     "ECHO v",
@@ -327,6 +328,84 @@ fn the_greatest_length_is_that_of_redis() {
             let words = words(line);
             assert_eq!(call(&mut ours, &words), call(&mut theirs, &words), "{line}");
         }
+    }
+}
+
+#[test]
+fn dumped_values_can_be_restored_by_either() {
+    let redis = Redis::start(LIKE_SWITCHBACK).zip(Redis::start(&["--rdbcompression", "yes"]));
+    let Some((redis, compressing)) = redis else { return };
+    let gateway = FakeRack::default().start(config());
+    let mut ours = Client::connect(&gateway);
+    let noise = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8;
+    let mut values: Vec<Vec<u8>> =
+        ["", "a", "0", "-128", "128", "-32769", "2147483647", "2147483648", "007", "-0", "1.5"]
+            .map(Vec::from)
+            .to_vec();
+    for length in [20, 21, 63, 64, 300, 16383, 16384, 70000] {
+        values.push(vec![b'x'; length]);
+        values.push((0..length as u32).map(noise).collect());
+        values.push((0..length as u32).map(|i| noise(i % 100)).collect());
+        values.push((0..length as u32).map(|i| noise(i) & 1).collect());
+    }
+    for value in values {
+        let (mut plain, mut compressed) = (redis.client(), compressing.client());
+        for client in [&mut ours, &mut plain, &mut compressed] {
+            assert_eq!(client.call(&[b"SET", b"k", &value]), b"+OK\r\n");
+        }
+        let dump = |client: &mut Client| {
+            let reply = client.call(&[b"DUMP", b"k"]);
+            let begin = reply.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+            reply[begin..reply.len() - 2].to_vec()
+        };
+        let (ours_dumped, theirs) = (dump(&mut ours), dump(&mut plain));
+        assert_eq!(ours_dumped, theirs, "{:?}", value.escape_ascii().to_string());
+        let compressed_dump = dump(&mut compressed);
+        let wanted = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
+        for (client, payload) in
+            [(&mut ours, &compressed_dump), (&mut compressed, &ours_dumped), (&mut plain, &theirs)]
+        {
+            let busy = b"-BUSYKEY Target key name already exists.\r\n";
+            assert_eq!(client.call(&[b"RESTORE", b"k", b"0", payload]), busy);
+            client.ask("SET k other");
+            let restored = client.call(&[b"RESTORE", b"k", b"0", payload, b"REPLACE"]);
+            assert_eq!(restored, b"+OK\r\n");
+            assert_eq!(client.call(&[b"GET", b"k"]), wanted);
+        }
+    }
+    // Times, and payloads that aren't as they were.
+    let mut theirs = redis.client();
+    theirs.ask("SET k hello");
+    let reply = theirs.call(&[b"DUMP", b"k"]);
+    let payload = &reply[b"$17\r\n".len()..reply.len() - 2];
+    let mut broken = payload.to_vec();
+    broken[3] ^= 1;
+    for [key, time, payload, option, value] in [
+        [&b"a"[..], b"100000", payload, b"", b""],
+        [b"a", b"0", payload, b"replace", b""],
+        [b"b", b"4000000000000", payload, b"ABSTTL", b""],
+        [b"c", b"1", payload, b"ABSTTL", b""],
+        [b"a", b"1", payload, b"ABSTTL", b""],
+        [b"c", b"-1", payload, b"", b""],
+        [b"c", b"0", &broken, b"", b""],
+        [b"a", b"0", &broken, b"", b""],
+        [b"a", b"x", &broken, b"REPLACE", b""],
+        [b"c", b"0", b"", b"", b""],
+        [b"d", b"0", payload, b"IDLETIME", b"5"],
+        [b"e", b"0", payload, b"FREQ", b"255"],
+    ] {
+        let words: Vec<&[u8]> = [b"RESTORE", key, time, payload, option, value]
+            .into_iter()
+            .enumerate()
+            .filter(|(at, word)| *at < 4 || !word.is_empty())
+            .map(|(_, word)| word)
+            .collect();
+        let (wanted, got) = (theirs.call(&words), ours.call(&words));
+        assert_eq!(got.escape_ascii().to_string(), wanted.escape_ascii().to_string(), "{words:?}");
+        for line in ["GET a", "GET b", "PEXPIRETIME b", "GET c", "GET d"] {
+            assert_eq!(ours.ask(line), theirs.ask(line), "{line} after {words:?}");
+        }
+        assert!(agree("TTL a", &ours.ask("TTL a"), &theirs.ask("TTL a")));
     }
 }
 

@@ -8,6 +8,7 @@ use crate::resp::{Args, parse_i64, write};
 use crate::running::Running;
 use crate::shared::{ClientInfo, Shared};
 use crate::spool::Durability;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 mod catalogue;
 mod info;
@@ -30,6 +31,22 @@ pub(crate) fn ping(running: &mut Running, _: &Shared, id: ConnectionId, args: Ar
 
 pub(crate) fn echo(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
     answer_here(running, id, Some(Verb::Echo), |out, _| write::bulk(out, args.get(1)));
+}
+
+pub(crate) fn time(running: &mut Running, _: &Shared, id: ConnectionId, _: Args<'_>) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    answer_here(running, id, Some(Verb::Time), |out, _| {
+        write::array(out, 2);
+        write::bulk(out, now.as_secs().to_string().as_bytes());
+        write::bulk(out, now.subsec_micros().to_string().as_bytes());
+    });
+}
+
+/// A subcommand that isn't there, of a command of which others are.
+pub(crate) fn no_subcommand(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
+    if let Some(verb) = Verb::from_name(args.get(0)) {
+        refuse_subcommand(running, id, verb, args.get(1));
+    }
 }
 
 pub(crate) fn quit(running: &mut Running, _: &Shared, id: ConnectionId, _: Args<'_>) {
@@ -282,6 +299,8 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
             "unpause",
         ],
         Verb::Config => &["set", "rewrite", "resetstat", "help"],
+        Verb::Memory => &["doctor", "help", "malloc-stats", "purge", "stats"],
+        Verb::Object => &["freq", "help", "idletime", "refcount"],
         _ => &["getkeys", "getkeysandflags", "help"],
     };
     if known.contains(&sub.to_ascii_lowercase().as_str()) {

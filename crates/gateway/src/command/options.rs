@@ -2,6 +2,8 @@
 
 use crate::failure::Failure;
 use crate::resp::{Args, parse_i64};
+use rand::TryRng;
+use rand::rngs::SysRng;
 
 /// On what a SET or DELEX depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,6 +169,47 @@ pub(crate) fn delex<'a>(args: Args<'a>) -> Result<(OnlyIf, &'a [u8]), Failure> {
     }
 }
 
+/// Options of RESTORE, from argument 4 on, and its time: whether it replaces a record, and the
+/// expiry in milliseconds since the epoch (0: none), or its error, which only matters if the record
+/// isn't there or is replaced.
+pub(crate) fn restore(
+    args: Args<'_>,
+    now_ms: u64,
+) -> Result<(bool, Result<u64, &'static str>), Failure> {
+    let (mut replaces, mut relative) = (false, true);
+    let mut at = 4;
+    while at < args.len() {
+        let is = |name: &str| args.get(at).eq_ignore_ascii_case(name.as_bytes());
+        // How long ago and how often a key was used isn't kept here, so both are only checked. Redis
+        // takes one or the other.
+        let number = |range: std::ops::RangeInclusive<i64>, text| {
+            let number = parse_i64(args.get(at + 1)).ok_or(Failure::NotAnInteger)?;
+            if range.contains(&number) { Ok(()) } else { Err(Failure::Static(text)) }
+        };
+        if is("replace") {
+            replaces = true;
+        } else if is("absttl") {
+            relative = false;
+        } else if is("idletime") && at + 1 < args.len() {
+            number(0..=i64::MAX, "ERR Invalid IDLETIME value, must be >= 0")?;
+            at += 1;
+        } else if is("freq") && at + 1 < args.len() {
+            number(0..=255, "ERR Invalid FREQ value, must be >= 0 and <= 255")?;
+            at += 1;
+        } else {
+            return Err(Failure::Syntax);
+        }
+        at += 1;
+    }
+    let expiry_ms = match parse_i64(args.get(2)).map(u64::try_from) {
+        None => Err("ERR value is not an integer or out of range"),
+        Some(Err(_)) => Err("ERR Invalid TTL value, must be >= 0"),
+        Some(Ok(0)) => Ok(0),
+        Some(Ok(ms)) => Ok(if relative { now_ms.saturating_add(ms) } else { ms }),
+    };
+    Ok((replaces, expiry_ms))
+}
+
 /// Options of GETEX, from argument 2 on.
 pub(crate) fn getex(args: Args<'_>, now_ms: u64) -> Result<Expiry, Failure> {
     let mut persist = false;
@@ -223,7 +266,7 @@ pub(crate) fn expire(args: Args<'_>) -> Result<ExpireIf, Failure> {
     Ok(when)
 }
 
-/// Options of SCAN.
+/// What a scan looks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ScanOptions {
     pub(crate) cursor: u64,
@@ -274,4 +317,16 @@ pub(crate) fn scan(args: Args<'_>) -> Result<ScanOptions, Failure> {
         at += 2;
     }
     Ok(options)
+}
+
+/// The scan that KEYS is.
+pub(crate) fn keys(pattern: &[u8]) -> ScanOptions {
+    ScanOptions { cursor: 0, count: usize::MAX, pattern: Some(pattern.to_vec()), other_type: false }
+}
+
+/// The scan that RANDOMKEY is: from anywhere on. (From the beginning, should the system have no
+/// random number.)
+pub(crate) fn random_key() -> ScanOptions {
+    let cursor = SysRng.try_next_u64().unwrap_or(0);
+    ScanOptions { cursor, count: 1, pattern: None, other_type: false }
 }

@@ -64,6 +64,7 @@ commands! {
     DecrBy "decrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by a number.";
     Del "del" -2 [write] 1 -1 1 "generic" "1.0.0" "Deletes keys.";
     DelEx "delex" -2 [write fast] 1 1 1 "string" "8.4.0" "Deletes a key depending on its value.";
+    Dump "dump" 2 [readonly] 1 1 1 "generic" "2.6.0" "Returns a value in serialized form.";
     Echo "echo" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Returns the given string.";
     Exists "exists" -2 [readonly fast] 1 -1 1 "generic" "1.0.0" "Determines how many of the keys exist.";
     Expire "expire" -3 [write fast] 1 1 1 "generic" "1.0.0" "Sets the expiration of a key in seconds.";
@@ -82,9 +83,12 @@ commands! {
     IncrBy "incrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by a number.";
     IncrByFloat "incrbyfloat" 3 [write denyoom fast] 1 1 1 "string" "2.6.0" "Increments the floating point value of a key by a number.";
     Info "info" -1 [loading stale] 0 0 0 "server" "1.0.0" "Returns information and statistics about the gateway.";
+    Keys "keys" 2 [readonly] 0 0 0 "generic" "1.0.0" "Returns the keys that match a pattern, if they aren't too many.";
     Lcs "lcs" -3 [readonly] 1 2 1 "string" "7.0.0" "Finds the longest common subsequence of two values.";
+    Memory "memory" -2 [] 0 0 0 "server" "4.0.0" "A container for memory commands.";
     MGet "mget" -2 [readonly fast] 1 -1 1 "string" "1.0.0" "Returns the values of keys.";
     MSet "mset" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys.";
+    Object "object" -2 [] 0 0 0 "generic" "2.2.3" "A container for object commands.";
     Persist "persist" 2 [write fast] 1 1 1 "generic" "2.2.0" "Removes the expiration of a key.";
     PExpire "pexpire" -3 [write fast] 1 1 1 "generic" "2.6.0" "Sets the expiration of a key in milliseconds.";
     PExpireAt "pexpireat" -3 [write fast] 1 1 1 "generic" "2.6.0" "Sets the expiration of a key to a Unix time in milliseconds.";
@@ -93,7 +97,11 @@ commands! {
     PSetEx "psetex" 4 [write denyoom] 1 1 1 "string" "2.6.0" "Sets the value and expiration in milliseconds of a key.";
     PTtl "pttl" 2 [readonly fast] 1 1 1 "generic" "2.6.0" "Returns the time to live of a key in milliseconds.";
     Quit "quit" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0" "Closes the connection.";
+    RandomKey "randomkey" 1 [readonly] 0 0 0 "generic" "1.0.0" "Returns some key.";
+    ReadOnly "readonly" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Allows reads of replicas in a cluster; there is none.";
+    ReadWrite "readwrite" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Ends what READONLY begins.";
     Reset "reset" 1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.2.0" "Resets the connection.";
+    Restore "restore" -4 [write denyoom] 1 1 1 "generic" "2.6.0" "Sets a key to a value in serialized form.";
     Scan "scan" -2 [readonly] 0 0 0 "generic" "2.8.0" "Iterates over the keys.";
     Select "select" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Changes the selected database; there is only number 0.";
     Set "set" -3 [write denyoom] 1 1 1 "string" "1.0.0" "Sets the value of a key.";
@@ -103,6 +111,7 @@ commands! {
     SetRange "setrange" 4 [write denyoom] 1 1 1 "string" "2.2.0" "Overwrites a part of a value.";
     StrLen "strlen" 2 [readonly fast] 1 1 1 "string" "2.2.0" "Returns the length of a value.";
     SubStr "substr" 4 [readonly] 1 1 1 "string" "1.0.0" "Returns a part of a value.";
+    Time "time" 1 [loading stale fast] 0 0 0 "server" "2.6.0" "Returns the gateway's time.";
     Touch "touch" -2 [readonly fast] 1 -1 1 "generic" "3.2.1" "Returns how many of the keys exist.";
     Ttl "ttl" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the time to live of a key in seconds.";
     Type "type" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the type of the value of a key.";

@@ -5,6 +5,7 @@ mod bitfield;
 mod bits;
 mod float;
 mod lcs;
+mod rdb;
 
 use crate::failure::Failure;
 use crate::operation::Answer;
@@ -16,6 +17,10 @@ use switchback_wire::VALUE_BYTES_MAX;
 
 pub(crate) use bitfield::{Access, Field, Overflow, written_bytes};
 pub(crate) use lcs::{Common, LcsOptions, common};
+pub(crate) use rdb::restore;
+
+/// Longer strings aren't embedded in Redis' objects; only OBJECT ENCODING tells.
+const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// The first and the last byte (or bit) that is meant; negative: counted from the end, which is -1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +68,12 @@ pub(crate) enum View {
     Fields,
     /// An error that only matters if the record is there; else the number is the answer.
     Refused(&'static str, i64),
+    Encoding,
+    /// Of a record whose key has this length.
+    Memory {
+        key_bytes: u32,
+    },
+    Dump,
 }
 
 impl View {
@@ -89,7 +100,22 @@ impl View {
             View::Fields => Answer::Fields(Cow::Owned(bitfield::get(bytes, argument))),
             View::Refused(_, otherwise) if !exists => Answer::Integer(otherwise),
             View::Refused(text, _) => Answer::Failed(Failure::Static(text)),
+            View::Encoding | View::Memory { .. } | View::Dump if !exists => Answer::Null,
+            View::Encoding => Answer::Bulk(encoding(bytes).as_bytes()),
+            View::Memory { key_bytes } => {
+                Answer::Integer(i64::from(key_bytes) + bytes.len() as i64)
+            }
+            View::Dump => Answer::Made(rdb::dump(bytes)),
         }
+    }
+}
+
+/// How Redis stores a value that SET wrote.
+fn encoding(value: &[u8]) -> &'static str {
+    match value.len() {
+        _ if parse_i64(value).is_some() => "int",
+        ..=EMBEDDED_BYTES_MAX => "embstr",
+        _ => "raw",
     }
 }
 
