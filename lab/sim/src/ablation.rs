@@ -86,7 +86,7 @@ impl Ablation {
         )
         .caught_in(10, None).by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
         datapath("no-validity", "a record counts only between its lookup entry's coming and going", Features::VALIDITY)
-            .caught_in(30, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::Liveness]),
+            .caught_in(80, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::Liveness]),
         datapath("no-outdated", "a record that may be older than its node's doesn't answer", Features::OUTDATED)
             .caught_in(10, None).by(&[Check::StrangeValue, Check::Linearizable]),
         without(
@@ -107,8 +107,12 @@ impl Ablation {
             "a fence outlives the eviction of its key",
             Mechanisms { lasting_fence: false, ..ALL },
         )
-        .caught_in(1600, Some(Focus::Evictions))
-            .by(&[Check::Linearizable, Check::Condition, Check::WriteRanTwice]),
+        .caught_in(1600, Some(Focus::Evictions)).by(&[
+            Check::Linearizable,
+            Check::Condition,
+            Check::WriteRanTwice,
+            Check::StrangeValue,
+        ]),
         datapath(
             "no-condition-adm",
             "a forwarded conditional write keeps older answers from promoting",
@@ -327,7 +331,7 @@ impl Ablation {
         )
             .caught_in(40, Some(Focus::Snapshots))
             .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
-            .seen_by_clients(BlackBox::In(1200, Focus::Losses)),
+            .seen_by_clients(BlackBox::In(3000, Focus::Losses)),
         parts(
             "no-renewal",
             "another epoch begins long before the sequence numbers of this one run out",
