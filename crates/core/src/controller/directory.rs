@@ -253,6 +253,8 @@ pub(super) struct Directory {
     file: DirectoryFile,
     /// Which chain serves each key, by the file's map.
     served: ChainMap,
+    /// The nodes that store partitions of each chain, by the same.
+    holders: ByChain<BTreeSet<u16>>,
     /// The last generation that was used in this run of the controller; 0: none yet.
     generation: u32,
     /// The store of its last change.
@@ -284,8 +286,8 @@ impl Directory {
         });
         assert!(file.is_plausible(), "partitions of chains that there are");
         file.starts += 1;
-        let served = ChainMap::from(&file.map);
-        let mut directory = Directory { file, served, generation: 0, last_store: 0 };
+        let (served, holders) = (ChainMap::from(&file.map), holders(&file));
+        let mut directory = Directory { file, served, holders, generation: 0, last_store: 0 };
         directory.save(outbox);
         Ok(directory)
     }
@@ -373,10 +375,8 @@ impl Directory {
     }
 
     /// The nodes that store partitions of a chain.
-    pub(super) fn holders(&self, chain: ChainId) -> BTreeSet<u16> {
-        let partitions = self.file.map.partitions().iter();
-        let of_chain = partitions.filter(|partition| partition.chain == chain.number());
-        of_chain.flat_map(|partition| &partition.replicas).copied().collect()
+    pub(super) fn holders(&self, chain: ChainId) -> &BTreeSet<u16> {
+        &self.holders[chain]
     }
 
     /// The node that decides about a partition's keys now.
@@ -479,6 +479,15 @@ impl Directory {
         self.last_store = outbox.store(StoreFile::Directory, encode(&self.file));
         self.last_store
     }
+}
+
+/// The nodes that store partitions of each chain.
+fn holders(file: &DirectoryFile) -> ByChain<BTreeSet<u16>> {
+    let mut holders = ByChain::new(file.chains.chains(), |_| BTreeSet::new());
+    for partition in file.map.partitions() {
+        holders[ChainId::new(partition.chain)].extend(&partition.replicas);
+    }
+    holders
 }
 
 /// Encodes a file.

@@ -55,12 +55,12 @@ impl Recovery {
         epoch: u32,
         stored_by: u64,
         silent_since_us: u64,
-        holders: BTreeSet<u16>,
+        holders: impl Iterator<Item = u16>,
     ) -> Recovery {
         Recovery {
             stored_by,
             switch_ready: false,
-            nodes: holders.into_iter().map(|node| (node, NodeRecovery::default())).collect(),
+            nodes: holders.map(|node| (node, NodeRecovery::default())).collect(),
             partitions: BTreeMap::new(),
             gather: None,
             times: RecoveryTimes {
@@ -151,7 +151,7 @@ impl Chain {
             self.command_switch(cx, SwitchCommand::Configure(config));
         }
         for node in cx.directory.holders(self.id) {
-            self.send_epoch(cx, node);
+            self.send_epoch(cx, *node);
         }
         let ask_again_us = cx.now.in_us(cx.config.retry_us);
         let from = clients_to_gather_from(cx, self.id);

@@ -128,7 +128,7 @@ impl Chain {
             cx.directory.epoch(self.id),
             stored_by,
             silent_since_us,
-            cx.directory.holders(self.id),
+            cx.directory.holders(self.id).iter().copied(),
         );
         self.phase = Phase::Recovering(Box::new(recovery));
     }
@@ -162,7 +162,7 @@ impl Chain {
         }
         self.phase = Phase::Serving;
         for node in cx.directory.holders(self.id) {
-            self.command_node(cx, node, NodeCommand::OfferAgain);
+            self.command_node(cx, *node, NodeCommand::OfferAgain);
         }
     }
 }
