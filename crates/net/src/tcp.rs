@@ -9,7 +9,8 @@ use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use switchback_core::control::{Envelope, Message, Peer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -101,11 +102,14 @@ fn encode<T: serde::Serialize>(value: &T) -> Vec<u8> {
     postcard::to_stdvec(value).expect("plain data has an encoding")
 }
 
-/// Runs a future on a thread of its own until the process ends or the future does.
-fn spawn(name: &str, future: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
+/// Runs a future on a thread of its own until the process ends or the future does. When the thread
+/// has ended, all that the future has opened is closed.
+fn spawn(
+    name: &str,
+    future: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name(name.into()).spawn(move || runtime.block_on(future))?;
-    Ok(())
+    std::thread::Builder::new().name(name.into()).spawn(move || runtime.block_on(future))
 }
 
 /// The controller's side: accepts connections of all peers.
@@ -118,6 +122,8 @@ pub struct TcpHub {
     /// Messages to peers that found no room.
     dropped: AtomicU64,
     closed: Notify,
+    /// Accepts and serves, until it is joined.
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl TcpHub {
@@ -132,9 +138,10 @@ impl TcpHub {
             bytes: ControlBytes::default(),
             dropped: AtomicU64::new(0),
             closed: Notify::new(),
+            thread: Mutex::new(None),
         });
         let accepting = Arc::clone(&hub);
-        spawn("control", async move {
+        let thread = spawn("control", async move {
             let listener = match TcpListener::from_std(listener) {
                 Ok(listener) => listener,
                 Err(error) => {
@@ -148,12 +155,22 @@ impl TcpHub {
                 () = accepting.closed.notified() => {}
             }
         })?;
+        *hub.thread() = Some(thread);
         Ok(hub)
     }
 
-    /// Stops listening and ends all connections.
+    /// Stops listening and ends all connections. When it returns, the address is free for another
+    /// hub.
     pub fn close(&self) {
         self.closed.notify_one();
+        let thread = self.thread().take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of the control channel has panicked");
+        }
+    }
+
+    fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where it listens.
@@ -503,6 +520,19 @@ mod tests {
             error((PEER_FRAME_BYTES_MAX + 1).to_be_bytes().to_vec()).await,
             io::ErrorKind::InvalidData
         );
+    }
+
+    #[test]
+    fn a_closed_hub_has_left_its_address_to_the_next() {
+        let parts = || Parts { switches: 1, nodes: 2 };
+        let mut hub = TcpHub::listen(([127, 0, 0, 1], 0).into(), parts()).expect("a port is free");
+        let address = hub.address();
+        let _reconnects = connect(Peer::Node(0), address).expect("a port");
+        for _ in 0..50 {
+            hub.close();
+            hub = TcpHub::listen(address, parts()).expect("the last hub doesn't listen any more");
+        }
+        hub.close();
     }
 
     #[test]
