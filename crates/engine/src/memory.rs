@@ -53,7 +53,7 @@ struct MemoryStore {
     /// The first group whose commit failed since one succeeded. RocksDB writes nothing to its log
     /// after it, and goes on in a new one.
     ghost: Option<Vec<Change>>,
-    fail_next: VecDeque<Fault>,
+    fail_next: Option<Fault>,
     full: bool,
     now_ms: u64,
 }
@@ -143,14 +143,15 @@ impl MemoryEngine {
         }
         store.unsynced.clear();
         store.ghost = None;
-        store.fail_next.clear();
+        store.fail_next = None;
         store.full = false;
         self.loaded()
     }
 
-    /// The next commit that has no fault yet fails like this.
+    /// The next commit fails like this, and only that one: faults ordered while nothing is
+    /// committed don't add up.
     pub fn fail_next(&mut self, fault: Fault) {
-        self.store.fail_next.push_back(fault);
+        self.store.fail_next = Some(fault);
     }
 
     /// Whether the disk is full: then all commits fail with [`EngineError::NoSpace`].
@@ -337,7 +338,7 @@ impl Store for MemoryStore {
     }
 
     fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError> {
-        let fault = if self.full { Some(Fault::NoSpace) } else { self.fail_next.pop_front() };
+        let fault = if self.full { Some(Fault::NoSpace) } else { self.fail_next.take() };
         if let Some(fault) = fault {
             self.ghost.get_or_insert_with(|| changes.to_vec());
             return Err(match fault {
