@@ -77,6 +77,11 @@ impl Cache {
 }
 
 impl Rack {
+    /// How many switches serve at a time.
+    pub fn switches(&self) -> u16 {
+        self.chains
+    }
+
     /// The switch's pipeline.
     pub fn pipeline(&self) -> PipelineConfig {
         let cache = &self.cache;

@@ -13,7 +13,7 @@ use switchback_rack::gateway;
 use switchback_rack::kernel::KernelSwitchPart;
 use switchback_rack::metrics::{self, Samples, Sources};
 use switchback_rack::parts::{ControllerPart, GatewayPart, NodePart, SwitchPart};
-use switchback_rack::supervise::{Counted, Supervisor};
+use switchback_rack::supervise::{Counted, Supervisor, SwitchHere};
 use switchback_rack::threads::{AgentHandle, PacketLog};
 use switchback_xdp::Mode;
 
@@ -181,8 +181,9 @@ fn serve_metrics(
     Ok(address.map(start).transpose()?)
 }
 
-fn switch_supervisor(config: &RackConfig, agent: &AgentHandle, count: Counted) -> Supervisor {
-    Supervisor { datapath: Some(count), agent: Some(agent.clone()), ..Supervisor::new(config) }
+fn switch_supervisor(config: &RackConfig, agent: &AgentHandle, counted: Counted) -> Supervisor {
+    let here = SwitchHere { counted, agent: agent.clone() };
+    Supervisor { switches: vec![here], ..Supervisor::new(config) }
 }
 
 fn switch(

@@ -1,6 +1,7 @@
 //! What the pipeline counts, in the order of `datapath/call.h`.
 
 use std::fmt;
+use std::iter::Sum;
 
 macro_rules! drop_reasons {
     ($($(#[$doc:meta])* $variant:ident $name:literal,)*) => {
@@ -82,7 +83,7 @@ impl fmt::Display for DropReason {
 
 macro_rules! statistics {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// Counters, summed over the shards. They only rise.
+        /// Counters, summed over the shards. They only rise; those of several switches add up.
         #[derive(Clone, PartialEq, Eq, Debug, Default)]
         pub struct Statistics {
             $($(#[$doc])* pub $field: u64,)*
@@ -112,6 +113,14 @@ macro_rules! statistics {
                 let mut drops = [0; DropReason::ALL.len()];
                 drops.copy_from_slice(reasons);
                 Statistics { $($field: next(),)* drops }
+            }
+
+            fn add(mut self, other: &Statistics) -> Statistics {
+                $(self.$field += other.$field;)*
+                for (drops, of_other) in self.drops.iter_mut().zip(&other.drops) {
+                    *drops += of_other;
+                }
+                self
             }
 
             /// All counters by name; those of drops are called `drop_` and the reason.
@@ -186,6 +195,12 @@ statistics! {
     hot_misses,
     /// Reports to the agent.
     reports,
+}
+
+impl Sum for Statistics {
+    fn sum<I: Iterator<Item = Statistics>>(all: I) -> Statistics {
+        all.fold(Statistics::default(), |sum, one| sum.add(&one))
+    }
 }
 
 impl Statistics {

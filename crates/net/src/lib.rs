@@ -20,9 +20,7 @@ pub use addresses::{fill_with_free, free_addresses};
 pub use clock::{Clock, unix_ms, until};
 pub use link::{ControlLink, Outgoing, SEND_BATCH, Sent, Uplink};
 pub use mailbox::Mailbox;
-pub use memory::{
-    ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, SWITCH_ADDRESS, reply_address,
-};
+pub use memory::{ClientControl, Delivered, Dice, MemoryFabric, MemoryUplink, reply_address};
 pub use meter::{SocketMeter, SocketQueue};
 pub use port::{Carrier, ControlEvent, MemoryHub, PeerPort};
 pub use refusal::{address_refused, directory_refused};

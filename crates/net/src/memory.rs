@@ -1,5 +1,5 @@
-//! In-memory links: the same packets as on a wire, through queues. The switch is a call: the
-//! sender's thread runs a packet through the datapath and passes it on.
+//! In-memory links: the same packets as on a wire, through queues. A switch is a call: the sender's
+//! thread runs a packet through its datapath and passes it on.
 
 use crate::clock::unix_ms;
 use crate::link::{ControlLink, Outgoing, Sent, Uplink};
@@ -21,28 +21,30 @@ pub type Delivered = (Address, Vec<u8>);
 /// Packets that wait for a part; more are dropped, as by a socket buffer.
 const INBOX_MAX: usize = 1 << 16;
 
-/// Address of the embedded switch.
-pub const SWITCH_ADDRESS: Address = Part::Switch(0).address();
-
-/// All in-memory endpoints of a rack, and its datapath.
+/// All in-memory endpoints of a rack, and its datapaths.
 #[derive(Debug)]
 pub struct MemoryFabric {
-    datapath: Arc<Datapath>,
+    switches: Vec<Arc<Datapath>>,
     nodes: Vec<Arc<Mailbox<Delivered>>>,
     clients: Vec<Arc<Mailbox<Delivered>>>,
     undeliverable: AtomicU64,
 }
 
 impl MemoryFabric {
-    /// A fabric around `datapath`, with room for `nodes` and `clients`.
-    pub fn new(datapath: Arc<Datapath>, nodes: u16, clients: u16) -> MemoryFabric {
+    /// A fabric around the datapaths of these switches, with room for `nodes` and `clients`.
+    pub fn new(switches: Vec<Arc<Datapath>>, nodes: u16, clients: u16) -> MemoryFabric {
         let inboxes = |count| (0..count).map(|_| Arc::new(Mailbox::new(INBOX_MAX))).collect();
         MemoryFabric {
-            datapath,
+            switches,
             nodes: inboxes(nodes),
             clients: inboxes(clients),
             undeliverable: AtomicU64::new(0),
         }
+    }
+
+    /// Address of a switch.
+    pub fn switch_address(switch: u16) -> Address {
+        Part::Switch(switch).address()
     }
 
     /// Address of a node.
@@ -65,9 +67,9 @@ impl MemoryFabric {
         Arc::clone(&self.clients[usize::from(client)])
     }
 
-    /// The datapath.
-    pub fn datapath(&self) -> &Arc<Datapath> {
-        &self.datapath
+    /// The switches' datapaths.
+    pub fn switches(&self) -> &[Arc<Datapath>] {
+        &self.switches
     }
 
     /// Packets that found no room or no receiver.
@@ -85,47 +87,82 @@ impl MemoryFabric {
         }
     }
 
-    fn deliver(&self, to: Address, packet: &Packet) {
+    fn deliver(&self, from: Address, to: Address, packet: &Packet) {
         match self.inbox(to) {
             Some(inbox) => {
-                inbox.push((SWITCH_ADDRESS, packet.bytes().to_vec()));
+                inbox.push((from, packet.bytes().to_vec()));
             }
-            None => {
-                self.undeliverable.fetch_add(1, Ordering::Relaxed);
-            }
+            None => self.count_undeliverable(1),
         }
     }
 
-    /// Runs a packet of `from` through the datapath and passes it on; true if the answer is in the
-    /// buffer, for `from`.
+    fn count_undeliverable(&self, packets: usize) {
+        self.undeliverable.fetch_add(packets as u64, Ordering::Relaxed);
+    }
+
+    /// The switch at this address.
     #[inline]
-    pub fn pass(&self, from: Address, packet: &mut Packet, random: u32, shard: Shard) -> bool {
-        let verdict = self.datapath.process(packet, from, unix_ms(), random, shard);
-        self.pass_on(from, packet, verdict)
+    fn switch(&self, address: Address) -> Option<&Datapath> {
+        match Part::of_address(&address)? {
+            Part::Switch(switch) => self.switches.get(usize::from(switch)).map(|it| &**it),
+            Part::Controller | Part::Client(_) | Part::Node(_) => None,
+        }
+    }
+
+    /// Runs a packet of `from` through the datapath of the switch at `to` and passes it on; true if
+    /// the answer is in the buffer, for `from`.
+    #[inline]
+    pub fn pass(
+        &self,
+        from: Address,
+        to: Address,
+        packet: &mut Packet,
+        random: u32,
+        shard: Shard,
+    ) -> bool {
+        let Some(datapath) = self.switch(to) else {
+            self.count_undeliverable(1);
+            return false;
+        };
+        let verdict = datapath.process(packet, from, unix_ms(), random, shard);
+        self.pass_on(from, to, packet, verdict)
     }
 
     /// As [`MemoryFabric::pass`] of each packet, in this order; a packet's `from` says whose it is.
     fn pass_batch(&self, batch: &mut [Outgoing], shard: Shard) {
-        self.datapath.process_batch(batch, unix_ms(), shard);
-        for Outgoing { item, sent, .. } in batch {
-            let is_answered = self.pass_on(item.from, &item.packet, item.verdict);
+        for run in batch.chunk_by_mut(|one, next| one.to == next.to) {
+            self.pass_run(run, shard);
+        }
+    }
+
+    /// The same of packets that go to one switch.
+    fn pass_run(&self, run: &mut [Outgoing], shard: Shard) {
+        let Some(datapath) = run.first().and_then(|first| self.switch(first.to)) else {
+            self.count_undeliverable(run.len());
+            run.iter_mut().for_each(|outgoing| outgoing.sent = Sent::OnItsWay);
+            return;
+        };
+        datapath.process_batch(run, unix_ms(), shard);
+        for Outgoing { item, to, sent } in run {
+            let is_answered = self.pass_on(item.from, *to, &item.packet, item.verdict);
             *sent = if is_answered { Sent::Answered } else { Sent::OnItsWay };
         }
     }
 
+    /// What becomes of a packet of `from` that the switch `at` has processed.
     #[inline]
-    fn pass_on(&self, from: Address, packet: &Packet, verdict: Verdict) -> bool {
+    fn pass_on(&self, from: Address, at: Address, packet: &Packet, verdict: Verdict) -> bool {
         match verdict {
             Verdict::Reply => {
                 let to = reply_address(from, packet);
                 if to == from {
                     return true;
                 }
-                self.deliver(to, packet);
+                self.deliver(at, to, packet);
             }
             Verdict::Forward(replicas) => {
                 for node in replicas.iter() {
-                    self.deliver(MemoryFabric::node_address(*node), packet);
+                    self.deliver(at, MemoryFabric::node_address(*node), packet);
                 }
             }
             Verdict::Drop(_) | Verdict::Pass => {}
@@ -164,7 +201,7 @@ impl Dice {
     }
 }
 
-/// A client's way to the embedded switch: a call.
+/// A client's way to the embedded switches: a call.
 #[derive(Debug)]
 pub struct MemoryUplink {
     fabric: Arc<MemoryFabric>,
@@ -201,8 +238,8 @@ impl Uplink for MemoryUplink {
     }
 
     #[inline]
-    fn send(&mut self, _to: Address, packet: &mut Packet) -> Sent {
-        match self.fabric.pass(self.address, packet, self.dice.roll(), self.shard) {
+    fn send(&mut self, to: Address, packet: &mut Packet) -> Sent {
+        match self.fabric.pass(self.address, to, packet, self.dice.roll(), self.shard) {
             true => Sent::Answered,
             false => Sent::OnItsWay,
         }

@@ -5,7 +5,7 @@ use crate::threads::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, KernelThread,
     NodeHandle, NodeThread, Stop, SwitchThread,
 };
-use crate::wiring::{KernelSwitch, Pipeline, Wires, Wiring, shard};
+use crate::wiring::{Buffers, KernelSwitch, Pipeline, Wires, Wiring, shard};
 use anyhow::Context;
 use rand::TryRng;
 use std::path::PathBuf;
@@ -16,10 +16,10 @@ use switchback_assembly::Rack;
 use switchback_core::control::Peer;
 use switchback_core::controller::Controller;
 use switchback_core::switch::Target;
-use switchback_datapath::{Control, Verdict};
+use switchback_datapath::{Control, Datapath, Statistics, Verdict};
 use switchback_engine::{Opened, Storage};
 use switchback_net::{
-    ClientControl, Clock, ControlLink, DatapathTarget, MemoryHub, SWITCH_ADDRESS, Uplink,
+    ClientControl, Clock, ControlLink, DatapathTarget, MemoryFabric, MemoryHub, Uplink,
 };
 use switchback_wire::{Address, Header, Map, Op, Packet};
 
@@ -44,7 +44,7 @@ pub struct Blueprint {
     pub clients: u16,
     /// Requests a second that each node serves at most.
     pub node_capacity_ops: Option<f64>,
-    /// What connects the parts, and where the switch is.
+    /// What connects the parts, and where the switches are.
     pub wires: Wires,
     /// What is random about the rack; `None`: really random.
     pub seed: Option<u64>,
@@ -56,21 +56,39 @@ pub struct Assembly {
     pub clock: Clock,
     /// The controller.
     pub controller: ControllerHandle,
-    /// The agent.
-    pub agent: AgentHandle,
+    /// The switches, by number.
+    pub switches: Vec<Switch>,
     /// The nodes.
     pub nodes: Vec<NodeHandle>,
-    /// The pipeline.
-    pub pipeline: Pipeline,
-    /// The switch, if it is the kernel's.
-    pub kernel: Option<KernelSwitch>,
     hub: Arc<MemoryHub>,
     wiring: Wiring,
     stop: Stop,
     threads: Vec<JoinHandle<()>>,
-    /// The agent's thread ends earlier when its switch is replaced.
-    agent_thread: Option<(Stop, JoinHandle<()>)>,
     rack: Rack,
+}
+
+/// A switch of a rack in one process.
+pub struct Switch {
+    /// Its pipeline.
+    pub pipeline: Pipeline,
+    /// Its agent.
+    pub agent: AgentHandle,
+    /// What the kernel runs of it, if that has the pipeline.
+    pub kernel: Option<KernelSwitch>,
+    /// The agent's thread, which ends earlier than others when the switch is replaced.
+    agent_thread: Option<(Stop, JoinHandle<()>)>,
+}
+
+impl Switch {
+    /// Ends the agent's thread.
+    fn stop_agent(&mut self) {
+        if let Some((stop, thread)) = self.agent_thread.take() {
+            stop.ask();
+            if thread.join().is_err() {
+                tracing::error!("an agent's thread had panicked");
+            }
+        }
+    }
 }
 
 /// A number that no other start draws.
@@ -94,7 +112,7 @@ impl Assembly {
         let seed = blueprint.seed.unwrap_or_else(draw_boot);
         // First: it fails without privileges that it needs, and then no file was made.
         let rack = &blueprint.rack;
-        let wiring = Wiring::new(blueprint.wires, &rack.pipeline(), rack.nodes, blueprint.clients)?;
+        let wiring = Wiring::new(blueprint.wires, rack, blueprint.clients)?;
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
         // Before engines are opened, which makes directories: a rack with another number of nodes
         // is refused.
@@ -104,20 +122,17 @@ impl Assembly {
         let mut assembly = Assembly {
             clock,
             controller: ControllerHandle::detached(),
-            agent: AgentHandle::default(),
+            switches: Vec::new(),
             nodes: Vec::new(),
-            pipeline: wiring.pipeline(),
-            kernel: None,
             hub: Arc::new(MemoryHub::default()),
             wiring,
             stop: Stop::default(),
             threads: Vec::new(),
-            agent_thread: None,
             rack: rack.clone(),
         };
         let addresses = assembly.start_nodes(&blueprint, engines)?;
         assembly.start_controller(&blueprint, addresses, files, &found, seed)?;
-        assembly.start_switch()?;
+        assembly.start_switches()?;
         assembly.wait_until_serving(Duration::from_secs(120))?;
         Ok(assembly)
     }
@@ -179,80 +194,97 @@ impl Assembly {
         Ok(())
     }
 
-    fn start_switch(&mut self) -> anyhow::Result<()> {
-        let link = self.wiring.switch()?;
-        let address = link.as_ref().map_or(SWITCH_ADDRESS, |link| link.address().into());
-        match &self.wiring {
-            Wiring::Memory(_, datapath) | Wiring::Udp(_, datapath) => {
-                let datapath = Arc::clone(datapath);
-                let target = DatapathTarget::new(Arc::clone(&datapath));
-                if let Some(link) = link {
-                    let thread = SwitchThread {
-                        datapath,
-                        link,
-                        nodes: target.nodes(),
-                        shard: shard(false, 0),
-                        packet_log: None,
-                    };
-                    self.threads.push(thread.start(self.stop.clone())?.1);
+    fn start_switches(&mut self) -> anyhow::Result<()> {
+        for switch in 0..self.rack.switches() {
+            let started = match &self.wiring {
+                Wiring::Memory(fabric) => {
+                    let datapath = Arc::clone(&fabric.switches()[usize::from(switch)]);
+                    self.start_in_memory(switch, datapath)
                 }
-                self.start_agent(address, target)
-            }
-            Wiring::Kernel(_, mode, segment, datapath) => {
-                let datapath = Arc::clone(datapath);
-                let attachment = segment.attach(&datapath, *mode)?;
-                let target = DatapathTarget::new(Arc::clone(&datapath));
-                let link = link.expect("it has a socket");
-                let thread = KernelThread {
-                    datapath,
-                    link,
-                    nodes: target.nodes(),
-                    watch: attachment.watch().clone(),
-                };
-                let (passed, joined) = thread.start(self.stop.clone())?;
-                self.threads.push(joined);
-                self.kernel = Some(KernelSwitch::new(passed, attachment));
-                self.start_agent(address, target)
-            }
+                Wiring::Udp(buffers, datapaths) => {
+                    let datapath = Arc::clone(&datapaths[usize::from(switch)]);
+                    self.start_with_socket(switch, datapath, *buffers)
+                }
+                Wiring::Kernel(..) => self.start_in_kernel(switch),
+            }?;
+            self.switches.push(started);
         }
-    }
-
-    fn start_agent<T: Target + Send + 'static>(
-        &mut self,
-        address: Address,
-        target: T,
-    ) -> anyhow::Result<()> {
-        let agent = self.rack.agent(draw_boot(), address, self.clock.now());
-        let port = self.hub.port(Peer::Switch(0));
-        let thread = AgentThread { agent, target, port, clock: self.clock };
-        let stop = Stop::default();
-        let (handle, joined) = thread.start(stop.clone())?;
-        self.agent = handle;
-        self.agent_thread = Some((stop, joined));
         Ok(())
     }
 
-    /// Ends the agent's thread.
-    fn stop_agent(&mut self) {
-        if let Some((stop, thread)) = self.agent_thread.take() {
-            stop.ask();
-            if thread.join().is_err() {
-                tracing::error!("the agent's thread had panicked");
-            }
-        }
+    fn start_in_memory(&self, switch: u16, datapath: Arc<Datapath>) -> anyhow::Result<Switch> {
+        let target = DatapathTarget::new(Arc::clone(&datapath));
+        let address = MemoryFabric::switch_address(switch);
+        self.start_agent(switch, Pipeline::User(datapath), address, target)
     }
 
-    /// The switch dies with all it knows; its successor starts after `restart`. The parts of one
-    /// process die together, so this is for measurements of a recovery only.
+    fn start_with_socket(
+        &mut self,
+        switch: u16,
+        datapath: Arc<Datapath>,
+        buffers: Buffers,
+    ) -> anyhow::Result<Switch> {
+        let target = DatapathTarget::new(Arc::clone(&datapath));
+        let link = Wiring::switch_socket(buffers)?;
+        let address = link.address().into();
+        let thread = SwitchThread {
+            datapath: Arc::clone(&datapath),
+            link,
+            nodes: target.nodes(),
+            shard: shard(false, 0),
+            packet_log: None,
+        };
+        self.threads.push(thread.start(self.stop.clone())?.1);
+        self.start_agent(switch, Pipeline::User(datapath), address, target)
+    }
+
+    fn start_in_kernel(&mut self, switch: u16) -> anyhow::Result<Switch> {
+        let Wiring::Kernel(buffers, mode, segment, datapath) = &self.wiring else {
+            anyhow::bail!("the rack's switch isn't the kernel's");
+        };
+        let datapath = Arc::clone(datapath);
+        let link = Wiring::kernel_socket(*buffers, segment)?;
+        let address = link.address().into();
+        let attachment = segment.attach(&datapath, *mode)?;
+        let target = DatapathTarget::new(Arc::clone(&datapath));
+        let thread = KernelThread {
+            datapath: Arc::clone(&datapath),
+            link,
+            nodes: target.nodes(),
+            watch: attachment.watch().clone(),
+        };
+        let (passed, joined) = thread.start(self.stop.clone())?;
+        self.threads.push(joined);
+        let started = self.start_agent(switch, Pipeline::Kernel(datapath), address, target)?;
+        Ok(Switch { kernel: Some(KernelSwitch::new(passed, attachment)), ..started })
+    }
+
+    fn start_agent<T: Target + Send + 'static>(
+        &self,
+        switch: u16,
+        pipeline: Pipeline,
+        address: Address,
+        target: T,
+    ) -> anyhow::Result<Switch> {
+        let agent = self.rack.agent(draw_boot(), address, self.clock.now());
+        let port = self.hub.port(Peer::Switch(switch));
+        let thread = AgentThread { agent, target, port, clock: self.clock };
+        let stop = Stop::default();
+        let (agent, joined) = thread.start(stop.clone())?;
+        Ok(Switch { pipeline, agent, kernel: None, agent_thread: Some((stop, joined)) })
+    }
+
+    /// The first switch dies with all it knows; its successor starts after `restart`. The parts of
+    /// one process die together, so this is for measurements of a recovery only.
     ///
     /// # Errors
     /// A switch with a socket or in the kernel: its process can be killed.
     pub fn replace_switch(&mut self, restart: Duration) -> anyhow::Result<()> {
-        let Wiring::Memory(_, datapath) = &self.wiring else {
-            anyhow::bail!("only the switch of a rack with links in memory can be replaced");
+        let Wiring::Memory(fabric) = &self.wiring else {
+            anyhow::bail!("only a switch of a rack with links in memory can be replaced");
         };
-        let datapath = Arc::clone(datapath);
-        self.stop_agent();
+        let datapath = Arc::clone(&fabric.switches()[0]);
+        self.switches[0].stop_agent();
         // Epoch 0 refuses every packet, as if there were no switch.
         let no_epoch = Header { generation: 1, ..Header::new(Op::SetEpoch) };
         let refused = datapath.inject(&mut Packet::build(no_epoch, &[], b"-"));
@@ -260,7 +292,8 @@ impl Assembly {
         datapath.clear();
         self.hub.disconnect(Peer::Switch(0));
         std::thread::sleep(restart);
-        self.start_agent(SWITCH_ADDRESS, DatapathTarget::new(datapath))
+        self.switches[0] = self.start_in_memory(0, datapath)?;
+        Ok(())
     }
 
     /// Waits until the first recovery, which every start is, leaves only clients to wait for.
@@ -316,6 +349,11 @@ impl Assembly {
         Ok((uplink, Box::new(ClientControl(self.hub.port(Peer::Client(id))))))
     }
 
+    /// What the pipelines of all switches counted so far.
+    pub fn counted(&self) -> Statistics {
+        self.switches.iter().map(|switch| switch.pipeline.statistics()).sum()
+    }
+
     /// Counts packets dropped by queues.
     pub fn dropped(&self) -> Box<dyn Fn() -> u64 + Send + Sync> {
         self.wiring.dropped()
@@ -357,14 +395,15 @@ impl Assembly {
 
     /// Whether a thread has ended by itself.
     pub fn has_failed(&self) -> bool {
-        let agent = self.agent_thread.iter().map(|(_, thread)| thread);
-        !self.stop.is_asked() && self.threads.iter().chain(agent).any(JoinHandle::is_finished)
+        let agents = self.switches.iter().filter_map(|switch| switch.agent_thread.as_ref());
+        let mut threads = self.threads.iter().chain(agents.map(|(_, thread)| thread));
+        !self.stop.is_asked() && threads.any(JoinHandle::is_finished)
     }
 
     /// Ends all threads; engines are closed.
     pub fn stop(mut self) {
         self.stop.ask();
-        self.stop_agent();
+        self.switches.iter_mut().for_each(Switch::stop_agent);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a thread of the rack had panicked");
@@ -378,7 +417,7 @@ impl Assembly {
 impl Drop for Assembly {
     fn drop(&mut self) {
         self.stop.ask();
-        self.stop_agent();
+        self.switches.iter_mut().for_each(Switch::stop_agent);
         let start = Instant::now();
         while self.threads.iter().any(|thread| !thread.is_finished())
             && start.elapsed() < CLOSING_LIMIT

@@ -1,14 +1,14 @@
 //! A whole rack in this process: `switchback up`.
 
 use crate::admin::MetricsServer;
-use crate::assembly::Assembly;
+use crate::assembly::{Assembly, Switch};
 use crate::blueprint;
 use crate::config::{Durability, RackConfig, Shape};
 use crate::gateway;
 use crate::metrics::{
     Samples, Sources, agent, build, controller, datapath, engine, interface, node, process, queue,
 };
-use crate::supervise::Supervisor;
+use crate::supervise::{Supervisor, SwitchHere};
 use crate::wiring::Wires;
 use anyhow::ensure;
 use std::net::SocketAddr;
@@ -71,7 +71,8 @@ impl EmbeddedRack {
 
     /// The mode in which the kernel's switch is really attached, if it is the kernel's.
     pub fn kernel_mode(&self) -> Option<Mode> {
-        self.assembly.kernel.as_ref().map(|switch| switch.watch().mode())
+        let kernel = |switch: &Switch| switch.kernel.as_ref().map(|it| it.watch().mode());
+        self.assembly.switches.iter().find_map(kernel)
     }
 
     /// Whether a thread of it has ended by itself.
@@ -120,9 +121,7 @@ fn attach(
     sources: &Sources,
 ) -> Supervisor {
     supervisor.controller = Some(assembly.controller.clone());
-    let counted = assembly.pipeline.clone();
-    supervisor.datapath = Some(Box::new(move || counted.statistics()));
-    supervisor.agent = Some(assembly.agent.clone());
+    supervisor.switches = assembly.switches.iter().map(switch_here).collect();
     supervisor.nodes = assembly
         .nodes
         .iter()
@@ -133,18 +132,13 @@ fn attach(
     supervisor.clients = gateway::clients_status(gateway);
     gateway::add_sources(gateway, sources);
     let (name, scheme) = (config.rack.name.clone(), config.rack.scheme);
-    if let Some(kernel) = &assembly.kernel {
-        let (watch, passed) = (kernel.watch().clone(), kernel.passed.clone());
-        sources.add(move |samples: &mut Samples| interface(samples, "0", &watch, passed.packets()));
+    for (index, switch) in assembly.switches.iter().enumerate() {
+        add_switch(sources, index.to_string(), switch);
     }
-    let (pipeline, switch, nodes) =
-        (assembly.pipeline.clone(), assembly.agent.clone(), assembly.nodes.clone());
-    let control = assembly.controller.clone();
+    let (nodes, control) = (assembly.nodes.clone(), assembly.controller.clone());
     sources.add(move |samples: &mut Samples| {
         build(samples, &name, scheme);
         process(samples);
-        datapath(samples, "0", &pipeline.statistics());
-        agent(samples, "0", &switch.statistics());
         for (index, handle) in nodes.iter().enumerate() {
             let index = index.to_string();
             node(samples, &index, &handle.statistics());
@@ -157,4 +151,24 @@ fn attach(
         }
     });
     supervisor
+}
+
+fn switch_here(switch: &Switch) -> SwitchHere {
+    let counted = switch.pipeline.clone();
+    SwitchHere { counted: Box::new(move || counted.statistics()), agent: switch.agent.clone() }
+}
+
+/// Lets the metrics see switch `label`.
+fn add_switch(sources: &Sources, label: String, switch: &Switch) {
+    if let Some(kernel) = &switch.kernel {
+        let (watch, passed, label) = (kernel.watch().clone(), kernel.passed.clone(), label.clone());
+        sources.add(move |samples: &mut Samples| {
+            interface(samples, &label, &watch, passed.packets());
+        });
+    }
+    let (pipeline, handle) = (switch.pipeline.clone(), switch.agent.clone());
+    sources.add(move |samples: &mut Samples| {
+        datapath(samples, &label, &pipeline.statistics());
+        agent(samples, &label, &handle.statistics());
+    });
 }

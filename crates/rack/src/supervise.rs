@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use switchback_core::controller::{
     CachedKeyStatus, Controller, ControllerStatus, InspectedKeyStatus,
 };
+use switchback_core::switch::AgentStatistics;
 use switchback_datapath::Statistics;
 use switchback_wire::Partition;
 
@@ -25,6 +26,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Reads a pipeline's counters.
 pub type Counted = Box<dyn Fn() -> Statistics + Send + Sync>;
 
+/// A switch that runs in this process.
+pub struct SwitchHere {
+    /// What its pipeline counted.
+    pub counted: Counted,
+    /// Its agent.
+    pub agent: AgentHandle,
+}
+
 /// What runs in this process.
 pub struct Supervisor {
     /// Configuration of the rack.
@@ -33,10 +42,8 @@ pub struct Supervisor {
     pub started: Instant,
     /// The controller, if it is here.
     pub controller: Option<ControllerHandle>,
-    /// What the pipeline counted, if it is here.
-    pub datapath: Option<Counted>,
-    /// The agent, if it is here.
-    pub agent: Option<AgentHandle>,
+    /// Switches that are here.
+    pub switches: Vec<SwitchHere>,
     /// Nodes that are here, by number.
     pub nodes: Vec<(u16, NodeHandle)>,
     /// Packets dropped by queues of this process.
@@ -54,8 +61,7 @@ impl Supervisor {
             config: config.clone(),
             started: Instant::now(),
             controller: None,
-            datapath: None,
-            agent: None,
+            switches: Vec::new(),
             nodes: Vec::new(),
             dropped: Box::new(|| 0),
             clients: Box::new(ClientsStatus::default),
@@ -74,7 +80,10 @@ impl Supervisor {
     }
 
     fn operations(&self) -> Option<OperationsStatus> {
-        let counted = self.datapath.as_ref()?();
+        if self.switches.is_empty() {
+            return None;
+        }
+        let counted: Statistics = self.switches.iter().map(|switch| (switch.counted)()).sum();
         let cached_reads =
             counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
         Some(OperationsStatus {
@@ -166,7 +175,10 @@ fn ended() -> AdminError {
 
 impl Admin for Supervisor {
     fn status(&self) -> RackStatus {
-        let agent = self.agent.as_ref().map(AgentHandle::statistics);
+        let agents = || self.switches.iter().map(|switch| switch.agent.statistics());
+        let counted = |count: fn(&AgentStatistics) -> u64| {
+            (!self.switches.is_empty()).then(|| agents().map(|agent| count(&agent)).sum())
+        };
         let mut status = RackStatus {
             name: self.config.rack.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -177,10 +189,11 @@ impl Admin for Supervisor {
             operations: self.operations(),
             clients: (self.clients)(),
             cache: CacheStatus {
-                records_max: self.config.cache.records.into(),
+                records_max: u64::from(self.config.cache.records)
+                    * u64::from(self.config.topology.chains),
                 classes: self.config.cache.classes.clone(),
-                admissions: agent.as_ref().map(|agent| agent.admitted),
-                evictions: agent.as_ref().map(|agent| agent.evicted + agent.evicted_themselves),
+                admissions: counted(|agent| agent.admitted),
+                evictions: counted(|agent| agent.evicted + agent.evicted_themselves),
                 ..CacheStatus::default()
             },
             nodes: self.nodes(),

@@ -1,12 +1,13 @@
-//! What connects the parts of a rack in one process, and where its switch is: queues or loopback
-//! sockets around the pipeline in this process, or a network of its own with the pipeline in the
+//! What connects the parts of a rack in one process, and where its switches are: queues or loopback
+//! sockets around pipelines in this process, or a network of its own with the pipeline in the
 //! kernel.
 
 use crate::threads::{NodeLinks, SwitchHandle};
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use switchback_datapath::{Config as DatapathConfig, Datapath, SHARDS, Shard, Statistics};
+use switchback_assembly::Rack;
+use switchback_datapath::{Datapath, SHARDS, Shard, Statistics};
 use switchback_net::{MemoryFabric, MemoryUplink, UdpLink, Uplink};
 use switchback_wire::Address;
 use switchback_xdp::{Attachment, Mode, Segment, Watch, XdpDatapath};
@@ -80,31 +81,39 @@ impl KernelSwitch {
 }
 
 pub(crate) enum Wiring {
-    Memory(Arc<MemoryFabric>, Arc<Datapath>),
-    Udp(Buffers, Arc<Datapath>),
+    Memory(Arc<MemoryFabric>),
+    Udp(Buffers, Vec<Arc<Datapath>>),
+    /// The one switch of the rack.
     Kernel(Buffers, Mode, Segment, Arc<XdpDatapath>),
 }
 
 impl Wiring {
-    pub(crate) fn new(
-        wires: Wires,
-        config: &DatapathConfig,
-        nodes: u16,
-        clients: u16,
-    ) -> anyhow::Result<Wiring> {
-        let user = || Datapath::new(config).map(Arc::new).context("the switch can't be made");
+    /// What connects `clients` with the rack.
+    ///
+    /// # Errors
+    /// More switches than these wires have room for; what the kernel refuses.
+    pub(crate) fn new(wires: Wires, rack: &Rack, clients: u16) -> anyhow::Result<Wiring> {
+        let config = rack.pipeline();
+        let user = || -> anyhow::Result<Vec<_>> {
+            let switch = |_| Datapath::new(&config).map(Arc::new).context("a switch can't be made");
+            (0..rack.switches()).map(switch).collect()
+        };
         Ok(match wires {
             Wires::Memory => {
-                let datapath = user()?;
-                let fabric = MemoryFabric::new(Arc::clone(&datapath), nodes, clients);
-                Wiring::Memory(Arc::new(fabric), datapath)
+                Wiring::Memory(Arc::new(MemoryFabric::new(user()?, rack.nodes, clients)))
             }
             Wires::Udp(buffers) => Wiring::Udp(buffers, user()?),
             Wires::Kernel(buffers, mode) => {
+                ensure!(
+                    rack.switches() == 1,
+                    "the network of a rack's own has one switch, and this rack has {} chains; leave \
+                     --datapath xdp out, or list the switches of several machines as [[switch]]",
+                    rack.chains
+                );
                 let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
                 let segment = Segment::new(cpus as u32)?;
                 let endpoint = SocketAddr::from((Segment::SWITCH, SWITCH_PORT));
-                let datapath = XdpDatapath::new(config, endpoint.into())
+                let datapath = XdpDatapath::new(&config, endpoint.into())
                     .context("the switch can't be made")?;
                 tracing::info!(paths = ?segment.paths(), "the rack has network namespaces of its own");
                 Wiring::Kernel(buffers, mode, segment, Arc::new(datapath))
@@ -112,19 +121,10 @@ impl Wiring {
         })
     }
 
-    pub(crate) fn pipeline(&self) -> Pipeline {
-        match self {
-            Wiring::Memory(_, datapath) | Wiring::Udp(_, datapath) => {
-                Pipeline::User(Arc::clone(datapath))
-            }
-            Wiring::Kernel(.., datapath) => Pipeline::Kernel(Arc::clone(datapath)),
-        }
-    }
-
     /// Counts packets dropped by queues.
     pub(crate) fn dropped(&self) -> Box<dyn Fn() -> u64 + Send + Sync> {
         match self {
-            Wiring::Memory(fabric, _) => {
+            Wiring::Memory(fabric) => {
                 let fabric = Arc::clone(fabric);
                 Box::new(move || fabric.dropped())
             }
@@ -135,7 +135,7 @@ impl Wiring {
     /// The links of a node, and its address.
     pub(crate) fn node(&self, node: u16) -> anyhow::Result<(NodeLinks, Address)> {
         let link = match self {
-            Wiring::Memory(fabric, _) => {
+            Wiring::Memory(fabric) => {
                 let links = NodeLinks::memory(fabric, node, shard(true, usize::from(node)));
                 return Ok((links, MemoryFabric::node_address(node)));
             }
@@ -153,7 +153,7 @@ impl Wiring {
     /// The links of a client.
     pub(crate) fn client(&self, client: u16) -> anyhow::Result<Box<dyn Uplink>> {
         Ok(match self {
-            Wiring::Memory(fabric, _) => {
+            Wiring::Memory(fabric) => {
                 Box::new(MemoryUplink::new(fabric, client, shard(false, usize::from(client))))
             }
             Wiring::Udp(buffers, _) => {
@@ -165,17 +165,14 @@ impl Wiring {
         })
     }
 
-    /// The socket of the switch, if it has one.
-    pub(crate) fn switch(&self) -> anyhow::Result<Option<UdpLink>> {
-        Ok(match self {
-            Wiring::Memory(..) => None,
-            Wiring::Udp(buffers, _) => {
-                Some(buffers.bind(Ipv4Addr::LOCALHOST, 0, "the switch's")?.segmenting())
-            }
-            Wiring::Kernel(buffers, _, segment, _) => Some(
-                segment.on_switch(|| buffers.bind(Segment::SWITCH, SWITCH_PORT, "the switch's"))?,
-            ),
-        })
+    /// The socket of a switch in user space, of racks whose parts have sockets.
+    pub(crate) fn switch_socket(buffers: Buffers) -> anyhow::Result<UdpLink> {
+        Ok(buffers.bind(Ipv4Addr::LOCALHOST, 0, "a switch's")?.segmenting())
+    }
+
+    /// The socket of the switch in the kernel, for what that leaves to the process.
+    pub(crate) fn kernel_socket(buffers: Buffers, segment: &Segment) -> anyhow::Result<UdpLink> {
+        segment.on_switch(|| buffers.bind(Segment::SWITCH, SWITCH_PORT, "the switch's"))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::workload::Preload;
 use anyhow::Context;
 use std::time::Duration;
 use switchback_core::controller::RecoveryTimes;
+use switchback_core::switch::AgentStatistics;
 use switchback_rack::assembly::Assembly;
 use switchback_rack::blueprint;
 use switchback_rack::config::LinkKind;
@@ -96,16 +97,18 @@ impl BenchRack for EmbeddedBench {
     }
 
     fn statistics(&self) -> RackStatistics {
-        let datapath = self.assembly.pipeline.statistics();
-        let agent = self.assembly.agent.statistics();
+        let (datapath, switches) = (self.assembly.counted(), &self.assembly.switches);
+        let of_agents = |count: fn(&AgentStatistics) -> u64| -> u64 {
+            switches.iter().map(|switch| count(&switch.agent.statistics())).sum()
+        };
         let (snapshots, snapshot_bytes) = self.watched.snapshots();
         RackStatistics {
             node_ops: self.assembly.nodes.iter().map(|node| node.served()).collect(),
             hits: datapath.read_hits + datapath.write_hits - datapath.fenced_reads,
             misses: datapath.read_misses + datapath.write_misses + datapath.fenced_reads,
             conservative_reads: datapath.fenced_reads,
-            admissions: agent.admitted,
-            evictions: agent.evicted,
+            admissions: of_agents(|agent| agent.admitted),
+            evictions: of_agents(|agent| agent.evicted),
             dropped: (self.assembly.dropped())() + datapath.drops.iter().sum::<u64>(),
             snapshots,
             snapshot_bytes,

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use switchback_core::topology::CHAINS_MAX;
 use switchback_rack::config::{
     Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice,
 };
@@ -49,6 +50,10 @@ pub(crate) struct UpArgs {
     /// Storage nodes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
     nodes: Option<u16>,
+
+    /// Switches that serve at a time, each its own keys; fixed once there is data.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHAINS_MAX)))]
+    chains: Option<u16>,
 
     /// Where everything is kept.
     #[arg(long, value_name = "DIR")]
@@ -116,6 +121,7 @@ impl UpArgs {
             cache_records: self.cache_records,
             sync: self.sync,
             workers: self.workers,
+            chains: self.chains,
         }
     }
 }

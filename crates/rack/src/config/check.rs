@@ -21,17 +21,12 @@ pub(super) fn whole(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Ov
     directories(config, reader);
 }
 
-/// Each chain has a switch to serve it, and partitions to serve.
+/// Each chain has a switch to serve it, and partitions to serve. A rack in one process has a switch
+/// for each.
 fn chains(config: &RackConfig, reader: &mut Reader<'_>) {
     let chains = usize::from(config.topology.chains);
     let (switches, partitions) = (config.switches.len(), config.rack.partitions as usize);
-    if chains > 1 && config.shape == Shape::Embedded {
-        let message = format!(
-            "[topology] chains = {chains} is for a rack that lists its switches, one process each: list {chains} as [[switch]], with \
-             their addresses, or leave chains out"
-        );
-        reader.problem_at("topology.chains", message);
-    } else if chains > switches.max(1) {
+    if config.shape == Shape::Distributed && chains > switches.max(1) {
         let message = format!(
             "[topology] chains = {chains} needs as many switches that serve, and {switches} {} listed; add [[switch]]es, or make \
              chains at most {switches}",

@@ -40,7 +40,7 @@ pub(super) fn rack_config(
     let switches: Vec<_> =
         root.list(reader, "switch").into_iter().map(|section| switch(section, reader)).collect();
     let nodes = nodes(&mut root, reader, &rack.data, overrides);
-    let topology = topology(root.section(reader, "topology"), reader);
+    let topology = topology(root.section(reader, "topology"), reader, overrides);
     let config = RackConfig {
         shape: if switches.is_empty() { Shape::Embedded } else { Shape::Distributed },
         cache: cache(root.section(reader, "cache"), reader, overrides),
@@ -87,10 +87,14 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overr
     rack
 }
 
-fn topology(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Topology {
+fn topology(
+    mut section: Section<'_, '_>,
+    reader: &mut Reader<'_>,
+    overrides: &Overrides,
+) -> Topology {
     let chains = section.small(reader, "chains", 1..=u32::from(CHAINS_MAX), 1);
     section.finish(reader);
-    Topology { chains: chains as u16 }
+    Topology { chains: overrides.chains.unwrap_or(chains as u16) }
 }
 
 /// Host names, as a `Host` header has them.

@@ -149,6 +149,7 @@ fn the_command_line_wins() {
         cache_records: Some(1000),
         sync: Some(SyncChoice::None),
         workers: Some(2),
+        chains: Some(3),
     };
     let text = "[rack]\nscheme = 'netcache'\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n[gateway]\npassword = 'other'";
     let config = RackConfig::parse(text, "rack.toml", Path::new("/etc"), &overrides).unwrap();
@@ -160,7 +161,7 @@ fn the_command_line_wins() {
     assert_eq!((config.gateway.resp.port(), config.rack.metrics.port()), (0, 0));
     assert_eq!(config.gateway.password.as_deref(), Some("secret"));
     assert_eq!((config.gateway.durability, config.gateway.workers), (Durability::Memory, 2));
-    assert_eq!(config.links.kind, LinkKind::Udp);
+    assert_eq!((config.links.kind, config.topology.chains), (LinkKind::Udp, 3));
     assert_eq!((config.cache.records, config.cache.classes[0]), (1000, (128, 1000)));
 }
 

@@ -293,6 +293,7 @@ pub struct Overrides {
     pub cache_records: Option<u32>,
     pub sync: Option<SyncChoice>,
     pub workers: Option<u32>,
+    pub chains: Option<u16>,
 }
 
 impl Cache {

@@ -286,13 +286,9 @@ impl NodeThread {
         while let Some(to) = self.shim.poll_packet(&mut running.packet) {
             match &mut self.links {
                 NodeLinks::Memory { fabric, address, shard, dice, .. } => {
-                    if fabric.pass(*address, &mut running.packet, dice.roll(), *shard) {
+                    if fabric.pass(*address, to, &mut running.packet, dice.roll(), *shard) {
                         // The switch answers the node itself: a cache update is acknowledged.
-                        self.shim.handle_packet(
-                            now,
-                            switchback_net::SWITCH_ADDRESS,
-                            &running.packet,
-                        );
+                        self.shim.handle_packet(now, to, &running.packet);
                     }
                 }
                 NodeLinks::Udp(link) => link.send(to, &running.packet),
