@@ -62,6 +62,17 @@ pub enum PutCondition {
     IfSeq(Seq),
 }
 
+/// Where a record to be stored comes from, which says how soon it must be on the disk if the
+/// engine's policy lets records of clients wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A client's write, which was just made: how long it may wait is what the policy says.
+    Client,
+    /// The cache, by an eviction or a recovery. The write was acknowledged long ago, and clients
+    /// stop preserving it once it is stored here.
+    Cache,
+}
+
 /// The durable trace of a conditional write (protocol, section 5), stored in the same batch as the
 /// write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -140,8 +151,11 @@ pub enum EngineOp {
         condition: PutCondition,
         /// Stored in the same batch, iff the record is.
         completion: Option<LaneCompletion>,
+        /// What is lost if the record is lost with the machine's power.
+        source: Source,
     },
-    /// Sets or clears a key's mark.
+    /// Sets or clears a key's mark. A mark that is set is synced whatever the engine's policy: an
+    /// eviction's record would be refused without it. That it was cleared may be lost.
     SetMark {
         /// Repeated in the answer.
         id: OpId,

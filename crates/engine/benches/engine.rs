@@ -69,6 +69,7 @@ impl Ours {
             record,
             condition,
             completion: None,
+            source: Source::Client,
         });
     }
 

@@ -4,12 +4,13 @@
 //! Decisions look at the store and, before it, at the *overlay*: what this very group is about to
 //! write. An answer that rests on the overlay is given only once the commit has succeeded.
 
+use crate::policy::Urgency;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use switchback_core::floors::{Bucket, Floors, seq_bucket};
 use switchback_core::storage::{
     EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Mark, OpId, PutCondition,
-    Record, ScannedKey,
+    Record, ScannedKey, Source,
 };
 use switchback_core::topology::{ChainId, ChainMap};
 use switchback_wire::{KeyHash, Seq};
@@ -74,8 +75,8 @@ pub(crate) trait Store {
     fn read_version(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Version>, EngineError>;
     /// Lists committed keys.
     fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError>;
-    /// Makes all changes durable, or none; `sync`: whatever the policy.
-    fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError>;
+    /// Makes all changes durable, or none: how soon the policy says, by the most urgent of them.
+    fn commit(&mut self, changes: &[Change], urgency: Urgency) -> Result<(), EngineError>;
     /// The committed floors.
     fn floors(&self) -> &Floors;
 }
@@ -110,7 +111,7 @@ pub(crate) struct Group {
     served: Option<ChainMap>,
     bases: BTreeMap<ChainId, Seq>,
     raised: BTreeMap<Bucket, Seq>,
-    sync: bool,
+    urgency: Urgency,
 }
 
 /// Key hashes are random already.
@@ -155,14 +156,20 @@ impl Group {
     ) {
         let (id, answer) = match op {
             EngineOp::Get { id, hash, key } => (id, self.get(store, &hash, &key)),
-            EngineOp::Put { id, hash, key, record, condition, completion } => {
+            EngineOp::Put { id, hash, key, record, condition, completion, source } => {
+                if source == Source::Cache {
+                    self.is_at_least(Urgency::Cache);
+                }
                 (id, self.put(store, (hash, key), record, condition, completion, single))
             }
             EngineOp::SetMark { id, hash, key, mark } => {
+                if mark.is_some() {
+                    self.is_at_least(Urgency::Must);
+                }
                 (id, self.set(Change::Mark { hash, key, mark }))
             }
             EngineOp::SetState { id, state, served } => {
-                self.sync = true;
+                self.is_at_least(Urgency::Must);
                 self.served = Some(served.clone());
                 (id, self.set(Change::State(state, served)))
             }
@@ -260,6 +267,10 @@ impl Group {
         })
     }
 
+    fn is_at_least(&mut self, urgency: Urgency) {
+        self.urgency = self.urgency.max(urgency);
+    }
+
     fn set(&mut self, change: Change) -> Answer {
         self.changes.push(change);
         Answer::IfCommitted(EngineReply::Set)
@@ -267,7 +278,7 @@ impl Group {
 
     /// The floor never sinks: what lay below the old one may be gone already.
     fn set_floor<S: Store>(&mut self, store: &S, chain: ChainId, floor: Seq) -> Answer {
-        self.sync = true;
+        self.is_at_least(Urgency::Must);
         let base = self.bases.entry(chain).or_insert_with(|| store.floors().base(chain));
         *base = floor.max(*base);
         let floor = *base;
@@ -275,7 +286,7 @@ impl Group {
     }
 
     fn raise_floors<S: Store>(&mut self, store: &S, floors: Vec<(Bucket, Seq)>) -> Answer {
-        self.sync = true;
+        self.is_at_least(Urgency::Must);
         let mut rising = Vec::new();
         for (bucket, floor) in floors {
             let raised =
@@ -292,7 +303,7 @@ impl Group {
     fn finish<S: Store>(&mut self, store: &mut S, done: &mut Vec<EngineDone>) {
         let committed = match self.changes.is_empty() {
             true => Ok(()),
-            false => store.commit(&self.changes, self.sync),
+            false => store.commit(&self.changes, self.urgency),
         };
         let mut answers = std::mem::take(&mut self.answers);
         for (id, answer) in answers.drain(..) {
@@ -316,7 +327,7 @@ impl Group {
         self.served = None;
         self.bases.clear();
         self.raised.clear();
-        self.sync = false;
+        self.urgency = Urgency::MayLag;
     }
 
     /// The change that holds the newest record of the key, if this group writes one.

@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Statistics};
 use crate::group::{Change, Group, RecordHead, Scanned, Store, Version, is_dead};
-use crate::policy::SyncPolicy;
+use crate::policy::{SyncPolicy, Urgency};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_core::floors::Floors;
 use switchback_core::storage::{
@@ -35,8 +35,8 @@ pub enum Fault {
 /// An engine in memory, for simulation.
 ///
 /// Its disk holds committed groups in order. Under [`SyncPolicy::Always`] each is safe when it is
-/// answered; under [`SyncPolicy::None`] the newest ones are only in the operating system's memory
-/// until [`sync`](MemoryEngine::sync), or a state or a floor, forces them out, and a
+/// answered; under another policy the newest ones may be only in the operating system's memory
+/// until [`sync`](MemoryEngine::sync), or a group that the policy forces, takes them along, and a
 /// [`crash`](MemoryEngine::crash) keeps as many of them, oldest first, as the simulator says. A
 /// group is one log record with a checksum, so a torn one is an absent one.
 pub struct MemoryEngine {
@@ -337,7 +337,7 @@ impl Store for MemoryStore {
         Ok((keys, None))
     }
 
-    fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError> {
+    fn commit(&mut self, changes: &[Change], urgency: Urgency) -> Result<(), EngineError> {
         let fault = if self.full { Some(Fault::NoSpace) } else { self.fail_next.take() };
         if let Some(fault) = fault {
             self.ghost.get_or_insert_with(|| changes.to_vec());
@@ -348,7 +348,7 @@ impl Store for MemoryStore {
         }
         self.ghost = None;
         let undo = changes.iter().map(|change| self.image.apply(change)).collect();
-        if sync || self.policy == SyncPolicy::Always {
+        if self.policy.forces(urgency) {
             self.unsynced.clear();
         } else {
             self.unsynced.push_back(undo);

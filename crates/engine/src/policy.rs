@@ -2,16 +2,50 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
-/// When a group is forced to the disk. The write-ahead log is written before the answer in either
-/// case.
+/// How often [`SyncPolicy::EverySec`] forces the log to the disk by itself.
+pub(crate) const SYNC_PERIOD: Duration = Duration::from_secs(1);
+/// A disk that is slower than that is waited for, so that no more than this is ever lost; as Redis'
+/// `appendfsync everysec`.
+pub(crate) const LAG_MAX: Duration = Duration::from_secs(2);
+
+/// When a group is forced to the disk, with Redis' meanings of `appendfsync`. The write-ahead log is
+/// written before the answer in any case, in order: what is forced takes all before it along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SyncPolicy {
     /// Before it is answered: survives loss of power.
     #[default]
     Always,
-    /// When the operating system likes: survives the end of the process, not of the machine.
+    /// Clients' records within a second, or two if the disk is slow; everything else as under
+    /// [`SyncPolicy::Always`].
+    EverySec,
+    /// Records when the operating system likes: they survive the end of the process, not of the
+    /// machine. Marks, states and floors as under [`SyncPolicy::Always`].
     None,
+}
+
+/// How much depends on it that a change is on the disk when it is answered.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) enum Urgency {
+    /// It may be lost with the machine's power: a client's record, a mark that was cleared.
+    #[default]
+    MayLag,
+    /// A record of the cache: nothing else keeps it for longer.
+    Cache,
+    /// What later decisions rest on: a mark, a state, a floor.
+    Must,
+}
+
+impl SyncPolicy {
+    /// Whether a group is forced to the disk before it is answered.
+    pub(crate) fn forces(self, urgency: Urgency) -> bool {
+        match self {
+            SyncPolicy::Always => true,
+            SyncPolicy::EverySec => urgency >= Urgency::Cache,
+            SyncPolicy::None => urgency >= Urgency::Must,
+        }
+    }
 }
 
 impl FromStr for SyncPolicy {
@@ -19,8 +53,9 @@ impl FromStr for SyncPolicy {
     fn from_str(text: &str) -> Result<SyncPolicy, String> {
         match text {
             "always" => Ok(SyncPolicy::Always),
+            "everysec" => Ok(SyncPolicy::EverySec),
             "none" => Ok(SyncPolicy::None),
-            _ => Err(format!("'{text}' is no sync policy: it is 'always' or 'none'")),
+            _ => Err(format!("'{text}' is no sync policy: it is 'always', 'everysec' or 'none'")),
         }
     }
 }
@@ -29,6 +64,7 @@ impl fmt::Display for SyncPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SyncPolicy::Always => "always",
+            SyncPolicy::EverySec => "everysec",
             SyncPolicy::None => "none",
         })
     }

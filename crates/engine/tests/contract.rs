@@ -317,7 +317,15 @@ fn put_at(position: u64, low: u8, key: &[u8]) -> EngineOp {
     let mut hash = KeyHash::at_position(position);
     hash.0[15] = low;
     let record = record(1, key);
-    EngineOp::Put { id: 0, hash, key: key.to_vec(), record, condition: NEWER, completion: None }
+    EngineOp::Put {
+        id: 0,
+        hash,
+        key: key.to_vec(),
+        record,
+        condition: NEWER,
+        completion: None,
+        source: Source::Client,
+    }
 }
 
 fn names(reply: &Reply) -> (Vec<String>, Option<u64>) {
@@ -395,6 +403,7 @@ fn keys_of_one_hash_are_told_apart(engine: &mut dyn Restartable) {
         record: record(seq, key),
         condition: NEWER,
         completion: None,
+        source: Source::Client,
     };
     let get = |key: &[u8]| EngineOp::Get { id: 0, hash: KeyHash::default(), key: key.to_vec() };
     let (one, two) = (got(record(5, b"one")), got(record(3, b"two")));

@@ -43,8 +43,9 @@ fn put() -> impl Strategy<Value = EngineOp> {
         1 => Just(KNOWN),
     ];
     let completion = proptest::option::of((0..3u32, 0..9u64));
-    ((0..60u64).prop_flat_map(record_of), key(), condition, completion).prop_map(
-        |(record, (hash, key), condition, completion)| EngineOp::Put {
+    let source = prop_oneof![Just(Source::Client), Just(Source::Cache)];
+    ((0..60u64).prop_flat_map(record_of), key(), condition, completion, source).prop_map(
+        |(record, (hash, key), condition, completion, source)| EngineOp::Put {
             id: 0,
             hash,
             key,
@@ -55,6 +56,7 @@ fn put() -> impl Strategy<Value = EngineOp> {
                 seq: record.seq,
             }),
             record,
+            source,
         },
     )
 }
@@ -180,7 +182,8 @@ proptest! {
                 let before = memory.unsynced();
                 let is_synced = |op: &EngineOp| {
                     let floors = matches!(op, EngineOp::SetFloor { .. } | EngineOp::RaiseFloors { .. });
-                    floors || matches!(op, EngineOp::SetState { .. })
+                    let marks = matches!(op, EngineOp::SetMark { mark: Some(_), .. });
+                    floors || marks || matches!(op, EngineOp::SetState { .. })
                 };
                 let synced = group.iter().any(is_synced);
                 run(&mut memory, group);

@@ -8,9 +8,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use switchback_core::storage::*;
 use switchback_engine::rocks::{Options, RocksEngine};
-use switchback_engine::{Engine, OpenError, SyncPolicy};
+use switchback_engine::{Engine, MemoryEngine, OpenError, SyncPolicy};
 use switchback_wire::Seq;
 
 /// Tells the child process where and how to write.
@@ -254,24 +255,76 @@ fn known_puts_do_not_read() {
     assert_eq!(after.largest_group, 2);
 }
 
-/// Fails if a group under `Always`, or a state or floor under any policy, is answered without an
-/// fsync; or if `None` pays for one.
+/// Fails if a group under `Always`, a record of the cache under `EverySec`, or a mark, state or
+/// floor under any policy, is answered without an fsync; or if a policy pays for one that it
+/// needn't.
 #[test]
 fn groups_are_synced_as_promised() {
-    for (sync, of_a_put) in [(SyncPolicy::Always, 1), (SyncPolicy::None, 0)] {
+    for (sync, of_a_client, of_the_cache) in
+        [(SyncPolicy::Always, 1, 1), (SyncPolicy::EverySec, 0, 1), (SyncPolicy::None, 0, 0)]
+    {
         let dir = tempfile::tempdir().unwrap();
         let (mut engine, _) =
             RocksEngine::open(dir.path(), &Options { sync, ..small_options() }).unwrap();
+        // The background's would be counted as well; it begins a second after the opening.
         let mut syncs_of = |ops: Vec<EngineOp>| {
             let before = engine.statistics().syncs;
             assert!(run(&mut engine, ops).iter().all(Result::is_ok));
             engine.statistics().syncs - before
         };
-        assert_eq!(syncs_of(group(1)), of_a_put);
-        assert_eq!(syncs_of(vec![put(b"a", record(1, b"x"), NEWER), state(b"s"), get(b"a")]), 1);
-        assert_eq!(syncs_of(vec![put(b"a", record(2, b"x"), NEWER), floor(1)]), 1);
-        assert_eq!(syncs_of(group(2)), of_a_put, "a state makes only its own group synced");
+        let client = |seq| put(b"a", record(seq, b"x"), NEWER);
+        assert_eq!(syncs_of(vec![client(1)]), of_a_client, "{sync}");
+        let cache = put_of_cache(b"a", record(2, b"x"), NEWER);
+        assert_eq!(syncs_of(vec![client(1), cache]), of_the_cache, "{sync}");
+        let fence = Mark { fence: Seq(9), ..Mark::default() };
+        assert_eq!(syncs_of(vec![client(3), mark(b"a", Some(fence))]), 1, "{sync}");
+        assert_eq!(syncs_of(vec![mark(b"a", None)]), of_a_client, "{sync}: it may come back");
+        assert_eq!(syncs_of(vec![client(4), state(b"s"), get(b"a")]), 1, "{sync}");
+        assert_eq!(syncs_of(vec![client(5), floor(1)]), 1, "{sync}");
+        assert_eq!(syncs_of(vec![client(6)]), of_a_client, "{sync}: only its own group is synced");
         assert_eq!(syncs_of(vec![get(b"a")]), 0);
+    }
+}
+
+/// Fails if nothing forces the log to the disk once a second under `EverySec`, or if an engine that
+/// has nothing to force does.
+#[test]
+fn everysec_syncs_in_the_background() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { sync: SyncPolicy::EverySec, ..small_options() };
+    let (mut engine, _) = RocksEngine::open(dir.path(), &options).unwrap();
+    for seq in 1..=2 {
+        let before = engine.statistics().syncs;
+        assert!(run_one(&mut engine, put(b"a", record(seq, b"x"), NEWER)).is_ok());
+        let began = Instant::now();
+        while engine.statistics().syncs == before {
+            assert!(began.elapsed() < Duration::from_secs(60), "nothing syncs");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let before = engine.statistics().syncs;
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(engine.statistics().syncs, before, "there was nothing to sync");
+}
+
+/// The machine stops right after the answers. Fails if a mark, or under `EverySec` a record of the
+/// cache, is gone with the record of a client that was written last, or without it.
+#[test]
+fn a_power_cut_takes_only_what_may_lag() {
+    for (sync, keeps_cache) in [(SyncPolicy::EverySec, true), (SyncPolicy::None, false)] {
+        let mut engine = MemoryEngine::new(sync);
+        run_one(&mut engine, mark(b"b", Some(Mark { fence: Seq(3), ..Mark::default() }))).unwrap();
+        run_one(&mut engine, put(b"a", record(1, b"client"), NEWER)).unwrap();
+        run_one(&mut engine, put_of_cache(b"b", record(4, b"cache"), NEWER)).unwrap();
+        run_one(&mut engine, put(b"c", record(1, b"client"), NEWER)).unwrap();
+        let loaded = engine.crash(0);
+        assert_eq!(loaded.marks.len(), 1, "{sync}");
+        let kept = if keeps_cache { got(record(4, b"cache")) } else { ABSENT };
+        assert_eq!(run_one(&mut engine, get(b"b")), kept, "{sync}");
+        // The log is in order: what was written before something synced is there, too.
+        let before = if keeps_cache { got(record(1, b"client")) } else { ABSENT };
+        assert_eq!(run_one(&mut engine, get(b"a")), before, "{sync}");
+        assert_eq!(run_one(&mut engine, get(b"c")), ABSENT, "{sync}");
     }
 }
 

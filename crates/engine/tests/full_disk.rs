@@ -227,7 +227,7 @@ fn copy(from: &Path, to: &Path) {
 /// lost in any of this.
 #[test]
 fn a_full_file_system() {
-    for sync in [SyncPolicy::Always, SyncPolicy::None] {
+    for sync in [SyncPolicy::Always, SyncPolicy::EverySec, SyncPolicy::None] {
         let Some(mount) = Tmpfs::mount(24 << 10) else { return };
         let (path, ballast) = (mount.path().join("node"), mount.path().join("ballast"));
         let options = switchback_engine::rocks::Options { sync, ..small_options() };

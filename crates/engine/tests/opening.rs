@@ -197,8 +197,8 @@ fn read_only_file_systems_are_reported() {
 /// Fails if a choice can't be read back, or a wrong one is taken.
 #[test]
 fn sync_policies_are_spelt() {
-    for policy in [SyncPolicy::Always, SyncPolicy::None] {
+    for policy in [SyncPolicy::Always, SyncPolicy::EverySec, SyncPolicy::None] {
         assert_eq!(policy.to_string().parse(), Ok(policy));
     }
-    assert!("sometimes".parse::<SyncPolicy>().unwrap_err().contains("'always' or 'none'"));
+    assert!("sometimes".parse::<SyncPolicy>().unwrap_err().contains("'everysec' or 'none'"));
 }

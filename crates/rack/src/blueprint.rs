@@ -96,6 +96,7 @@ pub fn storage(config: &RackConfig, node: usize) -> Storage {
         directory: node.data.clone(),
         sync: match node.sync {
             SyncChoice::Always => SyncPolicy::Always,
+            SyncChoice::EverySec => SyncPolicy::EverySec,
             SyncChoice::None => SyncPolicy::None,
         },
         options: node.options.clone(),

@@ -94,6 +94,7 @@ impl ModelledStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switchback_core::storage::Source;
 
     /// Ten records are loaded.
     fn store() -> ModelledStore {
@@ -115,7 +116,15 @@ mod tests {
         let record = Record { seq, value: vec![0; 8], ..Record::default() };
         let (hash, key) = (hash(index), store.keys.key(index));
         store
-            .execute(EngineOp::Put { id: 1, hash, key, record, condition, completion: None })
+            .execute(EngineOp::Put {
+                id: 1,
+                hash,
+                key,
+                record,
+                condition,
+                completion: None,
+                source: Source::Client,
+            })
             .result
             .unwrap()
     }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use switchback_core::controller::RecoveryTimes;
-use switchback_core::storage::{EngineOp, PutCondition, Record};
+use switchback_core::storage::{EngineOp, PutCondition, Record, Source};
 use switchback_rack::config::{Cache, LinkKind, Overrides, RackConfig};
 use switchback_rack::threads::ControllerHandle;
 use switchback_wire::{HashKey, KeyHash, Map, Scheme, Seq};
@@ -200,6 +200,7 @@ impl Iterator for Records<'_> {
                 record,
                 condition,
                 completion: None,
+                source: Source::Client,
             });
             if group.len() >= LOAD_GROUP {
                 return Some((node, std::mem::take(group)));

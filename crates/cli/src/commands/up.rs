@@ -71,7 +71,8 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "WHEN")]
     durability: Option<Durability>,
 
-    /// When nodes force their logs to the disk: always or none.
+    /// When nodes force their logs to the disk: always, everysec or none; as --durability if left
+    /// out.
     #[arg(long, value_name = "WHEN")]
     sync: Option<SyncChoice>,
 

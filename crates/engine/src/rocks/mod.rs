@@ -5,6 +5,7 @@ mod floor_filter;
 mod format;
 mod open;
 mod options;
+mod syncer;
 
 pub use open::{FORMAT_FILE, FORMAT_VERSION};
 pub use options::Options;
@@ -13,7 +14,7 @@ use crate::engine::{Engine, Statistics};
 use crate::error::OpenError;
 use crate::group::{Change, Group, RecordHead, Scanned, Store, Version};
 use crate::kind::{self, Kind, Opened, Setting, Storage, Takes};
-use crate::policy::SyncPolicy;
+use crate::policy::{SyncPolicy, Urgency};
 use error::{engine_error, open_error};
 use floor_filter::{FloorFilter, Shared};
 use format::{COMPLETIONS, FloorOf, MARKS, RECORDS, STATE, STATE_SERVED, STATE_SHIM};
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 use switchback_core::floors::Floors;
 use switchback_core::storage::{EngineDone, EngineError, EngineOp, Loaded, Record, ScannedKey};
 use switchback_wire::KeyHash;
+use syncer::Syncer;
 
 /// How long writes may be held back because flushes lag, and how often it is tried again.
 const HELD_BACK_MAX: Duration = Duration::from_secs(30);
@@ -50,12 +52,14 @@ pub struct RocksEngine {
 
 /// The database and what serves one call after the other.
 struct RocksStore {
-    db: DB,
+    db: Arc<DB>,
     tuning: Tuning,
     path: PathBuf,
     /// For messages.
     name: String,
     policy: SyncPolicy,
+    /// Forces the log to the disk in the background, under [`SyncPolicy::EverySec`].
+    syncer: Option<Syncer>,
     shared: Arc<Shared>,
     floors: Floors,
     synced: WriteOptions,
@@ -79,6 +83,7 @@ impl RocksEngine {
         tuning.db.create_if_missing(stage == Stage::Creating);
         let db = DB::open_cf_descriptors(&tuning.db, path, tuning.families())
             .map_err(|error| open_error(path, &error))?;
+        let db = Arc::new(db);
         // Before the node's own state can be stored in this version's format.
         if stage != Stage::Complete {
             open::mark(path, Stage::Complete)?;
@@ -94,11 +99,15 @@ impl RocksEngine {
         let mut unsynced = WriteOptions::default();
         unsynced.set_no_slowdown(true);
         let store = RocksStore {
-            db,
             tuning,
             path: path.to_path_buf(),
             name: path.display().to_string(),
             policy: options.sync,
+            syncer: (options.sync == SyncPolicy::EverySec)
+                .then(|| Syncer::start(Arc::clone(&db)))
+                .transpose()
+                .map_err(|error| OpenError::from_io(path, &error))?,
+            db,
             shared,
             floors: loaded.floors.clone(),
             synced,
@@ -129,8 +138,8 @@ impl RocksEngine {
 
 impl Drop for RocksStore {
     fn drop(&mut self) {
-        // `SyncPolicy::None` doesn't promise it, but a clean end should survive a power cut a
-        // second later.
+        self.syncer = None;
+        // Not every policy promises it, but a clean end should survive a power cut a second later.
         if let Err(error) = self.db.flush_wal(true) {
             // There is no caller to tell; acknowledged writes are in the log already.
             drop(error);
@@ -354,10 +363,14 @@ impl Store for RocksStore {
         Ok((keys, None))
     }
 
-    fn commit(&mut self, changes: &[Change], sync: bool) -> Result<(), EngineError> {
+    fn commit(&mut self, changes: &[Change], urgency: Urgency) -> Result<(), EngineError> {
         let began = Instant::now();
-        let sync = sync || self.policy == SyncPolicy::Always;
+        let lags_too_far = self.syncer.as_ref().is_some_and(Syncer::lags_too_far);
+        let sync = self.policy.forces(urgency) || lags_too_far;
         let written = self.write(changes, sync);
+        if let Some(syncer) = &self.syncer {
+            syncer.written(sync && written.is_ok());
+        }
         self.count_commit(changes.len(), began, written.is_err());
         written.map_err(|error| engine_error(&self.name, &error))?;
         self.tell_compactions(changes);

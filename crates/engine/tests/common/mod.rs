@@ -33,7 +33,25 @@ pub fn get(key: &[u8]) -> EngineOp {
 }
 
 pub fn put(key: &[u8], record: Record, condition: PutCondition) -> EngineOp {
-    EngineOp::Put { id: 0, hash: hash(key), key: key.to_vec(), record, condition, completion: None }
+    EngineOp::Put {
+        id: 0,
+        hash: hash(key),
+        key: key.to_vec(),
+        record,
+        condition,
+        completion: None,
+        source: Source::Client,
+    }
+}
+
+/// The same of the cache.
+pub fn put_of_cache(key: &[u8], record: Record, condition: PutCondition) -> EngineOp {
+    let EngineOp::Put { id, hash, key, record, condition, completion, .. } =
+        put(key, record, condition)
+    else {
+        unreachable!("it makes no other operation");
+    };
+    EngineOp::Put { id, hash, key, record, condition, completion, source: Source::Cache }
 }
 
 pub fn put_completing(
@@ -49,6 +67,7 @@ pub fn put_completing(
         record,
         condition,
         completion: Some(completion),
+        source: Source::Client,
     }
 }
 

@@ -39,13 +39,16 @@ pub(super) fn rack_config(
     let rack = rack(root.section(reader, "rack"), reader, overrides);
     let switches: Vec<_> =
         root.list(reader, "switch").into_iter().map(|section| switch(section, reader)).collect();
-    let nodes = nodes(&mut root, reader, &rack.data, overrides);
+    let shape = if switches.is_empty() { Shape::Embedded } else { Shape::Distributed };
+    let gateway = gateway(root.section(reader, "gateway"), reader, &rack.data, overrides);
+    let sync = usual_sync(shape, gateway.durability);
+    let nodes = nodes(&mut root, reader, &rack.data, sync, overrides);
     let topology = topology(root.section(reader, "topology"), reader, overrides);
     let config = RackConfig {
-        shape: if switches.is_empty() { Shape::Embedded } else { Shape::Distributed },
+        shape,
         cache: cache(root.section(reader, "cache"), reader, overrides),
         controller: controller(root.section(reader, "controller"), reader, &rack.data),
-        gateway: gateway(root.section(reader, "gateway"), reader, &rack.data, overrides),
+        gateway,
         client: client(root.section(reader, "client"), reader),
         links: links(root.section(reader, "links"), reader, overrides),
         rack,
@@ -187,10 +190,21 @@ fn switch(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Switch {
     switch
 }
 
+/// When nodes force their logs to the disk, if nothing is said. In a rack of one process the
+/// gateway's durability says what may be lost with its machine, whichever part has it.
+fn usual_sync(shape: Shape, durability: Durability) -> SyncChoice {
+    match (shape, durability) {
+        (Shape::Distributed, _) | (_, Durability::Always) => SyncChoice::Always,
+        (Shape::Embedded, Durability::Everysec) => SyncChoice::EverySec,
+        (Shape::Embedded, Durability::Memory) => SyncChoice::None,
+    }
+}
+
 fn nodes(
     root: &mut Section<'_, '_>,
     reader: &mut Reader<'_>,
     data: &Path,
+    sync: SyncChoice,
     overrides: &Overrides,
 ) -> Vec<Node> {
     let mut all = root.section(reader, "nodes");
@@ -200,7 +214,7 @@ fn nodes(
         address: None,
         data: PathBuf::new(),
         engine: all.choice(reader, "engine", &ENGINES[0]),
-        sync: overrides.sync.unwrap_or(SyncChoice::Always),
+        sync: overrides.sync.unwrap_or(sync),
         options: Options::default(),
         metrics: None,
     };

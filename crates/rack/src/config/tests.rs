@@ -15,7 +15,7 @@ fn data() -> PathBuf {
 }
 
 /// The example of commit 447d43a, which names every setting of then: each still means the same. Of
-/// how keys are counted it says what was usual then.
+/// how keys are counted, and when nodes sync, it says what was usual then.
 #[test]
 fn the_example_of_an_older_version_gives_the_same_racks() {
     let was = std::fs::read_to_string(data().join("447d43a/rack.toml")).unwrap();
@@ -23,7 +23,9 @@ fn the_example_of_an_older_version_gives_the_same_racks() {
         (config.cache.threshold, config.cache.sampling) = (20, 0.5);
         config
     };
-    assert_eq!(parse(&was).unwrap(), counted_as_then(RackConfig::default()));
+    let mut synced_as_then = RackConfig::default();
+    synced_as_then.nodes.iter_mut().for_each(|node| node.sync = SyncChoice::Always);
+    assert_eq!(parse(&was).unwrap(), counted_as_then(synced_as_then));
     assert_eq!(distributed_part(&was), counted_as_then(distributed_part(EXAMPLE)));
 }
 
@@ -163,6 +165,23 @@ fn the_command_line_wins() {
     assert_eq!((config.gateway.durability, config.gateway.workers), (Durability::Memory, 2));
     assert_eq!((config.links.kind, config.topology.chains), (LinkKind::Udp, 3));
     assert_eq!((config.cache.records, config.cache.classes[0]), (1000, (128, 1000)));
+}
+
+/// Fails if a rack in one process promises more or less of its nodes than of its gateway, or one of
+/// several less than it did.
+#[test]
+fn nodes_of_one_process_sync_as_the_gateway_promises() {
+    let sync = |text: &str| parse(text).unwrap().nodes[0].sync;
+    for (durability, follows) in [
+        ("always", SyncChoice::Always),
+        ("everysec", SyncChoice::EverySec),
+        ("memory", SyncChoice::None),
+    ] {
+        let gateway = format!("[gateway]\ndurability = \"{durability}\"\n");
+        assert_eq!(sync(&gateway), follows);
+        assert_eq!(sync(&format!("{gateway}[nodes]\nsync = \"always\"")), SyncChoice::Always);
+    }
+    assert_eq!(distributed_part(EXAMPLE).nodes[0].sync, SyncChoice::Always);
 }
 
 #[test]

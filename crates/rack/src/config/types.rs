@@ -67,6 +67,8 @@ choice! {
     SyncChoice, "sync policy" {
         /// Before it answers: survives loss of power.
         Always = "always",
+        /// Once a second; what the cache lets go of before that is forgotten elsewhere.
+        EverySec = "everysec",
         /// When the operating system likes: survives the end of the process, not of the machine.
         None = "none",
     }

@@ -17,7 +17,9 @@ use switchback_calibration::{Node, Sample};
 use switchback_core::control::{Command, NodeCommand, NodeConfig};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
-use switchback_core::storage::{EngineDone, EngineOp, Loaded, Mark, OfferId, PutCondition, Record};
+use switchback_core::storage::{
+    EngineDone, EngineOp, Loaded, Mark, OfferId, PutCondition, Record, Source,
+};
 use switchback_core::topology::ChainId;
 use switchback_engine::rocks::{Options, RocksEngine};
 use switchback_engine::{Engine, MemoryEngine, SyncPolicy};
@@ -115,7 +117,15 @@ fn fill(engine: &mut impl Engine, records: u64, value_bytes: usize) -> anyhow::R
         let record =
             Record { seq: Seq::new(0, 1), value: vec![7; value_bytes], ..Record::default() };
         let condition = PutCondition::Newer { known: true };
-        ops.push(EngineOp::Put { id: index, hash, key, record, condition, completion: None });
+        ops.push(EngineOp::Put {
+            id: index,
+            hash,
+            key,
+            record,
+            condition,
+            completion: None,
+            source: Source::Client,
+        });
         if ops.len() == LOAD_GROUP || index + 1 == records {
             execute(engine, &mut ops)?;
         }

@@ -95,8 +95,8 @@ fn flushes(config: &RackConfig, flush: Duration) -> Check {
             GROUP,
             "fsync",
             found,
-            "uncached writes wait for it, many at a time; a local SSD is faster, sync = \"none\" in [nodes] doesn't wait \
-             but loses seconds with the power",
+            "uncached writes wait for it, many at a time; a local SSD is faster, sync = \"everysec\" in [nodes] doesn't wait \
+             but loses a second with the power",
         ),
         false => Check::fits(GROUP, "fsync", found),
     }

@@ -5,7 +5,7 @@ use super::{Served, Shim};
 use crate::control::{BATCH_MAX, NodeReport, Offer};
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
-use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record};
+use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record, Source};
 use crate::time::Now;
 use switchback_wire::{
     Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef, Seq,
@@ -90,10 +90,10 @@ impl Shim {
     /// Stores a record of the cache iff it is newer.
     pub(super) fn store(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, record: Record) {
         let put = self.decider.take_from_cache(&hash, record);
-        self.put(pending, hash, key, put);
+        self.put(pending, hash, key, put, Source::Cache);
     }
 
-    fn put(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, put: Put) {
+    fn put(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, put: Put, source: Source) {
         let Put { record, condition, completion, .. } = put;
         self.replica.submit(pending, |id| EngineOp::Put {
             id,
@@ -102,6 +102,7 @@ impl Shim {
             record,
             condition,
             completion,
+            source,
         });
     }
 
@@ -183,7 +184,7 @@ impl Shim {
         let again = put
             .may_be_older
             .then(|| if header.has(flags::LARGE) { Vec::new() } else { put.record.value.clone() });
-        self.put(Pending::Put { request, update, again }, hash, key, put);
+        self.put(Pending::Put { request, update, again }, hash, key, put, Source::Client);
     }
 
     /// Reads what is stored, which tells what becomes of a write.
