@@ -14,7 +14,7 @@ CARGO := cargo
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/switchback
 ARGS ?=
 
-.PHONY: help setup run build test fuzz soak bench fmt clean
+.PHONY: help setup run demo build test fuzz soak bench fmt clean
 
 help: ## What there is
 	@echo 'Switchback: an in-network write-back cache for key-value stores.'
@@ -29,6 +29,10 @@ setup: ## Install what is missing (as root), or print the command that does
 run: setup ## Build, and start a rack: redis-cli -p 6380
 	@$(CARGO) build --release --quiet -p switchback
 	@exec $(BINARY) up --hints $(ARGS)
+
+demo: setup ## See it: a rack under load, and a key that kills its switch
+	@$(CARGO) build --release --quiet -p switchback
+	@exec $(BINARY) demo $(ARGS)
 
 build: setup ## Build the product, switchback, and the laboratory, which "switchback lab" runs
 	scripts/build.sh

@@ -3,6 +3,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod cli;
+pub mod demo;
 #[cfg(test)]
 mod fake;
 mod generator;

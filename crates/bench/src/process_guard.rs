@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 /// Becomes the command, and kills it once the script's standard input ends; the kernel closes that
@@ -9,7 +10,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 const KILL_AT_END_OF_INPUT: &str =
     r#"exec 3<&0; (read -r _ <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
 
-/// A process that is killed when this is dropped. It inherits the thread's CPUs and network.
+/// A process that is killed when this is dropped. It inherits the thread's CPUs and network, and is a
+/// process group of its own: Ctrl-C is for the measurement alone.
 #[derive(Debug)]
 pub struct ProcessGuard {
     child: Child,
@@ -27,7 +29,7 @@ impl ProcessGuard {
     ) -> io::Result<ProcessGuard> {
         let mut shell = Command::new("sh");
         shell.args(["-c", KILL_AT_END_OF_INPUT, "sh"]).args(command);
-        shell.stdin(Stdio::piped()).stdout(output).stderr(errors);
+        shell.stdin(Stdio::piped()).stdout(output).stderr(errors).process_group(0);
         shell.spawn().map(|child| ProcessGuard { child })
     }
 
@@ -63,6 +65,17 @@ mod tests {
     use super::*;
     use std::io::{BufRead as _, BufReader};
     use std::os::unix::process::ExitStatusExt as _;
+
+    #[test]
+    fn ctrl_c_does_not_reach_it() {
+        let command = ["sleep", "1000"];
+        let process = ProcessGuard::spawn(&command, Stdio::null(), Stdio::null()).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap();
+        // After the name in parentheses: state, parent, process group.
+        let fields = stat.rsplit(')').next().unwrap();
+        let group = fields.split_whitespace().nth(2).unwrap();
+        assert_eq!(group, process.id().to_string());
+    }
 
     #[test]
     fn it_is_killed_when_its_standard_input_ends() {

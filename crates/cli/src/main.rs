@@ -20,6 +20,8 @@ const _: () = assert!(
 
 const EXAMPLES: &str = "\
 Examples:
+  See it: a rack under load, and a key that kills its switch:
+      switchback demo
   A rack in one process, with redis-cli to talk to it:
       switchback up
       redis-cli -p 6380 set greeting hello
@@ -47,6 +49,7 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     Up(commands::up::UpArgs),
+    Demo(switchback_bench::demo::DemoArgs),
     Switch(commands::part::SwitchArgs),
     Node(commands::part::NodeArgs),
     Controller(commands::part::ControllerArgs),
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
     }
     let outcome = match cli.command {
         Command::Up(args) => commands::up::run(&args),
+        Command::Demo(args) => commands::demo(&args),
         Command::Switch(args) => commands::part::switch(&args),
         Command::Node(args) => commands::part::node(&args),
         Command::Controller(args) => commands::part::controller(&args),

@@ -20,8 +20,13 @@ const LONG_START: Duration = Duration::from_secs(3);
 /// SIGINT", which it wasn't, cleanly.
 const IMPATIENT: i32 = 130;
 
-/// Signals that ask to stop. Registered before anything starts, so that none is missed.
-pub(crate) fn signals() -> anyhow::Result<Receiver<i32>> {
+/// What is said of a part that is told twice to stop.
+pub(crate) const TOLD_TWICE: &str =
+    "told twice: stopping at once; what was not yet flushed stays where it is";
+
+/// Signals that ask to stop. Registered before anything starts, so that none is missed. The second
+/// one says `twice` and ends the process.
+pub(crate) fn signals(twice: &'static str) -> anyhow::Result<Receiver<i32>> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals can't be handled")?;
     let (sender, receiver) = channel();
@@ -30,9 +35,7 @@ pub(crate) fn signals() -> anyhow::Result<Receiver<i32>> {
         for signal in signals.forever() {
             // At once, whatever the other threads are doing.
             if asked {
-                output::note(
-                    "told twice: stopping at once; what was not yet flushed stays where it is",
-                );
+                output::note(twice);
                 // Without the destructors of the process: threads of RocksDB still use what they
                 // would destroy.
                 signal_hook::low_level::exit(IMPATIENT);

@@ -1,5 +1,6 @@
 //! One client thread: a session, its links, and a loop that keeps them busy.
 
+use super::Plan;
 use super::clock::{Clock, Timer};
 use super::in_flight::{InFlight, Next};
 use super::pacer::Pacer;
@@ -47,6 +48,34 @@ pub(super) struct Times {
     pub(super) end_ns: u64,
 }
 
+impl Times {
+    /// The same run, whose measured time ends now instead of later.
+    fn ended(self, now_ns: u64) -> Times {
+        let early_ns = self.to_ns - now_ns;
+        Times {
+            to_ns: now_ns,
+            drain_ns: self.drain_ns - early_ns,
+            end_ns: self.end_ns - early_ns,
+            ..self
+        }
+    }
+}
+
+/// What a client has done since it began, for the thread that watches it.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Operations that ended.
+    pub(super) ended: AtomicU64,
+    /// Requests that were answered in the measured time: in all, and by the cache.
+    pub(super) requests: AtomicU64,
+    pub(super) cached: AtomicU64,
+    /// Operations that ended without an outcome.
+    pub(super) failed: AtomicU64,
+    /// Audits that ended, and records that the last of them read.
+    pub(super) audits: AtomicU32,
+    pub(super) audited: AtomicU64,
+}
+
 /// State that the clients of a run share.
 pub(super) struct Shared<'a> {
     pub(super) clock: Clock,
@@ -61,8 +90,12 @@ pub(super) struct Shared<'a> {
     pub(super) times: OnceLock<Times>,
     /// A client failed, or the run was interrupted.
     pub(super) stop: AtomicBool,
-    /// Operations that each client has ended since it began.
-    pub(super) progress: Vec<AtomicU64>,
+    /// The measured time is to end now.
+    pub(super) enough: AtomicBool,
+    /// Audits that were asked for: reads of every record that was touched, beside the load.
+    pub(super) audits: AtomicU32,
+    /// What each client has done.
+    pub(super) tallies: Vec<Tally>,
     /// Gap between changes of popularity; `u64::MAX`: it doesn't change.
     pub(super) change_ns: u64,
     /// Counts the requests of all clients. Used only if nodes are capped, so that its time doesn't
@@ -70,10 +103,35 @@ pub(super) struct Shared<'a> {
     pub(super) learner: Option<Mutex<Learner>>,
 }
 
-impl Shared<'_> {
+impl<'a> Shared<'a> {
+    pub(super) fn new(plan: &Plan, verifier: Option<&'a Verifier>) -> Shared<'a> {
+        Shared {
+            clock: Clock::start(),
+            keys: plan.keys,
+            lengths: plan.spec.lengths(),
+            verifier,
+            outstanding: AtomicU32::new(plan.outstanding),
+            ready: AtomicU32::new(0),
+            times: OnceLock::new(),
+            stop: AtomicBool::new(false),
+            enough: AtomicBool::new(false),
+            audits: AtomicU32::new(0),
+            tallies: (0..plan.clients).map(|_| Tally::default()).collect(),
+            change_ns: plan.change_every.map_or(u64::MAX, |every| every.as_nanos() as u64),
+            learner: plan
+                .learner_records
+                .map(|records| Mutex::new(Learner::new(records, plan.spec.lengths()))),
+        }
+    }
+
+    /// A counter of all clients together.
+    pub(super) fn sum(&self, counter: impl Fn(&Tally) -> &AtomicU64) -> u64 {
+        self.tallies.iter().map(|tally| counter(tally).load(Ordering::Relaxed)).sum()
+    }
+
     /// Operations that all clients have ended since they began.
     pub(super) fn operations(&self) -> u64 {
-        self.progress.iter().map(|operations| operations.load(Ordering::Relaxed)).sum()
+        self.sum(|tally| &tally.ended)
     }
 
     pub(super) fn learner(&self) -> Option<MutexGuard<'_, Learner>> {
@@ -119,8 +177,11 @@ pub(super) struct Client<'a> {
     pacer: Option<Pacer>,
     times: Times,
     stage: Stage,
-    /// Records that the sweep hasn't read yet.
+    /// Records that the sweep at the end, or an audit, hasn't read yet.
     sweep: Option<Box<dyn Iterator<Item = u64> + 'a>>,
+    /// Audits that were begun, and whether the last of them is under way.
+    audits: u32,
+    auditing: bool,
     /// Slots whose requests the session refused for now.
     refused: Vec<u32>,
     next_change_ns: u64,
@@ -166,6 +227,8 @@ impl<'a> Client<'a> {
             times,
             stage: Stage::Running,
             sweep: None,
+            audits: 0,
+            auditing: false,
             refused: Vec::new(),
             next_change_ns: times.from_ns.saturating_add(shared.change_ns),
             phase: 0,
@@ -181,8 +244,7 @@ impl<'a> Client<'a> {
     pub(super) fn run(mut self) -> anyhow::Result<ClientResults> {
         while self.stage != Stage::Done {
             let busy = self.turn()?;
-            self.shared.progress[self.number as usize]
-                .store(self.in_flight.ended(), Ordering::Relaxed);
+            self.count();
             if !busy && self.stage != Stage::Done {
                 self.sleep()?;
             }
@@ -210,6 +272,16 @@ impl<'a> Client<'a> {
         })
     }
 
+    /// Shows what was done so far.
+    fn count(&self) {
+        let (tally, recorder) =
+            (&self.shared.tallies[self.number as usize], &self.in_flight.recorder);
+        tally.ended.store(self.in_flight.ended(), Ordering::Relaxed);
+        tally.requests.store(recorder.requests, Ordering::Relaxed);
+        tally.cached.store(recorder.cached, Ordering::Relaxed);
+        tally.failed.store(recorder.failed, Ordering::Relaxed);
+    }
+
     /// Polls links, timers and operations once; false if there was nothing to do.
     fn turn(&mut self) -> anyhow::Result<bool> {
         self.now_ns = self.shared.clock.now_ns();
@@ -226,7 +298,11 @@ impl<'a> Client<'a> {
             self.in_flight.complete(self.now_ns, completion);
         }
         self.transmit()?; // retries
+        if self.shared.enough.load(Ordering::Relaxed) && self.now_ns < self.times.to_ns {
+            self.times = self.times.ended(self.now_ns);
+        }
         self.mark_times();
+        self.audit();
         busy |= self.begin_some()?;
         self.links.uplink.flush();
         self.next_stage();
@@ -243,9 +319,9 @@ impl<'a> Client<'a> {
             if !self.refused.is_empty() || !self.has_room() {
                 break;
             }
-            let Some((due_ns, request)) = self.next_operation() else { break };
+            let Some((due_ns, request, sweep)) = self.next_operation() else { break };
             busy = true;
-            let slot = self.in_flight.begin(due_ns, request, self.stage == Stage::Sweeping);
+            let slot = self.in_flight.begin(due_ns, request, sweep);
             self.submit(slot)?;
         }
         Ok(busy)
@@ -257,11 +333,15 @@ impl<'a> Client<'a> {
         self.in_flight.has_room(self.shared.outstanding.load(Ordering::Relaxed))
     }
 
+    /// The operation to begin next, when it was due, and whether it is a read of a sweep.
     #[inline]
-    fn next_operation(&mut self) -> Option<(u64, Request)> {
+    fn next_operation(&mut self) -> Option<(u64, Request, bool)> {
+        if let Some(index) = self.next_to_sweep() {
+            return Some((self.now_ns, Request { verb: Verb::Read, index }, true));
+        }
         match (self.stage, &mut self.pacer) {
             (Stage::Running, None) if self.now_ns < self.times.to_ns => {
-                Some((self.now_ns, self.in_flight.requests.next_request()))
+                Some((self.now_ns, self.in_flight.requests.next_request(), false))
             }
             (Stage::Running, Some(pacer))
                 if pacer.next_ns() <= self.now_ns.min(self.times.to_ns - 1) =>
@@ -269,17 +349,50 @@ impl<'a> Client<'a> {
                 self.late += u64::from(self.now_ns >= self.times.to_ns);
                 let due_ns = pacer.take();
                 self.in_flight.recorder.began(due_ns, self.now_ns);
-                Some((due_ns, self.in_flight.requests.next_request()))
-            }
-            (Stage::Sweeping, _) => {
-                let index = self.sweep.as_mut()?.next();
-                if index.is_none() {
-                    self.sweep = None;
-                }
-                Some((self.now_ns, Request { verb: Verb::Read, index: index? }))
+                Some((due_ns, self.in_flight.requests.next_request(), false))
             }
             _ => None,
         }
+    }
+
+    /// The next record of a sweep. An audit leaves half of the room to the load.
+    #[inline]
+    fn next_to_sweep(&mut self) -> Option<u64> {
+        let sweep = self.sweep.as_mut()?;
+        let outstanding = self.shared.outstanding.load(Ordering::Relaxed);
+        if self.stage == Stage::Running && self.in_flight.sweeping() * 2 >= outstanding.max(2) {
+            return None;
+        }
+        let index = sweep.next();
+        if index.is_none() {
+            self.sweep = None;
+        }
+        index
+    }
+
+    /// Begins the audit that was asked for, or ends the one whose last record was read.
+    fn audit(&mut self) {
+        if self.auditing && self.sweep.is_none() && self.in_flight.sweeping() == 0 {
+            self.auditing = false;
+            let tally = &self.shared.tallies[self.number as usize];
+            tally.audited.store(self.in_flight.swept(), Ordering::Relaxed);
+            tally.audits.store(self.audits, Ordering::Release);
+        }
+        let asked = self.shared.audits.load(Ordering::Relaxed);
+        if self.stage == Stage::Running && !self.auditing && asked > self.audits {
+            self.audits = asked;
+            self.auditing = true;
+            self.begin_sweep();
+        }
+    }
+
+    /// Begins to read every record that was touched, this client's share of them.
+    fn begin_sweep(&mut self) {
+        let clients = self.shared.tallies.len() as u64;
+        let part = u64::from(self.number);
+        let touched = self.in_flight.verifier().map(|verifier| verifier.touched(part, clients));
+        self.sweep = touched.map(|records| Box::new(records) as Box<dyn Iterator<Item = u64>>);
+        self.in_flight.begin_sweep();
     }
 
     /// Hands the request of a slot to the session and sends it.
@@ -369,16 +482,13 @@ impl<'a> Client<'a> {
                     return;
                 }
                 self.give_up_due();
+                self.sweep = None; // of an audit: what follows reads everything
                 self.stage = Stage::Draining;
             }
-            Stage::Draining if self.in_flight.is_empty() => match self.in_flight.verifier() {
-                Some(verifier) => {
-                    let clients = self.shared.progress.len() as u64;
-                    self.sweep = Some(Box::new(verifier.touched(u64::from(self.number), clients)));
-                    self.stage = Stage::Sweeping;
-                }
-                None => self.stage = Stage::Done,
-            },
+            Stage::Draining if self.in_flight.is_empty() => {
+                self.begin_sweep();
+                self.stage = if self.sweep.is_some() { Stage::Sweeping } else { Stage::Done };
+            }
             Stage::Sweeping if self.sweep.is_none() && self.in_flight.is_empty() => {
                 self.stage = Stage::Done
             }

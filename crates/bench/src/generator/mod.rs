@@ -3,24 +3,23 @@
 mod client;
 mod clock;
 mod in_flight;
+mod live;
 mod pacer;
 mod recorder;
 
+pub(crate) use live::{Done, Order, drive};
 pub(crate) use recorder::{Recorder, STEP_NS};
 
-use crate::learner::Learner;
 use crate::rack::{BenchRack, ClientLinks, RackStatistics};
 use crate::verify::{Verdict, Verifier};
 use crate::workload::{KeySpace, WorkloadSpec, is_cacheable, mix};
 use anyhow::{Context as _, anyhow};
 use client::{Client, ClientResults, STOPPED, Shared, Times};
-use clock::Clock;
 use in_flight::InFlight;
 use pacer::Pacer;
 use serde::Serialize;
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::Ordering;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, SystemTime};
 use switchback_core::client::{ClientConfig, Session, SessionStatistics};
@@ -132,30 +131,42 @@ pub(crate) fn measure(
     let verifier = plan
         .verify
         .then(|| Verifier::new(plan.spec.preloaded(), plan.spec.lengths(), plan.clients as u16));
-    let shared = Shared {
-        clock: Clock::start(),
-        keys: plan.keys,
-        lengths: plan.spec.lengths(),
-        verifier: verifier.as_ref(),
-        outstanding: AtomicU32::new(plan.outstanding),
-        ready: AtomicU32::new(0),
-        times: OnceLock::new(),
-        stop: AtomicBool::new(false),
-        progress: (0..plan.clients).map(|_| AtomicU64::new(0)).collect(),
-        change_ns: plan.change_every.map_or(u64::MAX, |every| every.as_nanos() as u64),
-        learner: plan
-            .learner_records
-            .map(|records| Mutex::new(Learner::new(records, plan.spec.lengths()))),
-    };
+    let shared = Shared::new(plan, verifier.as_ref());
     let links =
         (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
+    let (mut measured, results) = with_clients(&shared, plan, links, |clients| {
+        watch(rack, plan, &shared, clients, progress)
+    })?;
+    for results in results {
+        add(&mut measured, results);
+    }
+    if let Some(verifier) = &verifier {
+        let verdict = verifier.verdict();
+        measured.unswept = unswept(verifier, &verdict);
+        measured.verdict = Some(verdict);
+    }
+    Ok(measured)
+}
+
+/// Records that the sweep at the end did not read.
+fn unswept(verifier: &Verifier, verdict: &Verdict) -> u64 {
+    (verifier.touched(0, 1).count() as u64).saturating_sub(verdict.swept)
+}
+
+/// Runs the clients while `watch` looks at them. Returns what it and they have found.
+fn with_clients<T>(
+    shared: &Shared<'_>,
+    plan: &Plan,
+    links: Vec<ClientLinks>,
+    watch: impl FnOnce(&[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>]) -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Vec<ClientResults>)> {
     let (watched, results) = std::thread::scope(|scope| {
         let clients: Vec<_> = links
             .into_iter()
             .enumerate()
-            .map(|(number, links)| spawn_client(scope, &shared, plan, number as u32, links))
+            .map(|(number, links)| spawn_client(scope, shared, plan, number as u32, links))
             .collect();
-        let watched = watch(rack, plan, &shared, &clients, progress);
+        let watched = watch(&clients);
         if watched.is_err() {
             shared.stop.store(true, Ordering::Relaxed);
         }
@@ -171,16 +182,8 @@ pub(crate) fn measure(
             other => others.push(other),
         }
     }
-    let mut measured = watched?;
-    for results in others {
-        add(&mut measured, results?);
-    }
-    if let Some(verifier) = &verifier {
-        let verdict = verifier.verdict();
-        measured.unswept = (verifier.touched(0, 1).count() as u64).saturating_sub(verdict.swept);
-        measured.verdict = Some(verdict);
-    }
-    Ok(measured)
+    let watched = watched?;
+    Ok((watched, others.into_iter().collect::<anyhow::Result<_>>()?))
 }
 
 fn spawn_client<'scope, 'a: 'scope>(
@@ -266,12 +269,7 @@ fn watch(
     progress: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Measured> {
     progress(Progress::Warmup);
-    while shared.ready.load(Ordering::Acquire) < plan.clients {
-        check(shared, clients)?;
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let times = times(plan, shared.clock.now_ns());
-    shared.times.set(times).expect("the times are set once");
+    let times = start(plan, shared, clients)?;
     let tried = try_ladder(plan, shared, clients, times)?;
     wait_until(shared, clients, times.from_ns, &mut |_| ())?;
     let before = rack.statistics();
@@ -319,6 +317,21 @@ fn watch(
         outstanding: shared.outstanding.load(Ordering::Relaxed),
         tried,
     })
+}
+
+/// Waits until every client has a session, and starts them.
+fn start(
+    plan: &Plan,
+    shared: &Shared<'_>,
+    clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
+) -> anyhow::Result<Times> {
+    while shared.ready.load(Ordering::Acquire) < plan.clients {
+        check(shared, clients)?;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let times = times(plan, shared.clock.now_ns());
+    shared.times.set(times).expect("the times are set once");
+    Ok(times)
 }
 
 /// Lets clients have each number of operations outstanding in turn, and leaves them the best.

@@ -1,6 +1,7 @@
 //! Racks for the benchmark: threads of one process, or a process for each part.
 
 mod embedded;
+pub(crate) mod part;
 mod processes;
 mod session;
 

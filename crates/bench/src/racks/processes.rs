@@ -2,17 +2,16 @@
 //! between them. The controller is not on the data path; it is in this process, behind the same TCP
 //! connections as in a process of its own.
 
+use super::part::{self, Asker};
 use super::session::BlockingSession;
 use super::{Records, Watched};
 use crate::process_guard::ProcessGuard;
 use crate::rack::{BenchRack, ClientLinks, RackOptions, RackStatistics};
 use crate::scratch::Scratch;
 use crate::workload::Preload;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use std::cell::OnceCell;
-use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -27,8 +26,6 @@ use switchback_wire::{HashKey, KeyHash, Map, Scheme};
 
 /// Time limit for the start of the rack.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// Time limit for reading the counters of a part.
-const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 pub(super) struct ProcessBench {
     switch: Option<ProcessGuard>,
@@ -38,6 +35,7 @@ pub(super) struct ProcessBench {
     parts: Parts,
     /// Counters of the switches that were killed.
     counted: Counted,
+    asker: Asker,
     /// The first error of reading a part's counters: the figures are too low then.
     unheard: OnceCell<String>,
     clients: u32,
@@ -99,6 +97,7 @@ impl ProcessBench {
             watched,
             parts,
             counted,
+            asker: Asker::default(),
             unheard,
             clients,
             scratch,
@@ -130,7 +129,7 @@ impl ProcessBench {
 
     /// A part's status. If it can't be read, the error is kept, and the status is empty.
     fn status(&self, metrics: Option<SocketAddr>) -> RackStatus {
-        asked(metrics).unwrap_or_else(|error| {
+        self.asker.status(metrics).unwrap_or_else(|error| {
             self.unheard.get_or_init(|| format!("{error:#}"));
             RackStatus::default()
         })
@@ -175,15 +174,6 @@ fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The status that a part serves at the address of its metrics.
-fn asked(metrics: Option<SocketAddr>) -> anyhow::Result<RackStatus> {
-    let metrics = metrics.context("a part without metrics")?;
-    let agent: ureq::Agent =
-        ureq::Agent::config_builder().proxy(None).timeout_global(Some(ANSWER_LIMIT)).build().into();
-    let mut answer = agent.get(format!("http://{metrics}/status")).call()?;
-    Ok(serde_json::from_str(&answer.body_mut().read_to_string()?)?)
-}
-
 impl Parts {
     fn switch(&self) -> anyhow::Result<ProcessGuard> {
         self.part("switch", &[]).and_then(ready)
@@ -203,24 +193,15 @@ impl Parts {
     }
 
     fn part(&self, part: &str, arguments: &[String]) -> anyhow::Result<ProcessGuard> {
-        let fixed =
-            [self.program.as_os_str(), part.as_ref(), "--config".as_ref(), self.file.as_os_str()];
-        let command: Vec<&OsStr> =
-            fixed.into_iter().chain(arguments.iter().map(OsStr::new)).collect();
-        ProcessGuard::spawn(&command, Stdio::piped(), Stdio::inherit())
-            .with_context(|| format!("starting a {part}"))
+        part::start(&self.program, &self.file, part, arguments, Stdio::inherit())
     }
 }
 
-/// Waits for the line that says that a part is ready.
-fn ready(mut part: ProcessGuard) -> anyhow::Result<ProcessGuard> {
-    let output = part.output().context("a part's output is taken")?;
-    let mut line = String::new();
-    BufReader::new(output).read_line(&mut line)?;
-    if !line.starts_with("ready ") {
-        bail!("a part of the rack doesn't start, as it says above");
-    }
-    Ok(part)
+/// Waits until a part is ready.
+fn ready(mut process: ProcessGuard) -> anyhow::Result<ProcessGuard> {
+    let is_ready = part::wait_until_ready(&mut process)?;
+    ensure!(is_ready, "a part of the rack doesn't start, as it says above");
+    Ok(process)
 }
 
 impl BenchRack for ProcessBench {

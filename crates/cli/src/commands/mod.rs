@@ -8,10 +8,13 @@ pub(crate) mod manual;
 pub(crate) mod part;
 pub(crate) mod up;
 
+use crate::serve;
 use anyhow::Context as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use switchback_bench::cli::BenchArgs;
+use switchback_bench::demo::DemoArgs;
 use switchback_bench::racks::LocalRacks;
 
 /// An address on the command line.
@@ -20,8 +23,18 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "it is an IP address with a port, as 127.0.0.1:9464 or [::1]:9464".to_owned())
 }
 
-/// `switchback bench`. Racks of processes run this program, too.
+/// This program, which racks of processes run, too.
+fn program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("the path of this program")
+}
+
+/// `switchback bench`.
 pub(crate) fn bench(args: BenchArgs) -> anyhow::Result<ExitCode> {
-    let program = std::env::current_exe().context("the path of this program")?;
-    switchback_bench::cli::run(args, &mut LocalRacks { program })
+    switchback_bench::cli::run(args, &mut LocalRacks { program: program()? })
+}
+
+/// `switchback demo`.
+pub(crate) fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    let signals = serve::signals("told twice: ending at once")?;
+    switchback_bench::demo::run(args, &program()?, &signals)
 }

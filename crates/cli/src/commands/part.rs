@@ -138,7 +138,7 @@ fn run(file: &std::path::Path, overrides: &Overrides, part: Part) -> anyhow::Res
         output::error(&format!("{}: {mistake}", file.display()));
         return Ok(ExitCode::from(2));
     }
-    let signals = serve::signals()?;
+    let signals = serve::signals(serve::TOLD_TWICE)?;
     let running = launch::part(&config, &part)?;
     serve::until_stopped(
         running,

@@ -142,7 +142,7 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         );
         return Ok(ExitCode::from(2));
     }
-    let signals = serve::signals()?;
+    let signals = serve::signals(serve::TOLD_TWICE)?;
     let rack = launch::embedded(&config, kernel)?;
     let password = config.gateway.password.as_deref().is_some_and(|password| !password.is_empty());
     let hints = args.hints || std::io::stderr().is_terminal();
