@@ -62,7 +62,7 @@ test? | clang 19              | has clang-19                          | clang-19
 test? | clang 19's sanitizers | ! lacks clang-19-sanitizers           | libclang-rt-19-dev
 test? | bpftool               | has bpftool                           | bpftool
 test? | tshark                | has tshark                            | tshark
-test? | promtool              | has promtool                          | prometheus
+test? | prometheus, promtool  | has prometheus && has promtool        | prometheus
 "
 
 # Whether apt has a package, NAME or NAME>=VERSION. Asking takes a while, so only about what is missing.
