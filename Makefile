@@ -14,7 +14,7 @@ CARGO := cargo
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/switchback
 ARGS ?=
 
-.PHONY: help setup run demo build test fuzz soak bench fmt clean
+.PHONY: help setup run demo build deb image test fuzz soak bench fmt clean
 
 help: ## What there is
 	@echo 'Switchback: an in-network write-back cache for key-value stores.'
@@ -36,6 +36,14 @@ demo: setup ## See it: a rack under load, and a key that kills its switch
 
 build: setup ## Build the product, switchback, and the laboratory, which "switchback lab" runs
 	scripts/build.sh
+
+deb: setup ## Make a Debian package; ARGS=test installs, upgrades and purges it in a clean system
+	@$(CARGO) build --release --quiet -p switchback
+	scripts/deb.sh $(ARGS)
+
+image: setup ## Make an OCI image from packages of Debian: target/switchback.oci.tar
+	@$(CARGO) build --release --quiet -p switchback
+	contrib/oci/image.sh $(ARGS)
 
 test: ## Set up, and pass every test
 	@scripts/setup.sh test

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Runs the README's commands on a machine that has nothing yet.
 set -euo pipefail
+# shellcheck source=root.bash
+. "$(dirname "$0")/root.bash"
 
 usage() {
     cat <<'HELP'
@@ -40,16 +42,7 @@ for argument in "$@"; do
     *) usage >&2; exit 2 ;;
     esac
 done
-case $system in
-debian-12)
-    suite=bookworm components=main keyring=/usr/share/keyrings/debian-archive-keyring.gpg keys=debian-archive-keyring
-    mirror=${MIRROR:-http://deb.debian.org/debian} security=http://deb.debian.org/debian-security
-    ;;
-ubuntu-24.04)
-    suite=noble components=main,universe keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg keys=ubuntu-keyring
-    mirror=${MIRROR:-http://archive.ubuntu.com/ubuntu} security=http://security.ubuntu.com/ubuntu
-    ;;
-esac
+choose_system "$system"
 
 # In the directory of this run: the fresh system, and how long each step took.
 work=${FRESH_WORK:-} root=${FRESH_WORK:-}/root
@@ -132,12 +125,7 @@ fi
 
 # --- The first half: what it needs, and the system. ---
 
-[ "$(id -u)" = 0 ] || cannot "It mounts and changes root, so it must run as root: sudo $0 $*"
-command -v debootstrap >/dev/null || cannot "debootstrap is missing: apt-get install debootstrap"
-[ -e "$keyring" ] || cannot "$keyring is missing, the keys that $suite is signed with: apt-get install $keys" \
-    "(Debian has no $keys: take it from a machine with Ubuntu, or from $mirror/pool/main/u/ubuntu-keyring)."
-wget -q --spider "$mirror/dists/$suite/Release" ||
-    cannot "$mirror doesn't answer for $suite. Set MIRROR to one that does, and http_proxy if there is a proxy."
+may_make_root || exit 77
 unshare --mount --pid --fork true 2>/dev/null ||
     cannot "Namespaces may not be made here. In a container: docker run --privileged."
 rust=${RUST:-$(rustc --print sysroot 2>/dev/null || true)}
@@ -165,22 +153,7 @@ trap clean EXIT
 trap 'exit 130' INT TERM HUP
 
 make_system() {
-    local scripts=/usr/share/debootstrap/scripts script=
-    # An old debootstrap doesn't know a new Ubuntu, which is made as the others are.
-    [ -e "$scripts/$suite" ] || script=$scripts/gutsy
-    # shellcheck disable=SC2086
-    debootstrap --variant=minbase --include=make,git --components="$components" --keyring="$keyring" \
-        "$suite" "$root" "$mirror" $script >"$work/log" 2>&1 || fail "$(tail -n 20 "$work/log")"
-    {
-        echo "deb $mirror $suite ${components/,/ }"
-        echo "deb $mirror $suite-updates ${components/,/ }"
-        echo "deb $security $suite-security ${components/,/ }"
-    } >"$root/etc/apt/sources.list"
-    # The way to the network as this machine has it: names, proxies of apt, certificates of its own.
-    cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-    ! command -v apt-config >/dev/null || apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/99this-machine"
-    mkdir -p "$root/usr/local/share/ca-certificates"
-    cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/" 2>/dev/null || true
+    make_root "$root" make,git
     git clone --quiet --no-hardlinks --no-checkout "$checkout" "$root/root/switchback"
     git -C "$root/root/switchback" checkout --quiet --detach "$commit"
 }

@@ -10,6 +10,7 @@ const PROGRAMS: &[&str] = &[
     "cp",
     "install",
     "make",
+    "podman",
     "redis-cli",
     "sudo",
     "switchback",
