@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The OCI image, of the small kind: that it is what the specification says, always the same, and runs. (make image makes
+# the full one.)
+set -euo pipefail
+# shellcheck source=../lacks.sh
+. "$(dirname "$0")/../lacks.sh"
+needs python3
+exec python3 "$(dirname "$0")/image.py"
