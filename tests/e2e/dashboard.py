@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import tomllib
@@ -15,20 +14,12 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-PROGRAM = os.environ.get("SWITCHBACK", "target/release/switchback")
+from checks import PATIENCE_S, PROGRAM, check, finish
+
 DASHBOARD = Path("contrib/grafana/switchback.json")
 RULES = Path("contrib/prometheus/switchback.rules.yml")
-PATIENCE_S = 90
 # What Grafana puts in their place.
 VARIABLES = {"$__rate_interval": "5s", "$__range": "1m", "$job": "switchback", "$instance": ".*"}
-failures = []
-
-
-def check(what, holds, shown=""):
-    print(("ok: " if holds else "FAILED: ") + what, flush=True)
-    if not holds:
-        failures.append(what)
-        print(shown)
 
 
 def panels(board):
@@ -191,4 +182,4 @@ board = json.loads(DASHBOARD.read_text())
 check_form(board)
 with tempfile.TemporaryDirectory() as directory:
     check_queries(board, directory)
-sys.exit(bool(failures))
+finish()

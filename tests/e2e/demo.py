@@ -8,22 +8,12 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import termios
 import time
 from pathlib import Path
 
-PROGRAM = os.environ.get("SWITCHBACK", "target/release/switchback")
-PATIENCE_S = 90
-failures = []
-
-
-def check(what, holds, shown=""):
-    print(("ok: " if holds else "FAILED: ") + what, flush=True)
-    if not holds:
-        failures.append(what)
-        print(shown)
+from checks import PATIENCE_S, PROGRAM, check, eventually, finish
 
 
 def parts(data):
@@ -37,15 +27,6 @@ def parts(data):
         if any(os.fsencode(data) in argument for argument in arguments):
             found.append(int(file.parent.name))
     return found
-
-
-def eventually(holds):
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def is_clean(data):
@@ -166,4 +147,4 @@ with tempfile.TemporaryDirectory() as directory:
     without_a_terminal(directory)
     on_a_terminal(directory)
     ended_otherwise(directory)
-sys.exit(bool(failures))
+finish()

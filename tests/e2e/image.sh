@@ -5,4 +5,5 @@ set -euo pipefail
 # shellcheck source=../lacks.sh
 . "$(dirname "$0")/../lacks.sh"
 needs python3
+! lacks podman || skip "$0: a container" podman
 exec python3 "$(dirname "$0")/image.py"

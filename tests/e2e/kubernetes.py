@@ -5,22 +5,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import yaml
 
-PROGRAM = Path(os.environ.get("SWITCHBACK", "target/release/switchback")).resolve()
+from checks import PROGRAM, check, eventually, finish
+
 MANIFESTS = "contrib/kubernetes/switchback.yaml"
-PATIENCE_S = 90
-failures = []
-
-
-def check(what, holds, shown=""):
-    print(("ok: " if holds else "FAILED: ") + what, flush=True)
-    if not holds:
-        failures.append(what)
-        print(shown)
 
 
 def check_form(documents):
@@ -97,15 +88,6 @@ def redis(pod, *command):
     return subprocess.run(["redis-cli", *host, *command], capture_output=True, text=True).stdout.strip()
 
 
-def eventually(holds):
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.2)
-    return True
-
-
 def check_rack(files, directory):
     pods = {}
     try:
@@ -149,4 +131,4 @@ with tempfile.TemporaryDirectory() as directory:
     check("it lists as many parts as there are pods", listed in checked.stdout, checked)
     shutil.rmtree(directory / "secret")
     check_rack(files, directory)
-sys.exit(bool(failures))
+finish()

@@ -1,0 +1,34 @@
+"""For the Python tests of this directory, as checks.bash is for those in bash: checks that go on after a failure."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+PROGRAM = Path(os.environ.get("SWITCHBACK", "target/release/switchback")).resolve()
+# How long something that must happen may take.
+PATIENCE_S = 90
+failures = []
+
+
+def check(what, holds, shown=""):
+    """Says whether something holds; what is there to look at, if it doesn't."""
+    print(("ok: " if holds else "FAILED: ") + what, flush=True)
+    if not holds:
+        failures.append(what)
+        print(shown)
+
+
+def eventually(holds):
+    """Whether something holds before long."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def finish():
+    """Ends the test, with the exit code that its checks make."""
+    sys.exit(bool(failures))
