@@ -1,5 +1,5 @@
 //! Mechanisms that a run can do without: each proves that the properties would notice. Named as in
-//! `switchback lab sim --ablate`.
+//! `switchback lab sim --ablate`, where that has them.
 
 /// A mechanism of the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +30,31 @@ pub enum Mechanism {
     Dependent,
     LateClearing,
     ConditionWait,
+    Keeping,
+    ReaderKeeping,
+    RefusalKeeping,
+    KeptBeforeTold,
+    KeepNewest,
+    DropUnkept,
+    KeptOnTheWayUp,
+    Neighbour,
+    OwnerAnswers,
+    RepeatKept,
+    RepeatByRecord,
+    SupersededKept,
+    KeepersFirst,
+    KeepersLast,
+    LoadAfterFreeze,
+    ReleaseAfterFreeze,
+    ForgetLast,
+    AdmitAfterRecovery,
+    RecordEpoch,
+    CleanCompare,
+    EpochByRack,
+    FloorByChain,
+    OwnChain,
+    ProtectionOfLast,
+    DeclareAfterClients,
 }
 
 /// Every ablation: its name, and what it leaves out.
@@ -59,6 +84,31 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("no-dependent", Mechanism::Dependent),
     ("early-clearing", Mechanism::LateClearing),
     ("no-condition-wait", Mechanism::ConditionWait),
+    ("no-keeping", Mechanism::Keeping),
+    ("no-reader-keeping", Mechanism::ReaderKeeping),
+    ("no-refusal-keeping", Mechanism::RefusalKeeping),
+    ("tell-before-kept", Mechanism::KeptBeforeTold),
+    ("keep-last", Mechanism::KeepNewest),
+    ("pass-unkept", Mechanism::DropUnkept),
+    ("spine-first", Mechanism::KeptOnTheWayUp),
+    ("any-neighbour", Mechanism::Neighbour),
+    ("keeper-answers", Mechanism::OwnerAnswers),
+    ("repeat-unkept", Mechanism::RepeatKept),
+    ("repeat-by-lane", Mechanism::RepeatByRecord),
+    ("superseded-unkept", Mechanism::SupersededKept),
+    ("owner-first", Mechanism::KeepersFirst),
+    ("keepers-gone-first", Mechanism::KeepersLast),
+    ("load-before-freeze", Mechanism::LoadAfterFreeze),
+    ("release-before-freeze", Mechanism::ReleaseAfterFreeze),
+    ("forget-at-load", Mechanism::ForgetLast),
+    ("admit-in-recovery", Mechanism::AdmitAfterRecovery),
+    ("stale-records-valid", Mechanism::RecordEpoch),
+    ("clean-without-compare", Mechanism::CleanCompare),
+    ("epoch-by-chain", Mechanism::EpochByRack),
+    ("floors-by-rack", Mechanism::FloorByChain),
+    ("any-chain", Mechanism::OwnChain),
+    ("protection-of-next", Mechanism::ProtectionOfLast),
+    ("declare-at-once", Mechanism::DeclareAfterClients),
 ];
 
 impl Mechanism {

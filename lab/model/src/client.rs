@@ -46,7 +46,7 @@ impl Step<'_> {
         let (request, epoch) = (session.ended + 1, session.epoch);
         let packet =
             Packet { to: To::Switch, op, client, request, epoch, version, guard, ..NO_PACKET };
-        self.state.send(packet);
+        self.pass_down(packet);
     }
 
     /// Takes an answer, if it is to the request under way and of its epoch.
@@ -71,7 +71,10 @@ impl Step<'_> {
                 self.ends(packet.client, Outcome::Done, packet.version);
             }
             // A client that the cache refused has seen that another version is there: it is read,
-            // and preserved, first.
+            // and preserved, first; unless the refusal itself was kept on its way.
+            Op::ConditionFailed if packet.cached && self.config.has_keepers() => {
+                self.refused_by(packet);
+            }
             Op::ConditionFailed if packet.cached && !session.refused => {
                 self.client(packet.client).refused = true;
                 self.send_request(packet.client, Op::Read, Version::default(), Seq::NONE);
@@ -81,6 +84,14 @@ impl Step<'_> {
             }
             _ => {}
         }
+    }
+
+    /// The refusal names the version that is there; a repeated one may know only its number.
+    fn refused_by(&mut self, packet: Packet) {
+        self.preserve(packet);
+        self.state.promised = self.state.promised.max(packet.version.seq);
+        let known = if packet.version.value == 0 { Version::default() } else { packet.version };
+        self.ends(packet.client, Outcome::Failed, known);
     }
 
     /// In a later epoch it may be what was expected after all, since no part knew of the other.
@@ -99,7 +110,7 @@ impl Step<'_> {
         let is_read = packet.op == Op::ReadReply;
         let preserves = self.has(Mechanism::Preservation)
             && (!is_read || self.has(Mechanism::ReaderPreservation));
-        let needed = packet.cached && (!is_read || packet.dirty);
+        let needed = packet.cached && packet.dirty;
         let session = self.client(packet.client);
         if !preserves || !needed || packet.generation < session.durable_generation {
             return;
@@ -149,20 +160,24 @@ impl Step<'_> {
         );
     }
 
-    /// Moves to the new epoch and answers the gather, in one step (rule 9): open writes become
-    /// indeterminate, reads are sent again.
+    /// Moves to the new epoch and answers the gather, in one step (rule 9).
     pub(crate) fn gather_from(&mut self, client: u8) {
-        let epoch = self.state.controller.epoch;
+        self.moves_to(client, self.state.controller.epoch);
+        let preserved = self.client(client).preserved;
+        self.gathered(client, preserved.version);
+    }
+
+    /// It takes another epoch: open writes become indeterminate, reads are sent again.
+    pub(crate) fn moves_to(&mut self, client: u8, epoch: u8) {
         let session = self.client(client);
         session.epoch = epoch;
-        let (preserved, waits, request) = (session.preserved, session.waits, session.ended + 1);
+        let (waits, request) = (session.waits, session.ended + 1);
         let reads = session.refused || self.config.kind(client, request) == Kind::Read;
         if waits && reads {
             self.send_request(client, Op::Read, Version::default(), Seq::NONE);
         } else if waits {
             self.ends(client, Outcome::Indeterminate, Version::default());
         }
-        self.gathered(client, preserved.version);
     }
 
     /// A snapshot is durable: everything older is in it, or at its node.

@@ -6,7 +6,7 @@
 use crate::config::Config;
 use crate::properties::Broken;
 use crate::state::State;
-use crate::step::{Action, actions, first, is_over, take};
+use crate::step::{Action, actions, first, has_numbers, is_over, take};
 use hashbrown::HashTable;
 use std::hash::{Hash, Hasher};
 
@@ -61,8 +61,8 @@ impl Visited {
         Some(at)
     }
 
-    fn path_to(&self, mut at: u32, last: Action) -> Vec<Action> {
-        let mut path = vec![last];
+    fn path_to(&self, mut at: u32) -> Vec<Action> {
+        let mut path = Vec::new();
         while at != 0 {
             let seen = &self.states[at as usize];
             path.push(seen.action);
@@ -89,11 +89,13 @@ pub fn explore(
     while !frontier.is_empty() {
         let mut next = Vec::new();
         for (at, state) in frontier {
+            let mut changes = false;
             actions(config, &state, &mut possible);
             for action in &possible {
                 let (reached, broken) = take(config, &state, *action);
                 if let Some(broken) = broken {
-                    let path = visited.path_to(at, *action);
+                    let mut path = visited.path_to(at);
+                    path.push(*action);
                     return Report {
                         depth: path.len(),
                         verdict: Verdict::Violated(broken, path),
@@ -103,11 +105,19 @@ pub fn explore(
                 if reached == state {
                     continue;
                 }
+                changes = true;
                 if let Some(index) = visited.insert(&reached, at, *action)
                     && !is_over(config, &reached)
                 {
                     next.push((index, reached));
                 }
+            }
+            if !changes && has_numbers(config, &state) {
+                return Report {
+                    depth,
+                    verdict: Verdict::Violated(Broken::Stuck, visited.path_to(at)),
+                    states: visited.states.len(),
+                };
             }
         }
         if !next.is_empty() && visited.states.len() >= states_max {

@@ -4,7 +4,10 @@
 //! Each rule here says why. A test explores small configurations with and without them.
 
 use crate::ablation::Mechanism;
-use crate::state::{Command, LaneState, Op, Packet, State, Switch, To};
+use crate::config::Config;
+use crate::state::{
+    Command, Entry, Keeper, LaneState, Op, Packet, Phase, Record, State, Switch, To,
+};
 use crate::step::Step;
 
 /// What the reasons rest on; an ablation takes some away.
@@ -15,6 +18,7 @@ struct Reasons {
     fences: bool,
     stores: bool,
     commands: bool,
+    keeping: bool,
 }
 
 impl Step<'_> {
@@ -24,7 +28,9 @@ impl Step<'_> {
             && self.has(Mechanism::Validity)
             && self.has(Mechanism::IncarnationCheck);
         let reasons = Reasons {
-            epochs: self.has(Mechanism::EpochFence),
+            epochs: self.has(Mechanism::EpochFence)
+                && self.has(Mechanism::EpochByRack)
+                && self.has(Mechanism::OwnChain),
             arbiter: self.has(Mechanism::Completion) && self.has(Mechanism::RetryOldSeq),
             fences: self.has(Mechanism::Fence) && other_rules,
             stores: self.has(Mechanism::SeqCompare)
@@ -33,44 +39,114 @@ impl Step<'_> {
             commands: other_rules
                 && self.has(Mechanism::OfferedStores)
                 && self.has(Mechanism::LateClearing),
+            keeping: self.has(Mechanism::KeepNewest)
+                && self.has(Mechanism::DropUnkept)
+                && self.has(Mechanism::KeepersFirst),
         };
         if reasons.epochs {
             self.forget_zombies();
         }
-        let mut packets = std::mem::take(&mut self.state.packets);
-        packets.retain(|packet| !is_dead(&self.state, packet, reasons));
-        self.state.packets = packets;
         let mut commands = std::mem::take(&mut self.state.commands);
         commands.retain(|command| !is_dead_command(&self.state, command, reasons));
         self.state.commands = commands;
+        let mut packets = std::mem::take(&mut self.state.packets);
+        packets.retain(|packet| !is_dead(self.config, &self.state, packet, reasons));
+        self.state.packets = packets;
     }
 
-    /// Once node and clients have left an epoch, nothing that its switch does is seen.
+    /// Once node and clients have left an epoch, nothing that its switches do is seen; nor is it once
+    /// they refuse their epoch. What a recovery may load from them stays.
     fn forget_zombies(&mut self) {
         let clients =
             self.state.clients[..self.config.clients.len()].iter().map(|client| client.epoch);
         let oldest = clients.min().expect("there are clients").min(self.state.node.epoch);
-        for switch in &mut self.state.switches {
-            if switch.epoch != 0 && switch.epoch < oldest {
-                *switch = Switch::default();
+        let (controller, owner) = (self.state.controller, self.config.owner());
+        let chains = self.state.switches.iter_mut().zip(&mut self.state.keepers);
+        for (switch, keepers) in chains.filter(|(switch, _)| switch.epoch != 0) {
+            let counts = controller.phase != Phase::Serving
+                && switch.epoch == controller.recovered_epoch
+                && controller.witnesses != 0;
+            let is_over = switch.epoch < oldest;
+            if is_over && !counts {
+                (*switch, *keepers) = (Switch::default(), Default::default());
+                continue;
             }
+            let witnesses = if counts { controller.witnesses } else { 0 };
+            for (place, keeper) in keepers[..owner].iter_mut().enumerate() {
+                let is_witness = witnesses & 1 << place != 0;
+                forget_of_keeper(keeper, is_over, is_witness);
+            }
+            forget_of_owner(switch, is_over, witnesses & 1 << owner != 0);
         }
         self.state.packets.retain(|packet| packet.epoch >= oldest);
     }
 }
 
-fn is_dead(state: &State, packet: &Packet, reasons: Reasons) -> bool {
+fn forget_of_keeper(keeper: &mut Keeper, is_over: bool, is_witness: bool) {
+    if !is_witness && (keeper.frozen || is_over) {
+        *keeper = Keeper { frozen: true, ..Keeper::default() };
+    } else if keeper.frozen {
+        *keeper = Keeper { frozen: true, version: keeper.version, ..Keeper::default() };
+    }
+}
+
+fn forget_of_owner(switch: &mut Switch, is_over: bool, is_witness: bool) {
+    let Switch { epoch, frozen, record, admitted_to, .. } = *switch;
+    if !is_witness && (frozen || is_over) {
+        *switch = Switch { epoch, frozen: true, ..Switch::default() };
+    } else if frozen {
+        let record = Record { version: record.version, ..Record::default() };
+        *switch = Switch { epoch, frozen, record, ..Switch::default() };
+    } else if is_over {
+        *switch = Switch { epoch, record, admitted_to, ..Switch::default() };
+    }
+}
+
+fn is_dead(config: &Config, state: &State, packet: &Packet, reasons: Reasons) -> bool {
     let client = &state.clients[usize::from(packet.client)];
     let waits = packet.request > client.ended && (packet.epoch >= client.epoch || !reasons.epochs);
     match packet.to {
         To::Client => !waits,
         // The node's epoch only rises.
         To::Node if reasons.epochs && packet.epoch < state.node.epoch => true,
+        To::Keeper(place) => {
+            let chain = state.chain_of(packet.epoch);
+            let place = usize::from(place);
+            reasons.epochs
+                && chain.is_some_and(|chain| {
+                    let frozen = state.keepers[chain][place].frozen;
+                    frozen || !waits && is_kept(config, state, packet, (chain, place), reasons)
+                })
+        }
         To::Node | To::Switch => {
             let switch = state.switches.iter().find(|switch| switch.epoch == packet.epoch);
             switch.is_some_and(|switch| is_dead_there(state, switch, packet, waits, reasons))
         }
     }
+}
+
+/// Whether a packet that no client waits for is nothing new to a keeper, nor to those after it: they
+/// have it, or have no entry, and get none in this epoch.
+fn is_kept(
+    config: &Config,
+    state: &State,
+    packet: &Packet,
+    (chain, place): (usize, usize),
+    reasons: Reasons,
+) -> bool {
+    let (spent, controller) = (&state.spent, &state.controller);
+    let may_admit = packet.epoch == controller.epoch
+        && (spent.admissions < config.admissions
+            || spent.controller_restarts < config.controller_restarts
+            || controller.phase != Phase::Serving);
+    let admits = |command: &Command| matches!(command, Command::AdmitKeeper(_, entry) if entry.epoch == packet.epoch);
+    let is_answer = !matches!(packet.op, Op::Read | Op::Write | Op::ConditionalWrite);
+    let nothing_new = |keeper: &Keeper| {
+        keeper.frozen || !keeper.is_valid() || keeper.version.seq >= packet.version.seq
+    };
+    let settled = !may_admit && !state.commands.iter().any(admits);
+    let keepers = &state.keepers[chain][..=place];
+    reasons.keeping && is_answer && settled && keepers.iter().all(nothing_new)
 }
 
 fn is_dead_there(
@@ -89,6 +165,7 @@ fn is_dead_there(
     // Only the lane that waits for it takes a node's word on a write; a number is given out once.
     let arbiter_waits = lane.state == LaneState::Forwarded && same || !reasons.arbiter;
     match (packet.to, packet.op) {
+        (To::Switch, _) if switch.frozen => true,
         // Their answers reach no client, and they change nothing else.
         (To::Node, Op::Read) | (To::Switch, Op::ReadReply) => !waits,
         (To::Node, Op::EmbeddedRead) => {
@@ -130,8 +207,23 @@ fn is_dead_command(state: &State, command: &Command, reasons: Reasons) -> bool {
     if !reasons.commands || !reasons.epochs {
         return false;
     }
-    let of = |epoch: u8| state.switches.iter().find(|switch| switch.epoch == epoch);
+    let serves = |switch: &&Switch| !switch.frozen;
+    let of = |epoch: u8| state.switches.iter().find(|switch| switch.epoch == epoch).filter(serves);
+    let keeper = |place: u8, entry: &Entry| {
+        let chain = state.chain_of(entry.epoch);
+        let keeper = chain.map(|chain| &state.keepers[chain][usize::from(place)]);
+        keeper.filter(|keeper| !keeper.frozen)
+    };
     match command {
+        Command::AdmitKeeper(place, entry) => {
+            keeper(*place, entry).is_none_or(|keeper| entry.id <= keeper.admitted_to)
+        }
+        Command::RemoveKeeper(place, entry) => {
+            keeper(*place, entry).is_none_or(|keeper| keeper.entry != *entry)
+        }
+        Command::MarkClean(entry, _) => {
+            of(entry.epoch).is_none_or(|switch| switch.record.entry != *entry)
+        }
         Command::Admit(entry) => {
             of(entry.epoch).is_none_or(|switch| entry.id <= switch.admitted_to)
         }
@@ -142,12 +234,17 @@ fn is_dead_command(state: &State, command: &Command, reasons: Reasons) -> bool {
             !of(entry.epoch).is_some_and(named)
         }
         // Its offer is cleared only after the entry went, so it was stored by then.
-        Command::StoreEvicted(entry, _) | Command::ClearOffer(entry) => {
+        Command::StoreEvicted(entry, _)
+        | Command::StoreCleaned(entry, _)
+        | Command::ClearOffer(entry) => {
             entry.epoch < state.node.epoch
                 || entry.epoch == state.node.epoch && entry.offer != state.node.offer
         }
         Command::StoreRecovered(epoch, _) | Command::Release(epoch) => {
             *epoch < state.node.epoch || *epoch == state.node.epoch && !state.node.held
+        }
+        Command::Released(epoch) => {
+            *epoch != state.controller.epoch || state.controller.phase != Phase::Storing
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A model of the rules of ownership, at-most-once and recovery, small enough to look at every
 //! state.
 //!
-//! One key, one node, one switch and its successors, a few clients; every packet and command that
+//! One key, one node, one chain of switches and its successors, a few clients; every packet and command that
 //! was ever sent may arrive any number of times, at any later moment, or never.
 //! `docs/understand/model.md` says what is modelled, what was explored and what isn't.
 //!
@@ -14,6 +14,7 @@ pub mod config;
 mod controller;
 pub mod explore;
 mod forget;
+mod keeper;
 mod node;
 pub mod properties;
 mod state;

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Instant;
 use switchback_model::ablation::{ABLATIONS, Mechanism};
-use switchback_model::config::Config;
+use switchback_model::config::{Config, Protection};
 use switchback_model::explore::{Verdict, explore};
 use switchback_model::trace::trace;
 
@@ -24,17 +24,39 @@ struct Arguments {
     /// Times that it may be evicted.
     #[arg(long, default_value_t = 1)]
     evictions: u8,
-    /// Times that the switch may die (at most 2); the old one runs on.
+    /// Switches of a chain (at most 3): the owner, and those that keep what it tells.
+    #[arg(long, default_value_t = 1)]
+    layers: usize,
+    /// Times that switches may die; the old ones run on. Of a chain any may survive, at least one.
     #[arg(long, default_value_t = 0)]
     crashes: u8,
+    /// Times that all switches may be exchanged while they live.
+    #[arg(long, default_value_t = 0)]
+    changes: u8,
+    /// Times that the partition may move to another chain (at most 1).
+    #[arg(long, default_value_t = 0)]
+    moves: u8,
+    /// Times that another chain may be recovered (at most 2).
+    #[arg(long, default_value_t = 0)]
+    other_recoveries: u8,
+    /// Who protects each epoch, in order; the last one stands for all later ones. By default
+    /// clients protect one switch, and switches a longer chain.
+    #[arg(long, value_delimiter = ',', value_parser = protection)]
+    protection: Vec<Protection>,
+    /// All switches may die though they alone protect their epoch: the loss is declared then.
+    #[arg(long)]
+    declares: bool,
+    /// Times that a dirty record may be stored and marked as clean.
+    #[arg(long, default_value_t = 0)]
+    cleanings: u8,
     /// Snapshots.
     #[arg(long, default_value_t = 0)]
     snapshots: u8,
     /// Restarts of the node.
     #[arg(long, default_value_t = 0)]
     node_restarts: u8,
-    /// Restarts of the controller. One within a recovery begins another, so crashes and restarts
-    /// are at most 2 together.
+    /// Restarts of the controller. One within a recovery begins another, so crashes, changes,
+    /// restarts and twice the moves are at most 3 together.
     #[arg(long, default_value_t = 0)]
     controller_restarts: u8,
     /// Times that the node's floor may rise; clients may give operations up then.
@@ -43,15 +65,21 @@ struct Arguments {
     /// Writes look the record up some time after they took their number, as on several cores.
     #[arg(long)]
     two_cores: bool,
+    /// Clients may give operations up.
+    #[arg(long)]
+    gives_up: bool,
     /// Numbers that a switch gives out before it refuses writes (at most 31).
     #[arg(long, default_value_t = 8)]
     counter_max: u8,
-    /// Leave a mechanism out.
+    /// Leave a mechanism out; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = ablation_names())]
-    ablate: Option<String>,
+    ablate: Vec<String>,
     /// Stop after about this many states; 25 to 40 bytes each, and some 500 for each of the newest.
     #[arg(long, default_value_t = 20_000_000)]
     states: usize,
+    /// Look only at what clients see, not at whether it could be lost.
+    #[arg(long)]
+    only_seen: bool,
     /// Keep packets that can't matter any more: slower, and the same verdict.
     #[arg(long)]
     keep_dead_packets: bool,
@@ -60,29 +88,51 @@ struct Arguments {
     verbose: bool,
 }
 
+fn protection(name: &str) -> Result<Protection, String> {
+    match name {
+        "clients" => Ok(Protection::Clients),
+        "switches" => Ok(Protection::Switches),
+        _ => Err("neither 'clients' nor 'switches'".into()),
+    }
+}
+
 fn ablation_names() -> clap::builder::PossibleValuesParser {
     ABLATIONS.iter().map(|(name, _)| *name).collect::<Vec<_>>().into()
 }
 
 impl Arguments {
     fn config(&self) -> Result<Config, String> {
-        if self.crashes + self.controller_restarts > 2
-            || self.counter_max > 31
-            || self.counter_max == 0
-        {
-            return Err("at most 2 crashes and controller restarts, and 1 to 31 numbers".into());
+        if self.crashes + self.changes + self.controller_restarts + 2 * self.moves > 3 {
+            return Err("at most 3 crashes, changes, restarts of the controller and moves (each \
+                        counts twice) together"
+                .into());
+        }
+        if self.moves > 1 || self.other_recoveries > 2 || self.moves * self.other_recoveries > 0 {
+            return Err("at most 1 move, or else 2 recoveries of the other chain".into());
+        }
+        if !(1..=31).contains(&self.counter_max) || !(1..=3).contains(&self.layers) {
+            return Err("1 to 31 numbers, and 1 to 3 layers".into());
         }
         Ok(Config {
             admissions: self.admissions,
             evictions: self.evictions,
+            layers: self.layers,
             crashes: self.crashes,
+            changes: self.changes,
+            cleanings: self.cleanings,
+            moves: self.moves,
+            other_recoveries: self.other_recoveries,
+            protection: self.protection.clone(),
+            declares: self.declares,
+            only_seen: self.only_seen,
             snapshots: self.snapshots,
             node_restarts: self.node_restarts,
             controller_restarts: self.controller_restarts,
             floor_rises: self.floor_rises,
             two_cores: self.two_cores,
+            gives_up: self.gives_up,
             counter_max: self.counter_max,
-            without: self.ablate.as_deref().and_then(Mechanism::left_out_by),
+            without: self.ablate.iter().filter_map(|name| Mechanism::left_out_by(name)).collect(),
             keeps_dead_packets: self.keep_dead_packets,
             ..Config::of(&self.operations)?
         })

@@ -1,14 +1,17 @@
 //! The node: protocol, section 5, in its order (`crates/core/src/node`).
 
 use crate::ablation::Mechanism;
-use crate::state::{Command, Entry, Op, Packet, Seq, To, Version};
+use crate::state::{Command, Entry, Op, Packet, Phase, Seq, To, Version};
 use crate::step::Step;
 
 impl Step<'_> {
     /// The checks before anything else, then the operation.
     pub(crate) fn node_receives(&mut self, packet: Packet) {
         let node = self.state.node;
-        let other_epoch = packet.epoch != node.epoch && self.has(Mechanism::EpochFence);
+        let of_other_chain =
+            packet.epoch == self.state.controller.other_epoch && !self.has(Mechanism::OwnChain);
+        let fenced = self.has(Mechanism::EpochFence) && !of_other_chain;
+        let other_epoch = packet.epoch != node.epoch && fenced;
         if other_epoch || (node.held && node.offer != 0 && self.has(Mechanism::Hold)) {
             return;
         }
@@ -137,13 +140,18 @@ impl Step<'_> {
     /// An offer that arrives while its key is cached is known already; else the key gets an entry.
     pub(crate) fn send_offer(&mut self) {
         let (offer, epoch) = (self.state.node.offer, self.state.node.epoch);
-        if epoch != self.state.controller.epoch {
+        let early = !self.has(Mechanism::AdmitAfterRecovery);
+        let controller = &mut self.state.controller;
+        if epoch != controller.epoch || (controller.phase != Phase::Serving && !early) {
             return;
         }
-        let controller = &mut self.state.controller;
         controller.entries += 1;
         let entry = Entry { epoch, id: controller.entries, offer };
-        self.state.command(Command::Admit(entry));
+        if self.config.has_keepers() && self.has(Mechanism::KeepersFirst) {
+            self.admit_at_keepers(entry);
+        } else {
+            self.state.command(Command::Admit(entry));
+        }
     }
 
     /// An eviction's store; its entry goes once this is done.
@@ -155,6 +163,14 @@ impl Step<'_> {
             if !self.has(Mechanism::LateClearing) {
                 self.clear_offer(entry);
             }
+        }
+    }
+
+    /// A record that stays in the cache is stored, and is clean then.
+    pub(crate) fn store_cleaned(&mut self, entry: Entry, version: Version) {
+        if entry.epoch == self.state.node.epoch {
+            self.store_from_cache(version);
+            self.state.command(Command::MarkClean(entry, version.seq));
         }
     }
 
@@ -171,6 +187,8 @@ impl Step<'_> {
     pub(crate) fn node_changes_epoch(&mut self) {
         let node = &mut self.state.node;
         node.epoch = self.state.controller.epoch;
+        let offered = if node.held { node.was_offered } else { node.offer != 0 };
+        node.was_offered = offered && self.config.declares;
         node.held = true;
     }
 
@@ -183,17 +201,31 @@ impl Step<'_> {
     }
 
     /// The end of a recovery: everything older is stored, or will never come. Offers are made anew.
+    /// If witnesses were asked, they must keep what they have until the controller hears of it.
     pub(crate) fn release(&mut self, epoch: u8) {
         let node = &mut self.state.node;
         if epoch != node.epoch || !node.held {
             return;
         }
+        self.declare_loss(epoch);
+        let node = &mut self.state.node;
         node.held = false;
+        node.was_offered = false;
         node.floor_of_epoch = Seq::new(epoch, 0);
-        if node.offer != 0 {
+        if self.state.controller.witnesses == 0 {
+            self.recovered(epoch);
+        } else {
+            self.state.command(Command::Released(epoch));
+        }
+        self.offer_again();
+    }
+
+    /// What is offered is offered anew.
+    pub(crate) fn offer_again(&mut self) {
+        let node = &self.state.node;
+        if node.offer != 0 && !node.held {
             self.send_offer();
         }
-        self.recovered(epoch);
     }
 
     /// Everything is durable, so nothing changes, unless a mechanism is missing.

@@ -1,7 +1,7 @@
 //! What must hold in every state.
 
 use crate::config::{Config, Kind};
-use crate::state::{Outcome, Seq, State, operation_index};
+use crate::state::{Outcome, Phase, Seq, State, operation_index};
 use crate::step::Step;
 use std::fmt;
 
@@ -15,6 +15,11 @@ pub enum Broken {
     /// A version that was acknowledged, or seen, is at no node, preserved by no client and in no
     /// durable snapshot: a crash of the switch would lose it.
     Lost,
+    /// A version that was told isn't at the node, and a switch from which a recovery may have to take
+    /// it doesn't have it.
+    NotKept,
+    /// A client waits, and nothing that may still happen changes anything, though there are numbers.
+    Stuck,
     /// A snapshot lacks a record that was cached at its point, though no report was lost.
     SnapshotIncomplete,
 }
@@ -25,6 +30,8 @@ impl fmt::Display for Broken {
             Broken::NotLinearizable => "not linearizable",
             Broken::ExecutedTwice => "a write was executed twice",
             Broken::Lost => "a version that was acknowledged or seen can be lost",
+            Broken::NotKept => "a version that was told isn't at every switch of its chain",
+            Broken::Stuck => "a client waits for ever",
             Broken::SnapshotIncomplete => "a snapshot is incomplete",
         })
     }
@@ -50,17 +57,61 @@ impl Step<'_> {
         }
     }
 
+    /// What was told before counts no more; what had no outcome may still run.
+    pub(crate) fn begin_history_anew(&mut self) {
+        self.state.began_with = self.state.node.stored.value;
+        self.state.promised = Seq::NONE;
+        let mut forgotten = 0;
+        for (at, operation) in self.state.history.iter_mut().enumerate() {
+            if matches!(operation.outcome, Outcome::Done | Outcome::Failed | Outcome::Void) {
+                operation.outcome = Outcome::Void;
+                forgotten |= 1 << at;
+            }
+        }
+        for operation in &mut self.state.history {
+            operation.before &= !forgotten;
+        }
+    }
+
     /// After every step.
     pub(crate) fn check_state(&mut self) {
-        let node = self.state.node.stored.seq;
-        let preserved = self.state.clients.iter().map(|client| client.preserved.version.seq);
         let controller = &self.state.controller;
+        let node = self.state.node.stored.seq.max(self.state.node.floor);
+        if node >= self.state.promised || self.config.only_seen {
+            return;
+        }
+        if (self.config.has_keepers() || controller.witnesses != 0) && !self.is_kept() {
+            self.breaks(Broken::NotKept);
+        }
+        let controller = &self.state.controller;
+        if !controller.is_preserved {
+            return;
+        }
+        let preserved = self.state.clients.iter().map(|client| client.preserved.version.seq);
         let counts = controller.durable.epoch >= controller.recovered_epoch;
         let snapshot = if counts { controller.durable.version.seq } else { Seq::NONE };
-        let safe = preserved.fold(node.max(snapshot).max(self.state.node.floor), Seq::max);
-        if safe < self.state.promised {
+        if preserved.fold(snapshot, Seq::max) < self.state.promised {
             self.breaks(Broken::Lost);
         }
+    }
+
+    /// Whether every switch from which a recovery may have to take it has what was told: all of the
+    /// chain, or those of the last recovered chain that can still be asked.
+    fn is_kept(&self) -> bool {
+        let (state, owner) = (&self.state, self.config.owner());
+        let controller = &state.controller;
+        let (epoch, members) = match controller.phase {
+            Phase::Serving => (controller.epoch, self.config.members()),
+            _ => (controller.recovered_epoch, controller.witnesses),
+        };
+        if members == 0 {
+            return true; // no switch is left to be asked
+        }
+        let chain = state.chain_of(epoch).expect("a chain is kept as long as it counts");
+        (0..self.config.layers).filter(|member| members & 1 << member != 0).all(|member| {
+            let version = state.version_at(chain, member, owner);
+            version.seq >= state.promised
+        })
     }
 }
 
@@ -70,7 +121,7 @@ fn is_linearizable(config: &Config, state: &State) -> bool {
     let done = |at: usize| matches!(state.history[at].outcome, Outcome::Done | Outcome::Failed);
     let must = (0..state.history.len()).filter(|at| done(*at)).fold(0, |must, at| must | 1 << at);
     let mut search = Search { config, state, must, seen: Vec::with_capacity(32) };
-    search.extends(0, 0)
+    search.extends(0, state.began_with)
 }
 
 struct Search<'a> {

@@ -1,5 +1,5 @@
-//! What there is: one key, one node, one switch and those that it replaced, a few clients, one
-//! controller, and everything that was ever sent.
+//! What there is: one key, one node, one chain of switches and those that it replaced, a few
+//! clients, one controller, and everything that was ever sent.
 //!
 //! Plain data, as small as the rules allow. What may happen to it lives in the files of the parts.
 
@@ -7,8 +7,10 @@
 pub(crate) const CLIENTS_MAX: usize = 3;
 /// Most operations of one client.
 pub(crate) const OPERATIONS_MAX: usize = 3;
-/// Most switches, one after another.
-pub(crate) const SWITCHES_MAX: usize = 3;
+/// Most switches of a chain.
+pub(crate) const LAYERS_MAX: usize = 3;
+/// Most chains, one after another.
+pub(crate) const CHAINS_MAX: usize = 4;
 
 /// A sequence number: `epoch | counter`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
@@ -23,6 +25,11 @@ impl Seq {
     pub(crate) fn new(epoch: u8, counter: u8) -> Seq {
         assert!(counter < 1 << Seq::COUNTER_BITS && epoch < 8);
         Seq(epoch << Seq::COUNTER_BITS | counter)
+    }
+
+    /// Which of its epoch's numbers it is.
+    pub(crate) fn counter(self) -> u8 {
+        self.0 & ((1 << Seq::COUNTER_BITS) - 1)
     }
 
     /// The epoch that it was given out in.
@@ -70,8 +77,10 @@ pub(crate) enum Op {
 /// Who gets a packet.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum To {
-    /// Any switch that runs.
+    /// Any owner that runs: a chain's last switch.
     Switch,
+    /// The keeper at this place of a chain, counted from the clients.
+    Keeper(u8),
     /// The node.
     Node,
     /// The client that it names.
@@ -109,12 +118,16 @@ pub(crate) struct Packet {
 /// A control message. Repeated like packets: each may arrive any number of times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Command {
-    /// To the switch: an entry for the key, under an offer of the node's.
+    /// To a keeper: an entry for the key.
+    AdmitKeeper(u8, Entry),
+    /// To the owner: an entry for the key, under an offer of the node's.
     Admit(Entry),
-    /// To the switch: the entry is to be evicted.
+    /// To the owner: the entry is to be evicted.
     EvictBegin(Entry),
-    /// To the switch: the entry goes.
+    /// To the owner: the entry goes.
     Remove(Entry),
+    /// To a keeper: the entry goes.
+    RemoveKeeper(u8, Entry),
     /// To the node: store a record that is evicted; the entry goes then.
     StoreEvicted(Entry, Version),
     /// To the node: the offer's entry is gone.
@@ -123,6 +136,12 @@ pub(crate) enum Command {
     StoreRecovered(u8, Version),
     /// To the node: the recovery of this epoch is over.
     Release(u8),
+    /// To the controller: the node is released in this epoch.
+    Released(u8),
+    /// To the node: store a record that stays in the cache; it is clean then.
+    StoreCleaned(Entry, Version),
+    /// To the owner: a node has the version with this number.
+    MarkClean(Entry, Seq),
 }
 
 /// A cache entry as control messages name it.
@@ -208,11 +227,13 @@ pub(crate) struct Taking {
     pub(crate) original: Version,
 }
 
-/// Datapath and agent.
+/// Datapath and agent of a chain's owner.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub(crate) struct Switch {
     /// 0: there is none.
     pub(crate) epoch: u8,
+    /// It refuses its epoch: its record is only there to be loaded.
+    pub(crate) frozen: bool,
     /// Numbers given out in this epoch.
     pub(crate) counter: u8,
     /// Snapshot generation.
@@ -234,6 +255,28 @@ impl Switch {
     }
 }
 
+/// Datapath and agent of a keeper. Its epoch is its owner's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub(crate) struct Keeper {
+    /// It refuses its epoch: its record is only there to be loaded.
+    pub(crate) frozen: bool,
+    /// The highest incarnation that was admitted.
+    pub(crate) admitted_to: u8,
+    /// The key's entry; `id` 0: there is none.
+    pub(crate) entry: Entry,
+    /// The newest version that passed it on its way up, and that no node had.
+    pub(crate) version: Version,
+    /// Numbers given out: by keepers of the published order alone.
+    pub(crate) counter: u8,
+}
+
+impl Keeper {
+    /// Whether the key has an entry.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.entry.id != 0
+    }
+}
+
 /// A storage node. All of this is durable, unless an ablation says otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub(crate) struct Node {
@@ -241,6 +284,8 @@ pub(crate) struct Node {
     pub(crate) epoch: u8,
     /// From the change of the epoch to its release.
     pub(crate) held: bool,
+    /// The key was offered when it was held; noted only where a loss may be declared.
+    pub(crate) was_offered: bool,
     /// The stored record; `value` 0: there is none.
     pub(crate) stored: Version,
     /// Where the series of dependent versions began (`since` in the code).
@@ -308,7 +353,7 @@ pub(crate) enum Phase {
     /// None is under way.
     #[default]
     Serving,
-    /// Clients are asked.
+    /// Witnesses are asked, or clients if none is left.
     Gathering,
     /// The node stores the newest version.
     Storing,
@@ -317,14 +362,24 @@ pub(crate) enum Phase {
 /// The controller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub(crate) struct Controller {
-    /// The chain's epoch.
+    /// The epoch of the key's chain.
     pub(crate) epoch: u8,
     /// The last epoch that was recovered.
     pub(crate) recovered_epoch: u8,
+    /// Clients preserve what that one told.
+    pub(crate) is_preserved: bool,
+    /// The last epoch of any chain.
+    pub(crate) last_epoch: u8,
+    /// The epoch of the chain that doesn't serve the key; 0: there is one chain.
+    pub(crate) other_epoch: u8,
     /// The highest generation given out.
     pub(crate) generation: u8,
     /// Where it is.
     pub(crate) phase: Phase,
+    /// Members of the last recovered epoch's chain that can be asked for what they have, a bit each.
+    pub(crate) witnesses: u8,
+    /// Those that were loaded.
+    pub(crate) loaded: u8,
     /// Clients that have answered the gather, a bit each.
     pub(crate) gathered: u8,
     /// The newest version of their answers.
@@ -381,8 +436,16 @@ pub(crate) struct Spent {
     pub(crate) admissions: u8,
     /// Evictions.
     pub(crate) evictions: u8,
-    /// Crashes of a switch.
+    /// Crashes of switches.
     pub(crate) crashes: u8,
+    /// Exchanges of all switches.
+    pub(crate) changes: u8,
+    /// Records stored to be clean.
+    pub(crate) cleanings: u8,
+    /// Moves of the partition.
+    pub(crate) moves: u8,
+    /// Recoveries of the chain that doesn't serve the key.
+    pub(crate) other_recoveries: u8,
     /// Snapshots.
     pub(crate) snapshots: u8,
     /// Restarts of the node.
@@ -396,8 +459,10 @@ pub(crate) struct Spent {
 /// Everything.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct State {
-    /// In the order of their epochs; the last one serves, the others are zombies.
-    pub(crate) switches: [Switch; SWITCHES_MAX],
+    /// The chains' owners in the order of their epochs; the last one serves, the others are zombies.
+    pub(crate) switches: [Switch; CHAINS_MAX],
+    /// Their keepers, from the clients on.
+    pub(crate) keepers: [[Keeper; LAYERS_MAX - 1]; CHAINS_MAX],
     /// The node.
     pub(crate) node: Node,
     /// The clients.
@@ -406,6 +471,8 @@ pub(crate) struct State {
     pub(crate) controller: Controller,
     /// What clients did.
     pub(crate) history: [Operation; CLIENTS_MAX * OPERATIONS_MAX],
+    /// The value that was there when history began, or after the last loss that was declared.
+    pub(crate) began_with: u8,
     /// The newest version that a client was told of.
     pub(crate) promised: Seq,
     /// What was to expire has expired.
@@ -423,6 +490,29 @@ impl State {
     pub(crate) fn active(&self) -> usize {
         let active = self.switches.iter().rposition(|switch| switch.epoch != 0);
         active.expect("there is always one")
+    }
+
+    /// The chain of an epoch.
+    pub(crate) fn chain_of(&self, epoch: u8) -> Option<usize> {
+        self.switches.iter().position(|switch| switch.epoch == epoch)
+    }
+
+    /// Whether a member of a chain refuses its epoch.
+    pub(crate) fn is_frozen(&self, chain: usize, member: usize, owner: usize) -> bool {
+        if member == owner {
+            self.switches[chain].frozen
+        } else {
+            self.keepers[chain][member].frozen
+        }
+    }
+
+    /// What a member of a chain has of the key.
+    pub(crate) fn version_at(&self, chain: usize, member: usize, owner: usize) -> Version {
+        if member == owner {
+            self.switches[chain].record.version
+        } else {
+            self.keepers[chain][member].version
+        }
     }
 
     /// Puts a packet into the network.

@@ -2,9 +2,9 @@
 
 use crate::ablation::Mechanism;
 use crate::config::Config;
-use crate::controller::{may_begin_snapshot, may_store_gathered};
+use crate::controller::{may_begin_snapshot, may_freeze, may_store_gathered};
 use crate::properties::Broken;
-use crate::state::{Client, Command, Seq, State, Switch, To, Version};
+use crate::state::{Client, Command, Controller, Packet, Phase, Seq, State, Switch, To, Version};
 
 /// Something that can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,9 +13,9 @@ pub enum Action {
     Invoke(u8),
     /// A client gives its operation up.
     GiveUp(u8),
-    /// A packet arrives; at the switch of this index, if it is for one.
+    /// A packet arrives; in the chain of this index, if it is for a switch.
     Deliver(u16, u8),
-    /// A command arrives; at the switch of this index, if it is for one.
+    /// A command arrives; in the chain of this index, if it is for a switch.
     Command(u16, u8),
     /// On one core a write that has its number goes on.
     GoOn(u8, u8),
@@ -23,8 +23,21 @@ pub enum Action {
     Offer,
     /// The controller evicts it.
     Evict,
-    /// The switch dies, or is taken for dead.
-    Crash,
+    /// A dirty record is to be stored, and to be clean then.
+    Clean,
+    /// Switches die, or are taken for dead: of the last recovered chain these can be asked for what
+    /// they have, a bit each.
+    Crash(u8),
+    /// All switches are exchanged while they live.
+    Change,
+    /// The partition goes to another chain.
+    Move,
+    /// The other chain is recovered.
+    RecoverOther,
+    /// A client hears of its old chain's new epoch before it hears that the partition moved.
+    HearOther(u8),
+    /// A witness is told to refuse its epoch, and is loaded.
+    Freeze(u8),
     /// The node hears of the new epoch.
     NodeChangesEpoch,
     /// A client hears of it, and answers the gather.
@@ -65,7 +78,7 @@ pub(crate) struct Step<'a> {
 impl Step<'_> {
     /// Whether the rules include a mechanism.
     pub(crate) fn has(&self, mechanism: Mechanism) -> bool {
-        self.config.without != Some(mechanism)
+        self.config.has(mechanism)
     }
 
     /// A property doesn't hold.
@@ -92,6 +105,7 @@ impl Step<'_> {
                 let packet = self.state.packets[usize::from(packet)];
                 match packet.to {
                     To::Switch => self.switch_receives(at.into(), packet),
+                    To::Keeper(place) => self.keeper_receives(at.into(), place.into(), packet),
                     To::Node => self.node_receives(packet),
                     To::Client => self.client_receives(packet),
                 }
@@ -109,10 +123,28 @@ impl Step<'_> {
                 spent.evictions += 1;
                 self.evict();
             }
-            Action::Crash => {
-                spent.crashes += 1;
-                self.begin_recovery();
+            Action::Clean => {
+                spent.cleanings += 1;
+                self.clean();
             }
+            Action::Crash(witnesses) => {
+                spent.crashes += 1;
+                self.begin_recovery(witnesses);
+            }
+            Action::Change => {
+                spent.changes += 1;
+                self.begin_recovery(self.config.members());
+            }
+            Action::Move => {
+                spent.moves += 1;
+                self.move_partition();
+            }
+            Action::RecoverOther => {
+                spent.other_recoveries += 1;
+                self.recover_other();
+            }
+            Action::HearOther(client) => self.moves_to(client, self.state.controller.other_epoch),
+            Action::Freeze(member) => self.freeze(member.into()),
             Action::NodeChangesEpoch => self.node_changes_epoch(),
             Action::Gather(client) => self.gather_from(client),
             Action::StoreGathered => self.store_gathered(),
@@ -155,14 +187,22 @@ pub(crate) fn take(config: &Config, state: &State, action: Action) -> (State, Op
 /// The first state.
 pub(crate) fn first(config: &Config) -> State {
     let mut state = State::default();
-    state.switches[0] = Switch { epoch: 1, generation: 1, ..Switch::default() };
-    state.controller.epoch = 1;
-    state.controller.recovered_epoch = 1;
-    state.controller.generation = 1;
-    state.node.epoch = 1;
-    state.node.floor_of_epoch = Seq::new(1, 0);
+    // Another chain has older epochs.
+    let (epoch, other_epoch) = if config.has_other_chain() { (3, 1) } else { (1, 0) };
+    state.switches[0] = Switch { epoch, generation: 1, ..Switch::default() };
+    state.controller = Controller {
+        epoch,
+        recovered_epoch: epoch,
+        is_preserved: config.is_preserved(0),
+        last_epoch: epoch,
+        other_epoch,
+        generation: 1,
+        ..Controller::default()
+    };
+    state.node.epoch = epoch;
+    state.node.floor_of_epoch = Seq::new(epoch, 0);
     for client in &mut state.clients[..config.clients.len()] {
-        *client = Client { epoch: 1, recovered_epoch: 1, ..Client::default() };
+        *client = Client { epoch, recovered_epoch: epoch, ..Client::default() };
     }
     state
 }
@@ -173,37 +213,58 @@ pub(crate) fn is_over(config: &Config, state: &State) -> bool {
     (0..config.clients.len()).all(ended)
 }
 
+/// Whether the chain can give out numbers; if not, writes end only with an epoch.
+pub(crate) fn has_numbers(config: &Config, state: &State) -> bool {
+    state.switches[state.active()].counter < config.counter_max
+}
+
 /// Everything that can happen. (Some of it changes nothing.)
 pub(crate) fn actions(config: &Config, state: &State, actions: &mut Vec<Action>) {
     actions.clear();
     of_clients(config, state, actions);
     of_faults(config, state, actions);
     of_snapshots(config, state, actions);
-    let switches =
-        || (0..state.switches.len() as u8).filter(|at| state.switches[usize::from(*at)].epoch != 0);
     for (index, packet) in state.packets.iter().enumerate() {
         match packet.to {
-            To::Switch => actions.extend(switches().map(|at| Action::Deliver(index as u16, at))),
-            _ => actions.push(Action::Deliver(index as u16, 0)),
+            To::Switch | To::Keeper(_) => {
+                let chains = taking(config, state, packet);
+                actions.extend(chains.map(|chain| Action::Deliver(index as u16, chain)));
+            }
+            To::Node | To::Client => actions.push(Action::Deliver(index as u16, 0)),
         }
     }
     for (index, command) in state.commands.iter().enumerate() {
         match command {
-            Command::Admit(entry) | Command::EvictBegin(entry) | Command::Remove(entry) => {
-                let named =
-                    switches().filter(|at| state.switches[usize::from(*at)].epoch == entry.epoch);
-                actions.extend(named.map(|at| Action::Command(index as u16, at)));
+            Command::AdmitKeeper(_, entry)
+            | Command::Admit(entry)
+            | Command::EvictBegin(entry)
+            | Command::Remove(entry)
+            | Command::RemoveKeeper(_, entry)
+            | Command::MarkClean(entry, _) => {
+                let named = state.chain_of(entry.epoch).map(|chain| chain as u8);
+                actions.extend(named.map(|chain| Action::Command(index as u16, chain)));
             }
             _ => actions.push(Action::Command(index as u16, 0)),
         }
     }
-    for at in switches() {
+    for at in chains(state) {
         for (client, lane) in state.switches[usize::from(at)].lanes.iter().enumerate() {
             if lane.locked.is_some() {
                 actions.push(Action::GoOn(at, client as u8));
             }
         }
     }
+}
+
+fn chains(state: &State) -> impl Iterator<Item = u8> {
+    (0..state.switches.len() as u8).filter(|at| state.switches[usize::from(*at)].epoch != 0)
+}
+
+/// The chains that may take a packet: that of its epoch.
+fn taking(config: &Config, state: &State, packet: &Packet) -> impl Iterator<Item = u8> {
+    let fenced = config.has(Mechanism::EpochFence);
+    chains(state)
+        .filter(move |at| !fenced || state.switches[usize::from(*at)].epoch == packet.epoch)
 }
 
 fn of_clients(config: &Config, state: &State, actions: &mut Vec<Action>) {
@@ -213,13 +274,17 @@ fn of_clients(config: &Config, state: &State, actions: &mut Vec<Action>) {
         if !client.waits && usize::from(client.ended) < operations.len() {
             actions.push(Action::Invoke(number));
         }
-        if client.waits && config.floor_rises > 0 {
+        if client.waits && (config.floor_rises > 0 || config.gives_up) {
             actions.push(Action::GiveUp(number));
         }
-        if client.epoch < controller.epoch {
+        if client.epoch != controller.epoch {
             actions.push(Action::Gather(number));
+            if state.spent.moves > 0 && client.epoch < controller.other_epoch {
+                actions.push(Action::HearOther(number));
+            }
         }
-        if client.recovered_epoch < controller.recovered_epoch
+        if config.has_preserved()
+            && client.recovered_epoch < controller.recovered_epoch
             && client.epoch >= controller.recovered_epoch
         {
             actions.push(Action::HearRecovered(number));
@@ -239,8 +304,21 @@ fn of_faults(config: &Config, state: &State, actions: &mut Vec<Action>) {
     if spent.evictions < config.evictions && record.is_valid() && !record.evicting {
         actions.push(Action::Evict);
     }
+    if spent.cleanings < config.cleanings && record.is_valid() && record.dirty {
+        actions.push(Action::Clean);
+    }
     if spent.crashes < config.crashes {
-        actions.push(Action::Crash);
+        actions.extend(survivors(config, state).map(Action::Crash));
+    }
+    let serves = state.controller.phase == Phase::Serving;
+    if spent.changes < config.changes && serves {
+        actions.push(Action::Change);
+    }
+    if spent.moves < config.moves && serves {
+        actions.push(Action::Move);
+    }
+    if spent.other_recoveries < config.other_recoveries {
+        actions.push(Action::RecoverOther);
     }
     if spent.node_restarts < config.node_restarts {
         actions.push(Action::RestartNode);
@@ -251,12 +329,23 @@ fn of_faults(config: &Config, state: &State, actions: &mut Vec<Action>) {
     if spent.floor_rises < config.floor_rises {
         actions.push(Action::RaiseFloor);
     }
-    if node.epoch < state.controller.epoch {
+    if node.epoch != state.controller.epoch {
         actions.push(Action::NodeChangesEpoch);
     }
     if !state.expired && config.has_expiring() {
         actions.push(Action::Expire);
     }
+}
+
+/// Who may be left once switches have died: any members of the chain, but not all; within a recovery
+/// any of its witnesses, all of them if those of the new chain died. Where clients preserve nothing,
+/// one is left, unless the loss is to be declared.
+fn survivors(config: &Config, state: &State) -> impl Iterator<Item = u8> {
+    let serves = state.controller.phase == Phase::Serving;
+    let of = if serves { config.members() } else { state.controller.witnesses };
+    let least = u8::from(!state.controller.is_preserved && !config.declares && of != 0);
+    let most = if serves { of - 1 } else { of };
+    (least..=most).filter(move |some| some & !of == 0)
 }
 
 fn of_snapshots(config: &Config, state: &State, actions: &mut Vec<Action>) {
@@ -272,6 +361,7 @@ fn of_snapshots(config: &Config, state: &State, actions: &mut Vec<Action>) {
     if controller.taking != 0 && controller.taking == controller.snapshot.generation {
         actions.push(Action::StoreSnapshot);
     }
+    actions.extend(may_freeze(config, state).map(|member| Action::Freeze(member as u8)));
     if may_store_gathered(config, state) {
         actions.push(Action::StoreGathered);
     }

@@ -1,4 +1,4 @@
-//! The switch: reads, writes, completion, control packets, snapshots (protocol, sections 3, 4 and
+//! The switch, in a chain its owner: reads, writes, completion, control packets, snapshots (protocol, sections 3, 4 and
 //! 6; `datapath/*.h`).
 
 use crate::ablation::Mechanism;
@@ -17,9 +17,15 @@ impl Step<'_> {
         &mut self.state.switches[at].lanes[usize::from(client)]
     }
 
+    /// An answer towards its client.
+    fn answer(&mut self, at: usize, packet: Packet) {
+        self.pass_up(at, self.config.owner(), packet);
+    }
+
     /// The pipeline.
     pub(crate) fn switch_receives(&mut self, at: usize, packet: Packet) {
-        if self.has(Mechanism::EpochFence) && packet.epoch != self.switch(at).epoch {
+        let refuses = self.has(Mechanism::EpochFence) && packet.epoch != self.switch(at).epoch;
+        if refuses || self.switch(at).frozen {
             return;
         }
         match packet.op {
@@ -42,8 +48,8 @@ impl Step<'_> {
         } else if record.latest || !self.has(Mechanism::Outdated) {
             let (generation, dirty) = (record.generation, record.dirty);
             let (version, expired) = (record.version, self.has_expired(record.version));
-            let answer = Packet { to: To::Client, op: Op::ReadReply, version, expired, ..packet };
-            Packet { cached: true, generation, dirty, ..answer }
+            let answer = Packet { op: Op::ReadReply, version, expired, ..packet };
+            return self.answer(at, Packet { cached: true, generation, dirty, ..answer });
         } else if record.evicting && record.dirty && self.has(Mechanism::Embedding) {
             Packet { op: Op::EmbeddedRead, version: record.version, ..forwarded }
         } else if record.evicting {
@@ -64,7 +70,7 @@ impl Step<'_> {
         if packet.op == Op::FencedReadReply && waits && (packet.guard >= record.adm || !fenced) {
             self.store_in_cache(at, packet.version, false, true); // only the node knows how it was made
         }
-        self.state.send(Packet { to: To::Client, op: Op::ReadReply, guard: Seq::NONE, ..packet });
+        self.answer(at, Packet { op: Op::ReadReply, guard: Seq::NONE, ..packet });
     }
 
     /// `record_store`: before the first change in a new generation the original goes to the agent.
@@ -105,46 +111,69 @@ impl Step<'_> {
         match lane.state {
             LaneState::Forwarded if !self.has(Mechanism::RetryOldSeq) => self.write_new(at, packet),
             LaneState::Forwarded => self.state.send(Packet { to: To::Node, version, ..packet }),
-            LaneState::Applied => {
-                self.reply_from_cache(at, Packet { version, ..packet }, Op::WriteReply)
-            }
+            LaneState::Applied => self.repeat(at, Packet { version, ..packet }, Op::WriteReply),
             LaneState::Refused => {
-                self.reply_from_cache(at, Packet { version, ..packet }, Op::ConditionFailed)
+                self.repeat(at, Packet { version, ..packet }, Op::ConditionFailed)
             }
             LaneState::Done => {
-                self.state.send(Packet {
-                    to: To::Client,
-                    op: Op::WriteReply,
-                    version,
-                    guard: Seq::NONE,
-                    ..packet
-                });
+                let op = Op::WriteReply;
+                self.answer(at, Packet { op, version, guard: Seq::NONE, ..packet });
             }
-            LaneState::DoneFailed => {
-                self.state.send(Packet { to: To::Client, op: Op::ConditionFailed, ..packet })
-            }
+            LaneState::DoneFailed => self.answer(at, Packet { op: Op::ConditionFailed, ..packet }),
             LaneState::None => {}
         }
     }
 
-    /// An answer with the *current* generation.
+    /// An answer with the *current* generation. Keepers are told whether a node has the record;
+    /// without any, the client preserves its own write in any case.
     fn reply_from_cache(&mut self, at: usize, packet: Packet, op: Op) {
+        let dirty = self.is_undone(at) || !self.config.has_keepers();
+        self.reply(at, Packet { dirty, ..packet }, op);
+    }
+
+    fn reply(&mut self, at: usize, packet: Packet, op: Op) {
         let generation = self.switch(at).generation;
-        let answer =
-            Packet { to: To::Client, op, generation, cached: true, guard: Seq::NONE, ..packet };
-        self.state.send(answer);
+        self.answer(at, Packet { op, generation, cached: true, guard: Seq::NONE, ..packet });
+    }
+
+    /// Whether there is a record that no node has.
+    fn is_undone(&mut self, at: usize) -> bool {
+        let record = self.switch(at).record;
+        record.is_valid() && record.dirty
+    }
+
+    /// Says again what the lane knows. The first time it may not have been kept, so the record is
+    /// looked up: what isn't there any more a node has, and a refusal names what is there now.
+    fn repeat(&mut self, at: usize, packet: Packet, op: Op) {
+        if !self.config.has_keepers() {
+            return self.reply_from_cache(at, packet, op);
+        }
+        let undone = self.is_undone(at);
+        let named = if undone { self.switch(at).record.version } else { Version::default() };
+        let version = match op {
+            Op::ConditionFailed => Version { seq: named.seq.max(packet.version.seq), ..named },
+            _ => packet.version,
+        };
+        let by_record = self.has(Mechanism::RepeatByRecord);
+        let dirty = (undone || !by_record) && self.has(Mechanism::RepeatKept);
+        self.reply(at, Packet { version, dirty, ..packet }, op);
     }
 
     /// `write.h`: takes its number, rule 1, before it looks the record up.
     fn write_new(&mut self, at: usize, packet: Packet) {
         let counter_max = self.config.counter_max;
         let two_cores = self.config.two_cores;
+        let numbers = self.has(Mechanism::KeptOnTheWayUp);
         let switch = self.switch(at);
-        if switch.counter == counter_max {
+        if numbers && switch.counter == counter_max {
             return;
         }
-        switch.counter += 1;
-        let seq = switch.last();
+        if numbers {
+            switch.counter += 1;
+        } else {
+            switch.counter = switch.counter.max(packet.version.seq.counter());
+        }
+        let seq = if numbers { switch.last() } else { packet.version.seq };
         let packet = Packet { version: Version { seq, ..packet.version }, ..packet };
         if two_cores {
             self.lane(at, packet.client).locked = Some(packet);
@@ -173,8 +202,7 @@ impl Step<'_> {
         } else if record.latest || !self.has(Mechanism::Outdated) {
             let refused = conditional && packet.guard != record.version.seq;
             if refused {
-                self.lane_set(at, Packet { version: record.version, ..packet }, LaneState::Refused);
-                self.reply_from_cache(at, packet, Op::ConditionFailed);
+                self.refuse(at, packet);
             } else if newer_than(record.version.seq) {
                 self.absorb(at, packet);
             } else if conditional || record.dependent && self.has(Mechanism::Dependent) {
@@ -183,7 +211,7 @@ impl Step<'_> {
                 // it again.
             } else {
                 self.lane_set(at, packet, LaneState::Applied);
-                self.reply_from_cache(at, packet, Op::WriteReply);
+                self.superseded(at, packet);
             }
         } else if conditional {
             self.switch(at).record.adm = record.adm.max(seq);
@@ -200,6 +228,25 @@ impl Step<'_> {
         self.executed(packet.client, packet.request, packet.version.seq);
         self.lane_set(at, packet, LaneState::Applied);
         self.reply_from_cache(at, packet, Op::WriteReply);
+    }
+
+    /// The condition failed, because of the record that is there. Keepers are told of it; without
+    /// any, the client reads it.
+    fn refuse(&mut self, at: usize, packet: Packet) {
+        let version = self.switch(at).record.version;
+        let named = Packet { version, ..packet };
+        self.lane_set(at, named, LaneState::Refused);
+        let told = if self.config.has_keepers() { named } else { packet };
+        self.reply_from_cache(at, told, Op::ConditionFailed);
+    }
+
+    /// Another core's later write is there already: this one counts as applied before it.
+    fn superseded(&mut self, at: usize, packet: Packet) {
+        if self.has(Mechanism::SupersededKept) {
+            self.reply_from_cache(at, packet, Op::WriteReply);
+        } else {
+            self.reply(at, Packet { dirty: false, ..packet }, Op::WriteReply);
+        }
     }
 
     fn forward_write(&mut self, at: usize, packet: Packet) {
@@ -227,7 +274,7 @@ impl Step<'_> {
         }
         let failed = packet.op == Op::ConditionFailed;
         self.lane_set(at, packet, if failed { LaneState::DoneFailed } else { LaneState::Done });
-        self.state.send(Packet { to: To::Client, ..packet });
+        self.answer(at, packet);
     }
 
     /// A node refused to apply it under this number, because a fence is above it: once more, with a
@@ -243,14 +290,17 @@ impl Step<'_> {
     pub(crate) fn admit(&mut self, at: usize, entry: Entry) {
         let validated = self.has(Mechanism::Validity);
         let switch = self.switch(at);
-        if entry.epoch != switch.epoch || entry.id <= switch.admitted_to || switch.record.is_valid()
-        {
+        let refuses = switch.frozen || entry.epoch != switch.epoch;
+        if refuses || entry.id <= switch.admitted_to || switch.record.is_valid() {
             return;
         }
         switch.admitted_to = entry.id;
         // Without validity packets find it before `SET_VALID` has looked at the counter.
         let adm = if validated { switch.last() } else { Seq::NONE };
         switch.record = Record { entry, adm, generation: switch.generation, ..Record::default() };
+        if !self.has(Mechanism::KeepersFirst) {
+            self.admit_at_keepers(entry);
+        }
     }
 
     /// Whether a command means the record that is there.
@@ -258,7 +308,8 @@ impl Step<'_> {
         let checked = self.has(Mechanism::IncarnationCheck);
         let switch = self.switch(at);
         let there = switch.record.entry.id;
-        entry.epoch == switch.epoch && there != 0 && (there == entry.id || !checked)
+        let serves = entry.epoch == switch.epoch && !switch.frozen;
+        serves && there != 0 && (there == entry.id || !checked)
     }
 
     /// `EVICT_BEGIN`: what is dirty goes to the node first.
@@ -269,17 +320,20 @@ impl Step<'_> {
         let record = &mut self.switch(at).record;
         record.evicting = true;
         let (dirty, version) = (record.dirty, record.version);
+        if !self.has(Mechanism::KeepersLast) {
+            self.remove_from_keepers(at, entry);
+        }
         self.state.command(match dirty {
             true => Command::StoreEvicted(entry, version),
             false => Command::Remove(entry),
         });
     }
 
-    /// `REMOVE`; only then is the node's offer cleared (rule 5).
+    /// `REMOVE`; only then do its keepers' entries go, and then is the node's offer cleared (rule 5).
     pub(crate) fn remove(&mut self, at: usize, entry: Entry) {
         if self.is_named(at, entry) {
             self.switch(at).record = Record::default();
-            self.state.command(Command::ClearOffer(entry));
+            self.remove_from_keepers(at, entry);
         }
     }
 
