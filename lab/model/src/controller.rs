@@ -48,12 +48,13 @@ impl Step<'_> {
         self.evict_begin(at, entry);
     }
 
-    /// The active chain is replaced: a new epoch, with empty switches. Of the last recovered epoch's
-    /// chain these members can be asked for what they have; the others were taken for dead, and may
-    /// run on as zombies.
+    /// The active chain is replaced: a new epoch, with empty switches. Of the last recovered
+    /// epoch's chain these members can be asked for what they have; the others were taken for dead,
+    /// and may run on as zombies.
     pub(crate) fn begin_recovery(&mut self, witnesses: u8) {
         let next = self.state.active() + 1;
-        // What the last recovered epoch's protection left is asked, whatever the next one's will be.
+        // What the last recovered epoch's protection left is asked, whatever the next one's will
+        // be.
         let asks = self.has(Mechanism::ProtectionOfLast) || !self.config.is_preserved(next);
         let controller = self.controller();
         controller.last_epoch += 1;
@@ -70,8 +71,8 @@ impl Step<'_> {
         self.state.switches[next] = Switch { epoch, generation, record, ..Switch::default() };
     }
 
-    /// The key's partition goes to another chain: both get a new epoch, and the key's old chain serves
-    /// on for other keys.
+    /// The key's partition goes to another chain: both get a new epoch, and the key's old chain
+    /// serves on for other keys.
     pub(crate) fn move_partition(&mut self) {
         let by_rack = self.has(Mechanism::EpochByRack);
         let controller = self.controller();

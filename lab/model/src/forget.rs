@@ -54,8 +54,8 @@ impl Step<'_> {
         self.state.packets = packets;
     }
 
-    /// Once node and clients have left an epoch, nothing that its switches do is seen; nor is it once
-    /// they refuse their epoch. What a recovery may load from them stays.
+    /// Once node and clients have left an epoch, nothing that its switches do is seen; nor is it
+    /// once they refuse their epoch. What a recovery may load from them stays.
     fn forget_zombies(&mut self) {
         let clients =
             self.state.clients[..self.config.clients.len()].iter().map(|client| client.epoch);
@@ -125,8 +125,8 @@ fn is_dead(config: &Config, state: &State, packet: &Packet, reasons: Reasons) ->
     }
 }
 
-/// Whether a packet that no client waits for is nothing new to a keeper, nor to those after it: they
-/// have it, or have no entry, and get none in this epoch.
+/// Whether a packet that no client waits for is nothing new to a keeper, nor to those after it:
+/// they have it, or have no entry, and get none in this epoch.
 fn is_kept(
     config: &Config,
     state: &State,

@@ -57,7 +57,8 @@ impl Step<'_> {
         }
     }
 
-    /// The first switch's answer to a client. What switches alone protect, clients needn't preserve.
+    /// The first switch's answer to a client. What switches alone protect, clients needn't
+    /// preserve.
     fn tell(&mut self, chain: usize, packet: Packet) {
         let dirty = packet.dirty && self.config.is_preserved(chain);
         self.state.send(Packet { to: To::Client, dirty, ..packet });

@@ -1,8 +1,8 @@
 //! A model of the rules of ownership, at-most-once and recovery, small enough to look at every
 //! state.
 //!
-//! One key, one node, one chain of switches and its successors, a few clients; every packet and command that
-//! was ever sent may arrive any number of times, at any later moment, or never.
+//! One key, one node, one chain of switches and its successors, a few clients; every packet and
+//! command that was ever sent may arrive any number of times, at any later moment, or never.
 //! `docs/understand/model.md` says what is modelled, what was explored and what isn't.
 //!
 //! It is written from `docs/understand/protocol.md` and shares no code with the product: it would

@@ -15,10 +15,11 @@ pub enum Broken {
     /// A version that was acknowledged, or seen, is at no node, preserved by no client and in no
     /// durable snapshot: a crash of the switch would lose it.
     Lost,
-    /// A version that was told isn't at the node, and a switch from which a recovery may have to take
-    /// it doesn't have it.
+    /// A version that was told isn't at the node, and a switch from which a recovery may have to
+    /// take it doesn't have it.
     NotKept,
-    /// A client waits, and nothing that may still happen changes anything, though there are numbers.
+    /// A client waits, and nothing that may still happen changes anything, though there are
+    /// numbers.
     Stuck,
     /// A snapshot lacks a record that was cached at its point, though no report was lost.
     SnapshotIncomplete,

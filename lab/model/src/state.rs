@@ -376,7 +376,8 @@ pub(crate) struct Controller {
     pub(crate) generation: u8,
     /// Where it is.
     pub(crate) phase: Phase,
-    /// Members of the last recovered epoch's chain that can be asked for what they have, a bit each.
+    /// Members of the last recovered epoch's chain that can be asked for what they have, a bit
+    /// each.
     pub(crate) witnesses: u8,
     /// Those that were loaded.
     pub(crate) loaded: u8,
@@ -459,7 +460,8 @@ pub(crate) struct Spent {
 /// Everything.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub(crate) struct State {
-    /// The chains' owners in the order of their epochs; the last one serves, the others are zombies.
+    /// The chains' owners in the order of their epochs; the last one serves, the others are
+    /// zombies.
     pub(crate) switches: [Switch; CHAINS_MAX],
     /// Their keepers, from the clients on.
     pub(crate) keepers: [[Keeper; LAYERS_MAX - 1]; CHAINS_MAX],

@@ -337,9 +337,9 @@ fn of_faults(config: &Config, state: &State, actions: &mut Vec<Action>) {
     }
 }
 
-/// Who may be left once switches have died: any members of the chain, but not all; within a recovery
-/// any of its witnesses, all of them if those of the new chain died. Where clients preserve nothing,
-/// one is left, unless the loss is to be declared.
+/// Who may be left once switches have died: any members of the chain, but not all; within a
+/// recovery any of its witnesses, all of them if those of the new chain died. Where clients
+/// preserve nothing, one is left, unless the loss is to be declared.
 fn survivors(config: &Config, state: &State) -> impl Iterator<Item = u8> {
     let serves = state.controller.phase == Phase::Serving;
     let of = if serves { config.members() } else { state.controller.witnesses };

@@ -1,5 +1,5 @@
-//! The switch, in a chain its owner: reads, writes, completion, control packets, snapshots (protocol, sections 3, 4 and
-//! 6; `datapath/*.h`).
+//! The switch, in a chain its owner: reads, writes, completion, control packets, snapshots
+//! (protocol, sections 3, 4 and 6; `datapath/*.h`).
 
 use crate::ablation::Mechanism;
 use crate::properties::Broken;
@@ -329,7 +329,8 @@ impl Step<'_> {
         });
     }
 
-    /// `REMOVE`; only then do its keepers' entries go, and then is the node's offer cleared (rule 5).
+    /// `REMOVE`; only then do its keepers' entries go, and then is the node's offer cleared (rule
+    /// 5).
     pub(crate) fn remove(&mut self, at: usize, entry: Entry) {
         if self.is_named(at, entry) {
             self.switch(at).record = Record::default();
