@@ -139,7 +139,10 @@ fn is_kept(
         && (spent.admissions < config.admissions
             || spent.controller_restarts < config.controller_restarts
             || controller.phase != Phase::Serving);
-    let admits = |command: &Command| matches!(command, Command::AdmitKeeper(_, entry) if entry.epoch == packet.epoch);
+    let admits = |command: &Command| match command {
+        Command::AdmitKeeper(_, entry) => entry.epoch == packet.epoch,
+        _ => false,
+    };
     let is_answer = !matches!(packet.op, Op::Read | Op::Write | Op::ConditionalWrite);
     let nothing_new = |keeper: &Keeper| {
         keeper.frozen || !keeper.is_valid() || keeper.version.seq >= packet.version.seq

@@ -1,5 +1,5 @@
 //! The switches before a chain's owner. They pass requests on, and keep what an answer tells of a
-//! version that no node has, before anyone is told.
+//! version that no node has, before a client is told.
 
 use crate::ablation::Mechanism;
 use crate::state::{Command, Entry, Keeper, Op, Packet, Seq, To, Version};
