@@ -42,6 +42,11 @@ impl Kind {
         self.lists_keys() || matches!(self, Kind::Count | Kind::Flush)
     }
 
+    /// Whether its arguments name all its keys.
+    pub(crate) fn names_keys(self) -> bool {
+        !self.scans()
+    }
+
     fn lists_keys(self) -> bool {
         matches!(self, Kind::Scan | Kind::Keys | Kind::Random)
     }
@@ -269,8 +274,7 @@ impl Batch {
 
     /// An outcome that can't be known outranks every other failure.
     pub(crate) fn fail(&mut self, failure: Failure) {
-        if self.failure.is_none() || matches!(failure, Failure::Indeterminate(_) | Failure::NoSpace)
-        {
+        if self.failure.is_none() || failure.is_unknown_outcome() {
             self.failure = Some(failure);
         }
     }

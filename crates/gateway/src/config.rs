@@ -3,8 +3,38 @@
 use crate::spool::Durability;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 use switchback_core::client::ClientConfig;
+
+/// What becomes of transactions of several keys, which no write spans. Those of one key are executed
+/// exactly.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Transactions {
+    /// They are refused.
+    #[default]
+    Refuse,
+    /// Their commands are executed one after the other: others may come between, and what went
+    /// before a failure stays.
+    Batch,
+}
+
+impl Transactions {
+    /// All of them.
+    pub const ALL: [Transactions; 2] = [Transactions::Refuse, Transactions::Batch];
+}
+
+impl FromStr for Transactions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Transactions, String> {
+        match text {
+            "refuse" => Ok(Transactions::Refuse),
+            "batch" => Ok(Transactions::Batch),
+            _ => Err(format!("{text:?} is none of \"refuse\", \"batch\"")),
+        }
+    }
+}
 
 /// Configuration of a gateway. The defaults suit an embedded rack on one machine.
 #[derive(Clone, Debug)]
@@ -24,6 +54,8 @@ pub struct GatewayConfig {
     pub client_id_base: u64,
     /// The session of each worker.
     pub session: ClientConfig,
+    /// What becomes of transactions of several keys.
+    pub transactions: Transactions,
     /// How long a command may wait for a lane, a session or a snapshot before it fails.
     pub wait_max: Duration,
     /// Connections.
@@ -54,6 +86,7 @@ impl Default for GatewayConfig {
             spool_bytes_max: 512 << 20,
             client_id_base: 1,
             session: ClientConfig::default(),
+            transactions: Transactions::default(),
             wait_max: Duration::from_secs(5),
             max_clients: 10_000,
             pipeline_max: 128,

@@ -1,6 +1,7 @@
 //! A client's connection: its buffers, and its replies in order.
 
 use crate::arena::Arena;
+use crate::programs::{Transaction, Watched};
 use crate::resp::Parser;
 use mio::net::TcpStream;
 use std::collections::VecDeque;
@@ -151,9 +152,11 @@ pub(crate) struct Connection {
     /// A batch is under way that hasn't started all its parts, or whose arguments don't name its
     /// keys: nothing may overtake it.
     pub(crate) barrier: bool,
-    /// When it sent a MULTI, which was refused; what belongs to the transaction must not be
-    /// executed.
-    pub(crate) multi_at_us: Option<u64>,
+    /// What came since MULTI.
+    pub(crate) multi: Option<Box<Transaction>>,
+    pub(crate) watched: Option<Box<Watched>>,
+    /// What is left of a transaction whose commands are executed one after the other.
+    pub(crate) replayed: Option<Box<Transaction>>,
     /// How long a reply may become, going by those before it.
     pub(crate) reply_bytes: usize,
     /// Since when the client has taken none of the replies that it could take.
@@ -201,7 +204,9 @@ impl Connection {
             held_bytes: 0,
             parked: 0,
             barrier: false,
-            multi_at_us: None,
+            multi: None,
+            watched: None,
+            replayed: None,
             reply_bytes: FIRST_REPLY_BYTES,
             unread_since_us: None,
             takes_nothing: false,
@@ -231,6 +236,11 @@ impl Connection {
             + self.slot_bytes
             + self.held_bytes
             + self.parser.memory()
+            + [&self.multi, &self.replayed]
+                .into_iter()
+                .flatten()
+                .map(|all| all.bytes())
+                .sum::<usize>()
     }
 
     /// Takes note of a reply's length. A long one is forgotten over some fifty short ones.

@@ -4,9 +4,10 @@ use crate::batch::Kind;
 use crate::command::introspect::{self, Answer};
 use crate::command::options::{self, Expiry, OnlyIf, SetOptions, Unit};
 use crate::command::{Refused, Verb, parts, why_unsupported};
-use crate::connection::{Connection, ConnectionId};
+use crate::connection::ConnectionId;
 use crate::failure::{ErrorKind, Failure};
 use crate::operation::Action;
+use crate::programs;
 use crate::replies::Address;
 use crate::resp::{Args, parse_i64, write};
 use crate::running::{Link, Running};
@@ -25,7 +26,7 @@ pub(crate) enum Flow {
 }
 
 /// What a command turns out to be.
-enum Plan<'a> {
+pub(crate) enum Plan<'a> {
     One(Action, [&'a [u8]; 2]),
     /// With the value that there should be.
     Comparing(Action, [&'a [u8]; 3]),
@@ -37,12 +38,12 @@ enum Plan<'a> {
     Here(Answer),
     /// The same, once all that is under way is out: it changes how replies look, or ends them.
     HereAlone(Answer),
+    /// Does more than answer.
+    Run(Handler),
 }
 
-/// How long a refused transaction may take to be sent. A connection that goes on without EXEC after
-/// that is closed: its client may have read the refusal and mean something else, which can't be
-/// told.
-const TRANSACTION_US_MAX: u64 = 2_000_000;
+/// Executes such a command.
+pub(crate) type Handler = fn(&mut Running, &mut Link, &Shared, ConnectionId, Args<'_>) -> Flow;
 
 /// Executes one command of a connection.
 #[inline]
@@ -53,38 +54,13 @@ pub(crate) fn execute(
     id: ConnectionId,
     args: Args<'_>,
 ) -> Flow {
-    let verb = Verb::from_name(args.get(0));
-    let Some(connection) = running.outbox.replies.connections.get_mut(id) else {
+    let Some(verb) = admitted(running, id, args) else {
+        programs::spoil(running, id);
         return Flow::Done;
     };
-    if let Some(multi_at_us) = connection.multi_at_us
-        && !ends_transaction(connection, verb, args.get(0))
-    {
-        connection.closing = running.now.monotonic_us > multi_at_us + TRANSACTION_US_MAX;
-        let text = "ERR not executed: it comes after a MULTI without EXEC or DISCARD, and Switchback has no transactions";
-        refuse_command(running, id, Refused::from_name(args.get(0)), ErrorKind::Unsupported, text);
-        return Flow::Done;
-    }
-    let Some(verb) = verb else {
-        unknown(running, id, args);
-        return Flow::Done;
-    };
-    let spec = verb.spec();
-    if !spec.takes(args.len()) {
-        let text = format!("ERR wrong number of arguments for '{}' command", spec.name);
-        refuse(running, id, ErrorKind::Command, &text);
-        return Flow::Done;
-    }
     let Some(connection) = running.outbox.replies.connections.get(id) else { return Flow::Done };
-    if !connection.authenticated && !spec.needs_no_auth() {
-        refuse(running, id, ErrorKind::Auth, "NOAUTH Authentication required.");
-        return Flow::Done;
-    }
-    if let Some(why) = &running.outbox.spool_failure
-        && spec.writes()
-    {
-        let text = format!("MISCONF {why}; nothing was written");
-        refuse(running, id, ErrorKind::Spool, &text);
+    if connection.multi.is_some() && !verb.is_never_queued() {
+        programs::queue(running, id, verb, args);
         return Flow::Done;
     }
     let is_idle = connection.is_idle();
@@ -123,9 +99,38 @@ pub(crate) fn execute(
         }
         Ok(Plan::HereAlone(_)) if !is_idle => return Flow::Wait,
         Ok(Plan::Here(answer) | Plan::HereAlone(answer)) => answer(running, shared, id, args),
+        Ok(Plan::Run(handler)) => return handler(running, link, shared, id, args),
         Err(failure) => refuse(running, id, failure.kind(), &failure.text()),
     }
     Flow::Done
+}
+
+/// What command it is; `None` if it isn't even looked at, which is answered.
+#[inline]
+fn admitted(running: &mut Running, id: ConnectionId, args: Args<'_>) -> Option<Verb> {
+    let Some(verb) = Verb::from_name(args.get(0)) else {
+        unknown(running, id, args);
+        return None;
+    };
+    let spec = verb.spec();
+    if !spec.takes(args.len()) {
+        let text = format!("ERR wrong number of arguments for '{}' command", spec.name);
+        refuse(running, id, ErrorKind::Command, &text);
+        return None;
+    }
+    let connection = running.outbox.replies.connections.get(id)?;
+    if !connection.authenticated && !spec.needs_no_auth() {
+        refuse(running, id, ErrorKind::Auth, "NOAUTH Authentication required.");
+        return None;
+    }
+    if let Some(why) = &running.outbox.spool_failure
+        && spec.writes()
+    {
+        let failure = Failure::Spool(why.clone());
+        refuse(running, id, failure.kind(), &failure.text());
+        return None;
+    }
+    Some(verb)
 }
 
 /// Answers with an error, at its turn.
@@ -155,6 +160,9 @@ pub(crate) fn answer_here(
 ) {
     let replies = &mut running.outbox.replies;
     let Some(connection) = replies.connections.get(id) else { return };
+    if let Some(captured) = &mut running.captured {
+        return write(captured, connection.resp3);
+    }
     let number = connection.next_reply();
     if !connection.slots.is_empty() {
         replies.reserve(id);
@@ -163,23 +171,9 @@ pub(crate) fn answer_here(
     replies.reply(to, Answerer::Gateway, None, write);
 }
 
-/// Whether a command that came with a refused MULTI is answered as itself.
-fn ends_transaction(connection: &mut Connection, verb: Option<Verb>, name: &[u8]) -> bool {
-    let ends = matches!(verb, Some(Verb::Reset | Verb::Quit))
-        || (verb.is_none()
-            && [&b"exec"[..], b"discard"].iter().any(|end| name.eq_ignore_ascii_case(end)));
-    connection.multi_at_us = connection.multi_at_us.filter(|_| !ends);
-    ends
-}
-
 /// A name that isn't in the table.
 fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     let name = printable(args.get(0));
-    if name.eq_ignore_ascii_case("multi")
-        && let Some(connection) = running.outbox.replies.connections.get_mut(id)
-    {
-        connection.multi_at_us = Some(running.now.monotonic_us);
-    }
     // A web page has its browser send commands in the body of a request. Redis closes on these
     // words, too.
     if name.eq_ignore_ascii_case("post") || name.eq_ignore_ascii_case("host:") {
@@ -220,7 +214,7 @@ fn printable(bytes: &[u8]) -> String {
 /// Every command of the table: one that isn't here doesn't compile.
 #[inline]
 #[deny(clippy::wildcard_enum_match_arm)]
-fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
+pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
     let keys = verb.spec().keys;
     if keys.0 > 0 {
         match keys.1 {
@@ -304,6 +298,15 @@ fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure
         Verb::Config => Ok(Plan::Here(introspect::config)),
         Verb::Command => Ok(Plan::Here(introspect::command)),
         Verb::Info => Ok(Plan::Here(introspect::info)),
+        Verb::Multi => Ok(Plan::Here(programs::multi)),
+        Verb::Discard => Ok(Plan::Here(programs::discard)),
+        Verb::Unwatch => Ok(Plan::Here(programs::unwatch)),
+        Verb::Watch => Ok(Plan::Run(programs::watch)),
+        Verb::Exec => Ok(Plan::Run(programs::exec)),
+        Verb::Eval | Verb::EvalSha | Verb::EvalRo | Verb::EvalShaRo => {
+            Ok(Plan::Run(programs::eval))
+        }
+        Verb::Script => Ok(Plan::Here(programs::script)),
         Verb::Hello => Ok(Plan::HereAlone(introspect::hello)),
         Verb::Auth => Ok(Plan::HereAlone(introspect::auth)),
         Verb::Reset => Ok(Plan::HereAlone(introspect::reset)),

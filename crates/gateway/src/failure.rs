@@ -26,6 +26,10 @@ pub(crate) enum Failure {
         "INDETERMINATE the write may or may not have happened: no answer came within {0} ms, or the switch was replaced meanwhile"
     )]
     Indeterminate(u64),
+    #[error(
+        "INDETERMINATE all writes of this transaction or script happened, or none did: no answer came within {0} ms, or the switch was replaced meanwhile"
+    )]
+    IndeterminateProgram(u64),
     #[error("TIMEOUT no answer from the rack within {0} ms; nothing was changed")]
     TimedOut(u64),
     #[error(
@@ -34,6 +38,12 @@ pub(crate) enum Failure {
     NoSpace,
     #[error("ERR others kept writing this key: gave up after {0} attempts, nothing was changed")]
     Contended(u32),
+    #[error(
+        "TRYAGAIN others kept writing this key: gave up after {0} attempts, nothing was changed"
+    )]
+    Overtaken(u32),
+    #[error("ERR the transaction or script ran for more than {0} ms; nothing was changed")]
+    TooSlow(u64),
     #[error("ERR no session with the rack's controller for {0} ms; nothing was sent")]
     NoSession(u64),
     #[error("ERR too many requests under way for {0} ms; nothing was sent")]
@@ -46,6 +56,20 @@ pub(crate) enum Failure {
     TooManyKeys(usize),
     #[error("ERR the reply would be longer than {0} bytes")]
     ReplyLength(usize),
+    #[error("ERR '{0}' is not supported by Switchback in a transaction or script of one key")]
+    NotOfOneKey(&'static str),
+    #[error("ERR '{0}' is not supported by Switchback in a transaction")]
+    NotInTransaction(&'static str),
+    #[error("ERR a transaction has at most {commands} commands of {bytes} bytes together")]
+    TransactionLength { commands: usize, bytes: usize },
+    #[error("{0}")]
+    Unsupported(&'static str),
+    #[error("MISCONF {0}; nothing was written")]
+    Spool(String),
+    #[error("NOSCRIPT No matching script. Please use EVAL.")]
+    NoScript,
+    #[error("ERR the script used more than {0} MiB of memory; nothing was changed")]
+    ScriptMemory(usize),
     #[error("{0}")]
     Static(&'static str),
     #[error("{0}")]
@@ -133,19 +157,33 @@ impl ErrorKind {
 impl Failure {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
-            Failure::Indeterminate(_) => ErrorKind::Indeterminate,
+            Failure::Indeterminate(_) | Failure::IndeterminateProgram(_) => {
+                ErrorKind::Indeterminate
+            }
             Failure::TimedOut(_) => ErrorKind::Timeout,
             Failure::NoSpace => ErrorKind::NoSpace,
-            Failure::Contended(_) => ErrorKind::Contended,
+            Failure::Contended(_) | Failure::Overtaken(_) => ErrorKind::Contended,
             Failure::NoSession(_) => ErrorKind::NoSession,
             Failure::Busy(_) => ErrorKind::Busy,
             Failure::Backpressure(_) => ErrorKind::Backpressure,
             Failure::ValueLength
             | Failure::KeyLength
             | Failure::TooManyKeys(_)
+            | Failure::TooSlow(_)
+            | Failure::ScriptMemory(_)
+            | Failure::TransactionLength { .. }
             | Failure::ReplyLength(_) => ErrorKind::Length,
+            Failure::NotOfOneKey(_) | Failure::NotInTransaction(_) | Failure::Unsupported(_) => {
+                ErrorKind::Unsupported
+            }
+            Failure::Spool(_) => ErrorKind::Spool,
             _ => ErrorKind::Command,
         }
+    }
+
+    /// Whether a write may have happened all the same.
+    pub(crate) fn is_unknown_outcome(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Indeterminate | ErrorKind::NoSpace)
     }
 
     /// The error reply, without its `-`.

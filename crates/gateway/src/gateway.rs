@@ -1,6 +1,7 @@
 //! Starting and stopping a gateway.
 
 use crate::config::GatewayConfig;
+use crate::programs::Programs;
 use crate::replies::Replies;
 use crate::retired::Retired;
 use crate::running::{Link, Running};
@@ -51,6 +52,9 @@ pub struct WorkerLinks {
     pub control: Box<dyn ControlLink>,
 }
 
+/// What a worker may need of its stack: scripts nest tables a thousand deep.
+const STACK_BYTES: usize = 8 << 20;
+
 /// A running gateway. Dropping it stops it.
 #[derive(Debug)]
 pub struct Gateway {
@@ -93,7 +97,9 @@ impl Gateway {
         for (index, poll) in polls.into_iter().enumerate() {
             let theirs = if index == 0 { std::mem::take(&mut listeners) } else { Vec::new() };
             let worker = gateway.worker(index, poll, theirs, &mut links)?;
-            let builder = std::thread::Builder::new().name(format!("sw-gateway-{index}"));
+            let builder = std::thread::Builder::new()
+                .name(format!("sw-gateway-{index}"))
+                .stack_size(STACK_BYTES);
             gateway
                 .threads
                 .push(builder.spawn(move || worker.run()).map_err(GatewayError::Worker)?);
@@ -154,12 +160,13 @@ impl Gateway {
                 .map_err(GatewayError::Worker)?;
         }
         let replies = Replies::new(Arc::clone(&shared.statistics), index);
+        let programs = Programs::new(&shared, index);
         Ok(Worker {
             index,
             poll,
             listeners,
             link: Link::new(session, uplink, control),
-            running: Running::new(now, config, replies, spool.is_some()),
+            running: Running::new(now, config, replies, spool.is_some(), programs),
             spool,
             accepts: true,
             accepts_again: false,

@@ -15,6 +15,7 @@ mod failure;
 mod gateway;
 mod key_queues;
 mod operation;
+mod programs;
 mod replies;
 pub mod resp;
 mod retired;
@@ -27,7 +28,7 @@ mod strings;
 mod worker;
 
 pub use command::{Refused, Spec, VERBS, Verb};
-pub use config::GatewayConfig;
+pub use config::{GatewayConfig, Transactions};
 pub use failure::ErrorKind;
 pub use gateway::{Gateway, GatewayError, WorkerLinks};
 pub use spool::Durability;

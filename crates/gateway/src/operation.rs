@@ -9,6 +9,8 @@ use crate::command::options::{ExpireIf, Expiry, OnlyIf, SetOptions};
 use crate::connection::ConnectionId;
 use crate::failure::Failure;
 use crate::key_queues::Place;
+use crate::programs::{Effect, Program, Programs};
+use crate::resp::write;
 use crate::strings::{Change, Reply, Update, View};
 use std::borrow::Cow;
 use switchback_core::client::Operation as Request;
@@ -53,18 +55,23 @@ pub(crate) enum Action {
     },
     /// An unconditional delete.
     Erase,
+    /// Learns what version there is.
+    Watch,
+    /// What the operation's program makes of the record.
+    Program,
 }
 
 impl Action {
     /// Whether it reads before it writes.
     fn is_read_modify_write(self) -> bool {
         match self {
-            Action::Get | Action::View(_) | Action::Expiry { .. } => false,
+            Action::Get | Action::View(_) | Action::Expiry { .. } | Action::Watch => false,
             Action::Set { .. } | Action::Erase | Action::GetEx(Expiry::Keep) => false,
             Action::SetIf(..)
             | Action::GetDel
             | Action::GetEx(_)
             | Action::Update(_)
+            | Action::Program
             | Action::Restore { .. } => true,
             Action::Expire(..) | Action::Persist | Action::Delete | Action::DeleteIf(_) => true,
         }
@@ -94,7 +101,46 @@ pub(crate) enum Answer<'a> {
     Made(Vec<u8>),
     /// An array of integers and nulls.
     Fields(Cow<'a, [Option<i64>]>),
+    /// A whole reply, in its form.
+    Reply(Cow<'a, [u8]>),
+    /// A transaction isn't executed, since the record isn't what it was.
+    Changed,
+    Watched(Version),
     Failed(Failure),
+}
+
+/// What WATCH found: which version of the record, and whether that was a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version {
+    pub(crate) seq: Seq,
+    pub(crate) exists: bool,
+}
+
+impl Answer<'_> {
+    /// Puts it into the reply's form.
+    #[inline]
+    pub(crate) fn write(&self, out: &mut Vec<u8>, resp3: bool) {
+        match self {
+            Answer::Ok | Answer::Watched(_) => write::simple(out, "OK"),
+            Answer::Null => write::null(out, resp3),
+            Answer::Status(text) => write::simple(out, text),
+            Answer::Integer(number) => write::integer(out, *number),
+            Answer::Bulk(bytes) => write::bulk(out, bytes),
+            Answer::Made(bytes) => write::bulk(out, bytes),
+            Answer::Fields(fields) => {
+                write::array(out, fields.len());
+                for field in fields.iter() {
+                    match field {
+                        Some(number) => write::integer(out, *number),
+                        None => write::null(out, resp3),
+                    }
+                }
+            }
+            Answer::Reply(reply) => out.extend_from_slice(reply),
+            Answer::Changed => write::null_array(out, resp3),
+            Answer::Failed(failure) => write::error(out, &failure.text()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -136,6 +182,7 @@ pub(crate) struct Operation {
     stored: Vec<u8>,
     /// The answers of a BITFIELD.
     fields: Vec<Option<i64>>,
+    program: Option<Box<Program>>,
     step: Step,
     /// The answer once the write has happened.
     planned: Reply,
@@ -197,10 +244,21 @@ impl Operation {
         self.expected.extend_from_slice(expected);
     }
 
+    /// Takes over what is to be run on the record.
+    pub(crate) fn run(&mut self, program: Box<Program>) {
+        self.program = Some(program);
+    }
+
+    #[inline]
+    pub(crate) fn has_program(&self) -> bool {
+        self.program.is_some()
+    }
+
     /// Gives everything back but small buffers.
     #[inline]
     pub(crate) fn end(&mut self) {
         self.state = State::Free;
+        self.program = None;
         self.connection = ConnectionId::default();
         self.parent = Parent::None;
         self.expected.clear();
@@ -244,7 +302,8 @@ impl Operation {
 
     /// Bytes of memory that it holds while it isn't finished.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.key.len() + self.argument.len() + self.expected.len()
+        let program = self.program.as_deref().map_or(0, Program::held_bytes);
+        self.key.len() + self.argument.len() + self.expected.len() + program
     }
 
     /// The request to submit next.
@@ -272,6 +331,9 @@ impl Operation {
             Reply::Integer(number) => Answer::Integer(number),
             Reply::Value => Answer::Bulk(&self.stored),
             Reply::Fields => Answer::Fields(Cow::Borrowed(&self.fields)),
+            Reply::Program => {
+                Answer::Reply(Cow::Borrowed(self.program.as_deref().map_or(&[], Program::reply)))
+            }
         }
     }
 
@@ -279,7 +341,43 @@ impl Operation {
     pub(crate) fn condition_failed(&mut self) -> Option<Answer<'static>> {
         self.attempts += 1;
         self.step = Step::Read;
-        (self.attempts >= ATTEMPTS_MAX).then_some(Answer::Failed(Failure::Contended(self.attempts)))
+        let is_over = self.attempts >= ATTEMPTS_MAX;
+        match &self.program {
+            None => is_over.then_some(Answer::Failed(Failure::Contended(self.attempts))),
+            Some(program) if program.watches() => Some(Answer::Changed),
+            Some(_) => is_over.then_some(Answer::Failed(Failure::Overtaken(self.attempts))),
+        }
+    }
+
+    /// The answer if it can't be known what became of its write.
+    pub(crate) fn indeterminate(&self, deadline_ms: u64) -> Answer<'static> {
+        Answer::Failed(match self.program {
+            None => Failure::Indeterminate(deadline_ms),
+            Some(_) => Failure::IndeterminateProgram(deadline_ms),
+        })
+    }
+
+    /// The same as [`Operation::read`], of an operation that has a program.
+    pub(crate) fn read_program(
+        &mut self,
+        found: Option<(&[u8], u64)>,
+        seq: Seq,
+        now_ms: u64,
+        programs: &mut Programs,
+    ) -> Option<Answer<'static>> {
+        let found = found.filter(|&(_, expiry_ms)| expiry_ms == 0 || expiry_ms > now_ms);
+        let Some(program) = &mut self.program else { return Some(internal_error()) };
+        if program.is_outdated(Version { seq, exists: found.is_some() }) {
+            return Some(Answer::Changed);
+        }
+        match programs.run(program, &self.key, found, now_ms, &mut self.stored) {
+            Ok(Effect::Nothing) => Some(Answer::Reply(Cow::Owned(program.take_reply()))),
+            Ok(Effect::Write { expiry_ms }) => {
+                self.plan(Step::WriteStored(Some(seq)), expiry_ms, Reply::Program)
+            }
+            Ok(Effect::Delete) => self.plan(Step::Delete(Some(seq)), 0, Reply::Program),
+            Err(failure) => Some(Answer::Failed(failure)),
+        }
     }
 
     /// The read's answer has come: the operation's answer, or `None` if now it has to write.
@@ -321,6 +419,8 @@ impl Operation {
             Action::GetEx(Expiry::Invalid { .. }) if exists => {
                 Some(Answer::Failed(Failure::ExpireTime("getex")))
             }
+            // As in Redis, a record that stays as it is counts as unchanged.
+            Action::GetEx(Expiry::At(0)) if exists && expiry_ms == 0 => Some(Answer::Bulk(value)),
             Action::GetEx(Expiry::At(at_ms)) if exists => {
                 self.restore(value, at_ms, Reply::Value, seq)
             }
@@ -339,10 +439,9 @@ impl Operation {
             Action::Expire(..) | Action::Persist | Action::Delete | Action::DeleteIf(_) => {
                 Some(Answer::Integer(0))
             }
-            // These begin with a write; no read of theirs is under way.
-            Action::Set { .. } | Action::Erase => {
-                Some(Answer::Failed(Failure::Static("ERR internal error")))
-            }
+            Action::Watch => Some(Answer::Watched(Version { seq, exists })),
+            // These begin with a write, so no read of theirs is under way; or have a program.
+            Action::Set { .. } | Action::Erase | Action::Program => Some(internal_error()),
         }
     }
 
@@ -473,6 +572,10 @@ impl Operation {
         }
         self.restore(value, at_ms as u64, Reply::Integer(1), seq)
     }
+}
+
+fn internal_error() -> Answer<'static> {
+    Answer::Failed(Failure::Static("ERR internal error"))
 }
 
 fn time_to_live(at_ms: u64, now_ms: u64, seconds: bool, absolute: bool) -> i64 {

@@ -248,24 +248,7 @@ impl Replies {
         if let Answer::Failed(failure) = answer {
             self.statistics().count_error(failure.kind());
         }
-        self.reply(to, by, unspooled, |out, resp3| match answer {
-            Answer::Ok => write::simple(out, "OK"),
-            Answer::Null => write::null(out, resp3),
-            Answer::Status(text) => write::simple(out, text),
-            Answer::Integer(number) => write::integer(out, *number),
-            Answer::Bulk(bytes) => write::bulk(out, bytes),
-            Answer::Made(bytes) => write::bulk(out, bytes),
-            Answer::Fields(fields) => {
-                write::array(out, fields.len());
-                for field in fields.iter() {
-                    match field {
-                        Some(number) => write::integer(out, *number),
-                        None => write::null(out, resp3),
-                    }
-                }
-            }
-            Answer::Failed(failure) => write::error(out, &failure.text()),
-        });
+        self.reply(to, by, unspooled, |out, resp3| answer.write(out, resp3));
     }
 
     /// Keeps a place for a reply that isn't known yet.

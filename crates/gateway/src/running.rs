@@ -11,7 +11,8 @@ use crate::config::GatewayConfig;
 use crate::connection::{ConnectionId, Unspooled};
 use crate::failure::Failure;
 use crate::key_queues::{KeyQueues, NONE};
-use crate::operation::{Action, Answer, Operation, Parent, State};
+use crate::operation::{Action, Answer, Operation, Parent, State, Version};
+use crate::programs::{Program, Programs};
 use crate::replies::{Address, Replies};
 use crate::resp::Args;
 use crate::statistics::Answerer;
@@ -94,6 +95,9 @@ pub(crate) struct Running {
     key_queues: KeyQueues,
     queued: Queued,
     current: u32,
+    pub(crate) programs: Programs,
+    /// Where the gateway's own answers go while they aren't replies.
+    pub(crate) captured: Option<Vec<u8>>,
 }
 
 impl Running {
@@ -102,6 +106,7 @@ impl Running {
         config: Arc<GatewayConfig>,
         replies: Replies,
         spools: bool,
+        programs: Programs,
     ) -> Running {
         Running {
             now,
@@ -113,6 +118,8 @@ impl Running {
                 batch_work: VecDeque::new(),
                 result_bytes_max: config.output_bytes_hard,
             },
+            programs,
+            captured: None,
             config,
             operations: Arena::default(),
             work: VecDeque::new(),
@@ -160,6 +167,28 @@ impl Running {
             operation.fill(key, argument);
             operation.expect(expected);
         });
+    }
+
+    /// Starts a transaction or script on its key.
+    pub(crate) fn start_program(
+        &mut self,
+        link: &mut Link,
+        id: ConnectionId,
+        verb: Verb,
+        key: &[u8],
+        program: Program,
+    ) {
+        self.start_filled(link, id, verb, Action::Program, |operation| {
+            operation.fill(key, &[]);
+            operation.run(Box::new(program));
+        });
+    }
+
+    /// What the gateway answers in `answer`.
+    pub(crate) fn captured(&mut self, answer: impl FnOnce(&mut Running)) -> Vec<u8> {
+        self.captured = Some(Vec::new());
+        answer(self);
+        self.captured.take().unwrap_or_default()
     }
 
     #[inline]
@@ -348,20 +377,26 @@ impl Running {
         let operation = &mut self.operations[at];
         operation.cached &= cached;
         let statistics = self.outbox.replies.statistics();
+        let found = match outcome {
+            Outcome::Value { value, expiry_ms, .. } => Some((value, expiry_ms)),
+            _ => None,
+        };
         let answer = match outcome {
-            Outcome::Value { value, seq, expiry_ms } => {
-                statistics.found.add(1);
-                operation.read(Some((value, expiry_ms)), seq, self.now.unix_ms)
-            }
-            Outcome::NotFound { seq } => {
-                statistics.missing.add(1);
-                operation.read(None, seq, self.now.unix_ms)
+            Outcome::Value { seq, .. } | Outcome::NotFound { seq } => {
+                let counter = if found.is_some() { &statistics.found } else { &statistics.missing };
+                counter.add(1);
+                match operation.has_program() {
+                    false => operation.read(found, seq, self.now.unix_ms),
+                    true => {
+                        operation.read_program(found, seq, self.now.unix_ms, &mut self.programs)
+                    }
+                }
             }
             Outcome::Written { .. } => return self.deliver_written(at),
             Outcome::ConditionFailed { .. } => operation.condition_failed(),
             Outcome::NoSpace => Some(Answer::Failed(Failure::NoSpace)),
             Outcome::TimedOut => Some(Answer::Failed(Failure::TimedOut(deadline_ms))),
-            Outcome::Indeterminate => Some(Answer::Failed(Failure::Indeterminate(deadline_ms))),
+            Outcome::Indeterminate => Some(operation.indeterminate(deadline_ms)),
             Outcome::Scanned { .. } => Some(Answer::Failed(Failure::Static("ERR internal error"))),
         };
         match answer {
@@ -505,6 +540,15 @@ fn refusal(error: SubmitError, waited_us: u64) -> Failure {
 }
 
 impl Outbox {
+    /// Tells a connection what it watches.
+    fn watched(&mut self, operation: &Operation, version: Version) {
+        if let Some(connection) = self.replies.connections.get_mut(operation.connection)
+            && let Some(watched) = &mut connection.watched
+        {
+            watched.found(&operation.key, version);
+        }
+    }
+
     /// Hands an answer to the reply or batch that waits for it.
     #[inline]
     fn deliver(&mut self, operation: &Operation, answer: &Answer<'_>) {
@@ -522,6 +566,9 @@ impl Outbox {
                         None => Unspooled::Any,
                         Some(_) => self.replies.unspooled_key(&operation.key),
                     });
+                if let Answer::Watched(version) = answer {
+                    self.watched(operation, *version);
+                }
                 self.replies.answer(to, answer, by, unspooled);
             }
             Parent::Batch(at, part) => {

@@ -3,6 +3,7 @@
 use crate::connection::{Connection, ConnectionId};
 use crate::execute::{self, Flow};
 use crate::failure::ErrorKind;
+use crate::programs;
 use crate::resp::{Parsed, ParserLimits};
 use crate::worker::Worker;
 use std::io::{ErrorKind as Io, Read};
@@ -58,9 +59,13 @@ impl Worker {
             && !connection.barrier
             && connection.unfinished < self.shared.config.pipeline_max
             && connection.held_bytes <= HELD_BYTES_MAX
-            && (connection.owed() <= self.shared.config.output_bytes_soft
-                || connection.sends_first())
+            && self.has_room(connection)
             && self.stop_at.is_none()
+    }
+
+    /// Whether the connection may get more replies.
+    fn has_room(&self, connection: &Connection) -> bool {
+        connection.owed() <= self.shared.config.output_bytes_soft || connection.sends_first()
     }
 
     fn execute_input(&mut self, id: ConnectionId) -> Turn {
@@ -77,6 +82,13 @@ impl Worker {
             };
             if connection.closing {
                 break Turn::Over;
+            }
+            if connection.replayed.is_some() {
+                if !connection.is_idle() || !self.has_room(connection) {
+                    break Turn::Stalled;
+                }
+                programs::replay(&mut self.running, &mut self.link, &self.shared, id);
+                continue;
             }
             if input.unread().is_empty() && !parser.is_due() {
                 break Turn::Drained;

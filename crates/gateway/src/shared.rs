@@ -1,6 +1,7 @@
 //! What the workers of a gateway share.
 
 use crate::config::GatewayConfig;
+use crate::programs::Sources;
 use crate::statistics::GatewayStatistics;
 use mio::Waker;
 use mio::net::TcpStream;
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) listening: Vec<SocketAddr>,
     pub(crate) stop: AtomicBool,
     pub(crate) started: Instant,
+    /// Scripts that workers know by their names.
+    pub(crate) scripts: Arc<Sources>,
     next_number: AtomicU64,
     clients: Mutex<BTreeMap<u64, ClientInfo>>,
 }
@@ -56,6 +59,7 @@ impl Shared {
             listening,
             stop: AtomicBool::new(false),
             started: Instant::now(),
+            scripts: Arc::default(),
             next_number: AtomicU64::new(1),
             clients: Mutex::default(),
         }

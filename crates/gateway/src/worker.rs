@@ -449,7 +449,9 @@ impl Worker {
         let stop_at =
             *self.stop_at.get_or_insert(Instant::now() + self.shared.config.stop_wait_max);
         let connections = &self.running.outbox.replies.connections;
-        let has_unsent = connections.iter().any(|(_, connection)| connection.unsent() > 0);
+        let has_unsent = connections
+            .iter()
+            .any(|(_, connection)| connection.unsent() > 0 || connection.replayed.is_some());
         (self.running.is_idle() && !has_unsent) || Instant::now() >= stop_at
     }
 

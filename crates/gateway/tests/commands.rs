@@ -48,7 +48,6 @@ fn the_core_commands() {
         ("HELLO 2 SETNAME ~", "-ERR Client names cannot be longer than 256 bytes\r\n"),
         ("CLIENT SETINFO LIB-NAME ~", "-ERR lib-name cannot be longer than 256 bytes\r\n"),
         ("HSET h f v", "-ERR 'hset' is not supported by Switchback: it stores strings only\r\n"),
-        ("MULTI", "-ERR 'multi' is not supported by Switchback: it has no transactions\r\n"),
     ] {
         let command = command.replace('~', &"x".repeat(300));
         assert_eq!(client.ask(&command), reply, "{command}");
@@ -226,43 +225,6 @@ fn info_tells_of_memory_and_not_of_keys() {
     assert!(used.parse::<u64>().unwrap() > 100_000, "{memory}");
     assert_eq!(client.ask("INFO keyspace"), "$0\r\n\r\n");
     gateway.stop();
-}
-
-#[test]
-fn what_comes_with_a_refused_multi_is_not_executed() {
-    let rack = FakeRack::default();
-    let gateway = rack.start(config());
-    let mut client = Client::connect(&gateway);
-    let send = |client: &mut Client, commands: &[&[&[u8]]]| {
-        client.send(&commands.iter().flat_map(|words| Client::command(words)).collect::<Vec<_>>());
-        commands.iter().map(|_| String::from_utf8(client.reply()).unwrap()).collect::<Vec<_>>()
-    };
-    let transaction: [&[&[u8]]; 4] =
-        [&[b"MULTI"], &[b"SET", b"a", b"1"], &[b"HSET", b"b", b"2", b"3"], &[b"EXEC"]];
-    for reply in send(&mut client, &transaction) {
-        assert!(reply.starts_with("-ERR ") && reply.contains("transactions"), "{reply}");
-    }
-    assert_eq!(rack.value(b"a"), None);
-    assert_eq!(send(&mut client, &[&[b"MULTI"], &[b"EXEC"], &[b"SET", b"a", b"1"]])[2], "+OK\r\n");
-}
-
-#[test]
-fn a_refused_transaction_that_comes_in_pieces_is_not_executed() {
-    let rack = FakeRack::default();
-    let gateway = rack.start(config());
-    let mut client = Client::connect(&gateway);
-    for piece in ["MULTI", "SET a 1", "SET b 2", "EXEC"] {
-        let reply = client.ask(piece);
-        assert!(reply.starts_with("-ERR ") && reply.contains("transactions"), "{reply}");
-    }
-    assert_eq!((rack.value(b"a"), rack.value(b"b")), (None, None));
-    assert_eq!(client.ask("SET a 1"), "+OK\r\n");
-    // Without EXEC its end is unknown, so a pool has to get rid of the connection some time.
-    assert!(client.ask("MULTI").starts_with("-ERR"));
-    std::thread::sleep(std::time::Duration::from_millis(2100));
-    assert!(client.ask("SET a 2").starts_with("-ERR "));
-    assert!(client.reply().is_empty(), "it is closed");
-    assert_eq!(rack.value(b"a").as_deref(), Some(&b"1"[..]));
 }
 
 /// Sends all commands at once; their replies.

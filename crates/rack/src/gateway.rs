@@ -49,6 +49,7 @@ pub fn start(
         spool_bytes_max: u64::from(gateway.spool_max_mb) << 20,
         client_id_base,
         session: blueprint::rack(config).client(spooled),
+        transactions: gateway.transactions,
         wait_max: Duration::from_millis(gateway.wait_ms),
         max_clients: max_clients(config),
         pipeline_max: gateway.pipeline_max as usize,

@@ -17,15 +17,25 @@ pub(crate) use catalogue::command;
 
 /// The Redis release whose behaviour is followed; clients decide by it what they may use.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
+/// The same, a byte a part.
+pub(crate) const REDIS_VERSION_NUMBER: u32 = 0x0007_000f;
 
 /// Answers such a command.
 pub(crate) type Answer = fn(&mut Running, &Shared, ConnectionId, Args<'_>);
 
 pub(crate) fn ping(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
     match args.len() {
-        1 => answer_here(running, id, Some(Verb::Ping), |out, _| write::simple(out, "PONG")),
-        2 => answer_here(running, id, Some(Verb::Ping), |out, _| write::bulk(out, args.get(1))),
+        1 | 2 => answer_here(running, id, Some(Verb::Ping), |out, _| write_ping(out, args)),
         _ => wrong_arity(running, id, "ping"),
+    }
+}
+
+/// The reply of PING.
+pub(crate) fn write_ping(out: &mut Vec<u8>, args: Args<'_>) {
+    match args.len() {
+        1 => write::simple(out, "PONG"),
+        2 => write::bulk(out, args.get(1)),
+        _ => write::error(out, "ERR wrong number of arguments for 'ping' command"),
     }
 }
 
@@ -34,12 +44,15 @@ pub(crate) fn echo(running: &mut Running, _: &Shared, id: ConnectionId, args: Ar
 }
 
 pub(crate) fn time(running: &mut Running, _: &Shared, id: ConnectionId, _: Args<'_>) {
+    answer_here(running, id, Some(Verb::Time), |out, _| write_time(out));
+}
+
+/// The reply of TIME.
+pub(crate) fn write_time(out: &mut Vec<u8>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    answer_here(running, id, Some(Verb::Time), |out, _| {
-        write::array(out, 2);
-        write::bulk(out, now.as_secs().to_string().as_bytes());
-        write::bulk(out, now.subsec_micros().to_string().as_bytes());
-    });
+    write::array(out, 2);
+    write::bulk(out, now.as_secs().to_string().as_bytes());
+    write::bulk(out, now.subsec_micros().to_string().as_bytes());
 }
 
 /// A subcommand that isn't there, of a command of which others are.
@@ -201,6 +214,7 @@ fn greet(out: &mut Vec<u8>, resp3: bool, number: u64) {
 pub(crate) fn reset(running: &mut Running, shared: &Shared, id: ConnectionId, _: Args<'_>) {
     let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
     connection.resp3 = false;
+    (connection.multi, connection.watched) = (None, None);
     connection.authenticated = shared.config.password.is_none();
     set_name(running, shared, id, b"");
     answer_here(running, id, Some(Verb::Reset), |out, _| write::simple(out, "RESET"));

@@ -5,6 +5,7 @@ pub(crate) mod introspect;
 pub(crate) mod options;
 pub(crate) mod parts;
 mod table;
+mod touches;
 mod unsupported;
 
 pub use table::{Spec, VERBS, Verb};

@@ -64,8 +64,14 @@ commands! {
     DecrBy "decrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by a number.";
     Del "del" -2 [write] 1 -1 1 "generic" "1.0.0" "Deletes keys.";
     DelEx "delex" -2 [write fast] 1 1 1 "string" "8.4.0" "Deletes a key depending on its value.";
+    Discard "discard" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "2.0.0" "Discards a transaction.";
     Dump "dump" 2 [readonly] 1 1 1 "generic" "2.6.0" "Returns a value in serialized form.";
     Echo "echo" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Returns the given string.";
+    Eval "eval" -3 [noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "2.6.0" "Runs a script.";
+    EvalRo "eval_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "7.0.0" "Runs a script that doesn't write.";
+    EvalSha "evalsha" -3 [noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "2.6.0" "Runs a script that is known by its SHA-1.";
+    EvalShaRo "evalsha_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "7.0.0" "Runs a script that is known by its SHA-1 and doesn't write.";
+    Exec "exec" 1 [noscript loading stale skip_slowlog] 0 0 0 "transactions" "1.2.0" "Executes the commands of a transaction.";
     Exists "exists" -2 [readonly fast] 1 -1 1 "generic" "1.0.0" "Determines how many of the keys exist.";
     Expire "expire" -3 [write fast] 1 1 1 "generic" "1.0.0" "Sets the expiration of a key in seconds.";
     ExpireAt "expireat" -3 [write fast] 1 1 1 "generic" "1.2.0" "Sets the expiration of a key to a Unix time.";
@@ -88,6 +94,7 @@ commands! {
     Memory "memory" -2 [] 0 0 0 "server" "4.0.0" "A container for memory commands.";
     MGet "mget" -2 [readonly fast] 1 -1 1 "string" "1.0.0" "Returns the values of keys.";
     MSet "mset" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys.";
+    Multi "multi" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "1.2.0" "Begins a transaction.";
     Object "object" -2 [] 0 0 0 "generic" "2.2.3" "A container for object commands.";
     Persist "persist" 2 [write fast] 1 1 1 "generic" "2.2.0" "Removes the expiration of a key.";
     PExpire "pexpire" -3 [write fast] 1 1 1 "generic" "2.6.0" "Sets the expiration of a key in milliseconds.";
@@ -103,6 +110,7 @@ commands! {
     Reset "reset" 1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.2.0" "Resets the connection.";
     Restore "restore" -4 [write denyoom] 1 1 1 "generic" "2.6.0" "Sets a key to a value in serialized form.";
     Scan "scan" -2 [readonly] 0 0 0 "generic" "2.8.0" "Iterates over the keys.";
+    Script "script" -2 [noscript] 0 0 0 "scripting" "2.6.0" "A container for commands about scripts.";
     Select "select" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Changes the selected database; there is only number 0.";
     Set "set" -3 [write denyoom] 1 1 1 "string" "1.0.0" "Sets the value of a key.";
     SetBit "setbit" 4 [write denyoom] 1 1 1 "bitmap" "2.2.0" "Sets or clears a bit of a value; returns what it was.";
@@ -116,6 +124,8 @@ commands! {
     Ttl "ttl" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the time to live of a key in seconds.";
     Type "type" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the type of the value of a key.";
     Unlink "unlink" -2 [write fast] 1 -1 1 "generic" "4.0.0" "Deletes keys.";
+    Unwatch "unwatch" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "2.2.0" "Forgets the keys that are watched.";
+    Watch "watch" -2 [noscript loading stale fast allow_busy] 1 -1 1 "transactions" "2.2.0" "Has the next transaction fail if these keys change before.";
 }
 
 /// Longest name in the table, and longer than it need be.

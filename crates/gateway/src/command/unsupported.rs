@@ -3,7 +3,6 @@
 use super::{VERBS, Verb};
 
 const STRINGS_ONLY: &str = "it stores strings only";
-const NO_TRANSACTIONS: &str = "it has no transactions";
 
 const REASONS: &[(&str, &[&str])] = &[
     (
@@ -134,10 +133,9 @@ const REASONS: &[(&str, &[&str])] = &[
             "sort_ro",
         ],
     ),
-    (NO_TRANSACTIONS, &["multi", "exec", "discard", "watch", "unwatch"]),
     (
-        "it runs no scripts",
-        &["eval", "eval_ro", "evalsha", "evalsha_ro", "script", "fcall", "fcall_ro", "function"],
+        "it has no functions; scripts are run by EVAL and EVALSHA",
+        &["fcall", "fcall_ro", "function"],
     ),
     (
         "it has no publish and subscribe",
@@ -259,7 +257,7 @@ mod tests {
             }
         }
         assert_eq!(why_unsupported("hset"), Some(STRINGS_ONLY));
-        assert_eq!(why_unsupported("multi"), Some(NO_TRANSACTIONS));
+        assert_eq!(why_unsupported("multi"), None);
         assert_eq!(why_unsupported("nonsense"), None);
     }
 

@@ -45,6 +45,11 @@ pub fn null(out: &mut Vec<u8>, resp3: bool) {
     out.extend_from_slice(if resp3 { b"_\r\n" } else { b"$-1\r\n" });
 }
 
+/// No array, where there would be one.
+pub fn null_array(out: &mut Vec<u8>, resp3: bool) {
+    out.extend_from_slice(if resp3 { b"_\r\n" } else { b"*-1\r\n" });
+}
+
 /// The head of an array of `length` elements.
 #[inline]
 pub fn array(out: &mut Vec<u8>, length: usize) {

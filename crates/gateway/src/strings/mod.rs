@@ -130,6 +130,8 @@ pub(crate) enum Reply {
     Value,
     /// The integers that are in the operation's buffer.
     Fields,
+    /// What the operation's program has answered.
+    Program,
 }
 
 /// What an [`Update`] comes to.
@@ -203,7 +205,12 @@ impl Update {
             }
             Update::SetBit(offset, bit) => {
                 extend(bytes, offset / 8 + 1, new)?;
-                Ok(Change::Write(Reply::Integer(i64::from(bits::set(new, offset, bit)))))
+                let before = bits::set(new, offset, bit);
+                // As in Redis, a record that stays as it is counts as unchanged.
+                if before == bit && old.is_some_and(|old| old.len() == new.len()) {
+                    return Ok(Change::Nothing(i64::from(before)));
+                }
+                Ok(Change::Write(Reply::Integer(i64::from(before))))
             }
             Update::Fields => {
                 extend(bytes, written_bytes(argument), new)?;

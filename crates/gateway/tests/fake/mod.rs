@@ -154,7 +154,8 @@ impl FakeUplink {
     fn send_packet(&mut self, packet: &mut Packet) -> Sent {
         let mut records = self.rack.0.lock().unwrap();
         let knobs = records.knobs.clone();
-        if knobs.silent {
+        let writes = matches!(packet.parse().unwrap().header.op, Op::Write | Op::Delete);
+        if knobs.silent || (knobs.silent_writes && writes) {
             return Sent::OnItsWay;
         }
         let first_new = self.answers.len();

@@ -21,6 +21,8 @@ pub struct Knobs {
     pub reordering: u64,
     /// Nothing is answered.
     pub silent: bool,
+    /// No write is.
+    pub silent_writes: bool,
     /// Nothing is stored: reads find the same value, writes are absorbed. (For measurements.)
     pub null: bool,
     /// Workers die.
@@ -46,6 +48,7 @@ impl Default for Knobs {
             duplication: 0,
             reordering: 0,
             silent: false,
+            silent_writes: false,
             null: false,
             broken: false,
             no_session: false,

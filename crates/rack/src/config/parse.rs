@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use switchback_core::controller::ControlBudget;
 use switchback_core::topology::CHAINS_MAX;
 use switchback_engine::{ENGINES, Options};
+use switchback_gateway::Transactions;
 use switchback_wire::Scheme;
 use toml::de::DeTable;
 
@@ -278,6 +279,7 @@ fn gateway(
         password,
         max_clients: section.small(reader, "max_clients", 1..=1_000_000, 10_000),
         pipeline_max: section.small(reader, "pipeline_max", 1..=65536, 128),
+        transactions: section.choice(reader, "transactions", Transactions::Refuse),
         wait_ms: section.integer(reader, "wait_ms", 1..=DAY_MS, 5000),
         unread_max_mb: section.small(reader, "unread_max_mb", 2..=MB_MAX, 256),
         buffers_max_mb: section.small(reader, "buffers_max_mb", 2..=MB_MAX, 512),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use switchback_core::controller::ControlBudget;
 use switchback_engine::{Kind, Options};
+use switchback_gateway::Transactions;
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
 /// An enumeration whose members have one spelling in `rack.toml` and on the command line.
@@ -244,6 +245,8 @@ pub struct Gateway {
     pub max_clients: u32,
     /// Commands of one connection that are under way at a time; further ones wait.
     pub pipeline_max: u32,
+    /// What becomes of transactions of several keys.
+    pub transactions: Transactions,
     /// How long a command may wait for a lane, a session or a snapshot before it fails.
     pub wait_ms: u64,
     /// Replies that a connection may leave unread before it is closed; also the longest reply.

@@ -1,0 +1,54 @@
+//! How long a program may keep its worker from other connections.
+
+use crate::failure::Failure;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// Of the processor: what the system gives to others meanwhile doesn't count.
+pub(crate) const PROGRAM_MS_MAX: u64 = 5;
+
+/// See the [module](self). Time counts from the first check on.
+#[derive(Debug, Default)]
+pub(crate) struct Budget(Option<(Instant, Timespec)>);
+
+impl Budget {
+    /// # Errors
+    ///
+    /// The time is over.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        let Some((begin, begin_used)) = self.0 else {
+            self.0 = Some((Instant::now(), used()));
+            return Ok(());
+        };
+        let limit = Duration::from_millis(PROGRAM_MS_MAX);
+        // To ask the system how much was used takes longer than to look at a clock.
+        if begin.elapsed() < limit || between(begin_used, used()) < limit {
+            return Ok(());
+        }
+        Err(Failure::TooSlow(PROGRAM_MS_MAX))
+    }
+}
+
+fn used() -> Timespec {
+    clock_gettime(ClockId::ThreadCPUTime)
+}
+
+fn between(begin: Timespec, end: Timespec) -> Duration {
+    let ns = (end.tv_sec - begin.tv_sec) * 1_000_000_000 + (end.tv_nsec - begin.tv_nsec);
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_time_of_the_processor_counts() {
+        let mut budget = Budget::default();
+        assert_eq!(budget.check(), Ok(()));
+        std::thread::sleep(Duration::from_millis(2 * PROGRAM_MS_MAX));
+        assert_eq!(budget.check(), Ok(()));
+        while budget.check().is_ok() {}
+        assert_eq!(budget.check(), Err(Failure::TooSlow(PROGRAM_MS_MAX)));
+    }
+}

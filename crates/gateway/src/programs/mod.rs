@@ -1,0 +1,201 @@
+//! Transactions and scripts of one key. An operation reads the record, what is asked for runs here on
+//! a copy of it, and what it comes to is written on the condition that the record is still the one
+//! that was read: all of it takes effect at once, or nothing does.
+
+mod budget;
+mod record_copy;
+mod scripts;
+mod transaction;
+
+use crate::failure::Failure;
+use crate::operation::Version;
+use crate::shared::Shared;
+pub(crate) use budget::Budget;
+pub(crate) use record_copy::{Effect, RecordCopy};
+pub(crate) use scripts::{Call, Sources, eval, script};
+use scripts::{Engine, Host, Sha};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+pub(crate) use transaction::{Transaction, Watched};
+pub(crate) use transaction::{discard, exec, multi, queue, replay, spoil, unwatch, watch};
+
+/// What is run on a record, as often as it takes until its write succeeds.
+#[derive(Debug)]
+pub(crate) struct Program {
+    what: What,
+    /// It is only to be run if this is the record's version.
+    only_if: Option<Version>,
+    resp3: bool,
+    reply: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum What {
+    Transaction(Transaction),
+    Script(Call),
+}
+
+impl Program {
+    pub(crate) fn transaction(
+        transaction: Transaction,
+        only_if: Option<Version>,
+        resp3: bool,
+    ) -> Program {
+        Program { what: What::Transaction(transaction), only_if, resp3, reply: Vec::new() }
+    }
+
+    pub(crate) fn script(call: Call, resp3: bool) -> Program {
+        Program { what: What::Script(call), only_if: None, resp3, reply: Vec::new() }
+    }
+
+    /// Bytes of its commands.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.what {
+            What::Transaction(transaction) => transaction.bytes(),
+            What::Script(call) => call.bytes(),
+        }
+    }
+
+    /// Whether a write by others ends it.
+    pub(crate) fn watches(&self) -> bool {
+        self.only_if.is_some()
+    }
+
+    /// Whether the record isn't the one that was watched.
+    pub(crate) fn is_outdated(&self, version: Version) -> bool {
+        self.only_if.is_some_and(|watched| watched != version)
+    }
+
+    /// What the last run has answered.
+    pub(crate) fn reply(&self) -> &[u8] {
+        &self.reply
+    }
+
+    pub(crate) fn take_reply(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.reply)
+    }
+}
+
+/// What a worker runs programs with.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    host: Arc<Mutex<Host>>,
+    engine: Option<Engine>,
+    sources: Arc<Sources>,
+    reply_bytes_max: usize,
+}
+
+impl Programs {
+    pub(crate) fn new(shared: &Shared, worker: usize) -> Programs {
+        Programs {
+            host: Arc::new(Mutex::new(Host::new(Arc::clone(&shared.statistics), worker))),
+            engine: None,
+            sources: Arc::clone(&shared.scripts),
+            reply_bytes_max: shared.config.output_bytes_hard,
+        }
+    }
+
+    fn host(&self) -> MutexGuard<'_, Host> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A script by its name; `text` is what it is, if it came along.
+    pub(crate) fn compiled(
+        &mut self,
+        sha: Sha,
+        text: Option<&[u8]>,
+    ) -> Result<scripts::Compiled, Failure> {
+        let engine = match &mut self.engine {
+            Some(engine) => engine,
+            none => {
+                let made = Engine::new(Arc::clone(&self.host));
+                none.insert(made.map_err(|error| Failure::Text(format!("ERR {error}")))?)
+            }
+        };
+        if let Some(compiled) = engine.compiled(&sha, &self.sources) {
+            return Ok(compiled);
+        }
+        let text = match text {
+            Some(text) => text.into(),
+            None => self.sources.get(&sha).ok_or(Failure::NoScript)?,
+        };
+        let compiled = engine.compile(sha, &text).map_err(Failure::Text)?;
+        self.sources.insert(sha, &text);
+        Ok(compiled)
+    }
+
+    /// Runs a program on what was found of a key. What is to be written is in `value` then.
+    ///
+    /// # Errors
+    ///
+    /// It took too long, or its reply is too long. Nothing must be written.
+    pub(crate) fn run(
+        &mut self,
+        program: &mut Program,
+        key: &[u8],
+        found: Option<(&[u8], u64)>,
+        now_ms: u64,
+        value: &mut Vec<u8>,
+    ) -> Result<Effect, Failure> {
+        {
+            let mut host = self.host();
+            host.record.begin(key, found, now_ms);
+            host.budget = Budget::default();
+        }
+        let Program { what, reply, resp3, .. } = program;
+        reply.clear();
+        match what {
+            What::Script(call) => self.run_script(call, reply, *resp3)?,
+            What::Transaction(transaction) => self.run_transaction(transaction, reply, *resp3)?,
+        }
+        if reply.len() > self.reply_bytes_max {
+            return Err(Failure::ReplyLength(self.reply_bytes_max));
+        }
+        Ok(self.host().record.end(value))
+    }
+
+    /// Runs a script that names no key.
+    pub(crate) fn run_keyless(
+        &mut self,
+        program: &mut Program,
+        now_ms: u64,
+    ) -> Result<Vec<u8>, Failure> {
+        self.run(program, &[], None, now_ms, &mut Vec::new())?;
+        Ok(program.take_reply())
+    }
+
+    fn run_script(&mut self, call: &Call, reply: &mut Vec<u8>, resp3: bool) -> Result<(), Failure> {
+        match &mut self.engine {
+            Some(engine) => engine.run(call, reply, resp3),
+            None => Err(Failure::NoScript),
+        }
+    }
+
+    fn run_transaction(
+        &mut self,
+        transaction: &Transaction,
+        reply: &mut Vec<u8>,
+        resp3: bool,
+    ) -> Result<(), Failure> {
+        transaction.head(reply);
+        for command in transaction.commands() {
+            self.host().budget.check()?;
+            match command.answered {
+                Some(answer) => reply.extend_from_slice(answer),
+                None if command.verb.is_script() => match Call::new(self, command.args) {
+                    Ok(call) => self.run_script(&call, reply, resp3)?,
+                    Err(failure) => crate::resp::write::error(reply, &failure.text()),
+                },
+                None => self.host().record.execute(command.args, reply, resp3),
+            }
+            if reply.len() > self.reply_bytes_max {
+                return Err(Failure::ReplyLength(self.reply_bytes_max));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether this can be a key.
+fn is_key(key: &[u8]) -> bool {
+    (1..=switchback_wire::KEY_BYTES_MAX).contains(&key.len())
+}

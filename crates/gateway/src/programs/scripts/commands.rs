@@ -1,0 +1,167 @@
+//! EVAL and its like, and SCRIPT.
+
+use super::engine::Compiled;
+use super::sources::{Sha, sha};
+use crate::command::Verb;
+use crate::connection::ConnectionId;
+use crate::execute::{Flow, answer_here, refuse, refuse_command};
+use crate::failure::{ErrorKind, Failure};
+use crate::programs::{Program, Programs, is_key};
+use crate::resp::{Args, Range, write};
+use crate::running::{Link, Running};
+use crate::shared::Shared;
+
+const SEVERAL: &str = "ERR a script of several keys is refused: no write spans several keys";
+
+/// A script that is to be run, and with what.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(super) sha: Sha,
+    pub(super) script: Compiled,
+    pub(super) read_only: bool,
+    bytes: Vec<u8>,
+    ranges: Vec<Range>,
+    keys: usize,
+}
+
+impl Call {
+    /// Bytes of its keys and arguments.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len() + self.ranges.len() * size_of::<Range>()
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.words().take(self.keys)
+    }
+
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &[u8]> {
+        self.words().skip(self.keys)
+    }
+
+    fn words(&self) -> impl Iterator<Item = &[u8]> {
+        self.ranges.iter().map(|range| &self.bytes[range.from()..range.to()])
+    }
+
+    /// Of an EVAL or one like it, whose script is known by then.
+    pub(crate) fn new(programs: &mut Programs, args: Args<'_>) -> Result<Call, Failure> {
+        let verb = Verb::from_name(args.get(0)).unwrap_or(Verb::Eval);
+        let keys = verb.count_keys(args)?;
+        let by_name = matches!(verb, Verb::EvalSha | Verb::EvalShaRo);
+        let name = match by_name {
+            true => args.get(1).to_ascii_lowercase().try_into().map_err(|_| Failure::NoScript)?,
+            false => sha(args.get(1)),
+        };
+        let script = programs.compiled(name, (!by_name).then_some(args.get(1)))?;
+        let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
+        for word in args.from(3) {
+            let from = bytes.len();
+            bytes.extend_from_slice(word);
+            ranges.push(Range::new(from, bytes.len()));
+        }
+        let read_only = script.is_read_only || matches!(verb, Verb::EvalRo | Verb::EvalShaRo);
+        Ok(Call { sha: name, script, read_only, bytes, ranges, keys })
+    }
+}
+
+pub(crate) fn eval(
+    running: &mut Running,
+    link: &mut Link,
+    _: &Shared,
+    id: ConnectionId,
+    args: Args<'_>,
+) -> Flow {
+    let verb = Verb::from_name(args.get(0)).unwrap_or(Verb::Eval);
+    if let Err(failure) = start(running, link, id, verb, args) {
+        match failure.kind() {
+            ErrorKind::Unsupported => {
+                refuse_command(running, id, verb, failure.kind(), &failure.text());
+            }
+            kind => refuse(running, id, kind, &failure.text()),
+        }
+    }
+    Flow::Done
+}
+
+fn start(
+    running: &mut Running,
+    link: &mut Link,
+    id: ConnectionId,
+    verb: Verb,
+    args: Args<'_>,
+) -> Result<(), Failure> {
+    let call = Call::new(&mut running.programs, args)?;
+    if let Some(why) = &running.outbox.spool_failure
+        && !call.read_only
+    {
+        return Err(Failure::Spool(why.clone()));
+    }
+    let key = call.keys().next().map(<[u8]>::to_vec);
+    if call.keys().any(|other| !is_key(other)) {
+        return Err(Failure::KeyLength);
+    }
+    if call.keys().any(|other| Some(other) != key.as_deref()) {
+        return Err(Failure::Unsupported(SEVERAL));
+    }
+    let Some(connection) = running.outbox.replies.connections.get(id) else { return Ok(()) };
+    let mut program = Program::script(call, connection.resp3);
+    match key {
+        Some(key) => running.start_program(link, id, verb, &key, program),
+        None => {
+            let reply = running.programs.run_keyless(&mut program, running.now.unix_ms)?;
+            answer_here(running, id, Some(verb), |out, _| out.extend_from_slice(&reply));
+        }
+    }
+    Ok(())
+}
+
+/// SCRIPT.
+pub(crate) fn script(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+    let sub = args.get(1).to_ascii_lowercase();
+    let put = |running: &mut Running, write: &dyn Fn(&mut Vec<u8>)| {
+        answer_here(running, id, Some(Verb::Script), |out, _| write(out));
+    };
+    let error = |running: &mut Running, text: &str| refuse(running, id, ErrorKind::Command, text);
+    match (&sub[..], args.len()) {
+        (b"load", 3) => {
+            let name = sha(args.get(2));
+            match running.programs.compiled(name, Some(args.get(2))) {
+                Ok(_) => put(running, &|out| write::bulk(out, &name)),
+                Err(failure) => error(running, &failure.text()),
+            }
+        }
+        (b"exists", 3..) => put(running, &|out| {
+            write::array(out, args.len() - 2);
+            for name in args.from(2) {
+                let name: Option<Sha> = name.to_ascii_lowercase().try_into().ok();
+                let is_known = name.is_some_and(|name| shared.scripts.get(&name).is_some());
+                write::integer(out, i64::from(is_known));
+            }
+        }),
+        (b"flush", 2..) => {
+            let how = args.from(2).next().unwrap_or(b"sync");
+            let is_known =
+                [&b"sync"[..], b"async"].iter().any(|known| how.eq_ignore_ascii_case(known));
+            if args.len() > 3 || !is_known {
+                return error(running, "ERR SCRIPT FLUSH only support SYNC|ASYNC option");
+            }
+            shared.scripts.flush();
+            put(running, &|out| write::simple(out, "OK"));
+        }
+        // None runs for longer than its worker looks at nothing else.
+        (b"kill", 2) => error(running, "NOTBUSY No scripts in execution right now."),
+        (b"load" | b"exists" | b"kill", _) => {
+            let sub = String::from_utf8_lossy(&sub).into_owned();
+            let text = format!("ERR wrong number of arguments for 'script|{sub}' command");
+            error(running, &text);
+        }
+        (b"debug" | b"help", _) => {
+            let sub = String::from_utf8_lossy(&sub).into_owned();
+            let text = format!("ERR 'script|{sub}' is not supported by Switchback");
+            refuse_command(running, id, Verb::Script, ErrorKind::Unsupported, &text);
+        }
+        _ => {
+            let name = String::from_utf8_lossy(args.get(1)).into_owned();
+            error(running, &format!("ERR unknown subcommand '{name}'. Try SCRIPT HELP."));
+        }
+    }
+}

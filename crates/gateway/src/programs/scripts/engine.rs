@@ -1,0 +1,351 @@
+//! A Lua state with what scripts see in it.
+
+use super::host::{self, Checked, Host, STRING_BYTES_MAX};
+use super::replies::{self, Form};
+use super::sources::{KEPT_MAX, Sha, Sources, sha};
+use super::{Call, bits, json, msgpack, structs};
+use crate::command::introspect::{REDIS_VERSION, REDIS_VERSION_NUMBER};
+use crate::failure::Failure;
+use crate::resp::write;
+use mlua::{
+    Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState, ffi,
+};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const SANDBOX: &str = include_str!("sandbox.lua");
+/// Instructions between two looks at the clock.
+const INSTRUCTIONS: u32 = 100;
+/// Memory that one script may take beyond what was taken before.
+pub(crate) const SCRIPT_MB_MAX: usize = 4;
+/// Garbage that is kept from one script to the next.
+const GARBAGE_BYTES_MAX: usize = 1 << 20;
+/// See `check_pattern` in sandbox.lua.
+const PATTERN_BYTES_MAX: usize = 1000;
+const PATTERN_STEPS_MAX: f64 = 1e6;
+const SORTED_MAX: usize = 10_000;
+
+/// A script that can be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Compiled {
+    function: Function,
+    pub(crate) is_read_only: bool,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Engine {
+    lua: Lua,
+    run: Function,
+    compile: Function,
+    compiled: HashMap<Sha, Compiled>,
+    /// Those of [`Sources`] when `compiled` was begun.
+    flushes: u64,
+    /// Memory that was taken after garbage was last collected.
+    floor_bytes: usize,
+    host: Arc<Mutex<Host>>,
+}
+
+fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
+    host.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    /// # Errors
+    ///
+    /// There is no memory for it.
+    pub(crate) fn new(host: Arc<Mutex<Host>>) -> mlua::Result<Engine> {
+        let libraries = StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::DEBUG;
+        let options = LuaOptions::new().catch_rust_panics(false);
+        // SAFETY: of what can break the state, modules in C aren't loaded; `debug` is reached by
+        // sandbox.lua only, which scripts don't get it from.
+        let lua = unsafe { Lua::unsafe_new_with(libraries, options) };
+        let given = functions(&lua, &host)?;
+        let made: Table = lua.load(SANDBOX).set_name("=sandbox").call(given)?;
+        let globals: Table = made.raw_get("globals")?;
+        lua.set_globals(globals)?;
+        watch(&lua, &host, INSTRUCTIONS)?;
+        lua.gc_collect()?;
+        Ok(Engine {
+            run: made.raw_get("run")?,
+            compile: made.raw_get("compile")?,
+            compiled: HashMap::new(),
+            flushes: 0,
+            floor_bytes: lua.used_memory(),
+            lua,
+            host,
+        })
+    }
+
+    /// A script of this name that was compiled before.
+    pub(crate) fn compiled(&mut self, sha: &Sha, sources: &Sources) -> Option<Compiled> {
+        if self.flushes != sources.flushes() || self.compiled.len() > KEPT_MAX {
+            self.flushes = sources.flushes();
+            self.compiled.clear();
+        }
+        self.compiled.get(sha).cloned()
+    }
+
+    /// # Errors
+    ///
+    /// It is no script; the text of the error reply.
+    pub(crate) fn compile(&mut self, sha: Sha, text: &[u8]) -> Checked<Compiled> {
+        let (is_read_only, body) = shebang(text)?;
+        let compiled = (|| {
+            let body = self.lua.create_string(body)?;
+            self.compile.call::<(Option<Function>, Option<mlua::LuaString>)>(body)
+        })();
+        let (function, error) = compiled.map_err(|error| format!("ERR {error}"))?;
+        let Some(function) = function else {
+            let error = error.map_or(String::new(), |error| error.to_string_lossy());
+            return Err(format!("ERR Error compiling script (new function): {error}"));
+        };
+        let compiled = Compiled { function, is_read_only };
+        self.compiled.insert(sha, compiled.clone());
+        Ok(compiled)
+    }
+
+    /// Runs a script on the host's record, and appends its reply.
+    ///
+    /// # Errors
+    ///
+    /// It took too much time or memory: nothing of it counts.
+    pub(crate) fn run(
+        &mut self,
+        call: &Call,
+        out: &mut Vec<u8>,
+        resp3: bool,
+    ) -> Result<(), Failure> {
+        lock(&self.host).begin(call.read_only);
+        if self.lua.used_memory() > self.floor_bytes + GARBAGE_BYTES_MAX {
+            let _ = self.lua.gc_collect(); // it can't fail: no finalizer is a script's
+            self.floor_bytes = self.lua.used_memory();
+        }
+        let limit = self.lua.used_memory() + (SCRIPT_MB_MAX << 20);
+        let _ = self.lua.set_memory_limit(limit); // it can't fail: the allocator is mlua's
+        let result = self
+            .sequence(call.keys())
+            .and_then(|keys| Ok((keys, self.sequence(call.arguments())?)))
+            .and_then(|(keys, arguments)| {
+                self.run.call::<(bool, Value)>((&call.script.function, keys, arguments))
+            });
+        let _ = self.lua.set_memory_limit(0);
+        let script_resp3 = {
+            let mut host = lock(&self.host);
+            if let Some(failure) = host.failure.take() {
+                drop(host);
+                watch(&self.lua, &self.host, INSTRUCTIONS)
+                    .map_err(|error| Failure::Text(format!("ERR {error}")))?;
+                return Err(failure);
+            }
+            host.resp3
+        };
+        match result {
+            Ok((true, value)) => Form { resp3, script_resp3 }.write(out, &value, 0),
+            Ok((false, Value::Table(error))) => write::error(out, &error_text(&error, &call.sha)),
+            // What isn't a table hasn't been through the handler: there was no memory for it.
+            Ok((false, _)) | Err(_) => return Err(Failure::ScriptMemory(SCRIPT_MB_MAX)),
+        }
+        Ok(())
+    }
+
+    fn sequence<'a>(&self, words: impl Iterator<Item = &'a [u8]>) -> mlua::Result<Table> {
+        let table = self.lua.create_table()?;
+        for (at, word) in words.enumerate() {
+            table.raw_set(at + 1, self.lua.create_string(word)?)?;
+        }
+        Ok(table)
+    }
+}
+
+/// Has a script end when its time is over. From then on every instruction is its last one, so that
+/// it can't catch the error for ever.
+fn watch(lua: &Lua, host: &Arc<Mutex<Host>>, instructions: u32) -> mlua::Result<()> {
+    let watched = Arc::clone(host);
+    let triggers = HookTriggers::new().every_nth_instruction(instructions);
+    lua.set_global_hook(triggers, move |lua, _| {
+        if lock(&watched).may_go_on() {
+            return Ok(VmState::Continue);
+        }
+        if instructions > 1 {
+            watch(lua, &watched, 1)?;
+        }
+        Err(mlua::Error::runtime("its time is over"))
+    })
+}
+
+/// Whether the script says that it doesn't write, and what of it is Lua: `#!lua flags=no-writes`.
+fn shebang(text: &[u8]) -> Checked<(bool, &[u8])> {
+    if !text.starts_with(b"#!") {
+        return Ok((false, text));
+    }
+    let end = text.iter().position(|&byte| byte == b'\n');
+    let end = end.ok_or("ERR Invalid script shebang")?;
+    let line = String::from_utf8_lossy(&text[..end]);
+    let mut parts = line.split_whitespace();
+    let engine = parts.next().unwrap_or_default();
+    if engine != "#!lua" {
+        return Err(format!("ERR Unexpected engine in script shebang: {engine}"));
+    }
+    let mut is_read_only = false;
+    for part in parts {
+        let flags = part
+            .strip_prefix("flags=")
+            .ok_or_else(|| format!("ERR Unknown lua shebang option: {part}"))?;
+        for flag in flags.split(',').filter(|flag| !flag.is_empty()) {
+            match flag {
+                "no-writes" => is_read_only = true,
+                "allow-oom" | "allow-stale" | "no-cluster" | "allow-cross-slot-keys" => {}
+                _ => return Err(format!("ERR Unexpected flag in script shebang: {flag}")),
+            }
+        }
+    }
+    // With the end of that line, so that lines have their numbers.
+    Ok((is_read_only, &text[end..]))
+}
+
+fn error_text(error: &Table, sha: &Sha) -> String {
+    let field = |name: &str| match error.raw_get(name) {
+        Ok(Value::String(text)) => Some(text.to_string_lossy()),
+        Ok(Value::Number(number)) => Some(format!("{number}")),
+        Ok(Value::Integer(number)) => Some(format!("{number}")),
+        _ => None,
+    };
+    let text = field("err").unwrap_or_else(|| "ERR unknown error".into());
+    let text = text.trim_end_matches(['\r', '\n']);
+    match (field("source"), field("line")) {
+        (Some(source), Some(line)) => {
+            let sha = String::from_utf8_lossy(sha);
+            format!("{text} script: {sha}, on {source}:{line}.")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Calls the function that it was made of, with all arguments.
+unsafe extern "C-unwind" fn call_wrapped(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: Lua calls it with a state of its own. It takes its only upvalue, which is a function,
+    // in front of its arguments and calls it; nothing of Rust is on this stack that an error would
+    // have to drop.
+    unsafe {
+        let arguments = ffi::lua_gettop(state);
+        ffi::luaL_checkstack(state, 1, std::ptr::null());
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
+        ffi::lua_insert(state, 1);
+        ffi::lua_call(state, arguments, ffi::LUA_MULTRET);
+        ffi::lua_gettop(state)
+    }
+}
+
+/// A function of C that calls one of Lua.
+fn native(lua: &Lua, called: Function) -> mlua::Result<Function> {
+    // SAFETY: `called` is on the stack, and becomes the upvalue of what is left there.
+    unsafe { lua.exec_raw(called, |state| ffi::lua_pushcclosure(state, call_wrapped, 1)) }
+}
+
+/// Everything that sandbox.lua is given.
+fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
+    let given = lua.create_table()?;
+    let shared = || Arc::clone(host);
+    let of = shared();
+    let call = lua.create_function(move |lua, words: MultiValue| {
+        let mut host = lock(&of);
+        if !host.may_go_on() {
+            return Err(mlua::Error::runtime("its time is over"));
+        }
+        replies::to_lua(lua, host.call(&words), &mut 0)
+    })?;
+    given.raw_set("call", call)?;
+    given.raw_set("native", lua.create_function(native)?)?;
+    let of = shared();
+    given.raw_set("random", lua.create_function(move |_, ()| Ok(lock(&of).draw()))?)?;
+    let of = shared();
+    let seed = move |_: &Lua, seed: f64| {
+        lock(&of).seed(seed as i64 as u32);
+        Ok(())
+    };
+    given.raw_set("seed", lua.create_function(seed)?)?;
+    let of = shared();
+    let setresp = move |_: &Lua, version: u8| {
+        lock(&of).resp3 = version == 3;
+        Ok(())
+    };
+    given.raw_set("setresp", lua.create_function(setresp)?)?;
+    let hex = |lua: &Lua, text: mlua::LuaString| lua.create_string(sha(&text.as_bytes()));
+    given.raw_set("sha1hex", lua.create_function(hex)?)?;
+    let log = |_: &Lua, text: mlua::LuaString| {
+        tracing::debug!(text = %text.to_string_lossy(), "a script says");
+        Ok(())
+    };
+    given.raw_set("log", lua.create_function(log)?)?;
+    given.raw_set("null", Value::NULL)?;
+    given.raw_set("version", REDIS_VERSION)?;
+    given.raw_set("version_number", REDIS_VERSION_NUMBER)?;
+    given.raw_set("pattern_bytes_max", PATTERN_BYTES_MAX)?;
+    given.raw_set("pattern_steps_max", PATTERN_STEPS_MAX)?;
+    given.raw_set("string_bytes_max", STRING_BYTES_MAX)?;
+    given.raw_set("sorted_max", SORTED_MAX)?;
+    libraries(lua, &given)?;
+    Ok(given)
+}
+
+/// A function of a library.
+fn library(
+    lua: &Lua,
+    called: impl Fn(&Lua, &MultiValue) -> Checked<Vec<Value>> + Send + 'static,
+) -> mlua::Result<Function> {
+    lua.create_function(move |lua, values: MultiValue| host::results(lua, called(lua, &values)))
+}
+
+fn string(lua: &Lua, bytes: impl AsRef<[u8]>) -> Checked<Vec<Value>> {
+    let string = lua.create_string(bytes).map_err(|error| error.to_string())?;
+    Ok(vec![Value::String(string)])
+}
+
+fn libraries(lua: &Lua, given: &Table) -> mlua::Result<()> {
+    let named = |name: &str| {
+        let table = lua.create_table()?;
+        given.raw_set(name, &table)?;
+        Ok::<_, mlua::Error>(table)
+    };
+    let cjson = named("cjson")?;
+    let encode = |lua: &Lua, values: &MultiValue| string(lua, json::encode(values)?);
+    cjson.raw_set("encode", library(lua, encode)?)?;
+    let decode = |lua: &Lua, values: &MultiValue| Ok(vec![json::decode(lua, values)?]);
+    cjson.raw_set("decode", library(lua, decode)?)?;
+    let cmsgpack = named("cmsgpack")?;
+    let pack = |lua: &Lua, values: &MultiValue| string(lua, msgpack::pack(values)?);
+    cmsgpack.raw_set("pack", library(lua, pack)?)?;
+    cmsgpack.raw_set("unpack", library(lua, msgpack::unpack)?)?;
+    cmsgpack.raw_set("unpack_one", library(lua, msgpack::unpack_one)?)?;
+    cmsgpack.raw_set("unpack_limit", library(lua, msgpack::unpack_limit)?)?;
+    let c = named("struct")?;
+    let pack = |lua: &Lua, values: &MultiValue| string(lua, structs::pack(values)?);
+    c.raw_set("pack", library(lua, pack)?)?;
+    c.raw_set("unpack", library(lua, structs::unpack)?)?;
+    let size = |_: &Lua, values: &MultiValue| Ok(vec![Value::Number(structs::size(values)?)]);
+    c.raw_set("size", library(lua, size)?)?;
+    let bit = named("bit")?;
+    let hex = |lua: &Lua, values: &MultiValue| string(lua, bits::to_hex(values)?);
+    bit.raw_set("tohex", library(lua, hex)?)?;
+    type Operation = Box<dyn Fn(&MultiValue) -> Checked<Value> + Send>;
+    let operations: [(&str, Operation); 11] = [
+        ("tobit", Box::new(bits::unary("tobit", |bits| bits))),
+        ("bnot", Box::new(bits::unary("bnot", |bits| !bits))),
+        ("bswap", Box::new(bits::unary("bswap", u32::swap_bytes))),
+        ("band", Box::new(bits::fold("band", |one, other| one & other))),
+        ("bor", Box::new(bits::fold("bor", |one, other| one | other))),
+        ("bxor", Box::new(bits::fold("bxor", |one, other| one ^ other))),
+        ("lshift", Box::new(bits::shift("lshift", |bits, by| bits << by))),
+        ("rshift", Box::new(bits::shift("rshift", |bits, by| bits >> by))),
+        ("arshift", Box::new(bits::shift("arshift", |bits, by| (bits as i32 >> by) as u32))),
+        ("rol", Box::new(bits::shift("rol", u32::rotate_left))),
+        ("ror", Box::new(bits::shift("ror", u32::rotate_right))),
+    ];
+    for (name, operation) in operations {
+        let called = move |_: &Lua, values: &MultiValue| Ok(vec![operation(values)?]);
+        bit.raw_set(name, library(lua, called)?)?;
+    }
+    Ok(())
+}

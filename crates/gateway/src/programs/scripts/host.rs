@@ -1,0 +1,213 @@
+//! What scripts reach of the gateway: commands on the record, and what Redis' libraries are made of.
+
+use super::super::{Budget, RecordCopy};
+use super::number;
+use crate::command::introspect;
+use crate::command::{Refused, Verb, why_unsupported};
+use crate::failure::Failure;
+use crate::resp::{Args, Range, write};
+use crate::statistics::GatewayStatistics;
+use mlua::{Lua, MultiValue, Value};
+use std::sync::Arc;
+use switchback_wire::VALUE_BYTES_MAX;
+
+/// A string that scripts make of others.
+pub(super) const STRING_BYTES_MAX: usize = 1 << 20;
+
+/// A result, or what is wrong.
+pub(super) type Checked<T> = Result<T, String>;
+
+/// See the [module](self). One a worker.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) record: RecordCopy,
+    pub(crate) budget: Budget,
+    /// Why the script that runs can't go on. Nothing of it counts.
+    pub(crate) failure: Option<Failure>,
+    /// It may not write.
+    pub(crate) read_only: bool,
+    /// What it is answered in.
+    pub(super) resp3: bool,
+    /// The state of `math.random`.
+    random: u64,
+    bytes: Vec<u8>,
+    ranges: Vec<Range>,
+    reply: Vec<u8>,
+    statistics: Arc<GatewayStatistics>,
+    worker: usize,
+}
+
+impl Host {
+    pub(crate) fn new(statistics: Arc<GatewayStatistics>, worker: usize) -> Host {
+        Host {
+            record: RecordCopy::default(),
+            budget: Budget::default(),
+            failure: None,
+            read_only: false,
+            resp3: false,
+            random: 0x1234_abcd_330e,
+            bytes: Vec::new(),
+            ranges: Vec::new(),
+            reply: Vec::new(),
+            statistics,
+            worker,
+        }
+    }
+
+    /// Begins a script.
+    pub(super) fn begin(&mut self, read_only: bool) {
+        (self.read_only, self.resp3, self.failure) = (read_only, false, None);
+    }
+
+    /// Takes note of time; false if there is none left.
+    pub(super) fn may_go_on(&mut self) -> bool {
+        if let Err(failure) = self.budget.check() {
+            self.failure = Some(failure);
+        }
+        self.failure.is_none()
+    }
+
+    /// As `srand48`: scripts get the numbers of `lrand48`, as in Redis.
+    pub(super) fn seed(&mut self, seed: u32) {
+        self.random = u64::from(seed) << 16 | 0x330e;
+    }
+
+    pub(super) fn draw(&mut self) -> f64 {
+        const LARGEST: u64 = 0x7fff_ffff;
+        self.random = self.random.wrapping_mul(0x5_deec_e66d).wrapping_add(0xb) & 0xffff_ffff_ffff;
+        ((self.random >> 17) % LARGEST) as f64 / LARGEST as f64
+    }
+
+    /// Executes a command of a script; its reply, in RESP.
+    pub(super) fn call(&mut self, words: &MultiValue) -> &[u8] {
+        self.reply.clear();
+        if let Err(text) = self.take(words).and_then(|()| self.execute()) {
+            self.reply.clear();
+            write::error(&mut self.reply, &text);
+        }
+        &self.reply
+    }
+
+    fn take(&mut self, words: &MultiValue) -> Checked<()> {
+        if words.is_empty() {
+            return Err("ERR Please specify at least one argument for this redis lib call".into());
+        }
+        self.bytes.clear();
+        self.ranges.clear();
+        for word in words {
+            let from = self.bytes.len();
+            match word {
+                Value::String(text) => self.bytes.extend_from_slice(&text.as_bytes()),
+                Value::Integer(number) => {
+                    self.bytes.extend_from_slice(itoa::Buffer::new().format(*number).as_bytes());
+                }
+                Value::Number(number) => {
+                    self.bytes.extend_from_slice(number::general(*number, 17).as_bytes());
+                }
+                _ => {
+                    return Err(
+                        "ERR Lua redis lib command arguments must be strings or integers".into()
+                    );
+                }
+            }
+            if self.bytes.len() - from > VALUE_BYTES_MAX {
+                return Err(Failure::ValueLength.to_string());
+            }
+            self.ranges.push(Range::new(from, self.bytes.len()));
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self) -> Checked<()> {
+        let args = Args::new(&self.bytes, &self.ranges);
+        let name = args.get(0);
+        let Some(verb) = Verb::from_name(name) else {
+            let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+            let text = why_unsupported(&lower)
+                .map_or("ERR Unknown Redis command called from script".into(), |reason| {
+                    format!("ERR '{lower}' is not supported by Switchback: {reason}")
+                });
+            self.statistics.workers()[self.worker].count_refused(Refused::from_name(name));
+            return Err(text);
+        };
+        let spec = verb.spec();
+        if !spec.takes(args.len()) {
+            return Err("ERR Wrong number of args calling Redis command from script".into());
+        }
+        if spec.flags.contains(&"noscript") {
+            return Err("ERR This Redis command is not allowed from script".into());
+        }
+        if self.read_only && spec.writes() {
+            return Err("ERR Write commands are not allowed from read-only scripts.".into());
+        }
+        if verb.keys(args).any(|at| !self.record.is_of(args.get(at))) {
+            let text = "ERR Script attempted to access a non local key in a cluster node";
+            return Err(text.into());
+        }
+        let out = &mut self.reply;
+        match verb {
+            Verb::Ping => introspect::write_ping(out, args),
+            Verb::Echo => write::bulk(out, args.get(1)),
+            Verb::Time => introspect::write_time(out),
+            _ => self.record.execute(args, out, self.resp3),
+        }
+        Ok(())
+    }
+}
+
+/// An argument of a function, counted from 1.
+pub(super) fn argument(values: &MultiValue, at: usize) -> Option<&Value> {
+    values.get(at - 1)
+}
+
+pub(super) fn bad_argument(at: usize, function: &str, what: &str) -> String {
+    format!("bad argument #{at} to '{function}' ({what})")
+}
+
+fn wrong_type(values: &MultiValue, at: usize, function: &str, wanted: &str) -> String {
+    let found = argument(values, at).map_or("no value", Value::type_name);
+    bad_argument(at, function, &format!("{wanted} expected, got {found}"))
+}
+
+/// An argument that has to be a number.
+pub(super) fn number(values: &MultiValue, at: usize, function: &str) -> Checked<f64> {
+    let number = match argument(values, at) {
+        Some(Value::Integer(number)) => Some(*number as f64),
+        Some(Value::Number(number)) => Some(*number),
+        Some(Value::String(text)) => {
+            let text = text.as_bytes();
+            let trimmed = text.trim_ascii();
+            number::prefix(trimmed)
+                .filter(|(_, end)| *end == trimmed.len())
+                .map(|(number, _)| number)
+        }
+        _ => None,
+    };
+    number.ok_or_else(|| wrong_type(values, at, function, "number"))
+}
+
+/// An argument that has to be a string; a number is one.
+pub(super) fn bytes(values: &MultiValue, at: usize, function: &str) -> Checked<Vec<u8>> {
+    match argument(values, at) {
+        Some(Value::String(text)) => Ok(text.as_bytes().to_vec()),
+        Some(Value::Integer(number)) => Ok(number.to_string().into_bytes()),
+        Some(Value::Number(value)) => Ok(number::general(*value, 14).into_bytes()),
+        _ => Err(wrong_type(values, at, function, "string")),
+    }
+}
+
+/// What a function of a library gives back: true and its results, or false and what is wrong.
+pub(super) fn results(lua: &Lua, checked: Checked<Vec<Value>>) -> mlua::Result<MultiValue> {
+    let mut values = MultiValue::new();
+    match checked {
+        Ok(results) => {
+            values.push_back(Value::Boolean(true));
+            results.into_iter().for_each(|value| values.push_back(value));
+        }
+        Err(text) => {
+            values.push_back(Value::Boolean(false));
+            values.push_back(Value::String(lua.create_string(text)?));
+        }
+    }
+    Ok(values)
+}

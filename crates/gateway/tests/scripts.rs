@@ -1,0 +1,227 @@
+//! EVAL, EVALSHA, SCRIPT.
+#![allow(clippy::unwrap_used)]
+
+mod fake;
+
+use fake::redis::Redis;
+use fake::{Client, FakeRack, Knobs, config};
+use switchback_core::client::ClientConfig;
+use switchback_gateway::GatewayConfig;
+
+const SCRIPT: &str = include_str!("scripts.script");
+
+fn words(line: &str) -> Vec<String> {
+    if let Some(command) = line.strip_prefix("! ") {
+        return command.split(' ').map(|word| word.replace('~', " ").replace('^', "\n")).collect();
+    }
+    let (arguments, text) = line.split_once(" :: ").unwrap();
+    let arguments = arguments.split(' ').map(str::to_string);
+    ["EVAL".to_string(), text.to_string()].into_iter().chain(arguments).collect()
+}
+
+fn call(client: &mut Client, words: &[String]) -> String {
+    let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();
+    client.call(&words).escape_ascii().to_string()
+}
+
+fn eval(client: &mut Client, script: &str, keys: &[&str]) -> String {
+    let count = keys.len().to_string();
+    let words = [&["EVAL", script, &count], keys].concat();
+    call(client, &words.into_iter().map(str::to_string).collect::<Vec<_>>())
+}
+
+#[test]
+fn scripts_are_answered_as_by_redis() {
+    let Some(redis) = Redis::start(&["--proto-max-bulk-len", "1mb", "--databases", "1"]) else {
+        return;
+    };
+    let uncached = Knobs { nothing_cached: true, ..Knobs::default() };
+    let mut wrong = Vec::new();
+    for (version, knobs) in [("2", Knobs::default()), ("3", uncached)] {
+        let rack = FakeRack::default();
+        rack.set(|to| *to = knobs.clone());
+        let gateway = rack.start(config());
+        let (mut theirs, mut ours) = (redis.client(), Client::connect(&gateway));
+        theirs.ask("FLUSHALL");
+        theirs.ask("SCRIPT FLUSH");
+        for client in [&mut theirs, &mut ours] {
+            client.ask(&format!("HELLO {version}"));
+        }
+        for line in SCRIPT.lines().filter(|line| !line.starts_with("# ")) {
+            let words = words(line);
+            let (wanted, got) = (call(&mut theirs, &words), call(&mut ours, &words));
+            if got != wanted {
+                wrong.push(format!("RESP{version}: {line}\n  {wanted}\n  {got}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "wanted, got:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_script_may_call_what_it_has_declared() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let far = "-ERR Script attempted to access a non local key in a cluster node script: ";
+    for script in [
+        "return redis.call('set', 'other', 1)",
+        "return redis.call('mset', KEYS[1], 1, 'other', 2)",
+        "return redis.call('del', KEYS[1], 'other')",
+    ] {
+        assert!(eval(&mut client, script, &["k"]).starts_with(far), "{script}");
+        assert!(eval(&mut client, &script.replace("KEYS[1]", "'k'"), &[]).starts_with(far));
+    }
+    assert_eq!((rack.value(b"k"), rack.value(b"other")), (None, None));
+    let several = "-ERR a script of several keys is refused: no write spans several keys";
+    assert!(eval(&mut client, "return 1", &["a", "b"]).starts_with(several));
+    assert_eq!(eval(&mut client, "return 1", &["a", "a"]), ":1\\r\\n");
+    let hset = eval(&mut client, "return redis.call('hset', KEYS[1], 'f', 'v')", &["k"]);
+    assert!(hset.contains("is not supported by Switchback: it stores strings only"), "{hset}");
+    let scan = eval(&mut client, "return redis.call('scan', 0)", &["k"]);
+    assert!(scan.contains("is not supported by Switchback in a transaction or script"), "{scan}");
+}
+
+#[test]
+fn a_script_ends_when_its_time_or_memory_is_over_and_changes_nothing() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let slow = "-ERR the transaction or script ran for more than 5 ms; nothing was changed\\r\\n";
+    for script in [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "local f = function() while true do end end while true do xpcall(f, f) end",
+        "while true do redis.pcall('get', KEYS[1]) end",
+        "while true do coroutine.wrap(function() pcall(function() while true do end end) end)() end",
+        "repeat local s = string.rep('x', 1000000) until false",
+        "local function f() return f() end return f()",
+        "return ('x'):rep(1000):gsub('.', function() while true do end end)",
+        "for i = 1, 1e9 do pcall(error, {}) end",
+    ] {
+        let script = format!("redis.call('set', KEYS[1], 'changed') {script}");
+        assert_eq!(eval(&mut client, &script, &["k"]), slow, "{script}");
+    }
+    let large = "-ERR the script used more than 4 MiB of memory; nothing was changed\\r\\n";
+    for script in [
+        "local t = {} for i = 1, 1e9 do t[i] = i end",
+        "local s = 'x' while true do s = s .. s end",
+    ] {
+        let script = format!("redis.call('set', KEYS[1], 'changed') {script}");
+        let reply = eval(&mut client, &script, &["k"]);
+        assert!(reply == large || reply == slow, "{script}: {reply}");
+    }
+    // What can't be interrupted is refused before.
+    for (script, wanted) in [
+        (
+            "return (('a'):rep(5000)):find(('a*'):rep(10) .. 'b')",
+            "pattern with too many repetitions for a text of 5000 bytes",
+        ),
+        ("return ('a'):find(('a?'):rep(5000))", "pattern too long"),
+        ("return ('a'):rep(1e9)", "resulting string too large"),
+        (
+            "local t = {} for i = 1, 10001 do t[i] = 1 end table.sort(t)",
+            "table too large to be sorted",
+        ),
+        ("return loadstring('\\27Lua')()", "attempt to call a nil value"),
+        (
+            "return loadstring(string.dump(function() return 1 end))()",
+            "attempt to call a nil value",
+        ),
+    ] {
+        let reply = eval(&mut client, script, &[]);
+        assert!(reply.contains(wanted), "{script}: {reply}");
+    }
+    assert_eq!(rack.value(b"k"), None);
+    assert_eq!(eval(&mut client, "return redis.call('set', KEYS[1], 'well')", &["k"]), "+OK\\r\\n");
+}
+
+/// Nothing that one script does is seen by the next one.
+#[test]
+fn scripts_leave_nothing_behind() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = Client::connect(&gateway);
+    for script in [
+        "string.format = nil",
+        "rawset(string, 'format', 1)",
+        "table.insert(redis, 1)",
+        "getmetatable('').__index.format = nil",
+        "setmetatable(redis, {})",
+        "_G.redis = 1",
+        "cjson.encode = nil",
+        "for name in pairs(string) do string[name] = nil end getmetatable('').x = 1",
+        "local f = loadstring('redis = 1') f()",
+        "local f = load(function() return nil end) coroutine.wrap(function() x = 1 end)()",
+        "redis.call = function() return 'mine' end",
+        "getmetatable(_G).__index = nil",
+    ] {
+        assert!(eval(&mut client, script, &[]).starts_with('-'), "{script}");
+    }
+    let check = "return string.format('%s %s %s', type(redis.call), #string, type(cjson.encode))";
+    assert_eq!(eval(&mut client, check, &[]), "$19\\r\\nfunction 0 function\\r\\n");
+}
+
+#[test]
+fn every_worker_knows_a_script_that_one_has_loaded() {
+    let rack = FakeRack::default();
+    let gateway = rack.try_start(config(), 2).unwrap();
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(&gateway)).collect();
+    let words = [
+        "SCRIPT".to_string(),
+        "LOAD".to_string(),
+        "return redis.call('incr', KEYS[1])".to_string(),
+    ];
+    let name = call(&mut clients[0], &words)[7..47].to_string();
+    for (at, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.ask(&format!("EVALSHA {name} 1 n")), format!(":{}\r\n", at + 1));
+    }
+    assert_eq!(clients[1].ask("SCRIPT FLUSH"), "+OK\r\n");
+    for client in &mut clients {
+        assert_eq!(
+            client.ask(&format!("EVALSHA {name} 1 n")),
+            "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+        );
+    }
+}
+
+#[test]
+fn gateways_that_share_a_key_lose_no_increment_of_a_script() {
+    const EACH: usize = 100;
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.nothing_cached = true);
+    let gateway = rack.try_start(config(), 2).unwrap();
+    let script = "redis.call('set', KEYS[1], (redis.call('get', KEYS[1]) or 0) + 1) return 1";
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = Client::connect(&gateway);
+            std::thread::spawn(move || {
+                for _ in 0..EACH {
+                    assert_eq!(eval(&mut client, script, &["k"]), ":1\\r\\n");
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(rack.value(b"k"), Some((4 * EACH).to_string().into_bytes()));
+}
+
+#[test]
+fn a_script_whose_write_is_not_answered_is_indeterminate_and_one_that_loses_is_repeated() {
+    let rack = FakeRack::default();
+    let session = ClientConfig { deadline_us: 200_000, ..ClientConfig::default() };
+    let gateway = rack.start(GatewayConfig { session, ..config() });
+    let mut client = Client::connect(&gateway);
+    let script = "return redis.call('incr', KEYS[1])";
+    rack.set(|knobs| knobs.fail_conditions = 200);
+    assert_eq!(eval(&mut client, script, &["k"]), ":1\\r\\n");
+    rack.set(|knobs| knobs.fail_conditions = 1000);
+    assert!(
+        eval(&mut client, script, &["k"]).starts_with("-TRYAGAIN others kept writing this key")
+    );
+    rack.set(|knobs| (knobs.silent_writes, knobs.fail_conditions) = (true, 0));
+    let reply = eval(&mut client, script, &["k"]);
+    assert!(
+        reply.starts_with("-INDETERMINATE all writes of this transaction or script"),
+        "{reply}"
+    );
+}
