@@ -40,7 +40,7 @@ bench() { redis-benchmark -p "$port" -q -n 100000 -P 16 -c 50 -d 128 -r 1000 -t 
 check 'redis-cli' round_trip
 check 'redis-cli --scan, DBSIZE, FLUSHALL' scan
 check 'redis-benchmark' bench
-for client in python go java; do
+for client in python libraries go java; do
     if [ "$client" = go ] && lacks go-1.21; then skip "$0: $client" go-1.21; continue; fi
     redis-cli -p "$port" flushall >/dev/null
     check "$client" "examples/clients/$client/run.sh" "$host" "$port"

@@ -122,14 +122,15 @@ impl Engine {
             let _ = self.lua.gc_collect(); // it can't fail: no finalizer is a script's
             self.floor_bytes = self.lua.used_memory();
         }
+        // What is made without a limit is made faster: nothing has to catch an error of Lua.
+        let given = self
+            .sequence(call.keys())
+            .and_then(|keys| Ok((keys, self.sequence(call.arguments())?)));
         let limit = self.lua.used_memory() + (SCRIPT_MB_MAX << 20);
         let _ = self.lua.set_memory_limit(limit); // it can't fail: the allocator is mlua's
-        let result = self
-            .sequence(call.keys())
-            .and_then(|keys| Ok((keys, self.sequence(call.arguments())?)))
-            .and_then(|(keys, arguments)| {
-                self.run.call::<(bool, Value)>((&call.script.function, keys, arguments))
-            });
+        let result = given.and_then(|(keys, arguments)| {
+            self.run.call::<(bool, Value)>((&call.script.function, keys, arguments))
+        });
         let _ = self.lua.set_memory_limit(0);
         let script_resp3 = {
             let mut host = lock(&self.host);

@@ -71,13 +71,13 @@ fn append_integer(out: &mut Vec<u8>, number: i64) {
     let bytes = number.to_be_bytes();
     let (code, kept) = match number {
         -32..128 => return out.push(number as u8),
-        0..0x100 => (0xcc, 1),
-        0..0x1_0000 => (0xcd, 2),
-        0..0x1_0000_0000 => (0xce, 4),
-        0.. => (0xcf, 8),
-        -0x80.. => (0xd0, 1),
-        -0x8000.. => (0xd1, 2),
-        -0x8000_0000.. => (0xd2, 4),
+        128..0x100 => (0xcc, 1),
+        0x100..0x1_0000 => (0xcd, 2),
+        0x1_0000..0x1_0000_0000 => (0xce, 4),
+        0x1_0000_0000.. => (0xcf, 8),
+        -0x80..-32 => (0xd0, 1),
+        -0x8000..-0x80 => (0xd1, 2),
+        -0x8000_0000..-0x8000 => (0xd2, 4),
         _ => (0xd3, 8),
     };
     out.push(code);
