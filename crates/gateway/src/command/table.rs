@@ -70,7 +70,8 @@ commands! {
     Eval "eval" -3 [noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "2.6.0" "Runs a script.";
     EvalRo "eval_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "7.0.0" "Runs a script that doesn't write.";
     EvalSha "evalsha" -3 [noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "2.6.0" "Runs a script that is known by its SHA-1.";
-    EvalShaRo "evalsha_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "7.0.0" "Runs a script that is known by its SHA-1 and doesn't write.";
+    EvalShaRo "evalsha_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "7.0.0"
+        "Runs a script that is known by its SHA-1 and doesn't write.";
     Exec "exec" 1 [noscript loading stale skip_slowlog] 0 0 0 "transactions" "1.2.0" "Executes the commands of a transaction.";
     Exists "exists" -2 [readonly fast] 1 -1 1 "generic" "1.0.0" "Determines how many of the keys exist.";
     Expire "expire" -3 [write fast] 1 1 1 "generic" "1.0.0" "Sets the expiration of a key in seconds.";

@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// An unsigned number of so many bytes.
+    /// An unsigned number of `length` bytes.
     fn unsigned(&mut self, length: usize) -> Checked<u64> {
         Ok(self.take(length)?.iter().fold(0, |number, &byte| number << 8 | u64::from(byte)))
     }
