@@ -103,8 +103,10 @@ func smoke(client *redis.Client) {
 	check("del", client.Del(ctx, "smoke:p").Err(), nil, nil)
 
 	refused("hset", client.HSet(ctx, "smoke:h", "f", "v").Err(), "strings only")
-	_, err = client.TxPipelined(ctx, func(pipe redis.Pipeliner) error { return pipe.Set(ctx, "smoke:t", 1, 0).Err() })
-	refused("transactions", err, "not supported")
+	commands, err = client.TxPipelined(ctx, func(pipe redis.Pipeliner) error { return pipe.Incr(ctx, "smoke:t").Err() })
+	check("transaction", len(commands), 1, err)
+	check("its end", commands[0].(*redis.IntCmd).Val(), int64(1), nil)
+	check("del", client.Del(ctx, "smoke:t").Err(), nil, nil)
 }
 
 func main() {

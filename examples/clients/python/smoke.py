@@ -62,7 +62,9 @@ def smoke(client):
     client.delete("smoke:p")
 
     refused("hset", lambda: client.hset("smoke:h", "f", "v"), "strings only")
-    refused("transactions", lambda: client.pipeline(transaction=True).set("smoke:t", 1).execute(), "not supported")
+    check("transaction", client.pipeline(transaction=True).set("smoke:t", 1).incr("smoke:t").execute(), [True, 2])
+    check("script", client.eval("return redis.call('incr', KEYS[1])", 1, "smoke:t"), 3)
+    client.delete("smoke:t")
     check("client name", client.client_getname(), "smoke")
     check("info", client.info("server")["redis_mode"], "standalone")
     check("config", client.config_get("databases"), {"databases": "1"})
