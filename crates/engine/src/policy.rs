@@ -2,13 +2,6 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
-
-/// How often [`SyncPolicy::EverySec`] forces the log to the disk by itself.
-pub(crate) const SYNC_PERIOD: Duration = Duration::from_secs(1);
-/// A disk that is slower than that is waited for, so that no more than this is ever lost; as Redis'
-/// `appendfsync everysec`.
-pub(crate) const LAG_MAX: Duration = Duration::from_secs(2);
 
 /// When a group is forced to the disk, with Redis' meanings of `appendfsync`. The write-ahead log is
 /// written before the answer in any case, in order: what is forced takes all before it along.

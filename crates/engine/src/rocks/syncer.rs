@@ -1,14 +1,19 @@
 //! Forces RocksDB's log to the disk in the background, so that commits don't wait for it: what Redis
 //! does for `appendfsync everysec`.
 
-use crate::policy::{LAG_MAX, SYNC_PERIOD};
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How often the log is forced to the disk.
+const SYNC_PERIOD: Duration = Duration::from_secs(1);
+/// A disk that is slower than that is waited for, so that no more than this is ever lost; as Redis'
+/// `appendfsync everysec`.
+const LAG_MAX: Duration = Duration::from_secs(2);
 
 /// A thread that syncs the log while there is something in it that isn't on the disk.
 pub(super) struct Syncer {
