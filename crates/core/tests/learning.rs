@@ -8,7 +8,7 @@ use switchback_core::control::{
 };
 use switchback_core::switch::{Agent, AgentConfig, Counting, LearningConfig, Target, carry_out};
 use switchback_core::topology::ChainId;
-use switchback_wire::{Address, KeyHash, Map, Op, Packet};
+use switchback_wire::{Address, KeyHash, Map, Op, Packet, Place};
 
 const RECORDS: u32 = 3;
 
@@ -47,6 +47,8 @@ impl Target for CountingTarget {
     fn set_map(&mut self, _: &Map) {}
 
     fn set_node(&mut self, _: u16, _: Address) {}
+
+    fn set_place(&mut self, _: &Place) {}
 
     fn set_lanes(&mut self, _: u32) {}
 

@@ -1,5 +1,5 @@
 use crate::{Config, TableError, Verdict};
-use switchback_wire::{Address, KeyHash, Map, Packet};
+use switchback_wire::{Address, KeyHash, Map, Packet, Place};
 
 /// What a switch's agent does to a datapath, wherever it runs: in this process or in the kernel.
 ///
@@ -33,6 +33,13 @@ pub trait Control {
     /// # Panics
     /// If the node's index isn't below [`Config::nodes`].
     fn set_node(&self, node: u16, address: Address);
+
+    /// Says which place the switch has in its chain; the only one's until then. The epoch is 0
+    /// meanwhile, so that no packet meets parts of two places.
+    ///
+    /// # Errors
+    /// A place that no switch of this scheme can have; the one before stays.
+    fn set_place(&self, place: &Place) -> Result<(), TableError>;
 
     /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets
     /// of others are dropped.

@@ -23,7 +23,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use switchback_wire::{Address, KeyHash, Map, Packet, location};
+use switchback_wire::{Address, KeyHash, Map, Packet, Place, location};
 use thiserror::Error;
 
 /// Shards that count packets separately.
@@ -98,6 +98,8 @@ pub enum Verdict {
     Reply,
     /// Send it to the first of these nodes.
     Forward(Replicas),
+    /// Send it to this switch, the one before or after in the chain.
+    ToSwitch(Address),
     /// Forget it.
     Drop(DropReason),
     /// It isn't ours.
@@ -163,6 +165,9 @@ pub enum TableError {
     /// A partition has a replica at a node that doesn't exist.
     #[error("a partition has a replica at a node that doesn't exist")]
     Replicas,
+    /// Chains of this scheme have no such place.
+    #[error("chains of this scheme have no such place")]
+    Place,
 }
 
 /// The pipeline and its tables.
@@ -283,6 +288,10 @@ impl Control for Datapath {
         assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
         let _one_at_a_time = self.tables();
         self.handle.set_node(node, &address);
+    }
+
+    fn set_place(&self, place: &Place) -> Result<(), TableError> {
+        if *place == Place::sole() { Ok(()) } else { Err(TableError::Place) }
     }
 
     fn set_lanes(&self, granted: u32) {

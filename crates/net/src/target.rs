@@ -4,7 +4,7 @@ use std::sync::Arc;
 use switchback_core::control::Location;
 use switchback_core::switch::{Counting, Target};
 use switchback_datapath::{Control, NodeAddresses, Verdict};
-use switchback_wire::{Address, KeyHash, Map, Packet};
+use switchback_wire::{Address, KeyHash, Map, Packet, Place};
 
 /// What an agent drives: a datapath of either kind.
 #[derive(Clone, Debug)]
@@ -57,6 +57,12 @@ impl<D: Control> Target for DatapathTarget<D> {
                 node,
                 "the datapath has no room for as many nodes as the controller says"
             );
+        }
+    }
+
+    fn set_place(&mut self, place: &Place) {
+        if let Err(error) = self.datapath.set_place(place) {
+            tracing::error!(%error, ?place, "the datapath refuses its place in the chain");
         }
     }
 

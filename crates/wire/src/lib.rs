@@ -11,6 +11,7 @@ mod map;
 mod op;
 mod packet;
 mod pcap;
+mod place;
 mod scheme;
 mod seq;
 
@@ -21,6 +22,7 @@ pub use map::{Map, MapError, PARTITIONS_MAX, Partition, REPLICAS_MAX, RoutingKey
 pub use op::{Op, Status, flags, record_flags};
 pub use packet::{Packet, PacketRef, op_of, push_scan_entry, scan_entries};
 pub use pcap::Capture;
+pub use place::Place;
 pub use scheme::{PerScheme, Scheme};
 pub use seq::{EPOCH_MAX, SEQ_COUNTER_BITS, Seq};
 

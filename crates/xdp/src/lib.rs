@@ -44,7 +44,7 @@ use switchback_datapath::{
     Config, Control, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics,
     TableError, Verdict,
 };
-use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet, location};
+use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet, Place, location};
 use sys::{Calls, Shared};
 use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -405,6 +405,10 @@ impl Control for XdpDatapath {
         }
         self.update("node_addresses", &index, new);
         self.update("nodes", new, &index);
+    }
+
+    fn set_place(&self, place: &Place) -> Result<(), TableError> {
+        if *place == Place::sole() { Ok(()) } else { Err(TableError::Place) }
     }
 
     fn set_lanes(&self, granted: u32) {

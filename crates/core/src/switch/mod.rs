@@ -19,4 +19,5 @@ mod traffic;
 pub use agent::{Agent, AgentConfig, AgentStatistics};
 pub use datapath::{DatapathAction, DatapathDone, DatapathOp, DatapathReport, carry_out};
 pub use learning::{Counted, Counting, LearningConfig};
+pub use switchback_wire::Place;
 pub use target::{LoadedRecord, Target};

@@ -3,7 +3,9 @@
 use super::learning::Counting;
 use crate::control::{Entry, EntryId, KeyedRecord, Location};
 use crate::storage::Record;
-use switchback_wire::{Address, Header, KeyHash, Map, Op, Packet, Seq, Status, record_flags};
+use switchback_wire::{
+    Address, Header, KeyHash, Map, Op, Packet, Place, Seq, Status, record_flags,
+};
 
 /// A datapath as its agent sees it.
 pub trait Target {
@@ -25,6 +27,10 @@ pub trait Target {
 
     /// Address of a node.
     fn set_node(&mut self, node: u16, address: Address);
+
+    /// Its place in its chain of switches; the only one's until then. The epoch is 0 while this
+    /// runs.
+    fn set_place(&mut self, place: &Place);
 
     /// Lanes granted.
     fn set_lanes(&mut self, lanes: u32);

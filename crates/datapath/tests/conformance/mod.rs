@@ -104,6 +104,9 @@ subject!(
 const CLIENT: Address = Address::in_memory(1, 1);
 const NODE: Address = Address::in_memory(2, 0);
 const STRANGER: Address = Address::in_memory(3, 0);
+/// The switches before and after in the chain.
+const BEFORE: Address = Address::in_memory(4, 1);
+const AFTER: Address = Address::in_memory(4, 2);
 const LANE: u32 = 1;
 const SLOT: u32 = 2;
 const INCARNATION: u64 = 77;
@@ -284,6 +287,8 @@ fn address(value: &Value) -> Address {
         "client" => CLIENT,
         "node" => NODE,
         "stranger" => STRANGER,
+        "before" => BEFORE,
+        "after" => AFTER,
         "agent" => Address::default(),
         other => panic!("who is {other}?"),
     }
@@ -435,6 +440,9 @@ fn run_packet<S: Subject>(
             assert_eq!(replicas[..], [0]);
             "FORWARD".to_owned()
         }
+        Verdict::ToSwitch(BEFORE) => "UP".to_owned(),
+        Verdict::ToSwitch(AFTER) => "DOWN".to_owned(),
+        Verdict::ToSwitch(other) => panic!("to {other:?}, which is no neighbour"),
         Verdict::Drop(reason) => format!("DROP {reason}"),
         Verdict::Pass => "PASS".to_owned(),
     }

@@ -82,7 +82,7 @@ mod tests {
     use switchback_core::control::{Envelope, Location, Message, Peer, SwitchReport};
     use switchback_core::switch::{AgentConfig, Counting};
     use switchback_net::{Carrier, Mailbox};
-    use switchback_wire::{Address, KeyHash, Map, Packet};
+    use switchback_wire::{Address, KeyHash, Map, Packet, Place};
 
     /// A datapath without any room, until it fails.
     struct Fragile(Arc<OnceLock<&'static str>>);
@@ -98,6 +98,7 @@ mod tests {
         fn clear(&mut self) {}
         fn set_map(&mut self, _: &Map) {}
         fn set_node(&mut self, _: u16, _: Address) {}
+        fn set_place(&mut self, _: &Place) {}
         fn set_lanes(&mut self, _: u32) {}
         fn set_counting(&mut self, _: Counting) -> u32 {
             0

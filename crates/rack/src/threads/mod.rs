@@ -86,6 +86,7 @@ fn carry_out(
     match verdict {
         Verdict::Reply => send(reply_address(from, packet)),
         Verdict::Forward(replicas) => nodes.each(&replicas, send),
+        Verdict::ToSwitch(neighbour) => send(neighbour),
         Verdict::Drop(_) | Verdict::Pass => {}
     }
 }

@@ -80,6 +80,7 @@ impl World {
                 Err(_) => flight.from,
             },
             Verdict::Forward(replicas) => Part::Node(replicas[0]).address(),
+            Verdict::ToSwitch(to) => to,
             Verdict::Drop(_) | Verdict::Pass => {
                 self.statistics.dropped += 1;
                 self.timeline.done(flight);

@@ -17,7 +17,7 @@ use switchback_core::floors::SEQ_BUCKETS;
 use switchback_core::switch::{Agent, Counting, Target, carry_out};
 use switchback_datapath::state::bits;
 use switchback_datapath::{Control, Datapath, Shard, Verdict};
-use switchback_wire::{Address, KeyHash, Map, Op, Packet, Seq};
+use switchback_wire::{Address, KeyHash, Map, Op, Packet, Place, Seq};
 
 /// Caches of more keys are compared with their snapshots only now and then.
 const COMPARED_KEYS: usize = 64;
@@ -190,6 +190,10 @@ impl Target for Between<'_> {
         self.running.set_node(node, address);
     }
 
+    fn set_place(&mut self, place: &Place) {
+        self.running.set_place(place).expect("the controller knows the rack");
+    }
+
     fn set_lanes(&mut self, lanes: u32) {
         self.running.set_lanes(lanes);
     }
@@ -300,6 +304,7 @@ impl World {
                 let to = Part::Node(replicas[0]).address();
                 self.send_packet(part, to, flight);
             }
+            Verdict::ToSwitch(to) => self.send_packet(part, to, flight),
             Verdict::Drop(reason) => {
                 self.trace.line(self.now_us, || format!("{part} drops {reason}"));
                 self.flights.done(flight);
