@@ -13,7 +13,7 @@ use switchback_core::topology::ChainId;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard};
 use switchback_fuzz::{CLIENT, Draw, LANES, PARTITIONS, START, STEPS_MAX, SWITCH, map, node};
 use switchback_net::DatapathTarget;
-use switchback_wire::{Map, Op};
+use switchback_wire::{Map, Op, Place};
 
 const BOOT: u64 = 7;
 /// What clients and nodes send.
@@ -40,7 +40,8 @@ struct Switch {
 }
 
 fn config(lanes: u32) -> SwitchConfig {
-    SwitchConfig { boot: BOOT, generation: 1, lanes, map: map(), nodes: vec![node(0), node(1)] }
+    let (place, nodes) = (Place::sole(), vec![node(0), node(1)]);
+    SwitchConfig { boot: BOOT, place, generation: 1, lanes, map: map(), nodes }
 }
 
 impl Switch {

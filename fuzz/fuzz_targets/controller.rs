@@ -1,5 +1,5 @@
-//! A controller with a standby switch, two nodes and clients: reports of all of them, answers to
-//! its commands in any order, lost connections, slow storage, operators, restarts over its files,
+//! A controller with chains of two switches and a standby, two nodes and clients: reports of all of
+//! them, answers to its commands in any order, lost connections, slow storage, operators, restarts over its files,
 //! damaged or of format 1.
 #![no_main]
 
@@ -39,6 +39,7 @@ impl Rack {
         ControllerConfig {
             nodes: vec![node(0), node(1)],
             chains,
+            layers: 2,
             map: deal_to_chains(&map(), chains),
             cache_records: 12,
             eviction_sample: 2,
@@ -158,8 +159,8 @@ impl Rack {
         let boot = 1 + u64::from(draw.once_in(16));
         let epoch = if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() };
         let address = if draw.once_in(8) { Address::default() } else { SWITCH };
-        let hello =
-            SwitchReport::Hello { boot, address, epoch, classes, needs_epoch: draw.once_in(4) };
+        let (layer, needs_epoch) = (1 + (switch % 2) as u8, draw.once_in(4));
+        let hello = SwitchReport::Hello { boot, address, layer, epoch, classes, needs_epoch };
         self.hear(draw, Peer::Switch(switch), Message::FromSwitch(hello));
     }
 
@@ -317,7 +318,7 @@ impl Rack {
                 SwitchReport::SnapshotChunk { epoch, generation, index, records }
             }
         };
-        let switch = if draw.once_in(8) { draw.byte().into() } else { 0 };
+        let switch = if draw.once_in(8) { draw.byte().into() } else { draw.below(2) as u16 };
         self.hear(draw, Peer::Switch(switch), Message::FromSwitch(report));
     }
 

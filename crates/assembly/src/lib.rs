@@ -32,8 +32,11 @@ pub struct Rack {
     pub scheme: Scheme,
     /// How many nodes there are.
     pub nodes: u16,
-    /// How many chains of switches there are. Of each one switch serves, its own keys.
+    /// How many chains of switches there are. Each serves its own keys.
     pub chains: u16,
+    /// How many layers there are: switches of a chain, to the scheme's
+    /// [`layers_max`](Scheme::layers_max).
+    pub layers: u8,
     /// Partitions of the key space: a power of two.
     pub partitions: u32,
     /// Lanes of all sessions together.
@@ -77,9 +80,9 @@ impl Cache {
 }
 
 impl Rack {
-    /// How many switches serve at a time.
+    /// How many switches serve at a time, if no chain lacks one.
     pub fn switches(&self) -> u16 {
-        self.chains
+        self.chains * u16::from(self.layers)
     }
 
     /// The switch's pipeline.
@@ -99,10 +102,18 @@ impl Rack {
         }
     }
 
-    /// The agent of a switch to which clients send at `address`. `boot` differs at every start.
-    pub fn agent(&self, boot: u64, address: Address, now: Now) -> Agent {
+    /// The layer of a switch where nothing else is said of it: switches 0, 1, .. are of the layers
+    /// 1, 2, .. in turn, so that each row of as many as there are layers could be a chain.
+    pub fn layer_of(&self, switch: u16) -> u8 {
+        (switch % u16::from(self.layers)) as u8 + 1
+    }
+
+    /// The agent of a switch of this layer, which takes packets at `address`. `boot` differs at
+    /// every start.
+    pub fn agent(&self, boot: u64, layer: u8, address: Address, now: Now) -> Agent {
         let (cache, times) = (&self.cache, &self.times);
         let config = AgentConfig {
+            layer,
             heartbeat_us: times.heartbeat_us,
             learning: cache.learning,
             records: if self.scheme.caches() { cache.records as usize } else { 0 },
@@ -137,10 +148,12 @@ impl Rack {
             nodes.len() == usize::from(self.nodes)
                 && map.partitions().len() == self.partitions as usize
         );
+        assert!((1..=self.scheme.layers_max()).contains(&self.layers));
         let (cache, times) = (&self.cache, &self.times);
         let config = ControllerConfig {
             nodes,
             chains: self.chains,
+            layers: self.layers,
             map,
             scheme: self.scheme,
             cache_records: cache.records as usize,

@@ -66,7 +66,7 @@ pub(crate) struct LoadArgs {
     pub(crate) workload: Workload,
 
     /// Schemes to run, in turn.
-    #[arg(long, value_parser = scheme_parser(), value_delimiter = ',', default_values_t = Scheme::ALL)]
+    #[arg(long, value_parser = scheme_parser(), value_delimiter = ',', default_values_t = Scheme::OF_ONE_LAYER)]
     pub(crate) schemes: Vec<Scheme>,
 
     /// Zipf exponent of the keys' popularity; 0 is uniform [default: 0.99, or as published].
@@ -399,7 +399,7 @@ mod tests {
         let args = parse("").unwrap().load;
         assert_eq!(
             (args.schemes.as_slice(), args.workload, args.rate),
-            (&Scheme::ALL[..], Workload::A, None)
+            (&Scheme::OF_ONE_LAYER[..], Workload::A, None)
         );
         let args =
             parse("--schemes farreach,nocache --workload mix:30 --rate 70% --node-capacity 5,000")

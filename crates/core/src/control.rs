@@ -15,7 +15,7 @@ pub use limits::Malformed;
 use crate::storage::{OfferId, Record};
 use crate::topology::{ByChain, ChainId, ChainMap};
 use serde::{Deserialize, Serialize};
-use switchback_wire::{Address, HashKey, KeyHash, Map, Op, Packet, Partition, Seq};
+use switchback_wire::{Address, HashKey, KeyHash, Map, Op, Packet, Partition, Place, Seq};
 
 /// Names a command until it is answered.
 pub type CommandId = u64;
@@ -170,6 +170,8 @@ pub struct SwitchConfig {
     /// The boot that it is for. A switch that restarted within an epoch has forgotten which
     /// sequence numbers it gave out: it must not serve that epoch again.
     pub boot: u64,
+    /// Its place in the chain.
+    pub place: Place,
     /// First generation; higher than any before it (rule 10).
     pub generation: u32,
     /// Lanes granted to sessions.
@@ -225,8 +227,10 @@ pub enum SwitchReport {
     Hello {
         /// Drawn anew at every start.
         boot: u64,
-        /// Where clients send packets.
+        /// Where it takes packets.
         address: Address,
+        /// Its layer, from 1 next to the clients.
+        layer: u8,
         /// Its epoch; 0 before it is configured.
         epoch: u32,
         /// Slots of each class: `(value bytes, slots)`.
@@ -342,8 +346,8 @@ pub struct NodeConfig {
     pub hash_key: HashKey,
     /// Partitions and their replicas.
     pub map: Map,
-    /// The switch that serves them in this epoch; packets of others are dropped. `None`: a bypass
-    /// epoch, in which clients send to the nodes.
+    /// The chain's owner in this epoch; packets of others are dropped. `None`: a bypass epoch, in
+    /// which clients send to the nodes.
     pub switch: Option<Address>,
     /// Lanes granted to sessions.
     pub lanes: u32,
@@ -471,7 +475,7 @@ pub enum ClientNotice {
 /// Where a client's packets go.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Destination {
-    /// All to the switch.
+    /// All to the first switch of the chain.
     Switch(Address),
     /// Each to its partition's node: no switch serves (a bypass epoch).
     Nodes {

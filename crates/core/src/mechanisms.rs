@@ -136,6 +136,10 @@ mechanisms! {
     unsure_dependents,
     /// A scan lists the keys that the cache may hold as well, and flags them (rule 18).
     marked_scans,
+    /// A chain's keepers admit an entry before its owner does (rule 21).
+    keepers_first,
+    /// Keepers forget an entry after its owner, when its node has stored what that held (rule 21).
+    keepers_last,
     /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule
     /// 7).
     synced_spool,

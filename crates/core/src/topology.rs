@@ -1,8 +1,13 @@
-//! The chains of switches of a rack, which of them serves a key, and what there is once for each.
+//! The chains of switches of a rack, which of them serves a key, what there is once for each, and
+//! which switches form one.
 //!
 //! A chain serves the requests of its partitions. Epochs, sequence numbers, recoveries and
 //! snapshots are a chain's. A rack has as many as its controller was made with; the other parts
 //! learn from it which there are, and which keys each of them serves.
+//!
+//! A chain's *members* are switches of different layers: requests pass them in the order of the
+//! layers, answers in the other direction. The last member, next to the nodes, is the chain's
+//! *owner*; the others are its *keepers*.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
@@ -172,10 +177,85 @@ impl<T> IndexMut<ChainId> for ByChain<T> {
     }
 }
 
+/// A switch that lives and may be a member of a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidate<'a> {
+    /// Its number.
+    pub switch: u16,
+    /// Its layer, from 1 next to the clients.
+    pub layer: u8,
+    /// Slots of each class: `(value bytes, slots)`.
+    pub classes: &'a [(u32, u32)],
+}
+
+/// The members of a chain with places for `layers`, in the order of their layers: of each layer the
+/// chain's own member if it is a candidate, else the first candidate of that layer. A layer without
+/// a candidate is left out.
+///
+/// An entry has the same place in all members. So all have the classes of the chain's owner, or of
+/// what is left of the `previous` members; a candidate that has others isn't taken.
+pub fn form(layers: u8, previous: &[u16], candidates: &[Candidate<'_>]) -> Vec<u16> {
+    let own = |candidate: &&Candidate<'_>| previous.contains(&candidate.switch);
+    let left = candidates.iter().filter(own).max_by_key(|candidate| candidate.layer);
+    let mut classes = left.map(|candidate| candidate.classes);
+    let mut members = Vec::new();
+    for layer in (1..=layers).rev() {
+        let fits = |candidate: &&Candidate<'_>| {
+            candidate.layer == layer && classes.is_none_or(|classes| candidate.classes == classes)
+        };
+        let candidates = || candidates.iter().filter(fits);
+        if let Some(member) = candidates().find(own).or_else(|| candidates().next()) {
+            classes = Some(member.classes);
+            members.push(member.switch);
+        }
+    }
+    members.reverse();
+    members
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use switchback_wire::Partition;
+
+    const SMALL: &[(u32, u32)] = &[(64, 8)];
+    const LARGE: &[(u32, u32)] = &[(64, 8), (512, 8)];
+
+    /// Switches with layers, all of the same classes.
+    fn living(switches: &[(u16, u8)]) -> Vec<Candidate<'static>> {
+        let candidate = |&(switch, layer)| Candidate { switch, layer, classes: SMALL };
+        switches.iter().map(candidate).collect()
+    }
+
+    #[test]
+    fn a_chain_has_one_living_switch_of_each_layer() {
+        let all = living(&[(0, 1), (1, 2), (2, 3), (3, 1), (4, 2)]);
+        assert_eq!(form(3, &[], &all), [0, 1, 2]);
+        assert_eq!(form(2, &[], &all), [0, 1], "the rack has no layer 3");
+        assert_eq!(form(1, &[], &all), [0]);
+        assert_eq!(form(4, &[], &all), [0, 1, 2], "no switch is of layer 4");
+        assert!(form(3, &[], &[]).is_empty());
+    }
+
+    #[test]
+    fn own_members_stay_and_spares_of_their_layer_take_the_places_of_others() {
+        let all = living(&[(0, 1), (1, 2), (3, 1), (4, 2)]);
+        assert_eq!(form(2, &[3, 4], &all), [3, 4]);
+        assert_eq!(form(2, &[5, 4], &all), [0, 4], "switch 5 is dead");
+        assert_eq!(form(2, &[3, 5], &all), [3, 1]);
+        assert_eq!(form(2, &[5], &all), [0, 1], "there is a spare for the layer that was left out");
+        let first_layer = living(&[(3, 1), (0, 1)]);
+        assert_eq!(form(2, &[5, 6], &first_layer), [3], "the first candidate, and no owner below");
+    }
+
+    #[test]
+    fn all_members_have_the_same_classes() {
+        let candidate = |switch, layer, classes| Candidate { switch, layer, classes };
+        let mixed = [candidate(0, 1, SMALL), candidate(1, 2, LARGE), candidate(2, 1, LARGE)];
+        assert_eq!(form(2, &[], &mixed), [2, 1], "the owner's classes count");
+        assert_eq!(form(2, &[0], &mixed), [0], "a member that is left keeps its cache");
+        assert_eq!(form(2, &[0, 1], &mixed), [2, 1], "the last of them, the owner");
+    }
 
     fn map_of(chains: &[u16]) -> Map {
         let equal = Map::equal(vec![vec![0]; chains.len()]);

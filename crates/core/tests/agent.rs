@@ -12,7 +12,7 @@ use switchback_core::switch::{
     Agent, AgentConfig, Counted, DatapathAction, DatapathDone, DatapathReport, LoadedRecord,
 };
 use switchback_core::topology::ChainId;
-use switchback_wire::{Address, KeyHash, Map, Seq};
+use switchback_wire::{Address, KeyHash, Map, Place, Seq};
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1 };
 const NOTHING: Counted = Counted { requests: 0, misses: 0, offers_left: 0 };
@@ -47,6 +47,7 @@ impl Alone {
         let mut alone = Alone(Agent::new(7, Address::default(), config, NOW));
         let config = SwitchConfig {
             boot: 7,
+            place: Place::sole(),
             generation: 1,
             lanes: 1,
             map: Map::equal(vec![vec![0]]),

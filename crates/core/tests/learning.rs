@@ -101,6 +101,7 @@ impl Switch {
         let mut switch = Switch { agent, target: CountingTarget::default(), now, commands: 0 };
         let config = SwitchConfig {
             boot: 1,
+            place: Place::sole(),
             generation: 1,
             lanes: 1,
             map: Map::equal(vec![vec![0]]),

@@ -32,7 +32,14 @@ impl Rack {
             .expect("a new rack");
         let mut rack = Rack { controller, told: Vec::new() };
         let (address, classes) = (Address::in_memory(2, 0), vec![(1024, slots)]);
-        let hello = SwitchReport::Hello { boot: 1, address, epoch: 0, classes, needs_epoch: false };
+        let hello = SwitchReport::Hello {
+            boot: 1,
+            address,
+            layer: 1,
+            epoch: 0,
+            classes,
+            needs_epoch: false,
+        };
         rack.hear(0, Peer::Switch(0), Message::FromSwitch(hello));
         rack
     }

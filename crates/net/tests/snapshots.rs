@@ -11,7 +11,7 @@ use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::ChainId;
 use switchback_datapath::{ClassConfig, Config, Datapath, DropReason, Shard, Verdict};
 use switchback_net::DatapathTarget;
-use switchback_wire::{Address, HashKey, Header, Map, Op, Packet};
+use switchback_wire::{Address, HashKey, Header, Map, Op, Packet, Place};
 
 const KEYS: u32 = 64;
 /// Reports that find room; a power of two, as the ring's length is.
@@ -50,6 +50,7 @@ impl Switch {
         let nodes = vec![Address::in_memory(2, 0)];
         let config = SwitchConfig {
             boot: 1,
+            place: Place::sole(),
             generation: 1,
             lanes: 1,
             map: Map::equal(vec![vec![0]]),

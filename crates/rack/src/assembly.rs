@@ -266,7 +266,8 @@ impl Assembly {
         address: Address,
         target: T,
     ) -> anyhow::Result<Switch> {
-        let agent = self.rack.agent(draw_boot(), address, self.clock.now());
+        let layer = self.rack.layer_of(switch);
+        let agent = self.rack.agent(draw_boot(), layer, address, self.clock.now());
         let port = self.hub.port(Peer::Switch(switch));
         let thread = AgentThread { agent, target, port, clock: self.clock };
         let stop = Stop::default();

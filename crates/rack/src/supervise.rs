@@ -238,7 +238,7 @@ impl Admin for Supervisor {
             chain: chain.chain,
             phase: chain.phase.into(),
             epoch: chain.epoch,
-            switch: chain.switch,
+            switch: chain.members.last().copied(),
             generation: chain.generation,
             durable_generation: chain.durable_generation,
             cached: chain.cached as u64,

@@ -19,7 +19,13 @@ pub enum Scheme {
     NetCache,
     /// Write-back (Sheng et al., "FarReach", USENIX ATC 2023).
     FarReach,
+    /// Write-back in each layer of a chain of switches (Sheng et al., "DistReach", the extended
+    /// version of FarReach).
+    DistReach,
 }
+
+/// Layers of a rack at most: switches of a chain.
+pub const LAYERS_MAX: u8 = 8;
 
 /// What tells one scheme from another.
 struct Properties {
@@ -30,16 +36,27 @@ struct Properties {
     caches: bool,
     absorbs_writes: bool,
     refreshes: bool,
+    layers_max: u8,
 }
 
 impl Scheme {
     /// All of them, baselines first; each at the index of its declaration.
-    pub const ALL: [Scheme; 4] =
+    pub const ALL: [Scheme; 5] = [
+        Scheme::NoCache,
+        Scheme::WriteAround,
+        Scheme::NetCache,
+        Scheme::FarReach,
+        Scheme::DistReach,
+    ];
+
+    /// Those whose chains have one switch, in the same order and at the same indices: what is
+    /// compared where there is one layer.
+    pub const OF_ONE_LAYER: [Scheme; 4] =
         [Scheme::NoCache, Scheme::WriteAround, Scheme::NetCache, Scheme::FarReach];
 
-    /// What FarReach is compared with: all others.
+    /// What FarReach is compared with: the others of one layer.
     pub fn baselines() -> impl Iterator<Item = Scheme> {
-        Scheme::ALL.into_iter().filter(|scheme| *scheme != Scheme::FarReach)
+        Scheme::OF_ONE_LAYER.into_iter().filter(|scheme| *scheme != Scheme::FarReach)
     }
 
     const fn properties(self) -> Properties {
@@ -52,6 +69,7 @@ impl Scheme {
                 caches: false,
                 absorbs_writes: false,
                 refreshes: false,
+                layers_max: 1,
             },
             Scheme::WriteAround => Properties {
                 name: "writearound",
@@ -61,6 +79,7 @@ impl Scheme {
                 caches: true,
                 absorbs_writes: false,
                 refreshes: false,
+                layers_max: 1,
             },
             Scheme::NetCache => Properties {
                 name: "netcache",
@@ -70,6 +89,7 @@ impl Scheme {
                 caches: true,
                 absorbs_writes: false,
                 refreshes: true,
+                layers_max: 1,
             },
             Scheme::FarReach => Properties {
                 name: "farreach",
@@ -79,6 +99,17 @@ impl Scheme {
                 caches: true,
                 absorbs_writes: true,
                 refreshes: false,
+                layers_max: 1,
+            },
+            Scheme::DistReach => Properties {
+                name: "distreach",
+                policy: "write-back in layers",
+                system: Some("DistReach"),
+                summary: "Write-back in a chain of switches: each layer keeps what is answered",
+                caches: true,
+                absorbs_writes: true,
+                refreshes: false,
+                layers_max: LAYERS_MAX,
             },
         }
     }
@@ -123,6 +154,11 @@ impl Scheme {
     pub const fn refreshes(self) -> bool {
         self.properties().refreshes
     }
+
+    /// How many layers a rack may have: switches of a chain.
+    pub const fn layers_max(self) -> u8 {
+        self.properties().layers_max
+    }
 }
 
 impl fmt::Display for Scheme {
@@ -141,19 +177,19 @@ impl FromStr for Scheme {
     }
 }
 
-/// A value for each scheme.
+/// A value for each scheme of one layer.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct PerScheme<T>([T; Scheme::ALL.len()]);
+pub struct PerScheme<T>([T; Scheme::OF_ONE_LAYER.len()]);
 
 impl<T> PerScheme<T> {
-    /// Makes the values in the order of [`Scheme::ALL`].
+    /// Makes the values in the order of [`Scheme::OF_ONE_LAYER`].
     pub fn from_fn(value: impl FnMut(Scheme) -> T) -> PerScheme<T> {
-        PerScheme(Scheme::ALL.map(value))
+        PerScheme(Scheme::OF_ONE_LAYER.map(value))
     }
 
-    /// Schemes and values in the order of [`Scheme::ALL`].
+    /// Schemes and values in the order of [`Scheme::OF_ONE_LAYER`].
     pub fn iter(&self) -> impl Iterator<Item = (Scheme, &T)> {
-        Scheme::ALL.into_iter().zip(&self.0)
+        Scheme::OF_ONE_LAYER.into_iter().zip(&self.0)
     }
 }
 
@@ -172,9 +208,11 @@ mod tests {
     fn a_scheme_is_known_by_its_name_and_its_place() {
         for (at, scheme) in Scheme::ALL.into_iter().enumerate() {
             assert_eq!((scheme.name().parse(), scheme as usize), (Ok(scheme), at));
+        }
+        for scheme in Scheme::OF_ONE_LAYER {
             assert_eq!(PerScheme::from_fn(|scheme| scheme)[scheme], scheme);
         }
-        let unknown = "\"Farreach\" is no scheme: it is one of \"nocache\", \"writearound\", \"netcache\", \"farreach\"";
+        let unknown = "\"Farreach\" is no scheme: it is one of \"nocache\", \"writearound\", \"netcache\", \"farreach\", \"distreach\"";
         assert_eq!("Farreach".parse::<Scheme>(), Err(unknown.to_owned()));
     }
 
@@ -189,6 +227,8 @@ mod tests {
                 !(scheme.absorbs_writes() && scheme.refreshes()),
                 "{scheme}: one home for a write"
             );
+            let is_of_one_layer = Scheme::OF_ONE_LAYER.contains(&scheme);
+            assert_eq!(scheme.layers_max() == 1, is_of_one_layer, "{scheme}");
         }
     }
 }

@@ -115,6 +115,7 @@ fn drive(datapath: &Arc<XdpDatapath>) {
     };
     let config = SwitchConfig {
         boot: 1,
+        place: Place::sole(),
         generation: 1,
         lanes: 8,
         map: Map::equal(vec![vec![0]]),

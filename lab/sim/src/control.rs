@@ -2,10 +2,9 @@
 //! sent over one connection arrives in order; a connection that breaks loses what is on its way;
 //! while there is none, messages are dropped.
 
-use crate::parts::{PARTS, PARTS_MAX};
 use crate::plan::ControlNetwork;
 use crate::random::Random;
-use switchback_assembly::{Direction, Part};
+use switchback_assembly::{Direction, Part, Parts};
 use switchback_core::control::Envelope;
 
 /// A message on its way, and the connection that it is sent over.
@@ -33,6 +32,7 @@ struct Connection {
 pub(crate) struct ControlPlane {
     plan: ControlNetwork,
     random: Random,
+    numbers: Parts,
     connections: Vec<Connection>,
     messages: Vec<Option<UnderWay>>,
     free: Vec<u32>,
@@ -58,12 +58,13 @@ pub(crate) enum Sent {
 
 impl ControlPlane {
     /// All connections are up.
-    pub(crate) fn new(plan: ControlNetwork, random: Random) -> ControlPlane {
+    pub(crate) fn new(plan: ControlNetwork, random: Random, numbers: Parts) -> ControlPlane {
         let connection = Connection { up: true, number: 1, ..Connection::default() };
         ControlPlane {
             plan,
             random,
-            connections: vec![connection; PARTS_MAX],
+            numbers,
+            connections: vec![connection; numbers.count()],
             messages: Vec::new(),
             free: Vec::new(),
             stalled: Vec::new(),
@@ -78,7 +79,7 @@ impl ControlPlane {
         self.sent += 1;
         let (from, to) = (Part::of_peer(envelope.from), Part::of_peer(envelope.to));
         let (part, direction) = Part::connection(from, to);
-        let part = PARTS.number(part);
+        let part = self.numbers.number(part);
         let connection = self.connections[usize::from(part)];
         if !connection.up {
             return Sent::Lost;
@@ -190,12 +191,13 @@ impl ControlPlane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parts::PARTS;
     use switchback_core::control::{ClientReport, Message, Peer};
 
     #[test]
     fn a_message_that_was_slowed_down_is_waited_for_after_the_faults() {
         let plan = ControlNetwork { delay_us: 100, jitter_us: 0, breaks: 0.0, reconnect_us: 1 };
-        let mut control = ControlPlane::new(plan, Random::new(1));
+        let mut control = ControlPlane::new(plan, Random::new(1), PARTS);
         let message = Message::FromClient(ClientReport::Close { boot: 1 });
         let envelope = Envelope { from: Peer::Client(0), to: Peer::Controller, message };
         assert!(matches!(control.send(0, envelope.clone()), Sent::Arrives(_, 100)));

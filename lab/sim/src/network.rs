@@ -1,9 +1,7 @@
 //! The data plane's network: what becomes of a packet on its way.
 
-use crate::parts::{PARTS, PARTS_MAX};
 use crate::plan::DataNetwork;
 use crate::random::Random;
-use switchback_assembly::Part;
 
 /// Delays of a packet's copies; none: it is lost.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,6 +32,7 @@ pub(crate) struct NetworkStatistics {
 pub(crate) struct Network {
     plan: DataNetwork,
     random: Random,
+    parts: usize,
     /// How many faults block a direction, by sender and receiver.
     blocked: Vec<u8>,
     /// More loss, for a while.
@@ -45,13 +44,13 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A network without partitions.
-    pub(crate) fn new(plan: DataNetwork, random: Random) -> Network {
-        let blocked = vec![0; PARTS_MAX * PARTS_MAX];
+    /// A network of as many parts, without partitions.
+    pub(crate) fn new(plan: DataNetwork, random: Random, parts: usize) -> Network {
         Network {
             plan,
             random,
-            blocked,
+            parts,
+            blocked: vec![0; parts * parts],
             extra_loss: 0.0,
             slower: 1,
             statistics: NetworkStatistics::default(),
@@ -69,9 +68,8 @@ impl Network {
     }
 
     /// Blocks a direction, or undoes it once.
-    pub(crate) fn block(&mut self, from: Part, to: Part, blocks: bool) {
-        let at = &mut self.blocked
-            [usize::from(PARTS.number(from)) * PARTS_MAX + usize::from(PARTS.number(to))];
+    pub(crate) fn block(&mut self, from: u16, to: u16, blocks: bool) {
+        let at = &mut self.blocked[usize::from(from) * self.parts + usize::from(to)];
         *at = if blocks { at.saturating_add(1) } else { at.saturating_sub(1) };
     }
 
@@ -79,7 +77,7 @@ impl Network {
     #[inline]
     pub(crate) fn send(&mut self, from: u16, to: u16) -> Fate {
         self.statistics.sent += 1;
-        if self.blocked[usize::from(from) * PARTS_MAX + usize::from(to)] > 0 {
+        if self.blocked[usize::from(from) * self.parts + usize::from(to)] > 0 {
             self.statistics.blocked += 1;
             return Fate::default();
         }

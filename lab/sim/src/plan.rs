@@ -4,7 +4,7 @@
 use crate::ablation::Ablation;
 use crate::check::Checks;
 use crate::focus::Focus;
-use crate::parts::PARTS;
+use crate::parts::{CHAINS_MAX, LAYERS_MAX, PARTS};
 use crate::random::Random;
 use switchback_assembly::{Cache, Limits, Rack, Times};
 use switchback_core::controller::ControlBudget;
@@ -18,10 +18,12 @@ pub struct Topology {
     pub nodes: u16,
     /// Clients.
     pub clients: u16,
-    /// Switches, of which one serves.
+    /// Switches.
     pub switches: u16,
-    /// Chains of switches, of one each: the others are spares.
+    /// Chains of switches, of one in each layer: the others are spares.
     pub chains: u16,
+    /// Layers: switches of a chain.
+    pub layers: u8,
     /// Partitions of the key space.
     pub partitions: u32,
     /// Size classes: value bytes and slots.
@@ -173,11 +175,21 @@ pub enum FaultKind {
     Zombie,
     CrashTwo,
     BitRot,
+    CrashMembers,
+    CutNeighbours,
 }
 
 impl FaultKind {
     /// All of them.
-    pub const ALL: [FaultKind; 19] = [
+    pub fn all() -> impl Iterator<Item = FaultKind> {
+        FaultKind::ANYWHERE.into_iter().chain(FaultKind::IN_LAYERS)
+    }
+
+    /// Those of chains with several layers.
+    pub const IN_LAYERS: [FaultKind; 2] = [FaultKind::CrashMembers, FaultKind::CutNeighbours];
+
+    /// Those of every rack.
+    pub const ANYWHERE: [FaultKind; 19] = [
         FaultKind::CrashSwitch,
         FaultKind::CrashNode,
         FaultKind::CrashController,
@@ -221,6 +233,8 @@ impl FaultKind {
             FaultKind::Zombie => "zombie_switch",
             FaultKind::CrashTwo => "crash_two",
             FaultKind::BitRot => "bit_rot",
+            FaultKind::CrashMembers => "crash_members",
+            FaultKind::CutNeighbours => "cut_neighbours",
         }
     }
 }
@@ -335,8 +349,11 @@ impl Plan {
         plan.times.eviction_pause_us = random.logarithmic(1, longest_us(&[all]));
         // A switch more for each. Evictions that meet are rarer where fewer keys share a cache.
         if focus != Focus::Evictions && random.chance(0.5) {
-            plan.topology.chains = random.between(2, 4) as u16;
+            plan.topology.chains = random.between(2, CHAINS_MAX) as u16;
             plan.topology.switches += plan.topology.chains - 1;
+        }
+        if scheme.layers_max() > 1 {
+            draw_layers(&mut plan, &mut random);
         }
         plan
     }
@@ -348,6 +365,7 @@ impl Plan {
             scheme: self.scheme,
             nodes: topology.nodes,
             chains: topology.chains,
+            layers: topology.layers,
             partitions: topology.partitions,
             lanes: topology.lanes * u32::from(topology.clients),
             session_lanes: topology.lanes,
@@ -429,6 +447,7 @@ fn draw_topology(random: &mut Random) -> Topology {
         } as u16,
         switches: *random.pick(&[1, 1, 2, 3]),
         chains: 1,
+        layers: 1,
         partitions: 16 << random.below(5),
         classes,
         cache_records,
@@ -540,6 +559,21 @@ fn draw_data(random: &mut Random) -> DataNetwork {
     }
 }
 
+/// Several layers, at times with a spare for some or each of them, and what may happen to chains.
+fn draw_layers(plan: &mut Plan, random: &mut Random) {
+    let layers = random.between(2, LAYERS_MAX);
+    let spares = if random.chance(0.5) { random.between(1, layers) } else { 0 };
+    plan.topology.layers = layers as u8;
+    plan.topology.switches = plan.topology.chains * layers as u16 + spares as u16;
+    if plan.faults.every_us > 0 {
+        for kind in FaultKind::IN_LAYERS {
+            if random.chance(0.5) {
+                plan.faults.weights.push((kind, random.between(1, 8) as u32));
+            }
+        }
+    }
+}
+
 fn draw_load(random: &mut Random, clients: u16) -> Load {
     let keys = match random.below(4) {
         0 => random.between(3, 6),
@@ -589,7 +623,7 @@ fn draw_faults(random: &mut Random, switches: u16) -> Faults {
         return Faults::default();
     }
     let mut weights = Vec::new();
-    for kind in FaultKind::ALL {
+    for kind in FaultKind::ANYWHERE {
         let possible = switches > 1 || kind != FaultKind::Zombie;
         if possible && random.chance(0.4) {
             weights.push((kind, random.between(1, 8) as u32));

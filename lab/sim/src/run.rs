@@ -75,9 +75,8 @@ pub(crate) fn outcome(mut world: World) -> Outcome {
     let (searches, unordered) = cross_check(&world);
     let violation = world.violation().cloned().or(unordered);
     let report = violation.as_ref().map_or(String::new(), |violation| explain(&world, violation));
-    let mut faults: BTreeMap<&'static str, u64> = FaultKind::ALL
-        .iter()
-        .map(|kind| (kind.name(), world.faults().get(kind).copied().unwrap_or(0)))
+    let mut faults: BTreeMap<&'static str, u64> = FaultKind::all()
+        .map(|kind| (kind.name(), world.faults().get(&kind).copied().unwrap_or(0)))
         .collect();
     faults.extend(world.network_faults());
     Outcome {

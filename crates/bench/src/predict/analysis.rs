@@ -49,7 +49,7 @@ impl Way {
     /// Each scheme at its ideal, and those whose cached records wait for nodes also in a closed
     /// loop.
     pub(super) fn all() -> impl Iterator<Item = Way> {
-        Scheme::ALL.into_iter().flat_map(|scheme| {
+        Scheme::OF_ONE_LAYER.into_iter().flat_map(|scheme| {
             let full = scheme.invalidates().then_some(Way::closed_loop(scheme));
             [Way::ideal(scheme)].into_iter().chain(full)
         })

@@ -136,7 +136,7 @@ fn sizes(prediction: &Prediction) -> String {
         None => "\nNo number of cached records evens the load out, of those that were counted and fit.\n".to_owned(),
     };
     if !prediction.steps.is_empty() {
-        let caching = || Scheme::ALL.into_iter().filter(|scheme| scheme.caches());
+        let caching = || Scheme::OF_ONE_LAYER.into_iter().filter(|scheme| scheme.caches());
         let mut table =
             Table::of_numbers(["records"].into_iter().chain(caching().map(Scheme::policy)));
         for step in &prediction.steps {

@@ -26,6 +26,8 @@ pub struct ControllerConfig {
     pub nodes: Vec<Address>,
     /// How many chains of switches there are.
     pub chains: u16,
+    /// How many layers there are: switches of a chain, if none is missing.
+    pub layers: u8,
     /// Partitions, their replicas and chains, for a rack that is made now; an existing one keeps
     /// its own.
     pub map: Map,
@@ -73,6 +75,7 @@ impl Default for ControllerConfig {
         ControllerConfig {
             nodes: Vec::new(),
             chains: 1,
+            layers: 1,
             map: Map::equal(vec![vec![0]]),
             scheme: Scheme::FarReach,
             cache_records: 65_536,

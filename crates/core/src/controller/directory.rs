@@ -10,7 +10,7 @@ use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, Map};
+use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, LAYERS_MAX, Map};
 
 /// Generations are reserved durably in steps of this many.
 const GENERATIONS_RESERVED: u32 = 1024;
@@ -133,10 +133,7 @@ impl DirectoryFile {
     fn is_plausible(&self) -> bool {
         (1..=CHAINS_MAX).contains(&self.chains.chains())
             && ChainMap::from(&self.map).chains().all(|chain| self.chains.get(chain).is_some())
-            && self
-                .chains
-                .iter()
-                .all(|(_, chain)| chain.epoch <= EPOCH_MAX && chain.recovered_epoch <= chain.epoch)
+            && self.chains.iter().all(|(_, chain)| chain.is_plausible())
             && self.generation_reserved < COUNTED_MAX
             && self.starts < STARTS_MAX
             && self.sessions_opened < COUNTED_MAX
@@ -157,16 +154,26 @@ impl DirectoryFile {
 }
 
 /// A chain, as it must survive the controller.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 struct ChainEntry {
     /// Its epoch. Each new one, of any chain, is the next number.
     epoch: u32,
     /// Recovery of its epochs before this one is durable.
     recovered_epoch: u32,
-    /// Who serves the epoch: a switch, and its boot.
-    active: Option<(u16, u64)>,
+    /// Who serves the epoch: switches and their boots, in the order of their layers.
+    members: Vec<(u16, u64)>,
     /// No switch: clients send to the nodes.
     bypass: bool,
+}
+
+impl ChainEntry {
+    fn is_plausible(&self) -> bool {
+        self.epoch <= EPOCH_MAX
+            && self.recovered_epoch <= self.epoch
+            && self.members.len() <= usize::from(LAYERS_MAX)
+            && self.members.iter().map(|(switch, _)| switch).collect::<BTreeSet<_>>().len()
+                == self.members.len()
+    }
 }
 
 /// The directory in formats 1 and 2, which knew one chain. `M`: as many equal ranges as there were
@@ -188,8 +195,10 @@ struct DirectoryOfOne<M> {
 impl<M> DirectoryOfOne<M> {
     fn upgrade<E>(self, map: impl FnOnce(M) -> Result<Map, E>) -> Result<DirectoryFile, E> {
         let DirectoryOfOne { epoch, recovered_epoch, active, bypass, .. } = self;
+        let members: Vec<_> = active.into_iter().collect();
+        let entry = ChainEntry { epoch, recovered_epoch, members, bypass };
         Ok(DirectoryFile {
-            chains: ByChain::new(1, |_| ChainEntry { epoch, recovered_epoch, active, bypass }),
+            chains: ByChain::new(1, |_| entry.clone()),
             generation_reserved: self.generation_reserved,
             starts: self.starts,
             sessions_opened: self.sessions_opened,
@@ -200,18 +209,22 @@ impl<M> DirectoryOfOne<M> {
     }
 }
 
+/// The format of directories that knew one switch of each chain.
+const FORMAT_OF_ONE_LAYER: u8 = 3;
+
 impl StoreFile {
     /// The format of the files that this version writes.
-    pub const FORMAT: u8 = 3;
+    pub const FORMAT: u8 = 4;
 
-    /// Contents of an older format, 1 or 2, in the format of this version. A snapshot is the same
-    /// in all.
+    /// Contents of an older format, 1 to 3, in the format of this version. A snapshot is the same
+    /// in all. A directory of format 3 has of each chain the switch that serves, if one does: a
+    /// list of none or one member has the same bytes.
     ///
     /// # Errors
     /// They are damaged.
     pub fn upgrade(self, format: u8, contents: Vec<u8>) -> Result<Vec<u8>, EngineError> {
         assert!((1..StoreFile::FORMAT).contains(&format), "an older format");
-        if matches!(self, StoreFile::Snapshot(_)) {
+        if matches!(self, StoreFile::Snapshot(_)) || format == FORMAT_OF_ONE_LAYER {
             return Ok(contents);
         }
         let damaged =
@@ -318,20 +331,35 @@ impl Directory {
         self.recovered_epoch(chain) == self.epoch(chain)
     }
 
-    /// The switch that serves a chain's epoch, and its boot.
-    pub(super) fn active(&self, chain: ChainId) -> Option<(u16, u64)> {
-        self.file.chains[chain].active
+    /// The switches that serve a chain's epoch and their boots, from the clients to the nodes.
+    pub(super) fn members(&self, chain: ChainId) -> &[(u16, u64)] {
+        &self.file.chains[chain].members
     }
 
-    /// The switch that serves a chain's epoch.
-    pub(super) fn active_switch(&self, chain: ChainId) -> Option<u16> {
-        self.active(chain).map(|(switch, _)| switch)
+    /// The same without the boots.
+    pub(super) fn switches(&self, chain: ChainId) -> impl Iterator<Item = u16> {
+        self.members(chain).iter().map(|(switch, _)| *switch)
+    }
+
+    /// The member to which a chain's clients send.
+    pub(super) fn first(&self, chain: ChainId) -> Option<u16> {
+        self.switches(chain).next()
+    }
+
+    /// The member that decides about a chain's keys, next to the nodes.
+    pub(super) fn owner(&self, chain: ChainId) -> Option<u16> {
+        self.switches(chain).last()
+    }
+
+    /// The members that keep what the owner answers: all others.
+    pub(super) fn keepers(&self, chain: ChainId) -> impl Iterator<Item = u16> {
+        self.switches(chain).take(self.members(chain).len().saturating_sub(1))
     }
 
     /// The chain whose epoch a switch serves, or was the last to serve.
     pub(super) fn chain_of_switch(&self, switch: u16) -> Option<ChainId> {
         let mut chains = self.file.chains.iter().map(|(chain, _)| chain);
-        chains.find(|chain| self.active_switch(*chain) == Some(switch))
+        chains.find(|chain| self.switches(*chain).any(|member| member == switch))
     }
 
     /// Whether no switch serves a chain's epoch, and clients send to the nodes.
@@ -341,7 +369,7 @@ impl Directory {
 
     /// Whether clients have something to send packets to, at least of one chain.
     pub(super) fn is_served(&self) -> bool {
-        self.file.chains.iter().any(|(_, chain)| chain.active.is_some() || chain.bypass)
+        self.file.chains.iter().any(|(_, chain)| !chain.members.is_empty() || chain.bypass)
     }
 
     /// How often a controller of this rack was started.
@@ -389,17 +417,17 @@ impl Directory {
         self.head(self.partition_of(hash))
     }
 
-    /// Begins a chain's next epoch, served by this switch and boot, or by none; the store that
+    /// Begins a chain's next epoch, served by these switches and boots, or by none; the store that
     /// makes it durable.
     pub(super) fn begin_epoch(
         &mut self,
         outbox: &mut Outbox,
         chain: ChainId,
-        active: Option<(u16, u64)>,
+        members: Vec<(u16, u64)>,
     ) -> u64 {
-        let (epoch, bypass) = (self.last_epoch() + 1, active.is_none());
+        let (epoch, bypass) = (self.last_epoch() + 1, members.is_empty());
         let entry = &mut self.file.chains[chain];
-        *entry = ChainEntry { epoch, active, bypass, ..*entry };
+        *entry = ChainEntry { epoch, members, bypass, ..*entry };
         self.save(outbox)
     }
 
@@ -563,15 +591,19 @@ mod tests {
     fn numbers_that_no_controller_comes_to_are_damage() {
         let is_damage =
             |change: fn(&mut DirectoryFile)| matches!(opened(change), Err(EngineError::Corrupt(_)));
-        let chain = |file: &mut DirectoryFile, entry| file.chains = ByChain::new(1, |_| entry);
-        let entry = ChainEntry::default();
         assert!(is_damage(|file| file.starts = u32::MAX));
         assert!(is_damage(|file| file.sessions_opened = u32::MAX));
         assert!(is_damage(|file| file.generation_reserved = u32::MAX));
-        let opened_with = |entry| opened(|file| chain(file, entry));
-        assert_eq!(opened_with(ChainEntry { epoch: EPOCH_MAX, ..entry }), Ok(()));
-        assert!(opened_with(ChainEntry { epoch: u32::MAX, ..entry }).is_err());
-        assert!(opened_with(ChainEntry { recovered_epoch: 1, ..entry }).is_err());
+        let opened_with =
+            |entry: ChainEntry| opened(|file| file.chains = ByChain::new(1, |_| entry.clone()));
+        let entry = ChainEntry::default;
+        assert_eq!(opened_with(ChainEntry { epoch: EPOCH_MAX, ..entry() }), Ok(()));
+        assert!(opened_with(ChainEntry { epoch: u32::MAX, ..entry() }).is_err());
+        assert!(opened_with(ChainEntry { recovered_epoch: 1, ..entry() }).is_err());
+        let members = |count| (0..count).map(|switch| (switch, 7)).collect();
+        let most = u16::from(LAYERS_MAX);
+        assert_eq!(opened_with(ChainEntry { members: members(most), ..entry() }), Ok(()));
+        assert!(opened_with(ChainEntry { members: members(most + 1), ..entry() }).is_err());
         let session =
             SessionEntry { boot: 1, lane_first: u32::MAX, lanes: 1, number: 1, spooled: false };
         let with_session = |file: &mut DirectoryFile| _ = file.sessions.insert(1, session);
@@ -620,9 +652,9 @@ mod tests {
     fn the_form_of_the_files_stays() {
         let session = SessionEntry { boot: 7, lane_first: 8, lanes: 9, number: 10, spooled: true };
         let entry =
-            ChainEntry { epoch: 1, recovered_epoch: 2, active: Some((11, 12)), bypass: false };
+            ChainEntry { epoch: 1, recovered_epoch: 2, members: vec![(11, 12)], bypass: false };
         let directory = DirectoryFile {
-            chains: ByChain::new(1, |_| entry),
+            chains: ByChain::new(1, |_| entry.clone()),
             generation_reserved: 3,
             starts: 4,
             sessions_opened: 5,
@@ -644,6 +676,13 @@ mod tests {
                 assert!(upgraded(&was[..cut]).is_err());
             }
         }
+        // Format 3 has the switch that serves as an option.
+        let active = postcard::to_stdvec(&Some((11_u16, 12_u64))).expect("plain data");
+        assert_eq!(bytes[3..6], active);
+        assert_eq!(StoreFile::Directory.upgrade(3, bytes.clone()), Ok(bytes.clone()));
+        let two = ChainEntry { members: vec![(11, 12), (13, 14)], ..entry };
+        let longer = encode(&ByChain::new(1, |_| two.clone()));
+        assert_eq!(longer, [1, 1, 2, 2, 11, 12, 13, 14, 0]);
         let three = of_one(&[3, 1, 0, 1, 1, 1, 0]);
         let error = StoreFile::Directory.upgrade(1, three).unwrap_err().to_string();
         assert!(error.contains("equal ranges are a power of two"), "{error}");

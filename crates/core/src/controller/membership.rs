@@ -4,7 +4,7 @@ use super::ControllerConfig;
 use super::status::{NodeStatus, SwitchStatus};
 use crate::control::NodeStanding;
 use crate::time::Now;
-use crate::topology::{ByChain, ChainId};
+use crate::topology::{ByChain, Candidate, ChainId};
 use std::collections::BTreeMap;
 use switchback_wire::Address;
 
@@ -16,8 +16,10 @@ const NODE_SILENT_US: u64 = 1_000_000;
 pub(super) struct SwitchHello {
     /// Drawn anew at every start.
     pub(super) boot: u64,
-    /// Where clients send packets.
+    /// Where it takes packets.
     pub(super) address: Address,
+    /// Its layer, from 1 next to the clients.
+    pub(super) layer: u8,
     /// Its epoch.
     pub(super) epoch: u32,
     /// Slots of each class: `(value bytes, slots)`.
@@ -48,6 +50,11 @@ struct Switch {
 impl Switch {
     fn is_alive(&self, now: Now) -> bool {
         now.monotonic_us < self.dead_at_us
+    }
+
+    fn candidate(&self, switch: u16) -> Candidate<'_> {
+        let SwitchHello { layer, classes, .. } = &self.hello;
+        Candidate { switch, layer: *layer, classes }
     }
 }
 
@@ -129,10 +136,17 @@ impl Membership {
         self.switches.get(&switch).map(|state| state.dead_at_us)
     }
 
-    /// A switch that lives, of those that aren't taken.
-    pub(super) fn spare(&self, now: Now, is_taken: impl Fn(u16) -> bool) -> Option<u16> {
-        let mut living = self.switches.iter().filter(|(_, state)| state.is_alive(now));
-        living.find(|(id, _)| !is_taken(**id)).map(|(id, _)| *id)
+    /// The switches that live, of those that `may` serve; `first` before all others.
+    pub(super) fn candidates(
+        &self,
+        now: Now,
+        first: Option<u16>,
+        may: impl Fn(u16) -> bool,
+    ) -> Vec<Candidate<'_>> {
+        let living = self.switches.iter().filter(|(id, state)| state.is_alive(now) && may(**id));
+        let mut candidates: Vec<_> = living.map(|(id, state)| state.candidate(*id)).collect();
+        candidates.sort_by_key(|candidate| Some(candidate.switch) != first);
+        candidates
     }
 
     /// How many nodes there are. They are numbered from 0.
@@ -174,19 +188,22 @@ impl Membership {
         self.nodes[usize::from(node)].refusal = refusal;
     }
 
-    /// All switches, and the chain that each serves.
+    /// All switches, the chain that each serves, and why a spare can't take a place that is free.
     pub(super) fn switch_statuses(
         &self,
         now: Now,
         chain_of: impl Fn(u16) -> Option<u16>,
+        refusal: impl Fn(u16) -> Option<String>,
     ) -> Vec<SwitchStatus> {
         let status = |(index, switch): (&u16, &Switch)| SwitchStatus {
             index: *index,
+            layer: switch.hello.layer,
             active: chain_of(*index).is_some(),
             chain: chain_of(*index),
             alive: switch.is_alive(now),
             epoch: switch.hello.epoch,
             silent_us: now.monotonic_us.saturating_sub(switch.heard_us),
+            refusal: refusal(*index),
         };
         self.switches.iter().map(status).collect()
     }

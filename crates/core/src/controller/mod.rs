@@ -225,11 +225,11 @@ impl Controller {
 
     fn handle_switch(&mut self, now: Now, switch: u16, report: SwitchReport) {
         let epoch = match report {
-            SwitchReport::Hello { boot, address, epoch, classes, needs_epoch } => {
+            SwitchReport::Hello { boot, address, layer, epoch, classes, needs_epoch } => {
                 self.members.switch_said_hello(
                     now,
                     switch,
-                    SwitchHello { boot, address, epoch, classes },
+                    SwitchHello { boot, address, layer, epoch, classes },
                 );
                 let (chains, mut cx) = self.split(now);
                 chains.switch_said_hello(&mut cx, switch, needs_epoch);

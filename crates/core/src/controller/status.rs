@@ -51,12 +51,16 @@ pub struct NodeStatus {
 #[allow(missing_docs)]
 pub struct SwitchStatus {
     pub index: u16,
+    /// From 1 next to the clients.
+    pub layer: u8,
     pub active: bool,
     /// The chain that it serves, or served last; `None`: it may take over any.
     pub chain: Option<u16>,
     pub alive: bool,
     pub epoch: u32,
     pub silent_us: u64,
+    /// Why it can't take a place that is free.
+    pub refusal: Option<String>,
 }
 
 /// A chain of switches as the controller sees it.
@@ -66,8 +70,9 @@ pub struct ChainStatus {
     pub chain: u16,
     pub phase: &'static str,
     pub epoch: u32,
-    /// The switch that serves the epoch; `None` before there is one, and in a bypass epoch.
-    pub switch: Option<u16>,
+    /// The switches that serve the epoch, from the clients to the nodes: the last one is the owner.
+    /// None before there is one, and in a bypass epoch.
+    pub members: Vec<u16>,
     pub generation: u32,
     pub durable_generation: u32,
     pub cached: usize,
@@ -179,7 +184,7 @@ impl Controller {
                 chain: chain.id().number(),
                 phase: known.phase,
                 epoch: known.epoch,
-                switch: self.directory.active_switch(chain.id()),
+                members: self.directory.switches(chain.id()).collect(),
                 generation: known.generation,
                 durable_generation: known.durable_generation,
                 cached: known.cached,
@@ -206,6 +211,32 @@ impl Controller {
         self.chains.iter().map(Chain::commands_outstanding).sum()
     }
 
+    /// Why no chain takes a switch into a place that is free; `None`: one does, or there is no such
+    /// place.
+    fn refusal(&self, switch: u16) -> Option<String> {
+        let hello = self.members.switch(switch)?;
+        let (layer, layers) = (hello.layer, self.config.layers);
+        if self.directory.chain_of_switch(switch).is_some() {
+            return None;
+        }
+        if layer > layers {
+            return Some(format!("it is of layer {layer}, and the rack has layers 1 to {layers}"));
+        }
+        let is_unlike = |chain: &Chain| {
+            let members: Vec<_> = self.directory.switches(chain.id()).collect();
+            let known = |member: u16| self.members.switch(member);
+            let is_free = !members.iter().any(|it| known(*it).is_some_and(|it| it.layer == layer));
+            let owner = members.last().copied().filter(|_| is_free)?;
+            let classes = &known(owner)?.classes;
+            (*classes != hello.classes).then_some((chain.id().number(), owner))
+        };
+        self.chains.iter().find_map(is_unlike).map(|(chain, owner)| {
+            format!(
+                "its slot classes are not those of switch {owner}, the owner of chain {chain}: give all switches the same [cache]"
+            )
+        })
+    }
+
     /// Everything at a glance.
     pub fn status(&self, now: Now) -> ControllerStatus {
         let cached_keys = |node| {
@@ -216,7 +247,7 @@ impl Controller {
         ControllerStatus {
             sessions: self.directory.sessions().len(),
             nodes: self.members.node_statuses(now, cached_keys),
-            switches: self.members.switch_statuses(now, chain_of),
+            switches: self.members.switch_statuses(now, chain_of, |switch| self.refusal(switch)),
             control_cost: self.budget.cost(now),
             ..of_chains.reduce(ControllerStatus::and).expect("a rack has a chain")
         }

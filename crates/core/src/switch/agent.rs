@@ -30,9 +30,11 @@ const COMMANDS_MAX: usize = 1024;
 const RENEW_WHEN_QUIET: u32 = 128;
 const RENEW_NOW: u32 = 224;
 
-/// Times of an agent.
+/// What an agent is made with.
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
+    /// The layer of its switch, from 1 next to the clients.
+    pub layer: u8,
     /// How often it says hello.
     pub heartbeat_us: u64,
     /// How hot keys are found.
@@ -52,6 +54,7 @@ pub struct AgentConfig {
 impl Default for AgentConfig {
     fn default() -> AgentConfig {
         AgentConfig {
+            layer: 1,
             heartbeat_us: 20_000,
             learning: LearningConfig::default(),
             records: 1 << 16,
@@ -213,8 +216,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that isn't configured yet. `boot` must differ at every start; `address` is where
-    /// clients send packets.
+    /// An agent that isn't configured yet. `boot` must differ at every start; `address` is where its
+    /// switch takes packets.
     pub fn new(boot: u64, address: Address, config: AgentConfig, now: Now) -> Agent {
         let mut timers = Timers::new();
         timers.set(AgentTimer::Hello, now.monotonic_us);
@@ -479,7 +482,9 @@ impl Agent {
         self.traffic.observe(now, requests);
         let needs_epoch = self.needs_epoch(sequence_used);
         let (boot, address, epoch) = (self.boot, self.address, self.epoch);
-        self.reports.push_back(SwitchReport::Hello { boot, address, epoch, classes, needs_epoch });
+        let layer = self.config.layer;
+        let hello = SwitchReport::Hello { boot, address, layer, epoch, classes, needs_epoch };
+        self.reports.push_back(hello);
     }
 
     /// Whether the epoch's sequence numbers are so far used that now is the moment for another one.

@@ -174,6 +174,7 @@ fn configure(inject: &mut Inject<'_>, config: &SwitchConfig) -> DatapathDone {
     for (node, address) in config.nodes.iter().enumerate() {
         inject.target.set_node(node as u16, *address);
     }
+    inject.target.set_place(&config.place);
     inject.target.set_map(&config.map);
     inject.target.set_lanes(config.lanes);
     let requests = inject.target.requests();

@@ -589,11 +589,13 @@ mod tests {
             }],
             switches: vec![SwitchStatus {
                 index: 0,
+                layer: 1,
                 active: true,
                 chain: Some(0),
                 alive: true,
                 epoch: 3,
                 silent_us: 0,
+                refusal: None,
             }],
         }
     }

@@ -88,6 +88,7 @@ fn controller(
     let hello = SwitchReport::Hello {
         boot: 1,
         address,
+        layer: 1,
         epoch: 0,
         classes: vec![(1024, 16)],
         needs_epoch: false,

@@ -136,7 +136,7 @@ fn plain(experiment: u8, scheme: Scheme, workload: Workload) -> Counterpart {
 fn workloads() -> Vec<Counterpart> {
     let all = [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::F];
     all.into_iter()
-        .flat_map(|workload| Scheme::ALL.map(|scheme| plain(1, scheme, workload)))
+        .flat_map(|workload| Scheme::OF_ONE_LAYER.map(|scheme| plain(1, scheme, workload)))
         .collect()
 }
 
@@ -151,7 +151,9 @@ fn latencies(scale: &Scale, profile: &Profile, seed: u64) -> Vec<Counterpart> {
     };
     let mut cases = Vec::new();
     for share in RATES {
-        cases.extend(Scheme::ALL.map(|scheme| at(scheme, share * limit_ops(Scheme::NoCache))));
+        cases.extend(
+            Scheme::OF_ONE_LAYER.map(|scheme| at(scheme, share * limit_ops(Scheme::NoCache))),
+        );
     }
     cases.extend(
         RATES[1..].iter().map(|share| at(Scheme::FarReach, share * limit_ops(Scheme::FarReach))),
@@ -164,7 +166,7 @@ fn changes() -> Vec<Counterpart> {
         [("hot-in", Pattern::HotIn), ("hot-out", Pattern::HotOut), ("random", Pattern::Random)];
     let of = |(name, pattern): (&str, Pattern)| {
         let change = Some(Change { pattern, keys: CHANGED_KEYS });
-        Scheme::ALL.map(|scheme| Counterpart {
+        Scheme::OF_ONE_LAYER.map(|scheme| Counterpart {
             parameter: name.to_owned(),
             change,
             ..plain(7, scheme, Workload::Mix(100.0))

@@ -65,7 +65,7 @@ struct Run {
 pub(crate) fn run(context: &Context) -> Finding {
     let mut jobs = Vec::new();
     for pattern in 0..PATTERNS.len() {
-        for scheme in Scheme::ALL {
+        for scheme in Scheme::OF_ONE_LAYER {
             for is_cold in [false, true] {
                 let job = |seed| Job { pattern, scheme, is_cold, seed };
                 jobs.extend(context.seeds().into_iter().map(job));
@@ -205,7 +205,7 @@ fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> F
         y_label: "throughput (mean), Mops",
         ticks: Ticks::Numbers,
         is_logarithmic: false,
-        series: Scheme::ALL.into_iter().enumerate().map(line).collect(),
+        series: Scheme::OF_ONE_LAYER.into_iter().enumerate().map(line).collect(),
         origin: context.origin(),
     }
 }
@@ -216,7 +216,7 @@ fn summary(is_cold: bool, jobs: &[Job], results: &[Run]) -> Table {
         start(is_cold)
     );
     let mut head = vec!["pattern".to_owned()];
-    head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
+    head.extend(Scheme::OF_ONE_LAYER.map(|scheme| scheme.to_string()));
     head.extend(Scheme::baselines().map(|other| format!("x {other}")));
     head.push("farreach back, s".to_owned());
     let mut table = Table::new(title, &head);

@@ -64,7 +64,7 @@ struct Job {
 /// Runs it.
 pub(crate) fn run(context: &Context) -> Finding {
     let mut jobs = Vec::new();
-    for scheme in Scheme::ALL {
+    for scheme in Scheme::OF_ONE_LAYER {
         for is_cold in [false, true] {
             jobs.extend(context.seeds().into_iter().map(|seed| Job { scheme, is_cold, seed }));
         }
@@ -181,7 +181,9 @@ fn figure(
         is_logarithmic,
         series: lines
             .iter()
-            .flat_map(|shown| Scheme::ALL.into_iter().enumerate().map(move |at| line(at, *shown)))
+            .flat_map(|shown| {
+                Scheme::OF_ONE_LAYER.into_iter().enumerate().map(move |at| line(at, *shown))
+            })
             .collect(),
         origin: context.origin(),
     }
@@ -190,11 +192,11 @@ fn figure(
 fn summary(is_cold: bool, jobs: &[Job], results: &[Vec<Point>]) -> Table {
     let title =
         format!("Latency in us (modelled), {}: mean, median, 99th percentile", start(is_cold));
-    let head = ["target Mops"].into_iter().chain(Scheme::ALL.map(Scheme::name));
+    let head = ["target Mops"].into_iter().chain(Scheme::OF_ONE_LAYER.map(Scheme::name));
     let mut table = Table::new(title, &head.collect::<Vec<_>>());
     for target_ops in TARGETS {
         let mut cells = vec![format!("{:.1}", target_ops / 1e6)];
-        cells.extend(Scheme::ALL.map(|scheme| {
+        cells.extend(Scheme::OF_ONE_LAYER.map(|scheme| {
             match latencies(jobs, results, is_cold, scheme, target_ops) {
                 Some(three) => three.map(|estimate| format!("{:.0}", estimate.mean)).join(", "),
                 None => "overloaded".to_owned(),

@@ -310,7 +310,7 @@ impl Results<'_> {
             start(self.is_cold)
         );
         let mut head = vec![self.sweep.parameter.to_owned()];
-        head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
+        head.extend(Scheme::OF_ONE_LAYER.map(|scheme| scheme.to_string()));
         head.push("limit".to_owned());
         if self.is_cold {
             head.push("limit_learned".to_owned());
@@ -321,7 +321,7 @@ impl Results<'_> {
         }
         head.extend(["of limit_cached", "nocache of limit"].map(str::to_owned));
         head.extend(Scheme::baselines().map(|other| format!("x {other}")));
-        head.extend(Scheme::ALL.map(|scheme| format!("{scheme} outstanding")));
+        head.extend(Scheme::OF_ONE_LAYER.map(|scheme| format!("{scheme} outstanding")));
         let mut table = Table::new(title, &head);
         for (point, name) in self.names.iter().enumerate() {
             let ratio = |other| {
@@ -343,7 +343,8 @@ impl Results<'_> {
                 format!("{name} (not converged: no result)")
             }];
             cells.extend(
-                Scheme::ALL.map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))),
+                Scheme::OF_ONE_LAYER
+                    .map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))),
             );
             cells.push(mops(self.of(point, |m| m[Scheme::FarReach].limit_ops)));
             if self.is_cold {
@@ -358,7 +359,7 @@ impl Results<'_> {
             cells.extend(Scheme::baselines().map(|other| format!("{:.2}", ratio(other))));
             let outstanding =
                 |scheme: Scheme| self.of(point, |m| f64::from(m[scheme].outstanding)).mean;
-            cells.extend(Scheme::ALL.map(|scheme| format!("{:.0}", outstanding(scheme))));
+            cells.extend(Scheme::OF_ONE_LAYER.map(|scheme| format!("{:.0}", outstanding(scheme))));
             table.row(cells);
         }
         table
@@ -387,7 +388,7 @@ impl Results<'_> {
         let line = |(at, scheme): (usize, Scheme)| {
             Series::line(scheme.name(), at, means(&|m| m[scheme].throughput_ops))
         };
-        let mut all: Vec<_> = Scheme::ALL.into_iter().enumerate().map(line).collect();
+        let mut all: Vec<_> = Scheme::OF_ONE_LAYER.into_iter().enumerate().map(line).collect();
         let limit =
             if self.is_cold { "limit_learned of write-back" } else { "limit of write-back" };
         all.push(Series::limit(limit, means(&|m| m[Scheme::FarReach].goal_ops())));

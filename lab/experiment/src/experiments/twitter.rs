@@ -314,7 +314,7 @@ fn table(rows: &[Row]) -> Table {
         ["cluster", "write-back", "writes, %", "Zipf", "once, %", "key, value, B", "slot, B"]
             .map(str::to_owned)
             .to_vec();
-    head.extend(Scheme::ALL.map(|scheme| scheme.to_string()));
+    head.extend(Scheme::OF_ONE_LAYER.map(|scheme| scheme.to_string()));
     head.push("limit".to_owned());
     head.extend(Scheme::baselines().map(|other| format!("x {other}")));
     head.push("predicted".to_owned());
@@ -339,7 +339,7 @@ fn table(rows: &[Row]) -> Table {
             slot(row.cluster),
         ];
         cells.extend(
-            Scheme::ALL
+            Scheme::OF_ONE_LAYER
                 .map(|scheme| row.throughput(scheme).map_or("-".to_owned(), |ops| row.mops(ops))),
         );
         let limit = row.of(|m| m[Scheme::FarReach].limit_ops);
@@ -390,7 +390,7 @@ fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
     .to_vec();
     columns.extend(SLOTS.map(|slot| format!("fits_{slot}")));
     columns.extend(SLOTS.map(|slot| format!("fits_{slot}_at_least")));
-    columns.extend(Scheme::ALL.map(|scheme| format!("{scheme}_ops")));
+    columns.extend(Scheme::OF_ONE_LAYER.map(|scheme| format!("{scheme}_ops")));
     columns.push("farreach_limit_ops".to_owned());
     columns.extend(Scheme::baselines().map(|other| format!("gain_over_{other}")));
     columns.extend(
@@ -420,8 +420,9 @@ fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
             SLOTS.map(|slot| cluster.fits(slot).map_or(String::new(), |fits| fits.to_string())),
         );
         fields.extend(SLOTS.map(|slot| some(cluster.fits_at_least(slot), 3)));
-        fields
-            .extend(Scheme::ALL.map(|scheme| some(row.throughput(scheme).map(|ops| ops.mean), 0)));
+        fields.extend(
+            Scheme::OF_ONE_LAYER.map(|scheme| some(row.throughput(scheme).map(|ops| ops.mean), 0)),
+        );
         fields.push(some(row.of(|m| m[Scheme::FarReach].limit_ops).map(|ops| ops.mean), 0));
         fields.extend(Scheme::baselines().map(|other| some(row.gain_over(other), 3)));
         fields.push(row.verdict().map_or("unknown", Verdict::short).to_owned());
@@ -532,7 +533,7 @@ mod tests {
         );
         let finding = finding(&context(), &rows);
         let lines = |at: usize| finding.csv[at].1.text().lines().count();
-        assert_eq!((lines(0), lines(1)), (1 + 3 * Scheme::ALL.len(), 1 + 6));
+        assert_eq!((lines(0), lines(1)), (1 + 3 * Scheme::OF_ONE_LAYER.len(), 1 + 6));
         assert_eq!(finding.tables[2].rows.len(), 6);
     }
 

@@ -68,6 +68,7 @@ impl Setup {
             scheme: self.scheme,
             nodes: self.servers,
             chains: 1,
+            layers: 1,
             // At least one for each server.
             partitions: self.partitions.max(u32::from(self.servers).next_power_of_two()),
             lanes: self.lanes,

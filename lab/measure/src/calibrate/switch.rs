@@ -15,7 +15,7 @@ use switchback_core::switch::{Agent, AgentConfig, carry_out};
 use switchback_core::topology::ChainId;
 use switchback_datapath::{ClassConfig, Config, Datapath, Shard, Verdict};
 use switchback_net::DatapathTarget;
-use switchback_wire::{Address, HashKey, Header, Map, Op, Packet};
+use switchback_wire::{Address, HashKey, Header, Map, Op, Packet, Place};
 
 /// Rounds of the pipeline are long already.
 const PIPELINE_ROUNDS: usize = 25;
@@ -76,8 +76,8 @@ impl Testbed {
         let agent = Agent::new(BOOT, SWITCH, AgentConfig::default(), now());
         let mut testbed = Testbed { datapath, target, agent, commands: 0 };
         let map = Map::equal(vec![vec![0]; PARTITIONS as usize]);
-        let configure =
-            SwitchConfig { boot: BOOT, generation: 1, lanes: LANES, map, nodes: vec![CLIENT] };
+        let (place, nodes) = (Place::sole(), vec![CLIENT]);
+        let configure = SwitchConfig { boot: BOOT, place, generation: 1, lanes: LANES, map, nodes };
         testbed.command(SwitchCommand::Configure(configure))?;
         Ok(testbed)
     }

@@ -40,6 +40,8 @@ pub enum Check {
     SnapshotCut,
     /// A recovery waits for every client that lives.
     LeftBehind,
+    /// What clients are told is at a node, or at every member of its chain.
+    Kept,
     /// Tables and queues stay within their bounds.
     Bounds,
     /// The parts come to rest once the faults are over.
@@ -52,7 +54,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Check; 17] = [
+    pub const ALL: [Check; 18] = [
         Check::Linearizable,
         Check::AcknowledgedWriteLost,
         Check::SeenValueVanished,
@@ -66,6 +68,7 @@ impl Check {
         Check::TwoOwners,
         Check::SnapshotCut,
         Check::LeftBehind,
+        Check::Kept,
         Check::Bounds,
         Check::Settled,
         Check::Progress,
@@ -88,6 +91,7 @@ impl Check {
             Check::TwoOwners => "two-owners",
             Check::SnapshotCut => "snapshot-cut",
             Check::LeftBehind => "left-behind",
+            Check::Kept => "kept",
             Check::Bounds => "bounds",
             Check::Settled => "settled",
             Check::Progress => "progress",
@@ -122,6 +126,9 @@ impl Check {
             }
             Check::LeftBehind => {
                 "a recovery waits for what a client preserves for as long as the client lives"
+            }
+            Check::Kept => {
+                "what the cache tells is at its node, or every switch of its chain keeps it until it is"
             }
             Check::Bounds => "tables and queues stay within their bounds",
             Check::Settled => {

@@ -3,7 +3,6 @@
 use super::World;
 use crate::control::Sent;
 use crate::event::Event;
-use crate::parts::PARTS;
 use switchback_assembly::Part;
 use switchback_core::control::{Delivery, Envelope, Message};
 
@@ -31,7 +30,7 @@ impl World {
             Sent::Arrives(place, at_us) => self.queue.push(at_us, Event::Message(place)),
             Sent::Lost => {}
             Sent::Breaks => {
-                self.break_connection(PARTS.number(Part::connection(from, to).0));
+                self.break_connection(self.numbers.number(Part::connection(from, to).0));
             }
         }
     }
@@ -47,23 +46,23 @@ impl World {
     }
 
     pub(super) fn connection_lost(&mut self, part: u16) {
-        if self.is_paused(PARTS.number(Part::Controller), Event::Lost(part, 0)) {
+        if self.is_paused(self.numbers.number(Part::Controller), Event::Lost(part, 0)) {
             return;
         }
-        self.controller_loses(PARTS.part(part));
+        self.controller_loses(self.numbers.part(part));
     }
 
     pub(super) fn message_arrives(&mut self, place: u32) {
         // It waits in the receiver's socket while that is paused.
         let Some(under_way) = self.control.take(place) else { return };
         let to = Part::of_peer(under_way.envelope.to);
-        let until_us = self.paused_until_us[usize::from(PARTS.number(to))];
+        let until_us = self.paused_until_us[usize::from(self.numbers.number(to))];
         if until_us > self.now_us {
             let place = self.control.put(under_way);
             self.queue.push(until_us, Event::Message(place));
             return;
         }
-        self.trace.number(u64::from(PARTS.number(to)));
+        self.trace.number(u64::from(self.numbers.number(to)));
         match under_way.envelope.deliver().expect("the controller knows who is who") {
             Delivery::Controller(envelope) => self.controller_hears(envelope),
             Delivery::Client(client, notice) => self.client_hears(client as u16, notice),

@@ -8,7 +8,6 @@ use crate::check::{Check, Violation};
 use crate::disk::SpoolDisk;
 use crate::event::Event;
 use crate::history::{Answered, Kind, NO_GUARD, NO_OP, Op, OpIndex, fill_value, writer_of};
-use crate::parts::PARTS;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::workload::Intent;
@@ -341,6 +340,9 @@ impl World {
         let done = completion.map(|completion| take_apart(&completion, session_epoch, at_risk));
         self.flights.done(flight);
         if let Some(done) = done {
+            if let Some(answer) = answer.filter(|_| done.answer.cached) {
+                self.check_kept(session_epoch, &answer.key_hash, done.answer.seq);
+            }
             self.spool_or_finish(client, done);
         }
         self.pump_client(client);
@@ -387,7 +389,7 @@ impl World {
     }
 
     pub(super) fn spooled(&mut self, client: u16, boot: u32) {
-        if self.is_paused(PARTS.number(Part::Client(client)), Event::Spooled(client, boot)) {
+        if self.is_paused(self.numbers.number(Part::Client(client)), Event::Spooled(client, boot)) {
             return;
         }
         let slot = &mut self.clients[usize::from(client)];
@@ -531,7 +533,8 @@ impl World {
 
     /// A thread of the application wants to do something.
     pub(super) fn submit(&mut self, client: u16, thread: u16) {
-        if self.is_paused(PARTS.number(Part::Client(client)), Event::Submit(client, thread)) {
+        if self.is_paused(self.numbers.number(Part::Client(client)), Event::Submit(client, thread))
+        {
             return;
         }
         let mine = self.clients[usize::from(client)].threads[usize::from(thread)];
@@ -631,7 +634,7 @@ impl World {
             Intent::Delete(key) => (ask(key, Kind::Delete), 0),
             Intent::Scan { .. } => (ask(0, Kind::Read), 0),
             Intent::Write(key, bytes, expires_ms) => {
-                let unix_ms = self.clocks[usize::from(PARTS.number(Part::Client(client)))]
+                let unix_ms = self.clocks[usize::from(self.numbers.number(Part::Client(client)))]
                     .now(self.now_us)
                     .unix_ms;
                 let expiry_ms = if expires_ms == 0 { 0 } else { unix_ms + expires_ms };

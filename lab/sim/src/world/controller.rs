@@ -3,7 +3,6 @@
 use super::World;
 use crate::check::{Check, Violation};
 use crate::event::Event;
-use crate::parts::PARTS;
 use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_assembly::Part;
@@ -143,7 +142,7 @@ impl World {
     }
 
     pub(super) fn stored(&mut self, boot: u32) {
-        if self.is_paused(PARTS.number(Part::Controller), Event::Stored(boot)) {
+        if self.is_paused(self.numbers.number(Part::Controller), Event::Stored(boot)) {
             return;
         }
         let now = self.now(Part::Controller);

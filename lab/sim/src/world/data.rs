@@ -2,7 +2,6 @@
 
 use super::World;
 use crate::event::Event;
-use crate::parts::PARTS;
 use switchback_assembly::Part;
 use switchback_wire::{Address, Packet};
 
@@ -71,7 +70,7 @@ impl World {
             return;
         };
         flight.from = from.address();
-        flight.to = PARTS.number(to);
+        flight.to = self.numbers.number(to);
         if let Some(rules) = &mut self.rules
             && !rules.lets_pass(from, to, &flight)
         {
@@ -79,7 +78,7 @@ impl World {
             self.flights.done(flight);
             return;
         }
-        let fate = self.network.send(PARTS.number(from), flight.to);
+        let fate = self.network.send(self.numbers.number(from), flight.to);
         let (now_us, sent) = (self.now_us, fate.delays());
         self.trace.line(now_us, || describe(from, to, &flight.packet, sent));
         if let Some(&delay_us) = sent.get(1) {
@@ -103,7 +102,7 @@ impl World {
     pub(super) fn inject(&mut self, from: Part, to: Part, bytes: &[u8]) {
         let mut flight = self.flights.buffer();
         flight.from = from.address();
-        flight.to = PARTS.number(to);
+        flight.to = self.numbers.number(to);
         flight.packet.copy_from(bytes).expect("a packet fits a buffer");
         let place = self.flights.put(flight);
         self.queue.push(self.now_us, Event::Packet(place));
@@ -119,13 +118,13 @@ impl World {
         self.trace.packet(
             self.now_us,
             flight.from,
-            PARTS.part(to).address(),
+            self.numbers.part(to).address(),
             flight.packet.bytes(),
         );
         // Without the durable generation, which means something in answers only.
         self.trace.bytes(&flight.packet.bytes()[..104]);
         self.trace.bytes(&flight.packet.bytes()[108..switchback_wire::HEADER_BYTES]);
-        match PARTS.part(to) {
+        match self.numbers.part(to) {
             Part::Client(client) => self.client_receives(client, flight),
             Part::Switch(switch) => self.switch_receives(switch, flight),
             Part::Node(node) => self.node_receives(node, flight),

@@ -225,10 +225,11 @@ impl World {
             .iter()
             .filter_map(|slot| slot.session.as_ref())
             .all(|session| session.epochs().eq(chains.iter().map(|chain| chain.epoch)));
-        // The controller may not have noticed yet that its switch died.
+        // The controller may not have noticed yet that a switch died, or is back.
         let running = || self.switches.iter().filter_map(|slot| slot.running.as_ref());
-        let serves = |epoch| running().any(|running| running.agent.epoch() == epoch);
-        let switched = chains.iter().all(|chain| serves(chain.epoch));
+        let serving = |epoch| running().filter(|running| running.agent.epoch() == epoch).count();
+        let layers = usize::from(self.rack.layers);
+        let switched = chains.iter().all(|chain| serving(chain.epoch) >= layers);
         let serves = switched && controller.is_serving() && !controller.is_bypassing();
         idle && moved && serves && self.control.is_prompt(self.now_us)
     }

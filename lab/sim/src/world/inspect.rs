@@ -3,7 +3,6 @@
 use super::World;
 use crate::check::{Check, Violation};
 use crate::event::Event;
-use crate::parts::PARTS;
 use switchback_assembly::Part;
 use switchback_core::storage::Record;
 use switchback_core::topology::ChainId;
@@ -25,7 +24,7 @@ impl World {
     fn compact_now_and_then(&mut self) {
         if self.random.chance(self.plan.disks.compaction) {
             let node = self.random.below(self.nodes.len() as u64) as usize;
-            let unix_ms = self.clocks[usize::from(PARTS.number(Part::Node(node as u16)))]
+            let unix_ms = self.clocks[usize::from(self.numbers.number(Part::Node(node as u16)))]
                 .now(self.now_us)
                 .unix_ms;
             let engine = &mut self.nodes[node].engine;

@@ -22,7 +22,7 @@ use crate::control::ControlPlane;
 use crate::event::Event;
 use crate::history::History;
 use crate::network::Network;
-use crate::parts::{PARTS, PARTS_MAX};
+use crate::parts::parts_of;
 use crate::plan::Plan;
 use crate::random::Random;
 use crate::trace::{Trace, Wanted};
@@ -36,8 +36,7 @@ use node::NodeSlot;
 use script::Rules;
 pub use script::{Act, Script};
 use switch::SwitchSlot;
-use switchback_assembly::Part;
-use switchback_assembly::Rack;
+use switchback_assembly::{Part, Parts, Rack};
 use switchback_core::Now;
 use switchback_core::controller::deal_to_chains;
 use switchback_events::EventQueue;
@@ -67,6 +66,8 @@ pub struct World {
     plan: Plan,
     rack: Rack,
     map: Map,
+    /// The number of each part.
+    numbers: Parts,
     now_us: u64,
     queue: EventQueue<Event>,
     random: Random,
@@ -104,18 +105,20 @@ pub struct World {
 impl World {
     /// The world of a plan, at virtual time 0.
     pub fn new(plan: Plan, wanted: Wanted) -> World {
+        let numbers = parts_of(plan.scheme);
         let mut random = Random::new(plan.seed ^ 0x005e_ed0f_7031);
-        let clocks = (0..PARTS_MAX).map(|_| draw_clock(&plan, &mut random)).collect();
+        let clocks = (0..numbers.count()).map(|_| draw_clock(&plan, &mut random)).collect();
         let workload = Workload::new(&plan.load, random.fork());
         let skew_ms = 2 * plan.clocks.skew_ms as u64 + 2;
         let rack = plan.rack();
         let heads =
             (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]);
         let mut world = World {
+            numbers,
             now_us: 0,
             queue: EventQueue::default(),
-            network: Network::new(plan.data.clone(), random.fork()),
-            control: ControlPlane::new(plan.control.clone(), random.fork()),
+            network: Network::new(plan.data.clone(), random.fork(), numbers.count()),
+            control: ControlPlane::new(plan.control.clone(), random.fork(), numbers),
             flights: Flights::default(),
             controller: ControllerSlot::default(),
             clients: (0..plan.topology.clients)
@@ -127,9 +130,9 @@ impl World {
             phase: Phase::Safety,
             ending_state: Ending::default(),
             clocks,
-            armed_us: vec![u64::MAX; PARTS_MAX],
-            asked: vec![(0, 0); PARTS_MAX],
-            paused_until_us: vec![0; PARTS_MAX],
+            armed_us: vec![u64::MAX; numbers.count()],
+            asked: vec![(0, 0); numbers.count()],
+            paused_until_us: vec![0; numbers.count()],
             value: Vec::new(),
             history: History::default(),
             witness: Witness::new(plan.load.keys, skew_ms, plan.checks),
@@ -193,13 +196,13 @@ impl World {
 
     #[inline]
     fn now(&self, part: Part) -> Now {
-        self.clocks[usize::from(PARTS.number(part))].now(self.now_us)
+        self.clocks[usize::from(self.numbers.number(part))].now(self.now_us)
     }
 
     /// Sees to it that a part's timer rings at this time of its monotonic clock, if it is set.
     #[inline]
     fn arm(&mut self, part: Part, due_us: Option<u64>) {
-        let index = PARTS.number(part);
+        let index = self.numbers.number(part);
         let Some(monotonic_us) = due_us else { return };
         let asked = &mut self.asked[usize::from(index)];
         if asked.0 != monotonic_us {
@@ -273,7 +276,7 @@ impl World {
             return;
         }
         self.armed_us[usize::from(index)] = u64::MAX;
-        match PARTS.part(index) {
+        match self.numbers.part(index) {
             Part::Controller => self.wake_controller(),
             Part::Client(client) => self.wake_client(client),
             Part::Switch(switch) => self.wake_switch(switch),
@@ -301,13 +304,13 @@ impl World {
             Part::Switch(switch) => self.crash_switch(switch),
             Part::Node(node) => self.crash_node(node),
         }
-        self.paused_until_us[usize::from(PARTS.number(part))] = 0;
+        self.paused_until_us[usize::from(self.numbers.number(part))] = 0;
         if part == Part::Controller {
             for other in self.parts() {
-                self.break_connection(PARTS.number(other));
+                self.break_connection(self.numbers.number(other));
             }
         } else {
-            self.break_connection(PARTS.number(part));
+            self.break_connection(self.numbers.number(part));
         }
     }
 

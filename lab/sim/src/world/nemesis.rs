@@ -3,7 +3,6 @@
 use super::World;
 use super::ending::Phase;
 use crate::event::Event;
-use crate::parts::PARTS;
 use crate::plan::{FaultKind, Faults};
 use crate::random::Random;
 use std::collections::BTreeMap;
@@ -145,7 +144,7 @@ impl World {
             FaultKind::PartitionOneWay => Some(self.partition(false)),
             FaultKind::PartitionControl => {
                 let part = self.pick(|part| !is_controller(part))?;
-                self.control.stall(self.now_us, PARTS.number(part), true);
+                self.control.stall(self.now_us, self.numbers.number(part), true);
                 Some(Lasting::Stalled(vec![part], self.nemesis.random.chance(0.5)))
             }
             FaultKind::Zombie => {
@@ -161,7 +160,7 @@ impl World {
                     }
                 }
                 for part in &alone {
-                    self.control.stall(self.now_us, PARTS.number(*part), true);
+                    self.control.stall(self.now_us, self.numbers.number(*part), true);
                 }
                 Some(Lasting::Stalled(alone, true))
             }
@@ -170,6 +169,8 @@ impl World {
                 let other = self.crash_one(|_| true);
                 Some(Lasting::Crashed(one.into_iter().chain(other.into_iter().flatten()).collect()))
             }
+            FaultKind::CrashMembers => self.crash_members(),
+            FaultKind::CutNeighbours => self.cut_neighbours(),
             FaultKind::BitRot => {
                 let Part::Node(node) = self.pick(is_node)? else { return None };
                 self.rot_one(node).then_some(Lasting::Rotten(node))
@@ -177,7 +178,7 @@ impl World {
             FaultKind::BreakConnections => {
                 for part in self.parts() {
                     if !is_controller(part) && self.nemesis.random.chance(0.5) {
-                        self.break_connection(PARTS.number(part));
+                        self.break_connection(self.numbers.number(part));
                     }
                 }
                 Some(Lasting::Blocked(Vec::new()))
@@ -238,7 +239,7 @@ impl World {
 
     fn pause_one(&mut self, parts: impl Fn(Part) -> bool, lasts_us: u64) -> Option<Lasting> {
         let part = self.pick(parts)?;
-        let until_us = &mut self.paused_until_us[usize::from(PARTS.number(part))];
+        let until_us = &mut self.paused_until_us[usize::from(self.numbers.number(part))];
         *until_us = (*until_us).max(self.now_us + lasts_us);
         Some(Lasting::Blocked(Vec::new()))
     }
@@ -258,10 +259,48 @@ impl World {
                 }
             }
         }
-        for (from, to) in &cut {
-            self.network.block(*from, *to, true);
-        }
+        self.block(&cut, true);
         Lasting::Blocked(cut)
+    }
+
+    /// Blocks these directions, or undoes it.
+    fn block(&mut self, cut: &[(Part, Part)], blocks: bool) {
+        for (from, to) in cut {
+            self.network.block(self.numbers.number(*from), self.numbers.number(*to), blocks);
+        }
+    }
+
+    /// A direction between two neighbours of a chain.
+    fn cut_neighbours(&mut self) -> Option<Lasting> {
+        let members = self.draw_chain()?;
+        let pairs: Vec<_> = members.windows(2).map(|pair| (pair[0], pair[1])).collect();
+        if pairs.is_empty() {
+            return None;
+        }
+        let (one, other) = *self.nemesis.random.pick(&pairs);
+        let cut = vec![if self.nemesis.random.chance(0.5) { (one, other) } else { (other, one) }];
+        self.block(&cut, true);
+        Some(Lasting::Blocked(cut))
+    }
+
+    /// Some of a chain's members, or all.
+    fn crash_members(&mut self) -> Option<Lasting> {
+        let mut members = self.draw_chain()?;
+        members.retain(|member| self.is_running(*member));
+        let spared = self.nemesis.random.below(members.len() as u64 + 1) as usize;
+        for _ in 0..spared.min(members.len().saturating_sub(1)) {
+            let at = self.nemesis.random.below(members.len() as u64) as usize;
+            members.remove(at);
+        }
+        members.iter().for_each(|member| self.crash_part(*member));
+        (!members.is_empty()).then_some(Lasting::Crashed(members))
+    }
+
+    /// The members of a chain, as the controller sees it.
+    fn draw_chain(&mut self) -> Option<Vec<Part>> {
+        let chains = self.controller.controller.as_ref()?.chain_statuses();
+        let members = &self.nemesis.random.pick(&chains).members;
+        (!members.is_empty()).then(|| members.iter().copied().map(Part::Switch).collect())
     }
 
     pub(super) fn fault_ends(&mut self, fault: u32) {
@@ -274,17 +313,14 @@ impl World {
                     }
                 }
             }
-            Lasting::Blocked(cut) => {
-                for (from, to) in cut {
-                    self.network.block(from, to, false);
-                }
-            }
+            Lasting::Blocked(cut) => self.block(&cut, false),
             Lasting::Stalled(parts, breaks) => {
                 for part in parts {
                     if breaks {
-                        self.break_connection(PARTS.number(part));
+                        self.break_connection(self.numbers.number(part));
                     }
-                    for (place, at_us) in self.control.stall(self.now_us, PARTS.number(part), false)
+                    for (place, at_us) in
+                        self.control.stall(self.now_us, self.numbers.number(part), false)
                     {
                         self.queue.push(at_us, Event::Message(place));
                     }

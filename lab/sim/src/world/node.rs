@@ -3,7 +3,6 @@
 use super::{Flight, World};
 use crate::check::{Check, Violation};
 use crate::event::Event;
-use crate::parts::PARTS;
 use switchback_assembly::Part;
 use switchback_core::control::{Command, NodeCommand};
 use switchback_core::node::Shim;
@@ -159,7 +158,7 @@ impl World {
     pub(super) fn committed(&mut self, node: u16, boot: u32) {
         let part = Part::Node(node);
         let event = Event::Committed(node, boot);
-        if self.is_paused(PARTS.number(part), event) {
+        if self.is_paused(self.numbers.number(part), event) {
             return;
         }
         if let Some(rules) = &mut self.rules

@@ -120,6 +120,7 @@ impl Script {
             clients: 2,
             switches: 1,
             chains: 1,
+            layers: 1,
             partitions: 16,
             classes: vec![(1024, 8)],
             cache_records: 8,

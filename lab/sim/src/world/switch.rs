@@ -6,7 +6,6 @@
 use super::{Flight, World};
 use crate::check::{Check, Violation};
 use crate::event::Event;
-use crate::parts::PARTS;
 use crate::plan::Plan;
 use crate::random::Random;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,7 +33,9 @@ pub(super) struct Cut {
 pub(super) struct RunningSwitch {
     pub(super) datapath: Datapath,
     pub(super) agent: Agent,
-    entries: BTreeMap<Location, KeyHash>,
+    /// Its place in the chain.
+    place: Place,
+    entries: BTreeMap<KeyHash, Location>,
     cut: Option<Cut>,
     /// Packets of the agent's that the pipeline will get a second time.
     repeats: VecDeque<Packet>,
@@ -53,6 +54,23 @@ pub(super) struct SwitchSlot {
     /// The agent looks at reports then at the latest.
     poll_at_us: u64,
     chunks: Vec<KeyedRecord>,
+}
+
+impl RunningSwitch {
+    /// The version that it keeps of a key as one of the keepers of this epoch; `None`: it is none.
+    pub(super) fn kept(&self, epoch: u32, hash: &KeyHash) -> Option<Seq> {
+        if self.agent.epoch() != epoch || self.place.position == self.place.length {
+            return None;
+        }
+        let at = self.entries.get(hash);
+        Some(at.map_or(Seq::NONE, |at| version_of(&self.datapath, *at)))
+    }
+}
+
+/// The version of the record in a slot, if it counts.
+fn version_of(datapath: &Datapath, at: Location) -> Seq {
+    let record = datapath.peek_record(at.class, at.slot).expect("the agent names slots that exist");
+    if record.state & bits::VALID != 0 { Seq(record.seq) } else { Seq::NONE }
 }
 
 impl SwitchSlot {
@@ -74,7 +92,10 @@ struct Between<'a> {
     unix_ms: u64,
     /// Where the next epoch's sequence counters begin.
     sequence_start: u64,
-    entries: &'a mut BTreeMap<Location, KeyHash>,
+    place: &'a mut Place,
+    entries: &'a mut BTreeMap<KeyHash, Location>,
+    /// What a keeper has removed.
+    removed: Vec<(KeyHash, Seq)>,
     cut: &'a mut Option<Cut>,
     repeats: &'a mut VecDeque<Packet>,
     #[allow(clippy::vec_box)]
@@ -119,6 +140,13 @@ impl Between<'_> {
         self.passed.push((flight, verdict));
     }
 
+    /// What a keeper has of a key.
+    fn kept(&self, hash: &KeyHash) -> Option<(KeyHash, Seq)> {
+        let at = self.entries.get(hash).filter(|_| self.place.position < self.place.length)?;
+        let version = version_of(self.running, *at);
+        (version > Seq::NONE).then_some((*hash, version))
+    }
+
     /// What is dirty now, if that can be told at a bearable price.
     fn look(&mut self, generation: u32) {
         *self.cut = None;
@@ -126,7 +154,7 @@ impl Between<'_> {
             return;
         }
         let mut records = BTreeMap::new();
-        for (at, hash) in self.entries.iter() {
+        for (hash, at) in self.entries.iter() {
             let record = self
                 .running
                 .peek_record(at.class, at.slot)
@@ -148,10 +176,16 @@ impl Target for Between<'_> {
             Ok(parts) if parts.header.op == Op::SnapshotBegin => Some(parts.header.generation),
             _ => None,
         };
+        let removes = match packet.parse() {
+            Ok(parts) if parts.header.op == Op::Remove => Some(parts.header.key_hash),
+            _ => None,
+        };
+        let kept = removes.and_then(|hash| self.kept(&hash));
         let replied = matches!(self.running.inject(packet), Verdict::Reply);
         if let Some(generation) = begins {
             self.look(generation);
         }
+        self.removed.extend(kept.filter(|(hash, _)| self.kept(hash).is_none()));
         replied
     }
 
@@ -159,7 +193,7 @@ impl Target for Between<'_> {
         self.packets_pass();
         let inserted = self.running.lookup_insert(hash, at.class, at.slot).is_ok();
         if inserted {
-            self.entries.insert(at, *hash);
+            self.entries.insert(*hash, at);
         }
         inserted
     }
@@ -167,7 +201,9 @@ impl Target for Between<'_> {
     fn lookup_remove(&mut self, hash: &KeyHash, at: Location) {
         self.packets_pass();
         self.running.lookup_remove(hash, at.class, at.slot);
-        self.entries.remove(&at);
+        if self.entries.get(hash) == Some(&at) {
+            self.entries.remove(hash);
+        }
     }
 
     fn clear(&mut self) {
@@ -191,6 +227,7 @@ impl Target for Between<'_> {
     }
 
     fn set_place(&mut self, place: &Place) {
+        *self.place = *place;
         self.running.set_place(place).expect("the controller knows the rack");
     }
 
@@ -237,10 +274,11 @@ impl World {
         let slot = &mut self.switches[usize::from(switch)];
         slot.boot += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(switch);
-        let agent = self.rack.agent(boot, part.address(), now);
+        let agent = self.rack.agent(boot, self.rack.layer_of(switch), part.address(), now);
         slot.running = Some(Box::new(RunningSwitch {
             datapath,
             agent,
+            place: Place::sole(),
             entries: BTreeMap::new(),
             cut: None,
             repeats: VecDeque::new(),
@@ -285,7 +323,7 @@ impl World {
         if slot.poll_at_us == u64::MAX {
             slot.poll_at_us = self.now_us + self.plan.agents.poll_us;
             let at_us = slot.poll_at_us;
-            self.arm_at(PARTS.number(Part::Switch(switch)), at_us);
+            self.arm_at(self.numbers.number(Part::Switch(switch)), at_us);
         }
         self.carry_out(switch, flight, verdict);
     }
@@ -329,7 +367,7 @@ impl World {
 
     pub(super) fn agent_runs(&mut self, switch: u16, boot: u32) {
         let part = Part::Switch(switch);
-        if self.is_paused(PARTS.number(part), Event::Agent(switch, boot)) {
+        if self.is_paused(self.numbers.number(part), Event::Agent(switch, boot)) {
             return;
         }
         let now = self.now(part);
@@ -363,14 +401,16 @@ impl World {
         let sequence_start = if self.is_healed() { 0 } else { self.plan.topology.sequence_start };
         let slot = &mut self.switches[usize::from(switch)];
         let Some(running) = &mut slot.running else { return };
-        let RunningSwitch { datapath, agent, entries, cut, repeats } = &mut **running;
+        let RunningSwitch { datapath, agent, place, entries, cut, repeats } = &mut **running;
         let mut between = Between {
             running: datapath,
             plan: &self.plan,
             random: &mut self.random,
             unix_ms: now.unix_ms,
             sequence_start,
+            place,
             entries,
+            removed: Vec::new(),
             cut,
             repeats,
             held: &mut slot.held,
@@ -382,7 +422,10 @@ impl World {
             let flight = between.held.remove(0);
             between.pass(flight);
         }
-        let passed = between.passed;
+        let (passed, removed) = (between.passed, between.removed);
+        for (hash, version) in removed {
+            self.check_removed(switch, &hash, version);
+        }
         for (flight, verdict) in passed {
             self.carry_out(switch, flight, verdict);
         }
@@ -403,12 +446,34 @@ impl World {
         let (due_us, poll_at_us) = (running.agent.poll_timeout(), slot.poll_at_us);
         if running.agent.is_taking_snapshot() {
             let step_us = 1 + self.random.exponential(self.plan.agents.step_us);
-            self.arm_at(PARTS.number(part), self.now_us + step_us);
+            self.arm_at(self.numbers.number(part), self.now_us + step_us);
         } else {
             self.arm(part, due_us);
         }
         if poll_at_us != u64::MAX {
-            self.arm_at(PARTS.number(part), poll_at_us);
+            self.arm_at(self.numbers.number(part), poll_at_us);
+        }
+    }
+
+    /// A keeper forgets a version only when the key's node has it.
+    fn check_removed(&mut self, switch: u16, hash: &KeyHash, version: Seq) {
+        if !self.is_at_node(hash, version) {
+            let text =
+                format!("switch{switch} forgets {version} of {hash:?}, which its node lacks");
+            self.fail(Violation::general(Check::Kept, text));
+        }
+    }
+
+    /// A version that the cache told in this epoch is at the key's node, or at every keeper that
+    /// serves the epoch still.
+    pub(super) fn check_kept(&mut self, epoch: u32, hash: &KeyHash, told: Seq) {
+        let running = self.switches.iter().filter_map(|slot| slot.running.as_ref());
+        let lacks = running.filter_map(|it| it.kept(epoch, hash)).find(|kept| *kept < told);
+        if let Some(kept) = lacks
+            && !self.is_at_node(hash, told)
+        {
+            let text = format!("{told} of {hash:?} was told in epoch {epoch}: a keeper has {kept}");
+            self.fail(Violation::general(Check::Kept, text));
         }
     }
 

@@ -1,4 +1,5 @@
-//! Admission: offers of hot keys become entries of the cache (FarReach III-B; rules 4 and 5).
+//! Admission: offers of hot keys become entries of the cache, first of the chain's keepers, then of
+//! its owner (FarReach III-B; rules 4, 5 and 21).
 
 use super::budget::{Budget, Purpose};
 use super::cache::{CachedKey, Stage};
@@ -144,7 +145,7 @@ impl Chain {
         node: u16,
         offers: Vec<Offer>,
     ) {
-        if matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing) {
+        if matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing(_)) {
             return; // what is cached isn't known yet; nodes repeat their offers
         }
         cx.budget.received(cx.now, Purpose::Offer, &offers);
@@ -218,8 +219,8 @@ impl Chain {
     pub(super) fn wants_slots(&self, directory: &Directory) -> bool {
         // During a recovery the switch may serve already; admissions begin with the first node that
         // is released.
-        let is_cache_known = !matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing);
-        directory.active(self.id).is_some() && is_cache_known && self.waiting.len() > 0
+        let is_cache_known = !matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing(_));
+        directory.owner(self.id).is_some() && is_cache_known && self.waiting.len() > 0
     }
 
     /// Gives slots to waiting offers, or makes room for them, as far as the budget goes.
@@ -251,7 +252,7 @@ impl Chain {
             if batch.is_empty() {
                 break;
             }
-            self.command_switch(cx, SwitchCommand::Admit(batch));
+            self.admit(cx, batch);
         }
         // If it was the limit of commands under way that ended the loop, there may be free slots.
         if full {
@@ -275,27 +276,61 @@ impl Chain {
         entry
     }
 
-    /// The switch has admitted these entries, but for those that it refused.
-    pub(super) fn admitted(
+    /// Tells the first members of new entries: the keepers, if there are any.
+    fn admit(&mut self, cx: &mut Context<'_>, entries: Vec<Entry>) {
+        let command = SwitchCommand::Admit(entries);
+        if !cx.mechanisms.keepers_first() || !self.command_keepers(cx, command.clone()) {
+            self.command_owner(cx, command);
+        }
+    }
+
+    /// A member has admitted these entries, but for those that it refused. `by_all`: all that were
+    /// told together have answered.
+    pub(super) fn admitted_by(
         &mut self,
         cx: &mut Context<'_>,
-        entries: &[Entry],
+        switch: u16,
+        entries: Vec<Entry>,
         refused: Vec<EntryId>,
+        by_all: bool,
     ) {
-        for Entry { id, .. } in entries {
-            let id = *id;
+        for id in refused {
             // One that outgrew its slot at once may be on its way out already.
-            let admitting = self.cache.get(id).is_some_and(|key| key.stage == Stage::Admitting);
-            if admitting && !refused.contains(&id) {
-                self.cache.set_stage(id, Stage::Cached);
-                if let Some(key) = self.cache.get(id) {
-                    self.missing.remove(&key.entry.hash);
-                }
+            if self.cache.is_at(id, Stage::Admitting) {
+                self.cache.set_stage(id, Stage::Leaving);
             }
         }
-        // A refused key has no entry in the switch. As after a removal, its node clears the offer.
-        self.removed(cx, refused);
+        if !by_all {
+            return;
+        }
+        let cache = &self.cache;
+        let at = |stage| move |entry: &&Entry| cache.is_at(entry.id, stage);
+        let refused: Vec<_> = entries.iter().filter(at(Stage::Leaving)).map(|it| it.id).collect();
+        let admitted: Vec<_> = entries.iter().filter(at(Stage::Admitting)).cloned().collect();
+        let is_owner = cx.directory.owner(self.id) == Some(switch);
+        if is_owner == cx.mechanisms.keepers_first() || !self.admit_next(cx, is_owner, &admitted) {
+            for Entry { id, hash, .. } in admitted {
+                self.cache.set_stage(id, Stage::Cached);
+                self.missing.remove(&hash);
+            }
+        }
+        // A refused key has no entry in the owner. As after a removal, its node clears the offer.
+        self.remove_from_keepers(cx, refused);
         self.note_readmission(cx);
+    }
+
+    /// Tells the other members of entries that the owner has admitted, or the keepers. Whether there
+    /// is anything to tell.
+    fn admit_next(&mut self, cx: &Context<'_>, by_owner: bool, entries: &[Entry]) -> bool {
+        if entries.is_empty() {
+            return false;
+        }
+        let command = SwitchCommand::Admit(entries.to_vec());
+        if by_owner {
+            return self.command_keepers(cx, command);
+        }
+        self.command_owner(cx, command);
+        true
     }
 
     /// After a recovery: how many of the keys that were cached are still missing, and when none was

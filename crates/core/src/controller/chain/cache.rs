@@ -35,7 +35,7 @@ impl CachedKey {
             stage: match self.stage {
                 Stage::Admitting => "admitting",
                 Stage::Cached | Stage::Candidate => "cached",
-                Stage::Evicting => "evicting",
+                Stage::Evicting | Stage::Leaving => "evicting",
                 Stage::Clearing => "clearing",
             },
         }
@@ -45,16 +45,25 @@ impl CachedKey {
 /// How far a key is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// The switch was told to admit it.
+    /// Switches were told to admit it.
     Admitting,
     /// In the cache.
     Cached,
     /// In the cache; the switch was asked whether it is the one to go.
     Candidate,
-    /// To-be-evicted in the switch, or being stored or removed.
+    /// To-be-evicted in the owner, or being stored or removed there.
     Evicting,
-    /// Out of the switch; its node still has to clear the offer.
+    /// Not in the owner, or no longer; keepers are to remove it.
+    Leaving,
+    /// In no switch; its node still has to clear the offer.
     Clearing,
+}
+
+impl Stage {
+    /// Whether it is on its way out and still holds a slot.
+    fn gives_way(self) -> bool {
+        matches!(self, Stage::Evicting | Stage::Leaving)
+    }
 }
 
 /// One size class: its free slots, and its evictable entries in a list that can be sampled.
@@ -105,10 +114,14 @@ impl Cache {
         self.evicting
     }
 
+    /// How many slots there are.
+    pub(super) fn slots(&self) -> usize {
+        self.classes.iter().map(|class| class.slots as usize).sum()
+    }
+
     /// How many keys it can hold.
     pub(super) fn capacity(&self) -> usize {
-        let slots: usize = self.classes.iter().map(|class| class.slots as usize).sum();
-        self.limit.min(slots)
+        self.limit.min(self.slots())
     }
 
     /// How many more keys it can hold. A switch may be found to hold more than it may by now.
@@ -123,6 +136,11 @@ impl Cache {
 
     pub(super) fn get(&self, id: EntryId) -> Option<&CachedKey> {
         self.keys.get(&id)
+    }
+
+    /// Whether a key is that far.
+    pub(super) fn is_at(&self, id: EntryId, stage: Stage) -> bool {
+        self.get(id).is_some_and(|key| key.stage == stage)
     }
 
     pub(super) fn find(&self, hash: &KeyHash) -> Option<&CachedKey> {
@@ -230,8 +248,8 @@ impl Cache {
             class.free.push(key.entry.at.slot);
             self.occupied -= 1;
         }
-        self.evicting -= usize::from(key.stage == Stage::Evicting);
-        self.evicting += usize::from(stage == Stage::Evicting);
+        self.evicting -= usize::from(key.stage.gives_way());
+        self.evicting += usize::from(stage.gives_way());
         key.stage = stage;
     }
 

@@ -8,12 +8,14 @@ use crate::storage::OfferId;
 use crate::time::Now;
 use crate::topology::ChainId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter::repeat_n;
+use std::ops::RangeInclusive;
 use switchback_wire::KeyHash;
 
 /// What a peer is told to do. Its answer is understood by this.
 #[derive(Clone, Debug)]
 pub(super) enum Order {
-    /// To the switch that serves.
+    /// To a switch that serves.
     Switch(SwitchCommand),
     /// To one node, whichever partitions it heads.
     Node(NodeCommand),
@@ -42,6 +44,8 @@ struct Outstanding {
     to: Peer,
     epoch: u32,
     order: Order,
+    /// Of the commands that say the same to several switches: the first and the last of them.
+    together: RangeInclusive<CommandId>,
     send_at_us: u64,
     pause_us: u64,
 }
@@ -72,7 +76,7 @@ pub(super) struct Commands {
     outstanding: BTreeMap<CommandId, Outstanding>,
     /// When each is sent, for the first time or again.
     schedule: BTreeSet<(u64, CommandId)>,
-    /// Admissions among them.
+    /// Admissions among them; those that say the same to several switches count as one.
     admits: usize,
     /// Questions among them which of some records are to be evicted.
     evict_begins: usize,
@@ -111,10 +115,22 @@ impl Commands {
     }
 
     fn add(&mut self, now: Now, to: Peer, epoch: u32, order: Order) {
+        let together = self.next..=self.next;
+        self.add_together(now, to, epoch, order, together);
+    }
+
+    fn add_together(
+        &mut self,
+        now: Now,
+        to: Peer,
+        epoch: u32,
+        order: Order,
+        together: RangeInclusive<CommandId>,
+    ) {
         let id = self.next;
         self.next += 1;
         match &order {
-            Order::Switch(SwitchCommand::Admit(_)) => self.admits += 1,
+            Order::Switch(SwitchCommand::Admit(_)) if id == *together.start() => self.admits += 1,
             Order::Switch(SwitchCommand::EvictBegin { .. }) => self.evict_begins += 1,
             Order::Work(Work::StoreRecovered(_)) => {
                 *self.recovery_stores.entry(to).or_default() += 1
@@ -126,14 +142,17 @@ impl Commands {
         }
         let (send_at_us, pause_us) = (now.monotonic_us, self.retry_us);
         self.schedule.insert((send_at_us, id));
-        self.outstanding.insert(id, Outstanding { to, epoch, order, send_at_us, pause_us });
+        let outstanding = Outstanding { to, epoch, order, together, send_at_us, pause_us };
+        self.outstanding.insert(id, outstanding);
     }
 
     fn remove(&mut self, id: CommandId) -> Option<Outstanding> {
         let outstanding = self.outstanding.remove(&id)?;
         self.schedule.remove(&(outstanding.send_at_us, id));
         match &outstanding.order {
-            Order::Switch(SwitchCommand::Admit(_)) => self.admits -= 1,
+            Order::Switch(SwitchCommand::Admit(_)) if self.is_last(&outstanding) => {
+                self.admits -= 1;
+            }
             Order::Switch(SwitchCommand::EvictBegin { .. }) => self.evict_begins -= 1,
             Order::Work(Work::StoreRecovered(_)) => {
                 *self
@@ -149,6 +168,11 @@ impl Commands {
             });
         }
         Some(outstanding)
+    }
+
+    /// Whether no other command is outstanding of those that say the same as one that isn't any more.
+    fn is_last(&self, answered: &Outstanding) -> bool {
+        self.outstanding.range(answered.together.clone()).next().is_none()
     }
 
     /// The offers that a command is about, and the set that knows them while it is outstanding.
@@ -171,14 +195,19 @@ impl Commands {
         (outstanding.send_at_us, outstanding.pause_us) = (at_us, pause_us);
     }
 
-    pub(super) fn command_switch(
+    /// Tells these switches the same: the last answer says that all have answered.
+    pub(super) fn command_switches(
         &mut self,
         now: Now,
         epoch: u32,
-        switch: u16,
+        switches: &[u16],
         body: SwitchCommand,
     ) {
-        self.add(now, Peer::Switch(switch), epoch, Order::Switch(body));
+        let first = self.next;
+        for (switch, body) in switches.iter().zip(repeat_n(body, switches.len())) {
+            let together = first..=first + switches.len() as u64 - 1;
+            self.add_together(now, Peer::Switch(*switch), epoch, Order::Switch(body), together);
+        }
     }
 
     pub(super) fn command_node(&mut self, now: Now, epoch: u32, node: u16, body: NodeCommand) {
@@ -198,14 +227,16 @@ impl Commands {
         }
     }
 
-    /// Takes the answer to a command: what it was; `None` if it was answered before, or its epoch
-    /// is over.
-    pub(super) fn answered(&mut self, id: CommandId, from: Peer) -> Option<Order> {
+    /// Takes the answer to a command: what it was, and whether all that were told the same have
+    /// answered; `None` if it was answered before, or its epoch is over.
+    pub(super) fn answered(&mut self, id: CommandId, from: Peer) -> Option<(Order, bool)> {
         let outstanding = self.outstanding.get(&id)?;
         if outstanding.to != from {
             return None;
         }
-        self.remove(id).map(|outstanding| outstanding.order)
+        let outstanding = self.remove(id)?;
+        let by_all = self.is_last(&outstanding);
+        Some((outstanding.order, by_all))
     }
 
     /// A command failed for now: it is repeated after a pause.

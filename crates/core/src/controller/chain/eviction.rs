@@ -1,7 +1,8 @@
-//! Eviction: mark, store, remove, clear the offer; in this order, each step once the one before is
-//! confirmed (FarReach III-C; rule 5). A drain evicts everything.
+//! Eviction: mark at the owner, store, remove at the owner, then at its keepers, clear the offer; in
+//! this order, each step once the one before is confirmed (FarReach III-C; rules 5 and 21). A drain
+//! evicts everything.
 
-use super::cache::Stage;
+use super::cache::{CachedKey, Stage};
 use super::commands::Order;
 use super::work::Work;
 use super::{Chain, Context, ControllerConfig, Phase};
@@ -19,7 +20,7 @@ impl Chain {
         let on_their_way = self.cache.evicting();
         let deciding = self.commands.is_evict_begin_out();
         let Some(first) = self.waiting.first() else { return };
-        if cx.directory.active(self.id).is_none()
+        if cx.directory.owner(self.id).is_none()
             || deciding
             || on_their_way >= self.waiting.len().min(EVICTING_MAX)
         {
@@ -62,7 +63,7 @@ impl Chain {
             self.cache.set_stage(*id, Stage::Candidate);
         }
         let waiting = self.waiting.len() as u32;
-        self.command_switch(cx, SwitchCommand::EvictBegin { candidates, counts, waiting });
+        self.command_owner(cx, SwitchCommand::EvictBegin { candidates, counts, waiting });
     }
 
     /// The switch chose: the others stay, these are stored where they are dirty. Keys that were
@@ -96,6 +97,10 @@ impl Chain {
     }
 
     fn store_evicted(&mut self, cx: &mut Context<'_>, evicting: Vec<(EntryId, Option<Record>)>) {
+        if !cx.mechanisms.keepers_last() {
+            let entries = evicting.iter().map(|(id, _)| *id).collect();
+            self.command_keepers(cx, SwitchCommand::Remove(entries));
+        }
         let mut clean = Vec::new();
         let mut dirty = Vec::new();
         for (id, record) in evicting {
@@ -131,9 +136,9 @@ impl Chain {
         self.store_evicted(cx, fresh);
     }
 
-    /// Their nodes have these records: the switch may forget them.
+    /// Their nodes have these records: the owner may forget them.
     pub(super) fn evicted_stored(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>) {
-        if entries.is_empty() || cx.directory.active(self.id).is_none() {
+        if entries.is_empty() || cx.directory.owner(self.id).is_none() {
             return;
         }
         if !cx.mechanisms.late_clearing() {
@@ -143,14 +148,36 @@ impl Chain {
                 self.decline(cx, vec![(cached.entry.hash, cached.offer)]);
             }
         }
-        self.command_switch(cx, SwitchCommand::Remove(entries));
+        self.command_owner(cx, SwitchCommand::Remove(entries));
     }
 
-    /// The switch has forgotten these: only now may their nodes offer them again.
-    pub(super) fn removed(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>) {
+    /// These have been removed at the owner, or at all keepers.
+    pub(super) fn removed_by(&mut self, cx: &mut Context<'_>, switch: u16, entries: Vec<EntryId>) {
+        if cx.directory.owner(self.id) == Some(switch) {
+            self.remove_from_keepers(cx, entries);
+        } else {
+            self.removed(cx, entries);
+        }
+    }
+
+    /// The owner doesn't have these, and answers nothing of them: the keepers may forget them.
+    pub(super) fn remove_from_keepers(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>) {
+        for id in &entries {
+            if !self.cache.is_at(*id, Stage::Clearing) {
+                self.cache.set_stage(*id, Stage::Leaving);
+            }
+        }
+        if entries.is_empty() || !self.command_keepers(cx, SwitchCommand::Remove(entries.clone())) {
+            self.removed(cx, entries);
+        }
+    }
+
+    /// No switch has these any more: only now may their nodes offer them again.
+    fn removed(&mut self, cx: &mut Context<'_>, entries: Vec<EntryId>) {
         let mut offers = Vec::new();
         for id in entries {
-            let Some(key) = self.cache.get(id) else { continue };
+            let is_leaving = |key: &&CachedKey| key.stage == Stage::Leaving;
+            let Some(key) = self.cache.get(id).filter(is_leaving) else { continue };
             offers.push((key.entry.hash, key.offer));
             self.cache.set_stage(id, Stage::Clearing);
         }
@@ -204,7 +231,7 @@ impl Chain {
 
     /// Takes the next step of a drain.
     pub(super) fn drain_on(&mut self, cx: &mut Context<'_>) {
-        if cx.directory.active(self.id).is_none()
+        if cx.directory.owner(self.id).is_none()
             || !self.is_draining()
             || self.commands.is_evict_begin_out()
         {

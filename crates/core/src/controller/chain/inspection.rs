@@ -60,7 +60,7 @@ impl Chain {
         if entries.is_empty() {
             self.inspections.under_way = None;
         } else {
-            self.command_switch(cx, SwitchCommand::Inspect(entries));
+            self.command_owner(cx, SwitchCommand::Inspect(entries));
         }
     }
 
@@ -82,7 +82,7 @@ impl Chain {
     /// Ends the inspection under way if it takes too long, or if no switch can answer.
     pub(super) fn inspect_on(&mut self, cx: &mut Context<'_>) {
         let Some(asking) = self.inspections.under_way else { return };
-        let is_served = !matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing)
+        let is_served = !matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing(_))
             && asking.epoch == cx.directory.epoch(self.id);
         if !is_served || cx.now.monotonic_us >= asking.until_us {
             self.inspections.under_way = None;

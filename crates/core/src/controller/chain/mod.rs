@@ -1,6 +1,4 @@
-//! A chain of switches: which switch serves, what its cache holds, its recoveries and snapshots.
-//!
-//! Today a chain is one switch that serves, and others that may take over.
+//! A chain of switches: which of them serve, what its cache holds, its recoveries and snapshots.
 
 mod admission;
 mod budget;
@@ -11,6 +9,7 @@ mod gather;
 mod inspection;
 mod recovery;
 mod renewal;
+mod resync;
 mod snapshots;
 mod takeover;
 mod work;
@@ -22,6 +21,7 @@ use self::commands::{Commands, Order};
 use self::inspection::Inspections;
 use self::recovery::Recovery;
 use self::renewal::Renewal;
+use self::resync::Resync;
 use self::snapshots::Snapshots;
 use self::work::Work;
 use super::directory::{Directory, SnapshotFile};
@@ -41,7 +41,7 @@ pub use admission::Declined;
 pub(super) use budget::Budget;
 pub use budget::{ControlCost, Spent};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
 
 /// The controller is called at least once in a retry's pause while a recovery gathers; if this many
@@ -53,9 +53,9 @@ const SLEEP_RETRIES: u64 = 4;
 enum Phase {
     /// No switch serves since then: the first that says hello will.
     Waiting { since_us: u64 },
-    /// The switch that serves is known, its cached keys are being listed (after a restart of the
+    /// The switches that serve are known, what they hold is being listed (after a restart of the
     /// controller).
-    Resyncing,
+    Resyncing(Resync),
     /// A new epoch is being made durable, then recovered.
     Recovering(Box<Recovery>),
     /// The epoch is recovered.
@@ -68,7 +68,7 @@ enum Phase {
 enum Timer {
     /// A command is sent, for the first time or again.
     Command,
-    /// The switch that serves counts as dead, or the wait for one is over.
+    /// A switch that serves counts as dead, or the wait for one is over.
     Switch,
     /// A snapshot is taken, or the one under way is given up.
     Snapshot,
@@ -97,7 +97,7 @@ impl Timer {
     ];
 }
 
-/// A chain of switches. Epoch and active switch are in the directory, since they must be durable.
+/// A chain of switches. Epoch and members are in the directory, since they must be durable.
 #[derive(Debug)]
 pub(super) struct Chain {
     id: ChainId,
@@ -118,8 +118,10 @@ pub(super) struct Chain {
     drains: u32,
     renewal: Renewal,
     inspections: Inspections,
-    /// The last sign of life of the switch that serves, or served last.
-    active_heard_us: u64,
+    /// When this began.
+    since_us: u64,
+    /// The last sign of life of each switch that serves, or served last, in that life.
+    heard_us: BTreeMap<u16, u64>,
     /// Keys that were cached when a switch died, until they are cached again or declined.
     missing: BTreeSet<KeyHash>,
     /// Of the last recovery.
@@ -129,7 +131,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// A chain whose switch hasn't been heard of in this run of the controller.
+    /// A chain whose switches haven't been heard of in this run of the controller.
     pub(super) fn new(
         id: ChainId,
         now: Now,
@@ -157,7 +159,8 @@ impl Chain {
             drains: 0,
             renewal: Renewal::default(),
             inspections: Inspections::default(),
-            active_heard_us: now.monotonic_us,
+            since_us,
+            heard_us: BTreeMap::new(),
             missing: BTreeSet::new(),
             times: None,
             abandoned: (0, Vec::new()),
@@ -171,6 +174,7 @@ impl Chain {
 
     /// Takes every step that has become possible.
     pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
+        self.resync_on(cx);
         self.recover_on(cx);
         self.admit_waiting(cx);
         self.drain_on(cx);
@@ -193,12 +197,12 @@ impl Chain {
         switch: u16,
         report: SwitchReport,
     ) {
-        if cx.directory.active_switch(self.id) != Some(switch) {
-            return;
-        }
+        // What keepers hold follows from what the owner does.
+        let is_owner = cx.directory.owner(self.id) == Some(switch);
         match report {
-            SwitchReport::Hello { .. } => {}
             SwitchReport::Done { id, result, .. } => self.switch_done(cx, switch, id, result),
+            _ if !is_owner => {}
+            SwitchReport::Hello { .. } => {}
             SwitchReport::EvictMe { entries, .. } => {
                 cx.budget.received(cx.now, Purpose::Eviction, &entries);
                 self.evict_themselves(cx, entries);
@@ -219,17 +223,18 @@ impl Chain {
         id: CommandId,
         result: SwitchResult,
     ) {
-        let Some(Order::Switch(command)) = self.answered(cx, id, Peer::Switch(switch), &result)
+        let Some((Order::Switch(command), by_all)) =
+            self.answered(cx, id, Peer::Switch(switch), &result)
         else {
             return;
         };
         match (command, result) {
-            (SwitchCommand::Configure(_), SwitchResult::Ok) => self.switch_configured(),
+            (SwitchCommand::Configure(_), SwitchResult::Ok) => self.switch_configured(switch),
             (SwitchCommand::ListEntries(_), SwitchResult::Entries(entries, next)) => {
-                self.resynced(cx, entries, next)
+                self.listed(cx, switch, entries, next)
             }
             (SwitchCommand::Admit(entries), SwitchResult::Admitted { refused }) => {
-                self.admitted(cx, &entries, refused);
+                self.admitted_by(cx, switch, entries, refused, by_all);
             }
             (
                 SwitchCommand::EvictBegin { candidates, counts, .. },
@@ -237,7 +242,7 @@ impl Chain {
             ) => {
                 self.evicting(cx, candidates, &counts, evicting);
             }
-            (SwitchCommand::Remove(entries), _) => self.removed(cx, entries),
+            (SwitchCommand::Remove(entries), _) if by_all => self.removed_by(cx, switch, entries),
             (SwitchCommand::Inspect(asked), SwitchResult::Inspected(told)) => {
                 self.inspected(cx, &asked, told);
             }
@@ -255,7 +260,7 @@ impl Chain {
         }
         if change.moved {
             let address = cx.members.node(node).address;
-            self.command_switch(cx, SwitchCommand::NodeAddress(node, address));
+            self.command_owner(cx, SwitchCommand::NodeAddress(node, address));
         }
         self.node_lags(cx, node);
         let standing = cx.members.standing(node, self.id);
@@ -266,31 +271,33 @@ impl Chain {
 
     /// A node did what it was told in the chain's epoch.
     pub(super) fn node_done(&mut self, cx: &mut Context<'_>, node: u16, id: CommandId) {
-        match self.answered(cx, id, Peer::Node(node), &()) {
-            Some(Order::Node(NodeCommand::Epoch(_))) => self.node_moved(cx, node),
-            Some(Order::Node(NodeCommand::Release { .. })) => self.node_released(node),
-            Some(Order::Work(Work::StoreRecovered(records))) => self.recovered_stored(cx, &records),
-            Some(Order::Work(Work::StoreEvicted(evicted))) => {
+        let Some((order, _)) = self.answered(cx, id, Peer::Node(node), &()) else { return };
+        match order {
+            Order::Node(NodeCommand::Epoch(_)) => self.node_moved(cx, node),
+            Order::Node(NodeCommand::Release { .. }) => self.node_released(node),
+            Order::Work(Work::StoreRecovered(records)) => self.recovered_stored(cx, &records),
+            Order::Work(Work::StoreEvicted(evicted)) => {
                 self.evicted_stored(cx, evicted.into_iter().map(|(entry, _)| entry).collect());
             }
-            Some(Order::Work(Work::ClearOffers(offers))) => self.offers_cleared(offers),
+            Order::Work(Work::ClearOffers(offers)) => self.offers_cleared(offers),
             _ => {}
         }
     }
 
-    /// Takes the answer to a command, and what it tells: what the command was, if it stood.
+    /// Takes the answer to a command, and what it tells: what the command was, if it stood, and
+    /// whether all switches that were told the same have answered.
     fn answered(
         &mut self,
         cx: &mut Context<'_>,
         id: CommandId,
         from: Peer,
         told: &impl Serialize,
-    ) -> Option<Order> {
-        let order = self.commands.answered(id, from)?;
+    ) -> Option<(Order, bool)> {
+        let (order, by_all) = self.commands.answered(id, from)?;
         if let Some(purpose) = order.purpose() {
             cx.budget.received(cx.now, purpose, told);
         }
-        Some(order)
+        Some((order, by_all))
     }
 
     /// A node can't do now what it was told.
@@ -359,11 +366,30 @@ impl Chain {
         }
     }
 
-    /// Sends a command to the switch that serves, if one does.
-    fn command_switch(&mut self, cx: &Context<'_>, body: SwitchCommand) {
-        if let Some(active) = cx.directory.active_switch(self.id) {
-            self.commands.command_switch(cx.now, cx.directory.epoch(self.id), active, body);
+    /// Sends a command to a switch that serves.
+    fn command_switch(&mut self, cx: &Context<'_>, switch: u16, body: SwitchCommand) {
+        let epoch = cx.directory.epoch(self.id);
+        self.commands.command_switches(cx.now, epoch, &[switch], body);
+    }
+
+    /// Sends a command to the chain's owner, if it has one.
+    fn command_owner(&mut self, cx: &Context<'_>, body: SwitchCommand) {
+        if let Some(owner) = cx.directory.owner(self.id) {
+            self.command_switch(cx, owner, body);
         }
+    }
+
+    /// Sends a command to all keepers together. Whether there are any.
+    fn command_keepers(&mut self, cx: &Context<'_>, body: SwitchCommand) -> bool {
+        let keepers: Vec<_> = cx.directory.keepers(self.id).collect();
+        self.commands.command_switches(cx.now, cx.directory.epoch(self.id), &keepers, body);
+        !keepers.is_empty()
+    }
+
+    /// Sends a command to all members together.
+    fn command_members(&mut self, cx: &Context<'_>, body: SwitchCommand) {
+        let members: Vec<_> = cx.directory.switches(self.id).collect();
+        self.commands.command_switches(cx.now, cx.directory.epoch(self.id), &members, body);
     }
 
     /// Sends a command to a node, whichever partitions it heads.
@@ -380,10 +406,8 @@ impl Chain {
     /// Where clients send their packets in this epoch; `None` while the switch's address isn't
     /// known (after a restart of the controller).
     fn destination(&self, cx: &Context<'_>) -> Option<Destination> {
-        match cx.directory.active_switch(self.id) {
-            Some(active) => {
-                cx.members.switch(active).map(|hello| Destination::Switch(hello.address))
-            }
+        match cx.directory.first(self.id) {
+            Some(first) => cx.members.switch(first).map(|hello| Destination::Switch(hello.address)),
             None if cx.directory.is_bypass(self.id) => {
                 let (map, nodes) = (cx.directory.map().clone(), cx.members.node_addresses());
                 Some(Destination::Nodes { map, nodes })
@@ -415,7 +439,7 @@ impl Chain {
         match &self.phase {
             Phase::Serving => true,
             Phase::Recovering(recovery) => recovery.waits_for_clients_only(),
-            Phase::Waiting { .. } | Phase::Resyncing => false,
+            Phase::Waiting { .. } | Phase::Resyncing(_) => false,
         }
     }
 
@@ -454,7 +478,7 @@ impl Chain {
         let status = ControllerStatus {
             phase: match &self.phase {
                 Phase::Waiting { .. } => PHASE_WAITING,
-                Phase::Resyncing => PHASE_RESYNCING,
+                Phase::Resyncing(_) => PHASE_RESYNCING,
                 Phase::Recovering(_) => PHASE_RECOVERING,
                 Phase::Serving if directory.is_bypass(self.id) => PHASE_BYPASS,
                 Phase::Serving => PHASE_SERVING,

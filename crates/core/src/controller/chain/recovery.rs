@@ -6,14 +6,14 @@ use super::gather::{Client, Gather};
 use super::work::Work;
 use super::{Chain, Context, Phase};
 use crate::control::{
-    ClientNotice, Destination, KeyedRecord, NodeCommand, NodeConfig, Peer, SwitchCommand,
-    SwitchConfig, batch_len,
+    ClientNotice, KeyedRecord, NodeCommand, NodeConfig, Peer, SwitchCommand, SwitchConfig,
+    batch_len,
 };
 use crate::controller::status::RecoveryTimes;
 use crate::time::Now;
 use crate::topology::ChainId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use switchback_wire::Seq;
+use switchback_wire::{Place, Seq};
 
 /// Stores under way to one node at a time.
 const STORES_MAX: usize = 8;
@@ -23,7 +23,8 @@ const STORES_MAX: usize = 8;
 pub(super) struct Recovery {
     /// The store that makes the new epoch durable: no part is told of it before.
     stored_by: u64,
-    switch_ready: bool,
+    /// Members that haven't taken their configuration.
+    unconfigured: BTreeSet<u16>,
     /// Those that store partitions of the chain.
     nodes: BTreeMap<u16, NodeRecovery>,
     /// Partitions whose records aren't all stored.
@@ -48,18 +49,19 @@ struct PartitionRecovery {
 }
 
 impl Recovery {
-    /// A recovery whose epoch becomes durable by the store `stored_by`. The old switch was last
-    /// heard of at `silent_since_us`.
+    /// A recovery whose epoch becomes durable by the store `stored_by`. A switch that served before
+    /// was last heard of at `silent_since_us`.
     pub(super) fn new(
         now: Now,
         epoch: u32,
         stored_by: u64,
         silent_since_us: u64,
+        members: impl Iterator<Item = u16>,
         holders: impl Iterator<Item = u16>,
     ) -> Recovery {
         Recovery {
             stored_by,
-            switch_ready: false,
+            unconfigured: members.collect(),
             nodes: holders.map(|node| (node, NodeRecovery::default())).collect(),
             partitions: BTreeMap::new(),
             gather: None,
@@ -72,9 +74,11 @@ impl Recovery {
         }
     }
 
-    /// Whether switch and nodes have moved to the new epoch.
+    /// Whether switches and nodes have moved to the new epoch.
     pub(super) fn waits_for_clients_only(&self) -> bool {
-        self.gather.is_some() && self.switch_ready && self.nodes.values().all(|node| node.moved)
+        self.gather.is_some()
+            && self.unconfigured.is_empty()
+            && self.nodes.values().all(|node| node.moved)
     }
 
     /// When its gathering has something to do without a message.
@@ -94,7 +98,9 @@ impl Recovery {
     }
 
     fn is_over(&self) -> bool {
-        self.is_merged() && self.switch_ready && self.nodes.values().all(|node| node.released)
+        self.is_merged()
+            && self.unconfigured.is_empty()
+            && self.nodes.values().all(|node| node.released)
     }
 
     /// Nodes that have moved to the epoch, and weren't told that they are released.
@@ -140,15 +146,16 @@ impl Chain {
     /// The new epoch is durable: tell all parts.
     fn begin_recovery(&mut self, cx: &mut Context<'_>) {
         let generation = self.snapshots.next_generation(cx);
-        if let Some((_, boot)) = cx.directory.active(self.id) {
+        for (at, (switch, boot)) in cx.directory.members(self.id).iter().enumerate() {
             let config = SwitchConfig {
-                boot,
+                boot: *boot,
+                place: self.place(cx, at),
                 generation,
                 lanes: cx.config.lanes.0,
                 map: cx.directory.map().clone(),
                 nodes: cx.members.node_addresses(),
             };
-            self.command_switch(cx, SwitchCommand::Configure(config));
+            self.command_switch(cx, *switch, SwitchCommand::Configure(config));
         }
         for node in cx.directory.holders(self.id) {
             self.send_epoch(cx, *node);
@@ -161,9 +168,24 @@ impl Chain {
             unreachable!("called while recovering")
         };
         recovery.gather = Some(gather);
-        // Without a switch there is none to wait for.
-        recovery.switch_ready = cx.directory.is_bypass(self.id);
         self.ask(cx, &clients);
+    }
+
+    /// The place of a member in the chain: of the first one, `at` is 0. Clients preserve what they
+    /// are told (rule 7), so the switches needn't.
+    fn place(&self, cx: &Context<'_>, at: usize) -> Place {
+        let members = cx.directory.members(self.id);
+        let address = |at: usize| {
+            let (switch, _) = members.get(at)?;
+            cx.members.switch(*switch).map(|hello| hello.address)
+        };
+        Place {
+            position: at as u8 + 1,
+            length: members.len() as u8,
+            before: at.checked_sub(1).and_then(address),
+            after: address(at + 1),
+            protects: false,
+        }
     }
 
     /// Asks clients to move to the epoch and to send what they preserve.
@@ -180,25 +202,24 @@ impl Chain {
     }
 
     fn send_epoch(&mut self, cx: &Context<'_>, node: u16) {
-        let switch = match self.destination(cx) {
-            None => return,
-            Some(Destination::Switch(switch)) => Some(switch),
-            Some(Destination::Nodes { .. }) => None,
-        };
+        let owner = cx.directory.owner(self.id).and_then(|owner| cx.members.switch(owner));
+        if owner.is_none() && !cx.directory.is_bypass(self.id) {
+            return; // its address isn't known yet
+        }
         let config = NodeConfig {
             hash_key: cx.directory.hash_key(),
             map: cx.directory.map().clone(),
-            switch,
+            switch: owner.map(|hello| hello.address),
             lanes: cx.config.lanes.0,
             write_through: cx.config.scheme.refreshes(),
         };
         self.command_node(cx, node, NodeCommand::Epoch(config));
     }
 
-    /// The switch has taken its configuration.
-    pub(super) fn switch_configured(&mut self) {
+    /// A switch has taken its configuration.
+    pub(super) fn switch_configured(&mut self, switch: u16) {
         if let Phase::Recovering(recovery) = &mut self.phase {
-            recovery.switch_ready = true;
+            recovery.unconfigured.remove(&switch);
         }
     }
 

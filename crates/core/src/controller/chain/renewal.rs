@@ -1,7 +1,7 @@
-//! Renewal: another epoch with the same switch, long before the sequence numbers of this one run
+//! Renewal: another epoch with the same switches, long before the sequence numbers of this one run
 //! out.
 //!
-//! A new epoch wipes the switch. So that this loses nothing, even of clients that died long ago,
+//! A new epoch wipes the switches. So that this loses nothing, even of clients that died long ago,
 //! the cache is drained first; afterwards the nodes are asked to offer the same keys again. Writes
 //! that are open when the epoch changes end as indeterminate.
 
@@ -38,7 +38,7 @@ impl Renewal {
 }
 
 impl Chain {
-    /// The switch that serves asks for another epoch.
+    /// A switch that serves asks for another epoch.
     pub(super) fn renew(&mut self, cx: &mut Context<'_>) {
         let may_begin = match &self.renewal {
             Renewal::Idle => true,
@@ -75,8 +75,8 @@ impl Chain {
                 }
                 self.renewal = Renewal::Refilling { keys };
                 if is_drained {
-                    let active = cx.directory.active_switch(self.id);
-                    self.start_recovery(cx, active);
+                    let members: Vec<_> = cx.directory.switches(self.id).collect();
+                    self.start_recovery(cx, &members);
                 }
             }
             Renewal::Refilling { keys } if is_serving => self.preload(cx, keys),

@@ -250,7 +250,7 @@ impl Chain {
         let recovering =
             matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery();
         let ready = matches!(self.phase, Phase::Serving) || recovering;
-        if cx.directory.active(self.id).is_none() || !ready || !cx.config.scheme.absorbs_writes() {
+        if cx.directory.owner(self.id).is_none() || !ready || !cx.config.scheme.absorbs_writes() {
             return;
         }
         let generation = self.snapshots.next_generation(cx);
@@ -259,7 +259,7 @@ impl Chain {
         // number; then none is admitted until fewer are left.
         let records_max = cx.config.cache_records.max(self.cache.len());
         self.snapshots.begin(cx.now, generation, records_max);
-        self.command_switch(cx, SwitchCommand::Snapshot { generation });
+        self.command_owner(cx, SwitchCommand::Snapshot { generation });
     }
 
     /// The switch has sent all of a snapshot.
@@ -280,7 +280,7 @@ impl Chain {
     /// The snapshot is durable: the switch is told, and clients with their next grant.
     pub(super) fn publish_snapshot(&mut self, cx: &mut Context<'_>) {
         if let Some(generation) = self.snapshots.complete(cx.now) {
-            self.command_switch(cx, SwitchCommand::DurableGeneration(generation));
+            self.command_owner(cx, SwitchCommand::DurableGeneration(generation));
         }
     }
 }

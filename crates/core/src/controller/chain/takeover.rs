@@ -1,16 +1,18 @@
-//! Which switch serves: the first hello, a death, a takeover, and a restart of the controller.
+//! Which switches serve: the first hellos, a death, a return, and a restart of the controller.
 
 use super::cache::{Cache, Stage};
 use super::recovery::Recovery;
+use super::resync::Resync;
 use super::{Chain, Context, Phase};
-use crate::control::{Entry, Location, NodeCommand, SwitchCommand};
+use crate::control::SwitchCommand;
 use crate::controller::Known;
-use crate::storage::OfferId;
+use crate::controller::membership::SwitchHello;
+use crate::topology::form;
 use switchback_wire::EPOCH_MAX;
 
 impl Chain {
-    /// The switch that serves the chain, or served it last, said hello. `needs_epoch`: the sequence numbers of its epoch will run
-    /// out.
+    /// A member of the chain's epoch, or of its last one, said hello. `needs_epoch`: the sequence
+    /// numbers of its epoch will run out.
     pub(in crate::controller) fn switch_said_hello(
         &mut self,
         cx: &mut Context<'_>,
@@ -19,56 +21,95 @@ impl Chain {
     ) {
         let hello = cx.members.switch(switch).expect("it said hello");
         let (boot, epoch) = (hello.boot, hello.epoch);
-        let is_same_life = cx.directory.active(self.id) == Some((switch, boot));
+        let is_same_life = cx.directory.members(self.id).contains(&(switch, boot));
         if is_same_life {
-            self.active_heard_us = cx.now.monotonic_us;
+            self.heard_us.insert(switch, cx.now.monotonic_us);
         }
         match self.phase {
-            Phase::Waiting { .. }
-                if is_same_life
-                    && epoch == cx.directory.epoch(self.id)
-                    && cx.directory.is_recovered(self.id) =>
-            {
-                self.resync(cx, switch);
+            Phase::Waiting { .. } => _ = self.begin_if_formed(cx, switch),
+            _ if !is_same_life => {
+                let members = self.formed(cx, Some(switch));
+                self.start_recovery(cx, &members);
             }
-            Phase::Waiting { .. } => self.start_recovery(cx, Some(switch)),
-            _ if !is_same_life => self.start_recovery(cx, Some(switch)),
             _ => {}
         }
         // Not if the epoch has changed just now.
         if needs_epoch
             && epoch == cx.directory.epoch(self.id)
-            && cx.directory.active(self.id) == Some((switch, boot))
+            && cx.directory.members(self.id).contains(&(switch, boot))
         {
             self.renew(cx);
         }
     }
 
-    /// A switch that serves no chain said hello. Whether this one takes it.
+    /// A switch that serves no chain said hello. Whether this one begins an epoch because of it.
     pub(in crate::controller) fn takes_spare(&mut self, cx: &mut Context<'_>, switch: u16) -> bool {
         let takes = match self.phase {
-            // The switch that served last is preferred for a while: it may hold the cache, and
-            // answer a moment later.
-            Phase::Waiting { since_us } => {
-                cx.directory.active(self.id).is_none()
-                    || cx.now.monotonic_us >= since_us + cx.config.switch_timeout_us
-            }
+            Phase::Waiting { .. } => return self.begin_if_formed(cx, switch),
+            // A layer was left out when the epoch began: now there is a switch of it.
+            Phase::Serving => cx.directory.members(self.id).len() < usize::from(cx.config.layers),
             _ => cx.directory.is_bypass(self.id),
         };
-        if takes {
-            self.start_recovery(cx, Some(switch));
+        let members = if takes { self.formed(cx, Some(switch)) } else { Vec::new() };
+        let is_longer = members.len() > cx.directory.members(self.id).len();
+        if is_longer {
+            self.start_recovery(cx, &members);
         }
-        takes
+        is_longer
+    }
+
+    /// Who serves the chain's next epoch: its members that live, and spares in the places of others.
+    /// A spare that says hello just now (`first`) comes before others.
+    fn formed(&self, cx: &Context<'_>, first: Option<u16>) -> Vec<u16> {
+        let may =
+            |switch| cx.directory.chain_of_switch(switch).is_none_or(|chain| chain == self.id);
+        let previous: Vec<_> = cx.directory.switches(self.id).collect();
+        form(cx.config.layers, &previous, &cx.members.candidates(cx.now, first, may))
+    }
+
+    /// The chain waits, and a switch said hello: goes on if it need wait no longer. The switches that
+    /// served last are preferred for a while: they may hold the cache, and answer a moment later. A
+    /// chain that none served yet begins with all its layers, if they come soon.
+    fn begin_if_formed(&mut self, cx: &mut Context<'_>, switch: u16) -> bool {
+        let Phase::Waiting { since_us } = self.phase else { return false };
+        let members = self.formed(cx, Some(switch));
+        let previous = || cx.directory.switches(self.id);
+        let is_complete = match previous().next() {
+            Some(_) => previous().all(|member| members.contains(&member)),
+            None => members.len() == usize::from(cx.config.layers),
+        };
+        let is_late = cx.now.monotonic_us >= since_us + cx.config.switch_timeout_us;
+        if members.is_empty() || !(is_complete || is_late) {
+            return false;
+        }
+        if is_complete && self.is_still_served(cx) {
+            self.resync(cx);
+        } else {
+            self.start_recovery(cx, &members);
+        }
+        true
+    }
+
+    /// Whether all members of a recovered epoch serve it still, in the lives in which they began to.
+    fn is_still_served(&self, cx: &Context<'_>) -> bool {
+        let serves = |&(switch, boot): &(u16, u64)| {
+            let hello = cx.members.switch(switch);
+            hello.is_some_and(|SwitchHello { boot: its, epoch, .. }| {
+                *its == boot && *epoch == cx.directory.epoch(self.id)
+            })
+        };
+        let members = cx.directory.members(self.id);
+        !members.is_empty() && members.iter().all(serves) && cx.directory.is_recovered(self.id)
     }
 
     /// A node asks for another epoch: it can't serve this one, in which no switch does.
     pub(super) fn node_needs_epoch(&mut self, cx: &mut Context<'_>) {
         if cx.directory.is_bypass(self.id) {
-            self.start_recovery(cx, None);
+            self.start_recovery(cx, &[]);
         }
     }
 
-    /// When the switch that serves counts as dead, or nodes serve without one.
+    /// When a switch that serves counts as dead, or nodes serve without one.
     pub(super) fn switch_deadline_us(&self, known: Known<'_>) -> Option<u64> {
         let Known { config, directory, members, .. } = known;
         match self.phase {
@@ -76,93 +117,77 @@ impl Chain {
                 config.bypass_us.map(|bypass_us| since_us.saturating_add(bypass_us))
             }
             Phase::Waiting { .. } => None,
-            _ => directory
-                .active_switch(self.id)
-                .and_then(|active| members.switch_dead_at_us(active)),
+            _ => {
+                let switches = directory.switches(self.id);
+                switches.filter_map(|switch| members.switch_dead_at_us(switch)).min()
+            }
         }
     }
 
-    /// The switch that served is dead: another one that lives takes over, or the first that says
-    /// hello; if none did for a while, the nodes serve alone.
+    /// A switch that served is dead: the others go on, with one that lives in its place if there is
+    /// one. Without any, the first that says hello serves; if none did for a while, the nodes serve
+    /// alone.
     pub(super) fn switch_is_dead(&mut self, cx: &mut Context<'_>) {
         if matches!(self.phase, Phase::Waiting { .. }) {
-            self.start_recovery(cx, None);
+            self.start_recovery(cx, &[]);
             return;
         }
-        if cx.directory.active_switch(self.id).is_none() {
+        if cx.directory.owner(self.id).is_none() {
             return;
         }
-        let is_taken = |switch| cx.directory.chain_of_switch(switch).is_some();
-        match cx.members.spare(cx.now, is_taken) {
-            Some(spare) => self.start_recovery(cx, Some(spare)),
-            None => self.phase = Phase::Waiting { since_us: cx.now.monotonic_us },
+        match &self.formed(cx, None)[..] {
+            [] => self.phase = Phase::Waiting { since_us: cx.now.monotonic_us },
+            members => self.start_recovery(cx, members),
         }
     }
 
-    /// Begins the next epoch with this switch; without one it is a bypass epoch. Everything else
+    /// Begins the next epoch with these members; without any it is a bypass epoch. Everything else
     /// follows once the epoch is durable.
-    pub(super) fn start_recovery(&mut self, cx: &mut Context<'_>, switch: Option<u16>) {
+    pub(super) fn start_recovery(&mut self, cx: &mut Context<'_>, members: &[u16]) {
         let now_us = cx.now.monotonic_us;
         if cx.directory.last_epoch() >= EPOCH_MAX {
-            // All epochs are used: the rack waits for the switch that served last.
+            // All epochs are used: the rack waits for the switches that served last.
             self.phase = Phase::Waiting { since_us: now_us };
             return;
         }
-        let silent_since_us = cx.directory.active(self.id).map_or(now_us, |_| self.active_heard_us);
-        let hello =
-            switch.map(|switch| (switch, cx.members.switch(switch).expect("it said hello")));
-        self.active_heard_us =
-            switch.and_then(|switch| cx.members.switch_heard_us(switch)).unwrap_or(now_us);
+        let served = cx.directory.switches(self.id);
+        let silent_since_us = served
+            .map(|switch| self.heard_us.get(&switch).copied().unwrap_or(self.since_us))
+            .min()
+            .unwrap_or(now_us);
+        let heard = |switch: &u16| Some((*switch, cx.members.switch_heard_us(*switch)?));
+        self.heard_us = members.iter().filter_map(heard).collect();
         self.commands.clear();
         self.snapshots.abandon();
         self.waiting.clear();
         // A key whose offer is being cleared may be offered no more.
         let cached = self.cache.iter().filter(|key| key.stage != Stage::Clearing);
         self.missing.extend(cached.map(|key| key.entry.hash));
-        let classes = hello.map_or(&[][..], |(_, hello)| &hello.classes);
+        let hello = |switch: &u16| cx.members.switch(*switch).expect("it said hello");
+        // All members have the same.
+        let classes = members.last().map_or(&[][..], |owner| &hello(owner).classes);
         self.cache = Cache::new(classes, cx.config.cache_records);
-        let active = hello.map(|(switch, hello)| (switch, hello.boot));
-        let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, active);
+        let boots = members.iter().map(|switch| (*switch, hello(switch).boot)).collect();
+        let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, boots);
         let recovery = Recovery::new(
             cx.now,
             cx.directory.epoch(self.id),
             stored_by,
             silent_since_us,
+            members.iter().copied(),
             cx.directory.holders(self.id).iter().copied(),
         );
         self.phase = Phase::Recovering(Box::new(recovery));
     }
 
-    /// After a restart of the controller: the switch serves on, and tells what it holds.
-    fn resync(&mut self, cx: &mut Context<'_>, switch: u16) {
-        let hello = cx.members.switch(switch).expect("it said hello");
-        self.cache = Cache::new(&hello.classes, cx.config.cache_records);
+    /// After a restart of the controller: the switches serve on, and tell what they hold.
+    fn resync(&mut self, cx: &mut Context<'_>) {
+        let owner = cx.directory.owner(self.id).and_then(|owner| cx.members.switch(owner));
+        let classes = &owner.expect("all members said hello").classes;
+        self.cache = Cache::new(classes, cx.config.cache_records);
         self.commands.clear_but_offers();
         self.waiting.clear();
-        self.phase = Phase::Resyncing;
-        self.command_switch(cx, SwitchCommand::ListEntries(None));
-    }
-
-    /// The switch listed some of its entries, and says where to go on.
-    pub(super) fn resynced(
-        &mut self,
-        cx: &mut Context<'_>,
-        entries: Vec<Entry>,
-        next: Option<Location>,
-    ) {
-        for entry in entries {
-            self.next_entry = self.next_entry.max(entry.id + 1);
-            let partition = cx.directory.partition_of(&entry.hash);
-            // Under which offer it is cached its node will say, when it is asked to offer again.
-            self.cache.adopt(entry, partition, OfferId::NONE);
-        }
-        if let Some(next) = next {
-            self.command_switch(cx, SwitchCommand::ListEntries(Some(next)));
-            return;
-        }
-        self.phase = Phase::Serving;
-        for node in cx.directory.holders(self.id) {
-            self.command_node(cx, *node, NodeCommand::OfferAgain);
-        }
+        self.phase = Phase::Resyncing(Resync::new(cx.directory.switches(self.id)));
+        self.command_members(cx, SwitchCommand::ListEntries(None));
     }
 }
