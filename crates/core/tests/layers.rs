@@ -1,0 +1,442 @@
+//! Chains of several switches: who forms one, in which order members are told, what happens when
+//! one dies, returns, refuses, or when the controller starts again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use switchback_core::Now;
+use switchback_core::control::{
+    ClientNotice, ClientReport, Command, Destination, Entry, EntryId, Envelope, Message,
+    NodeCommand, NodeReport, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
+};
+use switchback_core::controller::{Controller, ControllerConfig, Files, StoreFile, Stored};
+use switchback_core::mechanisms::Mechanisms;
+use switchback_core::storage::OfferId;
+use switchback_core::topology::ByChain;
+use switchback_wire::{Address, KeyHash, Map, Place};
+
+const NODE: Address = Address::in_memory(3, 0);
+const CLIENT: u64 = 10;
+const CLASSES: [(u32, u32); 1] = [(1024, 512)];
+
+/// A switch as far as a controller notices.
+#[derive(Default)]
+struct Switch {
+    boot: u64,
+    epoch: u32,
+    place: Option<Place>,
+    entries: BTreeMap<EntryId, Entry>,
+}
+
+/// What a switch was told about entries.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Told {
+    Admit(u16),
+    Evict(u16),
+    Remove(u16),
+    List(u16),
+}
+
+/// Two layers, one node, one client. Parts do at once what they are told, as far as they live.
+struct Rack {
+    now: Now,
+    controller: Controller,
+    files: Files,
+    layers: u8,
+    switches: BTreeMap<u16, Switch>,
+    /// Those that take what they are told and say nothing.
+    silent: BTreeSet<u16>,
+    /// Those that refuse all entries.
+    refusing: BTreeSet<u16>,
+    told: Vec<Told>,
+    /// Offers that the node was told to clear.
+    cleared: usize,
+    /// The address that the node takes packets from.
+    owner: Option<Address>,
+    /// Where the client sends.
+    destination: Option<Destination>,
+}
+
+fn address(switch: u16) -> Address {
+    Address::in_memory(2, switch)
+}
+
+impl Rack {
+    fn new(layers: u8) -> Rack {
+        let now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
+        let files = Files::default();
+        let mut rack = Rack {
+            now,
+            controller: Rack::controller(layers, &files, now),
+            files,
+            layers,
+            switches: BTreeMap::new(),
+            silent: BTreeSet::new(),
+            refusing: BTreeSet::new(),
+            told: Vec::new(),
+            cleared: 0,
+            owner: None,
+            destination: None,
+        };
+        rack.node_says_hello();
+        rack
+    }
+
+    fn controller(layers: u8, files: &Files, now: Now) -> Controller {
+        let config = ControllerConfig {
+            nodes: vec![NODE],
+            map: Map::equal(vec![vec![0]]),
+            layers,
+            ..ControllerConfig::default()
+        };
+        Controller::new(config, Mechanisms::ALL, files, 1, now).expect("its own files")
+    }
+
+    /// A rack that serves with switches 0 and 1 and has cached this many keys.
+    fn serving(keys: u8) -> Rack {
+        let mut rack = Rack::new(2);
+        rack.start(0, 1);
+        rack.start(1, 2);
+        rack.client_says_hello();
+        for key in 0..keys {
+            rack.offer(key);
+        }
+        assert_eq!(rack.members(), [0, 1]);
+        rack
+    }
+
+    fn node_says_hello(&mut self) {
+        let (boot, chains) = (1, ByChain::default());
+        let hello = NodeReport::Hello { boot, address: NODE, chains, failure: None };
+        self.hear(Peer::Node(0), Message::FromNode(hello));
+    }
+
+    fn client_says_hello(&mut self) {
+        let hello = ClientReport::Hello {
+            boot: 7,
+            sent_us: self.now.monotonic_us,
+            lanes: 4,
+            epochs: ByChain::default(),
+            pressure: false,
+            spooled: false,
+        };
+        self.hear(Peer::Client(CLIENT), Message::FromClient(hello));
+    }
+
+    /// A switch of this layer starts, and says hello.
+    fn start(&mut self, switch: u16, layer: u8) {
+        self.start_with(switch, layer, &CLASSES);
+    }
+
+    fn start_with(&mut self, switch: u16, layer: u8, classes: &[(u32, u32)]) {
+        let boot = self.switches.get(&switch).map_or(1, |known| known.boot + 1);
+        self.switches.insert(switch, Switch { boot, ..Switch::default() });
+        self.say_hello(switch, layer, classes);
+    }
+
+    fn say_hello(&mut self, switch: u16, layer: u8, classes: &[(u32, u32)]) {
+        let Switch { boot, epoch, .. } = self.switches[&switch];
+        let hello = SwitchReport::Hello {
+            boot,
+            address: address(switch),
+            layer,
+            epoch,
+            classes: classes.to_vec(),
+            needs_epoch: false,
+        };
+        self.hear(Peer::Switch(switch), Message::FromSwitch(hello));
+    }
+
+    /// Time passes, in which these switches, of these layers, say hello.
+    fn pass(&mut self, us: u64, living: &[(u16, u8)]) {
+        for _ in 0..us / 100_000 {
+            self.now.monotonic_us += 100_000;
+            for (switch, layer) in living {
+                self.say_hello(*switch, *layer, &CLASSES);
+            }
+            self.client_says_hello();
+            self.controller.handle_timeout(self.now);
+            self.carry_out();
+        }
+    }
+
+    fn offer(&mut self, key: u8) {
+        let id = OfferId::from_bits(u64::from(self.controller.epoch()) << 8 | u64::from(key));
+        let (hash, epoch) = (KeyHash([key; 16]), self.controller.epoch());
+        let offer = Offer { id, hash, key: vec![key], value_bytes: 8, count: 1 };
+        self.hear(
+            Peer::Node(0),
+            Message::FromNode(NodeReport::Offers { epoch, offers: vec![offer] }),
+        );
+    }
+
+    fn members(&self) -> Vec<u16> {
+        self.controller.chain_statuses()[0].members.clone()
+    }
+
+    fn hear(&mut self, from: Peer, message: Message) {
+        self.controller.handle_message(self.now, Envelope { from, to: Peer::Controller, message });
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        let mut answers = VecDeque::new();
+        loop {
+            if let Some(store) = self.controller.poll_op() {
+                if store.file == StoreFile::Directory {
+                    self.files.directory = Some(store.bytes);
+                }
+                self.controller.handle_done(self.now, Stored { id: store.id });
+            } else if let Some(envelope) = self.controller.poll_message() {
+                answers.extend(self.deliver(envelope));
+            } else if let Some(answer) = answers.pop_front() {
+                self.controller.handle_message(self.now, answer);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn deliver(&mut self, Envelope { to, message, .. }: Envelope) -> Option<Envelope> {
+        let message = match (to, message) {
+            (Peer::Switch(switch), Message::ToSwitch(command)) => {
+                Message::FromSwitch(self.obey(switch, command)?)
+            }
+            (_, Message::ToNode(Command { id, chain, epoch, body })) => {
+                match body {
+                    NodeCommand::Epoch(config) => self.owner = config.switch,
+                    NodeCommand::ClearOffers(offers) => self.cleared += offers.len(),
+                    _ => {}
+                }
+                Message::FromNode(NodeReport::Done { id, chain, epoch, error: None })
+            }
+            (_, Message::ToClient(ClientNotice::Granted(grant))) => {
+                let chain = grant.chains.iter().next()?.1.clone()?;
+                self.destination = Some(chain.destination);
+                return None;
+            }
+            (_, Message::ToClient(ClientNotice::Gather { epoch, .. })) => {
+                let (chunk, last, records) = (0, true, Vec::new());
+                Message::FromClient(ClientReport::Preserved { epoch, chunk, last, records })
+            }
+            _ => return None,
+        };
+        Some(Envelope { from: to, to: Peer::Controller, message })
+    }
+
+    fn obey(&mut self, switch: u16, command: Command<SwitchCommand>) -> Option<SwitchReport> {
+        let Command { id, epoch, body, .. } = command;
+        let refuses = self.refusing.contains(&switch);
+        let its = self.switches.get_mut(&switch).expect("a switch that said hello");
+        let result = match body {
+            SwitchCommand::Configure(config) => {
+                assert_eq!(config.boot, its.boot);
+                *its = Switch {
+                    boot: its.boot,
+                    epoch,
+                    place: Some(config.place),
+                    ..Switch::default()
+                };
+                SwitchResult::Ok
+            }
+            SwitchCommand::Admit(entries) => {
+                self.told.push(Told::Admit(switch));
+                let refused = entries.iter().map(|entry| entry.id).filter(|_| refuses).collect();
+                if !refuses {
+                    its.entries.extend(entries.into_iter().map(|entry| (entry.id, entry)));
+                }
+                SwitchResult::Admitted { refused }
+            }
+            SwitchCommand::EvictBegin { candidates, counts, .. } => {
+                self.told.push(Told::Evict(switch));
+                let chosen = candidates.into_iter().take(counts.len());
+                SwitchResult::Evicting(chosen.map(|id| (id, None)).collect())
+            }
+            SwitchCommand::Remove(entries) => {
+                self.told.push(Told::Remove(switch));
+                its.entries.retain(|id, _| !entries.contains(id));
+                SwitchResult::Ok
+            }
+            SwitchCommand::ListEntries(_) => {
+                self.told.push(Told::List(switch));
+                SwitchResult::Entries(its.entries.values().cloned().collect(), None)
+            }
+            _ => SwitchResult::Ok,
+        };
+        (!self.silent.contains(&switch)).then_some(SwitchReport::Done { id, epoch, result })
+    }
+
+    fn cached_by(&self, switch: u16) -> usize {
+        self.switches[&switch].entries.len()
+    }
+}
+
+#[test]
+fn a_new_chain_begins_with_all_its_layers_if_they_come_soon() {
+    let mut rack = Rack::new(3);
+    rack.start(0, 1);
+    rack.start(2, 3);
+    assert!(rack.members().is_empty(), "layer 2 is missing");
+    rack.start(1, 2);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 1, 2], 1));
+    assert!(rack.controller.is_serving());
+
+    let mut rack = Rack::new(3);
+    rack.start(0, 1);
+    rack.pass(1_000_000, &[(0, 1)]);
+    assert_eq!(rack.members(), [0], "it doesn't wait for ever");
+    rack.start(2, 3);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 2], 2));
+}
+
+#[test]
+fn members_hear_of_their_neighbours_nodes_of_the_owner_and_clients_of_the_first() {
+    let mut rack = Rack::new(3);
+    (0..3).for_each(|switch| rack.start(switch, switch as u8 + 1));
+    rack.client_says_hello();
+    let place = |switch: u16| rack.switches[&switch].place.expect("it is configured");
+    let of = |position, before: Option<u16>, after: Option<u16>| Place {
+        position,
+        length: 3,
+        before: before.map(address),
+        after: after.map(address),
+        protects: false,
+    };
+    assert_eq!(place(0), of(1, None, Some(1)));
+    assert_eq!(place(1), of(2, Some(0), Some(2)));
+    assert_eq!(place(2), of(3, Some(1), None));
+    assert_eq!(rack.owner, Some(address(2)));
+    assert_eq!(rack.destination, Some(Destination::Switch(address(0))));
+}
+
+#[test]
+fn entries_get_to_keepers_before_the_owner_and_go_from_them_after_it() {
+    let mut rack = Rack::serving(0);
+    rack.silent.insert(0);
+    rack.offer(1);
+    assert_eq!(rack.told, [Told::Admit(0)], "the keeper hasn't confirmed it");
+    rack.silent.clear();
+    rack.pass(100_000, &[(0, 1), (1, 2)]);
+    assert_eq!(rack.told[1..], [Told::Admit(0), Told::Admit(1)]);
+    assert_eq!(rack.controller.cached(), 1);
+
+    rack.told.clear();
+    rack.silent.insert(0);
+    rack.controller.drain(rack.now);
+    rack.carry_out();
+    assert_eq!(rack.told, [Told::Evict(1), Told::Remove(1), Told::Remove(0)]);
+    assert_eq!((rack.cleared, rack.controller.cached()), (0, 1), "the keeper may have it still");
+    rack.silent.clear();
+    rack.pass(100_000, &[(0, 1), (1, 2)]);
+    assert_eq!((rack.cleared, rack.controller.cached()), (1, 0));
+    assert!(rack.controller.is_drained());
+}
+
+#[test]
+fn an_entry_that_a_member_refuses_is_removed_where_it_is_and_its_offer_declined() {
+    let mut rack = Rack::new(3);
+    (0..3).for_each(|switch| rack.start(switch, switch as u8 + 1));
+    rack.refusing.insert(1);
+    rack.offer(1);
+    assert_eq!(
+        rack.told,
+        [Told::Admit(0), Told::Admit(1), Told::Remove(0), Told::Remove(1)],
+        "the owner isn't told"
+    );
+    assert_eq!((rack.cleared, rack.controller.cached()), (1, 0));
+
+    rack.refusing = BTreeSet::from([2]);
+    rack.offer(2);
+    assert_eq!((rack.cleared, rack.controller.cached()), (2, 0), "the owner refused");
+    assert!((0..3).all(|switch| rack.cached_by(switch) == 0));
+
+    rack.refusing.clear();
+    rack.offer(3);
+    assert_eq!((rack.cleared, rack.controller.cached()), (2, 1));
+}
+
+#[test]
+fn a_chain_goes_on_without_a_member_that_died_and_takes_it_back() {
+    let mut rack = Rack::serving(1);
+    rack.pass(1_000_000, &[(0, 1)]);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0], 2));
+    assert!(rack.controller.is_serving());
+    assert_eq!((rack.owner, rack.cached_by(0)), (Some(address(0)), 0), "it was configured anew");
+    rack.start(1, 2);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 1], 3));
+    assert!(rack.controller.is_serving());
+    rack.start(0, 1);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 1], 4), "a new life");
+}
+
+#[test]
+fn a_spare_of_the_same_layer_takes_the_place_of_a_member_that_died() {
+    let mut rack = Rack::serving(0);
+    rack.start(2, 1);
+    rack.start(3, 2);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 1], 1), "they wait");
+    rack.pass(1_000_000, &[(0, 1), (2, 1), (3, 2)]);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 3], 2));
+    rack.pass(1_000_000, &[(2, 1), (1, 2)]);
+    assert_eq!(rack.members(), [2, 1], "both at once, and one of them is back as a spare");
+}
+
+#[test]
+fn a_controller_that_starts_again_removes_what_only_keepers_hold() {
+    let mut rack = Rack::serving(2);
+    rack.silent.insert(1);
+    rack.offer(2);
+    assert_eq!((rack.cached_by(0), rack.cached_by(1)), (3, 3));
+    // The owner never heard of it.
+    let newest = *rack.switches[&1].entries.keys().next_back().expect("three");
+    rack.switches.get_mut(&1).expect("it is there").entries.remove(&newest);
+    rack.silent.clear();
+
+    rack.told.clear();
+    rack.controller = Rack::controller(rack.layers, &rack.files, rack.now);
+    rack.carry_out();
+    rack.node_says_hello();
+    rack.say_hello(0, 1, &CLASSES);
+    assert!(!rack.controller.is_serving(), "the owner may live");
+    rack.say_hello(1, 2, &CLASSES);
+    assert_eq!(rack.told, [Told::List(0), Told::List(1), Told::Remove(0)]);
+    assert!(rack.controller.is_serving());
+    assert_eq!((rack.controller.epoch(), rack.controller.cached()), (1, 2));
+    assert_eq!((rack.cached_by(0), rack.cached_by(1)), (2, 2));
+    rack.offer(2);
+    assert_eq!((rack.cached_by(0), rack.cached_by(1)), (3, 3), "it comes again");
+}
+
+#[test]
+fn a_controller_that_starts_again_goes_on_without_a_member_that_does_not_come() {
+    let mut rack = Rack::serving(1);
+    rack.controller = Rack::controller(rack.layers, &rack.files, rack.now);
+    rack.carry_out();
+    rack.node_says_hello();
+    rack.pass(1_000_000, &[(1, 2)]);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![1], 2));
+}
+
+#[test]
+fn a_switch_with_other_classes_or_of_no_layer_is_told_of() {
+    let mut rack = Rack::new(2);
+    rack.start(1, 2);
+    rack.pass(1_000_000, &[(1, 2)]);
+    rack.start_with(0, 1, &[(128, 8)]);
+    rack.start(2, 3);
+    assert_eq!(rack.members(), [1]);
+    let refusals: Vec<_> = rack
+        .controller
+        .status(rack.now)
+        .switches
+        .into_iter()
+        .map(|switch| switch.refusal.unwrap_or_default())
+        .collect();
+    assert!(
+        refusals[0].contains("are not those of switch 1, the owner of chain 0"),
+        "{refusals:?}"
+    );
+    assert_eq!(refusals[1], "");
+    assert!(
+        refusals[2].contains("it is of layer 3, and the rack has layers 1 to 2"),
+        "{refusals:?}"
+    );
+}
