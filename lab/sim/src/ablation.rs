@@ -6,6 +6,7 @@ use crate::check::{Check, Checks};
 use crate::focus::Focus;
 use switchback_core::mechanisms::Mechanisms;
 use switchback_datapath::Features;
+use switchback_wire::Scheme;
 
 /// How an ablation shows in what clients ask and are told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +30,8 @@ pub struct Ablation {
     pub features: Features,
     /// What the other parts do without.
     pub mechanisms: Mechanisms,
+    /// The scheme that misses it.
+    pub scheme: Scheme,
     /// What the racks are about that miss it soonest.
     pub focus: Option<Focus>,
     /// How many seeds are enough to catch it.
@@ -40,6 +43,8 @@ pub struct Ablation {
 }
 
 const NONE: Features = Features(0);
+/// Why clients don't see what keepers lack.
+const PRESERVED: BlackBox = BlackBox::Hidden("clients preserve what keepers are to keep, and bring it back");
 const ALL: Mechanisms = Mechanisms::ALL;
 
 const fn without(
@@ -48,8 +53,17 @@ const fn without(
     features: Features,
     mechanisms: Mechanisms,
 ) -> Ablation {
-    let (caught_by, black_box) = (Checks::of(&[]), BlackBox::Same);
-    Ablation { name, rule, features, mechanisms, focus: None, seeds: 0, caught_by, black_box }
+    Ablation {
+        name,
+        rule,
+        features,
+        mechanisms,
+        scheme: Scheme::FarReach,
+        focus: None,
+        seeds: 0,
+        caught_by: Checks::of(&[]),
+        black_box: BlackBox::Same,
+    }
 }
 
 const fn datapath(name: &'static str, rule: &'static str, features: Features) -> Ablation {
@@ -369,7 +383,51 @@ impl Ablation {
         parts("generations-restart", "generations never restart", Mechanisms { rising_generations: false, ..ALL })
                 .caught_in(10, Some(Focus::Restarts))
                 .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
+        datapath("no-keeping", "keepers store what the owner tells", Features::KEEPING)
+            .in_layers(20, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        datapath("no-reader-keeping", "keepers store what readers are told", Features::READER_KEEPING)
+            .in_layers(20, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        datapath(
+            "no-refusal-keeping",
+            "keepers store the version that made the owner refuse a condition",
+            Features::REFUSAL_KEEPING,
+        )
+        .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        datapath("tell-before-kept", "the owner's answers pass the keepers", Features::KEPT_FIRST)
+            .in_layers(20, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        datapath("repeat-unkept", "an answer that is told again is kept again", Features::REPEAT_KEPT)
+            .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        datapath(
+            "repeat-by-lane",
+            "an answer that is told again is kept only until a node has its record",
+            Features::REPEAT_LOOKUP,
+        )
+        .in_layers(200, Some(Focus::Evictions)).by(&[Check::Liveness, Check::Progress]),
+        datapath("keep-last", "keepers store only what is newer", Features::KEEP_NEWER)
+            .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        without(
+            "owner-first",
+            "keepers admit an entry before the owner, and pass nothing that they can't keep",
+            Features::KEEP_OR_DROP,
+            Mechanisms { keepers_first: false, ..ALL },
+        )
+        .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        parts(
+            "keepers-gone-first",
+            "keepers forget an entry after the owner, once its node has stored it",
+            Mechanisms { keepers_last: false, ..ALL },
+        )
+        .in_layers(20, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
+            .in_layers(200, Some(Focus::Evictions)).by(&[Check::Linearizable]),
+        datapath("any-neighbour", "members take packets of their neighbours only", Features::NEIGHBOUR)
+            .in_layers(400, Some(Focus::Splits)).by(&[Check::Linearizable]),
     ];
+
+    /// The same in racks with several layers.
+    const fn in_layers(self, seeds: u64, focus: Option<Focus>) -> Ablation {
+        Ablation { scheme: Scheme::DistReach, seeds, focus, ..self }
+    }
 
     const fn caught_in(self, seeds: u64, focus: Option<Focus>) -> Ablation {
         Ablation { seeds, focus, ..self }

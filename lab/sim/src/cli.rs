@@ -61,8 +61,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "calm|lossy", value_parser = ["calm", "lossy"])]
     pub mild: Option<String>,
     /// Leave out every mechanism in turn, and print what catches it: the table of
-    /// docs/understand/guarantees.md
-    #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "ablate", "scheme"])]
+    /// docs/understand/guarantees.md; in racks of a scheme, or of the one that misses it each
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "minutes", "ablate"])]
     pub ablations: bool,
     /// Check only what clients can see: what they ask and are told, not how the rack keeps its
     /// promises
@@ -172,7 +172,9 @@ pub fn run(args: &SimArgs) -> ExitCode {
         return check_history(path);
     }
     if args.ablations {
-        print!("{}", sweep::table(&sweep::miss_each(checks(args), ABLATED_SEEDS, threads(args))));
+        let missed =
+            sweep::miss_each(args.scheme, checks(args), ABLATED_SEEDS, threads(args));
+        print!("{}", sweep::table(&missed));
         return ExitCode::SUCCESS;
     }
     let began = Instant::now();

@@ -37,12 +37,12 @@ impl Missed {
     }
 }
 
-/// Runs an ablation, with these checks, until one that it names has caught it or it has had its
+/// Runs an ablation, in racks of this scheme, with these checks, until one that it names has caught it or it has had its
 /// seeds, and `at_least` seeds in any case.
-pub fn miss(ablation: Ablation, checked: Checks, at_least: u64) -> Missed {
+pub fn miss(ablation: Ablation, scheme: Scheme, checked: Checks, at_least: u64) -> Missed {
     let mut missed = Missed { ablation, needed: None, runs: 0, checks: BTreeMap::new() };
     while missed.runs < at_least || (missed.needed.is_none() && missed.runs < ablation.seeds) {
-        let plan = Plan { checks: checked, ..Plan::draw(missed.runs, Scheme::FarReach, ablation) };
+        let plan = Plan { checks: checked, ..Plan::draw(missed.runs, scheme, ablation) };
         let outcome = run(plan, false);
         missed.runs += 1;
         if let Some(violation) = outcome.violation {
@@ -56,8 +56,14 @@ pub fn miss(ablation: Ablation, checked: Checks, at_least: u64) -> Missed {
 }
 
 /// The same for every ablation, several at a time; with [`Checks::BLACK_BOX`], for those that
-/// clients can see, where they can see them.
-pub fn miss_each(checked: Checks, at_least: u64, threads: usize) -> Vec<Missed> {
+/// clients can see, where they can see them. In racks of this scheme, or of the one that misses it
+/// each.
+pub fn miss_each(
+    scheme: Option<Scheme>,
+    checked: Checks,
+    at_least: u64,
+    threads: usize,
+) -> Vec<Missed> {
     let outside = checked == Checks::BLACK_BOX;
     let seen =
         |ablation: &Ablation| if outside { ablation.seen_from_outside() } else { Some(*ablation) };
@@ -68,7 +74,8 @@ pub fn miss_each(checked: Checks, at_least: u64, threads: usize) -> Vec<Missed> 
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(ablation) = ablations.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let missed = miss(*ablation, checked, at_least);
+                    let scheme = scheme.unwrap_or(ablation.scheme);
+                    let missed = miss(*ablation, scheme, checked, at_least);
                     done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(missed);
                 }
             });

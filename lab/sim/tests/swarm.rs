@@ -88,3 +88,8 @@ fn netcache_keeps_its_promises() {
 fn farreach_keeps_its_promises() {
     no_seed_breaks_a_promise(Scheme::FarReach);
 }
+
+#[test]
+fn distreach_keeps_its_promises() {
+    no_seed_breaks_a_promise(Scheme::DistReach);
+}
