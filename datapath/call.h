@@ -25,13 +25,27 @@
     X(RETRY_OLD_SEQ, 12)    /* a retry of a forwarded write goes on with its seq */                \
     X(CONDITION_ADM, 13)    /* a forwarded conditional write keeps older answers from promoting */ \
     X(CONDITION_WAIT, 14)   /* a conditional write waits for the end of an eviction */             \
-    X(REPORT_FIRST, 15)     /* what can't report its original doesn't change */
+    X(REPORT_FIRST, 15)     /* what can't report its original doesn't change */                    \
+    X(LAYERS, 16)           /* chains may have several switches */                                 \
+    X(NEIGHBOUR, 17)        /* a chain's switches take packets of their neighbours only */         \
+    X(KEEPING, 18)          /* keepers keep what the owner tells */                                \
+    X(READER_KEEPING, 19)   /* of it, what readers are told */                                     \
+    X(REFUSAL_KEEPING, 20)  /* and what conditions are refused by */                               \
+    X(REPEAT_KEPT, 21)      /* an answer from a lane is kept again */                              \
+    X(REPEAT_LOOKUP, 22)    /* but not once a node has the record */                               \
+    X(SUPERSEDED_KEPT, 23)  /* a write that was overwritten before it was stored is kept */        \
+    X(KEEP_NEWER, 24)       /* a keeper replaces what is older only */                             \
+    X(KEEP_OR_DROP, 25)     /* what a keeper can't keep it doesn't pass */                         \
+    X(KEPT_FIRST, 26)       /* the owner answers through its keepers */                            \
+    X(KEEPER_SILENCE, 27)   /* a keeper answers nothing by itself */                               \
+    X(RECORD_EPOCH, 28)     /* records and completions of another epoch don't count */
 
 #define FEATURE_BIT(name, bit) FEATURE_##name = 1u << (bit),
 enum feature { FEATURES(FEATURE_BIT) };
 
 // The features that depend on the scheme.
-#define FEATURES_OF_SCHEMES (FEATURE_CACHE | FEATURE_WRITE_BACK | FEATURE_WRITE_THROUGH)
+#define FEATURES_OF_SCHEMES                                                                        \
+    (FEATURE_CACHE | FEATURE_WRITE_BACK | FEATURE_WRITE_THROUGH | FEATURE_LAYERS)
 
 // Whether a feature is on, by the mask. Mechanisms are always on where they can't be left out, so
 // their checks compile to nothing.
@@ -67,7 +81,9 @@ STEP bool is_on(u64 features, u64 bit)
     X(EVICTING)      /* a conditional write has to wait for an eviction */                         \
     X(ROOM)          /* the frame can't grow */                                                    \
     X(UNREPORTED)    /* no room for the report that has to come before the change */               \
-    X(TTL)           /* passed as many switches as it may */
+    X(TTL)           /* passed as many switches as it may */                                       \
+    X(NEIGHBOUR)     /* in a chain, not from the switch that may send it */                        \
+    X(UNKEPT)        /* a keeper has no place for what it must keep */
 
 #define DROP_NUMBER(name) DROP_##name,
 enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
@@ -103,7 +119,9 @@ enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
     X(condition_failures)                                                                          \
     X(self_evictions)                                                                              \
     X(hot_misses)                                                                                  \
-    X(reports)
+    X(reports)                                                                                     \
+    X(passed)                                                                                      \
+    X(kept)
 
 #define COUNTER_NUMBER(name) COUNTER_##name,
 enum counter { COUNTERS(COUNTER_NUMBER) COUNTER_COUNT };
@@ -114,6 +132,8 @@ enum counter { COUNTERS(COUNTER_NUMBER) COUNTER_COUNT };
 #define REPLY           1u
 #define FORWARD_TO_HEAD 2u
 #define FORWARD_TO_TAIL 3u
+#define UP              4u // to the switch before
+#define DOWN            5u // to the switch after
 #define DROPPED         0x100u
 #define drop(reason)    (DROPPED | (u32)DROP_##reason)
 #define is_drop(v)      (((v) & DROPPED) != 0)
@@ -125,6 +145,23 @@ struct address {
     u16 port;
 };
 _Static_assert(sizeof(struct address) == 18, "as the Address of crates/wire");
+
+// Switches of a chain.
+#define LAYERS_MAX 8u
+
+// A switch's place in its chain, as FREEZE brings it and registers have it. Changed while the epoch
+// is 0. See chain.h.
+struct chain_place {
+    u8 position; // 1: next to the clients; `length`: next to the nodes
+    u8 length;
+    u8 protects; // clients preserve nothing
+    u8 reserved;
+    be16 before_port; // of the switch at the position before; 0: there is none
+    be16 after_port;
+    u64 before[2]; // its address: bytes, compared by words
+    u64 after[2];
+};
+_Static_assert(sizeof(struct chain_place) == 40, "as in crates/wire");
 
 // `class (2 bits) | slot (30 bits)`: where a record lives, in tables and packets.
 #define SLOT_BITS   30u
@@ -213,5 +250,6 @@ struct call {
     const struct run *run;
     const struct switchback_item *item;
     struct foreknown *foreknown;
+    bool is_layered; // known when this is compiled
 #endif
 };

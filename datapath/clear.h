@@ -34,6 +34,7 @@ static long clear_lane(u32 index, void *with)
     lane->flags = 0;
     lane->request = 0;
     lane->seq = 0;
+    lane->epoch = 0;
     store_release(&lane->locked, 0u);
     return 0;
 }

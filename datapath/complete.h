@@ -8,6 +8,7 @@
 #pragma once
 
 #include "parse.h"
+#include "tell.h"
 
 // The locked entry of the packet's lane; NULL with a verdict if there is none.
 STEP struct lane *lane_lock(struct call *call, u32 *verdict)
@@ -42,7 +43,15 @@ STEP void lane_set(struct call *call, struct lane *entry, u8 state)
     entry->seq = call->header.seq;
     entry->status = call->header.status;
     entry->flags = state == LANE_FORWARDED ? call->header.flags & FLAG_CACHED : 0;
+    entry->epoch = call->epoch;
     entry->state = state;
+}
+
+// One that was made in another epoch counts as empty.
+STEP u8 lane_state(struct call *call, const struct lane *entry)
+{
+    bool is_current = entry->epoch == call->epoch || !has_feature(call, FEATURE_RECORD_EPOCH);
+    return is_current ? entry->state : LANE_NONE;
 }
 
 // Whether the entry still waits for what a node says about (request, seq).
@@ -51,11 +60,11 @@ STEP bool lane_waits(struct call *call, const struct lane *entry)
     if (!has_feature(call, FEATURE_COMPLETION)) {
         return true;
     }
-    return entry->state == LANE_FORWARDED && entry->request == call->header.request &&
+    return lane_state(call, entry) == LANE_FORWARDED && entry->request == call->header.request &&
            entry->seq == call->header.seq;
 }
 
-// The answer to a write, from here. The value stays behind.
+// The answer to a write, from here. The value stays behind, unless keepers are told of it.
 STEP u32 write_reply(struct packet *packet, struct call *call, u8 status, u16 cached)
 {
     struct header *header = &call->header;
@@ -64,21 +73,22 @@ STEP u32 write_reply(struct packet *packet, struct call *call, u8 status, u16 ca
     header->op = OP_WRITE_REPLY;
     header->status = status;
     header->generation = snapshot_generation(load_acquire(&registers_of(call)->snapshot));
-    return packet_resize(packet, call, 0) ? REPLY : drop(ROOM);
+    bool is_carried = has_keepers(call) && (header->record_flags & RECORD_DIRTY) != 0;
+    return is_carried || packet_resize(packet, call, 0) ? REPLY : drop(ROOM);
 }
 
 // A request that the entry knows. CONTINUE if it is a new one.
 STEP u32 lane_complete(struct packet *packet, struct call *call, const struct lane *entry)
 {
     u64 request = call->header.request;
-    if (!has_feature(call, FEATURE_COMPLETION) || entry->state == LANE_NONE ||
-        request > entry->request) {
+    u8 state = lane_state(call, entry);
+    if (!has_feature(call, FEATURE_COMPLETION) || state == LANE_NONE || request > entry->request) {
         return CONTINUE;
     }
     if (request < entry->request) {
         return drop(OLD_REQUEST);
     }
-    if (entry->state == LANE_FORWARDED) {
+    if (state == LANE_FORWARDED) {
         if (!has_feature(call, FEATURE_RETRY_OLD_SEQ)) {
             return CONTINUE;
         }
@@ -90,5 +100,11 @@ STEP u32 lane_complete(struct packet *packet, struct call *call, const struct la
     }
     count(call, COUNTER_repeated_answers);
     call->header.seq = entry->seq;
-    return write_reply(packet, call, entry->status, entry->state == LANE_DONE ? 0 : FLAG_CACHED);
+    if (state != LANE_DONE && has_keepers(call)) {
+        u32 verdict = tell_again(packet, call, state);
+        if (verdict != CONTINUE) {
+            return verdict;
+        }
+    }
+    return write_reply(packet, call, entry->status, state == LANE_DONE ? 0 : FLAG_CACHED);
 }

@@ -12,7 +12,7 @@
 
 // How many counters one LOAD_COUNTERS may ask for.
 #define COUNTERS_LOADED_MAX 32u
-// How many counters one AGE_* may halve.
+// How many counters one AGE_* may halve, and records one FORGET may free.
 #define AGED_MAX (1u << 20)
 
 STEP u32 control_done(struct packet *packet, struct call *call, u8 status)
@@ -87,6 +87,16 @@ STEP u32 control_set_valid(struct packet *packet, struct call *call, struct reco
     return control_done(packet, call, STATUS_OK);
 }
 
+// A node has stored this version.
+STEP u32 control_clean(struct packet *packet, struct call *call, struct record *record)
+{
+    if (record->seq != call->header.seq) {
+        return control_done(packet, call, STATUS_CHANGED);
+    }
+    record->state &= (u8)~STATE_DIRTY;
+    return control_done(packet, call, STATUS_OK);
+}
+
 STEP u32 control_locked_record(struct packet *packet, struct call *call, struct record *record)
 {
     u8 op = call->header.op;
@@ -99,6 +109,9 @@ STEP u32 control_locked_record(struct packet *packet, struct call *call, struct 
     }
     if (op == OP_SET_VALID) {
         return control_set_valid(packet, call, record);
+    }
+    if (op == OP_CLEAN) {
+        return control_clean(packet, call, record);
     }
     if (op == OP_REMOVE) {
         record->state = 0;
@@ -234,20 +247,75 @@ STEP u32 control_snapshot_begin(struct packet *packet, struct call *call)
     return control_done(packet, call, STATUS_OK);
 }
 
+// The place that FREEZE brings. What was let in before looks at the epoch again before it changes
+// anything, so records stay as they are from here on.
+STAGE bool control_take_place(struct packet *packet, struct call *call)
+{
+    struct chain_place place = {0};
+    struct registers *registers = registers_of(call);
+    if (call->header.value_bytes != sizeof(place) ||
+        !packet_take_bytes(packet, call, &place, sizeof(place)) || !place_is_sound(call, &place)) {
+        return false;
+    }
+    store_release(&registers->epoch, 0u);
+    fence_full();
+    place_take(registers, &place);
+    return true;
+}
+
+struct forgetting {
+    struct call *call;
+    bool is_contended;
+};
+
+static long control_forget_record(u32 index, void *with)
+{
+    struct forgetting *forgetting = with;
+    u32 location = forgetting->call->location, slot = slot_of(location) + index;
+    struct record *record =
+        slot < SLOTS_MAX ? table_record(forgetting->call, location_of(class_of(location), slot))
+                         : NULL;
+    if (record == NULL) {
+        return 1;
+    }
+    if (!record_lock(record)) {
+        forgetting->is_contended = true;
+        return 1;
+    }
+    if (!record_is_of_epoch(forgetting->call, record)) {
+        record->state = 0;
+    }
+    record_unlock(record);
+    return 0;
+}
+
+// Records of other epochs are gone, of a stretch of a class. Their lookup entries are the agent's
+// to remove, as with REMOVE.
+STAGE u32 control_forget(struct packet *packet, struct call *call)
+{
+    struct forgetting forgetting = {.call = call};
+    u32 asked = control_count(packet, call);
+    repeat(asked < AGED_MAX ? asked : AGED_MAX, control_forget_record, &forgetting);
+    return forgetting.is_contended ? drop(CONTENDED) : control_done(packet, call, STATUS_OK);
+}
+
 STEP u32 control_set_epoch(struct packet *packet, struct call *call)
 {
     struct registers *registers = registers_of(call);
     u32 epoch = call->header.epoch;
     u32 generation = snapshot_generation(load_acquire(&registers->snapshot));
-    if (epoch > EPOCH_MAX) {
+    // 0 stops the switch, and says nothing about what comes next.
+    bool is_stop = epoch == 0, is_freeze = call->header.op == OP_FREEZE;
+    if (epoch > EPOCH_MAX || (is_stop && is_freeze)) {
         return drop(CONTROL);
     }
-    // 0 stops the switch, and says nothing about what comes next.
-    bool is_stop = epoch == 0;
     if (!is_stop && (epoch < call->epoch || call->header.generation < generation)) {
         return control_done(packet, call, STATUS_CHANGED);
     }
     if (epoch != call->epoch) {
+        if (is_freeze && !control_take_place(packet, call)) {
+            return drop(CONTROL);
+        }
         // No snapshot survives its epoch.
         u32 next = call->header.generation > generation ? call->header.generation : generation;
         store_release(&registers->snapshot, snapshot_of(next, 0));
@@ -298,7 +366,7 @@ STEP u32 control_load_lane(struct packet *packet, struct call *call)
     }
     call->header.request = entry->request;
     call->header.seq = entry->seq;
-    call->header.guard = entry->state;
+    call->header.guard = lane_state(call, entry);
     u8 status = entry->status;
     lane_unlock(entry);
     return control_done(packet, call, status);
@@ -312,9 +380,12 @@ STEP u32 control(struct packet *packet, struct call *call)
     case OP_EVICT_BEGIN:
     case OP_REMOVE:
     case OP_LOAD_RECORD:
+    case OP_CLEAN:
         return control_record(packet, call);
     case OP_LOAD_COUNTERS:
         return control_load_counters(packet, call);
+    case OP_FORGET:
+        return control_forget(packet, call);
     case OP_AGE_COUNTERS:
     case OP_AGE_SKETCH:
         return control_ageing(packet, call);

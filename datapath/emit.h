@@ -3,7 +3,7 @@
 // Last stage: what the others decided goes into the packet's header.
 #pragma once
 
-#include "packet.h"
+#include "chain.h"
 
 // What any packet may have got.
 STEP void encode_common(const struct header *header, struct wire *wire)
@@ -60,17 +60,21 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
     }
     encode_common(&call->header, wire);
     wire->ttl -= 1;
-    if (verdict == REPLY || has_flag(&call->header, FLAG_EMBEDDED)) {
+    bool is_answer = verdict == REPLY || verdict == UP;
+    if (is_answer || has_flag(&call->header, FLAG_EMBEDDED)) {
         encode_record(&call->header, wire);
     } else if (unlikely(has_flag(&call->header, FLAG_HOT))) {
         wire->generation = to_be32(call->header.generation);
     }
-    if (verdict == REPLY) {
+    if (is_answer && (call->injected || !is_keeper(call))) {
         // One integer releases what clients keep of records that are durable by now.
         wire->durable_generation = to_be32(load_relaxed(&registers_of(call)->durable_generation));
     }
     if (call->stamps_origin) {
         encode_origin(sender(call), wire);
+    }
+    if (is_layered(call) && !call->injected) {
+        wire->hop = position_of(call);
     }
     if (call->injected) {
         encode_name(call, wire);

@@ -167,6 +167,15 @@ STEP bool frame_receiver(struct xdp_md *frame, struct call *call, u32 verdict, s
         to->port = from_be16(wire->origin_port);
         return true;
     }
+    if (verdict == UP || verdict == DOWN) {
+        const struct chain_place *place = &registers_of(call)->place;
+        const u64 *ip = verdict == UP ? place->before : place->after;
+        ((u64 *)(void *)to->ip)[0] = load_relaxed(&ip[0]);
+        ((u64 *)(void *)to->ip)[1] = load_relaxed(&ip[1]);
+        to->port =
+            from_be16(load_relaxed(verdict == UP ? &place->before_port : &place->after_port));
+        return to->port != 0;
+    }
     u32 node = route_node(call->route, 0);
     for (u32 i = 1; i < REPLICAS_MAX && verdict == FORWARD_TO_TAIL; i++) {
         node = route_node(call->route, i) != NO_NODE ? route_node(call->route, i) : node;

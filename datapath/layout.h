@@ -51,7 +51,9 @@ const struct switchback_number *switchback_layout(u32 *length)
         CONSTANT(LANE_CONDITION_FAILED)      //
         CONSTANT(LANE_FORWARDED)             //
         CONSTANT(LANE_DONE)                  //
+        CONSTANT(LAYERS_MAX)                 //
         SIZE(address)                        //
+        SIZE(chain_place)                    //
         SIZE(range)                          //
         SIZE(route_bucket)                   //
         SIZE(switchback_config)              //
@@ -83,6 +85,7 @@ const struct switchback_number *switchback_layout(u32 *length)
         PLACE(lane, flags)                   //
         PLACE(lane, request)                 //
         PLACE(lane, seq)                     //
+        PLACE(lane, epoch)                   //
         PLACE(registers, epoch)              //
         PLACE(registers, durable_generation) //
         PLACE(registers, snapshot)           //
@@ -91,6 +94,7 @@ const struct switchback_number *switchback_layout(u32 *length)
         PLACE(registers, sampling)           //
         PLACE(registers, threshold)          //
         PLACE(registers, offers)             //
+        PLACE(registers, place)              //
     };
     *length = array_length(numbers);
     return numbers;

@@ -186,6 +186,7 @@ struct switchback *switchback_new(const struct switchback_config *config)
     switchback->registers.sampling = config->sampling;
     switchback->registers.threshold = config->threshold;
     switchback->registers.offers = ~0u;
+    switchback->registers.place = (struct chain_place){.position = 1, .length = 1};
     switchback->sequences = allocate(SEQUENCE_BUCKETS, sizeof(u64));
     switchback->sketch = allocate(SKETCH_ROWS * (u64)config->sketch_width, sizeof(u32));
     switchback->lanes = allocate(config->lanes, sizeof(struct lane));
@@ -365,6 +366,22 @@ void switchback_set_node(struct switchback *switchback, u32 node, const struct a
     store_release(&nodes->version, nodes->version + 1);
 }
 
+void switchback_set_place(struct switchback *switchback, const struct chain_place *place)
+{
+    struct call call = {.is_layered = is_on(switchback->features, FEATURE_LAYERS)};
+    invariant(place_is_sound(&call, place));
+    place_take(&switchback->registers, place);
+}
+
+void switchback_neighbour(struct switchback *switchback, bool is_before, struct address *address)
+{
+    const struct chain_place *place = &switchback->registers.place;
+    const u64 *ip = is_before ? place->before : place->after;
+    const u64 words[] = {load_relaxed(&ip[0]), load_relaxed(&ip[1])};
+    memcpy(address->ip, words, sizeof(words));
+    address->port = from_be16(load_relaxed(is_before ? &place->before_port : &place->after_port));
+}
+
 void switchback_set_lanes(struct switchback *switchback, u32 granted)
 {
     invariant(granted <= switchback->lane_count);
@@ -416,6 +433,7 @@ void switchback_clear(struct switchback *switchback)
         lane->flags = 0;
         lane->request = 0;
         lane->seq = 0;
+        lane->epoch = 0;
         lane_unlock(lane);
     }
     for (u32 i = 0; i <= switchback->lookup.mask; i++) {
@@ -535,6 +553,7 @@ bool switchback_peek_lane(struct switchback *switchback, u32 lane,
                                             .state = entry->state,
                                             .status = entry->status,
                                             .flags = entry->flags,
+                                            .epoch = entry->epoch,
                                             .locked = load_acquire(&entry->locked) != 0};
     return true;
 }
@@ -551,6 +570,7 @@ bool switchback_poke_lane(struct switchback *switchback, u32 lane,
     entry->state = image->state;
     entry->status = image->status;
     entry->flags = image->flags;
+    entry->epoch = image->epoch;
     store_release(&entry->locked, (u32)image->locked);
     return true;
 }
@@ -564,6 +584,7 @@ void switchback_peek_registers(struct switchback *switchback,
         .generation = snapshot_generation(snapshot),
         .durable_generation = load_acquire(&switchback->registers.durable_generation),
         .snapshot_active = (snapshot & SNAPSHOT_ACTIVE) != 0,
+        .place = switchback->registers.place,
     };
 }
 
@@ -574,6 +595,7 @@ void switchback_poke_registers(struct switchback *switchback,
     store_release(&switchback->registers.durable_generation, image->durable_generation);
     store_release(&switchback->registers.snapshot,
                   snapshot_of(image->generation, image->snapshot_active));
+    place_take(&switchback->registers, &image->place);
 }
 
 u64 switchback_peek_sequence(struct switchback *switchback, u64 hash_low)

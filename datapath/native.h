@@ -23,7 +23,14 @@ struct switchback_config {
     u32 reserved;
 };
 
-enum switchback_verdict_kind { VERDICT_REPLY, VERDICT_FORWARD, VERDICT_DROP, VERDICT_PASS };
+enum switchback_verdict_kind {
+    VERDICT_REPLY,
+    VERDICT_FORWARD,
+    VERDICT_DROP,
+    VERDICT_PASS,
+    VERDICT_UP,
+    VERDICT_DOWN
+};
 
 struct switchback_verdict {
     u8 kind;
@@ -68,6 +75,8 @@ struct switchback_lane_image {
     u16 flags;
     u8 locked;
     u8 reserved[3];
+    u32 epoch;
+    u32 padding;
 };
 
 struct switchback_registers_image {
@@ -75,6 +84,7 @@ struct switchback_registers_image {
     u32 generation;
     u32 durable_generation;
     u32 snapshot_active;
+    struct chain_place place;
 };
 
 // NULL if memory runs out or the configuration makes no sense.
@@ -98,6 +108,10 @@ bool switchback_lookup_remove(struct switchback *switchback, u64 hash_high, u64 
 void switchback_set_routes(struct switchback *switchback, const struct route_bucket *buckets,
                            const struct range *ranges, u32 range_count);
 void switchback_set_node(struct switchback *switchback, u32 node, const struct address *address);
+// The switch's place in its chain. The epoch is 0.
+void switchback_set_place(struct switchback *switchback, const struct chain_place *place);
+// Where packets of the verdicts UP and DOWN go. Any thread.
+void switchback_neighbour(struct switchback *switchback, bool is_before, struct address *address);
 void switchback_set_lanes(struct switchback *switchback, u32 granted);
 // How keys are counted from now on: a share of the packets, of 2^32; a key is hot from an estimate
 // of `threshold` on; nodes are told of `offers` hot keys. Returned: how many were left of those

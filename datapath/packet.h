@@ -10,6 +10,7 @@
 // - packet_put_value: the record's value into the packet, which has its size already
 // - packet_get_value: the packet's value into the record, where it fits
 // - packet_put_bytes: bytes into the value
+// - packet_take_bytes: the value's first bytes, a fixed number of them; false: there are fewer
 // - packet_get_key: the key into the record
 // - packet_has_key: whether the record is of the packet's key
 #pragma once

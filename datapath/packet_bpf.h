@@ -318,6 +318,11 @@ STEP void packet_put_bytes(struct packet *packet, struct call *call, void *bytes
     }
 }
 
+STEP bool packet_take_bytes(struct packet *packet, struct call *call, void *bytes, u32 length)
+{
+    return bpf_xdp_load_bytes(FRAME(packet), packet_value_at(call), bytes, length) == 0;
+}
+
 // The rest of the key's place is 0, so that keys compare by words.
 STEP void packet_load_key(struct packet *packet, struct call *call, u8 *key)
 {

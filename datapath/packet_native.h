@@ -125,6 +125,15 @@ STEP void packet_put_bytes(struct packet *packet, struct call *call, const void 
     memcpy(packet_value(packet), bytes, length);
 }
 
+STEP bool packet_take_bytes(struct packet *packet, struct call *call, void *bytes, u32 length)
+{
+    if (length > call->header.value_bytes) {
+        return false;
+    }
+    memcpy(bytes, packet_value(packet), length);
+    return true;
+}
+
 STEP void packet_get_key(struct packet *packet, struct call *call, struct record *record)
 {
     invariant(call->header.key_bytes <= CACHED_KEY_BYTES_MAX);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// Stage 1: is this a whole packet of ours, of this epoch, from a sender that may send it?
+// Stage 1: is this a whole packet of ours, of this epoch, from a sender that may send it? (Who may,
+// says chain.h.)
 // (Protocol, section 2.)
 #pragma once
 
-#include "packet.h"
+#include "chain.h"
 
 // What the pipeline may do with an operation, and how it counts it.
 struct operation {
@@ -12,6 +13,12 @@ struct operation {
     u8 from_node;
     u8 counter;
 };
+
+STEP bool is_control(u8 op)
+{
+    return (op >= OP_CONTROL_FIRST && op <= OP_LOAD_LANE) || op == OP_CLEAN || op == OP_FREEZE ||
+           op == OP_FORGET;
+}
 
 STEP struct operation operation_of(u8 op)
 {
@@ -43,7 +50,7 @@ STEP struct operation operation_of(u8 op)
     case OP_CACHE_UPDATE:
         return (struct operation){1, 1, COUNTER_cache_update};
     default:
-        return (struct operation){op >= OP_CONTROL_FIRST && op <= OP_LOAD_LANE, 0, COUNTER_control};
+        return (struct operation){is_control(op), 0, COUNTER_control};
     }
 }
 
@@ -57,6 +64,7 @@ STEP void decode_common(const struct wire *wire, struct header *header)
     header->hash_low = from_be64(wire->hash_low);
     header->value_bytes = from_be16(wire->value_bytes);
     header->key_bytes = from_be16(wire->key_bytes);
+    header->hop = wire->hop;
 }
 
 // What all but reads say. A read asks for a key and nothing else, and most packets are reads.
@@ -140,7 +148,7 @@ STEP void parse_request(struct call *call)
     header->seq = 0;
     header->status = STATUS_OK;
     header->record_flags = 0;
-    call->stamps_origin = true;
+    call->stamps_origin = is_first(call);
 }
 
 STEP u32 parse(struct packet *packet, struct call *call)
@@ -159,8 +167,9 @@ STEP u32 parse(struct packet *packet, struct call *call)
     if (call->injected) {
         return CONTINUE;
     }
-    if (unlikely(operation.from_node && !table_is_node(call, sender(call)))) {
-        return drop(SENDER);
+    verdict = chain_takes(call, operation.from_node);
+    if (unlikely(verdict != CONTINUE)) {
+        return verdict;
     }
     bool same_epoch = call->header.epoch == call->epoch || !has_feature(call, FEATURE_EPOCH_FENCE);
     if (unlikely(!same_epoch || call->epoch == 0)) {

@@ -3,11 +3,13 @@
 // The pipeline: the stages in the order in which a packet meets them.
 //
 //     packet -> parse -> route -> serve -> emit -> verdict
-//                                   |
-//        READ            lookup, record, track          read.h
-//        WRITE, DELETE   complete, seq, lookup, record  write.h   (and BOUNCE)
-//        answers         complete, lookup, record       answer.h
-//        the rest        goes through
+//                 |                 |
+//                 |  READ            lookup, record, track          read.h
+//                 |  WRITE, DELETE   complete, seq, lookup, record  write.h   (and BOUNCE)
+//                 |  answers         complete, lookup, record       answer.h
+//                 |  the rest        goes through
+//                 |
+//                 +-> keep -> emit -> verdict                       keep.h    (not the owner)
 //
 //     control packet -> parse -> control -> emit -> verdict           control.h
 #pragma once
@@ -15,6 +17,7 @@
 #include "answer.h"
 #include "control.h"
 #include "emit.h"
+#include "keep.h"
 #include "read.h"
 #include "route.h"
 #include "write.h"
@@ -49,15 +52,24 @@ STEP u32 serve(struct packet *packet, struct call *call)
     }
 }
 
+// What the owner of the key's record makes of the packet.
+STEP u32 own(struct packet *packet, struct call *call)
+{
+    u32 verdict = route(call);
+    if (verdict == CONTINUE) {
+        verdict = serve(packet, call);
+    }
+    // An acknowledgement goes to a node.
+    bool is_answer = verdict == REPLY && call->header.op != OP_CACHE_UPDATE_ACK;
+    return is_answer ? chain_answer(call) : verdict;
+}
+
 // A packet from the wire.
 STEP u32 pipeline(struct packet *packet, struct call *call)
 {
     u32 verdict = parse(packet, call);
     if (verdict == CONTINUE) {
-        verdict = route(call);
-    }
-    if (verdict == CONTINUE) {
-        verdict = serve(packet, call);
+        verdict = is_keeper(call) ? keep(packet, call) : own(packet, call);
     }
     return emit(packet, call, verdict);
 }

@@ -50,6 +50,8 @@ STEP void finish(const struct packet *packet, const struct call *call, u32 resul
         verdict->reason = (u8)(result & ~DROPPED);
     } else if (result == REPLY) {
         verdict->kind = VERDICT_REPLY;
+    } else if (result == UP || result == DOWN) {
+        verdict->kind = result == UP ? VERDICT_UP : VERDICT_DOWN;
     } else {
         verdict->kind = VERDICT_FORWARD;
         set_replicas(verdict, call->route, result == FORWARD_TO_TAIL);
@@ -63,12 +65,13 @@ STEP u8 op_of(const struct switchback_item *item)
 }
 
 STEP void process(const struct run *run, const struct switchback_item *item,
-                  struct foreknown *foreknown, struct switchback_verdict *verdict)
+                  struct foreknown *foreknown, struct switchback_verdict *verdict, bool is_layered)
 {
     struct packet packet = {.bytes = item->bytes, .length = item->length};
     struct call call;
     begin(&call, run, item, foreknown);
     call.injected = false;
+    call.is_layered = is_layered;
     u32 result = pipeline(&packet, &call);
     finish(&packet, &call, result, verdict);
 }
@@ -81,21 +84,35 @@ static __attribute__((noinline)) void process_other(const struct run *run,
     if (op_of(item) == OP_READ || op_of(item) == OP_WRITE) {
         __builtin_unreachable();
     }
-    process(run, item, foreknown, verdict);
+    process(run, item, foreknown, verdict, false);
+}
+
+// Of any operation, where chains have layers.
+static __attribute__((noinline)) void process_layered(const struct run *run,
+                                                      const struct switchback_item *item,
+                                                      struct foreknown *foreknown,
+                                                      struct switchback_verdict *verdict)
+{
+    process(run, item, foreknown, verdict, true);
 }
 
 // The pipeline is compiled several times: where the operation is known beforehand, what others need
-// falls away, and the rest fits the registers.
+// falls away, and the rest fits the registers. A chain's places cost nothing where it has one
+// switch.
 STEP void process_one(const struct run *run, const struct switchback_item *item,
                       struct foreknown *foreknown, struct switchback_verdict *verdict)
 {
     invariant(item->length <= PACKET_BYTES_MAX);
+    if (unlikely(is_on(run->switchback->features, FEATURE_LAYERS))) {
+        process_layered(run, item, foreknown, verdict);
+        return;
+    }
     switch (op_of(item)) {
     case OP_READ:
-        process(run, item, foreknown, verdict);
+        process(run, item, foreknown, verdict, false);
         break;
     case OP_WRITE:
-        process(run, item, foreknown, verdict);
+        process(run, item, foreknown, verdict, false);
         break;
     default:
         process_other(run, item, foreknown, verdict);
@@ -171,7 +188,8 @@ void switchback_inject(struct switchback *switchback, u8 *bytes, u32 length,
     const struct switchback_item item = {.bytes = bytes, .length = length};
     struct packet packet = {.bytes = bytes, .length = length};
     struct foreknown nothing = {0};
-    struct call call = {.injected = true};
+    struct call call = {.injected = true,
+                        .is_layered = is_on(switchback->features, FEATURE_LAYERS)};
     begin(&call, &run, &item, &nothing);
     u32 result = pipeline_control(&packet, &call);
     finish(&packet, &call, result, verdict);

@@ -49,7 +49,8 @@ STEP enum read_result read_record(struct packet *packet, struct call *call, stru
     u32 value_bytes = load_relaxed(&record->value_bytes);
     seen->state = load_relaxed(&record->state);
     enum read_result result = READ_MISS;
-    if (likely(record_is_valid(call, seen->state) && record_is_named(packet, call, record))) {
+    if (likely(record_is_valid(call, record, seen->state) &&
+               record_is_named(packet, call, record))) {
         u64 expiry_ms = load_relaxed(&record->expiry_ms);
         bool is_expired = expiry_ms != 0 && expiry_ms <= table_now_ms(call);
         bool is_absent = (seen->state & STATE_TOMBSTONE) != 0 || is_expired;

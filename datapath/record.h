@@ -66,9 +66,16 @@ STEP void record_unlock(struct record *record)
     store_release(&record->version, version + 1);
 }
 
-STEP bool record_is_valid(struct call *call, u8 state)
+STEP bool record_is_of_epoch(struct call *call, const struct record *record)
 {
-    return (state & STATE_VALID) != 0 || !has_feature(call, FEATURE_VALIDITY);
+    return load_relaxed(&record->adm) >> SEQ_COUNTER_BITS == call->epoch ||
+           !has_feature(call, FEATURE_RECORD_EPOCH);
+}
+
+STEP bool record_is_valid(struct call *call, const struct record *record, u8 state)
+{
+    return ((state & STATE_VALID) != 0 && record_is_of_epoch(call, record)) ||
+           !has_feature(call, FEATURE_VALIDITY);
 }
 
 STEP bool record_is_latest(struct call *call, u8 state)
@@ -154,9 +161,9 @@ STEP bool record_evict_itself(struct call *call, struct record *record)
     return true;
 }
 
-// The locked record of the packet's key, if the key is cached and the record serves. `*verdict`
-// says why there is none: CONTINUE for a miss.
-STEP struct record *record_find_locked(struct packet *packet, struct call *call, u32 *verdict)
+// The record at the location of the packet's key, which may be another one's. `*verdict` says why
+// there is none: CONTINUE for a miss.
+STEP struct record *record_find(struct call *call, u32 *verdict)
 {
     *verdict = CONTINUE;
     enum lookup_result found =
@@ -165,15 +172,35 @@ STEP struct record *record_find_locked(struct packet *packet, struct call *call,
         return NULL;
     }
     struct record *record = found == LOOKUP_HIT ? found_record(call) : NULL;
-    if (unlikely(record == NULL || !record_lock(record))) {
+    if (unlikely(record == NULL)) {
         *verdict = drop(CONTENDED);
-        return NULL;
+    }
+    return record;
+}
+
+// Locks a record that was found, if it serves and is the packet's key's. False otherwise;
+// `*verdict` says why: CONTINUE for a miss.
+STEP bool record_claim(struct packet *packet, struct call *call, struct record *record,
+                       u32 *verdict)
+{
+    if (unlikely(!record_lock(record))) {
+        *verdict = drop(CONTENDED);
+        return false;
     }
     if (is_outdated(call)) {
         *verdict = drop(EPOCH);
-    } else if (record_is_valid(call, record->state) && record_is_named(packet, call, record)) {
-        return record;
+    } else if (record_is_valid(call, record, record->state) &&
+               record_is_named(packet, call, record)) {
+        return true;
     }
     record_unlock(record);
-    return NULL;
+    return false;
+}
+
+// The locked record of the packet's key, if the key is cached and the record serves. `*verdict`
+// says why there is none: CONTINUE for a miss.
+STEP struct record *record_find_locked(struct packet *packet, struct call *call, u32 *verdict)
+{
+    struct record *record = record_find(call, verdict);
+    return record != NULL && record_claim(packet, call, record, verdict) ? record : NULL;
 }

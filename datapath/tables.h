@@ -8,6 +8,7 @@
 // clang-format off
 //     registers_of(call)                         epoch, generations, lanes, counting: struct registers *
 //     has_feature(call, bit)                     a bit of the scheme and its mechanisms
+//     is_layered(call)                           FEATURE_LAYERS, whose code costs others nothing
 //     table_location(call)                       of the key hash: hit, miss or contended
 //     table_record(call, location)               struct record *; NULL where there is none
 //     table_counter(call, location)              accesses to the record: u32 *
@@ -53,7 +54,8 @@ enum record_state {
 
 // A cached record. `version` is odd while a writer has it; what is above the key fits its first
 // cache line with the beginning of the key, so a short key costs no line of its own. What packets
-// don't ask for is behind the key. The value follows.
+// don't ask for is behind the key. The value follows. Its epoch is that of `adm`, which SET_VALID
+// takes from the epoch's numbers and packets of that epoch raise.
 struct record {
     u32 version;
     u32 generation;
@@ -83,8 +85,9 @@ struct lane {
     u8 status;
     u16 flags; // CACHED if it was forwarded so
     u64 request;
-    u64 seq;
-    u64 padding;
+    u64 seq;   // of a refusal, the record's: it may be of an older epoch
+    u32 epoch; // in which it was made; in another one it counts as empty
+    u32 padding;
 };
 _Static_assert(sizeof(struct lane) == 32, "no lane crosses a cache line");
 
@@ -104,7 +107,10 @@ struct registers {
     u64 sampling;  // of 2^32: a request counts if table_random(call) is less
     u32 threshold; // estimate from which on a key is hot
     u32 offers;    // hot keys that nodes may still be told of
+    struct chain_place place;
 };
+_Static_assert(__builtin_offsetof(struct registers, place.before) == 48,
+               "what packets ask first is in one cache line");
 
 // A cache line of the lookup table; see lookup.h.
 #define BUCKET_ENTRIES 4u

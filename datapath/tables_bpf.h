@@ -128,6 +128,11 @@ STEP bool has_feature(const struct call *call, u64 bit)
     return is_on(parameters.features, bit);
 }
 
+STEP bool is_layered(const struct call *call)
+{
+    return has_feature(call, FEATURE_LAYERS);
+}
+
 STEP struct registers *registers_of(struct call *call)
 {
     (void)call;
@@ -344,6 +349,11 @@ STEP void table_prefetch(struct call *call)
     if (sequence != NULL) {
         prefetch(sequence);
     }
+}
+
+STEP u64 load_word(const u8 *at)
+{
+    return *(const u64 *)(const void *)at;
 }
 
 STEP bool table_is_node(struct call *call, const struct address *address)

@@ -128,6 +128,11 @@ STEP bool has_feature(const struct call *call, u64 bit)
     return is_on(call->switchback->features, bit);
 }
 
+STEP bool is_layered(const struct call *call)
+{
+    return call->is_layered;
+}
+
 STEP struct registers *registers_of(struct call *call)
 {
     return &call->switchback->registers;

@@ -133,8 +133,11 @@ _Static_assert(HEADER_BYTES + CACHED_VALUE_BYTES_MAX + CACHED_KEY_BYTES_MAX == P
     X(SET_DURABLE_GENERATION, 74)                                                                  \
     X(SET_EPOCH, 75)                                                                               \
     X(LOAD_LANE, 76)                                                                               \
+    X(CLEAN, 79)                                                                                   \
     X(ORIGINAL, 80)                                                                                \
-    X(EVICT_ME, 81)
+    X(EVICT_ME, 81)                                                                                \
+    X(FREEZE, 88)                                                                                  \
+    X(FORGET, 89)
 
 #define STATUSES(X)                                                                                \
     X(OK, 0)                                                                                       \
@@ -190,6 +193,7 @@ struct header {
     u8 op;
     u8 status;
     u8 record_flags;
+    u8 hop;
 };
 
 static inline bool has_flag(const struct header *header, u16 flag)

@@ -111,6 +111,34 @@ STEP enum write_result write_through(struct call *call, struct record *record)
     return result;
 }
 
+// What the cached record makes of the write, by the scheme. It is locked.
+STEP enum write_result write_record(struct call *call, struct record *record)
+{
+    if (has_feature(call, FEATURE_WRITE_BACK)) {
+        return write_back(call, record);
+    }
+    return has_feature(call, FEATURE_WRITE_THROUGH) ? write_through(call, record)
+                                                    : write_around(call, record);
+}
+
+// What the answer says, and keepers are told, of the record that decided the write. False: the
+// frame can't grow.
+STEP bool write_tell(struct packet *packet, struct call *call, struct record *record,
+                     enum write_result result)
+{
+    bool is_told = has_keepers(call) && (record->state & STATE_DIRTY) != 0;
+    if (result == WRITE_CONDITION_FAILED) {
+        call->header.seq = record->seq;
+        return !is_told || tell_record(packet, call, record);
+    }
+    bool is_own = result == WRITE_ABSORB ||
+                  (result == WRITE_SUPERSEDED && has_feature(call, FEATURE_SUPERSEDED_KEPT));
+    if (is_told && is_own) {
+        tell_write(call);
+    }
+    return true;
+}
+
 // What the cached record, if there is one, makes of the write.
 STEP enum write_result write_cached(struct packet *packet, struct call *call, u32 *verdict)
 {
@@ -124,22 +152,16 @@ STEP enum write_result write_cached(struct packet *packet, struct call *call, u3
     }
     count(call, COUNTER_write_hits);
     track_hit(call);
-    enum write_result result = WRITE_FORWARD;
-    if (has_feature(call, FEATURE_WRITE_BACK)) {
-        result = write_back(call, record);
-    } else if (has_feature(call, FEATURE_WRITE_THROUGH)) {
-        result = write_through(call, record);
-    } else {
-        result = write_around(call, record);
-    }
+    enum write_result result = write_record(call, record);
     if (result == WRITE_ABSORB) {
         u8 tombstone = call->header.op == OP_DELETE ? STATE_TOMBSTONE : 0;
         u8 dependent = has_flag(&call->header, FLAG_CONDITIONAL) ? STATE_DEPENDENT : 0;
         if (!record_store(packet, call, record, STATE_DIRTY | tombstone | dependent)) {
             result = WRITE_UNREPORTED;
         }
-    } else if (result == WRITE_CONDITION_FAILED) {
-        call->header.seq = record->seq;
+    }
+    if (unlikely(!write_tell(packet, call, record, result))) {
+        *verdict = drop(ROOM);
     }
     record_unlock(record);
     return result;
@@ -213,6 +235,7 @@ STAGE u32 write_bounced(struct packet *packet, struct call *call)
         count(call, COUNTER_bounces_executed);
         call->header.op = has_flag(&call->header, FLAG_DELETE) ? OP_DELETE : OP_WRITE;
         call->header.flags &= FLAG_CONDITIONAL | FLAG_LARGE;
+        call->header.record_flags = 0;
         verdict = write_new(packet, call, entry);
     } else {
         verdict = drop(NOT_PENDING);

@@ -32,12 +32,13 @@ struct worker {
     struct switchback *switchback;
     u64 random;
     u64 packets;
-    u64 verdicts[4];
+    u64 verdicts[VERDICT_DOWN + 1];
     u32 shard;
     u32 *busy; // threads with traffic
+    struct chain_place place;
 };
 
-static const struct address client = {{1}, 1}, node = {{2}, 2};
+static const struct address client = {{1}, 1}, node = {{2}, 2}, before = {{3}, 3}, after = {{4}, 4};
 
 static u64 next_random(u64 *state)
 {
@@ -84,6 +85,7 @@ static u32 build(u64 *random, u8 *bytes, u8 op, u64 turn)
     wire->ttl = (u8)below(random, 64);
     wire->epoch = to_be32(1);
     wire->status = (u8)below(random, 8) & 1;
+    wire->record_flags = (u8)below(random, 4);
     wire->seq = to_be64(1ull << 40 | below(random, 64));
     wire->guard = to_be64(1ull << 40 | below(random, 256));
     // Lanes go on with time, and come back to a request now and then.
@@ -116,10 +118,31 @@ static u32 damage(u64 *random, u8 *bytes, u32 length)
 
 static void check(const struct switchback_verdict *verdict)
 {
-    require(verdict->kind <= VERDICT_PASS);
+    require(verdict->kind <= VERDICT_DOWN);
     require((verdict->kind == VERDICT_DROP) == (verdict->reason != DROP_NONE));
     require((verdict->kind == VERDICT_FORWARD) == (verdict->count > 0));
     require(verdict->length <= PACKET_BYTES_MAX);
+}
+
+// Mostly one that may send it at this place.
+static void set_sender(struct worker *worker, struct switchback_item *item)
+{
+    static const struct address *const senders[] = {&node, &client, &before, &after};
+    const struct chain_place *place = &worker->place;
+    struct wire *wire = (struct wire *)(void *)item->bytes;
+    bool is_answer = wire->op >= OP_READ_REPLY;
+    item->from = senders[below(&worker->random, 4)];
+    wire->hop = (u8)below(&worker->random, 4);
+    if (below(&worker->random, 4) == 0) {
+        return;
+    }
+    if (is_answer) {
+        item->from = place->position == place->length ? &node : &after;
+        wire->hop = (u8)(place->position + 1);
+    } else {
+        item->from = place->position == 1 ? &client : &before;
+        wire->hop = (u8)(place->position - 1);
+    }
 }
 
 static void build_request(struct worker *worker, struct switchback_item *item, u64 turn)
@@ -137,7 +160,7 @@ static void build_request(struct worker *worker, struct switchback_item *item, u
     if (below(&worker->random, 16) == 0) {
         item->length = damage(&worker->random, item->bytes, item->length);
     }
-    item->from = below(&worker->random, 2) ? &node : &client;
+    set_sender(worker, item);
     item->random = (u32)next_random(&worker->random);
 }
 
@@ -203,8 +226,9 @@ static void *agent(void *with)
         u32 key = below(&worker->random, KEYS);
         u32 location = location_of_key(key);
         u32 op = below(&worker->random, 26);
-        u32 length =
-            build(&worker->random, bytes, (u8)(op < 13 ? OP_ADMIT + op : OP_ADMIT + op % 2), 0);
+        static const u8 later[] = {OP_CLEAN, OP_FREEZE, OP_FORGET};
+        u8 number = (u8)(op < 13 ? OP_ADMIT + op : op < 16 ? later[op - 13] : OP_ADMIT + op % 2);
+        u32 length = build(&worker->random, bytes, number, 0);
         struct wire *wire = (struct wire *)(void *)bytes;
         if (wire->op == OP_SET_EPOCH || wire->op == OP_SNAPSHOT_BEGIN) {
             wire->generation = to_be32(from_be32(wire->generation) % 4);
@@ -244,7 +268,21 @@ static void check_rest(struct switchback *switchback)
     }
 }
 
-static void run(u64 features, u64 packets, u64 seed)
+static struct chain_place place_of(u8 position, u8 length)
+{
+    struct chain_place place = {.position = position, .length = length, .protects = length > 2};
+    if (position > 1) {
+        place.before_port = to_be16(before.port);
+        memcpy(place.before, before.ip, sizeof(place.before));
+    }
+    if (position < length) {
+        place.after_port = to_be16(after.port);
+        memcpy(place.after, after.ip, sizeof(place.after));
+    }
+    return place;
+}
+
+static void run(u64 features, struct chain_place place, u64 packets, u64 seed)
 {
     struct switchback_config config = {.features = features,
                                        .sampling = 1ull << 31,
@@ -272,6 +310,7 @@ static void run(u64 features, u64 packets, u64 seed)
                                      {.route = NO_ROUTE, .partition = 3, .first = 3, .last = 3}};
     switchback_set_routes(switchback, buckets, ranges, array_length(ranges));
     switchback_set_node(switchback, 2, &node);
+    switchback_set_place(switchback, &place);
     struct worker workers[THREADS + 1] = {{0}};
     pthread_t threads[THREADS + 1];
     u32 busy = THREADS;
@@ -280,7 +319,8 @@ static void run(u64 features, u64 packets, u64 seed)
                                      .random = seed * 64 + i + 1,
                                      .packets = packets,
                                      .shard = i,
-                                     .busy = &busy};
+                                     .busy = &busy,
+                                     .place = place};
         require(pthread_create(&threads[i], NULL, i < THREADS ? traffic : agent, &workers[i]) == 0);
     }
     for (u32 i = 0; i <= THREADS; i++) {
@@ -296,10 +336,13 @@ static void run(u64 features, u64 packets, u64 seed)
     (void)printf("\n");
     (void)fflush(stdout);
     // An idle run must not pass.
-    bool is_cached = (features & FEATURE_CACHE) != 0;
+    bool is_owner = place.position == place.length;
+    require(is_owner || counts[COUNTER_kept] > packets / 5000);
+    require(is_owner || counts[COUNTER_passed] > packets / 50);
+    bool is_cached = is_owner && (features & FEATURE_CACHE) != 0;
     require(!is_cached || counts[COUNTER_read_hits] > packets / 1000);
     require(!is_cached || counts[COUNTER_write_hits] > packets / 5000);
-    require(counts[COUNTER_forwarded_writes] > packets / 1000);
+    require(!is_owner || counts[COUNTER_forwarded_writes] > packets / 1000);
     switchback_free(switchback);
 }
 
@@ -307,7 +350,7 @@ int main(int count, char **arguments)
 {
     u64 packets = count > 1 ? strtoull(arguments[1], NULL, 10) : 200000;
     u64 seed = count > 2 ? strtoull(arguments[2], NULL, 10) : 1;
-    const u64 all = (1ull << 16) - 1;
+    const u64 all = (1ull << 29) - 1 - FEATURE_LAYERS;
     const u64 farreach = all & ~(u64)FEATURE_WRITE_THROUGH;
     const u64 netcache = all & ~(u64)FEATURE_WRITE_BACK;
     const u64 writearound = farreach & netcache;
@@ -315,7 +358,11 @@ int main(int count, char **arguments)
     const u64 features[] = {farreach, netcache, writearound, nocache,
                             farreach & ~(u64)FEATURE_VALIDITY};
     for (u32 i = 0; i < array_length(features); i++) {
-        run(features[i], packets, seed + i);
+        run(features[i], place_of(1, 1), packets, seed + i);
     }
+    // The owner of a chain of two, and keepers at both ends of the way.
+    run(farreach | FEATURE_LAYERS, place_of(2, 2), packets, seed);
+    run(farreach | FEATURE_LAYERS, place_of(1, 3), packets, seed);
+    run(farreach | FEATURE_LAYERS, place_of(2, 3), packets, seed);
     return 0;
 }

@@ -14,7 +14,8 @@ local OPS = {
     [24] = "BOUNCE", [25] = "CACHE_UPDATE", [26] = "CACHE_UPDATE_ACK",
     [64] = "ADMIT", [65] = "SET_VALID", [66] = "EVICT_BEGIN", [67] = "REMOVE", [68] = "LOAD_RECORD", [69] = "LOAD_COUNTERS",
     [70] = "AGE_COUNTERS", [71] = "AGE_SKETCH", [72] = "SNAPSHOT_BEGIN", [73] = "SNAPSHOT_END",
-    [74] = "SET_DURABLE_GENERATION", [75] = "SET_EPOCH", [76] = "LOAD_LANE", [80] = "ORIGINAL", [81] = "EVICT_ME",
+    [74] = "SET_DURABLE_GENERATION", [75] = "SET_EPOCH", [76] = "LOAD_LANE", [79] = "CLEAN", [80] = "ORIGINAL", [81] = "EVICT_ME",
+    [88] = "FREEZE", [89] = "FORGET",
 }
 local STATUS = {
     [0] = "OK", [1] = "NOT_FOUND", [2] = "CONDITION_FAILED", [3] = "FRAGMENTS_MISSING", [4] = "CHANGED", [5] = "NO_SPACE",

@@ -1,7 +1,7 @@
 //! What a datapath is made of: the scheme, the sizes of its tables.
 
-use crate::{Error, ffi};
-use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
+use crate::{Error, TableError, ffi};
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, Place, Scheme};
 
 /// Whether mechanisms can be left out in this build: not in the product.
 pub const ABLATIONS: bool = cfg!(feature = "ablations");
@@ -53,13 +53,39 @@ features! {
     CONDITION_WAIT "condition-wait" = 14,
     /// What can't report its original doesn't change.
     REPORT_FIRST "report-first" = 15,
+    /// Chains may have several switches.
+    LAYERS "layers" = 16,
+    /// A chain's switches take packets of their neighbours only.
+    NEIGHBOUR "neighbour" = 17,
+    /// Keepers keep what the owner tells.
+    KEEPING "keeping" = 18,
+    /// Of it, what readers are told.
+    READER_KEEPING "reader-keeping" = 19,
+    /// And what conditions are refused by.
+    REFUSAL_KEEPING "refusal-keeping" = 20,
+    /// An answer from a lane is kept again.
+    REPEAT_KEPT "repeat-kept" = 21,
+    /// But not once a node has the record.
+    REPEAT_LOOKUP "repeat-lookup" = 22,
+    /// A write that was overwritten before it was stored is kept.
+    SUPERSEDED_KEPT "superseded-kept" = 23,
+    /// A keeper replaces what is older only.
+    KEEP_NEWER "keep-newer" = 24,
+    /// What a keeper can't keep it doesn't pass.
+    KEEP_OR_DROP "keep-or-drop" = 25,
+    /// The owner answers through its keepers.
+    KEPT_FIRST "kept-first" = 26,
+    /// A keeper answers nothing by itself.
+    KEEPER_SILENCE "keeper-silence" = 27,
+    /// Records and completions of another epoch don't count.
+    RECORD_EPOCH "record-epoch" = 28,
 }
 
 impl Features {
     /// No bits.
     pub const NONE: Features = Features(0);
 
-    const MECHANISMS: u64 = (1 << 16) - (1 << 3);
+    const MECHANISMS: u64 = (1 << 29) - (1 << 3) - Features::LAYERS.0;
 
     /// What a scheme needs, with every mechanism. Without a cache every lookup misses.
     pub const fn of(scheme: Scheme) -> Features {
@@ -80,6 +106,11 @@ impl Features {
     /// can mechanisms be left out; elsewhere they are on whatever the mask says.
     pub const fn without(self, bits: Features) -> Features {
         Features(self.0 & !bits.0)
+    }
+
+    /// The mask with these bits.
+    pub const fn with(self, bits: Features) -> Features {
+        Features(self.0 | bits.0)
     }
 
     /// Whether all these bits are set.
@@ -157,6 +188,16 @@ impl Config {
     /// A share of the packets, 0 to 1, as the pipeline has it: of 2^32.
     pub fn sampled(share: f64) -> u64 {
         (share.clamp(0.0, 1.0) * f64::from(1u32 << 31) * 2.0) as u64
+    }
+
+    /// Whether a switch of this scheme can have the place.
+    ///
+    /// # Errors
+    /// One without its neighbours, or of several switches where the scheme has one layer.
+    pub fn check_place(&self, place: &Place) -> Result<(), TableError> {
+        let is_possible =
+            place.is_sound() && (place.length == 1 || self.features.has(Features::LAYERS));
+        if is_possible { Ok(()) } else { Err(TableError::Place) }
     }
 
     /// The C form, or what is wrong.

@@ -7,7 +7,7 @@ use crate::{RouteBucket, RouteRange, Routes};
 use std::ffi::{CStr, c_char};
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use switchback_wire::{Address, CACHED_VALUE_BYTES_MAX, KeyHash, PACKET_BYTES_MAX};
+use switchback_wire::{Address, CACHED_VALUE_BYTES_MAX, KeyHash, PACKET_BYTES_MAX, Place};
 
 pub(crate) const CLASSES_MAX: usize = 4;
 
@@ -103,6 +103,19 @@ pub(crate) struct LaneImage {
     pub(crate) flags: u16,
     pub(crate) locked: u8,
     pub(crate) reserved: [u8; 3],
+    pub(crate) epoch: u32,
+    pub(crate) padding: u32,
+}
+
+/// `struct chain_place`: the bytes of [`Place::encode`], aligned as C has them.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(crate) struct ChainPlace(pub(crate) [u8; Place::BYTES]);
+
+impl Default for ChainPlace {
+    fn default() -> ChainPlace {
+        ChainPlace(Place::sole().encode())
+    }
 }
 
 #[repr(C)]
@@ -112,6 +125,7 @@ pub(crate) struct RegistersImage {
     pub(crate) generation: u32,
     pub(crate) durable_generation: u32,
     pub(crate) snapshot_active: u32,
+    pub(crate) place: ChainPlace,
 }
 
 #[repr(C)]
@@ -156,6 +170,8 @@ unsafe extern "C" {
         range_count: u32,
     );
     fn switchback_set_node(handle: *mut Opaque, node: u32, address: *const Address);
+    fn switchback_set_place(handle: *mut Opaque, place: *const ChainPlace);
+    fn switchback_neighbour(handle: *mut Opaque, is_before: bool, address: *mut Address);
     fn switchback_set_lanes(handle: *mut Opaque, granted: u32);
     fn switchback_set_counting(
         handle: *mut Opaque,
@@ -257,6 +273,21 @@ impl Handle {
     pub(crate) fn set_node(&self, node: u16, address: &Address) {
         // SAFETY: reads the address during the call; C aborts if the node doesn't exist.
         unsafe { switchback_set_node(self.0.as_ptr(), node.into(), address) }
+    }
+
+    /// One thread at a time; a place that the scheme's switches can have.
+    pub(crate) fn set_place(&self, place: &Place) {
+        let place = ChainPlace(place.encode());
+        // SAFETY: C reads the place during the call, and aborts if it makes no sense.
+        unsafe { switchback_set_place(self.0.as_ptr(), &place) }
+    }
+
+    /// The switch before, or after, in the chain.
+    pub(crate) fn neighbour(&self, is_before: bool) -> Address {
+        let mut address = Address::default();
+        // SAFETY: C writes an address during the call.
+        unsafe { switchback_neighbour(self.0.as_ptr(), is_before, &mut address) }
+        address
     }
 
     pub(crate) fn set_lanes(&self, granted: u32) {
@@ -403,6 +434,7 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
 /// Sizes of the structs of this file, by their names in C.
 pub(crate) const SIZES: &[(&str, usize)] = &[
     ("size.address", size_of::<Address>()),
+    ("size.chain_place", size_of::<ChainPlace>()),
     ("size.range", size_of::<RouteRange>()),
     ("size.route_bucket", size_of::<RouteBucket>()),
     ("size.switchback_config", size_of::<Config>()),

@@ -209,7 +209,7 @@ impl Datapath {
             now_ms,
             shard.0.into(),
         );
-        finish(packet, verdict)
+        self.finish(packet, verdict)
     }
 
     /// Runs a batch of packets in order: as [`Datapath::process`] for each, but faster if the
@@ -233,8 +233,21 @@ impl Datapath {
             let mut verdicts = [ffi::Verdict::default(); BATCH];
             self.handle.process(&for_c[..count], &mut verdicts[..count], now_ms, shard.0.into());
             for (item, verdict) in items.iter_mut().map(AsMut::as_mut).zip(verdicts) {
-                item.verdict = finish(&mut item.packet, verdict);
+                item.verdict = self.finish(&mut item.packet, verdict);
             }
+        }
+    }
+
+    #[inline]
+    fn finish(&self, packet: &mut Packet, verdict: ffi::Verdict) -> Verdict {
+        packet.set_length(verdict.length as usize);
+        match verdict.kind {
+            0 => Verdict::Reply,
+            1 => Verdict::Forward(Replicas { nodes: verdict.nodes, count: verdict.count }),
+            2 => Verdict::Drop(DropReason::from_number(verdict.reason)),
+            4 => Verdict::ToSwitch(self.handle.neighbour(true)),
+            5 => Verdict::ToSwitch(self.handle.neighbour(false)),
+            _ => Verdict::Pass,
         }
     }
 
@@ -257,7 +270,7 @@ impl Control for Datapath {
     fn inject(&self, packet: &mut Packet) -> Verdict {
         let length = packet.bytes().len();
         let verdict = self.handle.inject(packet.buffer_mut(), length);
-        finish(packet, verdict)
+        self.finish(packet, verdict)
     }
 
     fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
@@ -291,7 +304,10 @@ impl Control for Datapath {
     }
 
     fn set_place(&self, place: &Place) -> Result<(), TableError> {
-        if *place == Place::sole() { Ok(()) } else { Err(TableError::Place) }
+        self.config.check_place(place)?;
+        let _one_at_a_time = self.tables();
+        self.handle.set_place(place);
+        Ok(())
     }
 
     fn set_lanes(&self, granted: u32) {
@@ -334,17 +350,6 @@ impl fmt::Debug for Datapath {
         f.debug_struct("Datapath")
             .field("registers", &self.peek_registers())
             .finish_non_exhaustive()
-    }
-}
-
-#[inline]
-fn finish(packet: &mut Packet, verdict: ffi::Verdict) -> Verdict {
-    packet.set_length(verdict.length as usize);
-    match verdict.kind {
-        0 => Verdict::Reply,
-        1 => Verdict::Forward(Replicas { nodes: verdict.nodes, count: verdict.count }),
-        2 => Verdict::Drop(DropReason::from_number(verdict.reason)),
-        _ => Verdict::Pass,
     }
 }
 

@@ -2,7 +2,7 @@
 //! packets.
 
 use crate::{Datapath, ffi};
-use switchback_wire::KeyHash;
+use switchback_wire::{KeyHash, Place};
 
 /// Bits of [`Record::state`]; the first four are `guard` of LOAD_RECORD.
 pub mod bits {
@@ -63,6 +63,8 @@ pub struct Lane {
     /// CACHED if it was forwarded so.
     pub flags: u16,
     pub locked: bool,
+    /// In which it was made.
+    pub epoch: u32,
 }
 
 /// What all packets share.
@@ -73,6 +75,7 @@ pub struct Registers {
     pub generation: u32,
     pub durable_generation: u32,
     pub snapshot_active: bool,
+    pub place: Place,
 }
 
 impl Datapath {
@@ -136,6 +139,7 @@ impl Datapath {
             status: image.status,
             flags: image.flags,
             locked,
+            epoch: image.epoch,
         })
     }
 
@@ -149,6 +153,8 @@ impl Datapath {
             flags: entry.flags,
             locked: entry.locked.into(),
             reserved: [0; 3],
+            epoch: entry.epoch,
+            padding: 0,
         };
         self.handle.poke_lane(lane, &image)
     }
@@ -161,6 +167,7 @@ impl Datapath {
             generation: image.generation,
             durable_generation: image.durable_generation,
             snapshot_active: image.snapshot_active != 0,
+            place: Place::decode(&image.place.0),
         }
     }
 
@@ -171,6 +178,7 @@ impl Datapath {
             generation: registers.generation,
             durable_generation: registers.durable_generation,
             snapshot_active: registers.snapshot_active.into(),
+            place: ffi::ChainPlace(registers.place.encode()),
         });
     }
 

@@ -65,6 +65,10 @@ drop_reasons! {
     Unreported "unreported",
     /// It has passed as many switches as it may.
     Ttl "ttl",
+    /// In a chain, not from the switch that may send it.
+    Neighbour "neighbour",
+    /// A keeper has no place for what it must keep.
+    Unkept "unkept",
 }
 
 impl DropReason {
@@ -195,6 +199,10 @@ statistics! {
     hot_misses,
     /// Reports to the agent.
     reports,
+    /// Packets that a keeper passed on, up or down.
+    passed,
+    /// Versions that a keeper stored.
+    kept,
 }
 
 impl Sum for Statistics {

@@ -128,6 +128,7 @@ fn every_number_is_the_same() {
         ("constant.SEQ_COUNTER_BITS", SEQ_COUNTER_BITS.into()),
         ("constant.SWITCH_PORT", SWITCH_PORT.into()),
         ("constant.NO_LOCATION", NO_LOCATION.into()),
+        ("constant.LAYERS_MAX", LAYERS_MAX.into()),
         ("constant.STATISTIC_COUNT", twins().1.len() as u64),
         ("constant.STATE_VALID", bits::VALID.into()),
         ("constant.STATE_LATEST", bits::LATEST.into()),

@@ -28,7 +28,8 @@ struct Row {
 fn registry() -> Vec<Row> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/understand/protocol.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let (_, section) = text.split_once("\n## 9. ").expect("section 9 of the protocol");
+    let (_, rest) = text.split_once("\n## 9. ").expect("section 9 of the protocol");
+    let section = rest.split("\n## ").next().unwrap();
     let (mut rows, mut table) = (Vec::new(), None);
     for line in section.lines() {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();

@@ -78,10 +78,16 @@ numbered! {
         SetEpoch = 75,
         /// Control.
         LoadLane = 76,
+        /// Control: a node has stored this version of a record.
+        Clean = 79,
         /// Report: a record as it was before its first change in a new generation.
         Original = 80,
         /// Report: this record outgrew its slot and wants to be evicted.
         EvictMe = 81,
+        /// Control: another epoch and place, without forgetting.
+        Freeze = 88,
+        /// Control: records of other epochs are gone.
+        Forget = 89,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Caching schemes: which requests of cached keys the switch answers itself.
 
+use crate::place::LAYERS_MAX;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Index;
@@ -23,9 +24,6 @@ pub enum Scheme {
     /// version of FarReach).
     DistReach,
 }
-
-/// Layers of a rack at most: switches of a chain.
-pub const LAYERS_MAX: u8 = 8;
 
 /// What tells one scheme from another.
 struct Properties {

@@ -201,6 +201,7 @@ impl XdpDatapath {
         }
         // Not all empty tables are zeros.
         datapath.clear();
+        datapath.take_place(&Place::sole());
         datapath.set_lanes(config.lanes);
         datapath.set_counting(config.sampling, config.threshold, u32::MAX);
         datapath.set_clock();
@@ -275,7 +276,30 @@ impl XdpDatapath {
         let taken = packet.copy_from(&out[REPLAY_BYTES..ran.length.max(REPLAY_BYTES)]);
         debug_assert!(taken.is_some());
         let (replay, _) = Replay::read_from_prefix(&out).expect("longer than a replay");
-        verdict_of(ran.value, replay.route)
+        self.verdict_of(ran.value, replay.route)
+    }
+
+    fn verdict_of(&self, value: u32, route: u64) -> Verdict {
+        match value {
+            1 => Verdict::Reply,
+            2 => Verdict::Forward(Replicas::of_route(route, false)),
+            3 => Verdict::Forward(Replicas::of_route(route, true)),
+            4 => self.place().before.map_or(Verdict::Pass, Verdict::ToSwitch),
+            5 => self.place().after.map_or(Verdict::Pass, Verdict::ToSwitch),
+            dropped if dropped & DROPPED != 0 => {
+                Verdict::Drop(DropReason::from_number((dropped & 0xff) as u8))
+            }
+            _ => Verdict::Pass,
+        }
+    }
+
+    fn place(&self) -> Place {
+        let bytes = self.shared.get(place("registers.place"), Place::BYTES);
+        Place::decode(bytes.first_chunk().expect("as many as were asked for"))
+    }
+
+    fn take_place(&self, new: &Place) {
+        self.shared.set(place("registers.place"), &new.encode());
     }
 
     fn tables(&self) -> MutexGuard<'_, ()> {
@@ -360,7 +384,7 @@ impl Control for XdpDatapath {
         };
         let taken = packet.copy_from(&out[..ran.length]);
         debug_assert!(taken.is_some());
-        verdict_of(ran.value, u64::MAX)
+        self.verdict_of(ran.value, u64::MAX)
     }
 
     fn lookup_insert(&self, hash: &KeyHash, class: u8, slot: u32) -> Result<(), TableError> {
@@ -408,7 +432,10 @@ impl Control for XdpDatapath {
     }
 
     fn set_place(&self, place: &Place) -> Result<(), TableError> {
-        if *place == Place::sole() { Ok(()) } else { Err(TableError::Place) }
+        self.config.check_place(place)?;
+        let _one_at_a_time = self.tables();
+        self.take_place(place);
+        Ok(())
     }
 
     fn set_lanes(&self, granted: u32) {
@@ -451,18 +478,6 @@ impl Control for XdpDatapath {
         }
         let mut packet = Packet::new();
         while self.next_report(&mut packet) {}
-    }
-}
-
-fn verdict_of(value: u32, route: u64) -> Verdict {
-    match value {
-        1 => Verdict::Reply,
-        2 => Verdict::Forward(Replicas::of_route(route, false)),
-        3 => Verdict::Forward(Replicas::of_route(route, true)),
-        dropped if dropped & DROPPED != 0 => {
-            Verdict::Drop(DropReason::from_number((dropped & 0xff) as u8))
-        }
-        _ => Verdict::Pass,
     }
 }
 

@@ -106,6 +106,7 @@ impl XdpDatapath {
             status: fields.u8("status"),
             flags: fields.u16("flags"),
             locked: fields.u32("locked") != 0,
+            epoch: fields.u32("epoch"),
         })
     }
 
@@ -122,6 +123,7 @@ impl XdpDatapath {
         fields.set("flags", &entry.flags.to_ne_bytes());
         fields.set("request", &entry.request.to_ne_bytes());
         fields.set("seq", &entry.seq.to_ne_bytes());
+        fields.set("epoch", &entry.epoch.to_ne_bytes());
         self.update("lanes", &lane.to_ne_bytes(), &bytes);
         true
     }
@@ -134,6 +136,7 @@ impl XdpDatapath {
             generation: (snapshot >> 32) as u32,
             durable_generation: self.shared.get_u32(place("registers.durable_generation")),
             snapshot_active: snapshot & 1 != 0,
+            place: self.place(),
         }
     }
 
@@ -143,6 +146,7 @@ impl XdpDatapath {
         self.shared.set_u32(place("registers.epoch"), registers.epoch);
         self.shared.set_u32(place("registers.durable_generation"), registers.durable_generation);
         self.shared.set_u64(place("registers.snapshot"), snapshot);
+        self.take_place(&registers.place);
     }
 
     fn bucket(hash: &KeyHash) -> u32 {

@@ -205,7 +205,7 @@ struct Before {
 
 fn before_default() -> Before {
     let registers =
-        Registers { epoch: 5, generation: 3, durable_generation: 2, snapshot_active: false };
+        Registers { epoch: 5, generation: 3, durable_generation: 2, ..Registers::default() };
     let state = State { registers, last: 10, lane: Lane::default(), record: Record::default() };
     Before { state, has_record: false, found: true, sketch: 0, sampled: false }
 }
@@ -226,6 +226,9 @@ fn apply_record(record: &mut Record, fields: &Map<String, Value>, found: &mut bo
             _ => panic!("no such field of a record: {name}"),
         }
     }
+    if record.state & bits::VALID != 0 && record.adm == 0 {
+        record.adm = Seq::new(5, 0).0;
+    }
 }
 
 fn apply_lane(lane: &mut Lane, fields: &Map<String, Value>) {
@@ -237,8 +240,24 @@ fn apply_lane(lane: &mut Lane, fields: &Map<String, Value>) {
             "status" => lane.status = status(value) as u8,
             "flags" => lane.flags = named(value, FLAGS),
             "locked" => lane.locked = value.as_bool().unwrap(),
+            "epoch" => lane.epoch = number(value),
             _ => panic!("no such field of a lane: {name}"),
         }
+    }
+    if lane.state != lane::NONE && lane.epoch == 0 {
+        lane.epoch = 5;
+    }
+}
+
+/// `{"position": 2, "length": 3}`, with the neighbours that it has there.
+fn place(value: &Value) -> Place {
+    let (position, length) = (number(&value["position"]), number(&value["length"]));
+    Place {
+        position,
+        length,
+        before: (position > 1).then_some(BEFORE),
+        after: (position < length).then_some(AFTER),
+        protects: value.get("protects").is_some_and(|protects| protects == true),
     }
 }
 
@@ -251,6 +270,7 @@ fn apply_state(before: &mut Before, fields: &Value) {
             "generation" => state.registers.generation = number(value),
             "durable_generation" => state.registers.durable_generation = number(value),
             "snapshot" => state.registers.snapshot_active = value.as_bool().unwrap(),
+            "place" => state.registers.place = place(value),
             "last" => state.last = number(value),
             "sketch" => before.sketch = number(value),
             "sampled" => before.sampled = value.as_bool().unwrap(),
@@ -324,6 +344,7 @@ fn apply_packet(parts: &mut Parts, fields: &Value) {
             "location" => header.location = number(value),
             "origin" => header.origin = address(value),
             "value" => parts.value = bytes(value),
+            "place" => parts.value = place(value).encode().to_vec(),
             "key" => parts.key = bytes(value),
             "hash" => header.key_hash = hash(value),
             "routing" => header.routing = hash(value).routing(),
@@ -376,19 +397,31 @@ fn parts_of(packet: &Packet) -> Parts {
 }
 
 /// What every packet gets beside what the vector says.
-fn packet_out(parts_in: &Parts, fields: &Value, is_reply: bool, durable_generation: u32) -> Parts {
+fn packet_out(
+    parts_in: &Parts,
+    fields: &Value,
+    verdict: &str,
+    registers: &Registers,
+    is_layered: bool,
+) -> Parts {
     let mut parts = parts_in.clone();
     let header = &mut parts.header;
     let number = header.op as u8;
+    let is_from_wire = number < Op::Admit as u8;
+    let place = registers.place;
+    let is_owner = place.position == place.length;
     header.ttl -= 1;
-    if number < Op::Admit as u8 {
+    if is_from_wire && is_layered {
+        header.hop = place.position;
+    }
+    if is_from_wire && is_owner {
         header.partition = 3;
     }
-    if number <= Op::Scan as u8 {
+    if number <= Op::Scan as u8 && place.position == 1 {
         header.origin = CLIENT;
     }
-    if is_reply {
-        header.durable_generation = durable_generation;
+    if (is_owner || !is_from_wire) && (verdict == "REPLY" || verdict == "UP") {
+        header.durable_generation = registers.durable_generation;
     }
     apply_packet(&mut parts, fields);
     parts
@@ -479,8 +512,8 @@ fn run<S: Subject>(vector: &Value, features: Features) {
     let verdict = run_packet(&datapath, &mut packet, &vector["in"], before.sampled);
     assert_eq!(verdict, vector["verdict"].as_str().unwrap(), "the verdict");
     if !verdict.starts_with("DROP") && !is_raw {
-        let durable_generation = before.state.registers.durable_generation;
-        let expected = packet_out(&parts, &vector["out"], verdict == "REPLY", durable_generation);
+        let (registers, is_layered) = (&before.state.registers, features.has(Features::LAYERS));
+        let expected = packet_out(&parts, &vector["out"], &verdict, registers, is_layered);
         assert_eq!(parts_of(&packet), expected, "the packet out");
     }
     let mut after = before.clone();
@@ -516,7 +549,10 @@ pub(crate) fn vectors() -> Vec<(String, Value, Features)> {
                 path.file_stem().unwrap().display(),
                 vector["name"].as_str().unwrap()
             );
-            vectors.push((name, vector.clone(), Features::by_name(scheme).unwrap()));
+            let features = Features::by_name(scheme).unwrap();
+            let is_layered = vector.get("layers").unwrap_or(&file["layers"]) == true;
+            let features = if is_layered { features.with(Features::LAYERS) } else { features };
+            vectors.push((name, vector.clone(), features));
         }
     }
     vectors
