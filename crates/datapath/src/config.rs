@@ -99,6 +99,9 @@ impl Features {
         if scheme.refreshes() {
             bits |= Features::WRITE_THROUGH.0;
         }
+        if scheme.layers_max() > 1 {
+            bits |= Features::LAYERS.0;
+        }
         Features(bits)
     }
 

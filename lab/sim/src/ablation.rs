@@ -402,7 +402,7 @@ impl Ablation {
             "an answer that is told again is kept only until a node has its record",
             Features::REPEAT_LOOKUP,
         )
-        .in_layers(200, Some(Focus::Evictions)).by(&[Check::Liveness, Check::Progress]),
+        .in_layers(400, None).by(&[Check::Liveness, Check::Progress]),
         datapath("keep-last", "keepers store only what is newer", Features::KEEP_NEWER)
             .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
         without(
