@@ -165,7 +165,7 @@ impl MemoryFabric {
                     self.deliver(at, MemoryFabric::node_address(*node), packet);
                 }
             }
-            Verdict::ToSwitch(to) => self.deliver(to, packet),
+            Verdict::ToSwitch(to) => self.deliver(at, to, packet),
             Verdict::Drop(_) | Verdict::Pass => {}
         }
         false

@@ -44,7 +44,8 @@ pub struct Ablation {
 
 const NONE: Features = Features(0);
 /// Why clients don't see what keepers lack.
-const PRESERVED: BlackBox = BlackBox::Hidden("clients preserve what keepers are to keep, and bring it back");
+const PRESERVED: BlackBox =
+    BlackBox::Hidden("clients preserve what keepers are to keep, and bring it back");
 const ALL: Mechanisms = Mechanisms::ALL;
 
 const fn without(
@@ -384,48 +385,35 @@ impl Ablation {
                 .caught_in(10, Some(Focus::Restarts))
                 .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         datapath("no-keeping", "keepers store what the owner tells", Features::KEEPING)
-            .in_layers(20, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(10).by(&[Check::Kept]).seen_by_clients(PRESERVED),
         datapath("no-reader-keeping", "keepers store what readers are told", Features::READER_KEEPING)
-            .in_layers(20, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
-        datapath(
-            "no-refusal-keeping",
-            "keepers store the version that made the owner refuse a condition",
-            Features::REFUSAL_KEEPING,
-        )
-        .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
         datapath("tell-before-kept", "the owner's answers pass the keepers", Features::KEPT_FIRST)
-            .in_layers(20, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(10).by(&[Check::Kept]).seen_by_clients(PRESERVED),
         datapath("repeat-unkept", "an answer that is told again is kept again", Features::REPEAT_KEPT)
-            .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
-        datapath(
-            "repeat-by-lane",
-            "an answer that is told again is kept only until a node has its record",
-            Features::REPEAT_LOOKUP,
-        )
-        .in_layers(400, None).by(&[Check::Liveness, Check::Progress]),
+            .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
         datapath("keep-last", "keepers store only what is newer", Features::KEEP_NEWER)
-            .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
         without(
             "owner-first",
             "keepers admit an entry before the owner, and pass nothing that they can't keep",
             Features::KEEP_OR_DROP,
             Mechanisms { keepers_first: false, ..ALL },
         )
-        .in_layers(200, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
         parts(
             "keepers-gone-first",
             "keepers forget an entry after the owner, once its node has stored it",
             Mechanisms { keepers_last: false, ..ALL },
         )
-        .in_layers(20, Some(Focus::Evictions)).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
         datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
-            .in_layers(200, Some(Focus::Evictions)).by(&[Check::Linearizable]),
-        datapath("any-neighbour", "members take packets of their neighbours only", Features::NEIGHBOUR)
-            .in_layers(400, Some(Focus::Splits)).by(&[Check::Linearizable]),
+            .in_layers(20).by(&[Check::Linearizable]),
     ];
 
-    /// The same in racks with several layers.
-    const fn in_layers(self, seeds: u64, focus: Option<Focus>) -> Ablation {
+    /// Caught in as many racks with several layers whose keys come and go.
+    const fn in_layers(self, seeds: u64) -> Ablation {
+        let focus = Some(Focus::Evictions);
         Ablation { scheme: Scheme::DistReach, seeds, focus, ..self }
     }
 

@@ -172,8 +172,7 @@ pub fn run(args: &SimArgs) -> ExitCode {
         return check_history(path);
     }
     if args.ablations {
-        let missed =
-            sweep::miss_each(args.scheme, checks(args), ABLATED_SEEDS, threads(args));
+        let missed = sweep::miss_each(args.scheme, checks(args), ABLATED_SEEDS, threads(args));
         print!("{}", sweep::table(&missed));
         return ExitCode::SUCCESS;
     }
