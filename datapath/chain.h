@@ -43,24 +43,25 @@ STEP bool is_from(const struct call *call, const u64 *ip, const be16 *port)
 
 // A request comes from the position before, which for the first one is any client; an answer from
 // the position after.
-STEP bool is_from_neighbour(struct call *call, bool is_answer)
+STEP bool is_from_neighbour(struct packet *packet, struct call *call, bool is_answer)
 {
     const struct chain_place *place = &registers_of(call)->place;
-    u8 position = position_of(call);
+    const struct wire *wire = packet_view(packet, call);
+    u8 position = position_of(call), hop = wire != NULL ? wire->hop : 0;
     if (is_answer) {
-        return call->header.hop == position + 1 && is_from(call, place->after, &place->after_port);
+        return hop == position + 1 && is_from(call, place->after, &place->after_port);
     }
-    return call->header.hop == position - 1 &&
+    return hop == position - 1 &&
            (position == 1 || is_from(call, place->before, &place->before_port));
 }
 
 // Whether this switch takes the packet from its sender. What nodes say is the owner's to hear.
-STEP u32 chain_takes(struct call *call, bool is_answer)
+STEP u32 chain_takes(struct packet *packet, struct call *call, bool is_answer)
 {
     if (is_answer && !is_keeper(call)) {
         return likely(table_is_node(call, sender(call))) ? CONTINUE : drop(SENDER);
     }
-    bool is_taken = !is_layered(call) || is_from_neighbour(call, is_answer) ||
+    bool is_taken = !is_layered(call) || is_from_neighbour(packet, call, is_answer) ||
                     !has_feature(call, FEATURE_NEIGHBOUR);
     return likely(is_taken) ? CONTINUE : drop(NEIGHBOUR);
 }

@@ -60,7 +60,7 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
     }
     encode_common(&call->header, wire);
     wire->ttl -= 1;
-    bool is_answer = verdict == REPLY || verdict == UP;
+    bool is_answer = verdict == REPLY || (is_layered(call) && verdict == UP);
     if (is_answer || has_flag(&call->header, FLAG_EMBEDDED)) {
         encode_record(&call->header, wire);
     } else if (unlikely(has_flag(&call->header, FLAG_HOT))) {

@@ -64,7 +64,6 @@ STEP void decode_common(const struct wire *wire, struct header *header)
     header->hash_low = from_be64(wire->hash_low);
     header->value_bytes = from_be16(wire->value_bytes);
     header->key_bytes = from_be16(wire->key_bytes);
-    header->hop = wire->hop;
 }
 
 // What all but reads say. A read asks for a key and nothing else, and most packets are reads.
@@ -167,7 +166,7 @@ STEP u32 parse(struct packet *packet, struct call *call)
     if (call->injected) {
         return CONTINUE;
     }
-    verdict = chain_takes(call, operation.from_node);
+    verdict = chain_takes(packet, call, operation.from_node);
     if (unlikely(verdict != CONTINUE)) {
         return verdict;
     }

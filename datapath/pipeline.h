@@ -60,8 +60,8 @@ STEP u32 own(struct packet *packet, struct call *call)
         verdict = serve(packet, call);
     }
     // An acknowledgement goes to a node.
-    bool is_answer = verdict == REPLY && call->header.op != OP_CACHE_UPDATE_ACK;
-    return is_answer ? chain_answer(call) : verdict;
+    bool goes_up = is_layered(call) && verdict == REPLY && call->header.op != OP_CACHE_UPDATE_ACK;
+    return goes_up ? chain_answer(call) : verdict;
 }
 
 // A packet from the wire.

@@ -50,7 +50,7 @@ STEP void finish(const struct packet *packet, const struct call *call, u32 resul
         verdict->reason = (u8)(result & ~DROPPED);
     } else if (result == REPLY) {
         verdict->kind = VERDICT_REPLY;
-    } else if (result == UP || result == DOWN) {
+    } else if (call->is_layered && (result == UP || result == DOWN)) {
         verdict->kind = result == UP ? VERDICT_UP : VERDICT_DOWN;
     } else {
         verdict->kind = VERDICT_FORWARD;
@@ -103,10 +103,6 @@ STEP void process_one(const struct run *run, const struct switchback_item *item,
                       struct foreknown *foreknown, struct switchback_verdict *verdict)
 {
     invariant(item->length <= PACKET_BYTES_MAX);
-    if (unlikely(is_on(run->switchback->features, FEATURE_LAYERS))) {
-        process_layered(run, item, foreknown, verdict);
-        return;
-    }
     switch (op_of(item)) {
     case OP_READ:
         process(run, item, foreknown, verdict, false);
@@ -161,6 +157,12 @@ static __attribute__((noinline)) void process_batch(const struct run *run,
     }
     for (u32 i = 0; i < count; i++) {
         foreknow(run->switchback, &items[i], &foreknown[i]);
+    }
+    if (unlikely(is_on(run->switchback->features, FEATURE_LAYERS))) {
+        for (u32 i = 0; i < count; i++) {
+            process_layered(run, &items[i], &foreknown[i], &verdicts[i]);
+        }
+        return;
     }
     for (u32 i = 0; i < count; i++) {
         process_one(run, &items[i], &foreknown[i], &verdicts[i]);

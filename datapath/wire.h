@@ -193,7 +193,6 @@ struct header {
     u8 op;
     u8 status;
     u8 record_flags;
-    u8 hop;
 };
 
 static inline bool has_flag(const struct header *header, u16 flag)

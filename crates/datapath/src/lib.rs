@@ -245,10 +245,15 @@ impl Datapath {
             0 => Verdict::Reply,
             1 => Verdict::Forward(Replicas { nodes: verdict.nodes, count: verdict.count }),
             2 => Verdict::Drop(DropReason::from_number(verdict.reason)),
-            4 => Verdict::ToSwitch(self.handle.neighbour(true)),
-            5 => Verdict::ToSwitch(self.handle.neighbour(false)),
-            _ => Verdict::Pass,
+            3 => Verdict::Pass,
+            kind => self.to_switch(kind),
         }
+    }
+
+    /// Not inlined: what is the only switch of a chain never gets here.
+    #[cold]
+    fn to_switch(&self, kind: u8) -> Verdict {
+        Verdict::ToSwitch(self.handle.neighbour(kind == 4))
     }
 
     fn tables(&self) -> MutexGuard<'_, ()> {
