@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// A chain's switches: from whom each takes packets, and where they go next. (Protocol, section 10.)
+// A chain's switches: which senders each takes packets from, and where they go next. (Protocol,
+// section 10.)
 //
 // Position 1 is next to the clients. The last position, next to the nodes, owns the chain's records
 // and decides everything; the others are keepers (keep.h). A packet passes all of them, in this

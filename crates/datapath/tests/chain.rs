@@ -116,7 +116,7 @@ impl Node {
 /// A request that waits for its answer.
 struct Open {
     packet: Packet,
-    /// The newest version that anyone was told when it began.
+    /// The newest version that a client was told when it began.
     told: Seq,
 }
 
