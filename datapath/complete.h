@@ -47,10 +47,11 @@ STEP void lane_set(struct call *call, struct lane *entry, u8 state)
     entry->state = state;
 }
 
-// One that was made in another epoch counts as empty.
+// One that was made in another epoch, in a chain of several switches, counts as empty.
 STEP u8 lane_state(struct call *call, const struct lane *entry)
 {
-    bool is_current = entry->epoch == call->epoch || !has_feature(call, FEATURE_RECORD_EPOCH);
+    bool is_current = !is_layered(call) || entry->epoch == call->epoch ||
+                      !has_feature(call, FEATURE_RECORD_EPOCH);
     return is_current ? entry->state : LANE_NONE;
 }
 

@@ -158,14 +158,26 @@ static __attribute__((noinline)) void process_batch(const struct run *run,
     for (u32 i = 0; i < count; i++) {
         foreknow(run->switchback, &items[i], &foreknown[i]);
     }
-    if (unlikely(is_on(run->switchback->features, FEATURE_LAYERS))) {
-        for (u32 i = 0; i < count; i++) {
-            process_layered(run, &items[i], &foreknown[i], &verdicts[i]);
-        }
-        return;
-    }
     for (u32 i = 0; i < count; i++) {
         process_one(run, &items[i], &foreknown[i], &verdicts[i]);
+    }
+}
+
+// The same where chains have layers.
+static __attribute__((noinline)) void process_layered_batch(const struct run *run,
+                                                            const struct switchback_item *items,
+                                                            struct switchback_verdict *verdicts,
+                                                            u32 count)
+{
+    struct foreknown foreknown[BATCH_MAX];
+    for (u32 i = 0; i < count; i++) {
+        foreknow_begin(run->switchback, &items[i], &foreknown[i]);
+    }
+    for (u32 i = 0; i < count; i++) {
+        foreknow(run->switchback, &items[i], &foreknown[i]);
+    }
+    for (u32 i = 0; i < count; i++) {
+        process_layered(run, &items[i], &foreknown[i], &verdicts[i]);
     }
 }
 
@@ -177,7 +189,12 @@ void switchback_process(struct switchback *switchback, const struct switchback_i
         .switchback = switchback, .now_ms = now_ms, .statistics = shard_of(switchback, shard)};
     for (u32 done = 0; done < count; done += BATCH_MAX) {
         u32 left = count - done;
-        process_batch(&run, items + done, verdicts + done, left < BATCH_MAX ? left : BATCH_MAX);
+        u32 now = left < BATCH_MAX ? left : BATCH_MAX;
+        if (unlikely(is_on(switchback->features, FEATURE_LAYERS))) {
+            process_layered_batch(&run, items + done, verdicts + done, now);
+        } else {
+            process_batch(&run, items + done, verdicts + done, now);
+        }
     }
 }
 

@@ -66,9 +66,10 @@ STEP void record_unlock(struct record *record)
     store_release(&record->version, version + 1);
 }
 
+// Only in a chain of several switches records outlive their epoch: frozen, to be loaded.
 STEP bool record_is_of_epoch(struct call *call, const struct record *record)
 {
-    return load_relaxed(&record->adm) >> SEQ_COUNTER_BITS == call->epoch ||
+    return !is_layered(call) || load_relaxed(&record->adm) >> SEQ_COUNTER_BITS == call->epoch ||
            !has_feature(call, FEATURE_RECORD_EPOCH);
 }
 

@@ -1,4 +1,4 @@
-use crate::{Config, TableError, Verdict};
+use crate::{Config, Neighbour, TableError, Verdict};
 use switchback_wire::{Address, KeyHash, Map, Packet, Place};
 
 /// What a switch's agent does to a datapath, wherever it runs: in this process or in the kernel.
@@ -40,6 +40,9 @@ pub trait Control {
     /// # Errors
     /// A place that no switch of this scheme can have; the one before stays.
     fn set_place(&self, place: &Place) -> Result<(), TableError>;
+
+    /// Where a neighbour in the chain is; `None` if the switch has none there.
+    fn neighbour(&self, neighbour: Neighbour) -> Option<Address>;
 
     /// Grants the lanes below this, as far as there is room for them ([`Config::lanes`]); packets
     /// of others are dropped.

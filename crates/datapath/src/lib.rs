@@ -90,7 +90,17 @@ impl fmt::Debug for Replicas {
     }
 }
 
-/// What the caller is to do with the packet, which may have changed.
+/// A switch next to this one in its chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Neighbour {
+    /// The one that is nearer to the clients.
+    Before,
+    /// The one that is nearer to the nodes.
+    After,
+}
+
+/// What the caller is to do with the packet, which may have changed. Small, since each packet of a
+/// batch has one written for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Verdict {
@@ -98,8 +108,8 @@ pub enum Verdict {
     Reply,
     /// Send it to the first of these nodes.
     Forward(Replicas),
-    /// Send it to this switch, the one before or after in the chain.
-    ToSwitch(Address),
+    /// Send it to this neighbour in the chain, whose address [`Control::neighbour`] says.
+    ToSwitch(Neighbour),
     /// Forget it.
     Drop(DropReason),
     /// It isn't ours.
@@ -246,14 +256,9 @@ impl Datapath {
             1 => Verdict::Forward(Replicas { nodes: verdict.nodes, count: verdict.count }),
             2 => Verdict::Drop(DropReason::from_number(verdict.reason)),
             3 => Verdict::Pass,
-            kind => self.to_switch(kind),
+            4 => Verdict::ToSwitch(Neighbour::Before),
+            _ => Verdict::ToSwitch(Neighbour::After),
         }
-    }
-
-    /// Not inlined: what is the only switch of a chain never gets here.
-    #[cold]
-    fn to_switch(&self, kind: u8) -> Verdict {
-        Verdict::ToSwitch(self.handle.neighbour(kind == 4))
     }
 
     fn tables(&self) -> MutexGuard<'_, ()> {
@@ -313,6 +318,11 @@ impl Control for Datapath {
         let _one_at_a_time = self.tables();
         self.handle.set_place(place);
         Ok(())
+    }
+
+    fn neighbour(&self, neighbour: Neighbour) -> Option<Address> {
+        let address = self.handle.neighbour(neighbour == Neighbour::Before);
+        (address.port != 0).then_some(address)
     }
 
     fn set_lanes(&self, granted: u32) {

@@ -285,7 +285,7 @@ impl Walk {
         let to = match verdict {
             Verdict::Reply => packet.parse().unwrap().header.origin,
             Verdict::Forward(_) => NODE,
-            Verdict::ToSwitch(neighbour) => neighbour,
+            Verdict::ToSwitch(neighbour) => self.chain[index].neighbour(neighbour).unwrap(),
             Verdict::Drop(_) | Verdict::Pass => return Ok(()),
         };
         self.flights.push(Flight { from: switch(index), to, packet });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use switchback_assembly::Part;
 use switchback_core::control::{ClientNotice, ClientReport};
-use switchback_datapath::{Datapath, Shard, Verdict};
+use switchback_datapath::{Control, Datapath, Item, Neighbour, Shard, Verdict};
 use switchback_wire::{Address, Op, Packet};
 
 /// A packet in a queue: the sender's address, and its bytes.
@@ -125,7 +125,7 @@ impl MemoryFabric {
             return false;
         };
         let verdict = datapath.process(packet, from, unix_ms(), random, shard);
-        self.pass_on(from, to, packet, verdict)
+        self.pass_on(from, to, packet, verdict, (random, shard))
     }
 
     /// As [`MemoryFabric::pass`] of each packet, in this order; a packet's `from` says whose it is.
@@ -144,31 +144,72 @@ impl MemoryFabric {
         };
         datapath.process_batch(run, unix_ms(), shard);
         for Outgoing { item, to, sent } in run {
-            let is_answered = self.pass_on(item.from, *to, &item.packet, item.verdict);
+            let Item { packet, from, random, verdict } = item;
+            let is_answered = self.pass_on(*from, *to, packet, *verdict, (*random, shard));
             *sent = if is_answered { Sent::Answered } else { Sent::OnItsWay };
         }
     }
 
-    /// What becomes of a packet of `from` that the switch `at` has processed.
+    /// What becomes of a packet of `from` that the switch `at` has processed: the other switches of
+    /// its chain are calls, too.
     #[inline]
-    fn pass_on(&self, from: Address, at: Address, packet: &Packet, verdict: Verdict) -> bool {
+    fn pass_on(
+        &self,
+        from: Address,
+        at: Address,
+        packet: &mut Packet,
+        verdict: Verdict,
+        by: (u32, Shard),
+    ) -> bool {
         match verdict {
-            Verdict::Reply => {
-                let to = reply_address(from, packet);
-                if to == from {
-                    return true;
-                }
-                self.deliver(at, to, packet);
-            }
+            Verdict::Reply => self.reply(from, at, packet),
             Verdict::Forward(replicas) => {
                 for node in replicas.iter() {
                     self.deliver(at, MemoryFabric::node_address(*node), packet);
                 }
+                false
             }
-            Verdict::ToSwitch(to) => self.deliver(at, to, packet),
-            Verdict::Drop(_) | Verdict::Pass => {}
+            Verdict::ToSwitch(neighbour) => self.pass_along(from, at, packet, neighbour, by),
+            Verdict::Drop(_) | Verdict::Pass => false,
         }
+    }
+
+    /// Sends an answer of the switch `at`; true if it is for `from`, whose buffer has it.
+    #[inline]
+    fn reply(&self, from: Address, at: Address, packet: &Packet) -> bool {
+        let to = reply_address(from, packet);
+        if to == from {
+            return true;
+        }
+        self.deliver(at, to, packet);
         false
+    }
+
+    /// Takes a packet from switch to switch, until one of them does something else with it.
+    #[cold]
+    fn pass_along(
+        &self,
+        from: Address,
+        at: Address,
+        packet: &mut Packet,
+        neighbour: Neighbour,
+        (random, shard): (u32, Shard),
+    ) -> bool {
+        let (mut at, mut neighbour) = (at, neighbour);
+        loop {
+            let next = self.switch(at).and_then(|datapath| datapath.neighbour(neighbour));
+            let Some((next, datapath)) = next.and_then(|next| Some((next, self.switch(next)?)))
+            else {
+                self.count_undeliverable(1);
+                return false;
+            };
+            match datapath.process(packet, at, unix_ms(), random, shard) {
+                Verdict::ToSwitch(further) => (at, neighbour) = (next, further),
+                verdict => {
+                    return self.pass_on(from, next, packet, verdict, (random, shard));
+                }
+            }
+        }
     }
 }
 

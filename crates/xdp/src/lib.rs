@@ -41,8 +41,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 use switchback_datapath::{
-    Config, Control, DropReason, Replicas, RouteBucket, Routes, STATISTIC_COUNT, Statistics,
-    TableError, Verdict,
+    Config, Control, DropReason, Neighbour, Replicas, RouteBucket, Routes, STATISTIC_COUNT,
+    Statistics, TableError, Verdict,
 };
 use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet, Place, location};
 use sys::{Calls, Shared};
@@ -284,8 +284,8 @@ impl XdpDatapath {
             1 => Verdict::Reply,
             2 => Verdict::Forward(Replicas::of_route(route, false)),
             3 => Verdict::Forward(Replicas::of_route(route, true)),
-            4 => self.place().before.map_or(Verdict::Pass, Verdict::ToSwitch),
-            5 => self.place().after.map_or(Verdict::Pass, Verdict::ToSwitch),
+            4 => Verdict::ToSwitch(Neighbour::Before),
+            5 => Verdict::ToSwitch(Neighbour::After),
             dropped if dropped & DROPPED != 0 => {
                 Verdict::Drop(DropReason::from_number((dropped & 0xff) as u8))
             }
@@ -436,6 +436,14 @@ impl Control for XdpDatapath {
         let _one_at_a_time = self.tables();
         self.take_place(place);
         Ok(())
+    }
+
+    fn neighbour(&self, neighbour: Neighbour) -> Option<Address> {
+        let Place { before, after, .. } = self.place();
+        match neighbour {
+            Neighbour::Before => before,
+            Neighbour::After => after,
+        }
     }
 
     fn set_lanes(&self, granted: u32) {

@@ -181,7 +181,7 @@ impl Pair {
         if !matches!(native, Verdict::Drop(_)) {
             assert_eq!(packet.bytes(), other.bytes(), "the packet that came of {said}");
         }
-        if matches!(native, Verdict::Forward(_)) || native == Verdict::ToSwitch(AFTER) {
+        if matches!(native, Verdict::Forward(_)) || native == Verdict::ToSwitch(Neighbour::After) {
             forwarded.push(packet);
             if forwarded.len() > 16 {
                 forwarded.remove(0);

@@ -473,9 +473,14 @@ fn run_packet<S: Subject>(
             assert_eq!(replicas[..], [0]);
             "FORWARD".to_owned()
         }
-        Verdict::ToSwitch(BEFORE) => "UP".to_owned(),
-        Verdict::ToSwitch(AFTER) => "DOWN".to_owned(),
-        Verdict::ToSwitch(other) => panic!("to {other:?}, which is no neighbour"),
+        Verdict::ToSwitch(neighbour) => {
+            let (name, at) = match neighbour {
+                Neighbour::Before => ("UP", BEFORE),
+                Neighbour::After => ("DOWN", AFTER),
+            };
+            assert_eq!(datapath.control().neighbour(neighbour), Some(at));
+            name.to_owned()
+        }
         Verdict::Drop(reason) => format!("DROP {reason}"),
         Verdict::Pass => "PASS".to_owned(),
     }

@@ -81,7 +81,9 @@ impl KernelThread {
 
     fn pass(&mut self, from: Address, packet: &mut Packet) {
         let verdict = self.datapath.process(packet, from, 0, 0);
-        carry_out(verdict, from, packet, &self.nodes, |to| self.link.send(to, packet));
+        carry_out(&*self.datapath, verdict, from, packet, &self.nodes, |to| {
+            self.link.send(to, packet)
+        });
     }
 
     /// An empty datagram makes the kernel ask for the next hop of its receiver, who takes no notice

@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use switchback_datapath::{NodeAddresses, Verdict};
+use switchback_datapath::{Control, NodeAddresses, Verdict};
 use switchback_net::{UdpLink, reply_address};
 use switchback_wire::{Address, Packet};
 
@@ -75,8 +75,9 @@ fn wait(poll: &mut Poll, events: &mut mio::Events, timeout: Option<std::time::Du
     }
 }
 
-/// What the datapath decided on a packet, carried out.
+/// What `datapath` decided on a packet, carried out.
 fn carry_out(
+    datapath: &impl Control,
     verdict: Verdict,
     from: Address,
     packet: &Packet,
@@ -86,7 +87,8 @@ fn carry_out(
     match verdict {
         Verdict::Reply => send(reply_address(from, packet)),
         Verdict::Forward(replicas) => nodes.each(&replicas, send),
-        Verdict::ToSwitch(neighbour) => send(neighbour),
+        // It may have got another place since it processed the packet.
+        Verdict::ToSwitch(neighbour) => datapath.neighbour(neighbour).into_iter().for_each(send),
         Verdict::Drop(_) | Verdict::Pass => {}
     }
 }

@@ -108,7 +108,7 @@ impl SwitchThread {
     }
 
     fn pass_on(&mut self, item: &Item) {
-        carry_out(item.verdict, item.from, &item.packet, &self.nodes, |to| {
+        carry_out(&*self.datapath, item.verdict, item.from, &item.packet, &self.nodes, |to| {
             if let Some(log) = &mut self.packet_log {
                 log.write(self.link.address().into(), to, &item.packet);
             }

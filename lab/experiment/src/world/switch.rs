@@ -9,7 +9,7 @@ use std::sync::Arc;
 use switchback_assembly::Part;
 use switchback_core::control::{Command, SwitchCommand};
 use switchback_core::switch::{Agent, carry_out};
-use switchback_datapath::{Datapath, Shard, Verdict};
+use switchback_datapath::{Control, Datapath, Shard, Verdict};
 use switchback_net::DatapathTarget;
 use switchback_wire::KeyHash;
 
@@ -80,7 +80,9 @@ impl World {
                 Err(_) => flight.from,
             },
             Verdict::Forward(replicas) => Part::Node(replicas[0]).address(),
-            Verdict::ToSwitch(to) => to,
+            Verdict::ToSwitch(neighbour) => {
+                running.datapath.neighbour(neighbour).expect("the pipeline names one that it has")
+            }
             Verdict::Drop(_) | Verdict::Pass => {
                 self.statistics.dropped += 1;
                 self.timeline.done(flight);

@@ -342,7 +342,14 @@ impl World {
                 let to = Part::Node(replicas[0]).address();
                 self.send_packet(part, to, flight);
             }
-            Verdict::ToSwitch(to) => self.send_packet(part, to, flight),
+            Verdict::ToSwitch(neighbour) => {
+                let running = self.switches[usize::from(switch)].running.as_ref();
+                // It may have got another place since it processed the packet.
+                match running.and_then(|running| running.datapath.neighbour(neighbour)) {
+                    Some(to) => self.send_packet(part, to, flight),
+                    None => self.flights.done(flight),
+                }
+            }
             Verdict::Drop(reason) => {
                 self.trace.line(self.now_us, || format!("{part} drops {reason}"));
                 self.flights.done(flight);
