@@ -182,7 +182,7 @@ fn serve_metrics(
 }
 
 fn switch_supervisor(config: &RackConfig, agent: &AgentHandle, counted: Counted) -> Supervisor {
-    let here = SwitchHere { counted, agent: agent.clone() };
+    let here = SwitchHere { counted, agent: agent.clone(), is_last: true };
     Supervisor { switches: vec![here], ..Supervisor::new(config) }
 }
 

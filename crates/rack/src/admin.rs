@@ -229,8 +229,10 @@ pub struct ChainStatus {
     pub phase: String,
     /// Its epoch.
     pub epoch: u32,
-    /// The switch that serves it, if one does.
+    /// The switch that serves it, if one does: the last one that requests pass.
     pub switch: Option<u16>,
+    /// The switches that requests pass, in their order.
+    pub switches: Vec<u16>,
     /// The generation that its last snapshot began.
     pub generation: u32,
     /// Its records of older generations are durable.

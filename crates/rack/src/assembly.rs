@@ -350,9 +350,15 @@ impl Assembly {
         Ok((uplink, Box::new(ClientControl(self.hub.port(Peer::Client(id))))))
     }
 
-    /// What the pipelines of all switches counted so far.
+    /// The switches of the last layer, which decide about what passes the others, too.
+    pub fn last_switches(&self) -> impl Iterator<Item = &Switch> {
+        let is_last = |switch: &(u16, &Switch)| self.rack.layer_of(switch.0) == self.rack.layers;
+        (0..).zip(&self.switches).filter(is_last).map(|(_, switch)| switch)
+    }
+
+    /// What the pipelines that decide counted so far.
     pub fn counted(&self) -> Statistics {
-        self.switches.iter().map(|switch| switch.pipeline.statistics()).sum()
+        self.last_switches().map(|switch| switch.pipeline.statistics()).sum()
     }
 
     /// Counts packets dropped by queues.

@@ -22,7 +22,7 @@ pub fn rack(config: &RackConfig) -> Rack {
         scheme: config.rack.scheme,
         nodes: config.nodes.len() as u16,
         chains: config.topology.chains,
-        layers: 1,
+        layers: config.topology.layers,
         partitions: config.rack.partitions,
         lanes: config.controller.lanes,
         session_lanes: config.client.lanes,

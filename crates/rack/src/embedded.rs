@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use switchback_assembly::Rack;
 use switchback_gateway::Gateway;
 use switchback_gateway::spool::SpoolDirectory;
 use switchback_xdp::Mode;
@@ -121,7 +122,8 @@ fn attach(
     sources: &Sources,
 ) -> Supervisor {
     supervisor.controller = Some(assembly.controller.clone());
-    supervisor.switches = assembly.switches.iter().map(switch_here).collect();
+    let rack = blueprint::rack(config);
+    supervisor.switches = (0..).zip(&assembly.switches).map(|at| switch_here(&rack, at)).collect();
     supervisor.nodes = assembly
         .nodes
         .iter()
@@ -153,9 +155,13 @@ fn attach(
     supervisor
 }
 
-fn switch_here(switch: &Switch) -> SwitchHere {
+fn switch_here(rack: &Rack, (index, switch): (u16, &Switch)) -> SwitchHere {
     let counted = switch.pipeline.clone();
-    SwitchHere { counted: Box::new(move || counted.statistics()), agent: switch.agent.clone() }
+    SwitchHere {
+        counted: Box::new(move || counted.statistics()),
+        agent: switch.agent.clone(),
+        is_last: rack.layer_of(index) == rack.layers,
+    }
 }
 
 /// Lets the metrics see switch `label`.

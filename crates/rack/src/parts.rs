@@ -50,7 +50,9 @@ impl Threads {
         target: impl Target + Send + 'static,
     ) -> anyhow::Result<AgentHandle> {
         let clock = Clock::default();
-        let agent = blueprint::rack(config).agent(draw_boot(), 1, address.into(), clock.now());
+        let (rack, layer) =
+            (blueprint::rack(config), listed(&config.switches, "switch", index)?.layer);
+        let agent = rack.agent(draw_boot(), layer, address.into(), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
         let thread = AgentThread { agent, target, port, clock };
         Ok(self.start(|stop| thread.start(stop))?)

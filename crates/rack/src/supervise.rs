@@ -32,6 +32,8 @@ pub struct SwitchHere {
     pub counted: Counted,
     /// Its agent.
     pub agent: AgentHandle,
+    /// It is of the last layer, and decides about what passes the others, too.
+    pub is_last: bool,
 }
 
 /// What runs in this process.
@@ -79,11 +81,15 @@ impl Supervisor {
         self.controller.as_ref()?.call(|controller, now| controller.status(now))
     }
 
+    /// Those that decide; `None` if there is no switch here.
+    fn last_switches(&self) -> Option<impl Iterator<Item = &SwitchHere>> {
+        let switches = (!self.switches.is_empty()).then_some(&self.switches)?;
+        Some(switches.iter().filter(|switch| switch.is_last))
+    }
+
     fn operations(&self) -> Option<OperationsStatus> {
-        if self.switches.is_empty() {
-            return None;
-        }
-        let counted: Statistics = self.switches.iter().map(|switch| (switch.counted)()).sum();
+        let counted: Statistics = self.last_switches()?.map(|switch| (switch.counted)()).sum();
+        let drops = self.switches.iter().map(|switch| (switch.counted)().drops.iter().sum::<u64>());
         let cached_reads =
             counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
         Some(OperationsStatus {
@@ -93,7 +99,7 @@ impl Supervisor {
             answered_by_nodes: counted.read_reply + counted.write_reply,
             absorbed_writes: counted.absorbed_writes,
             conservative_reads: counted.fenced_reads + counted.embedded_reads,
-            dropped: counted.drops.iter().sum::<u64>() + (self.dropped)(),
+            dropped: drops.sum::<u64>() + (self.dropped)(),
         })
     }
 
@@ -175,9 +181,8 @@ fn ended() -> AdminError {
 
 impl Admin for Supervisor {
     fn status(&self) -> RackStatus {
-        let agents = || self.switches.iter().map(|switch| switch.agent.statistics());
         let counted = |count: fn(&AgentStatistics) -> u64| {
-            (!self.switches.is_empty()).then(|| agents().map(|agent| count(&agent)).sum())
+            Some(self.last_switches()?.map(|switch| count(&switch.agent.statistics())).sum())
         };
         let mut status = RackStatus {
             name: self.config.rack.name.clone(),
@@ -239,6 +244,7 @@ impl Admin for Supervisor {
             phase: chain.phase.into(),
             epoch: chain.epoch,
             switch: chain.members.last().copied(),
+            switches: chain.members,
             generation: chain.generation,
             durable_generation: chain.durable_generation,
             cached: chain.cached as u64,

@@ -106,9 +106,9 @@ impl Wiring {
             Wires::Kernel(buffers, mode) => {
                 ensure!(
                     rack.switches() == 1,
-                    "the network of a rack's own has one switch, and this rack has {} chains; leave \
-                     --datapath xdp out, or list the switches of several machines as [[switch]]",
-                    rack.chains
+                    "the network of a rack's own has one switch, and this rack has {}; leave --datapath \
+                     xdp out, or list the switches of several machines as [[switch]]",
+                    rack.switches()
                 );
                 let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
                 let segment = Segment::new(cpus as u32)?;

@@ -203,6 +203,74 @@ async fn chains_serve_their_own_keys_and_one_dies_without_the_other() {
     nodes.into_iter().for_each(NodePart::stop);
 }
 
+/// A chain of two switches, and a spare of each layer.
+fn config_of_two_layers(directory: &Path) -> RackConfig {
+    let [controller, first, second, third, fourth, node] = free_addresses().unwrap();
+    let switches: String = [first, second, third, fourth]
+        .map(|address| format!("[[switch]]\naddress = \"{address}\"\n\n"))
+        .concat();
+    let text = format!(
+        "[rack]\nscheme = \"distreach\"\nswitch_timeout_ms = 300\nlease_ms = 2000\n\n\
+         [topology]\nlayers = 2\n\n[controller]\nlisten = \"{controller}\"\n\n{switches}\
+         [[node]]\naddress = \"{node}\"\nsync = \"none\"\n",
+    );
+    match RackConfig::parse(&text, "test.toml", directory, &Overrides::default()) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Fails if requests don't pass both switches of a chain, or if the death of either, keeper or
+/// owner, loses what the chain had absorbed, or isn't mended by the spare of its layer.
+#[tokio::test]
+async fn a_chain_of_two_switches_outlives_each_of_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config_of_two_layers(directory.path());
+    let controller = ControllerPart::start(&config).unwrap();
+    let node = NodePart::start(&config, 0).unwrap();
+    let [keeper, owner] = [0, 1].map(|index| SwitchPart::start(&config, index, None).unwrap());
+    let client = Client::connect(config.controller.listen, options()).await.unwrap();
+    let chain_is = async |members: &[u16]| {
+        let start = Instant::now();
+        loop {
+            let chains = controller.controller.call(|it, _| it.chain_statuses()).unwrap();
+            if chains[0].members == members && chains[0].phase == "serving" {
+                return;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{chains:?}, not {members:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    chain_is(&[0, 1]).await;
+    warm(&client).await;
+    for key in 0..50u32 {
+        write(&client, &key.to_be_bytes(), &[1; 100]).await;
+    }
+    let (kept, absorbed) =
+        (keeper.datapath.statistics().kept, owner.datapath.statistics().absorbed_writes);
+    assert!(kept > 10 && absorbed > 10, "{kept} kept, {absorbed} absorbed");
+    let spares = [2, 3].map(|index| SwitchPart::start(&config, index, None).unwrap());
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut value_of_all = 1;
+    for (dies, members) in [(owner, [0, 3]), (keeper, [2, 3])] {
+        dies.stop();
+        for key in 0..50u32 {
+            let found = value(&client, &key.to_be_bytes()).await;
+            assert_eq!(found, Some(vec![value_of_all; 100]), "key {key}");
+        }
+        chain_is(&members).await;
+        warm(&client).await;
+        value_of_all += 1;
+        for key in 0..50u32 {
+            write(&client, &key.to_be_bytes(), &[value_of_all; 100]).await;
+        }
+    }
+    drop(client);
+    spares.into_iter().for_each(SwitchPart::stop);
+    controller.stop();
+    node.stop();
+}
+
 /// Fails if a rack without any switch serves nothing, loses what the switch had absorbed, or
 /// doesn't come back to its cache.
 #[tokio::test]

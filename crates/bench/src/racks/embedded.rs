@@ -97,9 +97,9 @@ impl BenchRack for EmbeddedBench {
     }
 
     fn statistics(&self) -> RackStatistics {
-        let (datapath, switches) = (self.assembly.counted(), &self.assembly.switches);
+        let datapath = self.assembly.counted();
         let of_agents = |count: fn(&AgentStatistics) -> u64| -> u64 {
-            switches.iter().map(|switch| count(&switch.agent.statistics())).sum()
+            self.assembly.last_switches().map(|switch| count(&switch.agent.statistics())).sum()
         };
         let (snapshots, snapshot_bytes) = self.watched.snapshots();
         RackStatistics {

@@ -375,9 +375,7 @@ fn chains_text(chains: &[ChainStatus], paint: Paint) -> String {
             ("chain", Right, &|chain| chain.chain.to_string()),
             ("epoch", Right, &|chain| chain.epoch.to_string()),
             ("phase", Left, &|chain| printable(&chain.phase)),
-            ("switch", Right, &|chain| {
-                chain.switch.map_or("-".into(), |switch| switch.to_string())
-            }),
+            ("switches", Right, &|chain| members(&chain.switches)),
             ("generation", Right, &|chain| chain.generation.to_string()),
             ("durable below", Right, &|chain| chain.durable_generation.to_string()),
             ("cached", Right, &|chain| grouped(chain.cached)),
@@ -386,11 +384,16 @@ fn chains_text(chains: &[ChainStatus], paint: Paint) -> String {
     table.painted(paint)
 }
 
+/// Parts by their numbers, in the order in which requests pass them.
+fn members(numbers: &[u16]) -> String {
+    if numbers.is_empty() {
+        return "-".into();
+    }
+    numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn partitions_text(partitions: &[PartitionStatus], paint: Paint) -> String {
-    let replicas = |partition: &PartitionStatus| {
-        let replicas: Vec<String> = partition.replicas.iter().map(u16::to_string).collect();
-        replicas.join(", ")
-    };
+    let replicas = |partition: &PartitionStatus| members(&partition.replicas);
     let table = Table::of(
         partitions,
         &[

@@ -16,7 +16,7 @@ use switchback_rack::config::{
     Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice,
 };
 use switchback_terminal::scheme_parser;
-use switchback_wire::Scheme;
+use switchback_wire::{LAYERS_MAX, Scheme};
 use switchback_xdp::Mode;
 
 const EXAMPLES: &str = "\
@@ -54,6 +54,10 @@ pub(crate) struct UpArgs {
     /// Switches that serve at a time, each its own keys; fixed once there is data.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHAINS_MAX)))]
     chains: Option<u16>,
+
+    /// Switches that a request passes, one of each layer; for a scheme that has layers.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(LAYERS_MAX)))]
+    layers: Option<u8>,
 
     /// Where everything is kept.
     #[arg(long, value_name = "DIR")]
@@ -123,6 +127,7 @@ impl UpArgs {
             sync: self.sync,
             workers: self.workers,
             chains: self.chains,
+            layers: self.layers,
         }
     }
 }

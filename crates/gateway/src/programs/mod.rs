@@ -103,7 +103,7 @@ impl Programs {
         &mut self,
         sha: Sha,
         text: Option<&[u8]>,
-    ) -> Result<scripts::Compiled, Failure> {
+    ) -> Result<Arc<scripts::Compiled>, Failure> {
         let engine = match &mut self.engine {
             Some(engine) => engine,
             none => {

@@ -5,9 +5,12 @@ use super::reader::Reader;
 use super::types::*;
 use std::net::SocketAddr;
 use std::path::{Component, Path, PathBuf};
+use switchback_wire::Scheme;
 
 /// Largest value that a switch caches.
 const VALUE_BYTES_MAX: u32 = switchback_wire::CACHED_VALUE_BYTES_MAX as u32;
+/// Switches that serve at a time.
+const SWITCHES_MAX: u16 = 128;
 /// The datapath has two bits for the class.
 const CLASSES_MAX: usize = 4;
 
@@ -16,30 +19,78 @@ pub(super) fn whole(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Ov
     timing(config, reader);
     cache(config, reader, overrides);
     shape(config, reader);
+    listed_layers(config, reader);
     exposure(config, reader);
     addresses(config, reader);
     directories(config, reader);
 }
 
-/// Each chain has a switch to serve it, and partitions to serve. A rack in one process has a switch
-/// for each.
+/// Each chain has a switch of each layer, and partitions to serve. A rack in one process has as many
+/// switches as that takes.
 fn chains(config: &RackConfig, reader: &mut Reader<'_>) {
-    let chains = usize::from(config.topology.chains);
-    let (switches, partitions) = (config.switches.len(), config.rack.partitions as usize);
-    if config.shape == Shape::Distributed && chains > switches.max(1) {
+    let Topology { chains, layers } = config.topology;
+    let partitions = config.rack.partitions as usize;
+    layers_of_scheme(config, reader);
+    if u16::from(layers) * chains > SWITCHES_MAX {
         let message = format!(
-            "[topology] chains = {chains} needs as many switches that serve, and {switches} {} listed; add [[switch]]es, or make \
-             chains at most {switches}",
-            if switches == 1 { "is" } else { "are" }
+            "{chains} chains of {layers} layers are {} switches; a rack has at most {SWITCHES_MAX}: fewer [topology] chains or layers",
+            u16::from(layers) * chains
         );
-        reader.problem_at("topology.chains", message);
+        reader.problem_among(&["topology.chains", "topology.layers"], message);
     }
+    if config.shape == Shape::Distributed {
+        (1..=layers).for_each(|layer| switches_of_layer(config, layer, reader));
+    }
+    let chains = usize::from(chains);
     if chains > partitions {
         let message = format!(
             "{chains} chains share {partitions} partitions; make it at least {} ([rack] partitions)",
             chains.next_power_of_two()
         );
         reader.problem_among(&["rack.partitions", "topology.chains"], message);
+    }
+}
+
+/// No switch is of a layer that the rack doesn't have.
+fn listed_layers(config: &RackConfig, reader: &mut Reader<'_>) {
+    let layers = config.topology.layers;
+    for (index, switch) in config.switches.iter().enumerate() {
+        let layer = switch.layer;
+        if layer > layers {
+            let message = format!(
+                "layer = {layer} of a rack with [topology] layers = {layers}: it is from 1 (next to the clients) to {layers}"
+            );
+            reader.problem_at(&format!("switch[{index}].layer"), message);
+        }
+    }
+}
+
+fn layers_of_scheme(config: &RackConfig, reader: &mut Reader<'_>) {
+    let (scheme, layers) = (config.rack.scheme, config.topology.layers);
+    if layers > scheme.layers_max() {
+        let right = Scheme::ALL.into_iter().filter(|other| other.layers_max() >= layers);
+        let right: Vec<_> = right.map(|scheme| format!("\"{scheme}\"")).collect();
+        let message = format!(
+            "[topology] layers = {layers} needs a scheme that has layers, and \"{scheme}\" has one: make [rack] scheme {}, or layers 1",
+            right.join(" or ")
+        );
+        reader.problem_among(&["topology.layers", "rack.scheme"], message);
+    }
+}
+
+/// Those that are listed for a layer are as many as there are chains, at least.
+fn switches_of_layer(config: &RackConfig, layer: u8, reader: &mut Reader<'_>) {
+    let Topology { chains, layers } = config.topology;
+    let switches = config.switches.iter().filter(|switch| switch.layer == layer).count();
+    if usize::from(chains) > switches {
+        let of_layer = if layers == 1 { String::new() } else { format!(" in layer {layer}") };
+        let message = format!(
+            "[topology] chains = {chains} needs as many switches that serve{of_layer}, and {switches} {} listed; add [[switch]]es, \
+             or make chains at most {}",
+            if switches == 1 { "is" } else { "are" },
+            switches.max(1)
+        );
+        reader.problem_among(&["topology.chains", "topology.layers"], message);
     }
 }
 

@@ -10,7 +10,7 @@ use switchback_core::controller::ControlBudget;
 use switchback_core::topology::CHAINS_MAX;
 use switchback_engine::{ENGINES, Options};
 use switchback_gateway::Transactions;
-use switchback_wire::Scheme;
+use switchback_wire::{LAYERS_MAX, Scheme};
 use toml::de::DeTable;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
@@ -38,13 +38,15 @@ pub(super) fn rack_config(
 ) -> RackConfig {
     let mut root = Section::root(document);
     let rack = rack(root.section(reader, "rack"), reader, overrides);
-    let switches: Vec<_> =
-        root.list(reader, "switch").into_iter().map(|section| switch(section, reader)).collect();
+    let topology = topology(root.section(reader, "topology"), reader, overrides);
+    let switches: Vec<_> = (0..)
+        .zip(root.list(reader, "switch"))
+        .map(|(index, section)| switch(index, section, reader, topology.layers))
+        .collect();
     let shape = if switches.is_empty() { Shape::Embedded } else { Shape::Distributed };
     let gateway = gateway(root.section(reader, "gateway"), reader, &rack.data, overrides);
     let sync = usual_sync(shape, gateway.durability);
     let nodes = nodes(&mut root, reader, &rack.data, sync, overrides);
-    let topology = topology(root.section(reader, "topology"), reader, overrides);
     let config = RackConfig {
         shape,
         cache: cache(root.section(reader, "cache"), reader, overrides),
@@ -97,8 +99,12 @@ fn topology(
     overrides: &Overrides,
 ) -> Topology {
     let chains = section.small(reader, "chains", 1..=u32::from(CHAINS_MAX), 1);
+    let layers = section.small(reader, "layers", 1..=u32::from(LAYERS_MAX), 1);
     section.finish(reader);
-    Topology { chains: overrides.chains.unwrap_or(chains as u16) }
+    Topology {
+        chains: overrides.chains.unwrap_or(chains as u16),
+        layers: overrides.layers.unwrap_or(layers as u8),
+    }
 }
 
 /// Host names, as a `Host` header has them.
@@ -176,15 +182,24 @@ fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, data: &Path
     controller
 }
 
-fn switch(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Switch {
+/// Of the layers 1, 2, .. in turn, unless it says its layer: each row of as many as there are layers
+/// could be a chain.
+fn switch(
+    index: usize,
+    mut section: Section<'_, '_>,
+    reader: &mut Reader<'_>,
+    layers: u8,
+) -> Switch {
     let missing = section.path_of("address");
     let address = section.address(reader, "address");
     if address.is_none() && reader.line_of(&missing).is_none() && !reader.is_malformed() {
         let message = "a [[switch]] needs an address, as address = \"10.0.0.1:9400\"; clients and nodes send packets there";
         reader.problem_at(&missing, message.to_owned());
     }
+    let in_turn = (index % usize::from(layers)) as u32 + 1;
     let switch = Switch {
         address: address.unwrap_or(loopback(0)),
+        layer: section.small(reader, "layer", 1..=u32::from(LAYERS_MAX), in_turn) as u8,
         metrics: section.address(reader, "metrics"),
     };
     section.finish(reader);

@@ -152,6 +152,7 @@ fn the_command_line_wins() {
         sync: Some(SyncChoice::None),
         workers: Some(2),
         chains: Some(3),
+        layers: Some(1),
     };
     let text = "[rack]\nscheme = 'netcache'\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n[gateway]\npassword = 'other'";
     let config = RackConfig::parse(text, "rack.toml", Path::new("/etc"), &overrides).unwrap();

@@ -154,6 +154,8 @@ pub struct Rack {
 pub struct Topology {
     /// Chains of switches, each of which serves its own keys: as many serve at a time.
     pub chains: u16,
+    /// Switches that a request of a chain passes, one of each layer.
+    pub layers: u8,
 }
 
 /// `[cache]`: what a switch caches.
@@ -200,8 +202,10 @@ pub struct Controller {
 /// One `[[switch]]` of a distributed rack.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Switch {
-    /// Where clients and nodes send packets.
+    /// Where clients, nodes and its neighbours send packets.
     pub address: SocketAddr,
+    /// Its layer of a chain, from 1 next to the clients.
+    pub layer: u8,
     /// Metrics of this process, if wanted.
     pub metrics: Option<SocketAddr>,
 }
@@ -299,6 +303,7 @@ pub struct Overrides {
     pub sync: Option<SyncChoice>,
     pub workers: Option<u32>,
     pub chains: Option<u16>,
+    pub layers: Option<u8>,
 }
 
 impl Cache {

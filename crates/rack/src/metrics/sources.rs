@@ -98,6 +98,8 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
     const OUTGROWN: &str = "Records that left the cache because a value outgrew the slot.";
     const HOT: &str = "Misses of which a node was told that the key is hot.";
     const REPORTS: &str = "Reports of the pipeline to its agent.";
+    const PASSED: &str = "Packets that a keeper passed between the clients and its chain's owner.";
+    const KEPT: &str = "Records that a keeper stored of the owner's answers.";
     let counters = [
         ("switchback_absorbed_writes_total", ABSORBED, counted.absorbed_writes),
         ("switchback_forwarded_writes_total", FORWARDED, counted.forwarded_writes),
@@ -109,6 +111,8 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
         ("switchback_outgrown_records_total", OUTGROWN, counted.self_evictions),
         ("switchback_hot_misses_total", HOT, counted.hot_misses),
         ("switchback_agent_reports_total", REPORTS, counted.reports),
+        ("switchback_passed_packets_total", PASSED, counted.passed),
+        ("switchback_kept_records_total", KEPT, counted.kept),
     ];
     samples.counters(&[("switch", switch)], counters);
 }

@@ -143,21 +143,22 @@ fn a_node_knows_its_own_load_and_nothing_else() {
 
 #[test]
 fn chains_switches_and_partitions_are_tables() {
-    let chain = |chain, switch| ChainStatus {
+    let chain = |chain, switches: &[u16]| ChainStatus {
         chain,
         phase: "serving".into(),
         epoch: 12,
-        switch,
+        switch: switches.last().copied(),
+        switches: switches.to_vec(),
         generation: 373,
         durable_generation: 372,
         cached: 5000,
     };
     assert_eq!(
-        chains_text(&[chain(0, Some(1)), chain(1, None)], Paint::none()),
+        chains_text(&[chain(0, &[3, 1]), chain(1, &[])], Paint::none()),
         "\
-chain  epoch  phase    switch  generation  durable below  cached
-    0     12  serving       1         373            372   5,000
-    1     12  serving       -         373            372   5,000
+chain  epoch  phase    switches  generation  durable below  cached
+    0     12  serving      3, 1         373            372   5,000
+    1     12  serving         -         373            372   5,000
 "
     );
     let switch = |index, active, alive| SwitchStatus {

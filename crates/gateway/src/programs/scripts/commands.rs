@@ -10,6 +10,7 @@ use crate::programs::{Program, Programs, is_key};
 use crate::resp::{Args, Range, write};
 use crate::running::{Link, Running};
 use crate::shared::Shared;
+use std::sync::Arc;
 
 const SEVERAL: &str = "ERR a script of several keys is refused: no write spans several keys";
 
@@ -17,7 +18,7 @@ const SEVERAL: &str = "ERR a script of several keys is refused: no write spans s
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(super) sha: Sha,
-    pub(super) script: Compiled,
+    pub(super) script: Arc<Compiled>,
     pub(super) read_only: bool,
     bytes: Vec<u8>,
     ranges: Vec<Range>,

@@ -27,7 +27,7 @@ const PATTERN_STEPS_MAX: f64 = 1e6;
 const SORTED_MAX: usize = 10_000;
 
 /// A script that can be run.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Compiled {
     function: Function,
     pub(crate) is_read_only: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Engine {
     lua: Lua,
     run: Function,
     compile: Function,
-    compiled: HashMap<Sha, Compiled>,
+    compiled: HashMap<Sha, Arc<Compiled>>,
     /// Those of [`Sources`] when `compiled` was begun.
     flushes: u64,
     /// Memory that was taken after garbage was last collected.
@@ -79,7 +79,7 @@ impl Engine {
     }
 
     /// A script of this name that was compiled before.
-    pub(crate) fn compiled(&mut self, sha: &Sha, sources: &Sources) -> Option<Compiled> {
+    pub(crate) fn compiled(&mut self, sha: &Sha, sources: &Sources) -> Option<Arc<Compiled>> {
         if self.flushes != sources.flushes() || self.compiled.len() > KEPT_MAX {
             self.flushes = sources.flushes();
             self.compiled.clear();
@@ -90,7 +90,7 @@ impl Engine {
     /// # Errors
     ///
     /// It is no script; the text of the error reply.
-    pub(crate) fn compile(&mut self, sha: Sha, text: &[u8]) -> Checked<Compiled> {
+    pub(crate) fn compile(&mut self, sha: Sha, text: &[u8]) -> Checked<Arc<Compiled>> {
         let (is_read_only, body) = shebang(text)?;
         let compiled = (|| {
             let body = self.lua.create_string(body)?;
@@ -101,8 +101,8 @@ impl Engine {
             let error = error.map_or(String::new(), |error| error.to_string_lossy());
             return Err(format!("ERR Error compiling script (new function): {error}"));
         };
-        let compiled = Compiled { function, is_read_only };
-        self.compiled.insert(sha, compiled.clone());
+        let compiled = Arc::new(Compiled { function, is_read_only });
+        self.compiled.insert(sha, Arc::clone(&compiled));
         Ok(compiled)
     }
 
