@@ -156,8 +156,8 @@ struct chain_place {
     u8 length;
     u8 protects; // clients preserve nothing
     u8 reserved;
-    be16 before_port; // of the switch at the position before; 0: there is none
-    be16 after_port;
+    u16 before_port; // of the switch at the position before, big-endian; 0: there is none
+    u16 after_port;
     u64 before[2]; // its address: bytes, compared by words
     u64 after[2];
 };

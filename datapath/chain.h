@@ -34,7 +34,7 @@ STEP bool has_keepers(struct call *call)
 }
 
 // Whether the packet comes from a neighbour: words of its address, and its port.
-STEP bool is_from(const struct call *call, const u64 *ip, const be16 *port)
+STEP bool is_from(const struct call *call, const u64 *ip, const u16 *port)
 {
     const u8 *from = sender(call)->ip;
     return ((load_word(from) ^ load_relaxed(&ip[0])) |

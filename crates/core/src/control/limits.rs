@@ -201,7 +201,15 @@ impl SwitchCommand {
 impl SwitchReport {
     fn check(&self) -> Checked {
         match self {
-            SwitchReport::Hello { epoch: its, layer: its_layer, classes: its_classes, .. } => {
+            SwitchReport::Hello {
+                epoch: its,
+                layer: its_layer,
+                classes: its_classes,
+                address,
+                ..
+            } => {
+                // Its neighbours and clients are told where it is.
+                check(address.port != 0, "a switch's address")?;
                 layer(*its_layer)?;
                 epoch(*its).and_then(|()| classes(its_classes))
             }
@@ -372,9 +380,9 @@ mod tests {
     }
 
     #[test]
-    fn classes_of_a_switch_rise() {
-        let hello = |classes: &[(u32, u32)]| {
-            let (address, classes) = (Address::default(), classes.to_vec());
+    fn a_switch_is_somewhere_and_its_classes_rise() {
+        let hello_at = |address, classes: &[(u32, u32)]| {
+            let classes = classes.to_vec();
             Message::FromSwitch(SwitchReport::Hello {
                 boot: 1,
                 address,
@@ -384,6 +392,8 @@ mod tests {
                 needs_epoch: false,
             })
         };
+        let hello = |classes: &[(u32, u32)]| hello_at(Address::in_memory(2, 0), classes);
+        assert!(refused(&hello_at(Address::default(), &[])), "its neighbours couldn't be told");
         assert!(!refused(&hello(&[])) && !refused(&hello(&[(128, 16), (1024, 16)])));
         assert!(
             refused(&hello(&[(1024, 16), (128, 16)])) && refused(&hello(&[(128, 16), (128, 16)]))
