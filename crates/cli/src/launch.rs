@@ -307,6 +307,7 @@ fn gateway(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     let supervisor = Supervisor {
         clients: gateway::clients_status(&part.gateway),
         gateway: Some(gateway::is_serving(&part.gateway)),
+        heat: Some(part.gateway.heat()),
         ..Supervisor::new(config)
     };
     let sources = common(config);

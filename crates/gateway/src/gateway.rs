@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering::Release;
 use std::thread::JoinHandle;
 use std::time::Instant;
 use switchback_core::client::Session;
+use switchback_heat::{Heat, Recorder};
 use switchback_net::{ControlLink, Uplink, address_refused};
 use thiserror::Error;
 
@@ -161,12 +162,13 @@ impl Gateway {
         }
         let replies = Replies::new(Arc::clone(&shared.statistics), index);
         let programs = Programs::new(&shared, index);
+        let recorder = Recorder::new(&shared.heat, index, draw()?);
         Ok(Worker {
             index,
             poll,
             listeners,
             link: Link::new(session, uplink, control),
-            running: Running::new(now, config, replies, spool.is_some(), programs),
+            running: Running::new(now, config, replies, spool.is_some(), programs, recorder),
             spool,
             accepts: true,
             accepts_again: false,
@@ -194,6 +196,11 @@ impl Gateway {
     /// Its counters.
     pub fn statistics(&self) -> Arc<GatewayStatistics> {
         Arc::clone(&self.shared.statistics)
+    }
+
+    /// Which keys its clients ask for.
+    pub fn heat(&self) -> Arc<Heat> {
+        Arc::clone(&self.shared.heat)
     }
 
     /// Connections open.

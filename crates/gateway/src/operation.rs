@@ -13,7 +13,8 @@ use crate::programs::{Effect, Program, Programs};
 use crate::resp::write;
 use crate::strings::{Change, Reply, Update, View};
 use std::borrow::Cow;
-use switchback_core::client::Operation as Request;
+use switchback_core::client::{Operation as Request, Outcome};
+use switchback_heat::Subject;
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Seq};
 
 /// Conditional writes of one operation that may fail before it gives up.
@@ -320,6 +321,17 @@ impl Operation {
             }
             Step::Delete(condition) => Request::Delete { key, condition },
         }
+    }
+
+    /// What its request was about, which had this outcome.
+    pub(crate) fn subject(&self, outcome: Outcome<'_>) -> Subject<'_> {
+        let value_bytes = match (self.request(), outcome) {
+            (Request::Write { value, .. }, _) | (_, Outcome::Value { value, .. }) => {
+                Some(value.len() as u32)
+            }
+            _ => None,
+        };
+        Subject { key: &self.key, value_bytes }
     }
 
     /// The write happened.

@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use switchback_core::Now;
 use switchback_core::client::{Completion, Outcome, Session, SubmitError};
+use switchback_heat::{Access, Recorder};
 use switchback_net::{ControlLink, Outgoing, Sent, Uplink};
 use switchback_wire::Packet;
 
@@ -98,6 +99,7 @@ pub(crate) struct Running {
     pub(crate) programs: Programs,
     /// Where the gateway's own answers go while they aren't replies.
     pub(crate) captured: Option<Vec<u8>>,
+    recorder: Recorder,
 }
 
 impl Running {
@@ -107,6 +109,7 @@ impl Running {
         replies: Replies,
         spools: bool,
         programs: Programs,
+        recorder: Recorder,
     ) -> Running {
         Running {
             now,
@@ -127,6 +130,7 @@ impl Running {
             key_queues: KeyQueues::default(),
             queued: Queued::default(),
             current: NONE,
+            recorder,
         }
     }
 
@@ -372,8 +376,10 @@ impl Running {
     }
 
     #[inline]
-    fn complete_one(&mut self, at: u32, outcome: Outcome<'_>, cached: bool) {
+    fn complete_one(&mut self, at: u32, completion: &Completion<'_>) {
+        self.record(at, completion);
         let deadline_ms = self.config.session.deadline_us / 1000;
+        let Completion { outcome, cached, .. } = *completion;
         let operation = &mut self.operations[at];
         operation.cached &= cached;
         let statistics = self.outbox.replies.statistics();
@@ -403,6 +409,19 @@ impl Running {
             Some(answer) => self.deliver(at, &answer),
             None => self.make_ready(at),
         }
+    }
+
+    /// Records a request that was answered, whether others shared it or not.
+    #[inline]
+    fn record(&mut self, at: u32, completion: &Completion<'_>) {
+        let is_write = match completion.outcome {
+            Outcome::Value { .. } | Outcome::NotFound { .. } => false,
+            Outcome::Written { .. } | Outcome::ConditionFailed { .. } | Outcome::NoSpace => true,
+            Outcome::TimedOut | Outcome::Indeterminate | Outcome::Scanned { .. } => return,
+        };
+        let access = Access { hash: completion.hash, is_write, is_cached: completion.cached };
+        let operation = &self.operations[at];
+        self.recorder.record(access, || operation.subject(completion.outcome));
     }
 
     /// The operation can go on: by [`Running::run`] if that is what it is in, else as work.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use switchback_core::Now;
+use switchback_heat::Heat;
 
 /// A connection, as CLIENT LIST shows it.
 #[derive(Clone, Debug)]
@@ -35,6 +36,7 @@ pub(crate) struct Inbox {
 pub(crate) struct Shared {
     pub(crate) config: Arc<GatewayConfig>,
     pub(crate) statistics: Arc<GatewayStatistics>,
+    pub(crate) heat: Arc<Heat>,
     pub(crate) inboxes: Vec<Inbox>,
     pub(crate) listening: Vec<SocketAddr>,
     pub(crate) stop: AtomicBool,
@@ -55,6 +57,7 @@ impl Shared {
         Shared {
             config,
             statistics,
+            heat: Arc::new(Heat::new(inboxes.len())),
             inboxes,
             listening,
             stop: AtomicBool::new(false),

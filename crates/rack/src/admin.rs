@@ -4,6 +4,7 @@
 use crate::metrics::Sources;
 mod connections;
 mod hosts;
+mod hot;
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -13,6 +14,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use connections::{LIMITS, Limits};
 use hosts::Hosts;
+pub use hot::{HotKeyStatus, HotStatus, KeyPlace, SECONDS_DEFAULT};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -20,6 +22,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+pub use switchback_heat::SECONDS_MAX;
 use switchback_net::address_refused;
 use tokio::sync::oneshot;
 
@@ -42,6 +45,12 @@ pub trait Admin: Send + Sync {
     /// # Errors
     /// This process has no controller, which knows them.
     fn cached(&self, limit: usize) -> Result<CachedStatus, AdminError>;
+
+    /// The hottest keys of the last `seconds` and of the second under way, at most `limit`.
+    ///
+    /// # Errors
+    /// This process has no gateway, which counts them.
+    fn hot(&self, limit: usize, seconds: u64) -> Result<HotStatus, AdminError>;
 
     /// Every node.
     fn nodes(&self) -> Vec<NodeStatus>;
@@ -485,6 +494,7 @@ fn router(shared: Shared) -> Router {
         .route("/metrics", get(metrics))
         .route("/status", get(status))
         .route("/cached", get(cached))
+        .route("/hot", get(hot::hot))
         .route("/nodes", get(nodes))
         .route("/chains", get(chains))
         .route("/switches", get(switches))
@@ -502,6 +512,7 @@ Switchback
 GET  /metrics     for Prometheus
 GET  /status      the rack at a glance (JSON)
 GET  /cached      cached records, the most counted first (JSON; ?limit=N)
+GET  /hot         the hottest keys now (JSON; ?limit=N&seconds=S)
 GET  /chains      chains of switches (JSON)
 GET  /switches    switches (JSON)
 GET  /nodes       nodes (JSON)

@@ -132,6 +132,7 @@ fn attach(
         .collect();
     supervisor.dropped = assembly.dropped();
     supervisor.clients = gateway::clients_status(gateway);
+    supervisor.heat = Some(gateway.heat());
     gateway::add_sources(gateway, sources);
     let (name, scheme) = (config.rack.name.clone(), config.rack.scheme);
     for (index, switch) in assembly.switches.iter().enumerate() {

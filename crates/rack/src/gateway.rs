@@ -98,6 +98,9 @@ pub fn is_serving(gateway: &Gateway) -> Serves {
 
 /// Lets metrics see the gateway.
 pub fn add_sources(gateway: &Gateway, sources: &Sources) {
-    let counted = gateway.statistics();
-    sources.add(move |samples: &mut Samples| crate::metrics::gateway(samples, &counted));
+    let (counted, asked) = (gateway.statistics(), gateway.heat());
+    sources.add(move |samples: &mut Samples| {
+        crate::metrics::gateway(samples, &counted);
+        crate::metrics::heat(samples, &asked);
+    });
 }

@@ -1,21 +1,25 @@
 //! What operators see and ask: the `Admin` of a rack over its controller and whatever else runs in
 //! this process.
 
+mod hot;
+
 use crate::admin::{
     Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ChainStatus, ClientsStatus,
-    ControlStatus, DrainResult, NodeStatus, OperationsStatus, PartitionStatus, RackStatus,
-    RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus, serving,
+    ControlStatus, DrainResult, HotStatus, NodeStatus, OperationsStatus, PartitionStatus,
+    RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus, serving,
 };
 use crate::config::{RackConfig, Shape};
 use crate::gateway::Serves;
 use crate::threads::{AgentHandle, ControllerHandle, NodeHandle};
 use std::cmp::Reverse;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_core::controller::{
     CachedKeyStatus, Controller, ControllerStatus, InspectedKeyStatus,
 };
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::Statistics;
+use switchback_heat::Heat;
 use switchback_wire::Partition;
 
 /// How long a snapshot may take that an operator asked for.
@@ -54,6 +58,8 @@ pub struct Supervisor {
     pub clients: Box<dyn Fn() -> ClientsStatus + Send + Sync>,
     /// Whether the gateway serves, if it is here.
     pub gateway: Option<Serves>,
+    /// What the gateway's clients ask for, if it is here.
+    pub heat: Option<Arc<Heat>>,
 }
 
 impl Supervisor {
@@ -68,12 +74,19 @@ impl Supervisor {
             dropped: Box::new(|| 0),
             clients: Box::new(ClientsStatus::default),
             gateway: None,
+            heat: None,
         }
     }
 
     fn controller(&self) -> Result<&ControllerHandle, AdminError> {
         let elsewhere = "this process has no controller: ask the controller's (see [rack] metrics in rack.toml)";
         self.controller.as_ref().ok_or_else(|| AdminError::Unsupported(elsewhere.into()))
+    }
+
+    fn heat(&self) -> Result<&Heat, AdminError> {
+        let elsewhere = "this process has no gateway, which counts what is asked for: ask a gateway's (see metrics in \
+                         [gateway] of rack.toml)";
+        self.heat.as_deref().ok_or_else(|| AdminError::Unsupported(elsewhere.into()))
     }
 
     /// The controller's status, if it is here and runs.
@@ -227,6 +240,10 @@ impl Admin for Supervisor {
             total: keys.len() as u64,
             records: keys.iter().take(limit).map(cached_record).collect(),
         })
+    }
+
+    fn hot(&self, limit: usize, seconds: u64) -> Result<HotStatus, AdminError> {
+        self.hottest(limit, seconds)
     }
 
     fn nodes(&self) -> Vec<NodeStatus> {

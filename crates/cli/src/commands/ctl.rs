@@ -1,5 +1,7 @@
 //! `switchback ctl`: asks and tells a running rack.
 
+mod hot;
+
 use super::address;
 use crate::output::Align::{Left, Right};
 use crate::output::{self, Paint, Style, Table, bytes, grouped, printable, seconds};
@@ -11,13 +13,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 use switchback_rack::admin::{
     CachedRecord, CachedStatus, ChainStatus, ControlStatus, DrainResult, NodeStatus,
-    PartitionStatus, RackStatus, SnapshotResult, SnapshotStatus, SwitchStatus,
+    PartitionStatus, RackStatus, SECONDS_DEFAULT, SECONDS_MAX, SnapshotResult, SnapshotStatus,
+    SwitchStatus,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   switchback ctl status
   switchback ctl cached --limit 20
+  switchback ctl hot --seconds 10
   switchback ctl status --json | jq .operations
   switchback ctl partitions --json | jq '.[] | select(.replicas[0] == 2)'
   switchback ctl drain && systemctl stop switchback-switch@0";
@@ -68,6 +72,20 @@ enum CtlCommand {
         #[arg(long, value_name = "N", default_value_t = 100)]
         limit: usize,
     },
+    /// The hottest keys now: how often each is asked for, how long its value is, whether it is
+    /// cached, or why not.
+    ///
+    /// The gateway counts one request in 64, so rates are estimates: of a key with n samples
+    /// within 2 / sqrt(n) nearly always. `by cache` is the share of the key's requests that the
+    /// cache answered in that time. Of a key beyond 128 B the beginning is shown.
+    Hot {
+        /// How many to list at most; 256 are counted.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        limit: usize,
+        /// Whole seconds to look back, besides the one that is under way; 10 at most.
+        #[arg(long, value_name = "S", default_value_t = SECONDS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX))]
+        seconds: u64,
+    },
     /// Chains of switches: epoch, phase, the switch that serves, snapshots, what is cached.
     Chains,
     /// Every switch: whether it serves, stands by or is down, its epoch.
@@ -90,6 +108,9 @@ pub(crate) fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
         CtlCommand::Status => show(form, &rack.get::<RackStatus>("status")?, status_text),
         CtlCommand::Cached { limit } => {
             show(form, &rack.get(&format!("cached?limit={limit}"))?, cached_text)
+        }
+        CtlCommand::Hot { limit, seconds } => {
+            show(form, &rack.get(&format!("hot?limit={limit}&seconds={seconds}"))?, hot::hot_text)
         }
         CtlCommand::Nodes => show(form, &rack.get::<Vec<NodeStatus>>("nodes")?, |nodes, paint| {
             nodes_text(nodes, paint)

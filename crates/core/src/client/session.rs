@@ -81,6 +81,27 @@ impl Lane {
     }
 }
 
+/// An operation that has ended, but for what became of it.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    token: u64,
+    hash: KeyHash,
+    submitted_us: u64,
+}
+
+impl Ended {
+    #[inline]
+    fn of(lane: &Lane) -> Ended {
+        Ended { token: lane.token, hash: lane.hash, submitted_us: lane.submitted_us }
+    }
+
+    #[inline]
+    fn with(self, outcome: Outcome<'_>, cached: bool) -> Completion<'_> {
+        let Ended { token, hash, submitted_us } = self;
+        Completion { token, hash, outcome, cached, submitted_us }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Send {
     /// The lane's packet, if this is still its request.
@@ -514,16 +535,16 @@ impl Session {
         self.generation_is_durable(chain, header.durable_generation);
         let cached = header.has(flags::CACHED);
         if self.is_plain(index, header) {
-            let (token, submitted_us) = self.finish(now, index, cached);
+            let ended = self.finish(now, index, cached);
             self.lanes[index as usize].state = State::Free;
             let outcome = match header.op {
                 Op::ReadReply => self.read_answer(index, header, parts.value),
                 _ => self.written(index, header),
             };
-            return Some(Completion { token, outcome, cached, submitted_us });
+            return Some(ended.with(outcome, cached));
         }
         let outcome = self.answer(now, index, header, parts.value)?;
-        let (token, submitted_us) = self.finish(now, index, cached);
+        let ended = self.finish(now, index, cached);
         let previous = std::mem::take(&mut self.lanes[index as usize].state);
         if let (State::Pulling(pulled, ..), Outcome::Value { seq, expiry_ms, .. }) =
             (previous, outcome)
@@ -533,14 +554,14 @@ impl Session {
             lane.state = State::Done(pulled);
             let State::Done(pulled) = &lane.state else { unreachable!("just set") };
             let outcome = Outcome::Value { value: &pulled.value, seq, expiry_ms };
-            return Some(Completion { token, outcome, cached, submitted_us });
+            return Some(ended.with(outcome, cached));
         }
-        Some(Completion { token, outcome, cached, submitted_us })
+        Some(ended.with(outcome, cached))
     }
 
-    /// An operation ends: its token and time. What state the lane has next, the caller says.
+    /// An operation ends. What state the lane has next, the caller says.
     #[inline]
-    fn finish(&mut self, now: Now, index: u32, cached: bool) -> (u64, u64) {
+    fn finish(&mut self, now: Now, index: u32, cached: bool) -> Ended {
         let lane = &self.lanes[index as usize];
         self.statistics.completed += 1;
         if cached {
@@ -548,13 +569,13 @@ impl Session {
         } else {
             self.retry.sample(now.monotonic_us - lane.submitted_us);
         }
-        let (token, submitted_us) = (lane.token, lane.submitted_us);
+        let ended = Ended::of(lane);
         self.large_bytes -= large_bytes(&lane.state);
         self.free.push(index);
         if self.lanes[index as usize].share > 0 {
             self.end_transfer(now, index);
         }
-        (token, submitted_us)
+        ended
     }
 }
 

@@ -1,7 +1,7 @@
 //! What goes into a session and what comes out: configuration, operations, outcomes.
 
 use crate::mechanisms::Mechanisms;
-use switchback_wire::{KEY_BYTES_MAX, Seq, VALUE_BYTES_MAX};
+use switchback_wire::{KEY_BYTES_MAX, KeyHash, Seq, VALUE_BYTES_MAX};
 use thiserror::Error;
 
 /// Limits and times of a session.
@@ -128,6 +128,8 @@ pub enum Outcome<'a> {
 pub struct Completion<'a> {
     /// As given to [`Session::submit`].
     pub token: u64,
+    /// Of its key, or where its scan began.
+    pub hash: KeyHash,
     /// What became of it.
     pub outcome: Outcome<'a>,
     /// The cache answered, not a node.

@@ -22,8 +22,8 @@ pub use config::{ControlBudget, ControllerConfig};
 pub use directory::Files;
 pub use outbox::{Store, StoreFile, Stored, merge_stores};
 pub use status::{
-    CachedKeyStatus, ChainStatus, ControllerStatus, InspectedKeyStatus, Inspection, NodeStatus,
-    RecoveryTimes, SwitchStatus,
+    CachedKeyStatus, ChainStatus, ControllerStatus, InspectedKeyStatus, Inspection, KeyStanding,
+    NodeStatus, RecoveryTimes, SwitchStatus,
 };
 pub use topology::{deal_partitions, deal_to_chains};
 

@@ -5,6 +5,7 @@ use super::chain::{Chain, ControlCost, Declined};
 use crate::control::Inspected;
 use crate::time::Now;
 use crate::topology::{ByChain, ChainId};
+use switchback_wire::KeyHash;
 
 /// How long the steps of the last recovery took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -100,6 +101,19 @@ pub struct InspectedKeyStatus {
     pub switch_has: Option<Inspected>,
 }
 
+/// Where a key is, by its hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyStanding {
+    /// The node that heads its partition.
+    pub node: u16,
+    /// As in [`CachedKeyStatus`]; `None`: it has no place in the cache.
+    pub stage: Option<&'static str>,
+    /// It was offered, and waits for a slot.
+    pub waits: bool,
+    /// The cache of its chain has room for no more keys.
+    pub is_full: bool,
+}
+
 /// An inspection of every chain: for [`Controller::inspected`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inspection(ByChain<u64>);
@@ -153,6 +167,16 @@ impl Controller {
     /// Keys that are in the cache or on their way in or out.
     pub fn cached_keys(&self) -> Vec<CachedKeyStatus> {
         self.chains.iter().flat_map(|chain| chain.cached_keys(&self.directory)).collect()
+    }
+
+    /// Where keys are, by their hashes.
+    pub fn standings(&self, hashes: &[KeyHash]) -> Vec<KeyStanding> {
+        let standing = |hash: &KeyHash| {
+            let id = self.directory.served().of(hash);
+            let chain = self.chains.iter().find(|chain| chain.id() == id);
+            chain.expect("a chain serves each key").standing(&self.directory, hash)
+        };
+        hashes.iter().map(standing).collect()
     }
 
     /// Asks the switches what they have of their cached keys. [`Controller::inspected`] has the

@@ -55,7 +55,7 @@ impl Running {
         let mut member = at;
         loop {
             let next = self.operations[member].places[0].next;
-            self.complete_one(member, completion.outcome, completion.cached);
+            self.complete_one(member, completion);
             if member == last {
                 return;
             }

@@ -20,6 +20,11 @@ impl Admin for Fake {
             |slot| CachedRecord { key: format!("key{slot}"), slot, ..CachedRecord::default() };
         Ok(CachedStatus { total: 500, records: (0..500.min(limit as u32)).map(record).collect() })
     }
+    fn hot(&self, limit: usize, seconds: u64) -> Result<HotStatus, AdminError> {
+        let key = |at| HotKeyStatus { key: format!("key{at}"), ..HotKeyStatus::default() };
+        let keys = (0..300.min(limit)).map(key).collect();
+        Ok(HotStatus { window_seconds: seconds as f64, keys, ..HotStatus::default() })
+    }
     fn nodes(&self) -> Vec<NodeStatus> {
         vec![NodeStatus { index: 3, alive: Some(true), ..NodeStatus::default() }]
     }
@@ -97,6 +102,26 @@ fn everything_can_be_asked() {
     assert_eq!(exchange(&server, "GET /partitions", ""), elsewhere);
     assert_eq!(exchange(&server, "GET /healthz", ""), (200, "serving\n".into()));
     assert_eq!(exchange(&server, "GET /nonsense", "").0, 404);
+}
+
+#[test]
+fn hot_keys_are_limited_whatever_is_asked_for() {
+    let server = start(Fake::default());
+    let asked = |query: &str| {
+        let (code, body) = exchange(&server, &format!("GET /hot{query}"), "");
+        assert_eq!(code, 200, "{query}: {body}");
+        let hot: HotStatus = serde_json::from_str(&body).unwrap();
+        (hot.keys.len(), hot.window_seconds)
+    };
+    assert_eq!(asked(""), (20, 2.0));
+    assert_eq!(asked("?limit=3&seconds=7"), (3, 7.0));
+    assert_eq!(asked("?limit=18446744073709551615&seconds=18446744073709551615"), (256, 10.0));
+    for query in
+        ["limit=-1", "limit=x", "seconds=0.5", "limit=1&limit=2", "limit=99999999999999999999"]
+    {
+        assert_eq!(exchange(&server, &format!("GET /hot?{query}"), "").0, 400, "{query}");
+    }
+    assert_eq!(exchange(&server, "POST /hot", "").0, 405);
 }
 
 #[test]

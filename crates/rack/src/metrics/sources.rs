@@ -9,6 +9,7 @@ use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
 use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Refused, Verb, WorkerStatistics};
+use switchback_heat::{Heat, SECONDS_MAX};
 use switchback_net::{ControlStatistics, SocketQueue};
 use switchback_wire::Scheme;
 use switchback_xdp::Watch;
@@ -239,6 +240,15 @@ fn gateway_worker(samples: &mut Samples, worker: &str, counted: &WorkerStatistic
         let labels = [("worker", worker), ("step", step)];
         samples.histogram("switchback_spool_duration_seconds", SPOOL, &labels, &times.into());
     }
+}
+
+/// What the gateway's clients ask for. No key is named: a scrape is kept for long.
+pub fn heat(samples: &mut Samples, asked: &Heat) {
+    const SHARE: &str = "Share of the requests of the last seconds that were for the hottest key.";
+    let hottest = asked.hottest(SECONDS_MAX);
+    let most = hottest.keys().first().map_or(0, |key| key.samples());
+    let share = f64::from(most) / (hottest.samples() as f64).max(1.0);
+    samples.gauge("switchback_hottest_key_share", SHARE, &[], share);
 }
 
 /// Packets that a part dropped.
@@ -612,6 +622,7 @@ mod tests {
         process(&mut samples);
         controller(&mut samples, &status(), 2);
         gateway(&mut samples, &GatewayStatistics::new(1));
+        heat(&mut samples, &Heat::new(1));
         control_channel(&mut samples, &ControlStatistics::default());
         for index in ["0", "1"] {
             let counted = Statistics {

@@ -274,6 +274,55 @@ fn cached_keys_can_not_write_to_the_terminal() {
 }
 
 #[test]
+fn hot_keys_are_a_table_that_says_why_they_are_not_cached() {
+    use switchback_rack::admin::{HotKeyStatus, HotStatus, KeyPlace};
+    let key = |key: &str, key_bytes, reads_per_s, cache| HotKeyStatus {
+        key: key.into(),
+        key_bytes,
+        reads_per_s,
+        writes_per_s: 100.4,
+        share: reads_per_s / 52_000.0,
+        cache_share: 0.5,
+        value_bytes: Some(1_500),
+        node: Some(2),
+        cache,
+        ..HotKeyStatus::default()
+    };
+    let hot = HotStatus {
+        window_seconds: 2.25,
+        sampled_one_in: 64,
+        samples: 1_828,
+        requests_per_s: 52_000.0,
+        uncounted_per_s_max: 28.0,
+        keys: vec![
+            key("user:77", 7, 21_400.0, Some(KeyPlace::Cached)),
+            key("\u{1b}[2J", 300, 900.0, Some(KeyPlace::KeyTooLong)),
+            key("img:4", 5, 800.0, Some(KeyPlace::ValueTooLarge)),
+        ],
+    };
+    assert_eq!(
+        hot::hot_text(&hot, Paint::none()),
+        "\
+52,000 requests/s in the last 2.2 s; rates are from 1,828 samples, one in 64
+
+key                requests/s   share  reads/s  writes/s  bytes  node  by cache  cached
+user:77                21,500  41.2 %   21,400       100  1,500     2    50.0 %  yes
+\\u{1b}[2J (300 B)       1,000   1.7 %      900       100  1,500     2    50.0 %  no: key too long
+img:4                     900   1.5 %      800       100  1,500     2    50.0 %  no: value fits no slot
+"
+    );
+    let unknown = HotKeyStatus { node: None, cache: None, ..hot.keys[0].clone() };
+    let text = hot::hot_text(&HotStatus { keys: vec![unknown], ..hot.clone() }, Paint::none());
+    assert!(text.contains("1,500     -    50.0 %  -\nnodes, and why a key isn't cached, are known to the controller"), "{text}");
+    let json = serde_json::to_string(&hot.keys[2]).unwrap();
+    assert!(json.contains("\"cache\":\"value_too_large\""), "{json}");
+    assert_eq!(
+        hot::hot_text(&HotStatus { window_seconds: 2.0, ..HotStatus::default() }, Paint::none()),
+        "nothing was asked for in the last 2.0 s"
+    );
+}
+
+#[test]
 fn what_remains_is_named() {
     let result = DrainResult {
         drained: 1,

@@ -99,8 +99,8 @@ impl Session {
         self.large_bytes -= large_bytes(&lane.state);
         lane.state = State::Free;
         self.free.push(index);
-        let (token, submitted_us) = (lane.token, lane.submitted_us);
-        self.finished.push_back(Completion { token, outcome, cached: false, submitted_us });
+        let ended = Ended::of(lane);
+        self.finished.push_back(ended.with(outcome, false));
         self.end_transfer(now, index);
     }
 

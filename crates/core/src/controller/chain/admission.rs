@@ -65,6 +65,11 @@ impl Waiting {
         self.ranked.len()
     }
 
+    /// Whether an offer of this key waits.
+    pub(super) fn has(&self, hash: &KeyHash) -> bool {
+        self.ranks.contains_key(hash)
+    }
+
     pub(super) fn clear(&mut self) {
         self.ranked.clear();
         self.ranks.clear();

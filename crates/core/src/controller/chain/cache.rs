@@ -32,12 +32,7 @@ impl CachedKey {
             node: directory.head(self.partition),
             class: self.entry.at.class,
             slot: self.entry.at.slot,
-            stage: match self.stage {
-                Stage::Admitting => "admitting",
-                Stage::Cached | Stage::Candidate => "cached",
-                Stage::Evicting | Stage::Leaving => "evicting",
-                Stage::Clearing => "clearing",
-            },
+            stage: self.stage.name(),
         }
     }
 }
@@ -63,6 +58,16 @@ impl Stage {
     /// Whether it is on its way out and still holds a slot.
     fn gives_way(self) -> bool {
         matches!(self, Stage::Evicting | Stage::Leaving)
+    }
+
+    /// As operators are told.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Stage::Admitting => "admitting",
+            Stage::Cached | Stage::Candidate => "cached",
+            Stage::Evicting | Stage::Leaving => "evicting",
+            Stage::Clearing => "clearing",
+        }
     }
 }
 

@@ -27,8 +27,8 @@ use self::work::Work;
 use super::directory::{Directory, SnapshotFile};
 use super::membership::NodeChange;
 use super::status::{
-    CachedKeyStatus, ControllerStatus, PHASE_BYPASS, PHASE_RECOVERING, PHASE_RESYNCING,
-    PHASE_SERVING, PHASE_WAITING, RecoveryTimes,
+    CachedKeyStatus, ControllerStatus, KeyStanding, PHASE_BYPASS, PHASE_RECOVERING,
+    PHASE_RESYNCING, PHASE_SERVING, PHASE_WAITING, RecoveryTimes,
 };
 use super::{Context, ControllerConfig, Known};
 use crate::control::{
@@ -461,6 +461,16 @@ impl Chain {
         directory: &Directory,
     ) -> impl Iterator<Item = CachedKeyStatus> {
         self.cache.iter().map(|key| key.status(directory))
+    }
+
+    /// Where a key of the chain is.
+    pub(super) fn standing(&self, directory: &Directory, hash: &KeyHash) -> KeyStanding {
+        KeyStanding {
+            node: directory.head_of(hash),
+            stage: self.cache.find(hash).map(|key| key.stage.name()),
+            waits: self.waiting.has(hash),
+            is_full: self.cache.room() == 0,
+        }
     }
 
     /// Commands that wait for their answer.

@@ -1,0 +1,188 @@
+//! What a rack tells of the load that it has, over HTTP.
+#![allow(clippy::unwrap_used)]
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg32;
+use serde::de::DeserializeOwned;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use switchback_rack::admin::{HotStatus, KeyPlace};
+use switchback_rack::config::{Durability, Overrides, RackConfig};
+use switchback_rack::embedded::EmbeddedRack;
+
+/// How long to wait for what is to become true.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
+    let any: Option<SocketAddr> = Some("127.0.0.1:0".parse().unwrap());
+    let overrides = Overrides {
+        nodes: Some(2),
+        data: Some(directory.path().into()),
+        resp: any,
+        metrics: any,
+        durability: Some(Durability::Memory),
+        workers: Some(1),
+        cache_records: Some(64),
+        ..Overrides::default()
+    };
+    EmbeddedRack::start(&RackConfig::load(None, &overrides).unwrap(), None).unwrap()
+}
+
+fn get<T: DeserializeOwned>(rack: &EmbeddedRack, path: &str) -> T {
+    let mut stream = TcpStream::connect(rack.metrics_address()).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}: {body}");
+    serde_json::from_str(body).unwrap()
+}
+
+/// Asks until it holds.
+fn until<T: DeserializeOwned + std::fmt::Debug>(
+    rack: &EmbeddedRack,
+    path: &str,
+    mut holds: impl FnMut(&T) -> bool,
+) -> T {
+    let start = Instant::now();
+    loop {
+        let told = get(rack, path);
+        if holds(&told) {
+            return told;
+        }
+        assert!(start.elapsed() < WAIT_MAX, "{told:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Requests between two pauses of the load, of one connection.
+const BATCH: usize = 100;
+const PAUSE: Duration = Duration::from_millis(10);
+/// The share of the requests that are for the planted key.
+const PLANTED: f64 = 0.3;
+
+/// A load of Zipf 0.99 over 1,000 keys, as `user:N`, a quarter of it writes; and of the planted
+/// key.
+struct Load {
+    shared: Arc<(AtomicBool, AtomicU64)>,
+    thread: JoinHandle<()>,
+    /// Requests that were answered, at some times.
+    answered: Vec<(Instant, u64)>,
+}
+
+impl Load {
+    fn start(rack: &EmbeddedRack) -> Load {
+        let shared = Arc::<(AtomicBool, AtomicU64)>::default();
+        let (asked, address) = (Arc::clone(&shared), rack.resp_address());
+        let thread = std::thread::spawn(move || ask(address, &asked.0, &asked.1));
+        Load { shared, thread, answered: Vec::new() }
+    }
+
+    /// Requests a second in the last `window`; `None` if it wasn't looked at before that.
+    fn rate(&mut self, window: Duration) -> Option<f64> {
+        let answered = self.shared.1.load(Ordering::Relaxed);
+        self.answered.push((Instant::now(), answered));
+        let (since, before) = self.answered.iter().rev().find(|(at, _)| at.elapsed() >= window)?;
+        Some((answered - before) as f64 / since.elapsed().as_secs_f64())
+    }
+
+    fn end(self) {
+        self.shared.0.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+    }
+}
+
+fn ask(address: SocketAddr, ends: &AtomicBool, answered: &AtomicU64) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let mut replies = BufReader::new(stream.try_clone().unwrap());
+    let mut random = Pcg32::seed_from_u64(1);
+    let sums: Vec<f64> = (1..=1000)
+        .scan(0.0, |sum, rank| {
+            *sum += f64::from(rank).powf(-0.99);
+            Some(*sum)
+        })
+        .collect();
+    while !ends.load(Ordering::Relaxed) {
+        let mut commands = String::new();
+        for _ in 0..BATCH {
+            let drawn = random.random_range(0.0..sums[999]);
+            let rank = sums.partition_point(|sum| *sum < drawn);
+            let key = match random.random_bool(PLANTED) {
+                true => "planted".to_owned(),
+                false => format!("user:{rank}"),
+            };
+            if random.random_bool(0.25) {
+                write!(commands, "SET {key} {:0300}\r\n", 7).unwrap();
+            } else {
+                // A reply of one line, whether there is a value or not.
+                write!(commands, "STRLEN {key}\r\n").unwrap();
+            }
+        }
+        stream.write_all(commands.as_bytes()).unwrap();
+        let mut line = String::new();
+        (0..BATCH).for_each(|_| {
+            replies.read_line(&mut line).unwrap();
+        });
+        answered.fetch_add(BATCH as u64, Ordering::Relaxed);
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[test]
+fn a_planted_hot_key_is_the_first_and_its_rate_is_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let rack = start(&directory);
+    let idle: HotStatus = get(&rack, "/hot");
+    assert_eq!((idle.keys.len(), idle.samples), (0, 0));
+    let mut load = Load::start(&rack);
+    let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.1;
+    let is_right = |hot: &HotStatus| {
+        let made = load.rate(Duration::from_secs_f64(hot.window_seconds));
+        let (Some(first), Some(made)) = (hot.keys.first(), made) else { return false };
+        first.key == "planted"
+            && near(first.requests_per_s(), PLANTED * made)
+            && near(first.share, PLANTED)
+            && near(first.reads_per_s, 0.75 * PLANTED * made)
+            && (first.cache, first.value_bytes) == (Some(KeyPlace::Cached), Some(300))
+    };
+    let hot = until(&rack, "/hot", is_right);
+    load.end();
+    assert!(hot.window_seconds <= 3.0 && hot.keys.len() == 20, "{hot:?}");
+    assert!(hot.keys[0].node.is_some_and(|node| node < 2), "{hot:?}");
+    rack.shutdown(Duration::from_secs(30)).unwrap();
+}
+
+#[test]
+fn hot_keys_that_are_not_cached_have_a_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let rack = start(&directory);
+    let mut stream = TcpStream::connect(rack.resp_address()).unwrap();
+    let mut replies = BufReader::new(stream.try_clone().unwrap());
+    let (long, large) = ("k".repeat(200), "v".repeat(2000));
+    let told = |hot: &HotStatus, key: &str| {
+        hot.keys.iter().find(|hot| hot.key == key).and_then(|hot| hot.cache)
+    };
+    let start = Instant::now();
+    loop {
+        for _ in 0..100 {
+            write!(stream, "SET {long} v\r\nSET large {large}\r\n").unwrap();
+            let mut line = String::new();
+            (0..2).for_each(|_| {
+                replies.read_line(&mut line).unwrap();
+            });
+            assert_eq!(line, "+OK\r\n+OK\r\n");
+        }
+        let hot: HotStatus = get(&rack, "/hot");
+        let reasons = (told(&hot, &long[..128]), told(&hot, "large"));
+        if reasons == (Some(KeyPlace::KeyTooLong), Some(KeyPlace::ValueTooLarge)) {
+            break;
+        }
+        assert!(start.elapsed() < WAIT_MAX, "{hot:?}");
+    }
+    rack.shutdown(Duration::from_secs(30)).unwrap();
+}
