@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use std::io::Write;
 
-pub(crate) use switchback_terminal::{Align, Paint, Style, Table, error, note};
+pub(crate) use switchback_terminal::{Align, Paint, Screen, Style, Table, error, note};
 
 /// A line on stdout, of what is there to print it.
 pub(crate) fn line(line: &str) -> anyhow::Result<()> {

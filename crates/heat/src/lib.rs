@@ -4,10 +4,12 @@
 //! adds one to a counter; one in [`SAMPLED_ONE_IN`], at random, has its key counted, too. Any
 //! thread reads both from the [`Heat`] that all recorders of a process share. Memory is fixed.
 
+mod history;
 mod ranges;
 mod sketch;
 mod window;
 
+pub use history::{COARSE_SECONDS, COARSE_STEP, FINE_SECONDS, History, Plane, View};
 pub use ranges::{Counts, RANGES};
 pub use sketch::{HotKey, KEYS, SHOWN_KEY_BYTES_MAX};
 pub use window::{Hottest, SECONDS_MAX};

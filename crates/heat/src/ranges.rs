@@ -1,6 +1,6 @@
 //! Counters of hash ranges.
 
-use super::Access;
+use super::{Access, Plane};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use switchback_wire::KeyHash;
 
@@ -62,6 +62,14 @@ impl Counts {
     /// Of one range.
     pub fn of(&self, range: u8) -> Count {
         self.0[usize::from(range)]
+    }
+
+    /// What all ranges counted together since an earlier look, of one plane.
+    pub fn since(&self, earlier: &Counts, plane: Plane) -> u64 {
+        let more = |(now, before): (&Count, &Count)| {
+            u64::from(plane.of(*now).wrapping_sub(plane.of(*before)))
+        };
+        self.0.iter().zip(earlier.0.iter()).map(more).sum()
     }
 }
 

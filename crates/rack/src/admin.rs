@@ -2,9 +2,13 @@
 //! only ever gains fields.
 
 use crate::metrics::Sources;
+use crate::observer::{Observer, PERIOD};
 mod connections;
+mod events;
+mod heat;
 mod hosts;
 mod hot;
+mod live;
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -13,6 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use connections::{LIMITS, Limits};
+pub use heat::HeatStatus;
 use hosts::Hosts;
 pub use hot::{HotKeyStatus, HotStatus, KeyPlace, SECONDS_DEFAULT};
 use serde::{Deserialize, Serialize};
@@ -22,9 +27,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use switchback_heat::Counts;
 pub use switchback_heat::SECONDS_MAX;
 use switchback_net::address_refused;
 use tokio::sync::oneshot;
+use tokio::time::MissedTickBehavior;
 
 /// What a process can be asked and told. Called on threads of their own, so it may block.
 pub trait Admin: Send + Sync {
@@ -51,6 +58,9 @@ pub trait Admin: Send + Sync {
     /// # Errors
     /// This process has no gateway, which counts them.
     fn hot(&self, limit: usize, seconds: u64) -> Result<HotStatus, AdminError>;
+
+    /// What hash ranges were asked for since the start; `None`: this process has no gateway.
+    fn asked(&self) -> Option<Counts>;
 
     /// Every node.
     fn nodes(&self) -> Vec<NodeStatus>;
@@ -309,6 +319,28 @@ pub struct NodeStatus {
     pub error: Option<String>,
 }
 
+impl SwitchStatus {
+    /// In one word or two.
+    pub fn state(&self) -> &'static str {
+        match (self.alive, self.active) {
+            (false, _) => "down",
+            (true, true) => "serves",
+            (true, false) => "stands by",
+        }
+    }
+}
+
+impl NodeStatus {
+    /// In one word; `None` if only the controller knows.
+    pub fn state(&self) -> Option<&'static str> {
+        match (self.alive?, self.held) {
+            (false, _) => Some("down"),
+            (true, Some(true)) => Some("holds"),
+            (true, _) => Some("up"),
+        }
+    }
+}
+
 /// `GET /cached?limit=N`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct CachedStatus {
@@ -409,7 +441,7 @@ impl MetricsServer {
         admin: Arc<dyn Admin>,
         sources: Sources,
     ) -> io::Result<MetricsServer> {
-        MetricsServer::limited(address, Shared { admin, sources, hosts: Hosts::new(hosts) }, LIMITS)
+        MetricsServer::limited(address, Shared::new(admin, sources, Hosts::new(hosts)), LIMITS)
     }
 
     fn limited(address: SocketAddr, shared: Shared, limits: Limits) -> io::Result<MetricsServer> {
@@ -421,12 +453,14 @@ impl MetricsServer {
             .max_blocking_threads(4)
             .build()?;
         let (stop, stopped) = oneshot::channel::<()>();
+        let observing = shared.clone().observe();
         let router = router(shared);
         let body = move || {
             let served = runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 tokio::select! {
                     () = connections::serve(listener, router, limits) => {}
+                    () = observing => {}
                     _ = stopped => {}
                 }
                 Ok::<(), io::Error>(())
@@ -479,6 +513,27 @@ struct Shared {
     admin: Arc<dyn Admin>,
     sources: Sources,
     hosts: Hosts,
+    observer: Arc<Observer>,
+    watchers: live::Places,
+}
+
+impl Shared {
+    fn new(admin: Arc<dyn Admin>, sources: Sources, hosts: Hosts) -> Shared {
+        let observer = Arc::new(Observer::new());
+        Shared { admin, sources, hosts, observer, watchers: live::Places::default() }
+    }
+
+    /// Looks at the rack once a second, for ever.
+    async fn observe(self) {
+        let mut looks = tokio::time::interval(PERIOD);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let Shared { admin, observer, .. } = self.clone();
+            // What went wrong is in the log; the next look may succeed.
+            let _ = blocking(move || observer.look(&*admin)).await;
+        }
+    }
 }
 
 impl fmt::Debug for Shared {
@@ -495,6 +550,9 @@ fn router(shared: Shared) -> Router {
         .route("/status", get(status))
         .route("/cached", get(cached))
         .route("/hot", get(hot::hot))
+        .route("/heat", get(heat::heat))
+        .route("/events", get(events::events))
+        .route("/live", get(live::live))
         .route("/nodes", get(nodes))
         .route("/chains", get(chains))
         .route("/switches", get(switches))
@@ -513,6 +571,9 @@ GET  /metrics     for Prometheus
 GET  /status      the rack at a glance (JSON)
 GET  /cached      cached records, the most counted first (JSON; ?limit=N)
 GET  /hot         the hottest keys now (JSON; ?limit=N&seconds=S)
+GET  /heat        requests by hash range over time (JSON; ?seconds=S&columns=N)
+GET  /events      what has happened (JSON; ?since=N&limit=M)
+GET  /live        a sample each second (server-sent events)
 GET  /chains      chains of switches (JSON)
 GET  /switches    switches (JSON)
 GET  /nodes       nodes (JSON)
@@ -595,7 +656,12 @@ async fn drain(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    command(peer, &headers, move || shared.admin.drain()).await
+    let work = move || {
+        let result = shared.admin.drain()?;
+        shared.observer.drained(&result);
+        Ok(result)
+    };
+    command(peer, &headers, work).await
 }
 
 /// Commands are taken from this machine's programs: not from others, and not from web pages that a

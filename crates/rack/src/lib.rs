@@ -10,6 +10,7 @@ pub mod embedded;
 pub mod gateway;
 pub mod kernel;
 pub mod metrics;
+pub mod observer;
 pub mod parts;
 pub mod supervise;
 pub mod threads;

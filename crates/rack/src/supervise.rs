@@ -19,7 +19,7 @@ use switchback_core::controller::{
 };
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::Statistics;
-use switchback_heat::Heat;
+use switchback_heat::{Counts, Heat};
 use switchback_wire::Partition;
 
 /// How long a snapshot may take that an operator asked for.
@@ -244,6 +244,10 @@ impl Admin for Supervisor {
 
     fn hot(&self, limit: usize, seconds: u64) -> Result<HotStatus, AdminError> {
         self.hottest(limit, seconds)
+    }
+
+    fn asked(&self) -> Option<Counts> {
+        self.heat.as_ref().map(|heat| heat.counts())
     }
 
     fn nodes(&self) -> Vec<NodeStatus> {

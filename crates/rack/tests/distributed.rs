@@ -3,12 +3,17 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod http;
+
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_client::{Client, ClientConfig, Error, Options};
 use switchback_net::free_addresses;
-use switchback_rack::admin::Admin;
+use switchback_rack::admin::{Admin, MetricsServer, RackStatus};
 use switchback_rack::config::{Overrides, RackConfig};
+use switchback_rack::metrics::Sources;
+use switchback_rack::observer::{EventsStatus, What};
 use switchback_rack::parts::{ControllerPart, NodePart, SwitchPart};
 use switchback_rack::supervise::Supervisor;
 use switchback_rack::threads::PacketLog;
@@ -126,6 +131,46 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     let status = controller.controller.call(|controller, now| controller.status(now)).unwrap();
     println!("recovery: {:?}", status.recovery);
     assert!(second.datapath.statistics().absorbed_writes > 0);
+    drop(client);
+    second.stop();
+    controller.stop();
+    nodes.into_iter().for_each(NodePart::stop);
+}
+
+#[tokio::test]
+async fn a_killed_switchs_recovery_is_told_as_an_event_with_the_steps_of_the_status() {
+    let Rack { config, controller, nodes, switch: first, client, directory: _directory } =
+        Rack::start(1024).await;
+    let handle = controller.controller.clone();
+    let supervisor = Supervisor { controller: Some(handle), ..Supervisor::new(&config) };
+    let any = "127.0.0.1:0".parse().unwrap();
+    let metrics = MetricsServer::start(any, &[], Arc::new(supervisor), Sources::default()).unwrap();
+    let second = SwitchPart::start(&config, 1, None).unwrap();
+    let serves = |status: &RackStatus| status.switches.iter().filter(|it| it.alive).count() == 2;
+    let before: RackStatus = http::until(metrics.address(), "/status", serves);
+    first.stop();
+    // Its keys come back into the cache as they are asked for.
+    warm(&client).await;
+    let is_over = |status: &RackStatus| {
+        status.epoch > before.epoch && status.recovery.as_ref().is_some_and(|it| it.complete)
+    };
+    let after: RackStatus = http::until(metrics.address(), "/status", is_over);
+    let recovery = after.recovery.unwrap();
+    let is_told = |events: &EventsStatus| {
+        let told = events.events.iter().rev().find_map(|event| match &event.what {
+            What::Recovery(told) => Some(told),
+            _ => None,
+        });
+        told == Some(&recovery)
+    };
+    let events: EventsStatus = http::until(metrics.address(), "/events", is_told);
+    assert!(events.has_controller);
+    let mut epochs = events.events.iter().filter_map(|event| match event.what {
+        What::Epoch { epoch } => Some(epoch),
+        _ => None,
+    });
+    assert_eq!(epochs.next_back(), Some(recovery.epoch));
+    metrics.stop();
     drop(client);
     second.stop();
     controller.stop();

@@ -1,22 +1,21 @@
 //! What a rack tells of the load that it has, over HTTP.
 #![allow(clippy::unwrap_used)]
 
+mod http;
+
+use http::{WAIT_MAX, get, until};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg32;
-use serde::de::DeserializeOwned;
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use switchback_rack::admin::{HotStatus, KeyPlace};
+use switchback_rack::admin::{HeatStatus, HotStatus, KeyPlace};
 use switchback_rack::config::{Durability, Overrides, RackConfig};
 use switchback_rack::embedded::EmbeddedRack;
-
-/// How long to wait for what is to become true.
-const WAIT_MAX: Duration = Duration::from_secs(60);
 
 fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
     let any: Option<SocketAddr> = Some("127.0.0.1:0".parse().unwrap());
@@ -33,35 +32,8 @@ fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
     EmbeddedRack::start(&RackConfig::load(None, &overrides).unwrap(), None).unwrap()
 }
 
-fn get<T: DeserializeOwned>(rack: &EmbeddedRack, path: &str) -> T {
-    let mut stream = TcpStream::connect(rack.metrics_address()).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    assert!(head.starts_with("HTTP/1.1 200"), "{head}: {body}");
-    serde_json::from_str(body).unwrap()
-}
-
-/// Asks until it holds.
-fn until<T: DeserializeOwned + std::fmt::Debug>(
-    rack: &EmbeddedRack,
-    path: &str,
-    mut holds: impl FnMut(&T) -> bool,
-) -> T {
-    let start = Instant::now();
-    loop {
-        let told = get(rack, path);
-        if holds(&told) {
-            return told;
-        }
-        assert!(start.elapsed() < WAIT_MAX, "{told:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// Requests between two pauses of the load, of one connection.
-const BATCH: usize = 100;
+const BATCH: usize = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 /// The share of the requests that are for the planted key.
 const PLANTED: f64 = 0.3;
@@ -137,7 +109,7 @@ fn ask(address: SocketAddr, ends: &AtomicBool, answered: &AtomicU64) {
 fn a_planted_hot_key_is_the_first_and_its_rate_is_right() {
     let directory = tempfile::tempdir().unwrap();
     let rack = start(&directory);
-    let idle: HotStatus = get(&rack, "/hot");
+    let idle: HotStatus = get(rack.metrics_address(), "/hot");
     assert_eq!((idle.keys.len(), idle.samples), (0, 0));
     let mut load = Load::start(&rack);
     let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.1;
@@ -147,13 +119,26 @@ fn a_planted_hot_key_is_the_first_and_its_rate_is_right() {
         first.key == "planted"
             && near(first.requests_per_s(), PLANTED * made)
             && near(first.share, PLANTED)
-            && near(first.reads_per_s, 0.75 * PLANTED * made)
+            && first.reads_per_s > 2.0 * first.writes_per_s
             && (first.cache, first.value_bytes) == (Some(KeyPlace::Cached), Some(300))
     };
-    let hot = until(&rack, "/hot", is_right);
-    load.end();
+    let hot = until(rack.metrics_address(), "/hot", is_right);
     assert!(hot.window_seconds <= 3.0 && hot.keys.len() == 20, "{hot:?}");
     assert!(hot.keys[0].node.is_some_and(|node| node < 2), "{hot:?}");
+    let range = usize::from(hot.keys[0].range);
+    let is_right = |heat: &HeatStatus| {
+        let Some(made) = load.rate(Duration::from_secs(2)) else { return false };
+        let mut columns = heat.reads_per_s.iter().zip(&heat.writes_per_s).zip(&heat.nodes_per_s);
+        let Some(((reads, writes), nodes)) = columns.next_back() else { return false };
+        let rate = |range| reads[range] + writes[range];
+        let brightest = (0..heat.ranges).max_by(|a, b| rate(*a).total_cmp(&rate(*b)));
+        let sum: f64 = (0..heat.ranges).map(rate).sum();
+        // The range has a few of the other keys, too.
+        let is_hot = rate(range) > 0.9 * PLANTED * made && rate(range) < 1.3 * PLANTED * made;
+        brightest == Some(range) && is_hot && near(sum, made) && nodes[range] < 0.1 * rate(range)
+    };
+    until(rack.metrics_address(), "/heat?seconds=2&columns=1", is_right);
+    load.end();
     rack.shutdown(Duration::from_secs(30)).unwrap();
 }
 
@@ -167,17 +152,20 @@ fn hot_keys_that_are_not_cached_have_a_reason() {
     let told = |hot: &HotStatus, key: &str| {
         hot.keys.iter().find(|hot| hot.key == key).and_then(|hot| hot.cache)
     };
+    let mut ask = |commands: &str, answer: &str| {
+        stream.write_all(commands.as_bytes()).unwrap();
+        let mut line = String::new();
+        replies.read_line(&mut line).unwrap();
+        assert_eq!(line, answer);
+    };
+    ask(&format!("SET large {large}\r\n"), "+OK\r\n");
     let start = Instant::now();
     loop {
         for _ in 0..100 {
-            write!(stream, "SET {long} v\r\nSET large {large}\r\n").unwrap();
-            let mut line = String::new();
-            (0..2).for_each(|_| {
-                replies.read_line(&mut line).unwrap();
-            });
-            assert_eq!(line, "+OK\r\n+OK\r\n");
+            ask(&format!("STRLEN {long}\r\n"), ":0\r\n");
+            ask("STRLEN large\r\n", ":2000\r\n");
         }
-        let hot: HotStatus = get(&rack, "/hot");
+        let hot: HotStatus = get(rack.metrics_address(), "/hot");
         let reasons = (told(&hot, &long[..128]), told(&hot, "large"));
         if reasons == (Some(KeyPlace::KeyTooLong), Some(KeyPlace::ValueTooLarge)) {
             break;

@@ -3,9 +3,11 @@
 
 pub mod log;
 mod scheme;
+mod screen;
 mod table;
 
 pub use scheme::scheme_parser;
+pub use screen::Screen;
 pub use table::{Align, Column, Table};
 
 use signal_hook::consts::{SIGPIPE, SIGXFSZ};

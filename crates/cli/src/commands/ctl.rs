@@ -1,13 +1,16 @@
 //! `switchback ctl`: asks and tells a running rack.
 
+mod events;
 mod hot;
+mod top;
 
 use super::address;
 use crate::output::Align::{Left, Right};
 use crate::output::{self, Paint, Style, Table, bytes, grouped, printable, seconds};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::de::DeserializeOwned;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,6 +25,7 @@ Examples:
   switchback ctl status
   switchback ctl cached --limit 20
   switchback ctl hot --seconds 10
+  switchback ctl top --once
   switchback ctl status --json | jq .operations
   switchback ctl partitions --json | jq '.[] | select(.replicas[0] == 2)'
   switchback ctl drain && systemctl stop switchback-switch@0";
@@ -86,6 +90,25 @@ enum CtlCommand {
         #[arg(long, value_name = "S", default_value_t = SECONDS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX))]
         seconds: u64,
     },
+    /// What has happened, the last of it at the end: recoveries with their steps, snapshots,
+    /// epochs, admissions in sum, drains, nodes and switches that came or went, errors.
+    ///
+    /// The process looks once a second and keeps 1,000 events. Snapshots and admissions are summed
+    /// over 5 minutes.
+    Events {
+        /// How many to list at most.
+        #[arg(long, value_name = "N", default_value_t = 40)]
+        limit: usize,
+    },
+    /// The rack as it is now, each second anew: requests, cache, nodes, hottest keys. `q` or Ctrl-C
+    /// ends it.
+    ///
+    /// With --json each sample is a line.
+    Top {
+        /// Print one frame, and end.
+        #[arg(long)]
+        once: bool,
+    },
     /// Chains of switches: epoch, phase, the switch that serves, snapshots, what is cached.
     Chains,
     /// Every switch: whether it serves, stands by or is down, its epoch.
@@ -112,6 +135,10 @@ pub(crate) fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
         CtlCommand::Hot { limit, seconds } => {
             show(form, &rack.get(&format!("hot?limit={limit}&seconds={seconds}"))?, hot::hot_text)
         }
+        CtlCommand::Events { limit } => {
+            show(form, &rack.get(&format!("events?limit={limit}"))?, events::events_text)
+        }
+        CtlCommand::Top { once } => top::run(&rack, form, once),
         CtlCommand::Nodes => show(form, &rack.get::<Vec<NodeStatus>>("nodes")?, |nodes, paint| {
             nodes_text(nodes, paint)
         }),
@@ -163,6 +190,18 @@ impl Rack {
         self.answer(agent(Duration::from_secs(10)).get(self.url(path)).call())
     }
 
+    /// The lines of an answer that goes on.
+    fn stream(&self, path: &str) -> anyhow::Result<impl BufRead + Send + 'static> {
+        let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+        let agent: ureq::Agent =
+            config.timeout_connect(Some(Duration::from_secs(2))).build().into();
+        let mut answer = self.answered(agent.get(self.url(path)).call())?;
+        match answer.status().as_u16() {
+            200 => Ok(BufReader::new(answer.into_body().into_reader())),
+            code => Err(self.refused(code, &answer.body_mut().read_to_string()?)),
+        }
+    }
+
     /// Commands take as long as they take: a drain writes every cached record to a disk.
     fn post<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.answer(agent(Duration::from_secs(3600)).post(self.url(path)).send_empty())
@@ -177,8 +216,37 @@ impl Rack {
         answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
     ) -> anyhow::Result<T> {
         let address = self.address;
-        let mut answer = match answer {
-            Ok(answer) => answer,
+        let mut answer = self.answered(answer)?;
+        let code = answer.status().as_u16();
+        let body = answer.body_mut().with_config().limit(1 << 30).read_to_string();
+        let body = body.with_context(|| format!("the answer of {address} broke off"))?;
+        if code != 200 {
+            return Err(self.refused(code, &body));
+        }
+        serde_json::from_str(&body).with_context(|| {
+            format!("what answers at {address} is no rack of this version; use the `switchback` that runs there")
+        })
+    }
+
+    /// Why the rack didn't carry out what it was asked.
+    fn refused(&self, code: u16, body: &str) -> anyhow::Error {
+        let address = self.address;
+        match code {
+            404 => anyhow!(
+                "what answers at {address} is no rack; its ready line says where it serves its metrics"
+            ),
+            _ => anyhow!("{}", body.trim_end()),
+        }
+    }
+
+    /// The answer, or why none came.
+    fn answered(
+        &self,
+        answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> anyhow::Result<ureq::http::Response<ureq::Body>> {
+        let address = self.address;
+        match answer {
+            Ok(answer) => Ok(answer),
             Err(ureq::Error::Timeout(_)) => {
                 bail!(
                     "{address} doesn't answer in time: the rack hangs, or something between here and there drops packets"
@@ -190,19 +258,7 @@ impl Rack {
                  says where), use --metrics ADDR"
                 )
             }
-            Err(error) => {
-                return Err(error).context(format!("what answers at {address} is no rack"));
-            }
-        };
-        let code = answer.status().as_u16();
-        let body = answer.body_mut().with_config().limit(1 << 30).read_to_string();
-        let body = body.with_context(|| format!("the answer of {address} broke off"))?;
-        match code {
-            200 => serde_json::from_str(&body).with_context(|| {
-                format!("what answers at {address} is no rack of this version; use the `switchback` that runs there")
-            }),
-            404 => bail!("what answers at {address} is no rack; its ready line says where it serves its metrics"),
-            _ => bail!("{}", body.trim_end()),
+            Err(error) => Err(error).context(format!("what answers at {address} is no rack")),
         }
     }
 }
@@ -366,19 +422,7 @@ fn snapshots_text(snapshots: &SnapshotStatus) -> String {
 
 fn recovery_lines(status: &RackStatus, paint: Paint) -> Lines {
     let Some(recovery) = &status.recovery else { return Vec::new() };
-    let readmit = match recovery.complete {
-        true => format!("re-admit {}", seconds(recovery.readmit_seconds)),
-        false => "re-admission under way".to_owned(),
-    };
-    let steps = format!(
-        "epoch {}: detect {}, collect {}, store {} ({} records), {readmit}",
-        recovery.epoch,
-        seconds(recovery.detect_seconds),
-        seconds(recovery.collect_seconds),
-        seconds(recovery.store_seconds),
-        grouped(recovery.records)
-    );
-    let mut lines = vec![("recovery", steps)];
+    let mut lines = vec![("recovery", events::recovery_text(recovery))];
     if recovery.abandoned_clients > 0 {
         let clients = format!(
             "{} clients did not answer before their lease ran out",
@@ -429,17 +473,12 @@ fn partitions_text(partitions: &[PartitionStatus], paint: Paint) -> String {
 }
 
 fn switches_text(switches: &[SwitchStatus], paint: Paint) -> String {
-    let state = |switch: &SwitchStatus| match (switch.alive, switch.active) {
-        (false, _) => "down".to_owned(),
-        (true, true) => "serves".to_owned(),
-        (true, false) => "stands by".to_owned(),
-    };
     let table = Table::of(
         switches,
         &[
             ("switch", Right, &|switch| switch.index.to_string()),
             ("address", Left, &|switch| switch.address.clone().unwrap_or_default()),
-            ("state", Left, &state),
+            ("state", Left, &|switch| switch.state().to_owned()),
             ("chain", Right, &|switch| switch.chain.map_or("-".into(), |chain| chain.to_string())),
             ("epoch", Right, &|switch| switch.epoch.to_string()),
         ],
@@ -452,18 +491,12 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
     // A share says nothing unless all are known.
     let all = nodes.iter().map(load).sum::<Option<u64>>().filter(|all| *all > 0);
     let share = |node: &NodeStatus| Some(load(node)? as f64 / all? as f64);
-    let state = |node: &NodeStatus| match (node.alive, node.held) {
-        (None, _) => "-".to_owned(),
-        (Some(false), _) => "down".to_owned(),
-        (Some(true), Some(true)) => "holds".to_owned(),
-        (Some(true), _) => "up".to_owned(),
-    };
     let table = Table::of(
         nodes,
         &[
             ("node", Right, &|node| node.index.to_string()),
             ("address", Left, &|node| node.address.clone().unwrap_or_else(|| "-".into())),
-            ("state", Left, &state),
+            ("state", Left, &|node| node.state().unwrap_or("-").to_owned()),
             ("cached", Right, &|node| number(node.cached_keys)),
             ("reads", Right, &|node| number(node.reads)),
             ("writes", Right, &|node| number(node.writes)),

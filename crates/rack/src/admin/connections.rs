@@ -6,6 +6,7 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -18,10 +19,13 @@ pub(super) struct Limits {
     pub(super) connections: usize,
     /// How long a request's head may be on its way, the wait for it included.
     pub(super) head: Duration,
+    /// How long a peer may take nothing of what it is sent, or be gone without a word.
+    pub(super) unread: Duration,
 }
 
 /// What metrics and administration need at most.
-pub(super) const LIMITS: Limits = Limits { connections: 64, head: Duration::from_secs(10) };
+pub(super) const LIMITS: Limits =
+    Limits { connections: 64, head: Duration::from_secs(10), unread: Duration::from_secs(30) };
 
 /// Between two attempts to accept a connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -37,6 +41,9 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits)
             tokio::time::sleep(ACCEPT_AGAIN).await;
             continue;
         };
+        if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.unread)) {
+            tracing::debug!(%peer, %error, "a connection has no limit for what isn't taken");
+        }
         let service = TowerToHyperService::new(router.clone().layer(Extension(ConnectInfo(peer))));
         tokio::spawn(async move {
             let mut server = http1::Builder::new();

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::metrics::Samples;
-use std::io::{Read, Write};
+use crate::observer::LiveSample;
+use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 
 #[derive(Default)]
@@ -24,6 +25,9 @@ impl Admin for Fake {
         let key = |at| HotKeyStatus { key: format!("key{at}"), ..HotKeyStatus::default() };
         let keys = (0..300.min(limit)).map(key).collect();
         Ok(HotStatus { window_seconds: seconds as f64, keys, ..HotStatus::default() })
+    }
+    fn asked(&self) -> Option<Counts> {
+        Some(Counts::default())
     }
     fn nodes(&self) -> Vec<NodeStatus> {
         vec![NodeStatus { index: 3, alive: Some(true), ..NodeStatus::default() }]
@@ -122,6 +126,91 @@ fn hot_keys_are_limited_whatever_is_asked_for() {
         assert_eq!(exchange(&server, &format!("GET /hot?{query}"), "").0, 400, "{query}");
     }
     assert_eq!(exchange(&server, "POST /hot", "").0, 405);
+}
+
+/// Every path that shows the load, with what a hostile client may send.
+#[test]
+fn queries_that_make_no_sense_are_refused_and_large_ones_limited() {
+    let server = start(Fake::default());
+    let ok = |path: &str| {
+        let (code, body) = exchange(&server, &format!("GET {path}"), "");
+        assert_eq!(code, 200, "{path}: {body}");
+        serde_json::from_str::<serde_json::Value>(&body).unwrap()
+    };
+    // The first look is at the start.
+    while ok("/events")["next"] == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let max = u64::MAX;
+    assert_eq!(ok(&format!("/heat?seconds={max}&columns={max}"))["step_seconds"], 105);
+    assert_eq!(ok("/heat?seconds=0&columns=0")["ranges"], 256);
+    let events = ok(&format!("/events?since=0&limit={max}"));
+    assert_eq!(events["events"][0]["kind"], "started");
+    assert_eq!(ok(&format!("/events?since={max}"))["events"], serde_json::json!([]));
+    for path in ["/heat?seconds=-1", "/heat?columns=1e3", "/events?since=x", "/events?limit=-1"] {
+        assert_eq!(exchange(&server, &format!("GET {path}"), "").0, 400, "{path}");
+    }
+    for path in ["/heat", "/hot", "/events", "/live"] {
+        assert_eq!(exchange(&server, &format!("POST {path}"), "").0, 405, "{path}");
+        let evil = format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n");
+        assert_eq!(sent(&server, &evil).0, 421, "{path}");
+        assert_eq!(
+            exchange(&server, &format!("GET {path}"), "Origin: http://evil.example\r\n").0,
+            403
+        );
+    }
+}
+
+fn open(server: &MetricsServer) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    write!(stream, "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    stream
+}
+
+/// Waits for the head and the first sample.
+fn watch(stream: TcpStream) -> (TcpStream, LiveSample) {
+    let mut lines = std::io::BufReader::new(stream.try_clone().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "HTTP/1.1 200 OK");
+    let data = lines.find_map(|line| line.unwrap().strip_prefix("data: ").map(str::to_owned));
+    (stream, serde_json::from_str(&data.unwrap()).unwrap())
+}
+
+#[test]
+fn few_may_watch_and_a_place_is_free_again_when_one_goes() {
+    let server = start(Fake::default());
+    // All at once, since each waits for the next sample.
+    let open: Vec<_> = (0..live::WATCHERS_MAX).map(|_| open(&server)).collect();
+    let mut watching: Vec<_> = open.into_iter().map(watch).collect();
+    let (_, sample) = &watching[0];
+    assert_eq!((sample.name.as_str(), sample.reads_per_s), ("test", Some(0.0)));
+    assert_eq!(sample.hot.as_ref().unwrap().len(), 10);
+    let (code, why) = exchange(&server, "GET /live", "");
+    assert_eq!(
+        (code, why.as_str()),
+        (503, "16 programs watch already, which is the limit; /status answers all\n")
+    );
+    assert_eq!(exchange(&server, "GET /healthz", ""), (200, "serving\n".into()));
+    watching.pop();
+    let start = std::time::Instant::now();
+    // The server notices with the next sample that it sends.
+    while sent_code(&server, "GET /live") != 200 {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    server.stop();
+    let (mut stream, _) = watching.pop().unwrap();
+    let mut rest = Vec::new();
+    // It ends: with the stream's end, or broken off.
+    let _ = stream.read_to_end(&mut rest);
+}
+
+/// Only the status code: the body has no end.
+fn sent_code(server: &MetricsServer, request: &str) -> u16 {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    std::str::from_utf8(&head[9..]).unwrap().parse().unwrap()
 }
 
 #[test]
@@ -282,10 +371,10 @@ fn a_stopped_server_frees_its_port() {
 
 #[test]
 fn connections_that_say_nothing_make_room_for_others() {
-    let limits = Limits { connections: 3, head: Duration::from_millis(200) };
+    let limits = Limits { connections: 3, head: Duration::from_millis(200), ..LIMITS };
     let address = "127.0.0.1:0".parse().unwrap();
     let hosts = Hosts::new(&[]);
-    let shared = Shared { admin: Arc::new(Fake::default()), sources: Sources::default(), hosts };
+    let shared = Shared::new(Arc::new(Fake::default()), Sources::default(), hosts);
     let server = MetricsServer::limited(address, shared, limits).unwrap();
     let mut open: Vec<_> = (0..6).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     for (index, stream) in open.iter_mut().enumerate() {

@@ -48,7 +48,7 @@ fn shown_key(key: &HotKeyStatus) -> String {
     if is_whole { shown } else { format!("{shown} ({} B)", key.key_bytes) }
 }
 
-fn rate(per_s: f64) -> String {
+pub(super) fn rate(per_s: f64) -> String {
     grouped(per_s.round() as u64)
 }
 

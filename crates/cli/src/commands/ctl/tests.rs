@@ -323,6 +323,84 @@ img:4                     900   1.5 %      800       100  1,500     2    50.0 % 
 }
 
 #[test]
+fn events_read_well() {
+    use switchback_rack::observer::{Event, EventsStatus, What};
+    let event = |ago, what| Event { number: Some(7), unix_seconds: 1e9 - ago, what };
+    let mut status = EventsStatus {
+        now_unix_seconds: 1e9,
+        has_controller: true,
+        next: 8,
+        events: vec![
+            event(9000.0, What::Started { version: "0.1.0".into() }),
+            event(65.5, What::Recovery(status().recovery.unwrap())),
+            event(61.0, What::Node { node: 2, state: "down".into() }),
+            event(2.0, What::Error { part: "node 2".into(), error: Some("disk\u{1b}[2J".into()) }),
+            event(1.0, What::Error { part: "node 2".into(), error: None }),
+        ],
+        under_way: vec![Event {
+            number: None,
+            unix_seconds: 1e9 - 200.0,
+            what: What::Admissions { seconds: 199.0, admitted: 5000, evicted: 12 },
+        }],
+    };
+    assert_eq!(
+        events::events_text(&status, Paint::none()),
+        "       ago  event
+2 h 30 min  start       version 0.1.0
+    65.5 s  recovery    epoch 2: detect 150.0 ms, collect 12.3 ms, store 200.0 ms (5,000 records), re-admit 50.0 ms
+    61.0 s  node        2 down
+     2.0 s  error       node 2: disk\\u{1b}[2J
+     1.0 s  mended      node 2
+     3 min  admissions  5,000 keys admitted, 12 evicted within 3 min
+"
+    );
+    status.has_controller = false;
+    let text = events::events_text(&status, Paint::none());
+    assert!(text.contains("\nrecoveries, snapshots and what becomes of nodes and switches are known to the controller"), "{text}");
+}
+
+#[test]
+fn a_sample_is_a_frame() {
+    use switchback_rack::observer::{LiveNode, LiveSample, LiveSwitch};
+    let node =
+        LiveNode { state: Some("up".into()), reads_per_s: Some(2300.4), ..LiveNode::default() };
+    let sample = LiveSample {
+        name: "rack\u{1b}".into(),
+        phase: "serving".into(),
+        epoch: Some(7),
+        uptime_seconds: 90.0,
+        reads_per_s: Some(30_000.0),
+        writes_per_s: Some(20_000.0),
+        nodes_per_s: Some(10_000.0),
+        connections: Some(412),
+        cached: Some(41_000),
+        cached_max: 65_536,
+        admissions_per_s: Some(12.4),
+        nodes: vec![node],
+        hot: Some(Vec::new()),
+        ..LiveSample::default()
+    };
+    let text = top::top_text(&sample);
+    let expected = "\
+rack\\u{1b}  serving  epoch 7  up 90.0 s
+requests/s  50,000: 30,000 reads, 20,000 writes; 80.0 % by the cache, 10,000 reached nodes; 412 connections
+cached      41,000 of 65,536 keys, - wait; 12 admitted/s, - evicted/s
+
+node  state  reads/s  writes/s  cached
+   0  up       2,300         -       -
+";
+    assert!(text.starts_with(expected), "{text}");
+    let switch = LiveSwitch { requests_per_s: 50.0, ..LiveSwitch::default() };
+    let elsewhere = LiveSample { reads_per_s: None, hot: None, switch: Some(switch), ..sample };
+    let text = top::top_text(&elsewhere);
+    for line in
+        ["requests/s  50 at the switch; 0 answered by it", "hot keys are known to a gateway"]
+    {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+#[test]
 fn what_remains_is_named() {
     let result = DrainResult {
         drained: 1,
