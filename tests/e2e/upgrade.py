@@ -22,8 +22,9 @@ FIXTURE = os.path.join(HERE, "../fixtures/447d43a")
 with open(os.path.join(FIXTURE, "expected.json")) as file:
     EXPECTED = json.load(file)
 NODES = ["data/node-0", "data/node-1"]
-# What this version writes: directories of nodes and controllers have one format, spools another.
-FORMAT = 3
+# What this version writes.
+CONTROLLER_FORMAT = 4
+NODE_FORMAT = 3
 SPOOL_FORMAT = 1
 # Racks that start at a time: most of a start is waiting.
 PARALLEL = 8
@@ -88,12 +89,12 @@ class Copy:
         failures = []
         with open(self.path("data/controller/directory"), "rb") as file:
             magic = file.read(8)
-        if magic != b"SBCTRL\0" + bytes([FORMAT]):
+        if magic != b"SBCTRL\0" + bytes([CONTROLLER_FORMAT]):
             failures.append(f"the controller's directory begins with {magic}")
         for node in NODES:
             with open(self.path(f"{node}/SWITCHBACK")) as file:
                 marker = file.read()
-            if f"\nformat {FORMAT}\ncomplete\n" not in marker:
+            if f"\nformat {NODE_FORMAT}\ncomplete\n" not in marker:
                 failures.append(f"{node} has the marker {marker!r}")
         return failures
 
@@ -183,14 +184,14 @@ def refuses(directory):
         with open(path) as file:
             marker = file.read()
         with open(path, "w") as file:
-            file.write(marker.replace("format 1", f"format {FORMAT + 1}"))
+            file.write(marker.replace("format 1", f"format {NODE_FORMAT + 1}"))
 
     # At the beginning of a sentence, or not.
     other_version = "se the version of Switchback that wrote it"
-    newer = f"is of format {FORMAT + 1}, and this program reads formats 1 to {FORMAT}"
+    newer = f"is of format {CONTROLLER_FORMAT + 1}, and this program reads formats 1 to {CONTROLLER_FORMAT}"
     for file in ("directory", "snapshot"):
         path = f"data/controller/{file}"
-        case(f"a later format of the controller's {file}", path, lambda path: change(path, 7, FORMAT + 1),
+        case(f"a later format of the controller's {file}", path, lambda path: change(path, 7, CONTROLLER_FORMAT + 1),
              f"controller/{file}", newer, other_version)
         case(f"a damaged {file} of the controller", path, lambda path: flip(path, -1),
              f"controller/{file}", "is damaged", "from a backup")
@@ -199,7 +200,7 @@ def refuses(directory):
     case("a spool's damaged beginning", "data/spool/*.spool", lambda path: flip(path, 0),
          ".spool", "damaged", "move it away")
     case("a node of a later format", "data/node-1/SWITCHBACK", newer_marker,
-         "node-1", f"format {FORMAT + 1}", other_version)
+         "node-1", f"format {NODE_FORMAT + 1}", other_version)
     case("a node's damaged table", "data/node-0/*.sst", lambda path: os.truncate(path, 100),
          "node-0", "damaged", "backup")
     case("a node's damaged marker", "data/node-0/SWITCHBACK", lambda path: flip(path, 0), "node-0/SWITCHBACK")
