@@ -136,6 +136,20 @@ fn a_script_ends_when_its_time_or_memory_is_over_and_changes_nothing() {
     assert_eq!(eval(&mut client, "return redis.call('set', KEYS[1], 'well')", &["k"]), "+OK\\r\\n");
 }
 
+/// A script may be compiled although the one before ran out of time.
+#[test]
+fn compiling_is_no_part_of_the_last_scripts_time() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = Client::connect(&gateway);
+    assert!(eval(&mut client, "while true do end", &[]).contains("ran for more than"));
+    // Each takes few instructions, and the clock is looked at after some hundred.
+    for number in 0..1_000 {
+        let script = ["SCRIPT", "LOAD", &format!("return {number}")].map(str::to_string);
+        let reply = call(&mut client, &script);
+        assert!(reply.starts_with("$40"), "{number}: {reply}");
+    }
+}
+
 /// Nothing that one script does is seen by the next one.
 #[test]
 fn scripts_leave_nothing_behind() {

@@ -1,5 +1,6 @@
 //! A Lua state with what scripts see in it.
 
+use super::super::Budget;
 use super::host::{self, Checked, Host, STRING_BYTES_MAX};
 use super::replies::{self, Form};
 use super::sources::{KEPT_MAX, Sha, Sources, sha};
@@ -92,6 +93,8 @@ impl Engine {
     /// It is no script; the text of the error reply.
     pub(crate) fn compile(&mut self, sha: Sha, text: &[u8]) -> Checked<Arc<Compiled>> {
         let (is_read_only, body) = shebang(text)?;
+        // The hook may fire here, too, where the time of the script before could be over.
+        lock(&self.host).budget = Budget::default();
         let compiled = (|| {
             let body = self.lua.create_string(body)?;
             self.compile.call::<(Option<Function>, Option<mlua::LuaString>)>(body)
