@@ -37,12 +37,17 @@ impl Missed {
     }
 }
 
-/// Runs an ablation, in racks of this scheme, with these checks, until one that it names has caught it or it has had its
-/// seeds, and `at_least` seeds in any case.
+/// Runs an ablation, in racks of this scheme, with these checks, until one that it names has caught
+/// it or it has had its seeds, and `at_least` seeds in any case. Where the number of seeds that it
+/// needs is to be known (`at_least` isn't 0), its hint isn't used.
 pub fn miss(ablation: Ablation, scheme: Scheme, checked: Checks, at_least: u64) -> Missed {
     let mut missed = Missed { ablation, needed: None, runs: 0, checks: BTreeMap::new() };
-    while missed.runs < at_least || (missed.needed.is_none() && missed.runs < ablation.seeds) {
-        let plan = Plan { checks: checked, ..Plan::draw(missed.runs, scheme, ablation) };
+    let hint = ablation.hint.filter(|_| at_least == 0);
+    let mut seeds = hint.into_iter().chain(0..ablation.seeds.max(at_least));
+    while (missed.runs < at_least || missed.needed.is_none())
+        && let Some(seed) = seeds.next()
+    {
+        let plan = Plan { checks: checked, ..Plan::draw(seed, scheme, ablation) };
         let outcome = run(plan, false);
         missed.runs += 1;
         if let Some(violation) = outcome.violation {
