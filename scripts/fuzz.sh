@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes every target, or those named, SECONDS_EACH long (60), one more at a time than there are cores. What ends a
+# Fuzzes every target, or those named, SECONDS_EACH long (60), one more at a time than there are cores, or JOBS (0: all). What ends a
 # target is in fuzz/artifacts/TARGET afterwards. `--minimize` first makes fuzz/corpus/TARGET small: what it keeps is committed.
 # SEED makes a run repeatable as far as it gets in its time. Needs the compiler's own sanitizer runtime (rustup's has
 # it); without one it exits with 77, which is a skip.

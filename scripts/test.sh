@@ -54,7 +54,28 @@ counted() {
     return "$code"
 }
 
-scripts_in() { if compgen -G "$1" >/dev/null; then for script in $1; do step "$script" "$script"; done; fi; }
+# Steps that wait more than they compute, two at a time, the longest first if they are given so. Each one's output is shown
+# when all have ended.
+in_pairs() {
+    title "$# steps, two at a time"
+    export log
+    printf '%s\n' "$@" | xargs -P 2 -I{} bash -c '
+        begin=$SECONDS out=$log/$(basename "$1")
+        SWITCHBACK_SKIPS=$out.skips "$1" </dev/null >"$out" 2>&1
+        echo "$? $((SECONDS - begin))" >"$out.ended"' in_pairs {}
+    for script in "$@"; do step "$script" ended "$script"; done
+}
+
+# Shows what a step of `in_pairs` wrote, and returns its exit code.
+ended() {
+    local out code seconds
+    out=$log/$(basename "$1")
+    read -r code seconds <"$out.ended"
+    if [ -e "$out" ]; then cat "$out"; fi
+    echo "$1: $seconds s"
+    if [ -e "$out.skips" ]; then cat "$out.skips" >>"$SWITCHBACK_SKIPS"; fi
+    return "$code"
+}
 
 step 'format of the Rust sources' cargo fmt --all -- --check
 step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml -- --check
@@ -63,8 +84,8 @@ mapfile -t laboratory < <(sed -n 's/^name = "\(switchback-.*\)"$/-p\n\1/p' lab/*
 step 'clippy' cargo clippy --release --quiet --all-targets -- -D warnings
 step 'clippy: laboratory' cargo clippy --release --quiet "${laboratory[@]}" --all-targets -- -D warnings
 step 'dependencies: licenses, sources, duplicates' scripts/deny.sh
-# With one seed, so that a commit that passed passes again; make fuzz draws others.
-step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 scripts/fuzz.sh
+# All at once, with one seed, so that a commit that passed passes again; make fuzz draws others, for longer.
+step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 JOBS=0 scripts/fuzz.sh
 if [ -x datapath/check.sh ]; then step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh; fi
 if step 'build' scripts/build.sh --quiet; then
     counted 'tests' cargo test --release --no-fail-fast --quiet
@@ -74,7 +95,8 @@ if step 'build' scripts/build.sh --quiet; then
         sed 's|.*/|--test\n|; s|\.rs$||')
     counted 'tests: mechanisms left out' cargo test --release "${laboratory[@]}" -p switchback-datapath \
         "${leaving_out[@]}" --no-fail-fast --quiet
-    scripts_in 'tests/e2e/*.sh'
+    mapfile -t slow_first < <(printf '%s\n' tests/e2e/{clients,crash,nemesis}.sh tests/e2e/*.sh | awk '!seen[$0]++')
+    in_pairs "${slow_first[@]}"
 fi
 
 title 'result'
